@@ -1,0 +1,182 @@
+//! What a side declares in its opening, and the rules by which a dialect compares two of those.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use crate::secret::Secret;
+
+/// Who provides something: the one who connects, or the one connected to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Side {
+    /// The peer that opens: an agent, an editor.
+    Client,
+    /// The peer that is opened: a tool server, a host.
+    Server,
+}
+
+impl Side {
+    /// The other one.
+    pub fn other(self) -> Self {
+        match self {
+            Self::Client => Self::Server,
+            Self::Server => Self::Client,
+        }
+    }
+
+    /// Its word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Client => "client",
+            Self::Server => "server",
+        }
+    }
+}
+
+/// A capability in its dialect's own words; sub-flags are dotted (`tools.listChanged`).
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(transparent)]
+pub struct Capability(pub Cow<'static, str>);
+
+impl Capability {
+    /// A capability known at compile time.
+    pub const fn named(name: &'static str) -> Self {
+        Self(Cow::Borrowed(name))
+    }
+
+    /// A capability as a peer wrote it.
+    pub fn from_wire(name: impl Into<String>) -> Self {
+        Self(Cow::Owned(name.into()))
+    }
+
+    /// What a sub-flag belongs to: `tools` for `tools.listChanged`.
+    pub fn parent(&self) -> Option<&str> {
+        self.0.rsplit_once('.').map(|(parent, _)| parent)
+    }
+}
+
+impl fmt::Display for Capability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Who a peer says it is. Self-reported: never a basis for trust.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Peer {
+    /// Its name; empty if it gave none.
+    pub name: String,
+    /// Its own version; empty if it gave none.
+    pub version: String,
+}
+
+impl Peer {
+    /// A peer with a name and a version.
+    pub fn new(name: impl Into<String>, version: impl Into<String>) -> Self {
+        Self { name: name.into(), version: version.into() }
+    }
+}
+
+/// What a side wants of the other.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Wants {
+    /// Whatever it provides.
+    Everything,
+    /// These and no others.
+    Only(BTreeSet<Capability>),
+}
+
+impl Wants {
+    /// Whether a capability of the other side is wanted.
+    pub fn wants(&self, capability: &Capability) -> bool {
+        match self {
+            Self::Everything => true,
+            Self::Only(wanted) => wanted.contains(capability),
+        }
+    }
+}
+
+/// What a side declared: who it is, versions it speaks, what it provides and wants, credentials.
+#[derive(Debug, Clone)]
+pub struct Offer {
+    /// Who it is.
+    pub peer: Peer,
+    /// Versions it speaks, the preferred one first. Empty: it named none and takes any.
+    pub versions: Vec<String>,
+    /// What it provides, with the settings it gave.
+    pub provides: BTreeMap<Capability, Option<Box<RawValue>>>,
+    /// What it wants of the other side.
+    pub wants: Wants,
+    /// Tokens: those it presents (a client: at most one) or those it accepts (a server: none means any).
+    pub tokens: Vec<Secret>,
+}
+
+impl Offer {
+    /// An offer that provides nothing and wants everything.
+    pub fn new(peer: Peer, versions: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        Self {
+            peer,
+            versions: versions.into_iter().map(Into::into).collect(),
+            provides: BTreeMap::new(),
+            wants: Wants::Everything,
+            tokens: Vec::new(),
+        }
+    }
+
+    /// The same offer with one more capability.
+    pub fn providing(mut self, capability: Capability) -> Self {
+        self.provides.insert(capability, None);
+        self
+    }
+}
+
+/// How two sides come to one version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum VersionRule {
+    /// The server echoes what the client prefers if it speaks it, and otherwise offers its own
+    /// preferred version: the client decides whether to stay (MCP's handshake).
+    ServerOffers,
+    /// Both must speak it; the newest in common is taken, whoever is asked first.
+    Common,
+    /// Only the number before the first dot must be common (A2E).
+    CommonMajor,
+    /// The server's version holds, whatever the client asked for (loaf, unless it asks strictly).
+    ServerDecides,
+}
+
+/// How little may be agreed for there to be a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Minimum {
+    /// A session without any capability is still a session.
+    Nothing,
+    /// At least one capability must be in force.
+    OneCapability,
+}
+
+/// Whether a version has a capability on a side.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Defined {
+    /// It has.
+    Yes,
+    /// Another version has it, this one has not.
+    NotInThisVersion,
+    /// No version has it.
+    Unknown,
+}
+
+/// What distinguishes one dialect's negotiation from another's.
+#[derive(Debug, Clone, Copy)]
+pub struct Rules {
+    /// The dialect's name, for the agreement.
+    pub dialect: &'static str,
+    /// How versions are chosen.
+    pub versions: VersionRule,
+    /// How little is enough.
+    pub minimum: Minimum,
+    /// Whether `version` has `capability` on `side`.
+    pub defines: fn(version: &str, side: Side, capability: &str) -> Defined,
+}

@@ -1,0 +1,53 @@
+//! A credential that cannot be printed by accident.
+
+use std::fmt;
+
+/// A token or password. Prints as `[redacted]`; opened on purpose with [`Secret::expose`].
+#[derive(Clone)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Wraps a credential.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// The credential itself.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether two secrets are equal, in a time that depends only on their lengths.
+    pub fn matches(&self, other: &Self) -> bool {
+        let (ours, theirs) = (self.0.as_bytes(), other.0.as_bytes());
+        // Every byte of the longer one is looked at; a difference in length is a difference.
+        let longest = ours.len().max(theirs.len());
+        let mut difference = usize::from(ours.len() != theirs.len());
+        for at in 0..longest {
+            let (a, b) = (ours.get(at).copied().unwrap_or(0), theirs.get(at).copied().unwrap_or(0));
+            difference = std::hint::black_box(difference | usize::from(a ^ b));
+        }
+        difference == 0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[redacted]")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_compare_by_content_and_never_print() {
+        assert!(Secret::new("abc").matches(&Secret::new("abc")));
+        assert!(Secret::new("").matches(&Secret::new("")));
+        for other in ["", "ab", "abcd", "abd", "abc\0"] {
+            assert!(!Secret::new("abc").matches(&Secret::new(other)), "{other:?}");
+        }
+        assert_eq!(format!("{:?}", Secret::new("abc")), "[redacted]");
+    }
+}

@@ -1,0 +1,164 @@
+//! The door: looks at the first lines of a downstream, names its dialect, and from then on is that
+//! dialect's server side.
+//!
+//! Until a line is claimed with certainty, detection stays open: garbage gets JSON-RPC's parse
+//! error, a plausible line is answered by the dialect that claims it, and neither binds the
+//! session. A pinned dialect claims everything.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use gladhand_operations::{CallId, Notice, Outcome};
+use gladhand_wire::json::{Kind, RawValue};
+use gladhand_wire::{Fault, Line, Members, TextPolicy, rpc};
+
+use crate::ambient::Ambient;
+use crate::side::{Claim, Dialect, FirstLine, Output, Server, ServerSetup, Stop};
+
+/// One downstream, its dialect still open or settled.
+#[derive(Debug)]
+pub struct Door {
+    registry: &'static [&'static Dialect],
+    setup: ServerSetup,
+    settled: Option<(&'static Dialect, Box<dyn Server>)>,
+}
+
+impl Door {
+    /// A door that finds out which dialect of a registry is spoken.
+    pub fn detecting(registry: &'static [&'static Dialect], setup: ServerSetup) -> Self {
+        Self { registry, setup, settled: None }
+    }
+
+    /// A door for one dialect.
+    pub fn pinned(dialect: &'static Dialect, setup: ServerSetup) -> Self {
+        let server = (dialect.server)(setup.clone());
+        Self { registry: &[], setup, settled: Some((dialect, server)) }
+    }
+
+    /// A line came.
+    pub fn receive<'a>(&mut self, line: Line<'a>, ambient: &mut Ambient<'_>, out: &mut Output<'a>) {
+        if self.settled.is_none() {
+            match self.detect(line) {
+                Ok(None) => return,
+                Ok(Some((dialect, Claim::Certain))) => {
+                    self.settled = Some((dialect, (dialect.server)(self.setup.clone())))
+                }
+                Ok(Some((dialect, _))) => {
+                    let mut passing = (dialect.server)(self.setup.clone());
+                    feed(dialect.text, &mut *passing, line, ambient, out);
+                    return;
+                }
+                Err(answer) => {
+                    rpc::error(&mut out.wire, None, &answer);
+                    return;
+                }
+            }
+        }
+        if let Some((dialect, server)) = &mut self.settled {
+            feed(dialect.text, &mut **server, line, ambient, out);
+        }
+    }
+
+    /// The dialect that was settled on.
+    pub fn dialect(&self) -> Option<&'static Dialect> {
+        self.settled.as_ref().map(|(dialect, _)| *dialect)
+    }
+
+    /// The rules for text that hold now.
+    pub fn text(&self) -> TextPolicy {
+        self.dialect().map_or(TextPolicy::UNDECIDED, |dialect| dialect.text)
+    }
+
+    /// See [`Server::resolve`].
+    pub fn resolve(&mut self, call: CallId, outcome: Outcome, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+        if let Some((_, server)) = &mut self.settled {
+            server.resolve(call, outcome, ambient, out);
+        }
+    }
+
+    /// See [`Server::notice`].
+    pub fn notice(&mut self, notice: Notice, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+        if let Some((_, server)) = &mut self.settled {
+            server.notice(notice, ambient, out);
+        }
+    }
+
+    /// See [`Server::stop`].
+    pub fn stop(&mut self, stop: Stop, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+        if let Some((_, server)) = &mut self.settled {
+            server.stop(stop, ambient, out);
+        }
+    }
+
+    /// See [`Server::wake`].
+    pub fn wake(&mut self, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+        if let Some((_, server)) = &mut self.settled {
+            server.wake(ambient, out);
+        }
+    }
+
+    /// See [`Server::deadline`].
+    pub fn deadline(&self) -> Option<Duration> {
+        self.settled.as_ref().and_then(|(_, server)| server.deadline())
+    }
+
+    /// See [`Server::in_flight`].
+    pub fn in_flight(&self) -> Vec<CallId> {
+        self.settled.as_ref().map_or_else(Vec::new, |(_, server)| server.in_flight())
+    }
+
+    /// Who claims a line: nothing for a blank one, the answer to give if nobody does.
+    fn detect(&self, line: Line<'_>) -> Result<Option<(&'static Dialect, Claim)>, rpc::Error<'static>> {
+        let Some(text) = TextPolicy::UNDECIDED.read(line).map_err(|fault| parse_error(&fault))? else {
+            return Ok(None);
+        };
+        let value: &RawValue = serde_json::from_str(&text).map_err(|error| parse_error(&error.into()))?;
+        let members = match Kind::of(value) {
+            Kind::Object => Some(Members::parse(&text).map_err(|error| parse_error(&error.into()))?),
+            _ => None,
+        };
+        let first = FirstLine { text: &text, members };
+        let mut best = None;
+        for dialect in self.registry {
+            let claim = (dialect.claim)(&first);
+            if claim > best.map_or(Claim::No, |(_, claim)| claim) {
+                best = Some((*dialect, claim));
+            }
+        }
+        best.map(Some).ok_or_else(|| self.nobody_knows_it())
+    }
+
+    fn nobody_knows_it(&self) -> rpc::Error<'static> {
+        let names: Vec<_> = self.registry.iter().map(|dialect| dialect.name).collect();
+        let message = format!("this line opens no dialect spoken here ({})", names.join(", "));
+        rpc::Error::new(rpc::code::INVALID_REQUEST, message)
+            .with(&serde_json::json!({"reason": "unknown_dialect", "dialects": names}))
+    }
+}
+
+fn parse_error(fault: &Fault) -> rpc::Error<'static> {
+    rpc::Error::new(rpc::code::PARSE_ERROR, format!("parse error: {fault}"))
+        .with(&serde_json::json!({"reason": "parse_error"}))
+}
+
+/// Reads a line by a dialect's policy and hands it to its server side.
+fn feed<'a>(
+    text: TextPolicy,
+    server: &mut dyn Server,
+    line: Line<'a>,
+    ambient: &mut Ambient<'_>,
+    out: &mut Output<'a>,
+) {
+    match text.read(line) {
+        Ok(None) => {}
+        Ok(Some(Cow::Borrowed(text))) => server.receive(text, ambient, out),
+        Ok(Some(Cow::Owned(text))) => {
+            // What was repaired lives only here, so nothing may go on borrowing from it.
+            let mut repaired = Output::onto(std::mem::take(&mut out.wire));
+            server.receive(&text, ambient, &mut repaired);
+            out.wire = repaired.wire;
+            out.actions.extend(repaired.actions.into_iter().map(|action| action.into_owned()));
+        }
+        Err(fault) => server.garbled(&fault, ambient, out),
+    }
+}

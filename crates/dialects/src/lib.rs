@@ -1,0 +1,25 @@
+//! The dialects, both sides of each, as state machines that a test can hold in its hand.
+//!
+//! A dialect knows only itself and the neutral model: no dialect names another, and bridging
+//! happens because both sides meet in `operations` and `accord`. Nothing here does I/O, reads a
+//! clock, draws a random number or logs a payload; what is needed of those comes in as
+//! [`Ambient`]. A new dialect is one folder and one line in [`REGISTRY`].
+
+pub mod a2e;
+pub mod ambient;
+pub mod door;
+pub mod fluxloop;
+pub mod loaf;
+pub mod mcp;
+pub mod side;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+
+pub use ambient::{Ambient, Entropy, Moment};
+pub use door::Door;
+pub use side::{
+    Action, Claim, Client, ClientSetup, Dialect, Event, FirstLine, Heard, Menu, Output, Server, ServerSetup, Stop,
+};
+
+/// All dialects. Order matters only between claims of equal strength.
+pub static REGISTRY: &[&Dialect] = &[&mcp::DIALECT, &loaf::DIALECT, &a2e::DIALECT, &fluxloop::DIALECT];

@@ -1,0 +1,15 @@
+//! Being written.
+
+use gladhand_wire::TextPolicy;
+
+use crate::side::{Claim, Dialect};
+
+/// The dialect.
+pub static DIALECT: Dialect = Dialect {
+    name: "loaf",
+    versions: &[],
+    text: TextPolicy::UNDECIDED,
+    claim: |_| Claim::No,
+    server: |_| unimplemented!(),
+    client: |_| unimplemented!(),
+};

@@ -1,0 +1,246 @@
+//! The contract between a dialect and whoever drives it.
+//!
+//! A side is fed one thing at a time and answers with lines (appended to [`Output::wire`], each
+//! ended by LF) and actions or events. **One step, then drain**: the driver takes everything a step
+//! produced before it takes the next step. A side never calls back and never waits.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gladhand_accord::{Agreement, Capability, Peer, Refusal, Secret};
+use gladhand_operations::{Call, CallId, Notice, Operation, Outcome};
+use gladhand_wire::{Fault, Members, RawValue, TextPolicy};
+
+use crate::ambient::{Ambient, Moment};
+
+/// A wire language: what the rest of the house may know of it.
+#[derive(Debug)]
+pub struct Dialect {
+    /// Its name: `mcp`, `a2e`, `loaf`, `fluxloop`.
+    pub name: &'static str,
+    /// The versions that can be asked for by name, the preferred one first.
+    pub versions: &'static [&'static str],
+    /// Its rules for the text of a line.
+    pub text: TextPolicy,
+    /// Whether a first line is of this dialect.
+    pub claim: fn(&FirstLine<'_>) -> Claim,
+    /// Our side towards a downstream.
+    pub server: fn(ServerSetup) -> Box<dyn Server>,
+    /// Our side towards an upstream. The version is one of `versions`.
+    pub client: fn(ClientSetup) -> Box<dyn Client>,
+}
+
+/// How sure a dialect is that a first line is its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Claim {
+    /// It is not.
+    No,
+    /// It may be. This dialect answers the line, at once and without delivering a call; the next
+    /// line may still decide otherwise.
+    Plausible,
+    /// It is. The session is of this dialect from now on.
+    Certain,
+}
+
+/// A first line that is valid JSON.
+#[derive(Debug)]
+pub struct FirstLine<'a> {
+    /// The whole text.
+    pub text: &'a str,
+    /// Its members, if it is an object.
+    pub members: Option<Members<'a>>,
+}
+
+/// What we can provide to a downstream, apart from the tools themselves.
+#[derive(Debug, Clone)]
+pub struct Menu {
+    /// Whether there are tools at all.
+    pub tools: bool,
+    /// Whether the list of tools may change while a session is open.
+    pub tool_changes: bool,
+    /// Whether log lines are passed on.
+    pub logging: bool,
+}
+
+/// What a server side is made of.
+#[derive(Debug, Clone)]
+pub struct ServerSetup {
+    /// Who we are.
+    pub identity: Peer,
+    /// What we provide.
+    pub menu: Menu,
+    /// Tokens that a downstream must present, where the dialect has tokens. None: any is good.
+    pub tokens: Vec<Secret>,
+    /// How many calls may run at once, where the dialect bounds them.
+    pub max_parallel: u32,
+    /// How many tools a page of a list holds, where the dialect has pages.
+    pub page_size: usize,
+    /// How many calls may wait or run before the dialect's "busy" is the answer.
+    pub max_in_flight: usize,
+    /// When this side began.
+    pub started: Moment,
+}
+
+/// What a client side is made of.
+#[derive(Debug, Clone)]
+pub struct ClientSetup {
+    /// Who we are.
+    pub identity: Peer,
+    /// The version to ask for: one of the dialect's `versions`.
+    pub version: String,
+    /// What we want of the upstream, in the dialect's words; `None`: everything.
+    pub wants: Option<Vec<Capability>>,
+    /// What we provide to the upstream, in the dialect's words, with settings.
+    pub provides: Vec<(Capability, Option<Box<RawValue>>)>,
+    /// The token to present, where the dialect has tokens.
+    pub token: Option<Secret>,
+}
+
+/// What one step produced.
+#[derive(Debug)]
+pub struct Output<'a> {
+    /// Lines to send, each ended by LF, behind whatever was in it before.
+    pub wire: Vec<u8>,
+    /// What else is to be done, in order.
+    pub actions: Vec<Action<'a>>,
+}
+
+impl Output<'_> {
+    /// An output that continues a buffer of unsent lines.
+    pub fn onto(wire: Vec<u8>) -> Self {
+        Self { wire, actions: Vec::new() }
+    }
+}
+
+/// What a server side wants done.
+#[derive(Debug)]
+pub enum Action<'a> {
+    /// Find who answers this call, and hand the outcome to [`Server::resolve`] exactly once.
+    Deliver(Call<'a>, Arc<Agreement>),
+    /// The caller does not want it any more. Its outcome, if one comes, is ignored.
+    Cancel(CallId),
+    /// A session is open. In stateless MCP: a new agreement is in force.
+    Opened(Arc<Agreement>),
+    /// There will be no session, for now.
+    Refused(Refusal),
+    /// Something came that was dropped without an answer, as the dialect demands.
+    Dropped(&'static str),
+    /// Stop reading, give calls in flight this long, fail the rest, flush, close.
+    Close(Duration),
+}
+
+impl Action<'_> {
+    /// The same action, free of the line it was read from.
+    pub fn into_owned(self) -> Action<'static> {
+        match self {
+            Self::Deliver(call, agreement) => Action::Deliver(call.into_owned(), agreement),
+            Self::Cancel(call) => Action::Cancel(call),
+            Self::Opened(agreement) => Action::Opened(agreement),
+            Self::Refused(refusal) => Action::Refused(refusal),
+            Self::Dropped(what) => Action::Dropped(what),
+            Self::Close(grace) => Action::Close(grace),
+        }
+    }
+}
+
+/// Why a session must end from our side.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stop {
+    /// The peer closed its side.
+    InputClosed,
+    /// SIGINT, Ctrl-C.
+    Interrupted,
+    /// SIGTERM.
+    Terminated,
+}
+
+/// Our side towards a downstream.
+///
+/// Every call that it delivers must be resolved exactly once, in any order; it writes exactly one
+/// answer for it unless the dialect says otherwise.
+pub trait Server: fmt::Debug + Send {
+    /// A line came. Its text passed the dialect's policy and the limits; it may still be no JSON.
+    fn receive<'a>(&mut self, text: &'a str, ambient: &mut Ambient<'_>, out: &mut Output<'a>);
+
+    /// A line came that cannot be read.
+    fn garbled(&mut self, fault: &Fault, ambient: &mut Ambient<'_>, out: &mut Output<'_>);
+
+    /// A delivered call has ended. An unknown id (cancelled, resolved before) is ignored.
+    fn resolve(&mut self, call: CallId, outcome: Outcome, ambient: &mut Ambient<'_>, out: &mut Output<'_>);
+
+    /// Something to tell the downstream, if the agreement and the caller want it.
+    fn notice(&mut self, notice: Notice, ambient: &mut Ambient<'_>, out: &mut Output<'_>);
+
+    /// The session must end. No line comes after this; calls in flight are still resolved.
+    fn stop(&mut self, stop: Stop, ambient: &mut Ambient<'_>, out: &mut Output<'_>);
+
+    /// The moment named by [`Server::deadline`] has come.
+    fn wake(&mut self, _ambient: &mut Ambient<'_>, _out: &mut Output<'_>) {}
+
+    /// When to call [`Server::wake`], on the clock of [`Moment::elapsed`].
+    fn deadline(&self) -> Option<Duration> {
+        None
+    }
+
+    /// Calls that were accepted and not answered, queued ones included.
+    fn in_flight(&self) -> Vec<CallId>;
+}
+
+/// What a client side heard, or wants done.
+#[derive(Debug)]
+pub enum Event {
+    /// The session is open.
+    Opened(Arc<Agreement>),
+    /// There is no session.
+    Refused(Refusal),
+    /// A call of ours has ended.
+    Answered(CallId, Outcome),
+    /// The upstream told us something.
+    Notice(Notice),
+    /// Something came that makes no sense here and was dropped.
+    Dropped(&'static str),
+}
+
+/// What one step of a client side produced.
+#[derive(Debug, Default)]
+pub struct Heard {
+    /// Lines to send, each ended by LF, behind whatever was in it before.
+    pub wire: Vec<u8>,
+    /// What was heard, in order.
+    pub events: Vec<Event>,
+}
+
+/// Our side towards an upstream.
+///
+/// [`Client::open`] comes first; calls may be made after [`Event::Opened`]. Every call ends in
+/// exactly one [`Event::Answered`], also when the upstream goes away ([`Client::gone`]).
+pub trait Client: fmt::Debug + Send {
+    /// Begins the opening.
+    fn open(&mut self, ambient: &mut Ambient<'_>, heard: &mut Heard);
+
+    /// A line came. Its text passed the dialect's policy and the limits; it may still be no JSON.
+    fn receive(&mut self, text: &str, ambient: &mut Ambient<'_>, heard: &mut Heard);
+
+    /// A line came that cannot be read.
+    fn garbled(&mut self, fault: &Fault, ambient: &mut Ambient<'_>, heard: &mut Heard);
+
+    /// Makes a call under an id of the driver's choosing.
+    fn call(
+        &mut self,
+        call: CallId,
+        operation: Operation<'_>,
+        wants_progress: bool,
+        ambient: &mut Ambient<'_>,
+        heard: &mut Heard,
+    );
+
+    /// Gives up a call. It is answered as cancelled at once; the upstream is told where the dialect can.
+    fn cancel(&mut self, call: CallId, ambient: &mut Ambient<'_>, heard: &mut Heard);
+
+    /// The upstream is gone: an opening under way is refused, calls under way fail.
+    fn gone(&mut self, ambient: &mut Ambient<'_>, heard: &mut Heard);
+
+    /// Says goodbye, where the dialect has a word for it.
+    fn close(&mut self, _ambient: &mut Ambient<'_>, _heard: &mut Heard) {}
+}

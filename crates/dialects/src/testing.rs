@@ -1,0 +1,391 @@
+//! What tests of all dialects share: a driver for each side, a pair, a clock that jumps.
+//!
+//! Nothing here is part of the product; it is compiled for tests only.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gladhand_accord::{Agreement, Peer};
+use gladhand_operations::{
+    Call, CallId, Failure, FailureKind, Notice, Operation, Outcome, Reply, Tool, ToolResult, call::no_arguments,
+};
+use gladhand_wire::{Line, Lines, json};
+
+use crate::ambient::{Ambient, Entropy, Moment};
+use crate::door::Door;
+use crate::side::{Action, Client, ClientSetup, Dialect, Event, Heard, Menu, Output, ServerSetup, Stop};
+
+/// Ids that count: the first is 1.
+#[derive(Debug, Default)]
+pub struct Counting(u128);
+
+impl Entropy for Counting {
+    fn bits(&mut self) -> u128 {
+        self.0 += 1;
+        self.0
+    }
+}
+
+/// A setup with everything on the menu, no token, and small round limits.
+pub fn server_setup() -> ServerSetup {
+    ServerSetup {
+        identity: Peer::new("gladhand", "0.0.0-test"),
+        menu: Menu { tools: true, tool_changes: true, logging: true },
+        tokens: Vec::new(),
+        max_parallel: 4,
+        page_size: 100,
+        max_in_flight: 64,
+        started: Moment::default(),
+    }
+}
+
+/// A client that asks for a version and for everything.
+pub fn client_setup(version: &str) -> ClientSetup {
+    ClientSetup {
+        identity: Peer::new("tester", "1.0"),
+        version: version.to_owned(),
+        wants: None,
+        provides: Vec::new(),
+        token: None,
+    }
+}
+
+/// A time that stands still until it is moved: 2026-01-01T00:00:00Z plus what has elapsed.
+pub fn moment(elapsed: Duration) -> Moment {
+    Moment { elapsed, unix: Duration::from_secs(1_767_225_600) + elapsed }
+}
+
+/// A call that the server side delivered and nobody has answered yet.
+#[derive(Debug)]
+pub struct Delivered {
+    /// The call.
+    pub call: Call<'static>,
+    /// Under which agreement.
+    pub agreement: Arc<Agreement>,
+}
+
+/// A server side behind a door, driven by hand.
+#[derive(Debug)]
+pub struct TestServer {
+    /// The door.
+    pub door: Door,
+    /// Calls delivered and not yet resolved by the test.
+    pub delivered: VecDeque<Delivered>,
+    /// Calls that were cancelled.
+    pub cancelled: Vec<CallId>,
+    /// Whether and with which grace the side asked to be closed.
+    pub closed: Option<Duration>,
+    /// The agreements that were announced.
+    pub opened: Vec<Arc<Agreement>>,
+    /// Words of refusals that were announced.
+    pub refused: Vec<&'static str>,
+    /// Things that were dropped.
+    pub dropped: Vec<&'static str>,
+    /// Answer delivered calls at once with [`answer`]; otherwise they wait in `delivered`.
+    pub answers_itself: bool,
+    entropy: Counting,
+    elapsed: Duration,
+}
+
+impl TestServer {
+    /// A server of one dialect that answers the toolbox's calls itself.
+    pub fn pinned(dialect: &'static Dialect, setup: ServerSetup) -> Self {
+        Self::behind(Door::pinned(dialect, setup))
+    }
+
+    /// A server that detects the dialect.
+    pub fn detecting(registry: &'static [&'static Dialect], setup: ServerSetup) -> Self {
+        Self::behind(Door::detecting(registry, setup))
+    }
+
+    fn behind(door: Door) -> Self {
+        Self {
+            door,
+            delivered: VecDeque::new(),
+            cancelled: Vec::new(),
+            closed: None,
+            opened: Vec::new(),
+            refused: Vec::new(),
+            dropped: Vec::new(),
+            answers_itself: true,
+            entropy: Counting::default(),
+            elapsed: Duration::ZERO,
+        }
+    }
+
+    /// Lets calls wait until the test resolves them.
+    pub fn holding(mut self) -> Self {
+        self.answers_itself = false;
+        self
+    }
+
+    /// Feeds one line of text and returns the lines that came back.
+    pub fn line(&mut self, line: &str) -> Vec<String> {
+        self.bytes(line.as_bytes())
+    }
+
+    /// Feeds one line of bytes and returns the lines that came back.
+    pub fn bytes(&mut self, line: &[u8]) -> Vec<String> {
+        self.frame(Line::Bytes(line))
+    }
+
+    /// Feeds one frame and returns the lines that came back.
+    pub fn frame(&mut self, line: Line<'_>) -> Vec<String> {
+        self.step(|door, ambient, out| {
+            let mut inner = Output::onto(std::mem::take(&mut out.wire));
+            door.receive(line, ambient, &mut inner);
+            out.wire = inner.wire;
+            out.actions.extend(inner.actions.into_iter().map(|action| action.into_owned()));
+        })
+    }
+
+    /// Resolves the oldest delivered call by [`answer`].
+    pub fn resolve_next(&mut self) -> Vec<String> {
+        let Delivered { call, agreement } = self.delivered.pop_front().expect("a call is waiting");
+        let outcome = answer(&call, &agreement);
+        self.resolve(call.id, outcome)
+    }
+
+    /// Resolves a call.
+    pub fn resolve(&mut self, call: CallId, outcome: Outcome) -> Vec<String> {
+        self.step(|door, ambient, out| door.resolve(call, outcome, ambient, out))
+    }
+
+    /// Sends a notice.
+    pub fn notice(&mut self, notice: Notice) -> Vec<String> {
+        self.step(|door, ambient, out| door.notice(notice, ambient, out))
+    }
+
+    /// Ends the session from our side.
+    pub fn stop(&mut self, stop: Stop) -> Vec<String> {
+        self.step(|door, ambient, out| door.stop(stop, ambient, out))
+    }
+
+    /// Moves the clock and wakes the side if its deadline has come.
+    pub fn advance(&mut self, by: Duration) -> Vec<String> {
+        self.elapsed += by;
+        match self.door.deadline() {
+            Some(deadline) if deadline <= self.elapsed => self.step(Door::wake),
+            _ => Vec::new(),
+        }
+    }
+
+    fn step(&mut self, step: impl FnOnce(&mut Door, &mut Ambient<'_>, &mut Output<'static>)) -> Vec<String> {
+        let mut out = Output::onto(Vec::new());
+        let now = moment(self.elapsed);
+        step(&mut self.door, &mut Ambient { now, entropy: &mut self.entropy }, &mut out);
+        loop {
+            let mut outcomes = Vec::new();
+            for action in std::mem::take(&mut out.actions) {
+                match action {
+                    Action::Deliver(call, agreement) if self.answers_itself => {
+                        let outcome = answer(&call, &agreement);
+                        outcomes.push((call.id, outcome));
+                    }
+                    Action::Deliver(call, agreement) => self.delivered.push_back(Delivered { call, agreement }),
+                    Action::Cancel(call) => {
+                        self.delivered.retain(|delivered| delivered.call.id != call);
+                        self.cancelled.push(call);
+                    }
+                    Action::Opened(agreement) => self.opened.push(agreement),
+                    Action::Refused(refusal) => self.refused.push(refusal.word()),
+                    Action::Dropped(what) => self.dropped.push(what),
+                    Action::Close(grace) => self.closed = Some(grace),
+                }
+            }
+            if outcomes.is_empty() {
+                break;
+            }
+            for (call, outcome) in outcomes {
+                let mut ambient = Ambient { now, entropy: &mut self.entropy };
+                self.door.resolve(call, outcome, &mut ambient, &mut out);
+            }
+        }
+        lines_of(&out.wire)
+    }
+}
+
+/// The lines in a buffer of sent bytes. Panics unless each is valid JSON and ended by LF.
+pub fn lines_of(wire: &[u8]) -> Vec<String> {
+    let text = std::str::from_utf8(wire).expect("we send UTF-8");
+    assert!(text.is_empty() || text.ends_with('\n'), "an unfinished line: {text}");
+    let lines: Vec<_> = text.lines().map(str::to_owned).collect();
+    for line in &lines {
+        serde_json::from_str::<&json::RawValue>(line).unwrap_or_else(|error| panic!("{error} in {line}"));
+    }
+    lines
+}
+
+/// The tools that [`answer`] knows: `echo` and `fail`.
+pub fn tools() -> Arc<[Tool]> {
+    let schema = r#"{"type":"object","properties":{"message":{"type":"string","description":"what to say"}},"required":["message"]}"#;
+    Arc::from([
+        Tool::new("echo", "Returns its message", json::raw(schema.to_owned())),
+        Tool::new("fail", "Fails with its message", json::raw(schema.to_owned())),
+    ])
+}
+
+/// A toolbox in one function: `echo` returns the message, `fail` reports it as the tool's failure.
+pub fn answer(call: &Call<'_>, _agreement: &Agreement) -> Outcome {
+    let Operation::CallTool(tool) = &call.operation else {
+        return Ok(Reply::Tools(tools()));
+    };
+    let message = gladhand_wire::Members::of(&tool.arguments).and_then(|members| members.raw("message"));
+    match (tool.name.as_ref(), message) {
+        ("echo" | "fail", None) => Err(Failure::invalid_argument("message", "required")),
+        ("echo", Some(raw)) if json::string(raw).is_none() && !raw.get().starts_with('"') => {
+            Err(Failure::invalid_argument("message", "expected a string"))
+        }
+        ("echo", Some(raw)) => Ok(Reply::Tool(ToolResult {
+            content: vec![gladhand_operations::Content::Text(raw.to_owned())],
+            ..ToolResult::default()
+        })),
+        ("fail", Some(raw)) => Ok(Reply::Tool(ToolResult::failure(&json::string(raw).unwrap_or_default()))),
+        (name, _) => Err(Failure::unknown_tool(name)),
+    }
+}
+
+/// A client side and a server side of one dialect, wired to each other in memory.
+#[derive(Debug)]
+pub struct Pair {
+    /// The server.
+    pub server: TestServer,
+    /// The client.
+    pub client: Box<dyn Client>,
+    /// What the client heard and the test has not taken.
+    pub events: Vec<Event>,
+    /// Everything that was sent, with its direction: `->` to the server, `<-` to the client.
+    pub transcript: Vec<String>,
+    entropy: Counting,
+    next_call: u64,
+    text: gladhand_wire::TextPolicy,
+}
+
+impl Pair {
+    /// Two sides that have not opened yet.
+    pub fn new(dialect: &'static Dialect, server: ServerSetup, client: ClientSetup) -> Self {
+        Self {
+            server: TestServer::pinned(dialect, server),
+            client: (dialect.client)(client),
+            events: Vec::new(),
+            transcript: Vec::new(),
+            entropy: Counting(1_000_000),
+            next_call: 0,
+            text: dialect.text,
+        }
+    }
+
+    /// Opens the session and returns the client's agreement, or the word of the refusal.
+    pub fn open(&mut self) -> Result<Arc<Agreement>, &'static str> {
+        self.step(|client, ambient, heard| client.open(ambient, heard));
+        let mut outcome = Err("nothing was heard");
+        for event in std::mem::take(&mut self.events) {
+            match event {
+                Event::Opened(agreement) => outcome = Ok(agreement),
+                Event::Refused(refusal) => outcome = Err(refusal.word()),
+                other => self.events.push(other),
+            }
+        }
+        outcome
+    }
+
+    /// Calls a tool and returns its outcome; panics unless exactly one came.
+    pub fn call_tool(&mut self, name: &str, arguments: &str) -> Outcome {
+        let arguments = std::borrow::Cow::Owned(json::raw(arguments.to_owned()));
+        self.call(Operation::CallTool(gladhand_operations::ToolCall { name: name.into(), arguments }))
+    }
+
+    /// Lists all tools.
+    pub fn list_tools(&mut self) -> Arc<[Tool]> {
+        match self.call(Operation::ListTools) {
+            Ok(Reply::Tools(tools)) => tools,
+            other => panic!("no list of tools: {other:?}"),
+        }
+    }
+
+    /// Makes a call and returns its outcome; panics unless exactly one came.
+    pub fn call(&mut self, operation: Operation<'_>) -> Outcome {
+        let id = self.begin(operation, false);
+        let mut outcomes = self.take_answers(id);
+        assert_eq!(outcomes.len(), 1, "outcomes of {id:?}: {outcomes:?}\n{}", self.transcript.join("\n"));
+        outcomes.remove(0)
+    }
+
+    /// Begins a call without expecting its end.
+    pub fn begin(&mut self, operation: Operation<'_>, wants_progress: bool) -> CallId {
+        self.next_call += 1;
+        let id = CallId(self.next_call);
+        self.step(|client, ambient, heard| client.call(id, operation, wants_progress, ambient, heard));
+        id
+    }
+
+    /// What came for a call so far.
+    pub fn take_answers(&mut self, id: CallId) -> Vec<Outcome> {
+        let (answers, rest): (Vec<_>, Vec<_>) = std::mem::take(&mut self.events)
+            .into_iter()
+            .partition(|event| matches!(event, Event::Answered(call, _) if *call == id));
+        self.events = rest;
+        answers
+            .into_iter()
+            .filter_map(|event| match event {
+                Event::Answered(_, outcome) => Some(outcome),
+                _ => None,
+            })
+            .collect()
+    }
+
+    /// One step of the client, and everything that follows from it until both sides are idle.
+    pub fn step(&mut self, step: impl FnOnce(&mut dyn Client, &mut Ambient<'_>, &mut Heard)) {
+        let mut heard = Heard::default();
+        step(&mut *self.client, &mut Ambient { now: moment(Duration::ZERO), entropy: &mut self.entropy }, &mut heard);
+        self.settle(heard);
+    }
+
+    /// Lets the client hear lines that the server wrote outside of a step.
+    pub fn hear(&mut self, lines: &[String]) {
+        let mut heard = Heard::default();
+        self.deliver(lines, &mut heard);
+        self.settle(heard);
+    }
+
+    fn settle(&mut self, mut heard: Heard) {
+        loop {
+            self.events.append(&mut heard.events);
+            if heard.wire.is_empty() {
+                return;
+            }
+            let mut lines = Lines::default();
+            lines.push(&std::mem::take(&mut heard.wire));
+            while let Some(line) = lines.next_line() {
+                if let Line::Bytes(bytes) = line {
+                    self.transcript.push(format!("-> {}", String::from_utf8_lossy(bytes)));
+                }
+                let answers = self.server.frame(line);
+                self.deliver(&answers, &mut heard);
+            }
+        }
+    }
+
+    fn deliver(&mut self, lines: &[String], heard: &mut Heard) {
+        for line in lines {
+            self.transcript.push(format!("<- {line}"));
+            let mut ambient = Ambient { now: moment(Duration::ZERO), entropy: &mut self.entropy };
+            match self.text.read(Line::Bytes(line.as_bytes())) {
+                Ok(Some(text)) => self.client.receive(&text, &mut ambient, heard),
+                Ok(None) => {}
+                Err(fault) => self.client.garbled(&fault, &mut ambient, heard),
+            }
+        }
+    }
+}
+
+/// A tool call with no arguments, for tests that do not care.
+pub fn bare_call(name: &'static str) -> Operation<'static> {
+    Operation::CallTool(gladhand_operations::ToolCall { name: name.into(), arguments: no_arguments() })
+}
+
+/// A failure for tests that need one.
+pub fn a_failure(kind: FailureKind) -> Failure {
+    Failure::new(kind, "as the test wished")
+}

@@ -1,0 +1,92 @@
+//! Why a call has no reply. Each dialect renders these in its own words.
+
+use std::fmt;
+
+use gladhand_wire::RawValue;
+
+/// A call that ended without a reply.
+#[derive(Debug, Clone)]
+pub struct Failure {
+    /// What went wrong, for programs.
+    pub kind: FailureKind,
+    /// What went wrong, for people: a lowercase fragment.
+    pub message: String,
+    /// More, where there is more.
+    pub data: Option<Box<RawValue>>,
+}
+
+/// The situations that a caller may want to tell apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FailureKind {
+    /// No tool has that name.
+    UnknownTool,
+    /// The tool exists; its arguments are wrong.
+    InvalidArguments,
+    /// The tool could not do its work.
+    ToolFailed,
+    /// Policy forbids the call.
+    Denied,
+    /// Too much is in flight; the same call may succeed later.
+    Busy,
+    /// The caller or the operator cancelled it.
+    Cancelled,
+    /// It took longer than the caller was ready to wait.
+    TimedOut,
+    /// We are stopping and could not wait for it.
+    Stopping,
+    /// The upstream that had it is gone.
+    UpstreamLost,
+    /// The upstream answered with an error of its own.
+    UpstreamError,
+    /// Our own fault.
+    Internal,
+}
+
+impl FailureKind {
+    /// A stable word for it, for `data.reason` and the like.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::UnknownTool => "unknown_tool",
+            Self::InvalidArguments => "invalid_arguments",
+            Self::ToolFailed => "tool_failed",
+            Self::Denied => "denied",
+            Self::Busy => "busy",
+            Self::Cancelled => "cancelled",
+            Self::TimedOut => "timed_out",
+            Self::Stopping => "stopping",
+            Self::UpstreamLost => "upstream_lost",
+            Self::UpstreamError => "upstream_error",
+            Self::Internal => "internal",
+        }
+    }
+
+    /// Whether the same call, unchanged, may succeed later.
+    pub fn is_retryable(self) -> bool {
+        matches!(self, Self::ToolFailed | Self::Busy | Self::TimedOut | Self::Stopping | Self::UpstreamLost)
+    }
+}
+
+impl Failure {
+    /// A failure without data.
+    pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), data: None }
+    }
+
+    /// No tool has that name.
+    pub fn unknown_tool(name: &str) -> Self {
+        Self::new(FailureKind::UnknownTool, format!("unknown tool: {name}"))
+    }
+
+    /// An argument is missing or of the wrong type. `path` is where, such as `message`.
+    pub fn invalid_argument(path: &str, problem: impl fmt::Display) -> Self {
+        Self::new(FailureKind::InvalidArguments, format!("{path}: {problem}"))
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Failure {}

@@ -1,0 +1,14 @@
+//! The neutral model: what all dialects mean, once their words are taken away.
+//!
+//! A call wants exactly one outcome; a notice wants none. Payloads stay raw JSON until somebody on
+//! this side must look inside. This crate knows no wire format, no capability and no dialect.
+
+pub mod call;
+pub mod failure;
+pub mod notice;
+pub mod tool;
+
+pub use call::{Call, CallId, Operation, Outcome, Reply, ToolCall};
+pub use failure::{Failure, FailureKind};
+pub use notice::{Level, Log, Notice, Progress};
+pub use tool::{Content, Tool, ToolResult};

@@ -1,0 +1,92 @@
+//! One-way messages: progress of a call, log lines, changes of the menu.
+
+use gladhand_wire::RawValue;
+
+use crate::call::CallId;
+
+/// A message that wants no answer, on its way to the downstream.
+#[derive(Debug, Clone)]
+pub enum Notice {
+    /// How far a call has come.
+    Progress(CallId, Progress),
+    /// Something worth writing down; said while a call ran, or on its own.
+    Log(Option<CallId>, Log),
+    /// The list of tools is not what it was.
+    ToolsChanged,
+}
+
+/// How far a call has come.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Progress {
+    /// Grows with each report.
+    pub progress: f64,
+    /// Where it ends, if that is known.
+    pub total: Option<f64>,
+    /// What is being done, for people.
+    pub message: Option<String>,
+}
+
+/// Something worth writing down.
+#[derive(Debug, Clone)]
+pub struct Log {
+    /// How bad it is.
+    pub level: Level,
+    /// Who says so.
+    pub logger: Option<String>,
+    /// What happened: any JSON.
+    pub data: Box<RawValue>,
+}
+
+/// Log levels, mildest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// For developers.
+    Debug,
+    /// Ordinary events.
+    Info,
+    /// Ordinary but significant.
+    Notice,
+    /// Something is odd.
+    Warning,
+    /// Something failed.
+    Error,
+    /// Something important failed.
+    Critical,
+    /// Somebody must act at once.
+    Alert,
+    /// Nothing works.
+    Emergency,
+}
+
+impl Level {
+    /// All levels, mildest first.
+    pub const ALL: [Self; 8] = [
+        Self::Debug,
+        Self::Info,
+        Self::Notice,
+        Self::Warning,
+        Self::Error,
+        Self::Critical,
+        Self::Alert,
+        Self::Emergency,
+    ];
+
+    /// Its word, as syslog and MCP spell it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Debug => "debug",
+            Self::Info => "info",
+            Self::Notice => "notice",
+            Self::Warning => "warning",
+            Self::Error => "error",
+            Self::Critical => "critical",
+            Self::Alert => "alert",
+            Self::Emergency => "emergency",
+        }
+    }
+
+    /// The level of a word.
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|level| level.word() == word)
+    }
+}

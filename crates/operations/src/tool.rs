@@ -1,0 +1,95 @@
+//! Tools and what they return.
+
+use gladhand_wire::{RawValue, json};
+
+/// A tool as every dialect can show it.
+#[derive(Debug, Clone)]
+pub struct Tool {
+    /// The name under which it is called.
+    pub name: String,
+    /// A name for people, where there is one.
+    pub title: Option<String>,
+    /// What it does, for people and models.
+    pub description: String,
+    /// JSON Schema of its arguments: an object schema.
+    pub input_schema: Box<RawValue>,
+    /// JSON Schema of its structured data, where it has some.
+    pub output_schema: Option<Box<RawValue>>,
+    /// Words to find it by.
+    pub tags: Vec<String>,
+    /// Left out of plain lists, found by search (A2E's deferred tools).
+    pub deferred: bool,
+    /// Members of its definition that the neutral model does not know, carried untouched.
+    pub extra: Vec<(String, Box<RawValue>)>,
+}
+
+impl Tool {
+    /// A tool with a name, a description and a schema, and nothing unusual.
+    pub fn new(name: impl Into<String>, description: impl Into<String>, input_schema: Box<RawValue>) -> Self {
+        Self {
+            name: name.into(),
+            title: None,
+            description: description.into(),
+            input_schema,
+            output_schema: None,
+            tags: Vec::new(),
+            deferred: false,
+            extra: Vec::new(),
+        }
+    }
+}
+
+/// What a tool returned.
+#[derive(Debug, Clone, Default)]
+pub struct ToolResult {
+    /// Content blocks, in order.
+    pub content: Vec<Content>,
+    /// Structured data, where the tool has some.
+    pub structured: Option<Box<RawValue>>,
+    /// Whether the tool ran and reports a failure of its own.
+    pub failed: bool,
+    /// Members that the neutral model does not know, carried untouched.
+    pub extra: Vec<(String, Box<RawValue>)>,
+}
+
+impl ToolResult {
+    /// One block of text.
+    pub fn text(text: &str) -> Self {
+        Self { content: vec![Content::text(text)], ..Self::default() }
+    }
+
+    /// Structured data, and the same as text for peers that show only text.
+    pub fn structured(data: Box<RawValue>) -> Self {
+        Self { content: vec![Content::text(data.get())], structured: Some(data), ..Self::default() }
+    }
+
+    /// A failure that the tool reports itself: the model may be able to do something about it.
+    pub fn failure(text: &str) -> Self {
+        Self { failed: true, ..Self::text(text) }
+    }
+
+    /// All text blocks, one after the other on lines of their own.
+    pub fn joined_text(&self) -> String {
+        let texts = self.content.iter().filter_map(|content| match content {
+            Content::Text(raw) => Some(json::string(raw).map_or_else(|| raw.get().to_owned(), Into::into)),
+            Content::Block(_) => None,
+        });
+        texts.collect::<Vec<_>>().join("\n")
+    }
+}
+
+/// One content block.
+#[derive(Debug, Clone)]
+pub enum Content {
+    /// Text, as the raw JSON string it was written as, so that nobody unescapes it to escape it again.
+    Text(Box<RawValue>),
+    /// Any other block: an object with a `type` (`image`, `audio`, `resource`, `resource_link` …).
+    Block(Box<RawValue>),
+}
+
+impl Content {
+    /// A text block.
+    pub fn text(text: &str) -> Self {
+        Self::Text(json::to_raw(text))
+    }
+}

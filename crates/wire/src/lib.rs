@@ -1,0 +1,18 @@
+//! Lines, limits, JSON-RPC envelopes, and raw JSON that is carried and not parsed.
+//!
+//! This crate turns bytes into lines and lines into borrowed members. It knows no dialect, no
+//! method name and no capability; it never reads a clock, never does I/O and never allocates in
+//! proportion to anything but the line it was given.
+
+pub mod id;
+pub mod json;
+pub mod lines;
+pub mod members;
+pub mod rpc;
+pub mod text;
+
+pub use id::Id;
+pub use json::RawValue;
+pub use lines::{Line, Lines, Terminator};
+pub use members::Members;
+pub use text::{Fault, TextPolicy};

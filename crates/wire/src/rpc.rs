@@ -1,0 +1,198 @@
+//! The JSON-RPC envelope: read once, borrowed, classified; written by hand.
+//!
+//! Reading is strict about JSON and about nothing else: what a dialect makes of a missing
+//! `jsonrpc` or of an id that is `null` is its own affair.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
+
+use crate::id::Id;
+use crate::json::{self, RawValue};
+use crate::members::Key;
+
+/// Codes that JSON-RPC itself defines.
+pub mod code {
+    /// The line is no JSON.
+    pub const PARSE_ERROR: i32 = -32700;
+    /// JSON, but no request.
+    pub const INVALID_REQUEST: i32 = -32600;
+    /// No such method, or its gate is closed.
+    pub const METHOD_NOT_FOUND: i32 = -32601;
+    /// The method exists, its parameters are wrong.
+    pub const INVALID_PARAMS: i32 = -32602;
+    /// Our own failure.
+    pub const INTERNAL_ERROR: i32 = -32603;
+}
+
+/// The members of a JSON-RPC object that mean something; the rest is ignored here.
+#[derive(Debug, Clone, Default)]
+pub struct Envelope<'a> {
+    /// `jsonrpc`, whatever it is.
+    pub jsonrpc: Option<&'a RawValue>,
+    /// `id`, `null` included.
+    pub id: Option<&'a RawValue>,
+    /// `method`, whatever it is.
+    pub method: Option<&'a RawValue>,
+    /// `params`, `null` included.
+    pub params: Option<&'a RawValue>,
+    /// `result`, `null` included.
+    pub result: Option<&'a RawValue>,
+    /// `error`, `null` included.
+    pub error: Option<&'a RawValue>,
+}
+
+impl<'a> Envelope<'a> {
+    /// Reads an object's envelope.
+    pub fn parse(text: &'a str) -> Result<Self, serde_json::Error> {
+        serde_json::from_str(text)
+    }
+
+    /// Whether `jsonrpc` is exactly `"2.0"`.
+    pub fn is_version_two(&self) -> bool {
+        self.jsonrpc.is_some_and(|raw| raw.get() == r#""2.0""#)
+    }
+
+    /// The method's name, if it is a string.
+    pub fn method_name(&self) -> Option<Cow<'a, str>> {
+        self.method.and_then(json::string)
+    }
+}
+
+impl<'de> Deserialize<'de> for Envelope<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Object;
+        impl<'de> Visitor<'de> for Object {
+            type Value = Envelope<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a JSON-RPC object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut envelope = Envelope::default();
+                while let Some(Key(key)) = map.next_key()? {
+                    let member = match key.as_ref() {
+                        "jsonrpc" => &mut envelope.jsonrpc,
+                        "id" => &mut envelope.id,
+                        "method" => &mut envelope.method,
+                        "params" => &mut envelope.params,
+                        "result" => &mut envelope.result,
+                        "error" => &mut envelope.error,
+                        _ => {
+                            map.next_value::<IgnoredAny>()?;
+                            continue;
+                        }
+                    };
+                    *member = Some(map.next_value()?);
+                }
+                Ok(envelope)
+            }
+        }
+        deserializer.deserialize_map(Object)
+    }
+}
+
+/// Appends the beginning of a success up to where the result goes; close it with [`finish`].
+pub fn begin_result(out: &mut Vec<u8>, id: &Id) {
+    out.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
+    out.extend_from_slice(id.as_json().as_bytes());
+    out.extend_from_slice(br#","result":"#);
+}
+
+/// Appends a success line.
+pub fn result<T: serde::Serialize + ?Sized>(out: &mut Vec<u8>, id: &Id, result: &T) {
+    begin_result(out, id);
+    json::write(out, result);
+    finish(out);
+}
+
+/// Appends an error line; `id` is `null` when there is none to echo.
+pub fn error(out: &mut Vec<u8>, id: Option<&Id>, error: &Error<'_>) {
+    out.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
+    out.extend_from_slice(id.map_or("null", Id::as_json).as_bytes());
+    out.extend_from_slice(br#","error":"#);
+    json::write(out, error);
+    finish(out);
+}
+
+/// Appends a request line of ours.
+pub fn request<T: serde::Serialize + ?Sized>(out: &mut Vec<u8>, id: &Id, method: &str, params: Option<&T>) {
+    out.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
+    out.extend_from_slice(id.as_json().as_bytes());
+    out.push(b',');
+    method_and_params(out, method, params);
+}
+
+/// Appends a notification line.
+pub fn notification<T: serde::Serialize + ?Sized>(out: &mut Vec<u8>, method: &str, params: Option<&T>) {
+    out.extend_from_slice(br#"{"jsonrpc":"2.0","#);
+    method_and_params(out, method, params);
+}
+
+fn method_and_params<T: serde::Serialize + ?Sized>(out: &mut Vec<u8>, method: &str, params: Option<&T>) {
+    out.extend_from_slice(br#""method":"#);
+    json::write(out, method);
+    if let Some(params) = params {
+        out.extend_from_slice(br#","params":"#);
+        json::write(out, params);
+    }
+    finish(out);
+}
+
+/// Closes an object and its line.
+pub fn finish(out: &mut Vec<u8>) {
+    out.extend_from_slice(b"}\n");
+}
+
+/// A JSON-RPC error object.
+#[derive(Debug, Clone, serde::Serialize)]
+pub struct Error<'a> {
+    /// For programs.
+    pub code: i32,
+    /// For people.
+    pub message: Cow<'a, str>,
+    /// Details, where there are some.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub data: Option<Box<RawValue>>,
+}
+
+impl<'a> Error<'a> {
+    /// An error without data.
+    pub fn new(code: i32, message: impl Into<Cow<'a, str>>) -> Self {
+        Self { code, message: message.into(), data: None }
+    }
+
+    /// The same error with data.
+    pub fn with<T: serde::Serialize + ?Sized>(self, data: &T) -> Self {
+        Self { data: Some(json::to_raw(data)), ..self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_echoed_as_written() {
+        for id in ["1", "1.0", "-0", "1e3", "123456789012345678901234567890", "\"a\\u0062\"", "\"\"", "null"] {
+            let line = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"x"}}"#);
+            let envelope = Envelope::parse(&line).unwrap();
+            let mut out = Vec::new();
+            result(&mut out, &Id::of(envelope.id.unwrap()), &serde_json::json!({}));
+            assert_eq!(
+                String::from_utf8(out).unwrap(),
+                format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{}}}}\n")
+            );
+        }
+    }
+
+    #[test]
+    fn the_last_of_two_equal_members_wins() {
+        let envelope = Envelope::parse(r#"{"id":1,"id":2,"method":"a","method":"b","x":[1,{"id":3}]}"#).unwrap();
+        assert_eq!(envelope.id.map(RawValue::get), Some("2"));
+        assert_eq!(envelope.method_name().as_deref(), Some("b"));
+        assert!(!envelope.is_version_two());
+    }
+}
