@@ -1,16 +1,76 @@
-//! Being written.
+//! MCP, all five revisions, both sides.
+//!
+//! Four revisions open with `initialize`; in the fifth (2026-07-28) every request carries its own
+//! opening in `_meta`. One server side serves both from one process and tells them apart request by
+//! request; a client side speaks the one that it was asked to. What exists when is data:
+//! `methods`, `capabilities` and `revision` are the tables that everything else asks.
+
+mod batch;
+pub mod capabilities;
+mod client;
+mod client_calls;
+mod client_opening;
+mod cursor;
+mod errors;
+mod ids;
+mod listen;
+mod meta;
+pub mod methods;
+mod opening;
+mod pending;
+mod pick;
+mod render;
+mod requests;
+pub mod revision;
+mod server;
+mod stateless;
 
 use gladhand_wire::TextPolicy;
+use gladhand_wire::text::{BadUtf8, ByteOrderMark, LoneSurrogate};
+use gladhand_wire::{Terminator, json};
 
-use crate::side::{Claim, Dialect};
+use crate::side::{Claim, Dialect, FirstLine};
 
 /// The dialect.
 pub static DIALECT: Dialect = Dialect {
     name: "mcp",
-    versions: &[],
-    text: TextPolicy::UNDECIDED,
+    versions: &["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05", "2026-07-28"],
+    text: TextPolicy {
+        terminator: Terminator::Lf,
+        byte_order_mark: ByteOrderMark::Skip,
+        bad_utf8: BadUtf8::Refuse,
+        lone_surrogate: LoneSurrogate::Carry,
+    },
     has_tokens: false,
-    claim: |_| Claim::No,
-    server: |_| unimplemented!(),
-    client: |_| unimplemented!(),
+    claim,
+    server: |setup| Box::new(server::McpServer::new(setup)),
+    client: |setup| Box::new(client::McpClient::new(setup)),
 };
+
+/// JSON-RPC is plausible; a method of ours, or a `_meta` of ours, makes it certain.
+fn claim(first: &FirstLine<'_>) -> Claim {
+    let Some(members) = &first.members else {
+        return if first.text.starts_with('[') { Claim::Plausible } else { Claim::No };
+    };
+    if !members.has("jsonrpc") {
+        return Claim::No;
+    }
+    let method = members.raw("method").and_then(json::string).unwrap_or_default();
+    // No method of ours has a dot and no slash; somebody else's may.
+    if method.contains('.') && !method.contains('/') {
+        return Claim::Plausible;
+    }
+    let carries_opening = || {
+        let meta = members.object("params").and_then(|params| params.raw("_meta"));
+        meta.and_then(meta::Meta::of).is_some_and(|meta| meta.is_stateless())
+    };
+    if methods::is_known(&method) || method.starts_with("notifications/") || carries_opening() {
+        Claim::Certain
+    } else {
+        Claim::Plausible
+    }
+}
+
+#[cfg(test)]
+#[path = "claim_tests.rs"]
+mod tests;

@@ -1,0 +1,118 @@
+//! Batches, which only 2025-03-26 has: several messages as one array, their answers as one array.
+//!
+//! A batch is split at once. Its answers are collected and written as one line when the last call
+//! of it has ended; a batch that wants no answer gets none.
+
+use std::collections::HashMap;
+
+use gladhand_wire::RawValue;
+use gladhand_wire::rpc::Envelope;
+
+use super::errors;
+use super::server::McpServer;
+use crate::side::{Action, Output};
+
+/// How many messages one batch may hold.
+pub(super) const MAX_BATCH: usize = 1024;
+
+/// Names a batch whose answers are being collected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct BatchId(u64);
+
+/// All batches that are not answered yet. Each has a call in flight, which bounds them.
+#[derive(Debug, Default)]
+pub(super) struct Batches {
+    open: HashMap<BatchId, Collected>,
+    next: u64,
+}
+
+#[derive(Debug, Default)]
+struct Collected {
+    /// `{…},{…},` without the brackets.
+    answers: Vec<u8>,
+    /// Calls in flight, and one more while the batch is still being split.
+    outstanding: usize,
+}
+
+impl Batches {
+    fn begin(&mut self) -> BatchId {
+        self.next += 1;
+        let id = BatchId(self.next);
+        self.open.insert(id, Collected { outstanding: 1, ..Collected::default() });
+        id
+    }
+
+    /// One more call must end before the batch is answered.
+    pub(super) fn expect(&mut self, id: BatchId) {
+        if let Some(batch) = self.open.get_mut(&id) {
+            batch.outstanding += 1;
+        }
+    }
+
+    /// Adds an answer, which `write` writes as a line.
+    pub(super) fn add(&mut self, id: BatchId, write: impl FnOnce(&mut Vec<u8>)) {
+        if let Some(batch) = self.open.get_mut(&id) {
+            write(&mut batch.answers);
+            if batch.answers.last() == Some(&b'\n') {
+                batch.answers.pop();
+            }
+            batch.answers.push(b',');
+        }
+    }
+
+    /// A call of the batch has ended, answered or not; the last one sends the batch.
+    pub(super) fn settle(&mut self, id: BatchId, wire: &mut Vec<u8>) {
+        let Some(batch) = self.open.get_mut(&id) else { return };
+        batch.outstanding -= 1;
+        if batch.outstanding > 0 {
+            return;
+        }
+        if let Some(mut batch) = self.open.remove(&id)
+            && batch.answers.pop().is_some()
+        {
+            wire.push(b'[');
+            wire.extend_from_slice(&batch.answers);
+            wire.extend_from_slice(b"]\n");
+        }
+    }
+}
+
+impl McpServer {
+    /// An array came.
+    pub(super) fn receive_batch<'a>(&mut self, text: &'a str, out: &mut Output<'a>) {
+        let refused = match serde_json::from_str::<Vec<&RawValue>>(text) {
+            Err(error) => errors::unreadable(&error.into()),
+            Ok(_) if !self.has_batches() => {
+                errors::invalid_request("batches are not part of the protocol version in force")
+            }
+            Ok(parts) if parts.is_empty() => errors::invalid_request("an empty batch asks for nothing"),
+            Ok(parts) if parts.len() > MAX_BATCH => errors::invalid_request("the batch holds more than 1024 messages"),
+            Ok(parts) => match kinds(&parts) {
+                (true, true) => errors::invalid_request("a batch holds either requests or responses, not both"),
+                (_, false) => {
+                    out.actions.push(Action::Dropped("a batch of responses to requests that were never sent"));
+                    return;
+                }
+                (false, true) => {
+                    let batch = self.batches.begin();
+                    for part in parts {
+                        self.message(part.get(), Some(batch), out);
+                    }
+                    self.batches.settle(batch, &mut out.wire);
+                    return;
+                }
+            },
+        };
+        self.refuse(None, None, &refused, out);
+    }
+}
+
+/// Whether there are responses among the parts, and whether there is anything else.
+fn kinds(parts: &[&RawValue]) -> (bool, bool) {
+    let is_response = |part: &&RawValue| {
+        Envelope::parse(part.get())
+            .is_ok_and(|part| part.method.is_none() && (part.result.is_some() || part.error.is_some()))
+    };
+    let responses = parts.iter().filter(|part| is_response(part)).count();
+    (responses > 0, responses < parts.len())
+}

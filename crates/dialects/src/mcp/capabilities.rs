@@ -1,0 +1,259 @@
+//! The capability tables, the rules of negotiation, and how capabilities are read off the wire.
+//!
+//! Presence of a key is the declaration; `false` and `null` are no presence. Both maps are open:
+//! what no revision knows is carried into the agreement as a refused term, never rejected.
+
+use std::collections::BTreeMap;
+
+use gladhand_accord::{
+    Agreement, Capability, Defined, Gate, Minimum, Offer, Peer, Refusal, Rules, Side, VersionRule, agree,
+};
+use gladhand_wire::Members;
+use gladhand_wire::json::{self, Kind, RawValue};
+use std::sync::Arc;
+
+use super::methods::TABLE;
+use super::revision::Revision;
+use crate::side::Menu;
+
+/// The task extension of 2026-07-28, as a capability.
+pub(super) const TASKS_EXTENSION: &str = "extensions.io.modelcontextprotocol/tasks";
+
+/// Maps whose keys belong to somebody else: one level is read, nothing below it.
+const OPEN_MAPS: [&str; 2] = ["experimental", "extensions"];
+
+/// How many capabilities, parts included, one side may declare.
+pub(super) const MAX_DECLARED: usize = 256;
+
+/// How deep parts are looked for: `tasks.requests.tools.call` is the deepest there is.
+const MAX_DEPTH: usize = 4;
+
+/// One row of the capability tables.
+#[derive(Debug)]
+pub struct Known {
+    /// Who declares it.
+    pub owner: Side,
+    /// Its name; parts are dotted.
+    pub name: &'static str,
+    /// The first revision that has it.
+    pub since: Revision,
+    /// The last revision that has it.
+    pub until: Revision,
+}
+
+const FIRST: Revision = Revision::V2024_11_05;
+const LAST: Revision = Revision::V2026_07_28;
+const LAST_HANDSHAKE: Revision = Revision::V2025_11_25;
+
+/// Every capability that some revision defines.
+pub static CAPABILITIES: &[Known] = &[
+    known(Side::Client, "roots", FIRST, LAST),
+    known(Side::Client, "roots.listChanged", FIRST, LAST_HANDSHAKE),
+    known(Side::Client, "sampling", FIRST, LAST),
+    known(Side::Client, "sampling.tools", Revision::V2025_11_25, LAST),
+    known(Side::Client, "sampling.context", Revision::V2025_11_25, LAST),
+    known(Side::Client, "elicitation", Revision::V2025_06_18, LAST),
+    known(Side::Client, "elicitation.form", Revision::V2025_11_25, LAST),
+    known(Side::Client, "elicitation.url", Revision::V2025_11_25, LAST),
+    known(Side::Client, "tasks", Revision::V2025_11_25, LAST_HANDSHAKE),
+    known(Side::Client, "tasks.list", Revision::V2025_11_25, LAST_HANDSHAKE),
+    known(Side::Client, "tasks.cancel", Revision::V2025_11_25, LAST_HANDSHAKE),
+    known(Side::Client, "tasks.requests", Revision::V2025_11_25, LAST_HANDSHAKE),
+    known(Side::Client, "tasks.requests.sampling", Revision::V2025_11_25, LAST_HANDSHAKE),
+    known(Side::Client, "tasks.requests.sampling.createMessage", Revision::V2025_11_25, LAST_HANDSHAKE),
+    known(Side::Client, "tasks.requests.elicitation", Revision::V2025_11_25, LAST_HANDSHAKE),
+    known(Side::Client, "tasks.requests.elicitation.create", Revision::V2025_11_25, LAST_HANDSHAKE),
+    known(Side::Client, "experimental", FIRST, LAST),
+    known(Side::Client, "extensions", Revision::V2026_07_28, LAST),
+    known(Side::Server, "tools", FIRST, LAST),
+    known(Side::Server, "tools.listChanged", FIRST, LAST),
+    known(Side::Server, "resources", FIRST, LAST),
+    known(Side::Server, "resources.subscribe", FIRST, LAST),
+    known(Side::Server, "resources.listChanged", FIRST, LAST),
+    known(Side::Server, "prompts", FIRST, LAST),
+    known(Side::Server, "prompts.listChanged", FIRST, LAST),
+    known(Side::Server, "completions", Revision::V2025_03_26, LAST),
+    known(Side::Server, "logging", FIRST, LAST),
+    known(Side::Server, "tasks", Revision::V2025_11_25, LAST_HANDSHAKE),
+    known(Side::Server, "tasks.list", Revision::V2025_11_25, LAST_HANDSHAKE),
+    known(Side::Server, "tasks.cancel", Revision::V2025_11_25, LAST_HANDSHAKE),
+    known(Side::Server, "tasks.requests", Revision::V2025_11_25, LAST_HANDSHAKE),
+    known(Side::Server, "tasks.requests.tools", Revision::V2025_11_25, LAST_HANDSHAKE),
+    known(Side::Server, "tasks.requests.tools.call", Revision::V2025_11_25, LAST_HANDSHAKE),
+    known(Side::Server, "experimental", FIRST, LAST),
+    known(Side::Server, "extensions", Revision::V2026_07_28, LAST),
+];
+
+const fn known(owner: Side, name: &'static str, since: Revision, until: Revision) -> Known {
+    Known { owner, name, since, until }
+}
+
+/// How the handshake compares two offers.
+pub(super) const HANDSHAKE_RULES: Rules =
+    Rules { dialect: "mcp", versions: VersionRule::ServerOffers, minimum: Minimum::Nothing, defines };
+
+/// How a stateless request is compared with what we offer.
+pub(super) const STATELESS_RULES: Rules = Rules { versions: VersionRule::Common, ..HANDSHAKE_RULES };
+
+/// Whether a revision has a capability on a side.
+pub fn defines(version: &str, side: Side, capability: &str) -> Defined {
+    let looked_up = match capability.split_once('.') {
+        Some((map, _)) if OPEN_MAPS.contains(&map) => map,
+        _ => capability,
+    };
+    let Some(known) = CAPABILITIES.iter().find(|known| known.owner == side && known.name == looked_up) else {
+        return Defined::Unknown;
+    };
+    match Revision::named(version) {
+        Some(revision) if known.since <= revision && revision <= known.until => Defined::Yes,
+        _ => Defined::NotInThisVersion,
+    }
+}
+
+/// What is in force: for a session after the handshake, for a request without one.
+#[derive(Debug)]
+pub(super) struct InForce {
+    pub(super) revision: Revision,
+    pub(super) agreement: Arc<Agreement>,
+    pub(super) gate: Gate,
+}
+
+impl InForce {
+    /// Compares two offers and sets up the gate.
+    pub(super) fn between(rules: &Rules, client: &Offer, server: &Offer) -> Result<Self, Refusal> {
+        let agreement = agree(rules, client, server)?;
+        let Some(revision) = Revision::named(&agreement.version) else {
+            return Err(Refusal::VersionMismatch { asked: client.versions.clone(), spoken: server.versions.clone() });
+        };
+        let gate = Gate::new(TABLE, &agreement);
+        Ok(Self { revision, agreement: Arc::new(agreement), gate })
+    }
+}
+
+/// What we offer as a server, speaking these revisions.
+pub(super) fn offer_of_menu<const N: usize>(identity: &Peer, menu: &Menu, revisions: [Revision; N]) -> Offer {
+    let mut offer = Offer::new(identity.clone(), super::revision::names(revisions));
+    if menu.tools {
+        offer = offer.providing(Capability::named("tools"));
+        if menu.tool_changes {
+            offer = offer.providing(Capability::named("tools.listChanged"));
+        }
+    }
+    if menu.logging {
+        offer = offer.providing(Capability::named("logging"));
+    }
+    offer
+}
+
+/// The `capabilities` object of a server with that menu.
+pub(super) fn declaration_of_menu(menu: &Menu) -> String {
+    let provides = offer_of_menu(&Peer::default(), menu, Revision::STATELESS).provides;
+    declaration(&provides)
+}
+
+/// The `capabilities` object that declares what an offer provides.
+pub(super) fn declaration(provides: &BTreeMap<Capability, Option<Box<RawValue>>>) -> String {
+    let mut whole = serde_json::Map::new();
+    // A whole sorts before its parts, so a part lands in what its whole was given as settings.
+    for (capability, settings) in provides {
+        let parts = path(&capability.0);
+        let settings = settings.as_ref().and_then(|raw| serde_json::from_str(raw.get()).ok());
+        let value = settings.unwrap_or_else(|| match parts.len() {
+            1 => serde_json::json!({}),
+            _ if capability.0.ends_with(".listChanged") || capability.0.ends_with(".subscribe") => true.into(),
+            _ => serde_json::json!({}),
+        });
+        insert(&mut whole, &parts, value);
+    }
+    serde_json::Value::Object(whole).to_string()
+}
+
+fn insert(map: &mut serde_json::Map<String, serde_json::Value>, parts: &[&str], value: serde_json::Value) {
+    let Some((first, rest)) = parts.split_first() else { return };
+    if rest.is_empty() {
+        // A part that was declared through its whole's settings is already there.
+        map.entry(*first).or_insert(value);
+        return;
+    }
+    let inner = map.entry(*first).or_insert_with(|| serde_json::json!({}));
+    if let serde_json::Value::Object(inner) = inner {
+        insert(inner, rest, value);
+    }
+}
+
+/// The keys that lead to a capability. Names in the open maps hold dots of their own.
+fn path(capability: &str) -> Vec<&str> {
+    match capability.split_once('.') {
+        Some((map, key)) if OPEN_MAPS.contains(&map) => vec![map, key],
+        _ => capability.split('.').collect(),
+    }
+}
+
+/// The `ClientCapabilities` object that has just this one, for telling a client what it left out.
+pub(super) fn required(capability: &str) -> Box<RawValue> {
+    json::raw(declaration(&BTreeMap::from([(Capability::from_wire(capability), None)])))
+}
+
+/// More was declared than anybody can mean.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct TooMany;
+
+/// Reads a `capabilities` object into what its owner provides.
+pub(super) fn declared(
+    owner: Side,
+    capabilities: &Members<'_>,
+) -> Result<BTreeMap<Capability, Option<Box<RawValue>>>, TooMany> {
+    let mut provides = BTreeMap::new();
+    for (key, value) in capabilities.iter() {
+        if !is_declaration(value) {
+            // The last of two equal keys wins, also when it takes something back.
+            provides.retain(|name: &Capability, _| !is_part_of(&name.0, key));
+            continue;
+        }
+        let known = CAPABILITIES.iter().any(|known| known.owner == owner && known.name == key);
+        let depth = if OPEN_MAPS.contains(&key) { 1 } else { MAX_DEPTH };
+        add(&mut provides, key.to_owned(), value, if known { depth } else { 0 })?;
+    }
+    Ok(provides)
+}
+
+fn add(
+    provides: &mut BTreeMap<Capability, Option<Box<RawValue>>>,
+    name: String,
+    value: &RawValue,
+    depth: usize,
+) -> Result<(), TooMany> {
+    if provides.len() >= MAX_DECLARED {
+        return Err(TooMany);
+    }
+    let parts = if depth == 0 { None } else { Members::of(value) };
+    for (key, part) in parts.iter().flat_map(Members::iter) {
+        let is_flag = matches!(Kind::of(part), Kind::Object) || part.get() == "true";
+        if is_flag {
+            add(provides, format!("{name}.{key}"), part, depth - 1)?;
+        }
+    }
+    // `{}` and `true` say nothing beyond "yes".
+    let settings = (!matches!(value.get(), "{}" | "true")).then(|| value.to_owned());
+    provides.insert(Capability::from_wire(name), settings);
+    Ok(())
+}
+
+fn is_declaration(value: &RawValue) -> bool {
+    Kind::of(value) != Kind::Null && value.get() != "false"
+}
+
+fn is_part_of(name: &str, whole: &str) -> bool {
+    name == whole || name.strip_prefix(whole).is_some_and(|rest| rest.starts_with('.'))
+}
+
+/// Who a peer says it is, as far as it says so.
+pub(super) fn peer(info: Option<&RawValue>) -> Peer {
+    let members = info.and_then(Members::of).unwrap_or_default();
+    let text = |name: &str| members.str(name).map(Into::into).unwrap_or_default();
+    Peer { name: text("name"), version: text("version") }
+}
+
+#[cfg(test)]
+#[path = "capabilities_tests.rs"]
+mod tests;

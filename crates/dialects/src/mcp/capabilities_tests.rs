@@ -1,0 +1,107 @@
+//! The capability tables against the wire.
+
+use super::*;
+
+fn read(owner: Side, text: &str) -> Vec<(String, Option<String>)> {
+    let provides = declared(owner, &Members::parse(text).unwrap()).unwrap();
+    provides
+        .into_iter()
+        .map(|(name, settings)| (name.0.into_owned(), settings.map(|raw| raw.get().to_owned())))
+        .collect()
+}
+
+#[test]
+fn presence_declares_and_false_does_not() {
+    let text = r#"{"roots":{"listChanged":true},"sampling":{},"elicitation":false,"tasks":null,"x":{"deep":{}},
+        "experimental":{"a.b":{"c":{}}},"extensions":{"io.modelcontextprotocol/tasks":{}},"roots2":true}"#;
+    let names: Vec<_> = read(Side::Client, text).into_iter().map(|(name, _)| name).collect();
+    let expected = [
+        "experimental",
+        "experimental.a.b",
+        "extensions",
+        "extensions.io.modelcontextprotocol/tasks",
+        "roots",
+        "roots.listChanged",
+        "roots2",
+        "sampling",
+        "x",
+    ];
+    assert_eq!(names, expected);
+}
+
+#[test]
+fn parts_are_read_as_deep_as_the_tables_go() {
+    let text = r#"{"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}},"tools":{"listChanged":false}}"#;
+    let names: Vec<_> = read(Side::Server, text).into_iter().map(|(name, _)| name).collect();
+    let parts =
+        ["tasks", "tasks.cancel", "tasks.list", "tasks.requests", "tasks.requests.tools", "tasks.requests.tools.call"];
+    assert_eq!(names, [&parts[..], &["tools"]].concat());
+    let all_defined = parts.iter().all(|part| defines("2025-11-25", Side::Server, part) == Defined::Yes);
+    assert!(all_defined);
+}
+
+#[test]
+fn more_than_anybody_can_mean_is_refused() {
+    let many: Vec<_> = (0..=MAX_DECLARED).map(|at| format!("\"c{at}\":{{}}")).collect();
+    let text = format!("{{{}}}", many.join(","));
+    assert_eq!(declared(Side::Client, &Members::parse(&text).unwrap()).unwrap_err(), TooMany);
+}
+
+#[test]
+fn each_revision_defines_what_the_tables_say() {
+    let defined = |version: &str, side| -> Vec<&str> {
+        let known = CAPABILITIES.iter().filter(|known| known.owner == side && !known.name.contains('.'));
+        known.map(|known| known.name).filter(|name| defines(version, side, name) == Defined::Yes).collect()
+    };
+    let client = [
+        ("2024-11-05", &["roots", "sampling", "experimental"][..]),
+        ("2025-03-26", &["roots", "sampling", "experimental"]),
+        ("2025-06-18", &["roots", "sampling", "elicitation", "experimental"]),
+        ("2025-11-25", &["roots", "sampling", "elicitation", "tasks", "experimental"]),
+        ("2026-07-28", &["roots", "sampling", "elicitation", "experimental", "extensions"]),
+    ];
+    let server = [
+        ("2024-11-05", &["tools", "resources", "prompts", "logging", "experimental"][..]),
+        ("2025-03-26", &["tools", "resources", "prompts", "completions", "logging", "experimental"]),
+        ("2025-06-18", &["tools", "resources", "prompts", "completions", "logging", "experimental"]),
+        ("2025-11-25", &["tools", "resources", "prompts", "completions", "logging", "tasks", "experimental"]),
+        ("2026-07-28", &["tools", "resources", "prompts", "completions", "logging", "experimental", "extensions"]),
+    ];
+    for (side, table) in [(Side::Client, client), (Side::Server, server)] {
+        for (version, names) in table {
+            assert_eq!(defined(version, side), names, "{version} {side:?}");
+        }
+    }
+    assert_eq!(defines("2025-11-25", Side::Client, "tools"), Defined::Unknown);
+    assert_eq!(defines("2026-07-28", Side::Client, "roots.listChanged"), Defined::NotInThisVersion);
+    assert_eq!(defines("2025-11-25", Side::Client, "extensions.a/b"), Defined::NotInThisVersion);
+    assert_eq!(defines("2026-07-28", Side::Client, TASKS_EXTENSION), Defined::Yes);
+}
+
+#[test]
+fn a_declaration_reads_back_as_what_was_provided() {
+    for (owner, text) in [
+        (Side::Client, r#"{"roots":{"listChanged":true},"sampling":{"tools":{}},"experimental":{"x.y":{"z":1}}}"#),
+        (
+            Side::Server,
+            r#"{"tools":{"listChanged":true},"logging":{},"extensions":{"io.modelcontextprotocol/tasks":{}}}"#,
+        ),
+    ] {
+        let provides = declared(owner, &Members::parse(text).unwrap()).unwrap();
+        let written: serde_json::Value = serde_json::from_str(&declaration(&provides)).unwrap();
+        assert_eq!(written, serde_json::from_str::<serde_json::Value>(text).unwrap());
+    }
+    assert_eq!(required(TASKS_EXTENSION).get(), r#"{"extensions":{"io.modelcontextprotocol/tasks":{}}}"#);
+    assert_eq!(required("elicitation.url").get(), r#"{"elicitation":{"url":{}}}"#);
+}
+
+#[test]
+fn the_menu_is_declared_as_it_is_offered() {
+    for (tools, tool_changes, logging, expected) in [
+        (true, true, true, r#"{"logging":{},"tools":{"listChanged":true}}"#),
+        (true, false, false, r#"{"tools":{}}"#),
+        (false, true, true, r#"{"logging":{}}"#),
+    ] {
+        assert_eq!(declaration_of_menu(&Menu { tools, tool_changes, logging }), expected);
+    }
+}

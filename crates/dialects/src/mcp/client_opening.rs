@@ -1,0 +1,131 @@
+//! How a client side opens: what it sends first, and what it makes of the answer.
+//!
+//! The server's version is an offer that we take or leave; nothing is retried silently, and a
+//! refusal names both sides' versions. Success alone does not prove a stateless server, because
+//! old ones answer anything: the result must look like one.
+
+use gladhand_accord::Refusal;
+use gladhand_wire::json::{self, Kind, RawValue};
+use gladhand_wire::{Id, Members, rpc};
+
+use super::capabilities::{HANDSHAKE_RULES, STATELESS_RULES};
+use super::client::{McpClient, Phase};
+use super::errors::UNSUPPORTED_VERSION;
+use super::meta::SERVER_INFO;
+use super::pick::pick;
+use super::revision::{Revision, names};
+use crate::side::Heard;
+
+impl McpClient {
+    pub(super) fn begin_opening(&mut self, heard: &mut Heard) {
+        let id = self.take_id();
+        let (method, params) = if self.revision.has_initialize() {
+            self.phase = Phase::ExpectInitializeResult { id };
+            let params = format!(
+                r#"{{"protocolVersion":"{}","capabilities":{},"clientInfo":{}}}"#,
+                self.revision.as_str(),
+                self.declaration,
+                json::to_raw(&self.offer.peer).get(),
+            );
+            ("initialize", params)
+        } else {
+            self.phase = Phase::ExpectDiscoverResult { id };
+            ("server/discover", format!(r#"{{"_meta":{{{}}}}}"#, self.envelope))
+        };
+        rpc::request(&mut heard.wire, &Id::number(id), method, Some(&json::raw(params)));
+    }
+
+    pub(super) fn initialize_answered(&mut self, outcome: Result<Option<&RawValue>, &RawValue>, heard: &mut Heard) {
+        let settled = match outcome {
+            Err(error) => Err(self.opening_error(error)),
+            Ok(result) => self.initialize_result(result),
+        };
+        match settled {
+            Ok(in_force) => {
+                rpc::notification::<()>(&mut heard.wire, "notifications/initialized", None);
+                self.opened(in_force, heard);
+            }
+            Err(refusal) => self.refused(refusal, heard),
+        }
+    }
+
+    fn initialize_result(&self, result: Option<&RawValue>) -> Result<super::capabilities::InForce, Refusal> {
+        let members = ["protocolVersion", "capabilities", "serverInfo"];
+        let picked = result.and_then(|result| pick(result, members));
+        let [version, declared, info] = picked.ok_or_else(|| misbehaved("the result of `initialize` is no object"))?;
+        let version = version.and_then(json::string);
+        let version = version.ok_or_else(|| misbehaved("the result of `initialize` names no `protocolVersion`"))?;
+        if Revision::named(&version).is_none_or(|revision| !revision.has_initialize()) {
+            return Err(self.mismatch([version.as_ref()]));
+        }
+        let declared = declared.ok_or_else(|| misbehaved("the result of `initialize` has no `capabilities`"))?;
+        self.compare(&HANDSHAKE_RULES, &version, declared, info)
+    }
+
+    pub(super) fn discover_answered(&mut self, outcome: Result<Option<&RawValue>, &RawValue>, heard: &mut Heard) {
+        let settled = match outcome {
+            Err(error) => Err(self.opening_error(error)),
+            Ok(result) => self.discover_result(result),
+        };
+        match settled {
+            Ok(in_force) => self.opened(in_force, heard),
+            Err(refusal) => self.refused(refusal, heard),
+        }
+    }
+
+    fn discover_result(&self, result: Option<&RawValue>) -> Result<super::capabilities::InForce, Refusal> {
+        let members = ["resultType", "supportedVersions", "capabilities", "_meta"];
+        let picked = result.and_then(|result| pick(result, members));
+        let [kind, versions, declared, meta] =
+            picked.ok_or_else(|| misbehaved("the result of `server/discover` is no object"))?;
+        if kind.and_then(json::string).as_deref() != Some("complete") {
+            return Err(misbehaved("the result of `server/discover` has no `resultType` \"complete\""));
+        }
+        let versions = versions.and_then(strings);
+        let versions =
+            versions.ok_or_else(|| misbehaved("the result of `server/discover` has no `supportedVersions`"))?;
+        // Some list handshake versions too; only the one that we opened with counts.
+        if !versions.iter().any(|version| *version == self.revision.as_str()) {
+            return Err(self.mismatch(versions.iter().map(String::as_str)));
+        }
+        let declared = declared.ok_or_else(|| misbehaved("the result of `server/discover` has no `capabilities`"))?;
+        let info = meta.and_then(|meta| pick(meta, [SERVER_INFO])).and_then(|[info]| info);
+        self.compare(&STATELESS_RULES, self.revision.as_str(), declared, info)
+    }
+
+    /// Why the server answered the opening with an error.
+    fn opening_error(&self, error: &RawValue) -> Refusal {
+        let [code, message, data] = pick(error, ["code", "message", "data"]).unwrap_or_default();
+        let code = code.map_or_else(|| "none".to_owned(), |code| code.get().to_owned());
+        if code.parse() == Ok(UNSUPPORTED_VERSION) {
+            let supported = data.and_then(Members::of).and_then(|data| data.raw("supported")).and_then(strings);
+            let supported = supported.unwrap_or_default();
+            if !supported.iter().any(|version| *version == self.revision.as_str()) {
+                return self.mismatch(supported.iter().map(String::as_str));
+            }
+            return misbehaved("the server refuses the version that it says it supports");
+        }
+        let message = message.and_then(json::string).unwrap_or_default();
+        Refusal::PeerRefused { code, message: message.into_owned() }
+    }
+
+    fn mismatch<'a>(&self, theirs: impl IntoIterator<Item = &'a str>) -> Refusal {
+        Refusal::VersionMismatch {
+            asked: names([self.revision]).map(str::to_owned).to_vec(),
+            spoken: theirs.into_iter().map(str::to_owned).collect(),
+        }
+    }
+}
+
+fn misbehaved(problem: &str) -> Refusal {
+    Refusal::PeerMisbehaved { problem: problem.to_owned() }
+}
+
+/// The strings of an array; `None` if it is none.
+fn strings(raw: &RawValue) -> Option<Vec<String>> {
+    if Kind::of(raw) != Kind::Array {
+        return None;
+    }
+    let parts: Vec<&RawValue> = serde_json::from_str(raw.get()).ok()?;
+    Some(parts.into_iter().filter_map(json::string).map(Into::into).collect())
+}

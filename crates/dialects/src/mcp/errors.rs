@@ -1,0 +1,96 @@
+//! The errors of this dialect, each said in one place.
+
+use gladhand_accord::{Closed, Need, Side};
+use gladhand_wire::rpc::{Error, code};
+use gladhand_wire::{Fault, RawValue};
+use serde_json::json;
+
+use super::capabilities;
+use super::meta;
+use super::revision::{Revision, names};
+
+/// A request needs a client capability that was not declared with it (2026-07-28).
+pub(super) const MISSING_CLIENT_CAPABILITY: i32 = -32021;
+/// A request names a version that is not spoken here (2026-07-28).
+pub(super) const UNSUPPORTED_VERSION: i32 = -32022;
+
+pub(super) fn unreadable(fault: &Fault) -> Error<'static> {
+    Error::new(code::PARSE_ERROR, format!("parse error: {fault}"))
+}
+
+pub(super) fn invalid_request(why: &'static str) -> Error<'static> {
+    Error::new(code::INVALID_REQUEST, why)
+}
+
+pub(super) fn invalid_params(why: impl Into<String>) -> Error<'static> {
+    Error::new(code::INVALID_PARAMS, why.into())
+}
+
+/// Nothing but `ping` is answered before the opening; say how to open.
+pub(super) fn not_open(method: &str) -> Error<'static> {
+    let versions = names(Revision::STATELESS).join(", ");
+    invalid_params(format!(
+        "{method:?} came before a session was open: send `initialize` first, or put `{}` ({versions}) and `{}` into `params._meta` of each request",
+        meta::PROTOCOL_VERSION,
+        meta::CLIENT_CAPABILITIES,
+    ))
+}
+
+/// A required key of `_meta` is missing or of the wrong kind.
+pub(super) fn bad_meta(key: &str, expected: &str) -> Error<'static> {
+    invalid_params(format!("`params._meta` must hold `{key}`: {expected}"))
+}
+
+pub(super) fn unsupported_version(requested: &str) -> Error<'static> {
+    let supported = names(Revision::STATELESS);
+    Error::new(
+        UNSUPPORTED_VERSION,
+        format!("protocol version {requested:?} is not spoken in `_meta`; supported: {}", supported.join(", ")),
+    )
+    .with(&json!({"supported": supported, "requested": requested}))
+}
+
+/// The answer to a request whose gate is closed.
+pub(super) fn closed(method: &str, closed: Closed, revision: Revision) -> Error<'static> {
+    match closed {
+        Closed::NotAgreed(need) if need.owner == Side::Client && revision.is_stateless() => {
+            missing_client_capability(method, need)
+        }
+        Closed::NotAgreed(need) => Error::new(
+            code::METHOD_NOT_FOUND,
+            format!("method not found: {method:?} needs {:?}, which was not agreed", need.capability),
+        ),
+        Closed::NotInThisVersion => {
+            Error::new(code::METHOD_NOT_FOUND, format!("method not found: {method:?} is not in {}", revision.as_str()))
+        }
+        Closed::Unknown => method_not_found(method),
+    }
+}
+
+pub(super) fn method_not_found(method: &str) -> Error<'static> {
+    Error::new(code::METHOD_NOT_FOUND, format!("method not found: {method:?}"))
+}
+
+/// The request needs something of the client that it did not declare.
+pub(super) fn missing_client_capability(method: &str, need: Need) -> Error<'static> {
+    let data = json!({"requiredCapabilities": capabilities::required(need.capability)});
+    Error::new(MISSING_CLIENT_CAPABILITY, format!("{method:?} needs the client capability {:?}", need.capability))
+        .with(&data)
+}
+
+/// Too much is in flight.
+pub(super) fn busy(what: &str) -> Error<'static> {
+    Error::new(code::INTERNAL_ERROR, format!("busy: too many {what}; try again later")).with(&json!({"reason": "busy"}))
+}
+
+/// An error of ours with a word for programs.
+pub(super) fn internal(reason: &str, message: String, detail: Option<&RawValue>) -> Error<'static> {
+    /// The detail stays raw: it may hold what no tree can.
+    #[derive(serde::Serialize)]
+    struct Data<'a> {
+        reason: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        detail: Option<&'a RawValue>,
+    }
+    Error::new(code::INTERNAL_ERROR, message).with(&Data { reason, detail })
+}

@@ -1,0 +1,46 @@
+//! The members of `_meta` that mean something to us.
+
+use gladhand_operations::Level;
+use gladhand_wire::RawValue;
+use gladhand_wire::json::{self, Kind};
+
+use super::pick::pick;
+
+pub(super) const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
+pub(super) const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
+pub(super) const CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
+pub(super) const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
+pub(super) const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
+pub(super) const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
+pub(super) const PROGRESS_TOKEN: &str = "progressToken";
+
+/// A request's `_meta`, not looked into.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Meta<'a> {
+    pub(super) version: Option<&'a RawValue>,
+    pub(super) capabilities: Option<&'a RawValue>,
+    pub(super) client_info: Option<&'a RawValue>,
+    pub(super) log_level: Option<&'a RawValue>,
+    pub(super) progress_token: Option<&'a RawValue>,
+}
+
+impl<'a> Meta<'a> {
+    /// Reads it; `None` if it is no object.
+    pub(super) fn of(raw: &'a RawValue) -> Option<Self> {
+        let names = [PROTOCOL_VERSION, CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROGRESS_TOKEN];
+        let [version, capabilities, client_info, log_level, progress_token] = pick(raw, names)?;
+        // A token of any other kind could never be echoed as one.
+        let progress_token = progress_token.filter(|token| matches!(Kind::of(token), Kind::String | Kind::Number));
+        Some(Self { version, capabilities, client_info, log_level, progress_token })
+    }
+
+    /// Whether the request carries its own opening, complete or not.
+    pub(super) fn is_stateless(&self) -> bool {
+        self.version.is_some() || self.capabilities.is_some() || self.client_info.is_some() || self.log_level.is_some()
+    }
+}
+
+/// The level that a raw string names.
+pub(super) fn level(raw: &RawValue) -> Option<Level> {
+    json::string(raw).and_then(|word| Level::from_word(&word))
+}

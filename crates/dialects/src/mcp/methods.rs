@@ -1,0 +1,95 @@
+//! The method table: who may send what, in which revisions, and which capability opens it.
+//!
+//! Gate, claim and tests read this one table. The hottest row comes first, because a gate looks
+//! from the top. Requests that 2026-07-28 carries inside a result (`roots/list` and its like) are
+//! no messages there, so their rows end with 2025-11-25.
+
+use gladhand_accord::{Kind, Need, Rule, Side};
+
+use super::capabilities::TASKS_EXTENSION;
+use super::revision::Revision;
+
+/// Every method and notification of every revision, both directions.
+pub static TABLE: &[Rule] = &[
+    call("tools/call", Side::Client, server("tools"), EVER),
+    call("tools/list", Side::Client, server("tools"), EVER),
+    call("initialize", Side::Client, None, HANDSHAKE),
+    notice("notifications/initialized", Side::Client, None, HANDSHAKE),
+    call("server/discover", Side::Client, None, STATELESS),
+    call("ping", Side::Client, None, HANDSHAKE),
+    call("ping", Side::Server, None, HANDSHAKE),
+    notice("notifications/cancelled", Side::Client, None, EVER),
+    notice("notifications/cancelled", Side::Server, None, EVER),
+    notice("notifications/progress", Side::Client, None, HANDSHAKE),
+    notice("notifications/progress", Side::Server, None, EVER),
+    notice("notifications/tools/list_changed", Side::Server, server("tools.listChanged"), EVER),
+    call("resources/list", Side::Client, server("resources"), EVER),
+    call("resources/read", Side::Client, server("resources"), EVER),
+    call("resources/templates/list", Side::Client, server("resources"), EVER),
+    call("resources/subscribe", Side::Client, server("resources.subscribe"), HANDSHAKE),
+    call("resources/unsubscribe", Side::Client, server("resources.subscribe"), HANDSHAKE),
+    notice("notifications/resources/updated", Side::Server, server("resources.subscribe"), EVER),
+    notice("notifications/resources/list_changed", Side::Server, server("resources.listChanged"), EVER),
+    call("prompts/list", Side::Client, server("prompts"), EVER),
+    call("prompts/get", Side::Client, server("prompts"), EVER),
+    notice("notifications/prompts/list_changed", Side::Server, server("prompts.listChanged"), EVER),
+    // The baseline has the method but no key for it: a client may simply try.
+    call("completion/complete", Side::Client, None, BASELINE),
+    call("completion/complete", Side::Client, server("completions"), SINCE_2025_03_26),
+    call("logging/setLevel", Side::Client, server("logging"), HANDSHAKE),
+    notice("notifications/message", Side::Server, server("logging"), EVER),
+    call("roots/list", Side::Server, client("roots"), HANDSHAKE),
+    notice("notifications/roots/list_changed", Side::Client, client("roots.listChanged"), HANDSHAKE),
+    call("sampling/createMessage", Side::Server, client("sampling"), HANDSHAKE),
+    call("elicitation/create", Side::Server, client("elicitation"), ELICITATION),
+    notice("notifications/elicitation/complete", Side::Server, client("elicitation.url"), TASKS),
+    call("tasks/get", Side::Client, server("tasks"), TASKS),
+    call("tasks/result", Side::Client, server("tasks"), TASKS),
+    call("tasks/list", Side::Client, server("tasks.list"), TASKS),
+    call("tasks/cancel", Side::Client, server("tasks.cancel"), TASKS),
+    notice("notifications/tasks/status", Side::Server, server("tasks"), TASKS),
+    call("tasks/get", Side::Server, client("tasks"), TASKS),
+    call("tasks/result", Side::Server, client("tasks"), TASKS),
+    call("tasks/list", Side::Server, client("tasks.list"), TASKS),
+    call("tasks/cancel", Side::Server, client("tasks.cancel"), TASKS),
+    notice("notifications/tasks/status", Side::Client, client("tasks"), TASKS),
+    call("subscriptions/listen", Side::Client, None, STATELESS),
+    notice("notifications/subscriptions/acknowledged", Side::Server, None, STATELESS),
+    // The extension needs both sides; what the client left out is what can be answered by name.
+    call("tasks/get", Side::Client, client(TASKS_EXTENSION), STATELESS),
+    call("tasks/update", Side::Client, client(TASKS_EXTENSION), STATELESS),
+    call("tasks/cancel", Side::Client, client(TASKS_EXTENSION), STATELESS),
+    notice("notifications/tasks", Side::Server, client(TASKS_EXTENSION), STATELESS),
+];
+
+/// Whether any revision has a message of that name, in either direction.
+pub(super) fn is_known(name: &str) -> bool {
+    TABLE.iter().any(|rule| rule.name == name)
+}
+
+/// The first and the last revision of a row; an empty last one means that it is still there.
+type Span = (&'static str, &'static str);
+
+const EVER: Span = (Revision::V2024_11_05.as_str(), "");
+const HANDSHAKE: Span = (Revision::V2024_11_05.as_str(), Revision::V2025_11_25.as_str());
+const STATELESS: Span = (Revision::V2026_07_28.as_str(), "");
+const BASELINE: Span = (Revision::V2024_11_05.as_str(), Revision::V2024_11_05.as_str());
+const SINCE_2025_03_26: Span = (Revision::V2025_03_26.as_str(), "");
+const ELICITATION: Span = (Revision::V2025_06_18.as_str(), Revision::V2025_11_25.as_str());
+const TASKS: Span = (Revision::V2025_11_25.as_str(), Revision::V2025_11_25.as_str());
+
+const fn call(name: &'static str, from: Side, needs: Option<Need>, (since, until): Span) -> Rule {
+    Rule { name, from, kind: Kind::Call, needs, since, until }
+}
+
+const fn notice(name: &'static str, from: Side, needs: Option<Need>, (since, until): Span) -> Rule {
+    Rule { name, from, kind: Kind::Notice, needs, since, until }
+}
+
+const fn server(capability: &'static str) -> Option<Need> {
+    Some(Need { owner: Side::Server, capability })
+}
+
+const fn client(capability: &'static str) -> Option<Need> {
+    Some(Need { owner: Side::Client, capability })
+}

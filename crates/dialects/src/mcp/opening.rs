@@ -1,0 +1,86 @@
+//! The handshake: `initialize`, our result, `notifications/initialized`.
+//!
+//! A version that we speak is echoed; any other gets our newest of that era, which is an offer and
+//! not a failure: the client decides, and the agreement keeps what it had asked for. A second
+//! `initialize` before `initialized` begins anew; in an open session it is refused.
+
+use std::sync::Arc;
+
+use gladhand_accord::{Offer, Peer, Refusal, Side};
+use gladhand_wire::json::{self, Kind, RawValue};
+use gladhand_wire::{Members, rpc};
+
+use super::capabilities::{self, HANDSHAKE_RULES, InForce, offer_of_menu};
+use super::errors;
+use super::pick::pick;
+use super::revision::Revision;
+use super::server::{DEFAULT_LEVEL, McpServer, Phase, Request, Session};
+use crate::side::{Action, Output};
+
+impl McpServer {
+    pub(super) fn initialize(&mut self, request: Request<'_>, out: &mut Output<'_>) {
+        let error = if request.batch.is_some() {
+            errors::invalid_request("`initialize` must not be part of a batch")
+        } else if matches!(self.phase, Phase::Open(_)) {
+            errors::invalid_request("the session is already open; it cannot be initialized again")
+        } else {
+            match read_offer(request.params.whole).and_then(|offer| self.negotiate(&offer)) {
+                Ok(in_force) => {
+                    let Request { id, .. } = request;
+                    self.render.initialize_result(&mut out.wire, &id, in_force.revision);
+                    let session = Session { in_force: Arc::new(in_force), level: DEFAULT_LEVEL };
+                    self.phase = Phase::ExpectInitialized(session);
+                    return;
+                }
+                Err(error) => {
+                    out.actions.push(Action::Refused(Refusal::PeerMisbehaved { problem: error.message.to_string() }));
+                    error
+                }
+            }
+        };
+        self.refuse(Some(request.id), request.batch, &error, out);
+    }
+
+    /// The client has read our result: from now on we may speak.
+    pub(super) fn initialized(&mut self, out: &mut Output<'_>) {
+        self.phase = match std::mem::replace(&mut self.phase, Phase::ExpectInitialize) {
+            Phase::ExpectInitialized(session) => {
+                out.actions.push(Action::Opened(Arc::clone(&session.in_force.agreement)));
+                Phase::Open(session)
+            }
+            unchanged => {
+                out.actions.push(Action::Dropped("an `initialized` that nothing was waiting for"));
+                unchanged
+            }
+        };
+        if self.owes_tools_changed && matches!(self.phase, Phase::Open(_)) {
+            self.owes_tools_changed = false;
+            self.tell_session_of_changed_tools(out);
+        }
+    }
+
+    fn negotiate(&self, client: &Offer) -> Result<InForce, rpc::Error<'static>> {
+        let server = offer_of_menu(&self.setup.identity, &self.setup.menu, Revision::HANDSHAKE);
+        InForce::between(&HANDSHAKE_RULES, client, &server)
+            .map_err(|refusal| errors::invalid_params(refusal.to_string()))
+    }
+}
+
+/// What the parameters of `initialize` offer, or which of them is wrong.
+fn read_offer(params: Option<&RawValue>) -> Result<Offer, rpc::Error<'static>> {
+    let wrong = |field: &str, expected: &str| errors::invalid_params(format!("`{field}` must be {expected}"));
+    let names = ["protocolVersion", "capabilities", "clientInfo"];
+    let [version, declared, info] = params.and_then(|params| pick(params, names)).unwrap_or_default();
+    let version = version.and_then(json::string).ok_or_else(|| wrong("protocolVersion", "a string"))?;
+    let declared = declared.and_then(Members::of).ok_or_else(|| wrong("capabilities", "an object"))?;
+    let info = info.filter(|info| Kind::of(info) == Kind::Object).ok_or_else(|| wrong("clientInfo", "an object"))?;
+    let info = Members::of(info).unwrap_or_default();
+    let text = |name: &str| {
+        let text = info.raw(name).and_then(json::string);
+        text.ok_or_else(|| wrong(&format!("clientInfo.{name}"), "a string"))
+    };
+    let peer = Peer::new(text("name")?, text("version")?);
+    let provides = capabilities::declared(Side::Client, &declared)
+        .map_err(|_| wrong("capabilities", "an object of at most 256 capabilities"))?;
+    Ok(Offer { provides, ..Offer::new(peer, [version]) })
+}

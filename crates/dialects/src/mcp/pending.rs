@@ -1,0 +1,99 @@
+//! Calls that were delivered and have no answer yet: a small slab, so that finding one costs an
+//! index and not a hash.
+//!
+//! A [`CallId`] holds the slot and a running number; a slot that was used again does not answer to
+//! an old id.
+
+use gladhand_operations::{CallId, Level};
+use gladhand_wire::{Id, RawValue};
+
+use super::batch::BatchId;
+use super::ids::is_same;
+use super::revision::Revision;
+
+/// Where an answer goes.
+#[derive(Debug)]
+pub(super) struct ReplyTo {
+    /// The peer's id.
+    pub(super) id: Id,
+    /// The batch that the request came in, if it did.
+    pub(super) batch: Option<BatchId>,
+}
+
+/// What was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Asked {
+    /// A tool's result.
+    Tool,
+    /// The page of the list that begins here.
+    Tools {
+        /// Offset of its first tool.
+        from: usize,
+    },
+}
+
+/// A call in flight.
+#[derive(Debug)]
+pub(super) struct InFlight {
+    pub(super) to: ReplyTo,
+    pub(super) asked: Asked,
+    /// The revision that the answer is written in.
+    pub(super) revision: Revision,
+    /// The token under which the caller wants to hear of progress, as it was written.
+    pub(super) progress_token: Option<Box<RawValue>>,
+    /// The last progress that was told.
+    pub(super) progress: Option<f64>,
+    /// From which level on the caller wants log messages of this call (2026-07-28).
+    pub(super) log_level: Option<Level>,
+}
+
+/// All calls in flight.
+#[derive(Debug, Default)]
+pub(super) struct Pending {
+    slots: Vec<Option<(CallId, InFlight)>>,
+    free: Vec<u32>,
+    sequence: u32,
+}
+
+impl Pending {
+    pub(super) fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    pub(super) fn insert(&mut self, call: InFlight) -> CallId {
+        self.sequence = self.sequence.wrapping_add(1);
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            // Bounded by `max_in_flight`, which nobody sets beyond four thousand million.
+            (self.slots.len() - 1) as u32
+        });
+        let id = CallId(u64::from(self.sequence) << 32 | u64::from(slot));
+        self.slots[slot as usize] = Some((id, call));
+        id
+    }
+
+    pub(super) fn remove(&mut self, id: CallId) -> Option<InFlight> {
+        let slot = id.0 as u32;
+        let entry = self.slots.get_mut(slot as usize)?.take_if(|(held, _)| *held == id)?;
+        self.free.push(slot);
+        Some(entry.1)
+    }
+
+    pub(super) fn get_mut(&mut self, id: CallId) -> Option<&mut InFlight> {
+        let entry = self.slots.get_mut(id.0 as u32 as usize)?.as_mut()?;
+        (entry.0 == id).then_some(&mut entry.1)
+    }
+
+    /// The newest call under a peer's id.
+    pub(super) fn newest(&self, peers: &RawValue) -> Option<CallId> {
+        let entries = self.slots.iter().flatten();
+        entries.filter(|(_, call)| is_same(call.to.id.as_json(), peers.get())).map(|(id, _)| *id).max()
+    }
+
+    /// All ids, oldest first.
+    pub(super) fn ids(&self) -> Vec<CallId> {
+        let mut ids: Vec<_> = self.slots.iter().flatten().map(|(id, _)| *id).collect();
+        ids.sort_unstable();
+        ids
+    }
+}

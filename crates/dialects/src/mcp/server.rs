@@ -1,0 +1,302 @@
+//! Our side towards a downstream that speaks MCP, both eras in one process.
+//!
+//! A request that carries its own opening in `_meta` is judged alone, in any state; everything
+//! else belongs to the handshake, whose states are named after what is awaited. This file reads
+//! envelopes and sends them on their way; what they ask for is served in `requests`.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gladhand_operations::{CallId, Level, Notice, Outcome};
+use gladhand_wire::json::{Kind, RawValue};
+use gladhand_wire::rpc::{self, Envelope};
+use gladhand_wire::{Fault, Id};
+
+use super::batch::{BatchId, Batches};
+use super::capabilities::InForce;
+use super::errors;
+use super::listen::Listeners;
+use super::meta::Meta;
+use super::pending::Pending;
+use super::pick::pick;
+use super::render::Renderer;
+use super::stateless::Stateless;
+use crate::ambient::Ambient;
+use crate::side::{Action, Output, Server, ServerSetup, Stop};
+
+/// How long calls in flight may go on after the client closed its side. Clients wait about two
+/// seconds before they send SIGTERM, which shortens this to [`GRACE_AFTER_SIGNAL`].
+const GRACE_AFTER_INPUT: Duration = Duration::from_secs(10);
+const GRACE_AFTER_SIGNAL: Duration = Duration::from_secs(1);
+
+/// The level from which log messages are sent until the client sets one.
+pub(super) const DEFAULT_LEVEL: Level = Level::Warning;
+
+/// Our side towards a downstream.
+///
+/// One step, then drain: everything that a step put into its output is taken before the next.
+#[derive(Debug)]
+pub(super) struct McpServer {
+    pub(super) setup: ServerSetup,
+    pub(super) phase: Phase,
+    pub(super) stateless: Stateless,
+    pub(super) pending: Pending,
+    pub(super) batches: Batches,
+    pub(super) listeners: Listeners,
+    pub(super) render: Renderer,
+    /// The list of tools changed while nobody could be told.
+    pub(super) owes_tools_changed: bool,
+}
+
+/// Where the handshake stands.
+#[derive(Debug)]
+pub(super) enum Phase {
+    /// Nothing but `initialize` and `ping`.
+    ExpectInitialize,
+    /// Our result is out. Requests are served; nothing but replies leaves.
+    ExpectInitialized(Session),
+    /// Everything that was agreed.
+    Open(Session),
+}
+
+/// A session of the handshake era.
+#[derive(Debug)]
+pub(super) struct Session {
+    pub(super) in_force: Arc<InForce>,
+    /// From which level on log messages are wanted.
+    pub(super) level: Level,
+}
+
+/// A request on its way through.
+#[derive(Debug)]
+pub(super) struct Request<'a> {
+    pub(super) id: Id,
+    pub(super) batch: Option<BatchId>,
+    pub(super) method: Cow<'a, str>,
+    pub(super) params: Params<'a>,
+}
+
+/// The parameters, and those of them that the hot path needs.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Params<'a> {
+    /// The whole object; `None` if there was none.
+    pub(super) whole: Option<&'a RawValue>,
+    pub(super) name: Option<&'a RawValue>,
+    pub(super) arguments: Option<&'a RawValue>,
+    pub(super) meta: Option<&'a RawValue>,
+    pub(super) cursor: Option<&'a RawValue>,
+}
+
+impl<'a> Params<'a> {
+    /// Reads them; absent and `null` are the same. `None` if they are no object.
+    fn of(raw: Option<&'a RawValue>) -> Option<Self> {
+        let Some(whole) = raw.filter(|raw| Kind::of(raw) != Kind::Null) else {
+            return Some(Self::default());
+        };
+        let members = pick(whole, ["name", "arguments", "_meta", "cursor"])?;
+        let [name, arguments, meta, cursor] = members.map(|member| member.filter(|raw| Kind::of(raw) != Kind::Null));
+        Some(Self { whole: Some(whole), name, arguments, meta, cursor })
+    }
+}
+
+impl McpServer {
+    pub(super) fn new(setup: ServerSetup) -> Self {
+        Self {
+            render: Renderer::new(&setup.identity, &setup.menu),
+            phase: Phase::ExpectInitialize,
+            stateless: Stateless::default(),
+            pending: Pending::default(),
+            batches: Batches::default(),
+            listeners: Listeners::default(),
+            owes_tools_changed: false,
+            setup,
+        }
+    }
+
+    /// One message, alone or out of a batch.
+    pub(super) fn message<'a>(&mut self, text: &'a str, batch: Option<BatchId>, out: &mut Output<'a>) {
+        let envelope = match Envelope::parse(text) {
+            Ok(envelope) => envelope,
+            Err(error) => {
+                let error = match serde_json::from_str::<&RawValue>(text) {
+                    Ok(_) => errors::invalid_request("the line is JSON but no JSON-RPC object"),
+                    Err(_) => errors::unreadable(&error.into()),
+                };
+                return self.refuse(None, batch, &error, out);
+            }
+        };
+        if envelope.method.is_none() && (envelope.result.is_some() || envelope.error.is_some()) {
+            out.actions.push(Action::Dropped("a response to a request that was never sent"));
+            return;
+        }
+        let id = envelope.id.filter(|id| Id::is_string_or_number(id));
+        let method = match (envelope.is_version_two(), envelope.method_name()) {
+            (true, Some(method)) => method,
+            (is_version_two, _) => {
+                let problem = if is_version_two { "`method` must be a string" } else { "`jsonrpc` must be \"2.0\"" };
+                return self.refuse(id.map(Id::of), batch, &errors::invalid_request(problem), out);
+            }
+        };
+        match (envelope.id, id) {
+            (None, _) => self.notification(&method, envelope.params, out),
+            (Some(_), None) => {
+                let error = errors::invalid_request("`id` must be a string or a number");
+                self.refuse(None, batch, &error, out);
+            }
+            (Some(_), Some(id)) => self.request(Id::of(id), method, envelope.params, batch, out),
+        }
+    }
+
+    fn request<'a>(
+        &mut self,
+        id: Id,
+        method: Cow<'a, str>,
+        params: Option<&'a RawValue>,
+        batch: Option<BatchId>,
+        out: &mut Output<'a>,
+    ) {
+        let Some(params) = Params::of(params) else {
+            return self.refuse(Some(id), batch, &errors::invalid_params("`params` must be an object"), out);
+        };
+        let request = Request { id, batch, method, params };
+        let Some(raw) = params.meta else {
+            return self.handshake_request(request, Meta::default(), out);
+        };
+        if self.stateless.remembers(raw) {
+            return self.stateless_request(request, raw, Meta::default(), out);
+        }
+        match Meta::of(raw) {
+            None => self.refuse(Some(request.id), batch, &errors::invalid_params("`_meta` must be an object"), out),
+            Some(meta) if meta.is_stateless() => self.stateless_request(request, raw, meta, out),
+            Some(meta) => self.handshake_request(request, meta, out),
+        }
+    }
+
+    /// A request of the handshake era.
+    fn handshake_request<'a>(&mut self, request: Request<'a>, meta: Meta<'a>, out: &mut Output<'a>) {
+        let in_force = match &self.phase {
+            _ if request.method == "initialize" => return self.initialize(request, out),
+            Phase::ExpectInitialize if request.method == "ping" => return self.pong(request, out),
+            Phase::ExpectInitialize => {
+                let error = match request.method.as_ref() {
+                    "server/discover" => errors::bad_meta(
+                        super::meta::PROTOCOL_VERSION,
+                        "server/discover needs the version and the client's capabilities",
+                    ),
+                    method => errors::not_open(method),
+                };
+                return self.refuse(Some(request.id), request.batch, &error, out);
+            }
+            Phase::ExpectInitialized(session) | Phase::Open(session) => Arc::clone(&session.in_force),
+        };
+        self.serve(request, meta.progress_token, None, &in_force, out);
+    }
+
+    fn notification(&mut self, method: &str, params: Option<&RawValue>, out: &mut Output<'_>) {
+        match (method, &self.phase) {
+            ("notifications/initialized", _) => self.initialized(out),
+            // Requests that carry their own opening are cancelled without one.
+            ("notifications/cancelled", _) => self.cancelled(params, out),
+            (_, Phase::ExpectInitialize) => {
+                out.actions.push(Action::Dropped("a notification before a session was open"));
+            }
+            // Progress, changes of roots: open or closed, there is nobody here who asked for them.
+            _ => out.actions.push(Action::Dropped("a notification that nobody here waits for")),
+        }
+    }
+
+    fn cancelled(&mut self, params: Option<&RawValue>, out: &mut Output<'_>) {
+        let id = params.and_then(|params| pick(params, ["requestId"])).and_then(|[id]| id);
+        let Some(id) = id else {
+            out.actions.push(Action::Dropped("a cancellation that names no request"));
+            return;
+        };
+        if let Some(call) = self.pending.newest(id) {
+            let ended = self.pending.remove(call);
+            if let Some(batch) = ended.and_then(|call| call.to.batch) {
+                self.batches.settle(batch, &mut out.wire);
+            }
+            out.actions.push(Action::Cancel(call));
+        } else if !self.listeners.cancel(id) {
+            out.actions.push(Action::Dropped("a cancellation of a request that is not in flight"));
+        }
+    }
+
+    fn has_session(&self) -> Option<&Session> {
+        match &self.phase {
+            Phase::ExpectInitialize => None,
+            Phase::ExpectInitialized(session) | Phase::Open(session) => Some(session),
+        }
+    }
+
+    /// Whether the version in force has batches.
+    pub(super) fn has_batches(&self) -> bool {
+        self.has_session().is_some_and(|session| session.in_force.revision.has_batches())
+    }
+
+    /// Answers with an error, at once.
+    pub(super) fn refuse(
+        &mut self,
+        id: Option<Id>,
+        batch: Option<BatchId>,
+        error: &rpc::Error<'_>,
+        out: &mut Output<'_>,
+    ) {
+        self.answer(batch, &mut out.wire, |wire| rpc::error(wire, id.as_ref(), error));
+    }
+
+    /// Writes one answer to where it belongs.
+    pub(super) fn answer(&mut self, batch: Option<BatchId>, wire: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
+        match batch {
+            None => write(wire),
+            Some(batch) => self.batches.add(batch, write),
+        }
+    }
+}
+
+impl Server for McpServer {
+    fn receive<'a>(&mut self, text: &'a str, _ambient: &mut Ambient<'_>, out: &mut Output<'a>) {
+        if text.starts_with('[') {
+            self.receive_batch(text, out);
+        } else {
+            self.message(text, None, out);
+        }
+    }
+
+    fn garbled(&mut self, fault: &Fault, _ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+        self.refuse(None, None, &errors::unreadable(fault), out);
+    }
+
+    fn resolve(&mut self, call: CallId, outcome: Outcome, _ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+        let Some(call) = self.pending.remove(call) else { return };
+        let (render, page_size) = (&self.render, self.setup.page_size);
+        match call.to.batch {
+            None => render.outcome(&mut out.wire, &call, outcome, page_size),
+            Some(batch) => {
+                self.batches.add(batch, |answers| render.outcome(answers, &call, outcome, page_size));
+                self.batches.settle(batch, &mut out.wire);
+            }
+        }
+    }
+
+    fn notice(&mut self, notice: Notice, _ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+        match notice {
+            Notice::Progress(call, progress) => self.tell_progress(call, &progress, out),
+            Notice::Log(call, log) => self.tell_log(call, &log, out),
+            Notice::ToolsChanged => self.tell_tools_changed(out),
+        }
+    }
+
+    fn stop(&mut self, stop: Stop, _ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+        self.listeners.close(&self.render, &mut out.wire);
+        out.actions.push(Action::Close(match stop {
+            Stop::InputClosed => GRACE_AFTER_INPUT,
+            Stop::Interrupted | Stop::Terminated => GRACE_AFTER_SIGNAL,
+        }));
+    }
+
+    fn in_flight(&self) -> Vec<CallId> {
+        self.pending.ids()
+    }
+}

@@ -1,0 +1,154 @@
+//! Requests that carry their own opening (2026-07-28): version and capabilities in `_meta`.
+//!
+//! Each is judged alone. Peers repeat the same `_meta` all day, so the last one is remembered with
+//! what came of it, and an equal one is not negotiated again: the same text gives the same result.
+
+use std::sync::Arc;
+
+use gladhand_accord::{Offer, Refusal, Side};
+use gladhand_operations::Level;
+use gladhand_wire::json::{self, Kind, RawValue};
+use gladhand_wire::{Members, rpc};
+
+use super::capabilities::{self, InForce, STATELESS_RULES, offer_of_menu};
+use super::errors;
+use super::meta::{self, Meta};
+use super::revision::{Revision, names};
+use super::server::{McpServer, Phase, Request};
+use crate::side::{Action, Output, ServerSetup};
+
+/// The last opening that a request carried.
+#[derive(Debug, Default)]
+pub(super) struct Stateless {
+    last: Option<Remembered>,
+}
+
+#[derive(Debug)]
+struct Remembered {
+    /// The whole `_meta`, if nothing in it belongs to one request only.
+    meta: Option<Box<str>>,
+    version: Box<str>,
+    capabilities: Box<str>,
+    client_info: Option<Box<str>>,
+    log_level: Option<Level>,
+    in_force: Arc<InForce>,
+}
+
+impl Stateless {
+    /// Whether the last request had this very `_meta`, so that nothing of it need be read.
+    pub(super) fn remembers(&self, meta: &RawValue) -> bool {
+        self.last.as_ref().and_then(|last| last.meta.as_deref()) == Some(meta.get())
+    }
+
+    /// Whether some request was agreed on.
+    fn has_agreed(&self) -> bool {
+        self.last.is_some()
+    }
+
+    /// What is in force for a request, and whether that is new.
+    fn judge(&mut self, raw: &RawValue, meta: &Meta<'_>, setup: &ServerSetup) -> Result<Judged, rpc::Error<'static>> {
+        if let Some(last) = &self.last
+            && self.remembers(raw)
+        {
+            return Ok(Judged { in_force: Arc::clone(&last.in_force), log_level: last.log_level, is_new: false });
+        }
+        let (version, declared) = required(meta)?;
+        let log_level = match meta.log_level {
+            None => None,
+            Some(raw) => {
+                let level = meta::level(raw);
+                Some(level.ok_or_else(|| errors::invalid_params(format!("`{}` is no log level", meta::LOG_LEVEL)))?)
+            }
+        };
+        let whole = || meta.progress_token.is_none().then(|| Box::from(raw.get()));
+        if let Some(last) = &mut self.last
+            && *last.version == *version.get()
+            && *last.capabilities == *declared.get()
+            && last.client_info.as_deref() == meta.client_info.map(RawValue::get)
+        {
+            if let Some(meta) = whole() {
+                (last.meta, last.log_level) = (Some(meta), log_level);
+            }
+            return Ok(Judged { in_force: Arc::clone(&last.in_force), log_level, is_new: false });
+        }
+        let in_force = Arc::new(negotiate(version, declared, meta.client_info, setup)?);
+        self.last = Some(Remembered {
+            meta: whole(),
+            version: version.get().into(),
+            capabilities: declared.get().into(),
+            client_info: meta.client_info.map(|info| info.get().into()),
+            log_level,
+            in_force: Arc::clone(&in_force),
+        });
+        Ok(Judged { in_force, log_level, is_new: true })
+    }
+}
+
+struct Judged {
+    in_force: Arc<InForce>,
+    log_level: Option<Level>,
+    is_new: bool,
+}
+
+/// The two keys that every request must have.
+fn required<'a>(meta: &Meta<'a>) -> Result<(&'a RawValue, &'a RawValue), rpc::Error<'static>> {
+    let version = meta.version.filter(|raw| Kind::of(raw) == Kind::String);
+    let version = version.ok_or_else(|| errors::bad_meta(meta::PROTOCOL_VERSION, "a version as a string"))?;
+    if Revision::STATELESS.iter().all(|revision| json::string(version).as_deref() != Some(revision.as_str())) {
+        let requested = json::string(version).unwrap_or_else(|| version.get().into());
+        return Err(errors::unsupported_version(&requested));
+    }
+    let declared = meta.capabilities.filter(|raw| Kind::of(raw) == Kind::Object);
+    let declared = declared.ok_or_else(|| errors::bad_meta(meta::CLIENT_CAPABILITIES, "an object, `{}` for none"))?;
+    if meta.client_info.is_some_and(|info| Kind::of(info) != Kind::Object) {
+        return Err(errors::bad_meta(meta::CLIENT_INFO, "an object, or leave it out"));
+    }
+    Ok((version, declared))
+}
+
+fn negotiate(
+    version: &RawValue,
+    declared: &RawValue,
+    client_info: Option<&RawValue>,
+    setup: &ServerSetup,
+) -> Result<InForce, rpc::Error<'static>> {
+    let too_many = |_| errors::bad_meta(meta::CLIENT_CAPABILITIES, "at most 256 capabilities");
+    let members = Members::of(declared).unwrap_or_default();
+    let provides = capabilities::declared(Side::Client, &members).map_err(too_many)?;
+    let client = Offer { provides, ..Offer::new(capabilities::peer(client_info), json::string(version)) };
+    let server = offer_of_menu(&setup.identity, &setup.menu, Revision::STATELESS);
+    InForce::between(&STATELESS_RULES, &client, &server).map_err(|refusal| errors::invalid_params(refusal.to_string()))
+}
+
+impl McpServer {
+    /// A request that carries its own opening.
+    pub(super) fn stateless_request<'a>(
+        &mut self,
+        request: Request<'a>,
+        raw: &'a RawValue,
+        meta: Meta<'a>,
+        out: &mut Output<'a>,
+    ) {
+        if request.batch.is_some() {
+            let error = errors::invalid_request("a request that carries its own opening cannot be part of a batch");
+            return self.refuse(Some(request.id), request.batch, &error, out);
+        }
+        match self.stateless.judge(raw, &meta, &self.setup) {
+            Ok(judged) => {
+                if judged.is_new {
+                    out.actions.push(Action::Opened(Arc::clone(&judged.in_force.agreement)));
+                }
+                self.serve(request, meta.progress_token, judged.log_level, &judged.in_force, out);
+            }
+            Err(error) => {
+                let nothing_is_open = matches!(self.phase, Phase::ExpectInitialize) && !self.stateless.has_agreed();
+                if error.code == errors::UNSUPPORTED_VERSION && nothing_is_open {
+                    let asked = meta.version.and_then(json::string).map(Into::into).into_iter().collect();
+                    let spoken = names(Revision::STATELESS).map(str::to_owned).to_vec();
+                    out.actions.push(Action::Refused(Refusal::VersionMismatch { asked, spoken }));
+                }
+                self.refuse(Some(request.id), None, &error, out);
+            }
+        }
+    }
+}
