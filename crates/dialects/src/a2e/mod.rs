@@ -1,16 +1,67 @@
-//! Being written.
+//! A2E 1.0: typed messages, one handshake that grants capabilities, both sides.
+//!
+//! Where the published page and the reference implementation disagree, the page's security rules
+//! (token, version, capabilities, gate, `max_parallel`) hold and the reference's spellings are kept;
+//! both spellings of the version key are written and read. Of the capabilities, `tools` is served;
+//! the other known names are granted `enabled:false`, and their messages are answered as missing.
+//!
+//! `opening` is the host's handshake, `flights` enforces `max_parallel` and timeouts, `tools` and
+//! `parameters` render the neutral model, `fields` reads it, `answers` is what a client makes of a host.
 
-use gladhand_wire::TextPolicy;
+mod answers;
+pub mod capabilities;
+mod client;
+mod errors;
+mod fields;
+mod flights;
+mod message;
+mod opening;
+mod parameters;
+pub mod registry;
+mod results;
+mod server;
+mod tools;
 
-use crate::side::{Claim, Dialect};
+use gladhand_wire::text::{BadUtf8, ByteOrderMark, LoneSurrogate};
+use gladhand_wire::{Terminator, TextPolicy};
+
+use crate::side::{Claim, Dialect, FirstLine};
 
 /// The dialect.
 pub static DIALECT: Dialect = Dialect {
     name: "a2e",
-    versions: &[],
-    text: TextPolicy::UNDECIDED,
+    versions: &[capabilities::VERSION],
+    text: TextPolicy {
+        terminator: Terminator::Lf,
+        byte_order_mark: ByteOrderMark::Refuse,
+        bad_utf8: BadUtf8::Refuse,
+        lone_surrogate: LoneSurrogate::Carry,
+    },
     has_tokens: true,
-    claim: |_| Claim::No,
-    server: |_| unimplemented!(),
-    client: |_| unimplemented!(),
+    claim,
+    server: |setup| Box::new(server::Host::new(setup)),
+    client: |setup| Box::new(client::Agent::new(setup)),
 };
+
+/// Whether a first line is A2E.
+fn claim(line: &FirstLine<'_>) -> Claim {
+    let Some(members) = &line.members else { return Claim::No };
+    if members.str("a2e").is_some() {
+        return Claim::Certain;
+    }
+    let Some(name) = members.str("type") else { return Claim::No };
+    match registry::find(&name) {
+        // The one bare word that other envelopes use as well; it needs company.
+        Some(_) if name == "error" => match members.has("version") || members.has("req_id") {
+            true => Claim::Certain,
+            false => Claim::No,
+        },
+        Some(_) => Claim::Certain,
+        None if name.contains('/') => Claim::Plausible,
+        None => Claim::No,
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/mod.rs"]
+mod tests;

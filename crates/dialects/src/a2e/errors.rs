@@ -1,0 +1,142 @@
+//! The `error` message: its codes, and which situation gets which (a2e §7).
+
+use gladhand_operations::{Failure, FailureKind};
+use gladhand_wire::json::RawValue;
+use gladhand_wire::{Fault, Id, json};
+
+use super::capabilities::TOOLS;
+use super::message::Message;
+use crate::ambient::Ambient;
+
+pub(super) const TOO_MANY: &str = "too many requests";
+
+/// An `error` message without its envelope. All its fields are always written.
+#[derive(Debug)]
+pub(super) struct ErrorBody {
+    code: &'static str,
+    message: String,
+    detail: Box<RawValue>,
+    retryable: bool,
+    capability: &'static str,
+}
+
+/// What exactly could not be decoded, for `detail.kind`.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Undecodable {
+    Json,
+    UnknownType,
+    Schema,
+}
+
+impl Undecodable {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Json => "json",
+            Self::UnknownType => "unknown_type",
+            Self::Schema => "schema",
+        }
+    }
+}
+
+impl ErrorBody {
+    /// Something that cannot be decoded.
+    pub(super) fn parse(kind: Undecodable, message: impl Into<String>) -> Self {
+        Self::new("parse_error", message, &serde_json::json!({"kind": kind.word()}))
+    }
+
+    /// A line that cannot be read at all.
+    pub(super) fn garbled(fault: &Fault) -> Self {
+        Self::parse(Undecodable::Json, fault.to_string())
+    }
+
+    /// A known type with fields missing or of the wrong type.
+    pub(super) fn fields(problems: &[(String, String)]) -> Self {
+        let lines: Vec<_> = problems.iter().map(|(path, problem)| format!("{path}: {problem}")).collect();
+        let fields: Vec<_> =
+            problems.iter().map(|(path, problem)| serde_json::json!({"field": path, "problem": problem})).collect();
+        let detail = serde_json::json!({"kind": Undecodable::Schema.word(), "fields": fields});
+        Self::new("parse_error", lines.join("\n"), &detail)
+    }
+
+    /// A type that only a host sends.
+    pub(super) fn wrong_direction(name: &str) -> Self {
+        let message = format!("{name} is sent by hosts only");
+        Self::new("invalid_message", message, &serde_json::json!({"kind": "direction", "type": name}))
+    }
+
+    /// There is no session.
+    pub(super) fn handshake_required() -> Self {
+        Self::new("unauthorized", "handshake required", &serde_json::json!({"reason": "handshake_required"}))
+    }
+
+    /// A session id that was not issued here.
+    pub(super) fn unknown_session() -> Self {
+        let message = "session_id was not issued on this channel";
+        Self::new("unauthorized", message, &serde_json::json!({"reason": "unknown_session", "field": "session_id"}))
+    }
+
+    /// A type whose capability is not in force.
+    pub(super) fn capability_missing(name: &str, capability: &'static str, asked_for: bool) -> Self {
+        let reason = if asked_for { "no plugin loaded" } else { "not requested in the handshake" };
+        let detail = serde_json::json!({"type": name, "capability": capability, "reason": reason});
+        Self { capability, ..Self::new("capability_missing", format!("{name} needs {capability}: {reason}"), &detail) }
+    }
+
+    /// The queue is full.
+    pub(super) fn busy() -> Self {
+        Self::of(&Failure::new(FailureKind::Busy, TOO_MANY))
+    }
+
+    /// The call took longer than it was given.
+    pub(super) fn timed_out(seconds: u64) -> Self {
+        Self::of(&Failure::new(FailureKind::TimedOut, format!("no result within {seconds} s")))
+    }
+
+    /// A call that failed.
+    pub(super) fn of(failure: &Failure) -> Self {
+        let (code, retryable) = match failure.kind {
+            FailureKind::UnknownTool => ("unknown_tool", false),
+            FailureKind::Denied => ("tool_denied", false),
+            FailureKind::InvalidArguments => ("tool_error", false),
+            FailureKind::ToolFailed => ("tool_error", true),
+            FailureKind::TimedOut => ("timeout", true),
+            FailureKind::Busy
+            | FailureKind::Cancelled
+            | FailureKind::Stopping
+            | FailureKind::UpstreamLost
+            | FailureKind::UpstreamError
+            | FailureKind::Internal => ("runtime_error", true),
+        };
+        let message = if failure.kind == FailureKind::Busy { TOO_MANY } else { &failure.message };
+        let detail = Detail {
+            kind: (failure.kind == FailureKind::InvalidArguments).then_some("arguments"),
+            reason: failure.kind.word(),
+            data: failure.data.as_deref(),
+        };
+        Self { code, message: message.to_owned(), detail: json::to_raw(&detail), retryable, capability: TOOLS }
+    }
+
+    /// Writes the message.
+    pub(super) fn send(&self, request: Option<&Id>, ambient: &mut Ambient<'_>, wire: &mut Vec<u8>) {
+        Message::answer("error", request, ambient)
+            .with("code", self.code)
+            .with("message", &self.message)
+            .raw("detail", self.detail.get())
+            .with("retryable", &self.retryable)
+            .with("capability_name", self.capability)
+            .send(wire);
+    }
+
+    fn new(code: &'static str, message: impl Into<String>, detail: &serde_json::Value) -> Self {
+        Self { code, message: message.into(), detail: json::to_raw(detail), retryable: false, capability: "" }
+    }
+}
+
+#[derive(serde::Serialize)]
+struct Detail<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kind: Option<&'static str>,
+    reason: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    data: Option<&'a RawValue>,
+}

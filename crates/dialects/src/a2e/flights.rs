@@ -1,0 +1,156 @@
+//! Calls that were accepted and not answered: at most `max_parallel` of them delivered, the rest in a
+//! bounded queue, each with its deadline (a2e §§4, 6.6).
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use gladhand_accord::Agreement;
+use gladhand_operations::{Call, CallId, Operation};
+use gladhand_wire::Id;
+
+use super::tools::Filter;
+use crate::side::{Action, ServerSetup};
+
+/// The longest queue, whatever the setup says.
+const LONGEST_QUEUE: usize = 1000;
+
+/// What an answer needs to know of its request.
+#[derive(Debug)]
+pub(super) struct Flight {
+    /// The request's id.
+    pub(super) request: Option<Id>,
+    /// What was asked for.
+    pub(super) asked: Asked,
+    /// How long the caller is ready to wait.
+    pub(super) timeout: Option<Duration>,
+    /// When it was delivered; `None` while it waits in the queue.
+    pub(super) delivered: Option<Duration>,
+    deadline: Option<Duration>,
+}
+
+/// What was asked for.
+#[derive(Debug)]
+pub(super) enum Asked {
+    /// `tool/list/req`
+    List(Filter),
+    /// `tool/call/req`
+    Tool {
+        /// The tool's name, for the result.
+        name: String,
+        /// Whether events are wanted.
+        streaming: bool,
+        /// How many were sent.
+        events: u64,
+    },
+}
+
+/// There is no room in the queue.
+#[derive(Debug)]
+pub(super) struct Full;
+
+/// All of them.
+#[derive(Debug)]
+pub(super) struct Flights {
+    max_parallel: usize,
+    max_waiting: usize,
+    last_call: u64,
+    delivered: usize,
+    flights: BTreeMap<CallId, Flight>,
+    queue: VecDeque<(Call<'static>, Arc<Agreement>)>,
+    deadlines: BTreeSet<(Duration, CallId)>,
+}
+
+impl Flights {
+    /// None yet.
+    pub(super) fn new(setup: &ServerSetup) -> Self {
+        Self {
+            max_parallel: usize::try_from(setup.max_parallel).unwrap_or(usize::MAX),
+            max_waiting: setup.max_in_flight.min(LONGEST_QUEUE),
+            last_call: 0,
+            delivered: 0,
+            flights: BTreeMap::new(),
+            queue: VecDeque::new(),
+            deadlines: BTreeSet::new(),
+        }
+    }
+
+    /// Takes a call in: delivers it now, or keeps it for later.
+    pub(super) fn accept<'a>(
+        &mut self,
+        request: Option<Id>,
+        asked: Asked,
+        operation: Operation<'a>,
+        timeout: Option<Duration>,
+        agreement: &Arc<Agreement>,
+        now: Duration,
+    ) -> Result<Option<Action<'a>>, Full> {
+        let must_wait = self.delivered >= self.max_parallel || !self.queue.is_empty();
+        if must_wait && self.queue.len() >= self.max_waiting {
+            return Err(Full);
+        }
+        self.last_call += 1;
+        let id = CallId(self.last_call);
+        let wants_progress = matches!(asked, Asked::Tool { streaming: true, .. });
+        let call = Call { id, operation, wants_progress, timeout };
+        let deadline = timeout.map(|timeout| now.saturating_add(timeout));
+        self.deadlines.extend(deadline.map(|deadline| (deadline, id)));
+        let delivered = (!must_wait).then_some(now);
+        self.flights.insert(id, Flight { request, asked, timeout, delivered, deadline });
+        if must_wait {
+            self.queue.push_back((call.into_owned(), Arc::clone(agreement)));
+            return Ok(None);
+        }
+        self.delivered += 1;
+        Ok(Some(Action::Deliver(call, Arc::clone(agreement))))
+    }
+
+    /// The next call of the queue, if there is room for it.
+    pub(super) fn deliver_next(&mut self, now: Duration) -> Option<Action<'static>> {
+        if self.delivered >= self.max_parallel {
+            return None;
+        }
+        let (mut call, agreement) = self.queue.pop_front()?;
+        if let Some(flight) = self.flights.get_mut(&call.id) {
+            flight.delivered = Some(now);
+            // The caller has been waiting since it asked.
+            call.timeout = flight.deadline.map(|deadline| deadline.saturating_sub(now));
+        }
+        self.delivered += 1;
+        Some(Action::Deliver(call, agreement))
+    }
+
+    /// Ends a call, delivered or waiting. It is known no more.
+    pub(super) fn end(&mut self, call: CallId) -> Option<Flight> {
+        let flight = self.flights.remove(&call)?;
+        if let Some(deadline) = flight.deadline {
+            self.deadlines.remove(&(deadline, call));
+        }
+        if flight.delivered.is_some() {
+            self.delivered -= 1;
+        } else {
+            self.queue.retain(|(waiting, _)| waiting.id != call);
+        }
+        Some(flight)
+    }
+
+    /// A delivered call that may be reported on.
+    pub(super) fn get_mut(&mut self, call: CallId) -> Option<&mut Flight> {
+        self.flights.get_mut(&call)
+    }
+
+    /// A call whose deadline has come.
+    pub(super) fn overdue(&self, now: Duration) -> Option<CallId> {
+        self.deadlines.first().filter(|(deadline, _)| *deadline <= now).map(|(_, call)| *call)
+    }
+
+    /// The next deadline.
+    pub(super) fn deadline(&self) -> Option<Duration> {
+        self.deadlines.first().map(|(deadline, _)| *deadline)
+    }
+
+    /// All calls, oldest first.
+    pub(super) fn calls(&self) -> Vec<CallId> {
+        self.flights.keys().copied().collect()
+    }
+}

@@ -1,0 +1,148 @@
+//! Writing messages: the envelope first, then a message's own members in the order they are given.
+//!
+//! Output is pure ASCII and always one line, whatever raw JSON is put into it (a2e §3.3).
+
+use gladhand_wire::{Id, json};
+use serde::Serialize;
+
+use super::capabilities::VERSION;
+use crate::ambient::Ambient;
+
+/// A message under construction.
+#[derive(Debug)]
+pub(super) struct Message {
+    plain: Vec<u8>,
+}
+
+impl Message {
+    /// A message with a fresh id, returned with it for those who wait for the answer.
+    pub(super) fn request(name: &str, ambient: &mut Ambient<'_>) -> (Self, String) {
+        let id = ambient.hex_id();
+        let message = Self { plain: Vec::with_capacity(512) }
+            .first("type", name)
+            .with("id", &id)
+            .with("version", VERSION)
+            .with("a2e", VERSION)
+            .with("ts", &ambient.now.unix_seconds());
+        (message, id)
+    }
+
+    /// A message that belongs to a request; `None` where its id could not be read or was not given.
+    pub(super) fn answer(name: &str, request: Option<&Id>, ambient: &mut Ambient<'_>) -> Self {
+        Self::request(name, ambient).0.raw("req_id", request.map_or(r#""""#, Id::as_json))
+    }
+
+    /// With one more member.
+    pub(super) fn with<T: Serialize + ?Sized>(mut self, name: &str, value: &T) -> Self {
+        self.name(name);
+        json::write(&mut self.plain, value);
+        self
+    }
+
+    /// With one more member whose value is JSON already.
+    pub(super) fn raw(mut self, name: &str, value: &str) -> Self {
+        self.name(name);
+        self.plain.extend_from_slice(value.as_bytes());
+        self
+    }
+
+    /// With one more member whose value `write` appends.
+    pub(super) fn written(mut self, name: &str, write: impl FnOnce(&mut Vec<u8>)) -> Self {
+        self.name(name);
+        write(&mut self.plain);
+        self
+    }
+
+    /// Appends the finished line.
+    pub(super) fn send(mut self, wire: &mut Vec<u8>) {
+        self.plain.push(b'}');
+        // Outside of strings a line break is only a blank, and inside it is always escaped; so JSON that
+        // somebody laid out over several lines still fits on one.
+        for byte in &mut self.plain {
+            if matches!(byte, b'\n' | b'\r') {
+                *byte = b' ';
+            }
+        }
+        json::escape_non_ascii(wire, &String::from_utf8_lossy(&self.plain));
+        wire.push(b'\n');
+    }
+
+    fn first(mut self, name: &str, value: &str) -> Self {
+        self.plain.push(b'{');
+        write_name(&mut self.plain, name);
+        json::write(&mut self.plain, value);
+        self
+    }
+
+    fn name(&mut self, name: &str) {
+        self.plain.push(b',');
+        write_name(&mut self.plain, name);
+    }
+}
+
+/// An object inside a message, written member by member.
+#[derive(Debug)]
+pub(super) struct Object<'o> {
+    out: &'o mut Vec<u8>,
+    is_empty: bool,
+}
+
+impl<'o> Object<'o> {
+    /// Opens an object.
+    pub(super) fn open(out: &'o mut Vec<u8>) -> Self {
+        out.push(b'{');
+        Self { out, is_empty: true }
+    }
+
+    /// With one more member.
+    pub(super) fn with<T: Serialize + ?Sized>(mut self, name: &str, value: &T) -> Self {
+        json::write(self.member(name), value);
+        self
+    }
+
+    /// With one more member whose value is JSON already.
+    pub(super) fn raw(mut self, name: &str, value: &str) -> Self {
+        self.member(name).extend_from_slice(value.as_bytes());
+        self
+    }
+
+    /// With one more member whose value `write` appends.
+    pub(super) fn written(mut self, name: &str, write: impl FnOnce(&mut Vec<u8>)) -> Self {
+        write(self.member(name));
+        self
+    }
+
+    /// Closes it.
+    pub(super) fn close(self) {
+        self.out.push(b'}');
+    }
+
+    fn member(&mut self, name: &str) -> &mut Vec<u8> {
+        if !std::mem::replace(&mut self.is_empty, false) {
+            self.out.push(b',');
+        }
+        write_name(self.out, name);
+        self.out
+    }
+}
+
+/// Appends a list, each item by `write`.
+pub(super) fn write_list<T>(
+    out: &mut Vec<u8>,
+    items: impl IntoIterator<Item = T>,
+    mut write: impl FnMut(&mut Vec<u8>, T),
+) {
+    out.push(b'[');
+    for (at, item) in items.into_iter().enumerate() {
+        if at > 0 {
+            out.push(b',');
+        }
+        write(out, item);
+    }
+    out.push(b']');
+}
+
+fn write_name(out: &mut Vec<u8>, name: &str) {
+    json::write(out, name);
+    out.push(b':');
+}

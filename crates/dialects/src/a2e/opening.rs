@@ -1,0 +1,150 @@
+//! The host's handshake: one `handshake/req` against our setup becomes an agreement or one of the
+//! page's four reasons, and its `handshake/resp` (a2e §§5.1, 6).
+
+use std::borrow::Cow;
+
+use gladhand_accord::{Agreement, Capability, Minimum, Offer, Peer, Refusal, Secret, Side, Wants, agree};
+use gladhand_wire::{Id, Members};
+
+use super::capabilities::{self, TOOLS, VERSION};
+use super::fields::Fields;
+use super::message::{Message, Object, write_list};
+use crate::ambient::Ambient;
+use crate::side::ServerSetup;
+
+/// Unknown names are remembered only to explain themselves later, so a few are enough.
+const MOST_UNKNOWN_NAMES: usize = 32;
+
+/// A `handshake/req` whose fields are sound.
+#[derive(Debug)]
+pub(super) struct HandshakeRequest<'a> {
+    agent_id: Cow<'a, str>,
+    agent_caps: Vec<Cow<'a, str>>,
+    auth_token: Secret,
+    version: Option<Cow<'a, str>>,
+}
+
+impl<'a> HandshakeRequest<'a> {
+    /// Reads the fields; nothing has a required value here, absent ones have their defaults.
+    pub(super) fn read(members: &Members<'a>) -> Result<Self, Vec<(String, String)>> {
+        let mut fields = Fields::of(members);
+        fields.envelope();
+        let request = Self {
+            agent_id: fields.text("agent_id"),
+            agent_caps: fields.texts("agent_caps"),
+            auth_token: Secret::new(fields.text("auth_token")),
+            version: fields.optional_text("a2e").or_else(|| fields.optional_text("version")),
+        };
+        fields.finish().map(|()| request)
+    }
+
+    /// The known names that were asked for, in order and without repeats.
+    pub(super) fn known_names(&self) -> Vec<&'static str> {
+        let mut names = Vec::with_capacity(capabilities::NAMES.len());
+        for name in self.agent_caps.iter().filter_map(|name| capabilities::known(name)) {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        names
+    }
+
+    /// Compares the request with what we have, in the order that the page's reasons are given in.
+    pub(super) fn evaluate(&self, setup: &ServerSetup) -> Result<Agreement, Refusal> {
+        if setup.max_parallel == 0 {
+            let problem = "max_parallel is 0, so that no request could ever run".to_owned();
+            return Err(Refusal::ServerError { problem });
+        }
+        let unknown = self.agent_caps.iter().filter(|name| !capabilities::is_known(name)).take(MOST_UNKNOWN_NAMES);
+        let wanted = self.known_names().into_iter().map(Capability::named);
+        let wanted = wanted.chain(unknown.map(|name| Capability::from_wire(name.as_ref())));
+        let client = Offer {
+            wants: Wants::Only(wanted.collect()),
+            tokens: vec![self.auth_token.clone()],
+            ..Offer::new(Peer::new(self.agent_id.as_ref(), ""), self.version.as_deref())
+        };
+        let mut server = Offer {
+            // An empty token in the configuration is no token: it would be given to everybody who sends none.
+            tokens: setup.tokens.iter().filter(|token| !token.expose().is_empty()).cloned().collect(),
+            ..Offer::new(setup.identity.clone(), [VERSION])
+        };
+        if setup.menu.tools {
+            server = server.providing(Capability::named(TOOLS));
+        }
+        let agreement = agree(&capabilities::rules(Minimum::OneCapability), &client, &server)?;
+        // `1` and `1.7` were asked for, 1.0 is what there is.
+        let asked_version = self.version.as_deref().filter(|asked| *asked != VERSION).map(str::to_owned);
+        Ok(Agreement {
+            version: VERSION.to_owned(),
+            asked_version,
+            max_parallel: Some(setup.max_parallel),
+            ..agreement
+        })
+    }
+}
+
+/// Writes `handshake/resp` for an agreement.
+pub(super) fn grant(
+    request: Option<&Id>,
+    names: &[&'static str],
+    agreement: &Agreement,
+    ambient: &mut Ambient<'_>,
+    wire: &mut Vec<u8>,
+) {
+    Message::answer("handshake/resp", request, ambient)
+        .with("session_id", agreement.session.as_deref().unwrap_or_default())
+        .written("accepted_caps", |out| write_list(out, names, |out, name| write_capability(out, name, agreement)))
+        .with("max_parallel", &agreement.max_parallel)
+        .with("ok", &true)
+        .with("reason", "")
+        .send(wire);
+}
+
+/// Writes `handshake/resp` for a refusal.
+pub(super) fn refuse(
+    request: Option<&Id>,
+    refusal: &Refusal,
+    max_parallel: u32,
+    ambient: &mut Ambient<'_>,
+    wire: &mut Vec<u8>,
+) {
+    Message::answer("handshake/resp", request, ambient)
+        .with("session_id", "")
+        .raw("accepted_caps", "[]")
+        .with("max_parallel", &max_parallel)
+        .with("ok", &false)
+        .with("reason", reason(refusal))
+        .send(wire);
+}
+
+/// The page's word for a refusal.
+fn reason(refusal: &Refusal) -> &'static str {
+    match refusal {
+        Refusal::VersionMismatch { .. } => "version_mismatch",
+        Refusal::AuthFailed => "auth_failed",
+        Refusal::NoCapabilities { .. } => "no_caps",
+        Refusal::ServerError { .. }
+        | Refusal::PeerRefused { .. }
+        | Refusal::PeerMisbehaved { .. }
+        | Refusal::PeerGone
+        | Refusal::TimedOut { .. } => "server_error",
+    }
+}
+
+fn write_capability(out: &mut Vec<u8>, name: &'static str, agreement: &Agreement) {
+    let enabled = agreement.allows(Side::Server, name);
+    let entry = Object::open(out).with("capability", name).with("enabled", &enabled);
+    let entry = entry.written("metadata", |out| {
+        let metadata = Object::open(out);
+        let metadata = match enabled {
+            true => metadata
+                .with("name", &agreement.server.name)
+                .with("type", name)
+                .with("priority", &0)
+                .with("exclusive", &true),
+            false => metadata.with("reason", "no plugin loaded"),
+        };
+        metadata.close();
+    });
+    entry.close();
+}
