@@ -1,16 +1,53 @@
-//! Being written.
+//! Fluxloop 0.1.0: one object a line, handshake and requests in, responses and errors out.
+//!
+//! Follows our digest `fluxloop` (§§2–7, 9, 20, 22). There are two forms of the same dialect: the one
+//! that the protocol page describes and the one that the shipped server speaks. A line tells which
+//! it is in, and is answered in it; everything behind the envelope is shared. The shipped server
+//! dies of any malformed line and prints runtime errors; this one answers as the digest's
+//! recommendations say and goes on.
 
 use gladhand_wire::TextPolicy;
+use gladhand_wire::lines::Terminator;
+use gladhand_wire::text::{BadUtf8, ByteOrderMark, LoneSurrogate};
 
-use crate::side::{Claim, Dialect};
+use crate::side::{Claim, Dialect, FirstLine};
+
+mod answers;
+mod client;
+mod envelope;
+mod numbers;
+mod opening;
+mod queue;
+mod server;
 
 /// The dialect.
 pub static DIALECT: Dialect = Dialect {
     name: "fluxloop",
-    versions: &[],
-    text: TextPolicy::UNDECIDED,
+    versions: &[opening::VERSION],
+    text: TextPolicy {
+        terminator: Terminator::Lf,
+        byte_order_mark: ByteOrderMark::Refuse,
+        bad_utf8: BadUtf8::Refuse,
+        lone_surrogate: LoneSurrogate::Refuse,
+    },
     has_tokens: false,
-    claim: |_| Claim::No,
-    server: |_| unimplemented!(),
-    client: |_| unimplemented!(),
+    claim,
+    server: |setup| Box::new(server::FluxloopServer::new(setup)),
+    client: |setup| Box::new(client::FluxloopClient::new(setup)),
 };
+
+/// Members that no message of ours has: a line with one of them and an odd `type` is somebody else's.
+const FOREIGN: [&str; 3] = ["a2e", "version", "req_id"];
+
+fn claim(first: &FirstLine<'_>) -> Claim {
+    let Some(members) = &first.members else { return Claim::No };
+    if members.has("jsonrpc") {
+        return Claim::No;
+    }
+    match (members.has("type"), members.str("type").as_deref()) {
+        (false, _) if members.has("tool") => Claim::Certain,
+        (_, Some("handshake" | "request")) => Claim::Certain,
+        (_, Some(word)) if !word.contains('/') && !FOREIGN.iter().any(|name| members.has(name)) => Claim::Plausible,
+        _ => Claim::No,
+    }
+}

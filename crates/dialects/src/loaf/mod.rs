@@ -1,16 +1,51 @@
-//! Being written.
+//! loaf RPC 1.0.0: JSON-RPC requests in, responses and `event` notifications out.
+//!
+//! Follows our digest `loaf` (§§2–7 for the wire, §11.6 and §16.1 for tools, §12 for events).
+//! What stands behind a model (turns, queues, history, logins) is not here yet: its methods are
+//! rows of the table in [`methods`] that answer "method not found". Two things are added to the
+//! protocol and nothing is taken away: the method `tools.call`, so that a loaf client can call a
+//! tool at all, and our own identity in the handshake's result.
+//!
+//! One deviation is on purpose: the reference prints ids the way a JavaScript double prints
+//! (`1.0` comes back as `1`); here an id comes back exactly as it was sent.
 
 use gladhand_wire::TextPolicy;
+use gladhand_wire::lines::Terminator;
+use gladhand_wire::text::{BadUtf8, ByteOrderMark, LoneSurrogate};
 
-use crate::side::{Claim, Dialect};
+use crate::side::{Claim, Dialect, FirstLine};
+
+mod client;
+mod errors;
+pub mod methods;
+mod opening;
+mod params;
+mod server;
+mod sessions;
+mod text;
+mod tools;
 
 /// The dialect.
 pub static DIALECT: Dialect = Dialect {
     name: "loaf",
-    versions: &[],
-    text: TextPolicy::UNDECIDED,
+    versions: &[opening::VERSION],
+    text: TextPolicy {
+        terminator: Terminator::LfOrCr,
+        byte_order_mark: ByteOrderMark::Skip,
+        bad_utf8: BadUtf8::Replace,
+        lone_surrogate: LoneSurrogate::Carry,
+    },
     has_tokens: false,
-    claim: |_| Claim::No,
-    server: |_| unimplemented!(),
-    client: |_| unimplemented!(),
+    claim,
+    server: |setup| Box::new(server::LoafServer::new(setup)),
+    client: |setup| Box::new(client::LoafClient::new(setup)),
 };
+
+/// loaf needs no handshake: any of its method names gives it away.
+fn claim(first: &FirstLine<'_>) -> Claim {
+    let Some(members) = &first.members else { return Claim::No };
+    match members.str("method") {
+        Some(method) if members.has("jsonrpc") && methods::find(&method).is_some() => Claim::Certain,
+        _ => Claim::No,
+    }
+}

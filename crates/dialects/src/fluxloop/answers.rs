@@ -1,0 +1,191 @@
+//! The neutral model in Fluxloop's words and back: tools, results, failures.
+
+use gladhand_operations::{Content, Failure, FailureKind, Outcome, Reply, Tool, ToolResult};
+use gladhand_wire::json::Kind;
+use gladhand_wire::{Members, RawValue, json};
+use serde::Serialize;
+
+use super::envelope::{Error, HANDSHAKE};
+
+/// The names of the tools but `handshake`, which is ours.
+pub(super) fn names(tools: &[Tool]) -> Vec<&str> {
+    tools.iter().map(|tool| tool.name.as_str()).filter(|name| *name != HANDSHAKE).collect()
+}
+
+/// A tool's result as the object that every result is here.
+pub(super) fn object(result: &ToolResult) -> Box<RawValue> {
+    #[derive(Serialize)]
+    struct Data<'a> {
+        data: &'a RawValue,
+    }
+    #[derive(Serialize)]
+    struct Text<'a> {
+        text: &'a RawValue,
+    }
+    #[derive(Serialize)]
+    struct Blocks {
+        content: Vec<Box<RawValue>>,
+    }
+    match (&result.structured, result.content.as_slice()) {
+        (Some(structured), _) if Kind::of(structured) == Kind::Object => structured.clone(),
+        (Some(structured), _) => json::to_raw(&Data { data: structured }),
+        (None, [Content::Text(text)]) => json::to_raw(&Text { text }),
+        (None, blocks) if blocks.iter().all(|block| matches!(block, Content::Text(_))) => {
+            json::to_raw(&Text { text: &json::to_raw(&result.joined_text()) })
+        }
+        (None, blocks) => json::to_raw(&Blocks { content: blocks.iter().map(block).collect() }),
+    }
+}
+
+fn block(content: &Content) -> Box<RawValue> {
+    #[derive(Serialize)]
+    struct TextBlock<'a> {
+        r#type: &'static str,
+        text: &'a RawValue,
+    }
+    match content {
+        Content::Text(text) => json::to_raw(&TextBlock { r#type: "text", text }),
+        Content::Block(block) => block.clone(),
+    }
+}
+
+/// A failure that the tool reports itself.
+pub(super) fn reported(result: &ToolResult) -> Error {
+    let error = Error::new("tool_error", result.joined_text());
+    match &result.structured {
+        Some(details) if Kind::of(details) == Kind::Object => error.with(details),
+        _ => error,
+    }
+}
+
+/// A call that ended without a reply, for any reason but an unknown tool.
+pub(super) fn failed(failure: &Failure) -> Error {
+    #[derive(Serialize)]
+    struct Param<'a> {
+        param: &'a str,
+        problem: &'a str,
+    }
+    #[derive(Serialize)]
+    struct Reason {
+        reason: &'static str,
+    }
+    let message = failure.message.as_str();
+    match failure.kind {
+        FailureKind::ToolFailed => Error::new("tool_error", message),
+        FailureKind::Busy => Error::new("busy", message),
+        FailureKind::InvalidArguments => {
+            let error = Error::new("invalid_payload", message);
+            match message.split_once(": ") {
+                Some((param, problem)) if !param.contains(' ') => error.with(&Param { param, problem }),
+                _ => error,
+            }
+        }
+        kind => Error::new("internal_error", message).with(&Reason { reason: kind.word() }),
+    }
+}
+
+/// What a result means: the reverse of [`object`].
+pub(super) fn read_result(result: &RawValue) -> ToolResult {
+    let members = Members::of(result).unwrap_or_default();
+    if members.len() == 1 {
+        if let Some(text) = members.raw("text").filter(|raw| Kind::of(raw) == Kind::String) {
+            return ToolResult { content: vec![Content::Text(text.to_owned())], ..ToolResult::default() };
+        }
+        let blocks = members.raw("content").and_then(|raw| serde_json::from_str::<Vec<&RawValue>>(raw.get()).ok());
+        if let Some(content) = blocks.and_then(|blocks| blocks.into_iter().map(read_block).collect()) {
+            return ToolResult { content, ..ToolResult::default() };
+        }
+    }
+    ToolResult::structured(result.to_owned())
+}
+
+fn read_block(raw: &RawValue) -> Option<Content> {
+    let members = Members::of(raw)?;
+    Some(match (members.str("type")?.as_ref(), members.raw("text")) {
+        ("text", Some(text)) if Kind::of(text) == Kind::String => Content::Text(text.to_owned()),
+        _ => Content::Block(raw.to_owned()),
+    })
+}
+
+/// What an error object means for a call.
+pub(super) fn read_error(error: &RawValue) -> Outcome {
+    let error = Members::of(error).unwrap_or_default();
+    let message = error.raw("message").map_or_else(|| "an error without a message".to_owned(), words);
+    let reason = error.object("details").and_then(|details| details.str("reason"));
+    let kind = match error.str("code").as_deref() {
+        Some("tool_error") => return Ok(Reply::Tool(ToolResult::failure(&message))),
+        Some("tool_not_found" | "unknown_tool") => FailureKind::UnknownTool,
+        Some("invalid_payload") => FailureKind::InvalidArguments,
+        Some("busy") => FailureKind::Busy,
+        Some("internal_error") => {
+            let told = KINDS.into_iter().find(|kind| Some(kind.word()) == reason.as_deref());
+            told.unwrap_or(FailureKind::UpstreamError)
+        }
+        _ => FailureKind::UpstreamError,
+    };
+    Err(Failure { kind, message, data: error.some("details").map(ToOwned::to_owned) })
+}
+
+/// A peer's words. The shipped server sends an object in one case.
+pub(super) fn words(raw: &RawValue) -> String {
+    json::string(raw).map_or_else(|| raw.get().to_owned(), |text| text.into_owned())
+}
+
+/// The kinds that travel as `details.reason` under their own word.
+const KINDS: [FailureKind; 7] = [
+    FailureKind::Denied,
+    FailureKind::Cancelled,
+    FailureKind::TimedOut,
+    FailureKind::Stopping,
+    FailureKind::UpstreamLost,
+    FailureKind::UpstreamError,
+    FailureKind::Internal,
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_become_objects_and_come_back() {
+        let image = r#"{"type":"image","data":"","mimeType":"image/png"}"#;
+        let with = |content| ToolResult { content, ..ToolResult::default() };
+        let block = || Content::Block(json::raw(image.to_owned()));
+        for (result, expected, comes_back) in [
+            (ToolResult::text("hi"), r#"{"text":"hi"}"#.to_owned(), true),
+            (with(vec![Content::text("a"), Content::text("b")]), r#"{"text":"a\nb"}"#.to_owned(), false),
+            (with(vec![block()]), format!(r#"{{"content":[{image}]}}"#), true),
+            (
+                with(vec![Content::text("a"), block()]),
+                format!(r#"{{"content":[{{"type":"text","text":"a"}},{image}]}}"#),
+                true,
+            ),
+            (ToolResult::structured(json::raw(r#"{"n":1.0}"#.into())), r#"{"n":1.0}"#.to_owned(), true),
+            (ToolResult::structured(json::raw("[1]".into())), r#"{"data":[1]}"#.to_owned(), false),
+            (with(Vec::new()), r#"{"text":""}"#.to_owned(), false),
+        ] {
+            let object = object(&result);
+            assert_eq!(object.get(), expected);
+            if comes_back {
+                assert_eq!(format!("{:?}", read_result(&object)), format!("{result:?}"));
+            }
+        }
+    }
+
+    #[test]
+    fn an_invalid_argument_names_the_parameter() {
+        let json = |failure| json::to_raw(&failed(&failure)).get().to_owned();
+        assert_eq!(
+            json(Failure::invalid_argument("message", "required")),
+            r#"{"code":"invalid_payload","message":"message: required","details":{"param":"message","problem":"required"}}"#
+        );
+        assert_eq!(
+            json(Failure::new(FailureKind::InvalidArguments, "not like this: no")),
+            r#"{"code":"invalid_payload","message":"not like this: no"}"#
+        );
+        assert_eq!(
+            json(Failure::new(FailureKind::Stopping, "we are stopping")),
+            r#"{"code":"internal_error","message":"we are stopping","details":{"reason":"stopping"}}"#
+        );
+    }
+}

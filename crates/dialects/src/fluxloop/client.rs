@@ -1,0 +1,275 @@
+//! Our side towards a Fluxloop server.
+//!
+//! Speaks page form; a shipped server gives itself away by not knowing the page's handshake, and is
+//! spoken to in its own form from then on. Answers are matched by id: order is not relied upon.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use gladhand_accord::Refusal;
+use gladhand_operations::{CallId, Failure, FailureKind, Operation, Outcome, Reply, Tool, ToolCall};
+use gladhand_wire::json::Kind;
+use gladhand_wire::text::MAX_DEPTH;
+use gladhand_wire::{Fault, Members, RawValue, json};
+
+use super::answers;
+use super::envelope::{Form, HANDSHAKE, RESERVED, push_member};
+use super::numbers;
+use super::opening;
+use crate::ambient::Ambient;
+use crate::side::{Client, ClientSetup, Event, Heard};
+
+/// How many requests of ours may be without an answer.
+const MAX_PENDING: usize = 4_096;
+
+/// The client side. One step, then drain.
+#[derive(Debug)]
+pub(super) struct FluxloopClient {
+    setup: ClientSetup,
+    form: Form,
+    is_open: bool,
+    pending: BTreeMap<u64, Pending>,
+    next_id: u64,
+}
+
+/// What a request of ours was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Pending {
+    /// The opening.
+    Opening,
+    /// A handshake, for its list of tools.
+    List(CallId),
+    /// A tool.
+    Call(CallId),
+}
+
+impl FluxloopClient {
+    /// A client that has not opened yet.
+    pub(super) fn new(setup: ClientSetup) -> Self {
+        Self { setup, form: Form::Page, is_open: false, pending: BTreeMap::new(), next_id: 0 }
+    }
+
+    fn handshake(&mut self, what: Pending, heard: &mut Heard) {
+        let id = self.remember(what);
+        let word = match self.form {
+            Form::Page => "type",
+            Form::Shipped => "tool",
+        };
+        heard.wire.push(b'{');
+        push_member(&mut heard.wire, word, HANDSHAKE);
+        push_member(&mut heard.wire, "id", &id);
+        heard.wire.extend_from_slice(b"}\n");
+    }
+
+    fn request(&mut self, call: CallId, tool: &ToolCall<'_>, heard: &mut Heard) -> Result<(), Failure> {
+        let parameters = self.sendable(&tool.arguments)?;
+        let id = self.remember(Pending::Call(call));
+        let wire = &mut heard.wire;
+        wire.push(b'{');
+        match self.form {
+            Form::Page => {
+                push_member(wire, "type", "request");
+                push_member(wire, "id", &id);
+                push_member(wire, "tool", tool.name.as_ref());
+                push_member(wire, "params", tool.arguments.as_ref());
+            }
+            Form::Shipped => {
+                push_member(wire, "id", &id);
+                push_member(wire, "tool", tool.name.as_ref());
+                for (name, value) in parameters.iter() {
+                    push_member(wire, name, value);
+                }
+            }
+        }
+        wire.extend_from_slice(b"}\n");
+        Ok(())
+    }
+
+    /// Whether arguments can be sent at all: a server answers what it cannot read without an id,
+    /// and such an answer finds nobody.
+    fn sendable<'a>(&self, arguments: &'a RawValue) -> Result<Members<'a>, Failure> {
+        let refused = |problem| Err(Failure::new(FailureKind::InvalidArguments, problem));
+        let text = arguments.get();
+        if numbers::holds_out_of_range(text) {
+            return refused("a number in the arguments is out of range");
+        }
+        if json::lone_surrogate(text.as_bytes()).is_some() {
+            return refused("the arguments hold half a surrogate pair");
+        }
+        if json::is_deeper_than(text.as_bytes(), MAX_DEPTH - 1) {
+            return refused("the arguments nest too deeply");
+        }
+        let Some(members) = Members::of(arguments) else { return refused("the arguments are no object") };
+        if self.form == Form::Shipped && members.iter().any(|(name, _)| RESERVED.contains(&name)) {
+            return refused("this server cannot be sent an argument named `id` or `tool`");
+        }
+        Ok(members)
+    }
+
+    fn remember(&mut self, what: Pending) -> String {
+        self.next_id += 1;
+        self.pending.insert(self.next_id, what);
+        self.next_id.to_string()
+    }
+
+    fn begin(&mut self, call: CallId, operation: &Operation<'_>, heard: &mut Heard) -> Result<(), Failure> {
+        if !self.is_open {
+            return Err(Failure::new(FailureKind::Internal, "no session is open"));
+        }
+        if self.pending.len() >= MAX_PENDING {
+            return Err(Failure::new(FailureKind::Busy, "too many requests without an answer"));
+        }
+        match operation {
+            Operation::ListTools => self.handshake(Pending::List(call), heard),
+            Operation::CallTool(tool) => self.request(call, tool, heard)?,
+        }
+        Ok(())
+    }
+
+    /// Which of our requests an answer belongs to.
+    fn take_pending(&mut self, id: Option<&RawValue>) -> Option<Pending> {
+        match id.filter(|id| Kind::of(id) != Kind::Null) {
+            Some(id) => self.pending.remove(&json::string(id)?.parse().ok()?),
+            // The server could not read a line of ours. If only one is without an answer, it was that one.
+            None if self.pending.len() == 1 => self.pending.pop_first().map(|(_, what)| what),
+            None => None,
+        }
+    }
+
+    fn opened(&mut self, answer: Answer<'_>, heard: &mut Heard) {
+        let event = match answer {
+            Answer::Result(result) => match opening::read_answer(&self.setup, result) {
+                Ok(agreement) => {
+                    self.is_open = true;
+                    Event::Opened(Arc::new(agreement))
+                }
+                Err(refusal) => Event::Refused(refusal),
+            },
+            Answer::Error(error) => {
+                let error = Members::of(error).unwrap_or_default();
+                let code = error.str("code").unwrap_or_default();
+                if code == "unknown_tool" && self.form == Form::Page {
+                    self.form = Form::Shipped;
+                    return self.handshake(Pending::Opening, heard);
+                }
+                let message = error.raw("message").map(answers::words).unwrap_or_default();
+                Event::Refused(Refusal::PeerRefused { code: code.into_owned(), message })
+            }
+        };
+        heard.events.push(event);
+    }
+}
+
+/// An answer without its envelope.
+#[derive(Clone, Copy)]
+enum Answer<'a> {
+    Result(&'a RawValue),
+    Error(&'a RawValue),
+}
+
+impl<'a> Answer<'a> {
+    fn read(members: &Members<'a>, form: Form) -> Option<Self> {
+        match members.str("type")?.as_ref() {
+            "error" => members.raw("error").map(Answer::Error),
+            "response" => {
+                let result = members.raw("result")?;
+                match form {
+                    Form::Page => Some(Answer::Result(result)),
+                    Form::Shipped => Members::of(result)?.raw("data").map(Answer::Result),
+                }
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Client for FluxloopClient {
+    fn open(&mut self, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
+        self.handshake(Pending::Opening, heard);
+    }
+
+    fn receive(&mut self, text: &str, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
+        let Ok(members) = Members::parse(text) else {
+            heard.events.push(Event::Dropped("a line that is no JSON object"));
+            return;
+        };
+        let is_answer = matches!(members.str("type").as_deref(), Some("response" | "error"));
+        let pending = if is_answer { self.take_pending(members.raw("id")) } else { None };
+        let Some(pending) = pending else {
+            heard.events.push(Event::Dropped("an answer to no request of ours"));
+            return;
+        };
+        let outcome = match (pending, Answer::read(&members, self.form)) {
+            (Pending::Opening, Some(answer)) => return self.opened(answer, heard),
+            (Pending::Opening, None) => {
+                let problem = "the answer to the handshake has neither result nor error".to_owned();
+                heard.events.push(Event::Refused(Refusal::PeerMisbehaved { problem }));
+                return;
+            }
+            (Pending::List(_), Some(Answer::Result(result))) => read_tools(result),
+            (Pending::Call(_), Some(Answer::Result(result))) => Ok(Reply::Tool(answers::read_result(result))),
+            (Pending::List(_), Some(Answer::Error(error))) => answers::read_error(error).and_then(no_list),
+            (Pending::Call(_), Some(Answer::Error(error))) => answers::read_error(error),
+            (_, None) => Err(upstream_error("the answer has neither result nor error")),
+        };
+        if let Pending::List(call) | Pending::Call(call) = pending {
+            heard.events.push(Event::Answered(call, outcome));
+        }
+    }
+
+    fn garbled(&mut self, _fault: &Fault, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
+        heard.events.push(Event::Dropped("a line that cannot be read"));
+    }
+
+    fn call(
+        &mut self,
+        call: CallId,
+        operation: Operation<'_>,
+        _wants_progress: bool,
+        _ambient: &mut Ambient<'_>,
+        heard: &mut Heard,
+    ) {
+        if let Err(failure) = self.begin(call, &operation, heard) {
+            heard.events.push(Event::Answered(call, Err(failure)));
+        }
+    }
+
+    fn cancel(&mut self, call: CallId, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
+        // Fluxloop has no word for it: the server goes on, and its answer is dropped.
+        let is_it = |what: &Pending| matches!(what, Pending::List(id) | Pending::Call(id) if *id == call);
+        if let Some(request) = self.pending.iter().find(|(_, what)| is_it(what)).map(|(request, _)| *request) {
+            self.pending.remove(&request);
+            let failure = Failure::new(FailureKind::Cancelled, "cancelled by the caller");
+            heard.events.push(Event::Answered(call, Err(failure)));
+        }
+    }
+
+    fn gone(&mut self, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
+        self.is_open = false;
+        for what in std::mem::take(&mut self.pending).into_values() {
+            heard.events.push(match what {
+                Pending::Opening => Event::Refused(Refusal::PeerGone),
+                Pending::List(call) | Pending::Call(call) => {
+                    let failure = Failure::new(FailureKind::UpstreamLost, "the server is gone");
+                    Event::Answered(call, Err(failure))
+                }
+            });
+        }
+    }
+}
+
+/// Names are all that Fluxloop tells of its tools.
+fn read_tools(result: &RawValue) -> Outcome {
+    let names = opening::read_names(result).map_err(upstream_error)?;
+    let schema = || json::raw(r#"{"type":"object"}"#.to_owned());
+    Ok(Reply::Tools(names.into_iter().map(|name| Tool::new(name, "", schema())).collect()))
+}
+
+/// A handshake that a server answers with a tool's failure is still no list.
+fn no_list(_failed: Reply) -> Outcome {
+    Err(upstream_error("the server failed to list its tools"))
+}
+
+fn upstream_error(problem: &str) -> Failure {
+    Failure::new(FailureKind::UpstreamError, problem)
+}

@@ -1,0 +1,221 @@
+//! The two envelopes: what a line asks for and in which form, and lines written in either
+//! (`fluxloop` §§3–6).
+
+use std::borrow::Cow;
+
+use gladhand_operations::call::no_arguments;
+use gladhand_wire::json::{self, Kind, RawValue};
+use gladhand_wire::{Fault, Members};
+use serde::Serialize;
+
+use super::numbers;
+
+/// How an envelope looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Form {
+    /// As the protocol page has it: `type`, `params`, bare results.
+    #[default]
+    Page,
+    /// As the shipped server has it: `tool` and its parameters side by side, wrapped results.
+    Shipped,
+}
+
+/// A line, read.
+#[derive(Debug)]
+pub(super) struct Asked<'a> {
+    /// The form that it is in and is answered in.
+    pub(super) form: Form,
+    /// Its id as it was written; absent and `null` are the same.
+    pub(super) id: Option<&'a RawValue>,
+    /// What it asks for, or what is wrong with it.
+    pub(super) what: Result<What<'a>, Error>,
+}
+
+/// What a line asks for.
+#[derive(Debug)]
+pub(super) enum What<'a> {
+    /// Who we are and which tools there are.
+    Handshake,
+    /// Run a tool.
+    Call {
+        /// Its name as sent.
+        tool: Cow<'a, str>,
+        /// Its parameters: an object.
+        params: Cow<'a, RawValue>,
+    },
+}
+
+impl<'a> Asked<'a> {
+    /// Reads a line. `last` is the form of the last line that could be read.
+    pub(super) fn read(text: &'a str, last: Form) -> Self {
+        let garbage = |error| Asked { form: last, id: None, what: Err(error) };
+        let value: &RawValue = match serde_json::from_str(text) {
+            Ok(value) => value,
+            Err(error) => return garbage(Error::unreadable(&error.into())),
+        };
+        if Kind::of(value) != Kind::Object {
+            return garbage(Error::new(INVALID_PAYLOAD, "Decoded payload is not a JSON object"));
+        }
+        if numbers::holds_out_of_range(text) {
+            return garbage(Error::new(INVALID_PAYLOAD, "Number out of range"));
+        }
+        match Members::parse(text) {
+            Ok(members) => Self::classify(&members),
+            Err(error) => garbage(Error::unreadable(&error.into())),
+        }
+    }
+
+    fn classify(members: &Members<'a>) -> Self {
+        let asked = |form, what| Asked { form, id: members.some("id"), what };
+        if members.has("jsonrpc") {
+            let error = Error::new(INVALID_PAYLOAD, "This session speaks Fluxloop: JSON-RPC is not answered in it");
+            return asked(Form::Page, Err(error));
+        }
+        let kind = members.str("type");
+        match (members.has("type"), kind.as_deref()) {
+            (false, _) if members.has("tool") => {
+                asked(Form::Shipped, call(members, || Ok(Cow::Owned(parameters_beside(members)))))
+            }
+            (false, _) => asked(Form::Page, Err(Error::missing("type"))),
+            (true, Some("handshake")) => asked(Form::Page, Ok(What::Handshake)),
+            (true, Some("request")) if !members.has("tool") => asked(Form::Page, Err(Error::missing("tool"))),
+            (true, Some("request")) => asked(Form::Page, call(members, || parameters_within(members))),
+            (true, kind) => asked(Form::Page, Err(Error::unknown_type(kind))),
+        }
+    }
+}
+
+fn call<'a>(
+    members: &Members<'a>,
+    params: impl FnOnce() -> Result<Cow<'a, RawValue>, Error>,
+) -> Result<What<'a>, Error> {
+    let tool = members.str("tool").ok_or_else(|| Error::wrong_kind("tool", "string"))?;
+    if tool == HANDSHAKE {
+        return Ok(What::Handshake);
+    }
+    Ok(What::Call { tool, params: params()? })
+}
+
+/// Page form: the member `params`.
+fn parameters_within<'a>(members: &Members<'a>) -> Result<Cow<'a, RawValue>, Error> {
+    match members.some("params") {
+        None => Ok(no_arguments()),
+        Some(raw) if Kind::of(raw) == Kind::Object => Ok(Cow::Borrowed(raw)),
+        Some(_) => Err(Error::wrong_kind("params", "object")),
+    }
+}
+
+/// Shipped form: all members but `id` and `tool`.
+fn parameters_beside(members: &Members<'_>) -> Box<RawValue> {
+    let mut object = Vec::from(*b"{");
+    for (name, value) in members.iter().filter(|(name, _)| !RESERVED.contains(name)) {
+        push_member(&mut object, name, value);
+    }
+    object.push(b'}');
+    json::raw(String::from_utf8_lossy(&object).into_owned())
+}
+
+/// Members of a shipped request that are no parameters.
+pub(super) const RESERVED: [&str; 2] = ["id", "tool"];
+
+/// The tool that every server has.
+pub(super) const HANDSHAKE: &str = "handshake";
+
+const INVALID_PAYLOAD: &str = "invalid_payload";
+
+/// An error object.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Error {
+    /// For programs.
+    code: Cow<'static, str>,
+    /// For people.
+    message: String,
+    /// More, where there is more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    details: Option<Box<RawValue>>,
+}
+
+impl Error {
+    /// An error without details.
+    pub(super) fn new(code: &'static str, message: impl Into<String>) -> Self {
+        Self { code: Cow::Borrowed(code), message: message.into(), details: None }
+    }
+
+    /// The same error with details.
+    pub(super) fn with<T: Serialize + ?Sized>(self, details: &T) -> Self {
+        Self { details: Some(json::to_raw(details)), ..self }
+    }
+
+    /// A line that is no JSON, or not within the limits.
+    pub(super) fn unreadable(fault: &Fault) -> Self {
+        Self::new(INVALID_PAYLOAD, format!("Malformed line: {fault}"))
+    }
+
+    fn missing(member: &str) -> Self {
+        let message = format!("Missing member: {member}");
+        Self::new(INVALID_PAYLOAD, message).with(&serde_json::json!({"missing": member}))
+    }
+
+    fn wrong_kind(member: &str, expected: &str) -> Self {
+        let message = format!("{member} must be of type {expected}");
+        Self::new(INVALID_PAYLOAD, message).with(&serde_json::json!({"param": member, "expected": expected}))
+    }
+
+    fn unknown_type(kind: Option<&str>) -> Self {
+        let message = match kind {
+            Some(kind) => format!("Unexpected message type: {kind}"),
+            None => "Message type must be a string".to_owned(),
+        };
+        Self::new(INVALID_PAYLOAD, message).with(&serde_json::json!({"types": ["handshake", "request"]}))
+    }
+}
+
+/// Appends a response in a form.
+pub(super) fn write_response<T: Serialize + ?Sized>(out: &mut Vec<u8>, form: Form, id: Option<&str>, result: &T) {
+    write_line(out, form, "response", id, "result", result);
+}
+
+/// Appends an error in a form.
+pub(super) fn write_error(out: &mut Vec<u8>, form: Form, id: Option<&str>, error: &Error) {
+    write_line(out, form, "error", id, "error", error);
+}
+
+/// The page puts the id before the body, the shipped server behind it.
+fn write_line<T: Serialize + ?Sized>(
+    out: &mut Vec<u8>,
+    form: Form,
+    kind: &str,
+    id: Option<&str>,
+    member: &str,
+    body: &T,
+) {
+    out.push(b'{');
+    push_member(out, "type", kind);
+    let push_id = |out: &mut Vec<u8>| {
+        if let Some(id) = id {
+            out.extend_from_slice(br#","id":"#);
+            out.extend_from_slice(id.as_bytes());
+        }
+    };
+    match form {
+        Form::Page => {
+            push_id(out);
+            push_member(out, member, body);
+        }
+        Form::Shipped => {
+            push_member(out, member, body);
+            push_id(out);
+        }
+    }
+    out.extend_from_slice(b"}\n");
+}
+
+/// Appends a member to an object that was begun, with a comma unless it is the first.
+pub(super) fn push_member<T: Serialize + ?Sized>(out: &mut Vec<u8>, name: &str, value: &T) {
+    if out.last() != Some(&b'{') {
+        out.push(b',');
+    }
+    json::write(out, name);
+    out.push(b':');
+    json::write(out, value);
+}

@@ -1,0 +1,118 @@
+//! The handshake, both sides of it: offers, the two results, and what a client makes of them
+//! (`fluxloop` §§3, 4, 9).
+//!
+//! A client that sends no handshake is served all the same. Its agreement says so: the capability
+//! `handshake` is provided and was not asked for.
+
+use gladhand_accord::{
+    Agreement, Capability, Defined, Minimum, Offer, Peer, Refusal, Rules, Side, VersionRule, Wants, agree,
+};
+use gladhand_wire::{Members, RawValue};
+use serde::Serialize;
+
+use super::envelope::Form;
+use crate::side::{ClientSetup, ServerSetup};
+
+/// The version that the page describes; the shipped server says another on the wire.
+pub(super) const VERSION: &str = "0.1.0";
+
+const HANDSHAKE: Capability = Capability::named("handshake");
+const TOOLS: Capability = Capability::named("tools");
+
+const RULES: Rules = Rules {
+    dialect: "fluxloop",
+    versions: VersionRule::ServerDecides,
+    minimum: Minimum::Nothing,
+    defines: |_, side, name| match (side, name) {
+        (Side::Server, "handshake" | "tools") => Defined::Yes,
+        (Side::Server, name) if name.starts_with("tools.") => Defined::Yes,
+        _ => Defined::Unknown,
+    },
+};
+
+/// How a client came to its session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Opened {
+    /// It sent a handshake.
+    ByHandshake,
+    /// It called a tool right away.
+    ByRequest,
+}
+
+/// The agreement with a client, which says nothing of itself.
+pub(super) fn agreement(setup: &ServerSetup, opened: Opened) -> Result<Agreement, Refusal> {
+    let mut server = Offer::new(setup.identity.clone(), [VERSION]).providing(HANDSHAKE);
+    if setup.menu.tools {
+        server = server.providing(TOOLS);
+    }
+    let mut client = Offer::new(Peer::default(), None::<String>);
+    if opened == Opened::ByRequest {
+        client.wants = Wants::Only([TOOLS].into());
+    }
+    agree(&RULES, &client, &server)
+}
+
+/// The result of a handshake. Names and versions are those that page and server state; who we are
+/// is in `implementation`.
+#[derive(Debug, Serialize)]
+pub(super) struct HandshakeResult<'a> {
+    name: &'static str,
+    version: &'static str,
+    capabilities: Capabilities<'a>,
+    implementation: &'a Peer,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum Capabilities<'a> {
+    Page { tools: Vec<&'a str> },
+    Shipped(Vec<&'a str>),
+}
+
+impl<'a> HandshakeResult<'a> {
+    /// The result in a form; `names` are the tools but `handshake`.
+    pub(super) fn new(form: Form, names: Vec<&'a str>, identity: &'a Peer) -> Self {
+        let (name, version, capabilities) = match form {
+            Form::Page => ("fluxloop-mcp", VERSION, Capabilities::Page { tools: with_handshake(names) }),
+            Form::Shipped => ("fluxloop", "0.0.1", Capabilities::Shipped(names)),
+        };
+        Self { name, version, capabilities, implementation: identity }
+    }
+}
+
+/// All names, in the order of the handshake.
+pub(super) fn with_handshake(names: Vec<&str>) -> Vec<&str> {
+    std::iter::once("handshake").chain(names).collect()
+}
+
+/// The names of the tools but `handshake` in either form of a handshake's result.
+pub(super) fn read_names(result: &RawValue) -> Result<Vec<String>, &'static str> {
+    let result = Members::of(result).ok_or("the result of the handshake is no object")?;
+    let capabilities = result.raw("capabilities").ok_or("the result of the handshake has no `capabilities`")?;
+    let list = Members::of(capabilities).and_then(|object| object.raw("tools")).unwrap_or(capabilities);
+    let mut names: Vec<String> =
+        serde_json::from_str(list.get()).map_err(|_| "`capabilities` holds no list of tool names")?;
+    names.retain(|name| name != "handshake");
+    Ok(names)
+}
+
+/// What a server answered to our handshake.
+pub(super) fn read_answer(setup: &ClientSetup, result: &RawValue) -> Result<Agreement, Refusal> {
+    let names = read_names(result).map_err(|problem| Refusal::PeerMisbehaved { problem: problem.to_owned() })?;
+    let members = Members::of(result).unwrap_or_default();
+    let said = |members: &Members<'_>, name: &str| members.str(name).unwrap_or_default().into_owned();
+    // What the result calls its version is a product's number, not the wire's; nothing hangs on it.
+    let own = members.object("implementation").unwrap_or_else(|| members.clone());
+    let mut server = Offer::new(Peer::new(said(&own, "name"), said(&own, "version")), [VERSION])
+        .providing(HANDSHAKE)
+        .providing(TOOLS);
+    for name in names {
+        server = server.providing(Capability::from_wire(format!("tools.{name}")));
+    }
+    let mut client = Offer::new(setup.identity.clone(), [setup.version.clone()]);
+    client.provides = setup.provides.iter().cloned().collect();
+    if let Some(wants) = &setup.wants {
+        client.wants = Wants::Only(wants.iter().cloned().collect());
+    }
+    agree(&RULES, &client, &server)
+}

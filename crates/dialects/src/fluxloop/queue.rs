@@ -1,0 +1,150 @@
+//! Answers in request order, although calls end in any order (`fluxloop` §7).
+//!
+//! A finished answer is held back while an earlier one is missing. That is bounded: when too much is
+//! held, the oldest call is given up, so that what waits behind it can leave.
+
+use std::collections::{HashMap, VecDeque};
+
+use gladhand_operations::CallId;
+
+/// How many answers may be held, the missing ones included.
+const MAX_HELD: usize = 4_096;
+
+/// How many bytes of answers may be held.
+const MAX_HELD_BYTES: usize = 16 * 1024 * 1024;
+
+/// Answers that have not left yet, oldest first; `W` is what is known of a missing one.
+#[derive(Debug)]
+pub(super) struct Queue<W> {
+    places: VecDeque<Place<W>>,
+    /// The number of the oldest place.
+    first: u64,
+    /// Where the outcome of a call goes.
+    calls: HashMap<CallId, u64>,
+    held_bytes: usize,
+}
+
+#[derive(Debug)]
+enum Place<W> {
+    Missing(CallId, W),
+    Ready(Vec<u8>),
+}
+
+impl<W> Default for Queue<W> {
+    fn default() -> Self {
+        Self { places: VecDeque::new(), first: 0, calls: HashMap::new(), held_bytes: 0 }
+    }
+}
+
+impl<W> Queue<W> {
+    /// Takes a place for an answer that a call will give.
+    pub(super) fn reserve(&mut self, call: CallId, waiting: W) {
+        self.calls.insert(call, self.first + self.places.len() as u64);
+        self.places.push_back(Place::Missing(call, waiting));
+    }
+
+    /// Adds an answer that is ready; it leaves at once if nothing is before it.
+    pub(super) fn push(&mut self, wire: &mut Vec<u8>, answer: impl FnOnce(&mut Vec<u8>)) {
+        if self.places.is_empty() {
+            answer(wire);
+            return;
+        }
+        let mut line = Vec::new();
+        answer(&mut line);
+        self.held_bytes += line.len();
+        self.places.push_back(Place::Ready(line));
+    }
+
+    /// Replaces the call that a missing answer waits for by another one.
+    pub(super) fn wait_on(&mut self, call: CallId, another: CallId, change: impl FnOnce(&mut W)) {
+        let Some(number) = self.calls.remove(&call) else { return };
+        if let Some(Place::Missing(awaited, waiting)) = self.place(number) {
+            *awaited = another;
+            change(waiting);
+            self.calls.insert(another, number);
+        }
+    }
+
+    /// Gives the answer of a call, and lets everything leave that may.
+    pub(super) fn fill(&mut self, wire: &mut Vec<u8>, call: CallId, answer: impl FnOnce(&mut Vec<u8>, &W)) {
+        let Some(number) = self.calls.remove(&call) else { return };
+        let mut line = Vec::new();
+        if let Some(place) = self.place(number)
+            && let Place::Missing(_, waiting) = place
+        {
+            answer(&mut line, waiting);
+            let bytes = line.len();
+            *place = Place::Ready(line);
+            self.held_bytes += bytes;
+        }
+        while let Some(Place::Ready(line)) = self.places.front() {
+            wire.extend_from_slice(line);
+            self.held_bytes -= line.len();
+            self.places.pop_front();
+            self.first += 1;
+        }
+    }
+
+    /// What is known of the answer of a call.
+    pub(super) fn waiting(&mut self, call: CallId) -> Option<&W> {
+        let number = *self.calls.get(&call)?;
+        match self.place(number) {
+            Some(Place::Missing(_, waiting)) => Some(waiting),
+            _ => None,
+        }
+    }
+
+    /// The call to give up because too much is held behind it.
+    pub(super) fn overdue(&self) -> Option<CallId> {
+        match self.places.front() {
+            Some(Place::Missing(call, _)) if self.places.len() > MAX_HELD || self.held_bytes > MAX_HELD_BYTES => {
+                Some(*call)
+            }
+            _ => None,
+        }
+    }
+
+    /// The calls whose answers are missing, oldest first.
+    pub(super) fn missing(&self) -> impl Iterator<Item = CallId> {
+        self.places.iter().filter_map(|place| match place {
+            Place::Missing(call, _) => Some(*call),
+            Place::Ready(_) => None,
+        })
+    }
+
+    /// How many answers are missing.
+    pub(super) fn missing_count(&self) -> usize {
+        self.calls.len()
+    }
+
+    fn place(&mut self, number: u64) -> Option<&mut Place<W>> {
+        let at = number.checked_sub(self.first).and_then(|at| usize::try_from(at).ok())?;
+        self.places.get_mut(at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(text: &'static str) -> impl FnOnce(&mut Vec<u8>) {
+        move |out| out.extend_from_slice(text.as_bytes())
+    }
+
+    #[test]
+    fn answers_leave_in_the_order_of_their_places() {
+        let (mut queue, mut wire) = (Queue::<&str>::default(), Vec::new());
+        queue.push(&mut wire, line("0"));
+        queue.reserve(CallId(1), "1");
+        queue.push(&mut wire, line("2"));
+        queue.reserve(CallId(3), "3");
+        assert_eq!(wire, b"0");
+        queue.fill(&mut wire, CallId(3), |out, waiting| out.extend_from_slice(waiting.as_bytes()));
+        queue.wait_on(CallId(1), CallId(4), |waiting| *waiting = "1b");
+        queue.fill(&mut wire, CallId(1), |out, _| out.push(b'!'));
+        assert_eq!((wire.as_slice(), queue.missing().collect::<Vec<_>>()), (b"0".as_slice(), vec![CallId(4)]));
+        queue.fill(&mut wire, CallId(4), |out, waiting| out.extend_from_slice(waiting.as_bytes()));
+        assert_eq!(wire, b"01b23");
+        assert_eq!((queue.held_bytes, queue.missing_count(), queue.places.len()), (0, 0, 0));
+    }
+}

@@ -1,0 +1,294 @@
+//! Our side towards a Fluxloop client.
+//!
+//! Every object gets exactly one answer, in request order and in the form that it was asked in. A
+//! handshake is a call like any other, because its answer lists the tools; so is the answer to an
+//! unknown tool in page form, which lists them too.
+
+use std::sync::Arc;
+
+use gladhand_accord::Agreement;
+use gladhand_operations::{Call, CallId, Failure, FailureKind, Notice, Operation, Outcome, Reply, ToolCall};
+use gladhand_wire::{Fault, Id, RawValue};
+use serde::Serialize;
+
+use super::answers;
+use super::envelope::{self, Asked, Error, Form, What};
+use super::opening::{self, HandshakeResult, Opened};
+use super::queue::Queue;
+use crate::ambient::Ambient;
+use crate::side::{Action, Output, Server, ServerSetup, Stop};
+
+/// The server side. One step, then drain.
+#[derive(Debug)]
+pub(super) struct FluxloopServer {
+    setup: ServerSetup,
+    /// The form of the last line that could be read.
+    form: Form,
+    session: Session,
+    queue: Queue<Waiting>,
+    next_call: u64,
+}
+
+/// How far the opening has come. Nothing has to come before anything else (`fluxloop` §7).
+#[derive(Debug)]
+enum Session {
+    /// Nothing was asked yet.
+    None,
+    /// A handshake waits for its answer.
+    ShakingHands(Arc<Agreement>),
+    /// Open, and how.
+    Open(Arc<Agreement>, Opened),
+}
+
+/// A request whose answer is missing.
+#[derive(Debug)]
+struct Waiting {
+    form: Form,
+    id: Option<Id>,
+    what: Awaited,
+}
+
+#[derive(Debug)]
+enum Awaited {
+    /// The tools, for a handshake.
+    Handshake,
+    /// What a tool returns.
+    Tool { name: Box<str> },
+    /// The tools, for saying that this one is not among them.
+    Alternatives { name: Box<str> },
+}
+
+impl FluxloopServer {
+    /// A server that has heard nothing yet.
+    pub(super) fn new(setup: ServerSetup) -> Self {
+        Self { setup, form: Form::default(), session: Session::None, queue: Queue::default(), next_call: 0 }
+    }
+
+    fn refuse(&mut self, form: Form, id: Option<&RawValue>, error: &Error, out: &mut Output<'_>) {
+        let id = id.map(RawValue::get);
+        self.queue.push(&mut out.wire, |wire| envelope::write_error(wire, form, id, error));
+    }
+
+    fn deliver<'a>(
+        &mut self,
+        waiting: Waiting,
+        operation: Operation<'a>,
+        agreement: Arc<Agreement>,
+        out: &mut Output<'a>,
+    ) {
+        if self.queue.missing_count() >= self.setup.max_in_flight {
+            let error = Error::new("busy", "Too many requests in flight");
+            let Waiting { form, id, .. } = waiting;
+            let id = id.as_ref().map(Id::as_json);
+            self.queue.push(&mut out.wire, |wire| envelope::write_error(wire, form, id, &error));
+            return;
+        }
+        let call = self.new_call();
+        self.queue.reserve(call, waiting);
+        let call = Call { id: call, operation, wants_progress: false, timeout: None };
+        out.actions.push(Action::Deliver(call, agreement));
+    }
+
+    fn new_call(&mut self) -> CallId {
+        self.next_call += 1;
+        CallId(self.next_call)
+    }
+
+    /// The agreement for a handshake: made by the first one, also after a start without.
+    fn shaking_hands(&mut self) -> Option<Arc<Agreement>> {
+        match &self.session {
+            Session::ShakingHands(agreement) | Session::Open(agreement, Opened::ByHandshake) => {
+                Some(Arc::clone(agreement))
+            }
+            Session::None => {
+                let agreement = Arc::new(opening::agreement(&self.setup, Opened::ByHandshake).ok()?);
+                self.session = Session::ShakingHands(Arc::clone(&agreement));
+                Some(agreement)
+            }
+            Session::Open(_, Opened::ByRequest) => {
+                opening::agreement(&self.setup, Opened::ByHandshake).ok().map(Arc::new)
+            }
+        }
+    }
+
+    /// The agreement for a request; the first one opens the session if no handshake did.
+    fn in_force(&mut self, out: &mut Output<'_>) -> Option<Arc<Agreement>> {
+        let (agreement, opened) = match &self.session {
+            Session::Open(agreement, _) => return Some(Arc::clone(agreement)),
+            // Sent behind a handshake that waits for its answer: the session is as good as open.
+            Session::ShakingHands(agreement) => (Arc::clone(agreement), Opened::ByHandshake),
+            Session::None => (Arc::new(opening::agreement(&self.setup, Opened::ByRequest).ok()?), Opened::ByRequest),
+        };
+        self.open(Arc::clone(&agreement), opened, out);
+        Some(agreement)
+    }
+
+    fn open(&mut self, agreement: Arc<Agreement>, opened: Opened, out: &mut Output<'_>) {
+        self.session = Session::Open(Arc::clone(&agreement), opened);
+        out.actions.push(Action::Opened(agreement));
+    }
+
+    /// A handshake was answered: announced once.
+    fn hands_shaken(&mut self, out: &mut Output<'_>) {
+        match &self.session {
+            Session::ShakingHands(agreement) => self.open(Arc::clone(agreement), Opened::ByHandshake, out),
+            Session::Open(_, Opened::ByRequest) => {
+                if let Ok(agreement) = opening::agreement(&self.setup, Opened::ByHandshake) {
+                    self.open(Arc::new(agreement), Opened::ByHandshake, out);
+                }
+            }
+            Session::Open(_, Opened::ByHandshake) | Session::None => {}
+        }
+    }
+
+    /// Gives up calls behind which too much is held.
+    fn relieve(&mut self, out: &mut Output<'_>) {
+        while let Some(call) = self.queue.overdue() {
+            out.actions.push(Action::Cancel(call));
+            let error = Error::new("busy", "Given up: too many answers wait behind this one");
+            self.queue.fill(&mut out.wire, call, |wire, waiting| waiting.write_error(wire, &error));
+        }
+    }
+}
+
+impl Server for FluxloopServer {
+    fn receive<'a>(&mut self, text: &'a str, _ambient: &mut Ambient<'_>, out: &mut Output<'a>) {
+        let Asked { form, id, what } = Asked::read(text, self.form);
+        self.form = form;
+        let waiting = |what| Waiting { form, id: id.map(Id::of), what };
+        match what {
+            Err(error) => self.refuse(form, id, &error, out),
+            Ok(What::Handshake) => match self.shaking_hands() {
+                Some(agreement) => self.deliver(waiting(Awaited::Handshake), Operation::ListTools, agreement, out),
+                None => self.refuse(form, id, &no_agreement(), out),
+            },
+            Ok(What::Call { tool, params }) => match self.in_force(out) {
+                Some(agreement) => {
+                    let awaited = Awaited::Tool { name: tool.as_ref().into() };
+                    let operation = Operation::CallTool(ToolCall { name: tool, arguments: params });
+                    self.deliver(waiting(awaited), operation, agreement, out);
+                }
+                None => self.refuse(form, id, &no_agreement(), out),
+            },
+        }
+        self.relieve(out);
+    }
+
+    fn garbled(&mut self, fault: &Fault, _ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+        self.refuse(self.form, None, &Error::unreadable(fault), out);
+        self.relieve(out);
+    }
+
+    fn resolve(&mut self, call: CallId, outcome: Outcome, _ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+        let Some(waiting) = self.queue.waiting(call) else { return };
+        match (&outcome, &waiting.what) {
+            (Err(failure), Awaited::Tool { .. })
+                if failure.kind == FailureKind::UnknownTool && waiting.form == Form::Page =>
+            {
+                // The page wants the names of the others in the answer, so they are asked for first.
+                if let Session::Open(agreement, _) = &self.session {
+                    let agreement = Arc::clone(agreement);
+                    let another = self.new_call();
+                    self.queue.wait_on(call, another, Waiting::look_for_alternatives);
+                    let call =
+                        Call { id: another, operation: Operation::ListTools, wants_progress: false, timeout: None };
+                    out.actions.push(Action::Deliver(call, agreement));
+                    return;
+                }
+            }
+            (Ok(_), Awaited::Handshake) => self.hands_shaken(out),
+            _ => {}
+        }
+        let identity = &self.setup.identity;
+        self.queue.fill(&mut out.wire, call, |wire, waiting| match &waiting.what {
+            Awaited::Handshake => waiting.answer_handshake(wire, &outcome, identity),
+            Awaited::Tool { name } => waiting.answer_tool(wire, name, &outcome),
+            Awaited::Alternatives { name } => waiting.answer_unknown(wire, name, &outcome),
+        });
+    }
+
+    fn notice(&mut self, _notice: Notice, _ambient: &mut Ambient<'_>, _out: &mut Output<'_>) {
+        // Fluxloop has no one-way messages.
+    }
+
+    fn stop(&mut self, _stop: Stop, _ambient: &mut Ambient<'_>, _out: &mut Output<'_>) {
+        // Nothing to say: what was read is finished and answered.
+    }
+
+    fn in_flight(&self) -> Vec<CallId> {
+        self.queue.missing().collect()
+    }
+}
+
+impl Waiting {
+    fn look_for_alternatives(&mut self) {
+        if let Awaited::Tool { name } = &mut self.what {
+            self.what = Awaited::Alternatives { name: std::mem::take(name) };
+        }
+    }
+
+    fn answer_handshake(&self, wire: &mut Vec<u8>, outcome: &Outcome, identity: &gladhand_accord::Peer) {
+        match outcome {
+            Ok(Reply::Tools(tools)) => {
+                let result = HandshakeResult::new(self.form, answers::names(tools), identity);
+                self.write_result(wire, "handshake", &result);
+            }
+            Ok(Reply::Tool(_)) => self.write_error(wire, &answers::failed(&not_a_list())),
+            Err(failure) => self.write_error(wire, &answers::failed(failure)),
+        }
+    }
+
+    fn answer_tool(&self, wire: &mut Vec<u8>, name: &str, outcome: &Outcome) {
+        match outcome {
+            Ok(Reply::Tool(result)) if result.failed => self.write_error(wire, &answers::reported(result)),
+            Ok(Reply::Tool(result)) => self.write_result(wire, name, &answers::object(result)),
+            Ok(Reply::Tools(_)) => self.write_error(wire, &answers::failed(&not_a_list())),
+            Err(failure) if failure.kind == FailureKind::UnknownTool => self.answer_unknown(wire, name, outcome),
+            Err(failure) => self.write_error(wire, &answers::failed(failure)),
+        }
+    }
+
+    fn answer_unknown(&self, wire: &mut Vec<u8>, name: &str, outcome: &Outcome) {
+        #[derive(Serialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Alternatives<'a> {
+            available_tools: Vec<&'a str>,
+        }
+        let error = match self.form {
+            Form::Page => Error::new("tool_not_found", format!("Unknown tool: {name}")),
+            Form::Shipped => Error::new("unknown_tool", format!("Unknown tool '{name}'")),
+        };
+        match (self.form, outcome) {
+            (Form::Page, Ok(Reply::Tools(tools))) => {
+                let available_tools = opening::with_handshake(answers::names(tools));
+                self.write_error(wire, &error.with(&Alternatives { available_tools }));
+            }
+            _ => self.write_error(wire, &error),
+        }
+    }
+
+    fn write_result<T: Serialize + ?Sized>(&self, wire: &mut Vec<u8>, tool: &str, data: &T) {
+        #[derive(Serialize)]
+        struct Wrapped<'a, T: ?Sized> {
+            tool: &'a str,
+            data: &'a T,
+        }
+        let id = self.id.as_ref().map(Id::as_json);
+        match self.form {
+            Form::Page => envelope::write_response(wire, self.form, id, data),
+            Form::Shipped => envelope::write_response(wire, self.form, id, &Wrapped { tool, data }),
+        }
+    }
+
+    fn write_error(&self, wire: &mut Vec<u8>, error: &Error) {
+        envelope::write_error(wire, self.form, self.id.as_ref().map(Id::as_json), error);
+    }
+}
+
+fn no_agreement() -> Error {
+    answers::failed(&Failure::new(FailureKind::Internal, "no agreement could be made"))
+}
+
+fn not_a_list() -> Failure {
+    Failure::new(FailureKind::Internal, "the answer is of another kind than the question")
+}

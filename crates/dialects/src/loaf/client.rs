@@ -1,0 +1,212 @@
+//! Our side towards a loaf server.
+//!
+//! Opens with a flexible handshake, then lists and calls tools if the server's `methods` has the
+//! methods for it. Of the server's events only those that tell of our own calls are heard.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use gladhand_accord::Refusal;
+use gladhand_operations::{CallId, Failure, FailureKind, Notice, Operation, Outcome};
+use gladhand_wire::json::Kind;
+use gladhand_wire::rpc::{self, Envelope};
+use gladhand_wire::{Fault, Id, Members, RawValue, json};
+use serde::Serialize;
+
+use super::opening::{self, HandshakeParams};
+use super::tools;
+use crate::ambient::Ambient;
+use crate::side::{Client, ClientSetup, Event, Heard};
+
+/// How many requests of ours may be without an answer.
+const MAX_PENDING: usize = 4_096;
+
+/// The client side. One step, then drain.
+#[derive(Debug)]
+pub(super) struct LoafClient {
+    setup: ClientSetup,
+    state: State,
+    pending: BTreeMap<u64, Pending>,
+    next_id: u64,
+}
+
+#[derive(Debug)]
+enum State {
+    /// Not open: before, during or after.
+    Shut,
+    /// Open, with the methods that the server has.
+    Open { methods: BTreeSet<String> },
+}
+
+/// What a request of ours was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Pending {
+    Handshake,
+    List(CallId),
+    Call(CallId),
+    Goodbye,
+}
+
+impl LoafClient {
+    /// A client that has not opened yet.
+    pub(super) fn new(setup: ClientSetup) -> Self {
+        Self { setup, state: State::Shut, pending: BTreeMap::new(), next_id: 0 }
+    }
+
+    fn request<T: Serialize>(&mut self, what: Pending, method: &str, params: Option<&T>, heard: &mut Heard) {
+        self.next_id += 1;
+        self.pending.insert(self.next_id, what);
+        rpc::request(&mut heard.wire, &Id::number(self.next_id), method, params);
+    }
+
+    /// Sends the request for a call, or says why it cannot be made.
+    fn begin(&mut self, call: CallId, operation: Operation<'_>, heard: &mut Heard) -> Result<(), Failure> {
+        #[derive(Serialize)]
+        struct CallParams<'a> {
+            name: &'a str,
+            arguments: &'a RawValue,
+        }
+        let State::Open { methods } = &self.state else {
+            return Err(Failure::new(FailureKind::Internal, "no session is open"));
+        };
+        let method = match operation {
+            Operation::ListTools => "tools.list",
+            Operation::CallTool(_) => "tools.call",
+        };
+        if !methods.contains(method) {
+            return Err(Failure::new(FailureKind::UpstreamError, format!("the server does not offer {method}")));
+        }
+        if self.pending.len() >= MAX_PENDING {
+            return Err(Failure::new(FailureKind::Busy, "too many requests without an answer"));
+        }
+        match operation {
+            Operation::ListTools => self.request(Pending::List(call), method, None::<&()>, heard),
+            Operation::CallTool(tool) => {
+                let params = CallParams { name: &tool.name, arguments: &tool.arguments };
+                self.request(Pending::Call(call), method, Some(&params), heard);
+            }
+        }
+        Ok(())
+    }
+
+    fn answered(&mut self, what: Pending, envelope: &Envelope<'_>, heard: &mut Heard) {
+        let answer = match (envelope.result, envelope.error) {
+            (Some(result), None) => Ok(result),
+            (_, Some(error)) => Err(error),
+            (None, None) => Err(RawValue::NULL),
+        };
+        let outcome: Option<(CallId, Outcome)> = match (what, answer) {
+            (Pending::Goodbye, _) => None,
+            (Pending::Handshake, Ok(result)) => {
+                match opening::read_answer(&self.setup, result) {
+                    Ok((agreement, methods)) => {
+                        self.state = State::Open { methods };
+                        heard.events.push(Event::Opened(Arc::new(agreement)));
+                    }
+                    Err(refusal) => heard.events.push(Event::Refused(refusal)),
+                }
+                None
+            }
+            (Pending::Handshake, Err(error)) => {
+                heard.events.push(Event::Refused(opening::read_refusal(&self.setup, error)));
+                None
+            }
+            (Pending::List(call), Ok(result)) => Some((call, tools::read_list(result))),
+            (Pending::Call(call), Ok(result)) => Some((call, tools::read_returned(result))),
+            (Pending::List(call) | Pending::Call(call), Err(error)) => Some((call, Err(tools::read_failure(error)))),
+        };
+        heard.events.extend(outcome.map(|(call, outcome)| Event::Answered(call, outcome)));
+    }
+
+    /// Which of our requests an answer belongs to.
+    fn take_pending(&mut self, id: &RawValue) -> Option<Pending> {
+        if Kind::of(id) == Kind::Null {
+            // The server could not read a line of ours. If only one is without an answer, it was that one.
+            return if self.pending.len() == 1 { self.pending.pop_first().map(|(_, what)| what) } else { None };
+        }
+        self.pending.remove(&id.get().parse().ok()?)
+    }
+
+    fn hear_event(&self, params: Option<&RawValue>, heard: &mut Heard) {
+        let Some(event) = params.and_then(Members::of) else { return };
+        let Some(payload) = event.object("payload") else { return };
+        let request = payload.raw("request_id").and_then(|raw| raw.get().parse::<u64>().ok());
+        let Some(Pending::Call(call)) = request.and_then(|request| self.pending.get(&request)) else { return };
+        let notice = match event.str("type").as_deref() {
+            Some("tool.progress") => tools::read_progress(&payload).map(|progress| Notice::Progress(*call, progress)),
+            Some("tool.log") => tools::read_log(&payload).map(|log| Notice::Log(Some(*call), log)),
+            _ => None,
+        };
+        heard.events.extend(notice.map(Event::Notice));
+    }
+}
+
+impl Client for LoafClient {
+    fn open(&mut self, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
+        let params = json::to_raw(&HandshakeParams::new(&self.setup));
+        self.request(Pending::Handshake, "rpc.handshake", Some(&params), heard);
+    }
+
+    fn receive(&mut self, text: &str, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
+        let Ok(envelope) = Envelope::parse(text) else {
+            heard.events.push(Event::Dropped("a line that is no JSON object"));
+            return;
+        };
+        match (envelope.method_name().as_deref(), envelope.id) {
+            (Some("event"), None) => self.hear_event(envelope.params, heard),
+            (None, Some(id)) => match self.take_pending(id) {
+                Some(what) => self.answered(what, &envelope, heard),
+                None => heard.events.push(Event::Dropped("an answer to no request of ours")),
+            },
+            _ => heard.events.push(Event::Dropped("neither an answer nor an event")),
+        }
+    }
+
+    fn garbled(&mut self, _fault: &Fault, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
+        heard.events.push(Event::Dropped("a line that cannot be read"));
+    }
+
+    fn call(
+        &mut self,
+        call: CallId,
+        operation: Operation<'_>,
+        _wants_progress: bool,
+        _ambient: &mut Ambient<'_>,
+        heard: &mut Heard,
+    ) {
+        if let Err(failure) = self.begin(call, operation, heard) {
+            heard.events.push(Event::Answered(call, Err(failure)));
+        }
+    }
+
+    fn cancel(&mut self, call: CallId, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
+        // loaf has no word for it: the server goes on, and its answer is dropped.
+        let is_it = |what: &Pending| matches!(what, Pending::List(id) | Pending::Call(id) if *id == call);
+        if let Some(request) = self.pending.iter().find(|(_, what)| is_it(what)).map(|(request, _)| *request) {
+            self.pending.remove(&request);
+            let failure = Failure::new(FailureKind::Cancelled, "cancelled by the caller");
+            heard.events.push(Event::Answered(call, Err(failure)));
+        }
+    }
+
+    fn gone(&mut self, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
+        self.state = State::Shut;
+        for what in std::mem::take(&mut self.pending).into_values() {
+            heard.events.extend(match what {
+                Pending::Handshake => Some(Event::Refused(Refusal::PeerGone)),
+                Pending::List(call) | Pending::Call(call) => {
+                    let failure = Failure::new(FailureKind::UpstreamLost, "the server is gone");
+                    Some(Event::Answered(call, Err(failure)))
+                }
+                Pending::Goodbye => None,
+            });
+        }
+    }
+
+    fn close(&mut self, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
+        if matches!(self.state, State::Open { .. }) {
+            self.state = State::Shut;
+            self.request(Pending::Goodbye, "system.shutdown", None::<&()>, heard);
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! loaf's error objects: code, message and `data.reason`, word for word (`loaf` §3).
+
+use gladhand_operations::{Failure, FailureKind};
+use gladhand_wire::rpc::code;
+use gladhand_wire::{Fault, Id, RawValue, json, rpc};
+use serde::Serialize;
+
+use super::text::Text;
+
+/// "Server error", which the reference documents and never sends: we are full.
+pub(super) const OVERLOADED: i32 = -32000;
+
+/// An error object. Texts are raw JSON strings, because they may quote half a surrogate pair.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Error {
+    code: i32,
+    message: Box<RawValue>,
+    data: Box<RawValue>,
+}
+
+/// `data`, in the order of the wire.
+#[derive(Default, Serialize)]
+struct Data<'a> {
+    reason: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    method: Option<Box<RawValue>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    field: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    supported: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    details: Option<&'a RawValue>,
+}
+
+impl Error {
+    fn new(code: i32, message: &str, data: &Data<'_>) -> Self {
+        Self::quoting(code, json::to_raw(message), data)
+    }
+
+    fn quoting(code: i32, message: Box<RawValue>, data: &Data<'_>) -> Self {
+        Self { code, message, data: json::to_raw(data) }
+    }
+
+    /// The line is no JSON.
+    pub(super) fn parse_error(fault: &Fault) -> Self {
+        let data = Data { reason: "parse_error", ..Data::default() };
+        Self::new(code::PARSE_ERROR, &format!("parse error: {fault}"), &data)
+    }
+
+    /// The line is an array.
+    pub(super) fn batch() -> Self {
+        let data = Data { reason: "batch_not_supported", ..Data::default() };
+        Self::new(code::INVALID_REQUEST, "batch requests are not supported", &data)
+    }
+
+    /// JSON, but neither a request nor a notification.
+    pub(super) fn invalid_request() -> Self {
+        let data = Data { reason: "invalid_request", ..Data::default() };
+        Self::new(code::INVALID_REQUEST, "invalid request", &data)
+    }
+
+    /// No such method, or none yet.
+    pub(super) fn method_not_found(method: &Text<'_>) -> Self {
+        let data = Data { reason: "method_not_found", method: Some(method.to_raw()), ..Data::default() };
+        Self::quoting(code::METHOD_NOT_FOUND, method.after("method not found: "), &data)
+    }
+
+    /// `params` is no object.
+    pub(super) fn not_an_object(method: &str) -> Self {
+        let data = Data { reason: "invalid_params", ..Data::default() };
+        Self::new(code::INVALID_PARAMS, &format!("invalid params for {method}: expected object"), &data)
+    }
+
+    /// A field of `params` is wrong.
+    pub(super) fn invalid_field(method: &str, field: &str, problem: &str) -> Self {
+        let data = Data { reason: "invalid_params", field: Some(field), ..Data::default() };
+        Self::new(code::INVALID_PARAMS, &format!("invalid params for {method}: `{field}` {problem}"), &data)
+    }
+
+    /// A strict handshake asked for a version that is not ours.
+    pub(super) fn unsupported_version(asked: &Text<'_>, supported: &str) -> Self {
+        let data = Data { reason: "unsupported_protocol_version", supported: Some(supported), ..Data::default() };
+        Self::quoting(code::INVALID_PARAMS, asked.after("unsupported protocol_version: "), &data)
+    }
+
+    /// No session has that id. The reference's reason is `internal_error`; §20 item 5 asks for better.
+    pub(super) fn unknown_session(session: &Text<'_>) -> Self {
+        let data = Data { reason: "unknown_session", ..Data::default() };
+        Self::quoting(code::INTERNAL_ERROR, session.after("unknown session: "), &data)
+    }
+
+    /// A bound of ours was reached.
+    pub(super) fn overloaded(message: &str) -> Self {
+        let data = Data { reason: "overloaded", ..Data::default() };
+        Self::new(OVERLOADED, message, &data)
+    }
+
+    /// A call ended without a reply.
+    pub(super) fn of_failure(failure: &Failure) -> Self {
+        let details = failure.data.as_deref();
+        let because = |reason| Data { reason, details, ..Data::default() };
+        match failure.kind {
+            FailureKind::UnknownTool => Self::new(code::INVALID_PARAMS, &failure.message, &because("unknown_tool")),
+            FailureKind::InvalidArguments => {
+                let data = Data { field: Some("arguments"), ..because("invalid_params") };
+                Self::new(code::INVALID_PARAMS, &format!("invalid params for tools.call: {failure}"), &data)
+            }
+            FailureKind::Busy => Self::new(OVERLOADED, &failure.message, &because("overloaded")),
+            kind => Self::new(code::INTERNAL_ERROR, &failure.message, &because(kind.word())),
+        }
+    }
+
+    /// Appends the error as an answer; `id` is `null` when there is none to echo.
+    pub(super) fn answer(&self, out: &mut Vec<u8>, id: Option<&Id>) {
+        out.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
+        out.extend_from_slice(id.map_or("null", Id::as_json).as_bytes());
+        out.extend_from_slice(br#","error":"#);
+        json::write(out, self);
+        rpc::finish(out);
+    }
+}

@@ -1,0 +1,200 @@
+//! `rpc.handshake`, both sides of it: offers, the result, and what a client makes of the answer
+//! (`loaf` §6.1).
+//!
+//! A client that sends no handshake still gets a session. Its agreement says so: the capability
+//! `handshake` is provided and was not asked for, and the client has no name.
+
+use std::collections::BTreeSet;
+
+use gladhand_accord::{
+    Agreement, Capability, Defined, Minimum, Offer, Peer, Refusal, Rules, Side, VersionRule, Wants, agree,
+};
+use gladhand_wire::json::Kind;
+use gladhand_wire::{Members, RawValue, json};
+use serde::Serialize;
+
+use super::methods::{METHODS, Status};
+use super::params::Checked;
+use crate::side::{ClientSetup, ServerSetup};
+
+/// The only version there is.
+pub(super) const VERSION: &str = "1.0.0";
+
+/// The name that the protocol page states; ours goes into `implementation`.
+const SERVER_NAME: &str = "loaf";
+
+const HANDSHAKE: Capability = Capability::named("handshake");
+const TOOLS: Capability = Capability::named("tools");
+const TOOLS_CALL: Capability = Capability::named("tools.call");
+
+const CAPABILITIES: [&str; 7] =
+    ["handshake", "events", "command_execute", "multi_session", "image_inputs", "tools", "tools.call"];
+
+fn rules(versions: VersionRule) -> Rules {
+    Rules {
+        dialect: "loaf",
+        versions,
+        minimum: Minimum::Nothing,
+        defines: |_, side, name| match side {
+            Side::Server if CAPABILITIES.contains(&name) => Defined::Yes,
+            _ => Defined::Unknown,
+        },
+    }
+}
+
+/// What this server offers.
+fn our_offer(setup: &ServerSetup) -> Offer {
+    let mut offer = Offer::new(setup.identity.clone(), [VERSION])
+        .providing(HANDSHAKE)
+        .providing(Capability::named("events"))
+        .providing(Capability::named("multi_session"));
+    if setup.menu.tools {
+        offer = offer.providing(TOOLS).providing(TOOLS_CALL);
+    }
+    offer
+}
+
+/// The agreement with a client that sent a handshake.
+pub(super) fn answer_handshake(setup: &ServerSetup, params: &Checked<'_>) -> Result<Agreement, Refusal> {
+    let asked = params.text("protocol_version").map(|text| text.lossy().into_owned());
+    // Neither is checked (`loaf` §6.1): what is no string is no name.
+    let said = |name: &str| params.text(name).map(|text| text.lossy().into_owned()).unwrap_or_default();
+    let client = Offer::new(Peer::new(said("client_name"), said("client_version")), asked);
+    let versions = if params.is_true("strict") { VersionRule::Common } else { VersionRule::ServerDecides };
+    agree(&rules(versions), &client, &our_offer(setup))
+}
+
+/// The agreement with a client that went ahead without a handshake.
+pub(super) fn without_handshake(setup: &ServerSetup) -> Result<Agreement, Refusal> {
+    let ours = our_offer(setup);
+    let mut client = Offer::new(Peer::default(), None::<String>);
+    client.wants = Wants::Only(ours.provides.keys().filter(|name| **name != HANDSHAKE).cloned().collect());
+    agree(&rules(VersionRule::ServerDecides), &client, &ours)
+}
+
+/// The result of a handshake, member for member; `implementation` is ours.
+#[derive(Debug, Serialize)]
+pub(super) struct HandshakeResult<'a> {
+    protocol_version: &'static str,
+    server_name: &'static str,
+    capabilities: Capabilities,
+    methods: Vec<&'static str>,
+    implementation: &'a Peer,
+}
+
+#[derive(Debug, Serialize)]
+struct Capabilities {
+    events: bool,
+    command_execute: bool,
+    multi_session: bool,
+    image_inputs: [&'static str; 0],
+}
+
+impl<'a> HandshakeResult<'a> {
+    /// What is there under an agreement.
+    pub(super) fn new(agreement: &Agreement, identity: &'a Peer) -> Self {
+        let has = |name| agreement.allows(Side::Server, name);
+        let methods = METHODS.iter().filter(|method| is_open(method.status, agreement)).map(|method| method.name);
+        Self {
+            protocol_version: VERSION,
+            server_name: SERVER_NAME,
+            capabilities: Capabilities {
+                events: has("events"),
+                command_execute: has("command_execute"),
+                multi_session: has("multi_session"),
+                image_inputs: [],
+            },
+            methods: methods.collect(),
+            implementation: identity,
+        }
+    }
+}
+
+/// Whether a method can be called under an agreement.
+pub(super) fn is_open(status: Status, agreement: &Agreement) -> bool {
+    match status {
+        Status::Callable { needs, .. } => needs.is_none_or(|name| agreement.allows(Side::Server, name)),
+        Status::NotYet => false,
+    }
+}
+
+/// What a client's handshake says.
+#[derive(Debug, Serialize)]
+pub(super) struct HandshakeParams<'a> {
+    client_name: &'a str,
+    client_version: &'a str,
+    protocol_version: &'a str,
+    strict: bool,
+}
+
+impl<'a> HandshakeParams<'a> {
+    /// A flexible handshake: the answer is compared here.
+    pub(super) fn new(setup: &'a ClientSetup) -> Self {
+        Self {
+            client_name: &setup.identity.name,
+            client_version: &setup.identity.version,
+            protocol_version: &setup.version,
+            strict: false,
+        }
+    }
+}
+
+/// What a server answered to our handshake: the agreement and the methods it has.
+pub(super) fn read_answer(setup: &ClientSetup, result: &RawValue) -> Result<(Agreement, BTreeSet<String>), Refusal> {
+    let misbehaved = |problem: &str| Refusal::PeerMisbehaved { problem: problem.to_owned() };
+    let result = Members::of(result).ok_or_else(|| misbehaved("the result of `rpc.handshake` is no object"))?;
+    let version = result.str("protocol_version").ok_or_else(|| misbehaved("`protocol_version` is no string"))?;
+    let methods: BTreeSet<String> = result
+        .raw("methods")
+        .and_then(|raw| serde_json::from_str(raw.get()).ok())
+        .ok_or_else(|| misbehaved("`methods` is no list of strings"))?;
+    let peer = match result.object("implementation") {
+        Some(own) => Peer::new(
+            own.str("name").unwrap_or_default().into_owned(),
+            own.str("version").unwrap_or_default().into_owned(),
+        ),
+        None => Peer::new(result.str("server_name").unwrap_or_default().into_owned(), ""),
+    };
+    let mut server = Offer::new(peer, [version.into_owned()]).providing(HANDSHAKE);
+    for (name, value) in result.object("capabilities").unwrap_or_default().iter() {
+        let settings = match (Kind::of(value), value.get()) {
+            (_, "false" | "null" | "[]") => continue,
+            (Kind::Bool, _) => None,
+            _ => Some(value.to_owned()),
+        };
+        server.provides.insert(Capability::from_wire(name), settings);
+    }
+    if methods.contains("tools.list") {
+        server.provides.insert(TOOLS, None);
+    }
+    if methods.contains("tools.call") {
+        server.provides.insert(TOOLS_CALL, None);
+    }
+    let mut client = Offer::new(setup.identity.clone(), [setup.version.clone()]);
+    client.provides = setup.provides.iter().cloned().collect();
+    if let Some(wants) = &setup.wants {
+        client.wants = Wants::Only(wants.iter().cloned().collect());
+    }
+    // A server may decide on any version; staying with one that we do not speak is not for us.
+    let agreement = agree(&rules(VersionRule::Common), &client, &server)?;
+    Ok((agreement, methods))
+}
+
+/// What it means that a server answered our handshake with an error.
+pub(super) fn read_refusal(setup: &ClientSetup, error: &RawValue) -> Refusal {
+    let error = Members::of(error).unwrap_or_default();
+    let data = error.object("data").unwrap_or_default();
+    if data.str("reason").as_deref() == Some("unsupported_protocol_version") {
+        let spoken = data.str("supported").map(|version| version.into_owned());
+        return Refusal::VersionMismatch { asked: vec![setup.version.clone()], spoken: spoken.into_iter().collect() };
+    }
+    Refusal::PeerRefused {
+        code: error.raw("code").map_or("none", RawValue::get).to_owned(),
+        message: error.raw("message").map(words).unwrap_or_default(),
+    }
+}
+
+/// A peer's words, which ought to be a string.
+pub(super) fn words(raw: &RawValue) -> String {
+    json::string(raw).map_or_else(|| raw.get().to_owned(), |text| text.into_owned())
+}

@@ -1,0 +1,106 @@
+//! Validation of `params`: which checks there are and what each says when it fails (`loaf` §4).
+
+use gladhand_wire::json::Kind;
+use gladhand_wire::{Members, RawValue};
+
+use super::errors::Error;
+use super::text::Text;
+
+/// What a method accepts as `params`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Params {
+    /// Anything of any type, unread.
+    Ignored,
+    /// An object, `null` or nothing, whose fields pass these checks in this order.
+    Optional(&'static [Field]),
+    /// An object whose fields pass these checks in this order.
+    Required(&'static [Field]),
+}
+
+/// A field and its check.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Field {
+    /// The member's name.
+    pub name: &'static str,
+    /// What it must be.
+    pub check: Check,
+}
+
+/// What a field must be. Optional ones may be `null` or missing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Check {
+    /// A string that is not blank.
+    RequiredString,
+    /// A string; a blank one counts as missing.
+    OptionalString,
+    /// `true` or `false`.
+    RequiredBoolean,
+    /// `true` or `false`.
+    OptionalBoolean,
+    /// An object.
+    OptionalObject,
+}
+
+impl Check {
+    fn passes(self, value: Option<&RawValue>) -> bool {
+        let kind = value.map_or(Kind::Null, Kind::of);
+        match self {
+            Self::RequiredString => value.and_then(Text::of).is_some_and(|text| !text.trimmed().is_empty()),
+            Self::OptionalString => matches!(kind, Kind::String | Kind::Null),
+            Self::RequiredBoolean => kind == Kind::Bool,
+            Self::OptionalBoolean => matches!(kind, Kind::Bool | Kind::Null),
+            Self::OptionalObject => matches!(kind, Kind::Object | Kind::Null),
+        }
+    }
+
+    fn problem(self) -> &'static str {
+        match self {
+            Self::RequiredString => "must be a non-empty string",
+            Self::OptionalString => "must be a string",
+            Self::RequiredBoolean | Self::OptionalBoolean => "must be a boolean",
+            Self::OptionalObject => "must be an object",
+        }
+    }
+}
+
+/// `params` that passed, read by field.
+#[derive(Debug, Default)]
+pub(super) struct Checked<'a>(Members<'a>);
+
+impl<'a> Checked<'a> {
+    /// Checks `params` of a method; the first check that fails is the one reported.
+    pub(super) fn check(method: &str, rule: Params, params: Option<&'a RawValue>) -> Result<Self, Error> {
+        let (fields, may_be_missing) = match rule {
+            Params::Ignored => return Ok(Self::default()),
+            Params::Optional(fields) => (fields, true),
+            Params::Required(fields) => (fields, false),
+        };
+        let members = match params {
+            None if may_be_missing => Members::default(),
+            Some(raw) if may_be_missing && Kind::of(raw) == Kind::Null => Members::default(),
+            Some(raw) => Members::of(raw).ok_or_else(|| Error::not_an_object(method))?,
+            None => return Err(Error::not_an_object(method)),
+        };
+        for field in fields {
+            if !field.check.passes(members.raw(field.name)) {
+                return Err(Error::invalid_field(method, field.name, field.check.problem()));
+            }
+        }
+        Ok(Self(members))
+    }
+
+    /// A string, trimmed; `None` if it is missing or blank.
+    pub(super) fn text(&self, name: &str) -> Option<Text<'a>> {
+        self.0.raw(name).and_then(Text::of).map(Text::trimmed).filter(|text| !text.is_empty())
+    }
+
+    /// Whether a boolean is there and true.
+    pub(super) fn is_true(&self, name: &str) -> bool {
+        self.0.raw(name).is_some_and(|raw| raw.get() == "true")
+    }
+
+    /// An object, as it was written; `None` if it is missing or `null`.
+    pub(super) fn object(&self, name: &str) -> Option<&'a RawValue> {
+        self.0.some(name)
+    }
+}

@@ -1,0 +1,378 @@
+//! Our side towards a loaf client.
+//!
+//! Everything but tools is answered in the step that asked for it; `tools.list` and `tools.call` go
+//! to the hub and are answered when it is done, in any order (`loaf` §2.5). Events that belong to a
+//! request precede its response.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gladhand_accord::Agreement;
+use gladhand_operations::call::no_arguments;
+use gladhand_operations::{Call, CallId, FailureKind, Notice, Operation, Outcome, Reply, ToolCall};
+use gladhand_wire::json::Kind;
+use gladhand_wire::rpc::{self, Envelope};
+use gladhand_wire::{Fault, Id, RawValue, json};
+use serde::Serialize;
+
+use super::errors::Error;
+use super::methods::{self, Run, Status};
+use super::opening::{self, HandshakeResult};
+use super::params::Checked;
+use super::sessions::{MAX_SESSIONS, Sessions, Snapshot};
+use super::text::{Text, trim};
+use super::tools::{self, LogPayload, ProgressPayload, Returned};
+use crate::ambient::Ambient;
+use crate::side::{Action, Output, Server, ServerSetup, Stop};
+
+/// How long calls in flight may take after `system.shutdown`.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// The server side. One step, then drain.
+#[derive(Debug)]
+pub(super) struct LoafServer {
+    setup: ServerSetup,
+    phase: Phase,
+    /// What is in force: from the first request that was served, or from the latest handshake.
+    agreement: Option<Arc<Agreement>>,
+    sessions: Sessions,
+    super_debug: bool,
+    calls: HashMap<CallId, Waiting>,
+    next_call: u64,
+}
+
+/// How far the process has come to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// Requests are served.
+    Serving,
+    /// `system.shutdown` was accepted: lines are discarded, events of calls in flight still go out.
+    ShutDown,
+    /// Input is closed or a signal came: answers still go out, events do not.
+    Stopped,
+}
+
+/// A request whose answer comes from the hub.
+#[derive(Debug)]
+struct Waiting {
+    id: Id,
+    what: What,
+}
+
+#[derive(Debug)]
+enum What {
+    List,
+    Call { tool: Box<str> },
+}
+
+impl LoafServer {
+    /// A server that has heard nothing yet.
+    pub(super) fn new(setup: ServerSetup) -> Self {
+        Self {
+            setup,
+            phase: Phase::Serving,
+            agreement: None,
+            sessions: Sessions::default(),
+            super_debug: false,
+            calls: HashMap::new(),
+            next_call: 0,
+        }
+    }
+
+    /// Classifies a line (`loaf` §2.3): the request in it, nothing for a notification, or the answer.
+    fn classify<'a>(text: &'a str) -> Result<Option<Request<'a>>, Error> {
+        let value: &RawValue = serde_json::from_str(text).map_err(|error| Error::parse_error(&error.into()))?;
+        match Kind::of(value) {
+            Kind::Array => return Err(Error::batch()),
+            Kind::Object => {}
+            _ => return Err(Error::invalid_request()),
+        }
+        let envelope = Envelope::parse(text).map_err(|error| Error::parse_error(&error.into()))?;
+        let is_version_two = envelope.jsonrpc.and_then(json::string).as_deref() == Some("2.0");
+        let method = envelope.method.and_then(Text::of).filter(|method| !method.clone().trimmed().is_empty());
+        match (is_version_two, method, envelope.id) {
+            (true, Some(_), None) => Ok(None),
+            (true, Some(method), Some(id)) if Id::is_string_or_number(id) || Kind::of(id) == Kind::Null => {
+                Ok(Some(Request { id: Id::of(id), method, params: envelope.params }))
+            }
+            _ => Err(Error::invalid_request()),
+        }
+    }
+
+    /// Serves a request or says why not.
+    fn serve<'a>(
+        &mut self,
+        request: &Request<'a>,
+        ambient: &mut Ambient<'_>,
+        out: &mut Output<'a>,
+    ) -> Result<(), Error> {
+        let not_found = || Error::method_not_found(&request.method);
+        let method = request.method.plain().and_then(methods::find).ok_or_else(not_found)?;
+        let Status::Callable { params, run, .. } = method.status else { return Err(not_found()) };
+        if run != Run::Handshake && !opening::is_open(method.status, &*self.in_force(out)?) {
+            return Err(not_found());
+        }
+        let params = Checked::check(method.name, params, request.params)?;
+        self.run(run, request, &params, ambient, out)
+    }
+
+    fn run<'a>(
+        &mut self,
+        run: Run,
+        request: &Request<'a>,
+        params: &Checked<'a>,
+        ambient: &mut Ambient<'_>,
+        out: &mut Output<'a>,
+    ) -> Result<(), Error> {
+        let id = &request.id;
+        match run {
+            Run::Handshake => self.shake_hands(request, params, out)?,
+            Run::Ping => {
+                let time = ambient.now.iso_millis();
+                rpc::result(&mut out.wire, id, &Pong { ok: true, time });
+            }
+            Run::State => rpc::result(&mut out.wire, id, &self.sessions.snapshot()),
+            Run::Debug => {
+                self.super_debug = params.is_true("super_debug");
+                rpc::result(&mut out.wire, id, &DebugSet { super_debug: self.super_debug });
+            }
+            Run::Shutdown => {
+                let reason = params.text("reason").map(|text| text.to_raw());
+                let said = reason.clone().unwrap_or_else(|| json::to_raw("shutdown"));
+                self.state_changed(&said, None, ambient, out);
+                rpc::result(&mut out.wire, id, &Accepted { accepted: true, reason });
+                self.phase = Phase::ShutDown;
+                out.actions.push(Action::Close(GRACE));
+            }
+            Run::CreateSession => self.create_session(id, ambient, out)?,
+            Run::ReadSession => {
+                let session = params.text("session_id").unwrap_or(Text::Plain(Cow::Borrowed("")));
+                let state = session.plain().and_then(|id| self.sessions.state(id));
+                rpc::result(&mut out.wire, id, state.ok_or_else(|| Error::unknown_session(&session))?);
+            }
+            Run::ListTools => self.deliver(id, What::List, Operation::ListTools, out)?,
+            Run::CallTool => {
+                let name = params.text("name").map(Text::lossy).unwrap_or_default();
+                let arguments = params.object("arguments").map_or_else(no_arguments, Cow::Borrowed);
+                let what = What::Call { tool: name.as_ref().into() };
+                let operation = Operation::CallTool(ToolCall { name, arguments });
+                self.deliver(id, what, operation, out)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn shake_hands(&mut self, request: &Request<'_>, params: &Checked<'_>, out: &mut Output<'_>) -> Result<(), Error> {
+        match opening::answer_handshake(&self.setup, params) {
+            Ok(agreement) => {
+                let agreement = Arc::new(agreement);
+                let result = HandshakeResult::new(&agreement, &self.setup.identity);
+                rpc::result(&mut out.wire, &request.id, &result);
+                self.agreement = Some(Arc::clone(&agreement));
+                out.actions.push(Action::Opened(agreement));
+                Ok(())
+            }
+            Err(refusal) => {
+                out.actions.push(Action::Refused(refusal));
+                let asked = params.text("protocol_version").unwrap_or(Text::Plain(Cow::Borrowed("")));
+                Err(Error::unsupported_version(&asked, opening::VERSION))
+            }
+        }
+    }
+
+    /// The agreement in force; the first request without a handshake opens a session of its own.
+    fn in_force(&mut self, out: &mut Output<'_>) -> Result<Arc<Agreement>, Error> {
+        if let Some(agreement) = &self.agreement {
+            return Ok(Arc::clone(agreement));
+        }
+        match opening::without_handshake(&self.setup) {
+            Ok(agreement) => {
+                let agreement = Arc::new(agreement);
+                self.agreement = Some(Arc::clone(&agreement));
+                out.actions.push(Action::Opened(Arc::clone(&agreement)));
+                Ok(agreement)
+            }
+            Err(refusal) => {
+                // A client that named no version cannot disagree about it; refuse rather than panic.
+                let error = Error::overloaded(&refusal.to_string());
+                out.actions.push(Action::Refused(refusal));
+                Err(error)
+            }
+        }
+    }
+
+    fn create_session(&mut self, id: &Id, ambient: &mut Ambient<'_>, out: &mut Output<'_>) -> Result<(), Error> {
+        let session_id = ambient.uuid();
+        if self.sessions.create(session_id.clone(), ambient.now.iso_millis()).is_none() {
+            return Err(Error::overloaded(&format!("too many sessions: at most {MAX_SESSIONS}")));
+        }
+        self.state_changed(&json::to_raw("session_created"), Some(&session_id), ambient, out);
+        let state = self.sessions.state(&session_id);
+        rpc::result(&mut out.wire, id, &CreatedSession { session_id: &session_id, state });
+        Ok(())
+    }
+
+    fn deliver<'a>(
+        &mut self,
+        id: &Id,
+        what: What,
+        operation: Operation<'a>,
+        out: &mut Output<'a>,
+    ) -> Result<(), Error> {
+        let agreement = self.in_force(out)?;
+        if self.calls.len() >= self.setup.max_in_flight {
+            return Err(Error::overloaded("too many requests in flight"));
+        }
+        self.next_call += 1;
+        let call = CallId(self.next_call);
+        let wants_progress = matches!(what, What::Call { .. });
+        self.calls.insert(call, Waiting { id: id.clone(), what });
+        let call = Call { id: call, operation, wants_progress, timeout: None };
+        out.actions.push(Action::Deliver(call, agreement));
+        Ok(())
+    }
+
+    fn state_changed(&self, reason: &RawValue, session_id: Option<&str>, ambient: &Ambient<'_>, out: &mut Output<'_>) {
+        let payload = StateChanged { reason, session_id, snapshot: self.sessions.snapshot() };
+        emit("state.changed", &payload, ambient, out);
+    }
+}
+
+impl Server for LoafServer {
+    fn receive<'a>(&mut self, text: &'a str, ambient: &mut Ambient<'_>, out: &mut Output<'a>) {
+        let text = trim(text);
+        if text.is_empty() {
+            return;
+        }
+        if self.phase != Phase::Serving {
+            out.actions.push(Action::Dropped("a line after the end"));
+            return;
+        }
+        match Self::classify(text) {
+            Ok(Some(request)) => {
+                if let Err(error) = self.serve(&request, ambient, out) {
+                    error.answer(&mut out.wire, Some(&request.id));
+                }
+            }
+            Ok(None) => out.actions.push(Action::Dropped("a client's notification")),
+            Err(error) => error.answer(&mut out.wire, None),
+        }
+    }
+
+    fn garbled(&mut self, fault: &Fault, _ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+        if self.phase == Phase::Serving {
+            Error::parse_error(fault).answer(&mut out.wire, None);
+        } else {
+            out.actions.push(Action::Dropped("a line after the end"));
+        }
+    }
+
+    fn resolve(&mut self, call: CallId, outcome: Outcome, _ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+        let Some(Waiting { id, what }) = self.calls.remove(&call) else { return };
+        match (outcome, what) {
+            (Ok(Reply::Tools(tools)), _) => rpc::result(&mut out.wire, &id, &tools::list(&tools)),
+            (Ok(Reply::Tool(result)), _) => rpc::result(&mut out.wire, &id, &Returned::of(&result)),
+            (Err(failure), What::Call { tool }) if failure.kind == FailureKind::ToolFailed => {
+                rpc::result(&mut out.wire, &id, &Returned::threw(&tool, &failure));
+            }
+            (Err(failure), _) => Error::of_failure(&failure).answer(&mut out.wire, Some(&id)),
+        }
+    }
+
+    fn notice(&mut self, notice: Notice, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+        if self.phase == Phase::Stopped {
+            return;
+        }
+        let request_id = |call: CallId| match self.calls.get(&call) {
+            Some(Waiting { id, what: What::Call { .. } }) => Some(json::raw(id.as_json().to_owned())),
+            _ => None,
+        };
+        match notice {
+            Notice::Progress(call, progress) => {
+                if let Some(id) = request_id(call) {
+                    emit("tool.progress", &ProgressPayload::new(&id, &progress), ambient, out);
+                }
+            }
+            Notice::Log(Some(call), log) => {
+                if let Some(id) = request_id(call) {
+                    emit("tool.log", &LogPayload::new(&id, &log), ambient, out);
+                }
+            }
+            // loaf has no word for either.
+            Notice::Log(None, _) | Notice::ToolsChanged => {}
+        }
+    }
+
+    fn stop(&mut self, stop: Stop, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+        let reason = match stop {
+            Stop::InputClosed => None,
+            Stop::Interrupted => Some("sigint"),
+            Stop::Terminated => Some("sigterm"),
+        };
+        if let Some(reason) = reason
+            && self.phase == Phase::Serving
+        {
+            self.state_changed(&json::to_raw(reason), None, ambient, out);
+        }
+        self.phase = Phase::Stopped;
+    }
+
+    fn in_flight(&self) -> Vec<CallId> {
+        let mut calls: Vec<_> = self.calls.keys().copied().collect();
+        calls.sort_unstable();
+        calls
+    }
+}
+
+/// A request, read.
+struct Request<'a> {
+    id: Id,
+    method: Text<'a>,
+    params: Option<&'a RawValue>,
+}
+
+/// Appends an `event` notification (`loaf` §12).
+fn emit<T: Serialize>(kind: &'static str, payload: &T, ambient: &Ambient<'_>, out: &mut Output<'_>) {
+    #[derive(Serialize)]
+    struct Event<'a, T> {
+        r#type: &'static str,
+        timestamp: String,
+        payload: &'a T,
+    }
+    let event = Event { r#type: kind, timestamp: ambient.now.iso_millis(), payload };
+    rpc::notification(&mut out.wire, "event", Some(&event));
+}
+
+#[derive(Serialize)]
+struct Pong {
+    ok: bool,
+    time: String,
+}
+
+#[derive(Serialize)]
+struct DebugSet {
+    super_debug: bool,
+}
+
+#[derive(Serialize)]
+struct Accepted {
+    accepted: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<Box<RawValue>>,
+}
+
+#[derive(Serialize)]
+struct CreatedSession<'a> {
+    session_id: &'a str,
+    state: Option<&'a super::sessions::SessionState>,
+}
+
+#[derive(Serialize)]
+struct StateChanged<'a> {
+    reason: &'a RawValue,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    session_id: Option<&'a str>,
+    snapshot: Snapshot<'a>,
+}
