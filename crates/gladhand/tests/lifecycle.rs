@@ -84,7 +84,8 @@ fn a_thousand_pings_overtake_a_slow_call() {
         assert_eq!(process.value(), json!({"jsonrpc": "2.0", "id": id, "result": {}}));
     }
     let last = process.value();
-    assert_eq!((&last["id"], &last["result"]["isError"]), (&json!(1_000_000), &json!(false)), "{last}");
+    let content = json!([{"type": "text", "text": "waited 5000 ms in 1 steps"}]);
+    assert_eq!((&last["id"], &last["result"]["content"]), (&json!(1_000_000), &content));
 }
 
 #[test]

@@ -209,8 +209,9 @@ impl Session {
 
     fn stop(&mut self, stop: Stop) {
         tracing::info!(why = ?stop, "stopping");
-        self.step(|door, ambient, out| door.stop(stop, ambient, out));
+        // Told while already stopping: what is in flight is not waited for any longer.
         let again = self.closing.is_some();
+        self.step(|door, ambient, out| door.stop(stop, ambient, out));
         self.close(if again { Duration::ZERO } else { self.drain });
     }
 
