@@ -1,7 +1,7 @@
 //! A built program as a child process that a test talks to line by line.
 //!
 //! Every wait has a bound, so a hang is a failed test and never a stuck one.
-#![allow(dead_code, reason = "each test target uses another part of this")]
+#![allow(dead_code, unreachable_pub, reason = "each test target includes this module and uses another part of it")]
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::PathBuf;
@@ -187,7 +187,9 @@ pub const MCP_INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/in
 
 /// A `tools/call` of a handshake-era MCP client.
 pub fn mcp_call(id: u64, tool: &str, arguments: &str) -> String {
-    format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"{tool}","arguments":{arguments}}}}}"#)
+    format!(
+        r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"{tool}","arguments":{arguments}}}}}"#
+    )
 }
 
 /// A `gladhand serve` with an open MCP session.
