@@ -142,6 +142,7 @@ fn a_reader_that_pauses_loses_nothing() {
     let mut output = String::new();
     stdout.read_to_string(&mut output).unwrap();
     writer.join().unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
     let ids: Vec<_> = output.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["id"].clone()).collect();
     assert_eq!(ids, (0..=100).map(Value::from).collect::<Vec<_>>());
     assert!(peak < 16 * 1024, "{peak} KiB for a downstream that does not read");
@@ -149,9 +150,9 @@ fn a_reader_that_pauses_loses_nothing() {
 
 /// The peak resident size of a process in KiB.
 fn peak_memory(process: u32) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmHWM")).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).expect("it is running");
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("Linux says so");
+    peak.trim().trim_end_matches(" kB").parse().expect("a number")
 }
 
 #[test]
