@@ -64,6 +64,11 @@ impl Door {
         self.settled.as_ref().map(|(dialect, _)| *dialect)
     }
 
+    /// Whether the dialect carries a token and none is asked for.
+    pub fn accepts_any_token(&self) -> bool {
+        self.dialect().is_some_and(|dialect| dialect.has_tokens) && self.setup.tokens.is_empty()
+    }
+
     /// The rules for text that hold now.
     pub fn text(&self) -> TextPolicy {
         self.dialect().map_or(TextPolicy::UNDECIDED, |dialect| dialect.text)

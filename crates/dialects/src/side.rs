@@ -23,6 +23,8 @@ pub struct Dialect {
     pub versions: &'static [&'static str],
     /// Its rules for the text of a line.
     pub text: TextPolicy,
+    /// Whether its opening carries a token. If so and none is configured, any is accepted.
+    pub has_tokens: bool,
     /// Whether a first line is of this dialect.
     pub claim: fn(&FirstLine<'_>) -> Claim,
     /// Our side towards a downstream.

@@ -1,1 +1,38 @@
-fn main() {}
+//! The `gladhand` binary: parses the command line, starts logging, runs one command.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use gladhand::cli::{Cli, Command};
+use gladhand::commands::{self, CommandError};
+use gladhand::config::env;
+use gladhand::exit::Exit;
+use gladhand::logging::{self, LogChoice};
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let choice = LogChoice {
+        verbosity: i8::try_from(cli.global.verbose).unwrap_or(i8::MAX)
+            - i8::try_from(cli.global.quiet).unwrap_or(i8::MAX),
+        filter: std::env::var(env::LOG).ok(),
+        format: cli.global.log_format,
+    };
+    let guard = match logging::start(&choice) {
+        Ok(guard) => guard,
+        Err(error) => return commands::complain(&CommandError::usage(error)),
+    };
+    let ended = match cli.command {
+        Command::Serve(args) => commands::serve::run(&args),
+        Command::Open(args) => commands::open::run(args, cli.global.verbose),
+        Command::Completions { shell } => commands::manual::completions(shell),
+        Command::Man { out } => commands::manual::man(out.as_deref()),
+    };
+    drop(guard);
+    match ended {
+        Ok(code) => code,
+        Err(error) => commands::complain(&error),
+    }
+}
+
+// `Exit` is the only place where a status gets its number.
+const _: () = assert!(Exit::Usage as u8 == 2, "clap ends with 2 for a wrong command line, and so must we");

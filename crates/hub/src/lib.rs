@@ -1,1 +1,10 @@
+//! The hub: finds who answers a call, and reaches them through one trait.
+//!
+//! It knows providers and tools, not dialects, sockets or processes. It holds no session state: a
+//! call comes in with its agreement, an answer goes out, now or later.
 
+mod provider;
+mod routes;
+
+pub use provider::{Answer, Context, Provider, Reporter, Work};
+pub use routes::{Hub, HubError};

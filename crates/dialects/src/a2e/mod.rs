@@ -9,6 +9,7 @@ pub static DIALECT: Dialect = Dialect {
     name: "a2e",
     versions: &[],
     text: TextPolicy::UNDECIDED,
+    has_tokens: true,
     claim: |_| Claim::No,
     server: |_| unimplemented!(),
     client: |_| unimplemented!(),

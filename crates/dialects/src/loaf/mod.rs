@@ -9,6 +9,7 @@ pub static DIALECT: Dialect = Dialect {
     name: "loaf",
     versions: &[],
     text: TextPolicy::UNDECIDED,
+    has_tokens: false,
     claim: |_| Claim::No,
     server: |_| unimplemented!(),
     client: |_| unimplemented!(),

@@ -1,0 +1,136 @@
+//! The command line: one definition for parsing, help, completions and the man page.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueHint};
+
+use crate::config::env;
+use crate::logging::LogFormat;
+
+const AFTER_HELP: &str = "\
+Examples:
+  gladhand open --as mcp@2025-06-18              look at a handshake with gladhand itself
+  gladhand open --as mcp -- npx some-mcp-server  does this server open, and with what?
+  gladhand serve                                 serve one peer on stdin and stdout
+  printf '{\"type\":\"handshake\",\"id\":\"1\"}\\n' | gladhand serve
+
+Exit codes: 0 done, 1 something outside failed, 2 usage or configuration,
+3 the peer refused, 4 the peer failed.";
+
+/// Opens a session with any agent peer, whatever handshake it speaks, and enforces what was agreed.
+///
+/// Four dialects are spoken, as server and as client: MCP (all five revisions), A2E 1.0,
+/// loaf RPC 1.0.0 and Fluxloop. The first line of a peer decides which.
+#[derive(Debug, Parser)]
+#[command(name = "gladhand", version, about, long_about, after_help = AFTER_HELP, propagate_version = true)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+    /// Options of all commands.
+    #[command(flatten)]
+    pub global: Global,
+}
+
+/// Options of all commands.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Options for all commands")]
+pub struct Global {
+    /// Log more, on stderr: -v what happens, -vv in detail, -vvv each line's size.
+    #[arg(short, long, action = clap::ArgAction::Count, global = true)]
+    pub verbose: u8,
+    /// Log less: -q only errors, -qq nothing.
+    #[arg(short, long, action = clap::ArgAction::Count, global = true, conflicts_with = "verbose")]
+    pub quiet: u8,
+    /// How log lines look.
+    #[arg(long, value_enum, default_value = "human", global = true)]
+    pub log_format: LogFormat,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Serve one peer on stdin and stdout.
+    Serve(ServeArgs),
+    /// Start a server, open a session with it, and show the handshake.
+    Open(OpenArgs),
+    /// Print a completion script for a shell.
+    ///
+    /// For bash: gladhand completions bash > ~/.local/share/bash-completion/completions/gladhand
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page, or write one page per command into a folder.
+    Man {
+        /// The folder to write into.
+        #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+        out: Option<PathBuf>,
+    },
+}
+
+const SERVE_HELP: &str = "\
+The dialect is decided by the peer's first line, unless --dialect pins it.
+Lines go to stdout, logs to stderr, nothing else to either.
+
+Examples:
+  gladhand serve
+  gladhand serve --dialect mcp -v
+  printf '{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"rpc.handshake\"}\\n' | gladhand serve
+
+When stdin closes or a signal comes, calls in flight are finished or failed, everything is
+written, and the exit code is 0. A second signal ends at once.";
+
+/// `auto` and the names in the registry of dialects.
+fn dialects() -> clap::builder::PossibleValuesParser {
+    let names = gladhand_dialects::REGISTRY.iter().map(|dialect| dialect.name);
+    std::iter::once("auto").chain(names).collect::<Vec<_>>().into()
+}
+
+/// Options of `serve`.
+#[derive(Debug, Args)]
+#[command(after_help = SERVE_HELP)]
+pub struct ServeArgs {
+    /// The dialect to speak; `auto` lets the first line decide.
+    #[arg(long, value_name = "DIALECT", default_value = "auto", value_parser = dialects())]
+    pub dialect: String,
+    /// The configuration file [default: ./gladhand.toml, then the user's config folder].
+    #[arg(long, value_name = "FILE", env = env::CONFIG, value_hint = ValueHint::FilePath)]
+    pub config: Option<PathBuf>,
+    /// The data folder [default: the user's data folder].
+    #[arg(long, value_name = "DIR", env = env::DATA_DIR, value_hint = ValueHint::DirPath)]
+    pub data_dir: Option<PathBuf>,
+}
+
+const OPEN_HELP: &str = "\
+Shows the messages as they went over the wire, then every capability with what both sides said
+of it and what survived, then the verdict. Exit code 0 only if a session opened.
+
+Examples:
+  gladhand open --as mcp@2025-06-18
+  gladhand open --as mcp@2026-07-28 -- npx -y @modelcontextprotocol/server-everything stdio
+  gladhand open --as a2e --want tools,memory --json -- my-a2e-host";
+
+/// Options of `open`.
+#[derive(Debug, Args)]
+#[command(after_help = OPEN_HELP)]
+pub struct OpenArgs {
+    /// The client to open as: mcp[@REVISION], a2e, loaf or fluxloop.
+    #[arg(long = "as", value_name = "DIALECT[@VERSION]")]
+    pub client: String,
+    /// Print one JSON object instead of the drawing.
+    #[arg(long)]
+    pub json: bool,
+    /// Ask for these capabilities only, in the dialect's words.
+    #[arg(long, value_name = "CAPABILITY", value_delimiter = ',')]
+    pub want: Vec<String>,
+    /// Declare these capabilities of our own, in the dialect's words.
+    #[arg(long, value_name = "CAPABILITY", value_delimiter = ',')]
+    pub declare: Vec<String>,
+    /// Give up after this many seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub timeout: u64,
+    /// The server to start, with its arguments [default: gladhand serve].
+    #[arg(last = true, value_name = "COMMAND")]
+    pub server: Vec<String>,
+}

@@ -1,0 +1,53 @@
+//! One file per command. Only here are errors flattened into text for people.
+
+use std::fmt;
+use std::process::ExitCode;
+
+use crate::exit::Exit;
+
+pub mod manual;
+pub mod open;
+pub mod serve;
+
+/// A command that could not do its work: what happened, and how the process ends.
+#[derive(Debug)]
+pub struct CommandError {
+    exit: Exit,
+    error: anyhow::Error,
+    hint: Option<String>,
+}
+
+impl CommandError {
+    /// The command line or the configuration is wrong.
+    pub fn usage(error: impl Into<anyhow::Error>) -> Self {
+        Self { exit: Exit::Usage, error: error.into(), hint: None }
+    }
+
+    /// The same with something to do about it.
+    pub fn hint(self, hint: impl Into<String>) -> Self {
+        Self { hint: Some(hint.into()), ..self }
+    }
+}
+
+impl<E: Into<anyhow::Error>> From<E> for CommandError {
+    fn from(error: E) -> Self {
+        Self { exit: Exit::Failure, error: error.into(), hint: None }
+    }
+}
+
+impl fmt::Display for CommandError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The whole chain, causes last: "could not do this: because of that".
+        write!(f, "{:#}", self.error)
+    }
+}
+
+/// Prints an error for people and says how the process ends.
+pub fn complain(error: &CommandError) -> ExitCode {
+    let style = anstyle::AnsiColor::Red.on_default().bold();
+    anstream::eprintln!("{style}error:{style:#} {error}");
+    if let Some(hint) = &error.hint {
+        anstream::eprintln!("hint: {hint}");
+    }
+    error.exit.into()
+}

@@ -1,0 +1,201 @@
+//! The configuration file: where it is looked for, what it may say, and its mistakes with their place.
+//!
+//! Order of precedence: flags over environment over file over defaults.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use etcetera::BaseStrategy;
+use gladhand_accord::Secret;
+use serde::Deserialize;
+
+/// Environment variables that we read, named in one place.
+pub mod env {
+    /// The configuration file.
+    pub const CONFIG: &str = "GLADHAND_CONFIG";
+    /// The data folder.
+    pub const DATA_DIR: &str = "GLADHAND_DATA_DIR";
+    /// What to log.
+    pub const LOG: &str = "GLADHAND_LOG";
+    /// A token that A2E agents must present, and that `open --as a2e` presents.
+    pub const A2E_TOKEN: &str = "GLADHAND_A2E_TOKEN";
+}
+
+/// What the file may say. Everything has a default; unknown keys are mistakes.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// `[a2e]`
+    pub a2e: A2eConfig,
+    /// `[limits]`
+    pub limits: Limits,
+}
+
+/// Settings of the A2E dialect.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct A2eConfig {
+    /// Tokens that an agent may present. None: any token is accepted.
+    #[serde(deserialize_with = "secrets")]
+    pub tokens: Vec<Secret>,
+    /// How many calls of one session run at once.
+    pub max_parallel: u32,
+}
+
+impl Default for A2eConfig {
+    fn default() -> Self {
+        Self { tokens: Vec::new(), max_parallel: 4 }
+    }
+}
+
+/// Bounds. Each is answered in the dialect's own words when it is reached.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    /// Longest line in bytes.
+    pub line_bytes: usize,
+    /// Calls of one session that may wait or run.
+    pub in_flight: usize,
+    /// Tools on a page of a list.
+    pub page_size: usize,
+    /// How long calls in flight may take to finish when the session ends, in milliseconds.
+    pub drain_ms: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { line_bytes: gladhand_wire::lines::MAX_LINE, in_flight: 1024, page_size: 100, drain_ms: 5000 }
+    }
+}
+
+impl Limits {
+    /// How long calls in flight may take to finish when the session ends.
+    pub fn drain(&self) -> Duration {
+        Duration::from_millis(self.drain_ms)
+    }
+}
+
+fn secrets<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<Secret>, D::Error> {
+    Ok(Vec::<String>::deserialize(deserializer)?.into_iter().map(Secret::new).collect())
+}
+
+/// Why there is no configuration.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// A file that was named is not there or cannot be read.
+    #[error("could not read the configuration: {0}")]
+    Unreadable(#[source] std::io::Error),
+    /// The file is wrong; the text shows where.
+    #[error("{} is not a valid configuration:\n{problem}", path.display())]
+    Invalid {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, with line and column.
+        problem: String,
+    },
+    /// A value is out of range.
+    #[error("{}: {key} must be {expected}", path.display())]
+    OutOfRange {
+        /// The file.
+        path: PathBuf,
+        /// The key.
+        key: &'static str,
+        /// What it may be.
+        expected: &'static str,
+    },
+}
+
+/// Finds and reads the configuration: `--config`, `GLADHAND_CONFIG` (clap merges the two), then
+/// `./gladhand.toml`, then the user's config folder. Without any, the defaults hold.
+pub fn load(named: Option<&Path>) -> Result<(Config, Option<PathBuf>), ConfigError> {
+    if let Some(path) = named {
+        let text = fs_err::read_to_string(path).map_err(ConfigError::Unreadable)?;
+        return Ok((parse(path, &text)?, Some(path.to_owned())));
+    }
+    let user = etcetera::choose_base_strategy().ok().map(|dirs| dirs.config_dir().join("gladhand/gladhand.toml"));
+    for path in [Some(PathBuf::from("gladhand.toml")), user].into_iter().flatten() {
+        match fs_err::read_to_string(&path) {
+            Ok(text) => return Ok((parse(&path, &text)?, Some(path))),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Err(ConfigError::Unreadable(error)),
+        }
+    }
+    Ok((Config::default(), None))
+}
+
+fn parse(path: &Path, text: &str) -> Result<Config, ConfigError> {
+    let config: Config = toml::from_str(text)
+        .map_err(|error| ConfigError::Invalid { path: path.to_owned(), problem: describe(&error, text) })?;
+    let out_of_range = |key, expected| Err(ConfigError::OutOfRange { path: path.to_owned(), key, expected });
+    let limits = &config.limits;
+    if config.a2e.max_parallel == 0 {
+        return out_of_range("a2e.max_parallel", "at least 1");
+    }
+    if !(1024..=1 << 30).contains(&limits.line_bytes) {
+        return out_of_range("limits.line_bytes", "from 1024 to 1073741824");
+    }
+    if !(1..=100_000).contains(&limits.in_flight) {
+        return out_of_range("limits.in_flight", "from 1 to 100000");
+    }
+    if !(1..=10_000).contains(&limits.page_size) {
+        return out_of_range("limits.page_size", "from 1 to 10000");
+    }
+    if limits.drain_ms > 3_600_000 {
+        return out_of_range("limits.drain_ms", "at most 3600000");
+    }
+    Ok(config)
+}
+
+/// Line, column and what is wrong; never the line itself, which may hold a token.
+fn describe(error: &toml::de::Error, text: &str) -> String {
+    let Some(span) = error.span() else { return error.message().to_owned() };
+    let before = &text[..span.start.min(text.len())];
+    let line = before.matches('\n').count() + 1;
+    let column = before.rsplit('\n').next().map_or(1, |start| start.chars().count() + 1);
+    format!("line {line}, column {column}: {}", error.message())
+}
+
+/// The data folder: `--data-dir` or `GLADHAND_DATA_DIR` (clap merges the two), else the user's.
+pub fn data_dir(named: Option<&Path>) -> Option<PathBuf> {
+    let user = || etcetera::choose_base_strategy().ok().map(|dirs| dirs.data_dir().join("gladhand"));
+    named.map(Path::to_owned).or_else(user)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problem(text: &str) -> String {
+        parse(Path::new("g.toml"), text).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn an_empty_file_is_the_defaults() {
+        let config = parse(Path::new("g.toml"), "").unwrap();
+        assert_eq!((config.a2e.max_parallel, config.limits.in_flight), (4, 1024));
+        assert_eq!(config.limits.line_bytes, 16 * 1024 * 1024);
+    }
+
+    #[test]
+    fn mistakes_are_told_with_their_place_and_without_their_line() {
+        let text = "[a2e]\ntokens = [\"hush\"]\nmax_paralel = 2\n";
+        let problem = problem(text);
+        assert!(problem.contains("line 3, column 1"), "{problem}");
+        assert!(problem.contains("max_paralel"), "{problem}");
+        assert!(!problem.contains("hush"), "{problem}");
+        assert!(!self::problem("[a2e]\ntokens = [\"hush\", 5]\n").contains("hush"));
+        assert!(!self::problem("[a2e]\ntokens = \"hush\"\n").contains("hush"));
+    }
+
+    #[test]
+    fn values_out_of_range_are_told_by_name() {
+        assert_eq!(problem("[a2e]\nmax_parallel = 0"), "g.toml: a2e.max_parallel must be at least 1");
+        assert_eq!(problem("[limits]\nin_flight = 0"), "g.toml: limits.in_flight must be from 1 to 100000");
+    }
+
+    #[test]
+    fn tokens_do_not_print() {
+        let config = parse(Path::new("g.toml"), "[a2e]\ntokens = [\"hush\"]").unwrap();
+        assert!(!format!("{config:?}").contains("hush"));
+    }
+}

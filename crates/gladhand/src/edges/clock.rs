@@ -1,0 +1,66 @@
+//! The real clock and the real dice, for state machines that have neither.
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use gladhand_dialects::{Ambient, Entropy, Moment};
+
+/// How many draws are fetched from the operating system at once.
+const POOL: usize = 16;
+
+/// Measures a session's time and makes its identifiers.
+#[derive(Debug)]
+pub struct Clock {
+    started: Instant,
+    now: Moment,
+    pool: Pool,
+}
+
+impl Clock {
+    /// A clock that starts now.
+    pub fn start() -> Self {
+        let pool = Pool { bytes: [0; 16 * POOL], left: 0 };
+        let mut clock = Self { started: Instant::now(), now: Moment::default(), pool };
+        clock.tick();
+        clock
+    }
+
+    /// Looks at the time. Between two ticks it stands still: a batch of lines needs one look.
+    pub fn tick(&mut self) {
+        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+        self.now = Moment { elapsed: self.started.elapsed(), unix };
+    }
+
+    /// The time at the last tick.
+    pub fn now(&self) -> Moment {
+        self.now
+    }
+
+    /// What a state machine is given for one step.
+    pub fn ambient(&mut self) -> Ambient<'_> {
+        Ambient { now: self.now, entropy: &mut self.pool }
+    }
+
+    /// A moment of the session's time on the runtime's clock.
+    pub fn instant(&self, elapsed: Duration) -> tokio::time::Instant {
+        tokio::time::Instant::from_std(self.started + elapsed)
+    }
+}
+
+#[derive(Debug)]
+struct Pool {
+    bytes: [u8; 16 * POOL],
+    left: usize,
+}
+
+impl Entropy for Pool {
+    fn bits(&mut self) -> u128 {
+        if self.left == 0 {
+            getrandom::fill(&mut self.bytes).expect("the operating system has random bytes once it has booted");
+            self.left = POOL;
+        }
+        self.left -= 1;
+        let mut draw = [0; 16];
+        draw.copy_from_slice(&self.bytes[self.left * 16..][..16]);
+        u128::from_ne_bytes(draw)
+    }
+}

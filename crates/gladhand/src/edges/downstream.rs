@@ -1,0 +1,345 @@
+//! One downstream on standard input and output: the loop that drives a door and a hub.
+//!
+//! Everything that can wake it is one `select!`; after each event all actions are performed before
+//! the next is looked at. Reading stops while the downstream does not read (output above the high
+//! water mark) and when the session closes; what is in flight then is finished or failed, written,
+//! and the loop ends. Every stop (end of input, signal, the dialect's own goodbye) is that one path.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gladhand_accord::Agreement;
+use gladhand_dialects::{Action, Door, Output, Stop};
+use gladhand_hub::{Answer, Hub};
+use gladhand_operations::{CallId, Failure, FailureKind, Notice, Outcome};
+use gladhand_wire::{Line, Lines};
+use tokio::sync::mpsc;
+use tokio::task::{AbortHandle, JoinSet};
+
+use crate::edges::clock::Clock;
+use crate::edges::signals::{self, Signals};
+use crate::edges::stdio::{self, Input};
+
+/// Above this many unsent bytes nothing more is read.
+const HIGH_WATER: usize = 1024 * 1024;
+
+/// Output buffers that grew for something large shrink back to this.
+const COMFORTABLE: usize = 256 * 1024;
+
+/// Notices that may wait for a downstream that does not read; later ones are dropped.
+const NOTICES: usize = 256;
+
+/// How long unread output may hold up the end.
+const FLUSH_GRACE: Duration = Duration::from_secs(2);
+
+/// How a session ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// In order.
+    Cleanly,
+    /// The downstream stopped reading.
+    DownstreamGone,
+    /// A second signal came: leave at once with this status.
+    AtOnce(u8),
+}
+
+/// Serves one downstream until it ends.
+pub async fn serve(
+    door: Door,
+    hub: Arc<Hub>,
+    max_line: usize,
+    drain: Duration,
+    clock: Clock,
+    mut input: Input,
+    mut output: stdio::Output,
+) -> io::Result<Ended> {
+    let mut signals = Signals::listen()?;
+    let (notice_sender, mut notices) = mpsc::channel(NOTICES);
+    let mut lines = Lines::with_limit(max_line);
+    let mut session = Session {
+        door,
+        hub,
+        clock,
+        notices: notice_sender,
+        unsent: Vec::new(),
+        tasks: JoinSet::new(),
+        running: HashMap::new(),
+        drain,
+        closing: None,
+        signalled: false,
+    };
+    session.warn_of_any_token();
+    let mut input_open = true;
+    loop {
+        session.clock.tick();
+        let caught_up = session.work_off(&mut lines);
+        if !session.unsent.is_empty() {
+            match output.write(&session.unsent) {
+                Ok(written) => session.sent(written),
+                Err(error) if stdio::is_gone(&error) => return Ok(Ended::DownstreamGone),
+                Err(error) => return Err(error),
+            }
+        }
+        if !caught_up && session.may_read() {
+            continue;
+        }
+        let idle = session.unsent.is_empty();
+        if session.closing.is_some() && idle && session.tasks.is_empty() {
+            if session.door.in_flight().is_empty() {
+                return Ok(Ended::Cleanly);
+            }
+            session.fail_everything();
+            continue;
+        }
+        let wake_at = session.next_deadline();
+        tokio::select! {
+            biased;
+            stop = signals.next() => {
+                if session.signalled {
+                    return Ok(Ended::AtOnce(signals::exit_status(stop)));
+                }
+                session.signalled = true;
+                session.stop(stop);
+            }
+            Some(done) = session.tasks.join_next_with_id(), if !session.tasks.is_empty() => {
+                // Reports that were made before the end must not come after it.
+                while let Ok(notice) = notices.try_recv() {
+                    session.notice(notice);
+                }
+                session.finished(done);
+            }
+            Some(notice) = notices.recv(), if session.unsent.len() < HIGH_WATER => session.notice(notice),
+            written = output.writable(), if !idle => written?,
+            () = sleep_until(wake_at), if wake_at.is_some() => {
+                session.clock.tick();
+                if session.closing.is_some_and(|closing| closing.flush_until <= tokio::time::Instant::now()) {
+                    return Ok(Ended::DownstreamGone);
+                }
+                session.wake();
+            }
+            read = input.read(lines.spare(0)), if input_open && session.may_read() => match read {
+                Ok(0) => {
+                    input_open = false;
+                    if let Some(line) = lines.last_line() {
+                        session.receive(line);
+                    }
+                    session.stop(Stop::InputClosed);
+                }
+                Ok(_) => {}
+                Err(error) if stdio::is_gone(&error) => {
+                    input_open = false;
+                    session.stop(Stop::InputClosed);
+                }
+                Err(error) => return Err(error),
+            },
+        }
+    }
+}
+
+async fn sleep_until(deadline: Option<tokio::time::Instant>) {
+    if let Some(deadline) = deadline {
+        tokio::time::sleep_until(deadline).await;
+    }
+}
+
+/// When a closing session gives up.
+#[derive(Debug, Clone, Copy)]
+struct Closing {
+    /// Calls in flight are failed at this moment.
+    fail_at: tokio::time::Instant,
+    /// Unread output is abandoned at this moment.
+    flush_until: tokio::time::Instant,
+}
+
+/// Everything about the session that is not a byte channel.
+struct Session {
+    door: Door,
+    hub: Arc<Hub>,
+    clock: Clock,
+    notices: mpsc::Sender<Notice>,
+    unsent: Vec<u8>,
+    tasks: JoinSet<Outcome>,
+    running: HashMap<tokio::task::Id, (CallId, AbortHandle)>,
+    drain: Duration,
+    closing: Option<Closing>,
+    signalled: bool,
+}
+
+impl Session {
+    fn may_read(&self) -> bool {
+        self.closing.is_none() && self.unsent.len() < HIGH_WATER
+    }
+
+    /// Feeds lines until there is none (true) or nothing more may be read (false).
+    fn work_off(&mut self, lines: &mut Lines) -> bool {
+        while self.may_read() {
+            let Some(line) = lines.next_line() else { return true };
+            self.receive(line);
+            lines.end_lines_at(self.door.text().terminator);
+        }
+        false
+    }
+
+    fn receive(&mut self, line: Line<'_>) {
+        tracing::trace!(bytes = if let Line::Bytes(bytes) = line { bytes.len() } else { 0 }, "line in");
+        let settled = self.door.dialect().is_some();
+        let mut out = Output::onto(std::mem::take(&mut self.unsent));
+        self.door.receive(line, &mut self.clock.ambient(), &mut out);
+        if !settled && let Some(dialect) = self.door.dialect() {
+            tracing::info!(dialect = dialect.name, "the first line decided the dialect");
+            self.warn_of_any_token();
+        }
+        self.perform(out);
+    }
+
+    fn warn_of_any_token(&self) {
+        if self.door.accepts_any_token() {
+            tracing::warn!(
+                "no token is configured: any token is accepted (set `a2e.tokens` in the configuration, or {})",
+                crate::config::env::A2E_TOKEN
+            );
+        }
+    }
+
+    fn notice(&mut self, notice: Notice) {
+        self.step(|door, ambient, out| door.notice(notice, ambient, out));
+    }
+
+    fn stop(&mut self, stop: Stop) {
+        tracing::info!(why = ?stop, "stopping");
+        self.step(|door, ambient, out| door.stop(stop, ambient, out));
+        let again = self.closing.is_some();
+        self.close(if again { Duration::ZERO } else { self.drain });
+    }
+
+    /// A moment somebody asked for has come.
+    fn wake(&mut self) {
+        if self.closing.is_some_and(|closing| closing.fail_at <= tokio::time::Instant::now()) {
+            self.fail_everything();
+        }
+        if self.door.deadline().is_some_and(|deadline| deadline <= self.clock.now().elapsed) {
+            self.step(Door::wake);
+        }
+    }
+
+    fn finished(&mut self, done: Result<(tokio::task::Id, Outcome), tokio::task::JoinError>) {
+        let (task, outcome) = match done {
+            Ok((task, outcome)) => (task, outcome),
+            // Cancelled: nobody waits for it. A panic is our fault, and its caller must hear of it.
+            Err(error) => {
+                let failure = Failure::new(FailureKind::Internal, "the tool failed unexpectedly");
+                (error.id(), Err(failure))
+            }
+        };
+        if let Some((call, _)) = self.running.remove(&task) {
+            self.step(|door, ambient, out| door.resolve(call, outcome, ambient, out));
+        }
+    }
+
+    fn step(&mut self, step: impl FnOnce(&mut Door, &mut gladhand_dialects::Ambient<'_>, &mut Output<'_>)) {
+        let mut out = Output::onto(std::mem::take(&mut self.unsent));
+        step(&mut self.door, &mut self.clock.ambient(), &mut out);
+        self.perform(out);
+    }
+
+    /// Does what a step asked for, and what follows from that, until nothing is left.
+    fn perform(&mut self, mut out: Output<'_>) {
+        while !out.actions.is_empty() {
+            for action in std::mem::take(&mut out.actions) {
+                match action {
+                    Action::Deliver(call, agreement) => {
+                        let id = call.id;
+                        match self.hub.answer(call, &agreement, &self.notices) {
+                            Answer::Now(outcome) => {
+                                self.door.resolve(id, outcome, &mut self.clock.ambient(), &mut out);
+                            }
+                            Answer::Later(work) => {
+                                let handle = self.tasks.spawn(work);
+                                self.running.insert(handle.id(), (id, handle));
+                            }
+                        }
+                    }
+                    Action::Cancel(call) => self.cancel(call),
+                    Action::Opened(agreement) => announce(&agreement),
+                    Action::Refused(refusal) => tracing::warn!(%refusal, "no session"),
+                    Action::Dropped(what) => tracing::debug!(what, "dropped"),
+                    Action::Close(grace) => {
+                        tracing::info!(grace_s = grace.as_secs(), "the downstream said goodbye");
+                        self.close(grace);
+                    }
+                }
+            }
+        }
+        self.unsent = out.wire;
+    }
+
+    fn cancel(&mut self, call: CallId) {
+        self.running.retain(|_, (running, handle)| {
+            if *running == call {
+                handle.abort();
+            }
+            *running != call
+        });
+    }
+
+    fn close(&mut self, grace: Duration) {
+        let now = tokio::time::Instant::now();
+        let fail_at = self.closing.map_or(now + grace, |closing| closing.fail_at.min(now + grace));
+        self.closing = Some(Closing { fail_at, flush_until: fail_at + FLUSH_GRACE });
+        if grace.is_zero() {
+            self.fail_everything();
+        }
+    }
+
+    /// The grace is over: what was accepted and not finished is answered with an error that says so.
+    fn fail_everything(&mut self) {
+        for (_, handle) in self.running.values() {
+            handle.abort();
+        }
+        self.running.clear();
+        self.tasks.detach_all();
+        // Failing one may start the next of a queue, so go on until none is left.
+        loop {
+            let calls = self.door.in_flight();
+            if calls.is_empty() {
+                break;
+            }
+            for call in calls {
+                let failure = Failure::new(FailureKind::Stopping, "the session ended before the call did");
+                self.step(|door, ambient, out| door.resolve(call, Err(failure), ambient, out));
+            }
+            for (_, handle) in self.running.values() {
+                handle.abort();
+            }
+            self.running.clear();
+            self.tasks.detach_all();
+        }
+    }
+
+    fn sent(&mut self, written: usize) {
+        if written == self.unsent.len() {
+            self.unsent.clear();
+            self.unsent.shrink_to(COMFORTABLE);
+        } else {
+            self.unsent.drain(..written);
+        }
+    }
+
+    fn next_deadline(&self) -> Option<tokio::time::Instant> {
+        let side = self.door.deadline().map(|elapsed| self.clock.instant(elapsed));
+        let closing = self.closing.map(|closing| {
+            if self.tasks.is_empty() { closing.flush_until } else { closing.fail_at.min(closing.flush_until) }
+        });
+        side.into_iter().chain(closing).min()
+    }
+}
+
+fn announce(agreement: &Agreement) {
+    let (dialect, version) = (agreement.dialect, agreement.version.as_str());
+    match &agreement.asked_version {
+        Some(asked) => tracing::warn!(dialect, version, asked, "session open, not at the version that was asked for"),
+        None => tracing::info!(dialect, version, client = agreement.client.name, "session open"),
+    }
+}

@@ -1,0 +1,8 @@
+//! Where bytes, clocks, signals and processes are. Edges turn bytes into lines and actions into
+//! bytes; a decision that appears here belongs further down.
+
+pub mod child;
+pub mod clock;
+pub mod downstream;
+pub mod signals;
+pub mod stdio;

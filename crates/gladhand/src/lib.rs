@@ -1,0 +1,24 @@
+//! Gladhand as a library: build a [`Hub`](gladhand_hub::Hub) from providers of your own and serve it
+//! to any peer, in whichever dialect that peer opens.
+//!
+//! ```no_run
+//! use gladhand::{Service, providers::Toolbox};
+//! use gladhand_hub::Hub;
+//!
+//! let hub = Hub::new(vec![Box::new(Toolbox)]).expect("tool names are unique");
+//! let ended = Service::new(hub).serve_stdio();
+//! ```
+//!
+//! The binary is a thin layer over this crate: `cli` and `commands`. Everything public here may
+//! still change; `docs/stability.md` says what is promised.
+
+pub mod cli;
+pub mod commands;
+pub mod config;
+pub mod edges;
+pub mod exit;
+pub mod logging;
+pub mod providers;
+mod service;
+
+pub use service::Service;
