@@ -42,14 +42,20 @@ fn main() -> ExitCode {
         ["test"] => test::run(&[]),
         ["test", "--", rest @ ..] => test::run(rest),
         ["peers"] => peers::install().map(|_| ExitCode::SUCCESS),
-        ["bench", options @ ..] => bench::Options::read(options).and_then(bench::run),
-        [first, ..] => {
-            eprintln!("error: `cargo xtask {}` is nothing I know, starting at `{first}`\n\n{HELP}", words.join(" "));
-            return ExitCode::from(2);
-        }
+        ["bench", options @ ..] => match bench::Options::read(options) {
+            Ok(options) => bench::run(options),
+            Err(unknown) => return misused(&format!("`bench` has no option `{unknown}`")),
+        },
+        [chore @ ("test" | "peers"), unknown, ..] => return misused(&format!("`{chore}` has no option `{unknown}`")),
+        [unknown, ..] => return misused(&format!("there is no chore `{unknown}`")),
     };
     done.unwrap_or_else(|why| {
         eprintln!("error: {why:#}");
         ExitCode::FAILURE
     })
+}
+
+fn misused(how: &str) -> ExitCode {
+    eprintln!("error: {how}\n\n{HELP}");
+    ExitCode::from(2)
 }

@@ -203,3 +203,40 @@ fn found_or_installed(ask: impl Fn() -> Option<String>, what: &str, packages: &[
     shell::run(apt.env("DEBIAN_FRONTEND", "noninteractive"), &by_hand)?;
     ask().with_context(|| format!("{what} is still missing after apt-get\nhint: {by_hand}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_npm_lock_names_no_place_to_fetch_from() {
+        let lock = fs::read_to_string(shell::root().join("peers/npm/package-lock.json")).unwrap();
+        let lock: serde_json::Value = serde_json::from_str(&lock).unwrap();
+        let packages = lock["packages"].as_object().unwrap();
+        let resolved: Vec<&String> =
+            packages.iter().filter(|(_, package)| package.get("resolved").is_some()).map(|(name, _)| name).collect();
+        assert_eq!(resolved, Vec::<&String>::new());
+    }
+
+    #[test]
+    fn every_python_requirement_is_pinned() {
+        for line in ["py1", "py2"] {
+            let path = shell::root().join("peers/python").join(line).with_extension("txt");
+            let text = fs::read_to_string(path).unwrap();
+            let loose: Vec<&str> = text.lines().filter(|line| !line.starts_with('#') && !line.contains("==")).collect();
+            assert_eq!(loose, Vec::<&str>::new());
+        }
+    }
+
+    #[test]
+    fn an_edited_pin_changes_the_fingerprint() {
+        let fingerprint = |parts: &[&str]| {
+            let mut hash = Fnv::default();
+            parts.iter().for_each(|part| hash.add(part.as_bytes()));
+            hash.0
+        };
+        assert_eq!(fingerprint(&["a", "b"]), fingerprint(&["a", "b"]));
+        assert_ne!(fingerprint(&["a", "b"]), fingerprint(&["ab", ""]));
+        assert_ne!(fingerprint(&["a", "b"]), fingerprint(&["a", "c"]));
+    }
+}
