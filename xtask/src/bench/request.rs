@@ -78,7 +78,7 @@ impl Payload {
             Self::Small => "hello from the bench ".to_owned(),
             Self::Large => {
                 let piece = r#"a \"quoted\" C:\\path\\to, tab\there, caf\u00e9 café, \ud83e\udd1d 🤝, a\/b and then a longer run of plain words without any escape at all, as prose mostly is.\n"#;
-                piece.repeat(18)
+                piece.repeat(23)
             }
         }
     }
@@ -91,7 +91,7 @@ impl Payload {
                 r#""hints":{"message":"not this one","nested":{"arguments":{"message":"nor this"}}},"#,
                 concat!(
                     r#""options":{"locale":"fr-CH","limit":12345678901234567890,"ratio":1.0,"tags":["a","b\n","c"],"deep":[[[[{"k":[]}]]]]},"#,
-                    r#""remarks":"an argument that the tool does not know, with \"quotes\" and \u2014 dashes; it is to be ignored, whatever it says, because a schema that allows more members means that","#,
+                    r#""remarks":"an argument that the tool does not know, with \"quotes\" and \u2014 dashes; it is to be ignored, whatever it says","#,
                     r#""history":[{"role":"user","text":"one"},{"role":"assistant","text":"two"},{"role":"user","text":"three"}],"#,
                 ),
             ],
@@ -169,8 +169,9 @@ mod tests {
 
     #[test]
     fn large_arguments_are_four_kibibytes() {
-        let line: Value = serde_json::from_slice(&Request::new(Era::Handshake, Payload::Large).line).unwrap();
-        let size = line["params"]["arguments"].to_string().len();
-        assert!((3800..4400).contains(&size), "{size}");
+        let line = String::from_utf8(Request::new(Era::Handshake, Payload::Large).line).unwrap();
+        // As written: the last member of the params, without their two closing braces and the newline.
+        let size = line.len() - line.rfind("\"arguments\":").unwrap() - "\"arguments\":".len() - 3;
+        assert!((4096..4296).contains(&size), "{size}");
     }
 }
