@@ -1,0 +1,237 @@
+//! The parrot dialect: `{"parrot":NAME}` opens, `{"say":TEXT}` is answered by `{"heard":TEXT}`.
+//!
+//! It has one message, no ids (answers come in order) and one error, `{"squawk":WHY}`; enough to
+//! need a claim, an agreement, a gate and both sides.
+
+use std::borrow::Cow;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use gladhand_accord::{
+    Agreement, Capability, Defined, Gate, Kind, Minimum, Need, Offer, Peer, Refusal, Rule, Rules, Side, VersionRule, agree,
+};
+use gladhand_dialects::{
+    Ambient, Claim, Client, ClientSetup, Dialect, Event, FirstLine, Heard, Output, Server, ServerSetup, Stop, side::Action,
+};
+use gladhand_operations::{
+    Call, CallId, Content, Failure, FailureKind, Notice, Operation, Outcome, Reply, ToolCall, ToolResult,
+};
+use gladhand_wire::{Fault, Members, RawValue, TextPolicy, json};
+
+/// The dialect, as the registry knows it.
+pub(crate) static DIALECT: Dialect = Dialect {
+    name: "parrot",
+    versions: &["1"],
+    text: TextPolicy::UNDECIDED,
+    has_tokens: false,
+    claim,
+    server: |setup| Box::new(ParrotServer::new(setup)),
+    client: |setup| Box::new(ParrotClient { setup, waiting: VecDeque::new() }),
+};
+
+const TOOLS: &str = "tools";
+const RULES: Rules = Rules {
+    dialect: "parrot",
+    versions: VersionRule::Common,
+    minimum: Minimum::OneCapability,
+    defines: |_, side, name| if side == Side::Server && name == TOOLS { Defined::Yes } else { Defined::Unknown },
+};
+static TABLE: &[Rule] = &[Rule {
+    name: "say",
+    from: Side::Client,
+    kind: Kind::Call,
+    needs: Some(Need { owner: Side::Server, capability: TOOLS }),
+    since: "1",
+    until: "",
+}];
+
+fn claim(first: &FirstLine<'_>) -> Claim {
+    let opens = first.members.as_ref().is_some_and(|members| members.has("parrot"));
+    if opens { Claim::Certain } else { Claim::No }
+}
+
+fn say(wire: &mut Vec<u8>, word: &str, value: &RawValue) {
+    wire.extend_from_slice(format!("{{\"{word}\":{}}}\n", value.get()).as_bytes());
+}
+
+fn squawk(wire: &mut Vec<u8>, why: &str) {
+    say(wire, "squawk", &json::to_raw(why));
+}
+
+/// Our side towards a parrot.
+#[derive(Debug)]
+struct ParrotServer {
+    setup: ServerSetup,
+    open: Option<(Arc<Agreement>, Gate)>,
+    /// Calls in order, with the answer once it is there.
+    calls: VecDeque<(CallId, Option<Vec<u8>>)>,
+    next: u64,
+}
+
+impl ParrotServer {
+    fn new(setup: ServerSetup) -> Self {
+        Self { setup, open: None, calls: VecDeque::new(), next: 0 }
+    }
+
+    fn open(&mut self, name: &str, out: &mut Output<'_>) {
+        let client = Offer::new(Peer::new(name, ""), ["1"]);
+        let mut server = Offer::new(self.setup.identity.clone(), ["1"]);
+        if self.setup.menu.tools {
+            server = server.providing(Capability::named(TOOLS));
+        }
+        match agree(&RULES, &client, &server) {
+            Ok(agreement) => {
+                let agreement = Arc::new(agreement);
+                self.open = Some((Arc::clone(&agreement), Gate::new(TABLE, &agreement)));
+                say(&mut out.wire, "perched", &json::to_raw(&self.setup.identity.name));
+                out.actions.push(Action::Opened(agreement));
+            }
+            Err(refusal) => {
+                squawk(&mut out.wire, &refusal.to_string());
+                out.actions.push(Action::Refused(refusal));
+            }
+        }
+    }
+
+    fn flush(&mut self, out: &mut Output<'_>) {
+        while let Some((_, Some(answer))) = self.calls.front() {
+            out.wire.extend_from_slice(answer);
+            self.calls.pop_front();
+        }
+    }
+}
+
+impl Server for ParrotServer {
+    fn receive<'a>(&mut self, text: &'a str, _: &mut Ambient<'_>, out: &mut Output<'a>) {
+        let Ok(members) = Members::parse(text) else { return squawk(&mut out.wire, "not an object") };
+        if let Some(name) = members.str("parrot") {
+            return self.open(&name, out);
+        }
+        let Some((agreement, gate)) = &self.open else { return squawk(&mut out.wire, "say your name first") };
+        let (Some(message), Ok(_)) = (members.raw("say"), gate.admit(Side::Client, "say")) else {
+            return squawk(&mut out.wire, "a parrot only says");
+        };
+        self.next += 1;
+        let id = CallId(self.next);
+        self.calls.push_back((id, None));
+        let arguments = Cow::Owned(json::raw(format!("{{\"message\":{}}}", message.get())));
+        let operation = Operation::CallTool(ToolCall { name: "echo".into(), arguments });
+        let call = Call { id, operation, wants_progress: false, timeout: None };
+        out.actions.push(Action::Deliver(call, Arc::clone(agreement)));
+    }
+
+    fn garbled(&mut self, fault: &Fault, _: &mut Ambient<'_>, out: &mut Output<'_>) {
+        squawk(&mut out.wire, &fault.to_string());
+    }
+
+    fn resolve(&mut self, call: CallId, outcome: Outcome, _: &mut Ambient<'_>, out: &mut Output<'_>) {
+        let mut answer = Vec::new();
+        match outcome {
+            Ok(Reply::Tool(ToolResult { content, .. })) => match &content[..] {
+                [Content::Text(text)] => say(&mut answer, "heard", text),
+                _ => squawk(&mut answer, "more than a parrot can say"),
+            },
+            Ok(Reply::Tools(_)) => squawk(&mut answer, "nobody asked"),
+            Err(failure) => squawk(&mut answer, &failure.message),
+        }
+        if let Some(entry) = self.calls.iter_mut().find(|(id, _)| *id == call) {
+            entry.1 = Some(answer);
+        }
+        self.flush(out);
+    }
+
+    fn notice(&mut self, _: Notice, _: &mut Ambient<'_>, _: &mut Output<'_>) {}
+
+    fn stop(&mut self, _: Stop, _: &mut Ambient<'_>, _: &mut Output<'_>) {}
+
+    fn in_flight(&self) -> Vec<CallId> {
+        self.calls.iter().filter(|(_, answer)| answer.is_none()).map(|(id, _)| *id).collect()
+    }
+}
+
+/// Our side towards a parrot server.
+#[derive(Debug)]
+struct ParrotClient {
+    setup: ClientSetup,
+    waiting: VecDeque<CallId>,
+}
+
+impl Client for ParrotClient {
+    fn open(&mut self, _: &mut Ambient<'_>, heard: &mut Heard) {
+        say(&mut heard.wire, "parrot", &json::to_raw(&self.setup.identity.name));
+    }
+
+    fn receive(&mut self, text: &str, _: &mut Ambient<'_>, heard: &mut Heard) {
+        let Ok(members) = Members::parse(text) else { return heard.events.push(Event::Dropped("no object")) };
+        if let Some(name) = members.str("perched") {
+            let client = Offer::new(self.setup.identity.clone(), ["1"]);
+            let server = Offer::new(Peer::new(name, ""), ["1"]).providing(Capability::named(TOOLS));
+            heard.events.push(match agree(&RULES, &client, &server) {
+                Ok(agreement) => Event::Opened(Arc::new(agreement)),
+                Err(refusal) => Event::Refused(refusal),
+            });
+        } else if let Some(call) = self.waiting.pop_front() {
+            heard.events.push(Event::Answered(
+                call,
+                match members.raw("heard") {
+                    Some(text) => Ok(Reply::Tool(ToolResult {
+                        content: vec![Content::Text(text.to_owned())],
+                        ..ToolResult::default()
+                    })),
+                    None => Err(Failure::new(FailureKind::ToolFailed, members.str("squawk").unwrap_or_default())),
+                },
+            ));
+        } else {
+            let message = members.str("squawk").unwrap_or_default().into_owned();
+            heard.events.push(Event::Refused(Refusal::PeerRefused { code: "squawk".to_owned(), message }));
+        }
+    }
+
+    fn garbled(&mut self, _: &Fault, _: &mut Ambient<'_>, heard: &mut Heard) {
+        heard.events.push(Event::Dropped("garbled"));
+    }
+
+    fn call(&mut self, call: CallId, operation: Operation<'_>, _: bool, _: &mut Ambient<'_>, heard: &mut Heard) {
+        let message = match &operation {
+            Operation::CallTool(tool) if tool.name == "echo" => Members::of(&tool.arguments).and_then(|m| m.raw("message")),
+            _ => None,
+        };
+        match message {
+            Some(message) => {
+                self.waiting.push_back(call);
+                say(&mut heard.wire, "say", message);
+            }
+            None => {
+                let failure = Failure::new(FailureKind::UnknownTool, "a parrot only echoes");
+                heard.events.push(Event::Answered(call, Err(failure)));
+            }
+        }
+    }
+
+    fn cancel(&mut self, _: CallId, _: &mut Ambient<'_>, _: &mut Heard) {}
+
+    fn gone(&mut self, _: &mut Ambient<'_>, heard: &mut Heard) {
+        for call in self.waiting.drain(..) {
+            heard.events.push(Event::Answered(call, Err(Failure::new(FailureKind::UpstreamLost, "the parrot flew away"))));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gladhand_dialects::testing::{Pair, client_setup, server_setup};
+
+    use super::*;
+
+    #[test]
+    fn two_parrots_understand_each_other() {
+        let mut pair = Pair::new(&DIALECT, server_setup(), client_setup("1"));
+        assert!(pair.open().unwrap().allows(Side::Server, TOOLS));
+        let Ok(Reply::Tool(result)) = pair.call_tool("echo", r#"{"message":"hello"}"#) else { panic!("no result") };
+        assert_eq!(result.joined_text(), "hello");
+        assert_eq!(
+            pair.transcript,
+            ["-> {\"parrot\":\"tester\"}", "<- {\"perched\":\"gladhand\"}", "-> {\"say\":\"hello\"}", "<- {\"heard\":\"hello\"}"]
+        );
+    }
+}

@@ -1,0 +1,179 @@
+//! How a served session lives and ends: end of input, signals, vanished readers, slow readers.
+#![cfg(unix)]
+
+mod support;
+
+use std::io::{Read, Write};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use support::{MCP_INITIALIZED, Process, gladhand, mcp_call, mcp_initialize, mcp_session};
+
+#[test]
+fn the_end_of_input_finishes_what_is_in_flight() {
+    let mut process = mcp_session(&[]);
+    process.send(&mcp_call(1, "wait", r#"{"ms":300}"#));
+    let (status, rest, _) = process.finish();
+    let answer: Value = serde_json::from_str(&rest[0]).unwrap();
+    assert_eq!((status, rest.len(), &answer["id"]), (0, 1, &json!(1)));
+    assert_eq!(answer["result"]["content"][0]["text"], "waited 300 ms in 1 steps");
+}
+
+#[test]
+fn a_last_line_without_newline_is_answered() {
+    let mut process = Process::serve(&[]);
+    process.send_bytes(br#"{"jsonrpc":"2.0","id":7,"method":"ping"}"#);
+    let (status, rest, _) = process.finish();
+    assert_eq!((status, rest), (0, vec![r#"{"jsonrpc":"2.0","id":7,"result":{}}"#.to_owned()]));
+}
+
+#[test]
+fn a_signal_fails_what_cannot_finish_in_time_and_ends_with_0() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("gladhand.toml");
+    std::fs::write(&config, "[limits]\ndrain_ms = 100\n").unwrap();
+    for signal in [Signal::INT, Signal::TERM] {
+        let mut process = mcp_session(&["--config", config.to_str().unwrap()]);
+        process.send(&mcp_call(1, "wait", r#"{"ms":60000}"#));
+        process.send(r#"{"jsonrpc":"2.0","id":2,"method":"ping"}"#);
+        assert_eq!(process.value()["id"], 2, "the call is in flight when the ping is answered");
+        process.signal(signal);
+        let answer = process.value();
+        assert_eq!((&answer["id"], &answer["error"]["data"]["reason"]), (&json!(1), &json!("stopping")), "{answer}");
+        assert_eq!(process.wait().code(), Some(0));
+    }
+}
+
+#[test]
+fn a_second_signal_ends_at_once() {
+    let mut process = mcp_session(&[]);
+    process.send(&mcp_call(1, "wait", r#"{"ms":60000}"#));
+    process.send(r#"{"jsonrpc":"2.0","id":2,"method":"ping"}"#);
+    process.value();
+    process.signal(Signal::TERM);
+    // The first one has been heard once nothing is read any more.
+    std::thread::sleep(Duration::from_millis(200));
+    process.signal(Signal::TERM);
+    let begun = Instant::now();
+    assert_eq!(process.wait().code(), Some(143));
+    assert!(begun.elapsed() < Duration::from_secs(3), "it waited for the grace instead");
+}
+
+#[test]
+fn a_vanished_reader_is_no_crash() {
+    let mut child =
+        gladhand().arg("serve").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    drop(child.stdout.take());
+    // It may be gone before everything is written, and that is fine.
+    let _ = stdin.write_all(format!("{}\n", mcp_initialize("2025-11-25")).as_bytes());
+    let mut errors = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut errors).unwrap();
+    assert_eq!((child.wait().unwrap().code(), errors.as_str()), (Some(0), ""));
+}
+
+#[test]
+fn a_thousand_pings_overtake_a_slow_call() {
+    let mut process = mcp_session(&[]);
+    process.send(&mcp_call(1_000_000, "wait", r#"{"ms":5000}"#));
+    let pings: String = (1..=1000).map(|id| format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"ping\"}}\n")).collect();
+    process.send_bytes(pings.as_bytes());
+    for id in 1..=1000 {
+        assert_eq!(process.value(), json!({"jsonrpc": "2.0", "id": id, "result": {}}));
+    }
+    let last = process.value();
+    assert_eq!((&last["id"], &last["result"]["isError"]), (&json!(1_000_000), &json!(false)), "{last}");
+}
+
+#[test]
+fn unread_stderr_never_stops_a_session() {
+    let mut child = gladhand()
+        .args(["serve", "-vvv"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped()) // And nobody reads it.
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let mut stdout = child.stdout.take().unwrap();
+    let writer = std::thread::spawn(move || {
+        let mut input = format!("{}\n{MCP_INITIALIZED}\n", mcp_initialize("2025-11-25"));
+        for id in 1..=10_000 {
+            input.push_str(&mcp_call(id, "echo", r#"{"message":"hi"}"#));
+            input.push('\n');
+        }
+        stdin.write_all(input.as_bytes()).unwrap();
+    });
+    let (sender, receiver) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let mut output = String::new();
+        stdout.read_to_string(&mut output).unwrap();
+        sender.send(output).unwrap();
+    });
+    let output = receiver.recv_timeout(Duration::from_secs(60)).expect("all calls are answered");
+    writer.join().unwrap();
+    assert_eq!(output.lines().count(), 10_001);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_reader_that_pauses_loses_nothing() {
+    let mut child =
+        gladhand().arg("serve").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let mut stdout = child.stdout.take().unwrap();
+    let text = "x".repeat(100_000);
+    let writer = std::thread::spawn(move || {
+        let mut input = format!("{}\n{MCP_INITIALIZED}\n", mcp_initialize("2025-11-25"));
+        for id in 1..=100 {
+            input.push_str(&mcp_call(id, "echo", &format!(r#"{{"message":"{text}"}}"#)));
+            input.push('\n');
+        }
+        stdin.write_all(input.as_bytes()).unwrap();
+        drop(stdin);
+    });
+    // Ten megabytes wait on either side while nobody reads.
+    std::thread::sleep(Duration::from_millis(500));
+    let peak = peak_memory(child.id());
+    let mut output = String::new();
+    stdout.read_to_string(&mut output).unwrap();
+    writer.join().unwrap();
+    let ids: Vec<_> = output.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["id"].clone()).collect();
+    assert_eq!(ids, (0..=100).map(Value::from).collect::<Vec<_>>());
+    assert!(peak < 16 * 1024, "{peak} KiB for a downstream that does not read");
+}
+
+/// The peak resident size of a process in KiB.
+fn peak_memory(process: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+#[test]
+fn input_may_be_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("input");
+    std::fs::write(&path, "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n").unwrap();
+    let output = gladhand().arg("serve").stdin(std::fs::File::open(path).unwrap()).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n");
+    assert_eq!(output.status.code(), Some(0));
+}
+
+#[test]
+fn input_and_output_may_be_sockets() {
+    use std::os::fd::OwnedFd;
+    use std::os::unix::net::UnixStream;
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let input = OwnedFd::from(theirs.try_clone().unwrap());
+    let mut child =
+        gladhand().arg("serve").stdin(input).stdout(OwnedFd::from(theirs)).stderr(Stdio::null()).spawn().unwrap();
+    (&ours).write_all(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n").unwrap();
+    ours.shutdown(std::net::Shutdown::Write).unwrap();
+    let mut output = String::new();
+    (&ours).read_to_string(&mut output).unwrap();
+    assert_eq!(output, "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n");
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
