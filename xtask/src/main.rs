@@ -1,1 +1,61 @@
-fn main() {}
+//! The project's own chores, run as `cargo xtask CHORE`: one file each.
+//!
+//! `peers` installs the real peers that the tests talk to, `test` runs every test with them, `bench` compares
+//! us with them. Nothing here is part of the product, and the product depends on nothing here.
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "chores talk to the person who started them")]
+
+mod bench;
+mod peers;
+mod shell;
+mod test;
+
+use std::process::ExitCode;
+
+const HELP: &str = "\
+The project's own chores.
+
+Usage: cargo xtask CHORE [OPTIONS]
+
+Chores:
+  test   Install the peers, then run every test of the workspace with them
+  bench  Compare `gladhand serve` with rmcp and with the bare floor
+  peers  Install the pinned real peers into target/peers (instant when nothing changed)
+
+Options of `test`:
+  -- ARGS…  Handed to `cargo test` as they are, e.g. `cargo xtask test -- --test peers`
+
+Options of `bench`:
+  --quick   Few starts and short runs: a first impression in some seconds
+  --json    Print the figures as JSON instead of tables
+  --strict  Exit with 1 if a bar is missed
+
+Example: cargo xtask bench --quick";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let done = match words.as_slice() {
+        [] | ["help" | "-h" | "--help", ..] | [_, "-h" | "--help"] => {
+            println!("{HELP}");
+            Ok(ExitCode::SUCCESS)
+        }
+        ["test"] => test::run(&[]),
+        ["test", "--", rest @ ..] => test::run(rest),
+        ["peers"] => peers::install().map(|_| ExitCode::SUCCESS),
+        ["bench", options @ ..] => match bench::Options::read(options) {
+            Ok(options) => bench::run(options),
+            Err(unknown) => return misused(&format!("`bench` has no option `{unknown}`")),
+        },
+        [chore @ ("test" | "peers"), unknown, ..] => return misused(&format!("`{chore}` has no option `{unknown}`")),
+        [unknown, ..] => return misused(&format!("there is no chore `{unknown}`")),
+    };
+    done.unwrap_or_else(|why| {
+        eprintln!("error: {why:#}");
+        ExitCode::FAILURE
+    })
+}
+
+fn misused(how: &str) -> ExitCode {
+    eprintln!("error: {how}\n\n{HELP}");
+    ExitCode::from(2)
+}

@@ -1,0 +1,9 @@
+//! Real peers: the official SDK clients open the built binary, and the binary opens real servers.
+//!
+//! Both sides of ours are tested against each other elsewhere; here neither can lean on the other's mistakes.
+//! `cargo xtask test` installs the peers and says where in `GLADHAND_PEERS`. Without it these tests fail: a
+//! peer that is not there was not talked to.
+
+mod clients;
+mod installed;
+mod servers;

@@ -1,0 +1,145 @@
+//! A server under measurement: started with pipes or sockets, opened, looked at through `/proc`, ended.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::request::Era;
+
+/// No single run lasts this long; a server that is silent for so long is killed and its run fails.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// How to start a server.
+#[derive(Debug, Clone)]
+pub(crate) struct Server {
+    pub(crate) name: &'static str,
+    pub(crate) program: PathBuf,
+    pub(crate) arguments: Vec<&'static str>,
+    /// An empty folder to run in, so that nobody's configuration is measured.
+    pub(crate) scratch: PathBuf,
+}
+
+/// What stdin and stdout of a server are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Streams {
+    Pipes,
+    Sockets,
+}
+
+/// A running server and our ends of its streams.
+#[derive(Debug)]
+pub(crate) struct Running {
+    pub(crate) input: File,
+    pub(crate) output: File,
+    child: Child,
+    _watchdog: mpsc::Sender<()>,
+}
+
+/// What `/proc` says of a process.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Usage {
+    pub(crate) cpu: Duration,
+    pub(crate) resident: u64,
+    pub(crate) peak: u64,
+}
+
+impl Server {
+    pub(crate) fn size(&self) -> Result<u64> {
+        Ok(self.program.metadata().with_context(|| format!("no {}", self.program.display()))?.len())
+    }
+
+    pub(crate) fn start(&self, streams: Streams) -> Result<Running> {
+        let mut command = Command::new(&self.program);
+        command.args(&self.arguments).current_dir(&self.scratch).stderr(Stdio::null());
+        for folder in ["GLADHAND_DATA_DIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME"] {
+            command.env(folder, &self.scratch);
+        }
+        let sockets = match streams {
+            Streams::Pipes => {
+                command.stdin(Stdio::piped()).stdout(Stdio::piped());
+                None
+            }
+            Streams::Sockets => {
+                let pair = || socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None);
+                let ((ours_in, its_in), (ours_out, its_out)) = (pair()?, pair()?);
+                command.stdin(its_in).stdout(its_out);
+                Some((ours_in, ours_out))
+            }
+        };
+        let mut child = command.spawn().with_context(|| format!("could not start {}", self.program.display()))?;
+        // The command still holds the server's ends of the sockets; while it does, there is no end of file.
+        drop(command);
+        let (input, output): (OwnedFd, OwnedFd) = match (sockets, child.stdin.take(), child.stdout.take()) {
+            (Some(ours), ..) => ours,
+            (None, Some(input), Some(output)) => (input.into(), output.into()),
+            _ => bail!("the streams of {} are missing", self.name),
+        };
+        let watchdog = watch(&child);
+        Ok(Running { input: input.into(), output: output.into(), child, _watchdog: watchdog })
+    }
+}
+
+impl Running {
+    /// Opens the session and returns when the first answer was read.
+    pub(crate) fn open(&mut self, era: Era) -> Result<Instant> {
+        self.input.write_all(era.opening().as_bytes())?;
+        let mut line = Vec::new();
+        let mut chunk = [0; 4096];
+        while !line.ends_with(b"\n") {
+            match self.output.read(&mut chunk)? {
+                0 => bail!("it ended or was silent before the opening was answered"),
+                count => line.extend_from_slice(&chunk[..count]),
+            }
+        }
+        let answered = Instant::now();
+        let answer: serde_json::Value = serde_json::from_slice(&line).context("the opening's answer is no JSON")?;
+        if answer.pointer(era.proof_of_opening()).is_none() {
+            bail!("the opening was refused: {answer}");
+        }
+        self.input.write_all(era.confirmation().as_bytes())?;
+        Ok(answered)
+    }
+
+    pub(crate) fn usage(&self) -> Result<Usage> {
+        let folder = PathBuf::from(format!("/proc/{}", self.child.id()));
+        let status = std::fs::read_to_string(folder.join("status"))?;
+        let kibibytes = |key: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(key));
+            line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).context("no such line in status")
+        };
+        let stat = std::fs::read_to_string(folder.join("stat"))?;
+        // Fields are counted after the name, which is in parentheses and may hold anything.
+        let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
+        let ticks: u64 = fields.skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
+        let cpu = Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64);
+        Ok(Usage { cpu, resident: kibibytes("VmRSS:")? * 1024, peak: kibibytes("VmHWM:")? * 1024 })
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Nothing is asked of a server's manners here: the tests do that.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Kills the child unless the returned sender is dropped in time. Our blocking reads then see the end of file.
+fn watch(child: &Child) -> mpsc::Sender<()> {
+    let (sender, receiver) = mpsc::channel::<()>();
+    let pid = Pid::from_child(child);
+    std::thread::spawn(move || {
+        if receiver.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+            let _ = kill_process(pid, Signal::KILL);
+        }
+    });
+    sender
+}

