@@ -91,6 +91,11 @@ impl Process {
         stdin.flush().expect("the child reads");
     }
 
+    /// Writes bytes as they are, if it still reads.
+    pub fn try_send_bytes(&mut self, bytes: &[u8]) -> bool {
+        self.stdin.as_mut().is_some_and(|stdin| stdin.write_all(bytes).and_then(|()| stdin.flush()).is_ok())
+    }
+
     /// The next line it wrote.
     pub fn line(&mut self) -> String {
         match self.lines.recv_timeout(PATIENCE) {

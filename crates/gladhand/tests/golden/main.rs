@@ -1,0 +1,25 @@
+//! Recorded sessions of real peers, replayed against the built programs.
+#![cfg(unix)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod a2e;
+mod loaf;
+mod replay;
+
+use std::process::Command;
+
+/// The built `gladhand serve`.
+fn serve() -> Command {
+    let mut command = support::gladhand();
+    command.arg("serve");
+    command
+}
+
+/// The `fixture` example with one of the toolboxes here.
+fn fixture(toolbox: &str) -> Command {
+    let mut command = support::example("fixture");
+    command.arg(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/toolboxes").join(toolbox));
+    command
+}
