@@ -235,6 +235,9 @@ fn malformed_lines_get_the_answers_of_the_table() {
     }
     assert_eq!(say(&mut server, r#"{"type":"ping","id":"ok-after"}"#)[0]["type"], json!("pong"));
     assert!(server.delivered.is_empty());
+    for (line, message) in [("{}", "Unknown type None"), (r#"{"type":"a/b"}"#, "Unknown type a/b")] {
+        assert_eq!(say(&mut server, line)[0]["message"], json!(message));
+    }
 }
 
 #[test]
