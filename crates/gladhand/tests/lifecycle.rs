@@ -78,7 +78,8 @@ fn a_vanished_reader_is_no_crash() {
 fn a_thousand_pings_overtake_a_slow_call() {
     let mut process = mcp_session(&[]);
     process.send(&mcp_call(1_000_000, "wait", r#"{"ms":5000}"#));
-    let pings: String = (1..=1000).map(|id| format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"ping\"}}\n")).collect();
+    let pings: String =
+        (1..=1000).map(|id| format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"ping\"}}\n")).collect();
     process.send_bytes(pings.as_bytes());
     for id in 1..=1000 {
         assert_eq!(process.value(), json!({"jsonrpc": "2.0", "id": id, "result": {}}));

@@ -187,7 +187,9 @@ pub const MCP_INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/in
 
 /// A `tools/call` of a handshake-era MCP client.
 pub fn mcp_call(id: u64, tool: &str, arguments: &str) -> String {
-    format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"{tool}","arguments":{arguments}}}}}"#)
+    format!(
+        r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"{tool}","arguments":{arguments}}}}}"#
+    )
 }
 
 /// A `gladhand serve` with an open MCP session.

@@ -8,10 +8,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use gladhand_accord::{
-    Agreement, Capability, Defined, Gate, Kind, Minimum, Need, Offer, Peer, Refusal, Rule, Rules, Side, VersionRule, agree,
+    Agreement, Capability, Defined, Gate, Kind, Minimum, Need, Offer, Peer, Refusal, Rule, Rules, Side, VersionRule,
+    agree,
 };
 use gladhand_dialects::{
-    Ambient, Claim, Client, ClientSetup, Dialect, Event, FirstLine, Heard, Output, Server, ServerSetup, Stop, side::Action,
+    Ambient, Claim, Client, ClientSetup, Dialect, Event, FirstLine, Heard, Output, Server, ServerSetup, Stop,
+    side::Action,
 };
 use gladhand_operations::{
     Call, CallId, Content, Failure, FailureKind, Notice, Operation, Outcome, Reply, ToolCall, ToolResult,
@@ -193,7 +195,9 @@ impl Client for ParrotClient {
 
     fn call(&mut self, call: CallId, operation: Operation<'_>, _: bool, _: &mut Ambient<'_>, heard: &mut Heard) {
         let message = match &operation {
-            Operation::CallTool(tool) if tool.name == "echo" => Members::of(&tool.arguments).and_then(|m| m.raw("message")),
+            Operation::CallTool(tool) if tool.name == "echo" => {
+                Members::of(&tool.arguments).and_then(|m| m.raw("message"))
+            }
             _ => None,
         };
         match message {
@@ -212,7 +216,9 @@ impl Client for ParrotClient {
 
     fn gone(&mut self, _: &mut Ambient<'_>, heard: &mut Heard) {
         for call in self.waiting.drain(..) {
-            heard.events.push(Event::Answered(call, Err(Failure::new(FailureKind::UpstreamLost, "the parrot flew away"))));
+            heard
+                .events
+                .push(Event::Answered(call, Err(Failure::new(FailureKind::UpstreamLost, "the parrot flew away"))));
         }
     }
 }
@@ -231,7 +237,12 @@ mod tests {
         assert_eq!(result.joined_text(), "hello");
         assert_eq!(
             pair.transcript,
-            ["-> {\"parrot\":\"tester\"}", "<- {\"perched\":\"gladhand\"}", "-> {\"say\":\"hello\"}", "<- {\"heard\":\"hello\"}"]
+            [
+                "-> {\"parrot\":\"tester\"}",
+                "<- {\"perched\":\"gladhand\"}",
+                "-> {\"say\":\"hello\"}",
+                "<- {\"heard\":\"hello\"}"
+            ]
         );
     }
 }
