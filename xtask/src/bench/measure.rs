@@ -51,12 +51,16 @@ struct Cell {
 
 /// The figures of all servers, in the order of the columns.
 #[derive(Debug)]
-pub(crate) struct Table(pub(crate) Vec<Figures>);
+pub(crate) struct Table {
+    pub(crate) columns: Vec<Figures>,
+    /// What a reader should know of the machine while this was measured.
+    pub(crate) machine: Option<String>,
+}
 
 impl Table {
     /// The column called `name`.
     pub(crate) fn of(&self, name: &str) -> &Figures {
-        self.0.iter().find(|figures| figures.name == name).unwrap_or(&self.0[0])
+        self.columns.iter().find(|figures| figures.name == name).unwrap_or(&self.columns[0])
     }
 
     pub(crate) fn ours(&self) -> &Figures {
@@ -82,6 +86,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
 
 /// Measures every server; servers take turns, so that a busy minute of the machine hits them alike.
 pub(crate) fn all(servers: &[Server], effort: Effort) -> Result<Table> {
+    let machine = busy_machine();
     let mut table = Vec::new();
     for server in servers {
         let size = server.size()?;
@@ -122,7 +127,7 @@ pub(crate) fn all(servers: &[Server], effort: Effort) -> Result<Table> {
             }
         }
     }
-    Ok(Table(table))
+    Ok(Table { columns: table, machine })
 }
 
 fn run(server: &Server, scenario: Scenario, limit: Duration) -> Result<(Run, Duration, u64)> {
@@ -145,6 +150,11 @@ impl Figures {
     /// Seconds from before the start to the first answer.
     pub(crate) fn start(&self) -> f64 {
         median(self.starts.clone())
+    }
+
+    /// The same of the quickest start: what the program needs when nobody else wants the machine.
+    pub(crate) fn quickest_start(&self) -> f64 {
+        self.starts.iter().copied().fold(f64::NAN, f64::min)
     }
 
     /// Bytes resident after the opening.
@@ -212,6 +222,14 @@ impl std::fmt::Display for Scenario {
             Pace::InFlight => write!(f, "{streams}, {payload}, {era}, {WIDTH} in flight"),
         }
     }
+}
+
+/// A remark if others were using the machine before the bench began: figures then say less.
+fn busy_machine() -> Option<String> {
+    let text = std::fs::read_to_string("/proc/loadavg").ok()?;
+    let load: f64 = text.split_whitespace().next()?.parse().ok()?;
+    let cores = std::thread::available_parallelism().ok()?.get();
+    (load > cores as f64 / 4.0).then(|| format!("the machine was busy: load {load} on {cores} cores before the bench"))
 }
 
 fn median(mut values: Vec<f64>) -> f64 {

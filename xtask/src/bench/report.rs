@@ -54,6 +54,7 @@ impl Report {
     pub(crate) fn new(table: &Table) -> Self {
         let mut rows = vec![
             Row::new(table, "start to first answer".to_owned(), "ms", Better::Less, |f| Some(f.start() * 1e3)),
+            Row::new(table, "  the quickest".to_owned(), "ms", Better::Less, |f| Some(f.quickest_start() * 1e3)),
             Row::new(table, "resident when idle".to_owned(), "MiB", Better::Less, |f| Some(f.idle() / MEBIBYTE)),
             Row::new(table, "resident at most".to_owned(), "MiB", Better::Less, |f| Some(f.peak() / MEBIBYTE)),
             Row::new(table, "binary".to_owned(), "MiB", Better::Less, |f| Some(f.size as f64 / MEBIBYTE)),
@@ -69,11 +70,11 @@ impl Report {
                 Some(f.cpu(scenario)? * 1e6)
             }));
         }
-        let notes = table.0.iter().flat_map(|figures| {
+        let notes = table.columns.iter().flat_map(|figures| {
             figures.failures().into_iter().map(|(what, why)| format!("{} failed at {what}: {why}", figures.name))
         });
-        let notes = notes.collect();
-        Self { columns: table.0.iter().map(|f| f.name).collect(), bars: bars(table), rows, notes }
+        let notes = notes.chain(table.machine.clone()).collect();
+        Self { columns: table.columns.iter().map(|f| f.name).collect(), bars: bars(table), rows, notes }
     }
 
     pub(crate) fn has_misses(&self) -> bool {
@@ -140,7 +141,7 @@ impl Row {
         let ours = of(table.ours());
         let over = |theirs: Option<f64>| Some(ours? / theirs?).filter(|ratio| ratio.is_finite());
         let (over_rmcp, over_floor) = (over(best_of_rmcp(table, better, &of)), over(of(table.of("floor"))));
-        Self { name, unit, values: table.0.iter().map(&of).collect(), over_rmcp, over_floor }
+        Self { name, unit, values: table.columns.iter().map(&of).collect(), over_rmcp, over_floor }
     }
 
     fn to_json(&self, columns: &[&str], name: String) -> Value {
@@ -192,7 +193,7 @@ fn bars(table: &Table) -> Vec<Bar> {
 
 /// The better figure of rmcp's two configurations.
 fn best_of_rmcp(table: &Table, better: Better, of: &impl Fn(&Figures) -> Option<f64>) -> Option<f64> {
-    let theirs = table.0.iter().filter(|figures| figures.name.starts_with("rmcp")).filter_map(of);
+    let theirs = table.columns.iter().filter(|figures| figures.name.starts_with("rmcp")).filter_map(of);
     match better {
         Better::More => theirs.reduce(f64::max),
         Better::Less => theirs.reduce(f64::min),

@@ -44,6 +44,12 @@ impl ErrorBody {
         Self::new("parse_error", message, &serde_json::json!({"kind": kind.word()}))
     }
 
+    /// A type that is not in the registry, in the reference's words: agents look for them, because to
+    /// that host a capability it lacks is an unknown type.
+    pub(super) fn unknown_type(name: &str) -> Self {
+        Self::parse(Undecodable::UnknownType, format!("Unknown type {name}"))
+    }
+
     /// A line that cannot be read at all.
     pub(super) fn garbled(fault: &Fault) -> Self {
         Self::parse(Undecodable::Json, fault.to_string())

@@ -88,10 +88,10 @@ impl<'m, 'a> Fields<'m, 'a> {
         None
     }
 
-    /// The members of the envelope, of which only the type and the id were looked at before.
-    pub(super) fn envelope(&mut self) {
-        self.optional_text("a2e");
-        self.optional_text("version");
+    /// The members of the envelope, of which only the type and the id were looked at before. Returns
+    /// the version that the message says it is of; of the two spellings the page's own wins.
+    pub(super) fn envelope(&mut self) -> Option<Cow<'a, str>> {
+        let (page, reference) = (self.optional_text("a2e"), self.optional_text("version"));
         if let Some(raw) = self.members.raw("ts") {
             // The reference takes numeric strings here, and hand-written clients send them.
             let number = text_of(raw).map_or_else(|| number_of(raw), |text| text.trim().parse().ok());
@@ -99,6 +99,7 @@ impl<'m, 'a> Fields<'m, 'a> {
                 self.expected("ts", "a number", raw);
             }
         }
+        page.or(reference)
     }
 
     /// What is wrong, if anything: the path of a field and the problem with it.

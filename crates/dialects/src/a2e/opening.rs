@@ -28,12 +28,12 @@ impl<'a> HandshakeRequest<'a> {
     /// Reads the fields; nothing has a required value here, absent ones have their defaults.
     pub(super) fn read(members: &Members<'a>) -> Result<Self, Vec<(String, String)>> {
         let mut fields = Fields::of(members);
-        fields.envelope();
+        let version = fields.envelope();
         let request = Self {
             agent_id: fields.text("agent_id"),
             agent_caps: fields.texts("agent_caps"),
             auth_token: Secret::new(fields.text("auth_token")),
-            version: fields.optional_text("a2e").or_else(|| fields.optional_text("version")),
+            version,
         };
         fields.finish().map(|()| request)
     }

@@ -145,9 +145,7 @@ impl Host {
                 let asked_for = session.agreement.term(need.owner, need.capability).is_some();
                 ErrorBody::capability_missing(name, need.capability, asked_for)
             }
-            Closed::Unknown | Closed::NotInThisVersion => {
-                ErrorBody::parse(Undecodable::UnknownType, format!("unknown type {name}"))
-            }
+            Closed::Unknown | Closed::NotInThisVersion => ErrorBody::unknown_type(name),
         })?;
         let (asked, operation, timeout) = match name {
             "tool/list/req" => (Asked::List(read_list(&line.members)?), Operation::ListTools, None),
@@ -325,7 +323,7 @@ fn decode(text: &str) -> Result<Decoded<'_>, Rejected> {
         }
     };
     let name = match members.raw("type") {
-        None => Cow::Borrowed("none"),
+        None => Cow::Borrowed("None"),
         Some(raw) => match fields::text_of(raw) {
             Some(name) => name,
             None => {
@@ -338,7 +336,7 @@ fn decode(text: &str) -> Result<Decoded<'_>, Rejected> {
         Some(message) => Ok(Decoded { members, id, message }),
         None => {
             let shown: String = name.chars().take(100).collect();
-            Err(reject(id, ErrorBody::parse(Undecodable::UnknownType, format!("unknown type {shown}"))))
+            Err(reject(id, ErrorBody::unknown_type(&shown)))
         }
     }
 }

@@ -301,13 +301,14 @@ impl Session {
         }
         self.running.clear();
         self.tasks.detach_all();
-        // Failing one may start the next of a queue, so go on until none is left.
         loop {
-            let calls = self.door.in_flight();
+            // The newest first: ending one that runs would start the next of a dialect's queue.
+            let mut calls = self.door.in_flight();
+            calls.sort_unstable();
             if calls.is_empty() {
                 break;
             }
-            for call in calls {
+            for call in calls.into_iter().rev() {
                 let failure = Failure::new(FailureKind::Stopping, "the session ended before the call did");
                 self.step(|door, ambient, out| door.resolve(call, Err(failure), ambient, out));
             }

@@ -46,7 +46,7 @@ fn seen(protocol: &str) -> Value {
         "tools": ["agreement", "echo", "wait"],
         "echo": [{ "type": "text", "text": "grüezi \"🤝\" \u{2028} \\ " }],
         "unknown_tool": { "code": -32602 },
-        "progress": [[1, 3], [2, 3], [3, 3]],
+        "progress": [[1, 3], [2, 3]],
         "wait": { "failed": false },
         "cancelled": true,
         "reports_of_the_cancelled": 1,
@@ -93,22 +93,37 @@ impl Tapped {
         tapped
     }
 
-    /// Each request is answered exactly once, but not at all if it was cancelled; nothing else is answered; and
-    /// the process ends well, whether its stdin was closed or it was told to.
+    /// Each request is answered exactly once, but not at all if it was cancelled; nothing else is answered;
+    /// progress is whole and comes before the reply; and the process ends well, whether its stdin was closed or
+    /// it was told to.
     fn check(&self) {
-        let of = |sender: &str, wanted: fn(&Value) -> Option<&Value>| -> Vec<Value> {
-            let lines = self.lines.iter().filter(|(from, _)| from == sender);
-            lines.filter_map(|(_, line)| wanted(line)).cloned().collect()
-        };
-        let cancelled = of("client", |line| {
+        let cancelled = self.all("client", |line| {
             line["params"].get("requestId").filter(|_| line["method"] == "notifications/cancelled")
         });
-        let mut asked = of("client", |line| line.get("id"));
-        let mut answered = of("server", |line| line.get("id"));
+        let mut asked = self.all("client", |line| line.get("id"));
+        let mut answered = self.all("server", |line| line.get("id"));
         asked.retain(|id| !cancelled.contains(id));
         asked.sort_by_key(Value::to_string);
         answered.sort_by_key(Value::to_string);
         assert_eq!(answered, asked, "cancelled: {cancelled:?}");
+        for (_, call) in self.lines.iter().filter(|(_, line)| line["params"]["name"] == "wait") {
+            let steps = if cancelled.contains(&call["id"]) { 1 } else { 3 };
+            assert_eq!(self.reported_before_the_reply(call), (1..=steps).collect::<Vec<u64>>(), "{call}");
+        }
         assert_eq!(self.exit, Some(json!(0)));
+    }
+
+    fn all(&self, sender: &str, wanted: impl Fn(&Value) -> Option<&Value>) -> Vec<Value> {
+        let lines = self.lines.iter().filter(|(from, _)| from == sender);
+        lines.filter_map(|(_, line)| wanted(line)).cloned().collect()
+    }
+
+    fn reported_before_the_reply(&self, call: &Value) -> Vec<u64> {
+        let token = &call["params"]["_meta"]["progressToken"];
+        let from_server = self.lines.iter().filter(|(from, _)| from == "server").map(|(_, line)| line);
+        let before = from_server.take_while(|line| line["id"] != call["id"]);
+        let reports = before.filter(|line| line["params"]["progressToken"] == *token);
+        // A whole number may be written with or without a fraction.
+        reports.filter_map(|line| line["params"]["progress"].as_f64()).map(|progress| progress as u64).collect()
     }
 }

@@ -19,6 +19,9 @@ const BAD: Style = AnsiColor::Red.on_default().bold();
 const FAINT: Style = Style::new().dimmed();
 const STRONG: Style = Style::new().bold();
 
+/// How many rows of a message are shown; `--json` has all of it.
+const ROWS: usize = 6;
+
 /// Members whose value is never shown.
 const SECRETS: [&str; 6] = ["auth_token", "token", "api_key", "password", "secret", "authorization"];
 
@@ -168,8 +171,8 @@ fn sequence(record: &Record, width: usize, page: &mut String) {
             Side::Client => writeln!(page, "    │─ {STRONG}{label}{STRONG:#} {dashes}▶│{FAINT}{at}{FAINT:#}"),
             Side::Server => writeln!(page, "    │◀{dashes} {STRONG}{label}{STRONG:#} ─│{FAINT}{at}{FAINT:#}"),
         };
-        for row in wrap(&without_secrets(&message.text), lane - 4, 6) {
-            let blanks = " ".repeat((lane - 2).saturating_sub(row.chars().count()));
+        for row in wrap(&without_secrets(&message.text), lane - 2, ROWS) {
+            let blanks = " ".repeat((lane - 1).saturating_sub(row.chars().count()));
             let _ = writeln!(page, "    │ {FAINT}{row}{FAINT:#}{blanks}│");
         }
     }
@@ -280,6 +283,11 @@ fn wrap(text: &str, width: usize, rows: usize) -> Vec<String> {
 
 /// The terminal's width, or what fits most pages.
 fn width() -> usize {
-    let columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
-    columns.unwrap_or(100)
+    let named = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    #[cfg(unix)]
+    let named = named.or_else(|| {
+        let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
+        (size.ws_col > 0).then_some(usize::from(size.ws_col))
+    });
+    named.unwrap_or(100)
 }

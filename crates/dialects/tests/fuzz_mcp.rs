@@ -1,0 +1,276 @@
+//! Anything at all on the wire: no panic, valid lines out, exactly one reply per request.
+//!
+//! Runs as an ordinary test with a bounded number of cases; `cargo bolero test` explores on.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use gladhand_dialects::mcp::DIALECT;
+use gladhand_dialects::testing::{Counting, TestServer, bare_call, client_setup, lines_of, moment, server_setup};
+use gladhand_dialects::{Ambient, Heard, ServerSetup, Stop};
+use gladhand_operations::{CallId, Level, Log, Notice, Operation, Progress};
+use gladhand_wire::{Line, Lines, json};
+use proptest::prelude::*;
+use serde_json::Value;
+
+const META: &str = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"progressToken":"t"}"#;
+
+/// A session that touches everything, to be mutated.
+fn session(version: &str) -> String {
+    [
+        format!(r#"{{"jsonrpc":"2.0","id":0,"method":"initialize","params":{{"protocolVersion":"{version}","capabilities":{{"roots":{{"listChanged":true}}}},"clientInfo":{{"name":"f","version":"1"}}}}}}"#),
+        r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#.to_owned(),
+        r#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"cursor":"from-1"}}"#.to_owned(),
+        r#"{"jsonrpc":"2.0","id":"2","method":"tools/call","params":{"name":"echo","arguments":{"message":"\ud83d"},"_meta":{"progressToken":1}}}"#.to_owned(),
+        r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"2"}}"#.to_owned(),
+        r#"[{"jsonrpc":"2.0","id":3,"method":"ping"},{"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"fail","arguments":{"message":"x"}}}]"#.to_owned(),
+        r#"{"jsonrpc":"2.0","id":5,"method":"logging/setLevel","params":{"level":"debug"}}"#.to_owned(),
+        format!(r#"{{"jsonrpc":"2.0","id":6,"method":"tools/call","params":{{"name":"echo",{META}}}}}"#),
+        format!(r#"{{"jsonrpc":"2.0","id":7,"method":"subscriptions/listen","params":{{"notifications":{{"toolsListChanged":true}},{META}}}}}"#),
+        r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"tools":[{"name":"a"}],"content":[{"type":"text","text":"x"}]}}"#.to_owned(),
+        r#"{"jsonrpc":"2.0","id":2,"result":{"tools":[{"name":"a"}],"nextCursor":"n","content":[]}}"#.to_owned(),
+        r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":2,"progress":1}}"#.to_owned(),
+        r#"{"jsonrpc":"2.0","id":3,"error":{"code":-32603,"message":"m","data":{"reason":"busy"}}}"#.to_owned(),
+    ]
+    .join("\n")
+        + "\n"
+}
+
+fn tell_everything(server: &mut TestServer) {
+    let calls: Vec<_> = server.delivered.iter().map(|delivered| delivered.call.id).collect();
+    for call in calls {
+        server.notice(Notice::Progress(call, Progress { progress: 1.0, total: None, message: None }));
+        let log = Log { level: Level::Error, logger: None, data: json::raw("1".to_owned()) };
+        server.notice(Notice::Log(Some(call), log));
+    }
+    server.notice(Notice::ToolsChanged);
+}
+
+fn feed_server(bytes: &[u8], hold: bool) {
+    let setup = ServerSetup { page_size: 1, max_in_flight: 4, ..server_setup() };
+    let mut server = TestServer::pinned(&DIALECT, setup);
+    server.answers_itself = !hold;
+    let mut lines = Lines::with_limit(4096);
+    lines.push(bytes);
+    while let Some(line) = lines.next_line() {
+        server.frame(line);
+        tell_everything(&mut server);
+    }
+    server.stop(Stop::InputClosed);
+    while !server.delivered.is_empty() {
+        server.resolve_next();
+    }
+    assert_eq!(server.door.in_flight(), Vec::new());
+}
+
+fn feed_client(bytes: &[u8], version: &str) {
+    let mut client = (DIALECT.client)(client_setup(version));
+    let mut entropy = Counting::default();
+    let mut ambient = Ambient { now: moment(Duration::ZERO), entropy: &mut entropy };
+    let mut heard = Heard::default();
+    client.open(&mut ambient, &mut heard);
+    let mut answers: HashMap<CallId, usize> = HashMap::new();
+    let (mut lines, mut calls) = (Lines::with_limit(4096), 0);
+    lines.push(bytes);
+    while let Some(line) = lines.next_line() {
+        match DIALECT.text.read(line) {
+            Ok(Some(text)) => client.receive(&text, &mut ambient, &mut heard),
+            Ok(None) => {}
+            Err(fault) => client.garbled(&fault, &mut ambient, &mut heard),
+        }
+        for operation in [Operation::ListTools, bare_call("a")] {
+            calls += 1;
+            client.call(CallId(calls), operation, true, &mut ambient, &mut heard);
+        }
+    }
+    client.cancel(CallId(1), &mut ambient, &mut heard);
+    client.gone(&mut ambient, &mut heard);
+    lines_of(&heard.wire);
+    for event in heard.events {
+        if let gladhand_dialects::Event::Answered(call, _) = event {
+            *answers.entry(call).or_default() += 1;
+        }
+    }
+    for call in 1..=calls {
+        assert_eq!(answers.get(&CallId(call)), Some(&1), "outcomes of call {call} of {calls}");
+    }
+}
+
+#[test]
+fn mutated_sessions_never_panic() {
+    bolero::check!().with_type::<(u8, Vec<(u16, u8)>, Vec<u8>)>().with_iterations(1000).for_each(
+        |(choice, edits, tail)| {
+            let version = DIALECT.versions[usize::from(*choice) % DIALECT.versions.len()];
+            let mut bytes = session(version).into_bytes();
+            for (at, byte) in edits.iter().take(8) {
+                let at = usize::from(*at) % bytes.len();
+                match choice & 0x30 {
+                    0x10 => bytes.truncate(at + 1),
+                    0x20 => bytes.insert(at, *byte),
+                    _ => bytes[at] = *byte,
+                }
+            }
+            bytes.extend_from_slice(tail);
+            bytes.push(b'\n');
+            feed_server(&bytes, choice & 0x80 != 0);
+            feed_client(&bytes, version);
+        },
+    );
+}
+
+/// A request that is well-formed JSON-RPC, whatever the server makes of it.
+fn requests() -> impl Strategy<Value = (&'static str, String)> {
+    let methods = vec![
+        "tools/call",
+        "tools/call",
+        "tools/call",
+        "tools/list",
+        "ping",
+        "initialize",
+        "logging/setLevel",
+        "server/discover",
+        "subscriptions/listen",
+        "prompts/list",
+        "tasks/get",
+        "notifications/initialized",
+        "x.y",
+    ];
+    let params = vec![
+        r#""name":"echo","arguments":{"message":"m"}"#,
+        r#""name":"nope""#,
+        r#""name":7"#,
+        r#""cursor":"from-1""#,
+        r#""cursor":"bad""#,
+        r#""level":"info""#,
+        r#""notifications":{"toolsListChanged":true}"#,
+        r#""protocolVersion":"2025-03-26","capabilities":{},"clientInfo":{"name":"p","version":"1"}"#,
+    ];
+    let meta = vec![
+        "",
+        META,
+        r#""_meta":{"progressToken":9}"#,
+        r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2099-01-01"}"#,
+        r#""_meta":{"io.modelcontextprotocol/clientCapabilities":{"roots":{}}}"#,
+        r#""_meta":7"#,
+    ];
+    let select = proptest::sample::select::<&'static str>;
+    (select(methods), select(params), select(meta)).prop_map(|(method, params, meta)| {
+        let comma = if meta.is_empty() { "" } else { "," };
+        (method, format!("{{{params}{comma}{meta}}}"))
+    })
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Send((&'static str, String)),
+    Batch(Vec<(&'static str, String)>),
+    Cancel(prop::sample::Index),
+    Resolve(prop::sample::Index),
+    Tell,
+    Initialized,
+}
+
+fn steps() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        6 => requests().prop_map(Step::Send),
+        2 => proptest::collection::vec(requests(), 1..4).prop_map(Step::Batch),
+        1 => any::<prop::sample::Index>().prop_map(Step::Cancel),
+        4 => any::<prop::sample::Index>().prop_map(Step::Resolve),
+        1 => Just(Step::Tell),
+        1 => Just(Step::Initialized),
+    ]
+}
+
+/// Counts the replies in lines, by id, parts of batches included.
+fn count(lines: Vec<String>, replies: &mut HashMap<u64, usize>) {
+    for line in lines {
+        let line: Value = serde_json::from_str(&line).unwrap();
+        let parts = line.as_array().cloned().unwrap_or_else(|| vec![line]);
+        for part in parts {
+            if let Some(id) = part["id"].as_u64() {
+                assert!(part.get("result").is_some() != part.get("error").is_some(), "{part}");
+                *replies.entry(id).or_default() += 1;
+            } else {
+                // A notification of ours, or the refusal of a whole batch.
+                assert!(part["method"].is_string() || part["error"]["code"] == -32600, "{part}");
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_request_gets_exactly_one_reply(
+        opening in 0usize..6, steps in proptest::collection::vec(steps(), 0..24)
+    ) {
+        let setup = ServerSetup { page_size: 1, max_in_flight: 5, ..server_setup() };
+        let mut server = TestServer::pinned(&DIALECT, setup).holding();
+        let has_batches = opening == 1;
+        if let Some(version) = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"].get(opening) {
+            for line in session(version).lines().take(2) {
+                server.line(line);
+            }
+        }
+        let (mut sent, mut cancelled, mut replies) = (0u64, Vec::new(), HashMap::new());
+        let mut next = |(method, params): &(&str, String)| {
+            sent += 1;
+            format!(r#"{{"jsonrpc":"2.0","id":{sent},"method":"{method}","params":{params}}}"#)
+        };
+        let mut latest = 0;
+        for step in &steps {
+            let lines = match step {
+                Step::Send(request) => {
+                    latest += 1;
+                    server.line(&next(request))
+                }
+                Step::Batch(requests) if has_batches => {
+                    latest += requests.len() as u64;
+                    let parts: Vec<_> = requests.iter().map(&mut next).collect();
+                    server.line(&format!("[{}]", parts.join(",")))
+                }
+                Step::Batch(_) => Vec::new(),
+                Step::Cancel(at) if latest > 0 => {
+                    let id = at.index(latest as usize) as u64 + 1;
+                    cancelled.push(id);
+                    server.line(&format!(
+                        r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#
+                    ))
+                }
+                Step::Cancel(_) => Vec::new(),
+                Step::Resolve(at) if !server.delivered.is_empty() => {
+                    let at = at.index(server.delivered.len());
+                    server.delivered.rotate_left(at);
+                    server.resolve_next()
+                }
+                Step::Resolve(_) => Vec::new(),
+                Step::Tell => {
+                    tell_everything(&mut server);
+                    Vec::new()
+                }
+                Step::Initialized => server.line(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#),
+            };
+            count(lines, &mut replies);
+        }
+        count(server.stop(Stop::Terminated), &mut replies);
+        while !server.delivered.is_empty() {
+            count(server.resolve_next(), &mut replies);
+        }
+        prop_assert_eq!(server.door.in_flight(), Vec::new());
+        for id in 1..=latest {
+            let got = replies.get(&id).copied().unwrap_or_default();
+            let least = usize::from(!cancelled.contains(&id));
+            prop_assert!((least..=1).contains(&got), "request {id} got {got} replies\n{steps:#?}");
+        }
+        prop_assert!(replies.keys().all(|id| *id <= latest), "a reply to nothing");
+    }
+
+    #[test]
+    fn arbitrary_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200), version in 0usize..5) {
+        feed_server(&bytes, true);
+        feed_client(&bytes, DIALECT.versions[version]);
+        let mut server = TestServer::pinned(&DIALECT, server_setup());
+        server.frame(Line::Bytes(&bytes));
+    }
+}

@@ -1,0 +1,156 @@
+//! The gate: every row of the method table, every revision, capability on and off.
+
+use gladhand_accord::{Capability, Closed, Gate, Kind, Minimum, Offer, Peer, Rules, Side, VersionRule, agree};
+use gladhand_dialects::mcp::DIALECT;
+use gladhand_dialects::mcp::capabilities::defines;
+use gladhand_dialects::mcp::methods::TABLE;
+use gladhand_dialects::testing::{TestServer, server_setup};
+use gladhand_dialects::{Menu, ServerSetup};
+
+use crate::*;
+
+const RULES: Rules = Rules { dialect: "mcp", versions: VersionRule::Common, minimum: Minimum::Nothing, defines };
+
+/// A gate where `owner` provides a capability and everything that it is a part of.
+fn gate(version: &str, owner: Side, capability: Option<&str>) -> Gate {
+    let mut offers = [Offer::new(Peer::default(), [version]), Offer::new(Peer::default(), [version])];
+    let mut name = capability.map(|name| Capability::from_wire(name));
+    while let Some(capability) = name {
+        name = capability.parent().map(|parent| Capability::from_wire(parent));
+        let at = usize::from(owner == Side::Server);
+        offers[at].provides.insert(capability, None);
+    }
+    Gate::new(TABLE, &agree(&RULES, &offers[0], &offers[1]).unwrap())
+}
+
+#[test]
+fn a_row_is_open_exactly_if_its_revision_has_it_and_its_owner_declared_it() {
+    let mut open_rows = 0;
+    for version in DIALECT.versions {
+        for rule in TABLE {
+            let owner = rule.needs.map_or(Side::Server, |need| need.owner);
+            let capability = rule.needs.map(|need| need.capability);
+            let with = gate(version, owner, capability).admit(rule.from, rule.name);
+            let without = gate(version, owner, None).admit(rule.from, rule.name);
+            // Some names stand in several rows; any of them may open it.
+            let rows =
+                || TABLE.iter().filter(|row| row.name == rule.name && row.from == rule.from && row.is_in(version));
+            let is_free = rows().any(|row| row.needs.is_none());
+            let opens = rows().any(|row| row.needs == rule.needs);
+            assert_eq!(with.is_ok(), is_free || opens, "{version} {} with {capability:?}", rule.name);
+            assert_eq!(without.is_ok(), is_free, "{version} {} without", rule.name);
+            if rows().next().is_none() {
+                assert_eq!(without.unwrap_err(), Closed::NotInThisVersion);
+            }
+            open_rows += usize::from(with.is_ok());
+        }
+    }
+    assert!(open_rows > 100, "the matrix has lost its rows");
+}
+
+#[test]
+fn the_table_has_the_rows_of_the_inventory() {
+    let in_revision =
+        |version: &str, from| -> usize { TABLE.iter().filter(|row| row.from == from && row.is_in(version)).count() };
+    let counts: Vec<_> = DIALECT
+        .versions
+        .iter()
+        .map(|version| (*version, in_revision(version, Side::Client), in_revision(version, Side::Server)))
+        .collect();
+    let expected = [
+        ("2025-11-25", 22, 17),
+        ("2025-06-18", 17, 11),
+        ("2025-03-26", 17, 10),
+        ("2024-11-05", 17, 10),
+        ("2026-07-28", 14, 9),
+    ];
+    assert_eq!(counts, expected);
+}
+
+/// What a request gets from a server with that menu: nothing wrong, or this code.
+fn expected(method: &str, version: &str, menu: &Menu) -> Result<(), i64> {
+    let rows = TABLE.iter().filter(|row| row.from == Side::Client && row.name == method && row.is_in(version));
+    let mut answer = Err(-32601);
+    for row in rows {
+        let is_agreed = match row.needs.map(|need| need.capability) {
+            None => true,
+            Some("tools") => menu.tools,
+            Some("logging") => menu.logging,
+            Some(extension) if extension.starts_with("extensions.") => {
+                answer = Err(-32021);
+                false
+            }
+            Some(_) => false,
+        };
+        let is_served = matches!(
+            method,
+            "tools/call" | "tools/list" | "ping" | "logging/setLevel" | "server/discover" | "subscriptions/listen"
+        );
+        if row.kind == Kind::Call && is_agreed && is_served {
+            answer = Ok(());
+        }
+    }
+    answer
+}
+
+#[test]
+fn a_server_answers_every_row_by_what_was_agreed() {
+    let params = |method: &str| match method {
+        "tools/call" => ECHO,
+        "logging/setLevel" => r#""level":"info""#,
+        "subscriptions/listen" => r#""notifications":{"toolsListChanged":true}"#,
+        _ => r#""x":1"#,
+    };
+    for bits in 0..8 {
+        let menu = Menu { tools: bits & 1 != 0, tool_changes: bits & 2 != 0, logging: bits & 4 != 0 };
+        let setup = ServerSetup { menu: menu.clone(), ..server_setup() };
+        let fresh = || TestServer::pinned(&DIALECT, setup.clone());
+        for rule in TABLE {
+            let method = rule.name;
+            for version in HANDSHAKE {
+                let mut server = opened(fresh(), version);
+                let answer = only(server.line(&request("7", method, &format!("{{{}}}", params(method)))));
+                assert_eq!(answer["id"], 7);
+                let expected = match method {
+                    "initialize" => Err(-32600),
+                    _ => expected(method, version, &menu),
+                };
+                let got = answer["error"]["code"].as_i64().map_or(Ok(()), Err);
+                assert_eq!(got, expected, "{version} {method} {menu:?}: {answer}");
+            }
+            let answer = only(fresh().line(&stateless("7", method, params(method), "")));
+            let expected = expected(method, STATELESS, &menu);
+            let got = answer["error"]["code"].as_i64().map_or(Ok(()), Err);
+            assert_eq!(got, expected, "{method} {menu:?}: {answer}");
+        }
+    }
+}
+
+#[test]
+fn a_notification_is_never_answered_whether_its_gate_is_open_or_not() {
+    let mut names: Vec<_> = TABLE.iter().filter(|rule| rule.kind == Kind::Notice).map(|rule| rule.name).collect();
+    names.extend(["notifications/made-up", "tools/list", "initialize", "nonsense"]);
+    for version in HANDSHAKE {
+        for name in &names {
+            let mut server = open(version);
+            let line = format!(r#"{{"jsonrpc":"2.0","method":"{name}","params":{{}}}}"#);
+            assert_eq!(server.line(&line), NOTHING, "{version} {name}");
+            assert_eq!(server.dropped.len(), 1, "{version} {name}");
+            assert_eq!(server.line(PING), [PONG]);
+        }
+    }
+}
+
+#[test]
+fn a_missing_client_capability_is_named() {
+    let answer = only(server().line(&stateless("1", "tasks/get", r#""taskId":"t""#, "")));
+    assert_eq!(answer["error"]["code"], -32021);
+    let required = serde_json::json!({"requiredCapabilities": {"extensions": {"io.modelcontextprotocol/tasks": {}}}});
+    assert_eq!(answer["error"]["data"], required);
+    // Declared by the client, but nobody here has it: the method does not exist.
+    let declared = r#"{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"taskId":"t","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}}}}"#;
+    assert_eq!(error(server().line(declared)).1, -32601);
+    for removed in ["tasks/result", "tasks/list"] {
+        assert_eq!(error(server().line(&stateless("1", removed, "", ""))).1, -32601);
+    }
+}

@@ -1,0 +1,164 @@
+//! Progress, log messages, cancellation, changes of the menu.
+
+use gladhand_dialects::mcp::DIALECT;
+use gladhand_dialects::testing::{TestServer, server_setup};
+use gladhand_dialects::{Menu, ServerSetup};
+use gladhand_operations::{CallId, Level, Log, Notice, Progress};
+use gladhand_wire::json;
+
+use crate::*;
+
+pub(crate) fn log(level: &str) -> Log {
+    Log {
+        level: Level::from_word(level).unwrap(),
+        logger: Some("l".to_owned()),
+        data: json::raw(r#"{"n":1.0}"#.to_owned()),
+    }
+}
+
+fn report(progress: f64) -> Progress {
+    Progress { progress, total: Some(2.0), message: Some("m".to_owned()) }
+}
+
+/// A server with one call in flight under a progress token, and that call.
+fn waiting(version: &str, token: &str) -> (TestServer, CallId) {
+    let meta = format!(r#""progressToken":{token}"#);
+    let mut server = match version {
+        STATELESS => server().holding(),
+        _ => open(version).holding(),
+    };
+    let line = match version {
+        STATELESS => stateless("1", "tools/call", ECHO, &meta),
+        _ => request("1", "tools/call", &format!(r#"{{{ECHO},"_meta":{{{meta}}}}}"#)),
+    };
+    assert_eq!(server.line(&line), NOTHING);
+    let call = &server.delivered[0].call;
+    assert!(call.wants_progress);
+    let id = call.id;
+    (server, id)
+}
+
+#[test]
+fn progress_only_grows_and_echoes_its_token_as_written() {
+    for version in DIALECT.versions {
+        for token in ["1", "1.0", "\"a\\u0062\"", "123456789012345678901234567890"] {
+            let (mut server, call) = waiting(version, token);
+            let message = if *version == "2024-11-05" { "" } else { r#","message":"m""# };
+            let line = |progress: &str| {
+                vec![format!(
+                    r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":{token},"progress":{progress},"total":2{message}}}}}"#
+                )]
+            };
+            assert_eq!(server.notice(Notice::Progress(call, report(0.5))), line("0.5"));
+            for stale in [0.5, 0.25, f64::NAN, f64::INFINITY] {
+                assert_eq!(server.notice(Notice::Progress(call, report(stale))), NOTHING, "{stale}");
+            }
+            assert_eq!(server.notice(Notice::Progress(call, report(1.0))), line("1"));
+            server.resolve_next();
+            assert_eq!(server.notice(Notice::Progress(call, report(2.0))), NOTHING, "it is over");
+        }
+    }
+}
+
+#[test]
+fn without_a_token_there_is_no_progress() {
+    for token in ["null", "true", "{}", "[1]"] {
+        let mut server = open("2025-11-25").holding();
+        server.line(&request("1", "tools/call", &format!(r#"{{{ECHO},"_meta":{{"progressToken":{token}}}}}"#)));
+        let call = &server.delivered[0].call;
+        assert!(!call.wants_progress, "{token}");
+        let id = call.id;
+        assert_eq!(server.notice(Notice::Progress(id, report(1.0))), NOTHING);
+    }
+}
+
+#[test]
+fn a_cancelled_call_is_not_answered_and_the_newest_of_equal_ids_is_meant() {
+    for version in DIALECT.versions {
+        let (mut server, first) = waiting(version, "1");
+        let again = match *version {
+            STATELESS => stateless("1", "tools/call", ECHO, ""),
+            _ => echo("1"),
+        };
+        server.line(&again);
+        let second = server.delivered[1].call.id;
+        assert_eq!(server.line(&cancel("2")), NOTHING, "unknown ids are ignored");
+        assert_eq!(server.line(&cancel("\"1\"")), NOTHING, "another id");
+        assert_eq!(server.line(&cancel("1.0")), NOTHING);
+        assert_eq!(server.cancelled, [second], "{version}");
+        assert_eq!(server.door.in_flight(), [first]);
+        assert_eq!(only(server.resolve_next())["id"], 1);
+        assert_eq!(server.line(&cancel("1")), NOTHING, "too late");
+        assert_eq!(server.cancelled, [second]);
+    }
+}
+
+#[test]
+fn requests_under_one_id_are_each_answered() {
+    let mut server = open("2025-11-25").holding();
+    for _ in 0..3 {
+        server.line(&echo("1"));
+    }
+    for _ in 0..3 {
+        assert_eq!(only(server.resolve_next())["id"], 1);
+    }
+}
+
+#[test]
+fn log_messages_follow_the_level_of_the_session() {
+    for version in HANDSHAKE {
+        let mut server = open(version);
+        let heard = |server: &mut TestServer| -> Vec<&str> {
+            Level::ALL
+                .map(Level::word)
+                .into_iter()
+                .filter(|word| !server.notice(Notice::Log(None, log(word))).is_empty())
+                .collect()
+        };
+        assert_eq!(heard(&mut server), ["warning", "error", "critical", "alert", "emergency"], "before any is set");
+        for (at, level) in Level::ALL.into_iter().enumerate() {
+            let answer = server.line(&request("1", "logging/setLevel", &format!(r#"{{"level":"{}"}}"#, level.word())));
+            assert_eq!(answer, [r#"{"jsonrpc":"2.0","id":1,"result":{}}"#]);
+            assert_eq!(heard(&mut server), Level::ALL.map(Level::word)[at..], "{version}");
+        }
+        let line = server.notice(Notice::Log(None, log("emergency")));
+        assert_eq!(
+            line,
+            [
+                r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"emergency","logger":"l","data":{"n":1.0}}}"#
+            ]
+        );
+        for bad in [r#"{"level":"loud"}"#, r#"{"level":1}"#, "{}", "null"] {
+            assert_eq!(error(server.line(&request("2", "logging/setLevel", bad))), (2.into(), -32602), "{bad}");
+        }
+    }
+}
+
+#[test]
+fn without_logging_and_list_changed_nothing_is_sent() {
+    let menu = Menu { tools: true, tool_changes: false, logging: false };
+    for version in HANDSHAKE {
+        let server = TestServer::pinned(&DIALECT, ServerSetup { menu: menu.clone(), ..server_setup() });
+        let mut server = opened(server, version);
+        assert_eq!(server.notice(Notice::ToolsChanged), NOTHING);
+        assert_eq!(server.notice(Notice::Log(None, log("emergency"))), NOTHING);
+        assert_eq!(error(server.line(&request("1", "logging/setLevel", r#"{"level":"info"}"#))).1, -32601);
+    }
+    let mut server = TestServer::pinned(&DIALECT, ServerSetup { menu, ..server_setup() }).holding();
+    server.line(&stateless("1", "tools/call", ECHO, r#""io.modelcontextprotocol/logLevel":"debug""#));
+    let call = server.delivered[0].call.id;
+    assert_eq!(server.notice(Notice::Log(Some(call), log("emergency"))), NOTHING);
+    let acknowledged =
+        only(server.line(&stateless("2", "subscriptions/listen", r#""notifications":{"toolsListChanged":true}"#, "")));
+    assert_eq!(acknowledged["params"]["notifications"], serde_json::json!({}));
+    assert_eq!(server.notice(Notice::ToolsChanged), NOTHING);
+}
+
+#[test]
+fn changes_of_the_menu_are_told_in_an_open_session() {
+    for version in HANDSHAKE {
+        let line = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
+        assert_eq!(open(version).notice(Notice::ToolsChanged), [line]);
+    }
+    assert_eq!(server().notice(Notice::ToolsChanged), NOTHING);
+}

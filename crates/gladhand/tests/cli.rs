@@ -1,0 +1,145 @@
+//! What a person sees of the command line: help, mistakes, logs, manual pages.
+
+mod support;
+
+use std::io::Write;
+use std::process::{Output, Stdio};
+
+use gladhand::exit::Exit;
+use support::gladhand;
+
+fn run(arguments: &[&str]) -> Output {
+    gladhand().args(arguments).stdin(Stdio::null()).output().expect("it starts")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("UTF-8")
+}
+
+#[test]
+fn help_shows_the_commands_and_an_example_for_each() {
+    let help = text(&run(&["--help"]).stdout);
+    for word in ["serve", "open", "completions", "man", "Examples:", "Exit codes:"] {
+        assert!(help.contains(word), "{word} is missing in:\n{help}");
+    }
+    for command in ["serve", "open"] {
+        let help = text(&run(&[command, "--help"]).stdout);
+        assert!(help.contains("Examples:") && help.contains(&format!("gladhand {command}")), "{help}");
+    }
+    // Every dialect of the registry can be pinned.
+    let serve = text(&run(&["serve", "--help"]).stdout);
+    for dialect in gladhand_dialects::REGISTRY {
+        assert!(serve.contains(dialect.name), "{serve}");
+    }
+}
+
+#[test]
+fn the_version_is_the_packages() {
+    let output = run(&["--version"]);
+    assert_eq!(text(&output.stdout), format!("gladhand {}\n", env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn mistakes_on_the_command_line_end_with_2_and_say_what_is_possible() {
+    for (arguments, expected) in [
+        (&["serve", "--dialect", "mpc"][..], "[possible values: auto, mcp, loaf, a2e, fluxloop]"),
+        (&["open", "--as", "foo"], "hint: it may be mcp@2025-11-25"),
+        (&["open", "--as", "mcp@1999-01-01"], "hint: mcp is spoken in 2025-11-25"),
+        (&["open"], "--as <DIALECT[@VERSION]>"),
+        (&["sevre"], "similar subcommand"),
+        (&["serve", "--config", "no/such/file.toml"], "no/such/file.toml"),
+    ] {
+        let output = run(arguments);
+        let errors = text(&output.stderr);
+        assert!(errors.contains(expected), "{arguments:?}: {errors}");
+        assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(2), ""), "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_mistake_in_the_configuration_is_told_with_its_place_and_without_its_secrets() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("gladhand.toml"), "[a2e]\ntokens = [\"hush\"]\nmax_paralel = 1\n").unwrap();
+    let output = gladhand().arg("serve").current_dir(folder.path()).stdin(Stdio::null()).output().unwrap();
+    let errors = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(errors.contains("gladhand.toml") && errors.contains("line 3, column 1"), "{errors}");
+    assert!(!errors.contains("hush"), "{errors}");
+}
+
+#[test]
+fn the_configuration_is_found_by_flag_then_environment_then_folder_then_user() {
+    let folder = tempfile::tempdir().unwrap();
+    let home = folder.path().join("config/gladhand");
+    std::fs::create_dir_all(&home).unwrap();
+    // Each place has another mistake, so that the complaint tells which one was read.
+    let write = |path: &std::path::Path, key: &str| std::fs::write(path, format!("{key} = 1\n")).unwrap();
+    write(&folder.path().join("by_flag.toml"), "flag_key");
+    write(&folder.path().join("by_env.toml"), "env_key");
+    write(&home.join("gladhand.toml"), "user_key");
+    let complaint = |flag: bool, env: bool| {
+        let mut command = gladhand();
+        command.arg("serve").current_dir(folder.path()).env("XDG_CONFIG_HOME", folder.path().join("config"));
+        command.stdin(Stdio::null());
+        if flag {
+            command.args(["--config", "by_flag.toml"]);
+        }
+        if env {
+            command.env("GLADHAND_CONFIG", "by_env.toml");
+        }
+        text(&command.output().unwrap().stderr)
+    };
+    assert!(complaint(true, true).contains("flag_key"));
+    assert!(complaint(false, true).contains("env_key"));
+    assert!(complaint(false, false).contains("user_key"));
+    write(&folder.path().join("gladhand.toml"), "folder_key");
+    assert!(complaint(false, false).contains("folder_key"));
+}
+
+#[test]
+fn a_log_filter_that_is_none_is_refused() {
+    let output = gladhand().arg("serve").env("GLADHAND_LOG", "a=b=c").stdin(Stdio::null()).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("GLADHAND_LOG"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn logs_go_to_stderr_as_lines_or_as_json() {
+    let logged = |arguments: &[&str]| {
+        let mut child = gladhand();
+        child.arg("serve").args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = child.spawn().unwrap();
+        child.stdin.take().unwrap().write_all(b"{\"type\":\"handshake\",\"id\":\"1\"}\n").unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(text(&output.stdout).lines().count(), 1);
+        text(&output.stderr)
+    };
+    assert_eq!(logged(&[]), "", "quiet unless something is odd");
+    let human = logged(&["-v"]);
+    assert!(human.contains("the first line decided the dialect") && !human.contains('\u{1b}'), "{human}");
+    for line in logged(&["-v", "--log-format", "json"]).lines() {
+        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        assert!(line["level"].is_string() && line["fields"]["message"].is_string(), "{line}");
+    }
+}
+
+#[test]
+fn completions_and_manual_pages_are_made() {
+    for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
+        let script = text(&run(&["completions", shell]).stdout);
+        assert!(script.contains("gladhand") && script.contains("open"), "{shell}");
+    }
+    assert!(text(&run(&["man"]).stdout).contains(".TH gladhand 1"));
+    let folder = tempfile::tempdir().unwrap();
+    assert!(run(&["man", "--out", folder.path().to_str().unwrap()]).status.success());
+    assert!(folder.path().join("gladhand-serve.1").exists());
+}
+
+#[test]
+fn the_documented_exit_codes_are_the_real_ones() {
+    let page = include_str!("../../../docs/stability.md");
+    for (exit, meaning) in Exit::TABLE {
+        let row = format!("| {} | {meaning} |", exit as u8);
+        assert!(page.contains(&row), "{row} is not in docs/stability.md");
+    }
+}
