@@ -123,6 +123,7 @@ pub async fn serve(
                 Ok(0) => {
                     input_open = false;
                     if let Some(line) = lines.last_line() {
+                        session.clock.tick();
                         session.receive(line);
                     }
                     session.stop(Stop::InputClosed);
@@ -204,11 +205,13 @@ impl Session {
     }
 
     fn notice(&mut self, notice: Notice) {
+        self.clock.tick();
         self.step(|door, ambient, out| door.notice(notice, ambient, out));
     }
 
     fn stop(&mut self, stop: Stop) {
         tracing::info!(why = ?stop, "stopping");
+        self.clock.tick();
         // Told while already stopping: what is in flight is not waited for any longer.
         let again = self.closing.is_some();
         self.step(|door, ambient, out| door.stop(stop, ambient, out));
@@ -235,6 +238,7 @@ impl Session {
             }
         };
         if let Some((call, _)) = self.running.remove(&task) {
+            self.clock.tick();
             self.step(|door, ambient, out| door.resolve(call, outcome, ambient, out));
         }
     }
