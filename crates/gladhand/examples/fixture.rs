@@ -1,6 +1,6 @@
 //! A server whose tools are described by a file: the other end of the golden tests.
 //!
-//! `fixture TOOLBOX.json` serves, on stdin and stdout, tools that behave as the file says. A tool is
+//! `fixture TOOLBOX.json [DIALECT]` serves, on stdin and stdout, tools that behave as the file says. A tool is
 //! `{"name", "description", "input_schema", "tags"?, "deferred"?, "extra"?, "does"}`, where `does` is
 //! one of the behaviours of [`Does`]. Nothing here knows a dialect; the tools of a recorded server
 //! are thereby shown in any of them.
@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use gladhand::Service;
 use gladhand_accord::Secret;
+use gladhand_dialects::REGISTRY;
 use gladhand_hub::{Answer, Context, Hub, Provider};
 use gladhand_operations::{Failure, FailureKind, Level, Log, Outcome, Progress, Reply, Tool, ToolCall, ToolResult};
 use gladhand_wire::{RawValue, json};
@@ -171,6 +172,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let tools = serde_json::from_str(&fs_err::read_to_string(path)?)?;
     let hub = Hub::new(vec![Box::new(Toolbox { tools, sleepers: Arc::default() })])?;
     let token = std::env::var(gladhand::config::env::A2E_TOKEN).ok();
-    Service::new(hub).tokens(token.into_iter().map(Secret::new).collect()).serve_stdio()?;
+    let mut service = Service::new(hub).tokens(token.into_iter().map(Secret::new).collect());
+    if let Some(name) = std::env::args().nth(2) {
+        service = service.pinned(REGISTRY.iter().find(|dialect| dialect.name == name).ok_or("no such dialect")?);
+    }
+    service.serve_stdio()?;
     Ok(())
 }

@@ -14,6 +14,8 @@ const TOKEN: &str = "dev-secret";
 const RULES: Rules = Rules {
     dialect: "a2e",
     varies: &["id", "ts", "created_at", "duration_ms", "uptime_seconds", "seq", "/message", "/data/error"],
+    parser_texts: &[],
+    in_order: false,
     raw_has_line_end: false,
     standing: as_we_say_it,
 };

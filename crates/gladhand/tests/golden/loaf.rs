@@ -36,6 +36,8 @@ const NOT_YET: [&str; 21] = [
 const RULES: Rules = Rules {
     dialect: "loaf",
     varies: &["timestamp", "time", "createdAt", "updatedAt", "contextTokenEstimate", "pinned_tokens"],
+    parser_texts: &["parse error: "],
+    in_order: false,
     raw_has_line_end: true,
     standing: as_we_say_it,
 };

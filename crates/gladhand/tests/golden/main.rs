@@ -5,6 +5,7 @@
 mod support;
 
 mod a2e;
+mod fluxloop;
 mod loaf;
 mod replay;
 
