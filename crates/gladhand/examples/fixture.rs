@@ -45,8 +45,8 @@ enum Does {
     Says(String),
     /// Returns `{"<argument>": its value}`; without the argument its arguments are wrong.
     Repeats(String),
-    /// Returns the value of an argument as text; anything but a string is a wrong argument.
-    Echoes(String),
+    /// What the product's `echo` does, whose name it must have.
+    Echoes,
     /// Returns the text that belongs to an argument, or reports that there is none.
     LooksUp { argument: String, entries: BTreeMap<String, String> },
     /// Sleeps for `ms` milliseconds, reporting progress this often; returns `{"slept_ms": ms}`.
@@ -97,11 +97,7 @@ impl Provider for Toolbox {
                 Some(value) => returned(json::to_raw(&BTreeMap::from([(name, value)]))),
                 None => Err(Failure::invalid_argument(name, "required")),
             }),
-            Does::Echoes(name) => Answer::Now(match arguments.get(name) {
-                Some(Value::String(text)) => Ok(Reply::Tool(ToolResult::text(text))),
-                Some(_) => Err(Failure::invalid_argument(name, "expected a string")),
-                None => Err(Failure::invalid_argument(name, "required")),
-            }),
+            Does::Echoes => gladhand::providers::Toolbox.call(call, context),
             Does::LooksUp { argument, entries } => Answer::Now(match arguments.get(argument).and_then(Value::as_str) {
                 Some(key) => Ok(Reply::Tool(match entries.get(key) {
                     Some(text) => ToolResult::text(text),

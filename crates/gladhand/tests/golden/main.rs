@@ -7,6 +7,7 @@ mod support;
 mod a2e;
 mod fluxloop;
 mod loaf;
+mod mcp;
 mod replay;
 
 use std::process::Command;
@@ -21,6 +22,6 @@ fn serve() -> Command {
 /// The `fixture` example with one of the toolboxes here.
 fn fixture(toolbox: &str) -> Command {
     let mut command = support::example("fixture");
-    command.arg(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/toolboxes").join(toolbox));
+    command.arg(replay::here("toolboxes").join(toolbox));
     command
 }

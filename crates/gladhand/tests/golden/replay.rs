@@ -62,14 +62,15 @@ pub(crate) enum Item {
     Exit(i32),
 }
 
+/// A line of a recording, as the file has it.
 #[derive(Deserialize)]
-struct RecordedLine<'a> {
-    dir: &'a str,
+pub(crate) struct RecordedLine<'a> {
+    pub(crate) dir: &'a str,
     #[serde(borrow, default, deserialize_with = "even_null")]
-    msg: Option<&'a RawValue>,
-    raw: Option<String>,
-    raw_hex: Option<String>,
-    event: Option<String>,
+    pub(crate) msg: Option<&'a RawValue>,
+    pub(crate) raw: Option<String>,
+    pub(crate) raw_hex: Option<String>,
+    pub(crate) event: Option<String>,
     name: Option<String>,
     code: Option<i32>,
 }
@@ -99,8 +100,14 @@ struct Difference {
     unset: Vec<String>,
 }
 
-fn text_of(path: &str) -> String {
-    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(path);
+/// The path of a file beside this one.
+pub(crate) fn here(path: &str) -> std::path::PathBuf {
+    std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(path)
+}
+
+/// The text of a file beside this one.
+pub(crate) fn text_of(path: &str) -> String {
+    let path = here(path);
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
@@ -171,7 +178,8 @@ pub(crate) fn recorded(rules: &Rules, file: &str) -> Vec<Item> {
     text.lines().enumerate().filter_map(item).collect()
 }
 
-fn unhex(text: &str) -> Vec<u8> {
+/// The bytes that hex digits stand for.
+pub(crate) fn unhex(text: &str) -> Vec<u8> {
     let digits: Vec<_> = text.chars().map(|digit| digit.to_digit(16).expect("a hex digit")).collect();
     digits.chunks(2).map(|pair| u8::try_from(pair[0] * 16 + pair[1]).expect("a byte")).collect()
 }
