@@ -105,7 +105,7 @@ fn bless(name: &str) {
         }
         left -= 1;
         if left == 0 {
-            while let Some(answer) = process.line_within(Duration::from_millis(400)) {
+            while let Some(answer) = process.line_within(Duration::from_millis(if slow { 400 } else { 60 })) {
                 let is_portable = serde_json::from_str::<Value>(&answer).is_ok();
                 written.push(match is_portable {
                     true => format!(r#"{{"dir":"s2c","msg":{answer}}}"#),

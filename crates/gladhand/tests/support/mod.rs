@@ -202,3 +202,53 @@ pub fn mcp_session(arguments: &[&str]) -> Process {
     process.send(MCP_INITIALIZED);
     process
 }
+
+/// Compares a text with `tests/snapshots/<name>`; with `GLADHAND_BLESS` set, writes it there instead.
+pub fn assert_snapshot(name: &str, text: &str) {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots").join(name);
+    if std::env::var_os("GLADHAND_BLESS").is_some() {
+        std::fs::write(&path, text).expect("the folder is there");
+        return;
+    }
+    let expected = std::fs::read_to_string(&path).unwrap_or_default();
+    let first = expected.lines().zip(text.lines()).find(|(expected, got)| expected != got);
+    assert!(
+        expected == text,
+        "{name} is not as it was; the first line that differs: {first:#?}\nall of it:\n{text}\n(GLADHAND_BLESS=1 accepts it)"
+    );
+}
+
+/// The text with every run of 32 hex digits replaced.
+pub fn without_random_names(text: &str) -> String {
+    let mut shown = String::new();
+    let mut run = String::new();
+    for character in text.chars().chain(['\0']) {
+        if character.is_ascii_hexdigit() {
+            run.push(character);
+            continue;
+        }
+        shown.push_str(if run.len() == 32 { "<random>" } else { &run });
+        run.clear();
+        if character != '\0' {
+            shown.push(character);
+        }
+    }
+    shown
+}
+
+/// The text with the number behind each of these JSON members replaced by 0.
+pub fn without_numbers(text: &str, members: &[&str]) -> String {
+    let mut shown = text.to_owned();
+    for member in members {
+        let name = format!("\"{member}\":");
+        let mut from = 0;
+        while let Some(at) = shown[from..].find(&name) {
+            let begin = from + at + name.len();
+            let rest = &shown[begin..];
+            let length = rest.find(|c: char| !c.is_ascii_digit() && !".eE+-".contains(c)).unwrap_or(rest.len());
+            shown.replace_range(begin..begin + length, "0");
+            from = begin;
+        }
+    }
+    shown
+}
