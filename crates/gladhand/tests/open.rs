@@ -1,0 +1,237 @@
+//! `gladhand open`: what it draws, that `--json` says the same, how it ends, and what it leaves behind.
+#![cfg(unix)]
+
+mod support;
+
+use std::fmt::Write;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use support::{assert_snapshot, gladhand, without_numbers, without_random_names};
+
+const TOKEN: &str = "sesame-open-up";
+
+/// Answers an MCP `initialize` with a version that nobody speaks.
+const FROM_THE_FUTURE: &str = r#"read -r line; echo '{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2099-01-01","capabilities":{},"serverInfo":{"name":"s","version":"1"}}}'; cat >/dev/null"#;
+/// Refuses loaf's handshake.
+const STRICT: &str = r#"read -r line; echo '{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"unsupported protocol_version: 1.0.0","data":{"reason":"unsupported_protocol_version","supported":"2.0.0"}}}'; cat >/dev/null"#;
+/// Talks, but no protocol.
+const GARBAGE: &str = "echo Welcome to my server; echo '{not json'; echo '\u{1b}[31mred\u{1b}[0m'; cat >/dev/null";
+
+/// Name, arguments of `open`, server (none: our own), exit code.
+const CASES: [(&str, &[&str], Option<&str>, i32); 14] = [
+    ("mcp_2024-11-05", &["--as", "mcp@2024-11-05"], None, 0),
+    ("mcp_2025-03-26", &["--as", "mcp@2025-03-26"], None, 0),
+    ("mcp_2025-06-18", &["--as", "mcp@2025-06-18", "--declare", "roots,sampling"], None, 0),
+    ("mcp_2025-11-25", &["--as", "mcp"], None, 0),
+    ("mcp_2026-07-28", &["--as", "mcp@2026-07-28"], None, 0),
+    ("loaf", &["--as", "loaf"], None, 0),
+    ("fluxloop", &["--as", "fluxloop"], None, 0),
+    ("a2e", &["--as", "a2e", "--want", "tools,memory"], None, 0),
+    ("a2e_no_capability", &["--as", "a2e", "--want", "memory"], None, 3),
+    ("mcp_version_mismatch", &["--as", "mcp@2025-11-25"], Some(FROM_THE_FUTURE), 3),
+    ("loaf_refused", &["--as", "loaf"], Some(STRICT), 3),
+    ("exits_at_once", &["--as", "mcp"], Some("echo no licence found >&2; exit 7"), 4),
+    ("silent", &["--as", "fluxloop", "--timeout", "1"], Some("cat >/dev/null"), 4),
+    ("garbage", &["--as", "mcp", "--timeout", "1"], Some(GARBAGE), 4),
+];
+
+fn open(arguments: &[&str], server: Option<&str>) -> Command {
+    let mut command = gladhand();
+    command.arg("open").args(arguments).env_remove("NO_COLOR").env_remove("CLICOLOR_FORCE").env_remove("COLUMNS");
+    if let Some(script) = server {
+        command.args(["--", "sh", "-c", script]);
+    }
+    command
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+/// Without what changes from run to run: times, random names, the path of our own program.
+fn steady(text: &str) -> String {
+    let text = without_numbers(&without_random_names(text), &["ts", "uptime_seconds", "at_ms", "took_ms"]);
+    let mut shown = String::new();
+    for line in text.lines() {
+        writeln!(shown, "{}", without_milliseconds(line).trim_end()).unwrap();
+    }
+    shown
+}
+
+/// `0.5 ms`, with the blanks before it, becomes `T ms`.
+fn without_milliseconds(line: &str) -> String {
+    let Some(end) = line.find(" ms") else { return line.to_owned() };
+    let number = line[..end]
+        .rfind(|c: char| !c.is_ascii_digit() && c != '.')
+        .map_or(0, |at| at + line[at..].chars().next().map_or(1, char::len_utf8));
+    if number == end {
+        return line.to_owned();
+    }
+    format!("{} T{}", line[..number].trim_end(), &line[end..])
+}
+
+/// The page with each message on one line, however many it was broken into.
+fn unbroken(page: &str) -> String {
+    let mut joined = String::new();
+    let mut message = String::new();
+    for line in page.lines().chain([""]) {
+        let piece = line.strip_prefix("    │ ").and_then(|rest| rest.strip_suffix(" │"));
+        match piece {
+            Some(piece) => message.push_str(piece),
+            None => {
+                if !message.is_empty() {
+                    writeln!(joined, "    │ {}", message.trim_end()).unwrap();
+                    message.clear();
+                }
+                writeln!(joined, "{line}").unwrap();
+            }
+        }
+    }
+    joined
+}
+
+#[test]
+fn the_drawing_is_the_exchange() {
+    for (name, arguments, server, code) in CASES {
+        let output = open(arguments, server).env("COLUMNS", "100").output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{name}: {}", text(&output));
+        // Where a message is broken depends on the length of what varies in it.
+        let varies = name.starts_with("a2e");
+        let page = steady(&if varies { unbroken(&text(&output)) } else { text(&output) });
+        assert_snapshot(&format!("open_{name}.txt"), &page);
+        assert!(!text(&output).contains('\u{1b}'), "{name}: no colours on a pipe, none from the server either");
+    }
+}
+
+/// As the drawing shows a text: what would move the cursor is replaced.
+fn visible(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
+#[test]
+fn the_json_and_the_drawing_agree() {
+    for (name, arguments, server, code) in CASES {
+        let drawn = open(arguments, server).output().unwrap();
+        let printed = open(&[arguments, &["--json"]].concat(), server).output().unwrap();
+        assert_eq!((drawn.status.code(), printed.status.code()), (Some(code), Some(code)), "{name}");
+        let page = steady(&unbroken(&text(&drawn)));
+        let report: Value = serde_json::from_str(&text(&printed)).unwrap();
+        assert_eq!(report["opened"], code == 0, "{name}");
+        // The same messages, in the same order and direction.
+        let raw = steady(&text(&printed));
+        let mut at = 0;
+        let messages = report["messages"].as_array().unwrap();
+        for message in messages {
+            let arrow = if message["from"] == "client" { "▶│" } else { "◀" };
+            at += page[at..].find(arrow).unwrap_or_else(|| panic!("{name}: no arrow for {message} in\n{page}"));
+            at += page[at..].find('\n').unwrap();
+        }
+        let arrows = page.matches("▶│").count() + page.matches('◀').count();
+        assert_eq!(arrows, messages.len(), "{name}");
+        let drawn: Vec<_> = page.lines().filter_map(|line| line.strip_prefix("    │ ")).collect();
+        assert_eq!(drawn.len(), messages.len(), "{name}");
+        for (drawn, message) in drawn.iter().zip(messages) {
+            match message.get("message") {
+                Some(_) => assert!(raw.contains(drawn), "{name}: {drawn} is drawn and not printed"),
+                None => assert_eq!(*drawn, visible(message["text"].as_str().unwrap()), "{name}"),
+            }
+        }
+        // The same terms, in force or not.
+        for term in report["agreement"]["terms"].as_array().into_iter().flatten() {
+            let capability = term["capability"].as_str().unwrap();
+            let row = page.lines().find(|line| line.split_whitespace().next() == Some(capability));
+            let row = row.unwrap_or_else(|| panic!("{name}: no row for {capability} in\n{page}"));
+            assert_eq!(row.contains(" yes"), term["verdict"] == "agreed", "{name}: {row}");
+        }
+        // The same verdict.
+        match report["refusal"]["message"].as_str() {
+            None => assert!(page.contains("  open  "), "{name}: {page}"),
+            Some(why) => {
+                let reason = report["refusal"]["reason"].as_str().unwrap();
+                assert!(page.contains(&format!("  no session  {why} ({reason})")), "{name}: {why}\n{page}");
+            }
+        }
+        let stderr = report["stderr"].as_array().unwrap();
+        assert_eq!(page.matches("  stderr: ").count(), stderr.len(), "{name}");
+    }
+}
+
+#[test]
+fn colours_are_for_terminals_only() {
+    let plain = text(&open(&["--as", "fluxloop"], None).output().unwrap());
+    let refused =
+        text(&open(&["--as", "fluxloop"], None).env("NO_COLOR", "1").env("CLICOLOR_FORCE", "1").output().unwrap());
+    assert_eq!((plain.contains('\u{1b}'), refused.contains('\u{1b}')), (false, false));
+}
+
+#[test]
+fn the_token_is_presented_and_never_shown() {
+    let served = env!("CARGO_BIN_EXE_gladhand");
+    for (with, code, reason) in [(TOKEN, 0, None), ("another-secret", 3, Some("auth_failed"))] {
+        for json in [true, false] {
+            let mut command = gladhand();
+            command.args(["-vvv", "open", "--as", "a2e"]).env("GLADHAND_A2E_TOKEN", with);
+            if json {
+                command.arg("--json");
+            }
+            // The server expects its own.
+            command.args(["--", "env", &format!("GLADHAND_A2E_TOKEN={TOKEN}"), served, "-vvv", "serve"]);
+            let output = command.output().unwrap();
+            assert_eq!(output.status.code(), Some(code), "{}", text(&output));
+            let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+            if json {
+                let report: Value = serde_json::from_str(&text(&output)).unwrap();
+                assert_eq!(report["refusal"]["reason"].as_str(), reason);
+                assert_eq!(report["messages"][0]["message"]["auth_token"], "[redacted]");
+            }
+            // The command line of the server is ours to show; what was sent is not.
+            let shown = text(&output).replace(&format!("GLADHAND_A2E_TOKEN={TOKEN}"), "");
+            for secret in [TOKEN, "another-secret"] {
+                assert!(!shown.contains(secret) && !errors.contains(secret), "{shown}\n{errors}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_started_or_asked_for_is_told() {
+    for (arguments, code, words) in [
+        (&["--as", "mcp", "--", "/no/such/server"][..], 4, "could not start `/no/such/server`"),
+        (&["--as", "mcp", "--json", "--", "/no/such/server"][..], 4, r#""reason":"not_started""#),
+        (&["--as", "mcp@1999-01-01"][..], 2, "`mcp@1999-01-01` is no version of mcp"),
+        (&["--as", "smoke-signals"][..], 2, "no client `smoke-signals`"),
+        (&["--as", "mcp", "--timeout", "0"][..], 2, "--timeout"),
+        (&[][..], 2, "--as"),
+    ] {
+        let output = gladhand().arg("open").args(arguments).output().unwrap();
+        let everything = text(&output) + &String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{everything}");
+        assert!(everything.contains(words), "{words} is not in\n{everything}");
+    }
+}
+
+#[test]
+fn no_process_is_left_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let cases = [
+        ("one that ignores the end of its input", "echo $$ >PIDS; exec sleep 300"),
+        ("one with a child of its own", "echo $$ >PIDS; sleep 300 & echo $! >>PIDS; wait"),
+        ("one that ignores a polite request", "trap '' TERM INT HUP; echo $$ >PIDS; while :; do sleep 0.05; done"),
+    ];
+    std::thread::scope(|scope| {
+        for (number, (name, script)) in cases.into_iter().enumerate() {
+            let pids = folder.path().join(number.to_string());
+            scope.spawn(move || {
+                let script = script.replace("PIDS", pids.to_str().unwrap());
+                let output = open(&["--as", "loaf", "--timeout", "1"], Some(&script)).output().unwrap();
+                assert_eq!(output.status.code(), Some(4), "{name}");
+                for pid in std::fs::read_to_string(&pids).unwrap().lines() {
+                    let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+                    let is_running = !state.is_empty() && !state.contains(") Z ");
+                    assert!(!is_running, "{name}: process {pid} is still there: {state}");
+                }
+            });
+        }
+    });
+}
