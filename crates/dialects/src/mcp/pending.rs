@@ -97,3 +97,46 @@ impl Pending {
         ids
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use gladhand_wire::json;
+
+    use super::*;
+
+    fn call(id: &str) -> InFlight {
+        InFlight {
+            to: ReplyTo { id: Id::of(&json::raw(id.to_owned())), batch: None },
+            asked: Asked::Tool,
+            revision: Revision::V2025_11_25,
+            progress_token: None,
+            progress: None,
+            log_level: None,
+        }
+    }
+
+    #[test]
+    fn a_slot_that_was_used_again_does_not_answer_to_an_old_id() {
+        let mut pending = Pending::default();
+        let (first, kept) = (pending.insert(call("1")), pending.insert(call("2")));
+        assert!(pending.remove(first).is_some());
+        let second = pending.insert(call("3"));
+        assert_eq!(pending.slots.len(), 2, "the slot is used again");
+        assert!(pending.remove(first).is_none() && pending.get_mut(first).is_none());
+        assert_eq!((pending.len(), pending.ids()), (2, vec![kept, second]));
+        assert!(pending.remove(second).is_some() && pending.remove(second).is_none());
+    }
+
+    #[test]
+    fn the_newest_of_equal_ids_is_found() {
+        let mut pending = Pending::default();
+        let oldest = pending.insert(call("1"));
+        pending.insert(call("\"1\""));
+        let newest = pending.insert(call("1.0"));
+        pending.remove(oldest);
+        let newer = pending.insert(call("1"));
+        assert!(newer > newest, "also where it took an old slot");
+        assert_eq!(pending.newest(&json::raw("1".to_owned())), Some(newer));
+        assert_eq!(pending.newest(&json::raw("2".to_owned())), None);
+    }
+}

@@ -223,16 +223,12 @@ impl McpServer {
         }
     }
 
-    fn has_session(&self) -> Option<&Session> {
-        match &self.phase {
-            Phase::ExpectInitialize => None,
-            Phase::ExpectInitialized(session) | Phase::Open(session) => Some(session),
-        }
-    }
-
     /// Whether the version in force has batches.
     pub(super) fn has_batches(&self) -> bool {
-        self.has_session().is_some_and(|session| session.in_force.revision.has_batches())
+        match &self.phase {
+            Phase::ExpectInitialize => false,
+            Phase::ExpectInitialized(session) | Phase::Open(session) => session.in_force.revision.has_batches(),
+        }
     }
 
     /// Answers with an error, at once.

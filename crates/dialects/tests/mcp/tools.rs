@@ -177,6 +177,8 @@ fn each_failure_has_its_own_answer() {
                 }
             }
         }
+        let denied = answer(version, "tools/list", "", Err(Failure::new(Denied, "why")));
+        assert_eq!(denied["error"]["data"], json!({"reason": "denied"}), "a list has no `isError`");
         let passed = |data: &str| {
             let failure = Failure { data: Some(json::raw(data.to_owned())), ..Failure::new(UpstreamError, "why") };
             answer(version, "tools/call", ECHO, Err(failure))["error"].clone()
