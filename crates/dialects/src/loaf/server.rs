@@ -271,6 +271,7 @@ impl Server for LoafServer {
 
     fn resolve(&mut self, call: CallId, outcome: Outcome, _ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
         let Some(Waiting { id, what }) = self.calls.remove(&call) else { return };
+        let begin = out.wire.len();
         match (outcome, what) {
             (Ok(Reply::Tools(tools)), _) => rpc::result(&mut out.wire, &id, &tools::list(&tools)),
             (Ok(Reply::Tool(result)), _) => rpc::result(&mut out.wire, &id, &Returned::of(&result)),
@@ -279,6 +280,7 @@ impl Server for LoafServer {
             }
             (Err(failure), _) => Error::of_failure(&failure).answer(&mut out.wire, Some(&id)),
         }
+        keep_on_one_line(&mut out.wire, begin);
     }
 
     fn notice(&mut self, notice: Notice, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
@@ -342,7 +344,18 @@ fn emit<T: Serialize>(kind: &'static str, payload: &T, ambient: &Ambient<'_>, ou
         payload: &'a T,
     }
     let event = Event { r#type: kind, timestamp: ambient.now.iso_millis(), payload };
+    let begin = out.wire.len();
     rpc::notification(&mut out.wire, "event", Some(&event));
+    keep_on_one_line(&mut out.wire, begin);
+}
+
+/// Takes line breaks out of the line that begins at `begin`: it may hold JSON as others wrote it, and
+/// to a loaf peer even a lone CR ends a line.
+fn keep_on_one_line(wire: &mut [u8], begin: usize) {
+    let end = wire.len().saturating_sub(1);
+    if let Some(line) = wire.get_mut(begin..end) {
+        json::flatten(line);
+    }
 }
 
 #[derive(Serialize)]
