@@ -124,7 +124,7 @@ fn check_client(bytes: &[u8]) {
 
 #[test]
 fn arbitrary_bytes() {
-    bolero::check!().with_iterations(1_500).with_type::<Vec<u8>>().for_each(|bytes| {
+    bolero::check!().with_iterations(1_500).for_each(|bytes: &[u8]| {
         let seed = bytes.first().copied().unwrap_or_default().into();
         check_server(bytes, seed);
         check_server(&mutation::session_from(GOOD, bytes), seed);
@@ -137,7 +137,7 @@ fn damage() -> impl Strategy<Value = Damage> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn damaged_sessions_get_one_answer_for_each_line_in_order(

@@ -48,17 +48,14 @@ impl<'a> Asked<'a> {
     /// Reads a line.
     pub(super) fn read(text: &'a str) -> Self {
         let garbage = |error| Asked { form: Form::Page, id: None, what: Err(error) };
-        let value: &RawValue = match serde_json::from_str(text) {
-            Ok(value) => value,
-            Err(error) => return garbage(Error::unreadable(&error.into())),
-        };
-        if Kind::of(value) != Kind::Object {
-            return garbage(Error::new(INVALID_PAYLOAD, "Decoded payload is not a JSON object"));
-        }
-        if numbers::holds_out_of_range(text) {
-            return garbage(Error::new(INVALID_PAYLOAD, "Number out of range"));
+        if !text.starts_with('{') {
+            return garbage(match serde_json::from_str::<&RawValue>(text) {
+                Ok(_) => Error::new(INVALID_PAYLOAD, "Decoded payload is not a JSON object"),
+                Err(error) => Error::unreadable(&error.into()),
+            });
         }
         match Members::parse(text) {
+            Ok(_) if numbers::holds_out_of_range(text) => garbage(Error::new(INVALID_PAYLOAD, "Number out of range")),
             Ok(members) => Self::classify(&members),
             Err(error) => garbage(Error::unreadable(&error.into())),
         }

@@ -83,11 +83,9 @@ impl LoafServer {
 
     /// Classifies a line (`loaf` §2.3): the request in it, nothing for a notification, or the answer.
     fn classify<'a>(text: &'a str) -> Result<Option<Request<'a>>, Error> {
-        let value: &RawValue = serde_json::from_str(text).map_err(|error| Error::parse_error(&error.into()))?;
-        match Kind::of(value) {
-            Kind::Array => return Err(Error::batch()),
-            Kind::Object => {}
-            _ => return Err(Error::invalid_request()),
+        if !text.starts_with('{') {
+            let value: &RawValue = serde_json::from_str(text).map_err(|error| Error::parse_error(&error.into()))?;
+            return Err(if Kind::of(value) == Kind::Array { Error::batch() } else { Error::invalid_request() });
         }
         let envelope = Envelope::parse(text).map_err(|error| Error::parse_error(&error.into()))?;
         let is_version_two = envelope.jsonrpc.and_then(json::string).as_deref() == Some("2.0");
