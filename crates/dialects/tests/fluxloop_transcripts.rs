@@ -11,8 +11,9 @@ mod recorded;
 use std::collections::VecDeque;
 
 use gladhand_dialects::fluxloop::DIALECT;
-use gladhand_dialects::testing::{TestServer, server_setup};
-use gladhand_operations::{Failure, Operation, Outcome, Reply, Tool, ToolResult};
+use gladhand_dialects::testing::{self, TestServer, server_setup};
+use gladhand_dialects::{Ambient, Event, Heard};
+use gladhand_operations::{CallId, Failure, Operation, Outcome, Reply, Tool, ToolResult};
 use gladhand_wire::{Line, Lines, json};
 use recorded::Entry;
 use serde_json::{Value, json};
@@ -261,4 +262,52 @@ fn the_eleven_fatal_lines_are_answered_and_a_handshake_still_works() {
             );
         }
     }
+}
+
+#[test]
+fn our_client_opens_the_recorded_server_in_its_own_form() {
+    let recorded_answer = |file: &str, at: usize| {
+        let answers = recorded::load("fluxloop", file, "\n").into_iter().filter_map(|entry| match entry {
+            Entry::FromServer(line) => Some(line),
+            _ => None,
+        });
+        answers.collect::<Vec<_>>().swap_remove(at)
+    };
+    let mut client = (DIALECT.client)(testing::client_setup("0.1.0"));
+    let (mut heard, mut entropy) = (Heard::default(), testing::Counting::default());
+    let mut ambient = Ambient { now: testing::moment(std::time::Duration::ZERO), entropy: &mut entropy };
+    client.open(&mut ambient, &mut heard);
+    client.receive(&recorded_answer("02-page-dialect-at-peer.ndjson", 0), &mut ambient, &mut heard);
+    let hello = recorded_answer("01-handshake.ndjson", 0).replace(r#""id": "1""#, r#""id": "2""#);
+    client.receive(&hello, &mut ambient, &mut heard);
+    client.call(CallId(1), Operation::ListTools, false, &mut ambient, &mut heard);
+    client.receive(&hello.replace(r#""id": "2""#, r#""id": "3""#), &mut ambient, &mut heard);
+    client.call(CallId(2), testing::bare_call("run_integration_workflow"), false, &mut ambient, &mut heard);
+    // The one error of the recorded server whose message is an object.
+    let odd = recorded_answer("02-page-dialect-at-peer.ndjson", 5).replace(r#""id": "46""#, r#""id": "4""#);
+    client.receive(&odd, &mut ambient, &mut heard);
+    let [
+        Event::Opened(agreement),
+        Event::Answered(_, Ok(Reply::Tools(tools))),
+        Event::Answered(_, Ok(Reply::Tool(result))),
+    ] = &heard.events[..]
+    else {
+        panic!("{:?}", heard.events)
+    };
+    assert_eq!((agreement.server.name.as_str(), agreement.server.version.as_str()), ("fluxloop", "0.0.1"));
+    assert_eq!((tools.len(), tools[1].name.as_str()), (12, "faq"));
+    assert!(result.failed && result.joined_text().contains("missing_question"), "{result:?}");
+    assert_eq!(
+        String::from_utf8(heard.wire).unwrap(),
+        concat!(
+            r#"{"type":"handshake","id":"1"}"#,
+            "\n",
+            r#"{"tool":"handshake","id":"2"}"#,
+            "\n",
+            r#"{"tool":"handshake","id":"3"}"#,
+            "\n",
+            r#"{"id":"4","tool":"run_integration_workflow"}"#,
+            "\n",
+        )
+    );
 }

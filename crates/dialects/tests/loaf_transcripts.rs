@@ -8,11 +8,14 @@
 
 mod recorded;
 
+use std::time::Duration;
+
+use gladhand_accord::Side;
 use gladhand_dialects::loaf::DIALECT;
 use gladhand_dialects::loaf::methods::{self, METHODS, Status};
 use gladhand_dialects::testing::{TestServer, server_setup};
-use gladhand_dialects::{Stop, testing};
-use gladhand_operations::{Operation, Reply, Tool};
+use gladhand_dialects::{Ambient, Event, Heard, Stop, testing};
+use gladhand_operations::{CallId, Operation, Reply, Tool};
 use gladhand_wire::{Line, Lines, RawValue, json};
 use recorded::{Entry, Tree};
 
@@ -244,4 +247,32 @@ fn recorded_tools(entries: &[Entry]) -> Vec<Tool> {
         }
     }
     tools
+}
+
+#[test]
+fn our_client_opens_the_recorded_server_and_lists_its_tools() {
+    let recorded_answer = |file: &str| {
+        recorded::load("loaf", file, "").into_iter().find_map(|entry| match entry {
+            Entry::FromServer(line) => Some(line),
+            _ => None,
+        })
+    };
+    let mut client = (DIALECT.client)(testing::client_setup("1.0.0"));
+    let (mut heard, mut entropy) = (Heard::default(), testing::Counting::default());
+    let mut ambient = Ambient { now: testing::moment(Duration::ZERO), entropy: &mut entropy };
+    client.open(&mut ambient, &mut heard);
+    client.receive(&recorded_answer("01_handshake_flexible.ndjson").unwrap(), &mut ambient, &mut heard);
+    client.call(CallId(1), Operation::ListTools, false, &mut ambient, &mut heard);
+    let listed = recorded_answer("25_tools_list.ndjson").unwrap().replacen(r#""id":1"#, r#""id":2"#, 1);
+    client.receive(&listed, &mut ambient, &mut heard);
+    client.call(CallId(2), testing::bare_call("bash"), false, &mut ambient, &mut heard);
+    let [Event::Opened(agreement), Event::Answered(_, Ok(Reply::Tools(tools))), Event::Answered(_, Err(failure))] =
+        &heard.events[..]
+    else {
+        panic!("{:?}", heard.events)
+    };
+    let agreed: Vec<_> = agreement.agreed(Side::Server).map(|term| term.capability.to_string()).collect();
+    assert_eq!(agreed, ["command_execute", "events", "handshake", "image_inputs", "multi_session", "tools"]);
+    assert_eq!((tools.len(), tools[1].name.as_str(), agreement.server.name.as_str()), (20, "bash", "loaf"));
+    assert_eq!(failure.message, "the server does not offer tools.call");
 }
