@@ -22,8 +22,6 @@ use crate::side::{Action, Output, Server, ServerSetup, Stop};
 #[derive(Debug)]
 pub(super) struct FluxloopServer {
     setup: ServerSetup,
-    /// The form of the last line that could be read.
-    form: Form,
     session: Session,
     queue: Queue<Waiting>,
     next_call: u64,
@@ -61,7 +59,7 @@ enum Awaited {
 impl FluxloopServer {
     /// A server that has heard nothing yet.
     pub(super) fn new(setup: ServerSetup) -> Self {
-        Self { setup, form: Form::default(), session: Session::None, queue: Queue::default(), next_call: 0 }
+        Self { setup, session: Session::None, queue: Queue::default(), next_call: 0 }
     }
 
     fn refuse(&mut self, form: Form, id: Option<&RawValue>, error: &Error, out: &mut Output<'_>) {
@@ -153,8 +151,7 @@ impl FluxloopServer {
 
 impl Server for FluxloopServer {
     fn receive<'a>(&mut self, text: &'a str, _ambient: &mut Ambient<'_>, out: &mut Output<'a>) {
-        let Asked { form, id, what } = Asked::read(text, self.form);
-        self.form = form;
+        let Asked { form, id, what } = Asked::read(text);
         let waiting = |what| Waiting { form, id: id.map(Id::of), what };
         match what {
             Err(error) => self.refuse(form, id, &error, out),
@@ -175,7 +172,7 @@ impl Server for FluxloopServer {
     }
 
     fn garbled(&mut self, fault: &Fault, _ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
-        self.refuse(self.form, None, &Error::unreadable(fault), out);
+        self.refuse(Form::Page, None, &Error::unreadable(fault), out);
         self.relieve(out);
     }
 
