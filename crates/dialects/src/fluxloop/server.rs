@@ -82,7 +82,8 @@ impl FluxloopServer {
             return;
         }
         let call = self.new_call();
-        self.queue.reserve(call, waiting);
+        let bytes = waiting.held();
+        self.queue.reserve(call, waiting, bytes);
         let call = Call { id: call, operation, wants_progress: false, timeout: None };
         out.actions.push(Action::Deliver(call, agreement));
     }
@@ -138,15 +139,6 @@ impl FluxloopServer {
             Session::Open(_, Opened::ByHandshake) | Session::None => {}
         }
     }
-
-    /// Gives up calls behind which too much is held.
-    fn relieve(&mut self, out: &mut Output<'_>) {
-        while let Some(call) = self.queue.overdue() {
-            out.actions.push(Action::Cancel(call));
-            let error = Error::new("busy", "Given up: too many answers wait behind this one");
-            self.queue.fill(&mut out.wire, call, |wire, waiting| waiting.write_error(wire, &error));
-        }
-    }
 }
 
 impl Server for FluxloopServer {
@@ -168,12 +160,10 @@ impl Server for FluxloopServer {
                 None => self.refuse(form, id, &no_agreement(), out),
             },
         }
-        self.relieve(out);
     }
 
     fn garbled(&mut self, fault: &Fault, _ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
         self.refuse(Form::Page, None, &Error::unreadable(fault), out);
-        self.relieve(out);
     }
 
     fn resolve(&mut self, call: CallId, outcome: Outcome, _ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
@@ -215,9 +205,22 @@ impl Server for FluxloopServer {
     fn in_flight(&self) -> Vec<CallId> {
         self.queue.missing().collect()
     }
+
+    fn held(&self) -> usize {
+        self.queue.held()
+    }
 }
 
 impl Waiting {
+    /// How many bytes of the peer's making it keeps.
+    fn held(&self) -> usize {
+        let name = match &self.what {
+            Awaited::Handshake => 0,
+            Awaited::Tool { name } | Awaited::Alternatives { name } => name.len(),
+        };
+        name + self.id.as_ref().map_or(0, |id| id.as_json().len())
+    }
+
     fn look_for_alternatives(&mut self) {
         if let Awaited::Tool { name } = &mut self.what {
             self.what = Awaited::Alternatives { name: std::mem::take(name) };

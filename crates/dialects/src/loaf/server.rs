@@ -40,6 +40,7 @@ pub(super) struct LoafServer {
     sessions: Sessions,
     super_debug: bool,
     calls: HashMap<CallId, Waiting>,
+    held: usize,
     next_call: u64,
 }
 
@@ -61,6 +62,16 @@ struct Waiting {
     what: What,
 }
 
+impl Waiting {
+    fn held(&self) -> usize {
+        let tool = match &self.what {
+            What::List => 0,
+            What::Call { tool } => tool.len(),
+        };
+        self.id.as_json().len() + tool
+    }
+}
+
 #[derive(Debug)]
 enum What {
     List,
@@ -77,6 +88,7 @@ impl LoafServer {
             sessions: Sessions::default(),
             super_debug: false,
             calls: HashMap::new(),
+            held: 0,
             next_call: 0,
         }
     }
@@ -226,7 +238,9 @@ impl LoafServer {
         self.next_call += 1;
         let call = CallId(self.next_call);
         let wants_progress = matches!(what, What::Call { .. });
-        self.calls.insert(call, Waiting { id: id.clone(), what });
+        let waiting = Waiting { id: id.clone(), what };
+        self.held += waiting.held();
+        self.calls.insert(call, waiting);
         let call = Call { id: call, operation, wants_progress, timeout: None };
         out.actions.push(Action::Deliver(call, agreement));
         Ok(())
@@ -268,7 +282,9 @@ impl Server for LoafServer {
     }
 
     fn resolve(&mut self, call: CallId, outcome: Outcome, _ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
-        let Some(Waiting { id, what }) = self.calls.remove(&call) else { return };
+        let Some(waiting) = self.calls.remove(&call) else { return };
+        self.held -= waiting.held();
+        let Waiting { id, what } = waiting;
         let begin = out.wire.len();
         match (outcome, what) {
             (Ok(Reply::Tools(tools)), _) => rpc::result(&mut out.wire, &id, &tools::list(&tools)),
@@ -323,6 +339,10 @@ impl Server for LoafServer {
         let mut calls: Vec<_> = self.calls.keys().copied().collect();
         calls.sort_unstable();
         calls
+    }
+
+    fn held(&self) -> usize {
+        self.held
     }
 }
 

@@ -47,12 +47,19 @@ pub(super) struct InFlight {
     pub(super) log_level: Option<Level>,
 }
 
+impl InFlight {
+    fn held(&self) -> usize {
+        self.to.id.as_json().len() + self.progress_token.as_ref().map_or(0, |token| token.get().len())
+    }
+}
+
 /// All calls in flight.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
     slots: Vec<Option<(CallId, InFlight)>>,
     free: Vec<u32>,
     sequence: u32,
+    held: usize,
 }
 
 impl Pending {
@@ -60,8 +67,14 @@ impl Pending {
         self.slots.len() - self.free.len()
     }
 
+    /// How many bytes of ids and tokens are kept.
+    pub(super) fn held(&self) -> usize {
+        self.held
+    }
+
     pub(super) fn insert(&mut self, call: InFlight) -> CallId {
         self.sequence = self.sequence.wrapping_add(1);
+        self.held += call.held();
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
             // Bounded by `max_in_flight`, which nobody sets beyond four thousand million.
@@ -76,6 +89,7 @@ impl Pending {
         let slot = id.0 as u32;
         let entry = self.slots.get_mut(slot as usize)?.take_if(|(held, _)| *held == id)?;
         self.free.push(slot);
+        self.held -= entry.1.held();
         Some(entry.1)
     }
 
