@@ -8,9 +8,13 @@ use crate::{peers, shell};
 
 pub(crate) fn run(arguments: &[&str]) -> Result<ExitCode> {
     let peers = peers::install()?;
-    let mut command = shell::cargo(&["test", "--workspace", "--all-features"]);
+    let mut command = shell::cargo(&["test", "--workspace", "--all-features", "--no-fail-fast"]);
     command.args(arguments).env("GLADHAND_PEERS", &peers);
-    eprintln!("+ GLADHAND_PEERS={} cargo test --workspace --all-features {}", peers.display(), arguments.join(" "));
+    eprintln!(
+        "+ GLADHAND_PEERS={} cargo test --workspace --all-features --no-fail-fast {}",
+        peers.display(),
+        arguments.join(" ")
+    );
     let status = command.status().context("could not start cargo")?;
     Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

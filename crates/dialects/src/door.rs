@@ -112,6 +112,11 @@ impl Door {
         self.settled.as_ref().map_or_else(Vec::new, |(_, server)| server.in_flight())
     }
 
+    /// See [`Server::held`].
+    pub fn held(&self) -> usize {
+        self.settled.as_ref().map_or(0, |(_, server)| server.held())
+    }
+
     /// Who claims a line: nothing for a blank one, the answer to give if nobody does.
     fn detect(&self, line: Line<'_>) -> Result<Option<(&'static Dialect, Claim)>, rpc::Error<'static>> {
         let Some(text) = TextPolicy::UNDECIDED.read(line).map_err(|fault| parse_error(&fault))? else {

@@ -187,6 +187,10 @@ pub trait Server: fmt::Debug + Send {
 
     /// Calls that were accepted and not answered, queued ones included.
     fn in_flight(&self) -> Vec<CallId>;
+
+    /// How many bytes of the peer's making it keeps for them: ids, names, queued arguments, answers
+    /// that wait their turn. Above a bound of its choosing the driver stops reading.
+    fn held(&self) -> usize;
 }
 
 /// What a client side heard, or wants done.

@@ -2,6 +2,8 @@
 //!
 //! Runs as an ordinary test with a bounded number of cases; `cargo bolero test` explores on.
 
+#![expect(clippy::unwrap_used, reason = "a helper of a test may panic as the test may")]
+
 use std::collections::HashMap;
 use std::time::Duration;
 

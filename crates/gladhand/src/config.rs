@@ -76,7 +76,11 @@ impl Limits {
 }
 
 fn secrets<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<Secret>, D::Error> {
-    Ok(Vec::<String>::deserialize(deserializer)?.into_iter().map(Secret::new).collect())
+    // serde's own complaint would quote what it found, which is a secret.
+    let complaint = || serde::de::Error::custom("expected an array of strings");
+    let toml::Value::Array(tokens) = toml::Value::deserialize(deserializer)? else { return Err(complaint()) };
+    let secret = |token: toml::Value| token.as_str().map(Secret::new).ok_or_else(complaint);
+    tokens.into_iter().map(secret).collect()
 }
 
 /// Why there is no configuration.

@@ -148,6 +148,31 @@ fn a_reader_that_pauses_loses_nothing() {
     assert!(peak < 16 * 1024, "{peak} KiB for a downstream that does not read");
 }
 
+#[test]
+fn answers_that_wait_their_turn_do_not_fill_the_memory() {
+    // Fluxloop answers in request order, so everything behind a slow call has to wait for it.
+    let mut child =
+        gladhand().arg("serve").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let text = "x".repeat(1_000_000);
+    let writer = std::thread::spawn(move || {
+        stdin.write_all(b"{\"id\":0,\"tool\":\"wait\",\"ms\":1500}\n").unwrap();
+        for id in 1..=200 {
+            let line = format!("{{\"id\":{id},\"tool\":\"echo\",\"message\":\"{text}\"}}\n");
+            stdin.write_all(line.as_bytes()).unwrap();
+        }
+    });
+    std::thread::sleep(Duration::from_millis(1200));
+    let peak = peak_memory(child.id());
+    let mut output = String::new();
+    child.stdout.take().unwrap().read_to_string(&mut output).unwrap();
+    writer.join().unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    let ids: Vec<_> = output.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["id"].clone()).collect();
+    assert_eq!(ids, (0..=200).map(Value::from).collect::<Vec<_>>());
+    assert!(peak < 160 * 1024, "{peak} KiB are held for two hundred megabytes of answers");
+}
+
 /// The peak resident size of a process in KiB.
 fn peak_memory(process: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).expect("it is running");

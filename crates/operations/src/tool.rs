@@ -1,6 +1,6 @@
 //! Tools and what they return.
 
-use gladhand_wire::{RawValue, json};
+use gladhand_wire::{Members, RawValue, json};
 
 /// A tool as every dialect can show it.
 #[derive(Debug, Clone)]
@@ -72,7 +72,11 @@ impl ToolResult {
     pub fn joined_text(&self) -> String {
         let texts = self.content.iter().filter_map(|content| match content {
             Content::Text(raw) => Some(json::string(raw).map_or_else(|| raw.get().to_owned(), Into::into)),
-            Content::Block(_) => None,
+            // Text that carries more than text (annotations, say) is a block, and still text.
+            Content::Block(raw) => {
+                let block = Members::of(raw).filter(|block| block.str("type").as_deref() == Some("text"))?;
+                block.str("text").map(Into::into)
+            }
         });
         texts.collect::<Vec<_>>().join("\n")
     }
@@ -91,5 +95,18 @@ impl Content {
     /// A text block.
     pub fn text(text: &str) -> Self {
         Self::Text(json::to_raw(text))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_joined_also_where_it_carries_more_than_text() {
+        let block = |text: &str| Content::Block(json::raw(text.to_owned()));
+        let annotated = block(r#"{"type":"text","text":"b\u0021","annotations":{}}"#);
+        let content = vec![Content::text("a"), annotated, block(r#"{"type":"image","text":"no"}"#), block("7")];
+        assert_eq!(ToolResult { content, ..ToolResult::default() }.joined_text(), "a\nb!");
     }
 }

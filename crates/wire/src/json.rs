@@ -163,9 +163,26 @@ pub fn escape_non_ascii(out: &mut Vec<u8>, text: &str) {
     }
 }
 
+/// Makes one line of JSON text that was carried raw: valid JSON has raw line breaks only between its
+/// tokens, where a blank does as well.
+pub fn flatten(text: &mut [u8]) {
+    let mut at = 0;
+    while let Some(offset) = memchr::memchr2(b'\n', b'\r', &text[at..]) {
+        at += offset;
+        text[at] = b' ';
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn line_breaks_between_tokens_become_blanks() {
+        let mut text = *b"{\r\n  \"a\\n\": 1\r}";
+        flatten(&mut text);
+        assert_eq!(&text, b"{    \"a\\n\": 1 }");
+    }
 
     #[test]
     fn brackets_inside_strings_do_not_count() {

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::Effort;
 use super::load::{self, Run};
@@ -22,6 +23,18 @@ pub(crate) struct Scenario {
     pub(crate) payload: Payload,
     pub(crate) era: Era,
     pub(crate) pace: Pace,
+    pub(crate) cores: Cores,
+}
+
+/// Where the load generator and the server run.
+///
+/// On one core they take turns, and a figure is the work of both and the switch between them. On free cores the
+/// scheduler places them; then it is also how long a sleeping core takes to wake, which on a virtual machine can be
+/// ten times the work, is the same for every server, and depends on who else uses the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cores {
+    One,
+    Free,
 }
 
 /// Whether a call waits for the reply to the one before.
@@ -71,15 +84,20 @@ impl Table {
 /// All scenarios, in the order of the rows.
 pub(crate) fn scenarios() -> Vec<Scenario> {
     let mut all = Vec::new();
+    let cores = Cores::One;
     for streams in [Streams::Pipes, Streams::Sockets] {
         for payload in [Payload::Small, Payload::Large] {
             for pace in [Pace::OneByOne, Pace::InFlight] {
-                all.push(Scenario { streams, payload, era: Era::Handshake, pace });
+                all.push(Scenario { streams, payload, era: Era::Handshake, pace, cores });
             }
         }
     }
     for payload in [Payload::Small, Payload::Large] {
-        all.push(Scenario { streams: Streams::Pipes, payload, era: Era::Stateless, pace: Pace::InFlight });
+        all.push(Scenario { streams: Streams::Pipes, payload, era: Era::Stateless, pace: Pace::InFlight, cores });
+    }
+    for pace in [Pace::OneByOne, Pace::InFlight] {
+        let (streams, payload) = (Streams::Pipes, Payload::Small);
+        all.push(Scenario { streams, payload, era: Era::Handshake, pace, cores: Cores::Free });
     }
     all
 }
@@ -131,6 +149,11 @@ pub(crate) fn all(servers: &[Server], effort: Effort) -> Result<Table> {
 }
 
 fn run(server: &Server, scenario: Scenario, limit: Duration) -> Result<(Run, Duration, u64)> {
+    // The server inherits where this thread may run.
+    let _placed = match scenario.cores {
+        Cores::One => Some(Placed::on_one_core()?),
+        Cores::Free => None,
+    };
     let mut running = server.start(scenario.streams)?;
     running.open(scenario.era)?;
     let request = Request::new(scenario.era, scenario.payload);
@@ -144,6 +167,29 @@ fn run(server: &Server, scenario: Scenario, limit: Duration) -> Result<(Run, Dur
     let run = go(&mut running, request, limit)?;
     let after = running.usage()?;
     Ok((run, after.cpu - before.cpu, after.peak))
+}
+
+/// This thread confined to one core, until dropped.
+struct Placed {
+    before: CpuSet,
+}
+
+impl Placed {
+    fn on_one_core() -> Result<Self> {
+        let before = sched_getaffinity(None)?;
+        // The last one: the first is where interrupts tend to land.
+        let core = (0..CpuSet::MAX_CPU).rev().find(|core| before.is_set(*core)).context("no core may be used")?;
+        let mut one = CpuSet::new();
+        one.set(core);
+        sched_setaffinity(None, &one)?;
+        Ok(Self { before })
+    }
+}
+
+impl Drop for Placed {
+    fn drop(&mut self) {
+        let _ = sched_setaffinity(None, &self.before);
+    }
 }
 
 impl Figures {
@@ -217,9 +263,14 @@ impl std::fmt::Display for Scenario {
             Era::Handshake => "2025-11-25",
             Era::Stateless => "2026-07-28",
         };
+        write!(f, "{streams}, {payload}, {era}, ")?;
         match self.pace {
-            Pace::OneByOne => write!(f, "{streams}, {payload}, {era}, one by one"),
-            Pace::InFlight => write!(f, "{streams}, {payload}, {era}, {WIDTH} in flight"),
+            Pace::OneByOne => f.write_str("one by one")?,
+            Pace::InFlight => write!(f, "{WIDTH} in flight")?,
+        }
+        match self.cores {
+            Cores::One => Ok(()),
+            Cores::Free => f.write_str(", free cores"),
         }
     }
 }

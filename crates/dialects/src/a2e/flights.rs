@@ -27,6 +27,7 @@ pub(super) struct Flight {
     /// When it was delivered; `None` while it waits in the queue.
     pub(super) delivered: Option<Duration>,
     deadline: Option<Duration>,
+    held: usize,
 }
 
 /// What was asked for.
@@ -45,6 +46,15 @@ pub(super) enum Asked {
     },
 }
 
+impl Asked {
+    fn held(&self) -> usize {
+        match self {
+            Self::List(filter) => filter.held(),
+            Self::Tool { name, .. } => name.len(),
+        }
+    }
+}
+
 /// There is no room in the queue.
 #[derive(Debug)]
 pub(super) struct Full;
@@ -56,6 +66,7 @@ pub(super) struct Flights {
     max_waiting: usize,
     last_call: u64,
     delivered: usize,
+    held: usize,
     flights: BTreeMap<CallId, Flight>,
     queue: VecDeque<(Call<'static>, Arc<Agreement>)>,
     deadlines: BTreeSet<(Duration, CallId)>,
@@ -69,6 +80,7 @@ impl Flights {
             max_waiting: setup.max_in_flight.min(LONGEST_QUEUE),
             last_call: 0,
             delivered: 0,
+            held: 0,
             flights: BTreeMap::new(),
             queue: VecDeque::new(),
             deadlines: BTreeSet::new(),
@@ -92,11 +104,17 @@ impl Flights {
         self.last_call += 1;
         let id = CallId(self.last_call);
         let wants_progress = matches!(asked, Asked::Tool { streaming: true, .. });
+        let waiting = match &operation {
+            Operation::CallTool(tool) if must_wait => tool.arguments.get().len(),
+            _ => 0,
+        };
+        let held = waiting + asked.held() + request.as_ref().map_or(0, |id| id.as_json().len());
+        self.held += held;
         let call = Call { id, operation, wants_progress, timeout };
         let deadline = timeout.map(|timeout| now.saturating_add(timeout));
         self.deadlines.extend(deadline.map(|deadline| (deadline, id)));
         let delivered = (!must_wait).then_some(now);
-        self.flights.insert(id, Flight { request, asked, timeout, delivered, deadline });
+        self.flights.insert(id, Flight { request, asked, timeout, delivered, deadline, held });
         if must_wait {
             self.queue.push_back((call.into_owned(), Arc::clone(agreement)));
             return Ok(None);
@@ -123,6 +141,7 @@ impl Flights {
     /// Ends a call, delivered or waiting. It is known no more.
     pub(super) fn end(&mut self, call: CallId) -> Option<Flight> {
         let flight = self.flights.remove(&call)?;
+        self.held -= flight.held;
         if let Some(deadline) = flight.deadline {
             self.deadlines.remove(&(deadline, call));
         }
@@ -147,6 +166,12 @@ impl Flights {
     /// The next deadline.
     pub(super) fn deadline(&self) -> Option<Duration> {
         self.deadlines.first().map(|(deadline, _)| *deadline)
+    }
+
+    /// How many bytes of the peer's making are kept. Arguments count until their call has ended,
+    /// although they leave when it is delivered: it is a bound, not a measure.
+    pub(super) fn held(&self) -> usize {
+        self.held
     }
 
     /// All calls, oldest first.

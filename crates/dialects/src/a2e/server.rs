@@ -299,6 +299,10 @@ impl Server for Host {
     fn in_flight(&self) -> Vec<CallId> {
         self.flights.calls()
     }
+
+    fn held(&self) -> usize {
+        self.flights.held()
+    }
 }
 
 /// Reads a line as far as its type and its id.

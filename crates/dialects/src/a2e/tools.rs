@@ -30,6 +30,11 @@ pub(super) struct Filter {
 }
 
 impl Filter {
+    /// How many bytes of the peer's making it keeps.
+    pub(super) fn held(&self) -> usize {
+        self.query.len() + self.tags.iter().map(String::len).sum::<usize>()
+    }
+
     pub(super) fn new(query: &str, tags: &[Cow<'_, str>], include_deferred: bool) -> Self {
         Self {
             query: query.to_lowercase(),

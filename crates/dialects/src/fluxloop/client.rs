@@ -65,6 +65,7 @@ impl FluxloopClient {
         let parameters = self.sendable(&tool.arguments)?;
         let id = self.remember(Pending::Call(call));
         let wire = &mut heard.wire;
+        let begin = wire.len();
         wire.push(b'{');
         match self.form {
             Form::Page => {
@@ -81,6 +82,7 @@ impl FluxloopClient {
                 }
             }
         }
+        json::flatten(&mut wire[begin..]);
         wire.extend_from_slice(b"}\n");
         Ok(())
     }

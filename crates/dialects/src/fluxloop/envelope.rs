@@ -11,10 +11,9 @@ use serde::Serialize;
 use super::numbers;
 
 /// How an envelope looks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
     /// As the protocol page has it: `type`, `params`, bare results.
-    #[default]
     Page,
     /// As the shipped server has it: `tool` and its parameters side by side, wrapped results.
     Shipped,
@@ -46,20 +45,17 @@ pub(super) enum What<'a> {
 }
 
 impl<'a> Asked<'a> {
-    /// Reads a line. `last` is the form of the last line that could be read.
-    pub(super) fn read(text: &'a str, last: Form) -> Self {
-        let garbage = |error| Asked { form: last, id: None, what: Err(error) };
-        let value: &RawValue = match serde_json::from_str(text) {
-            Ok(value) => value,
-            Err(error) => return garbage(Error::unreadable(&error.into())),
-        };
-        if Kind::of(value) != Kind::Object {
-            return garbage(Error::new(INVALID_PAYLOAD, "Decoded payload is not a JSON object"));
-        }
-        if numbers::holds_out_of_range(text) {
-            return garbage(Error::new(INVALID_PAYLOAD, "Number out of range"));
+    /// Reads a line.
+    pub(super) fn read(text: &'a str) -> Self {
+        let garbage = |error| Asked { form: Form::Page, id: None, what: Err(error) };
+        if !text.starts_with('{') {
+            return garbage(match serde_json::from_str::<&RawValue>(text) {
+                Ok(_) => Error::new(INVALID_PAYLOAD, "Decoded payload is not a JSON object"),
+                Err(error) => Error::unreadable(&error.into()),
+            });
         }
         match Members::parse(text) {
+            Ok(_) if numbers::holds_out_of_range(text) => garbage(Error::new(INVALID_PAYLOAD, "Number out of range")),
             Ok(members) => Self::classify(&members),
             Err(error) => garbage(Error::unreadable(&error.into())),
         }
@@ -157,8 +153,13 @@ impl Error {
     }
 
     fn wrong_kind(member: &str, expected: &str) -> Self {
+        #[derive(Serialize)]
+        struct Details<'a> {
+            param: &'a str,
+            expected: &'a str,
+        }
         let message = format!("{member} must be of type {expected}");
-        Self::new(INVALID_PAYLOAD, message).with(&serde_json::json!({"param": member, "expected": expected}))
+        Self::new(INVALID_PAYLOAD, message).with(&Details { param: member, expected })
     }
 
     fn unknown_type(kind: Option<&str>) -> Self {
@@ -180,7 +181,8 @@ pub(super) fn write_error(out: &mut Vec<u8>, form: Form, id: Option<&str>, error
     write_line(out, form, "error", id, "error", error);
 }
 
-/// The page puts the id before the body, the shipped server behind it.
+/// The page puts the id before the body, the shipped server behind it. Without an id the forms are the
+/// same bytes, so nobody has to remember in which form to answer a line that cannot be read.
 fn write_line<T: Serialize + ?Sized>(
     out: &mut Vec<u8>,
     form: Form,
@@ -189,6 +191,7 @@ fn write_line<T: Serialize + ?Sized>(
     member: &str,
     body: &T,
 ) {
+    let begin = out.len();
     out.push(b'{');
     push_member(out, "type", kind);
     let push_id = |out: &mut Vec<u8>| {
@@ -207,6 +210,8 @@ fn write_line<T: Serialize + ?Sized>(
             push_id(out);
         }
     }
+    // The id and the body may hold JSON as others wrote it.
+    json::flatten(&mut out[begin..]);
     out.extend_from_slice(b"}\n");
 }
 

@@ -1,17 +1,14 @@
 //! Answers in request order, although calls end in any order (`fluxloop` §7).
 //!
-//! A finished answer is held back while an earlier one is missing. That is bounded: when too much is
-//! held, the oldest call is given up, so that what waits behind it can leave.
+//! A finished answer is held back while an earlier one is missing. What that costs is counted, so that
+//! whoever feeds the lines can stop in time.
 
 use std::collections::{HashMap, VecDeque};
 
 use gladhand_operations::CallId;
 
-/// How many answers may be held, the missing ones included.
-const MAX_HELD: usize = 4_096;
-
-/// How many bytes of answers may be held.
-const MAX_HELD_BYTES: usize = 16 * 1024 * 1024;
+/// What a place costs besides its text.
+const PLACE: usize = 128;
 
 /// Answers that have not left yet, oldest first; `W` is what is known of a missing one.
 #[derive(Debug)]
@@ -21,26 +18,28 @@ pub(super) struct Queue<W> {
     first: u64,
     /// Where the outcome of a call goes.
     calls: HashMap<CallId, u64>,
-    held_bytes: usize,
+    held: usize,
 }
 
 #[derive(Debug)]
 enum Place<W> {
-    Missing(CallId, W),
+    /// The call that gives it, what is known of it, and how many bytes that keeps.
+    Missing(CallId, W, usize),
     Ready(Vec<u8>),
 }
 
 impl<W> Default for Queue<W> {
     fn default() -> Self {
-        Self { places: VecDeque::new(), first: 0, calls: HashMap::new(), held_bytes: 0 }
+        Self { places: VecDeque::new(), first: 0, calls: HashMap::new(), held: 0 }
     }
 }
 
 impl<W> Queue<W> {
-    /// Takes a place for an answer that a call will give.
-    pub(super) fn reserve(&mut self, call: CallId, waiting: W) {
+    /// Takes a place for an answer that a call will give; meanwhile `bytes` are kept for it.
+    pub(super) fn reserve(&mut self, call: CallId, waiting: W, bytes: usize) {
+        self.held += PLACE + bytes;
         self.calls.insert(call, self.first + self.places.len() as u64);
-        self.places.push_back(Place::Missing(call, waiting));
+        self.places.push_back(Place::Missing(call, waiting, bytes));
     }
 
     /// Adds an answer that is ready; it leaves at once if nothing is before it.
@@ -51,14 +50,14 @@ impl<W> Queue<W> {
         }
         let mut line = Vec::new();
         answer(&mut line);
-        self.held_bytes += line.len();
+        self.held += PLACE + line.len();
         self.places.push_back(Place::Ready(line));
     }
 
     /// Replaces the call that a missing answer waits for by another one.
     pub(super) fn wait_on(&mut self, call: CallId, another: CallId, change: impl FnOnce(&mut W)) {
         let Some(number) = self.calls.remove(&call) else { return };
-        if let Some(Place::Missing(awaited, waiting)) = self.place(number) {
+        if let Some(Place::Missing(awaited, waiting, _)) = self.place(number) {
             *awaited = another;
             change(waiting);
             self.calls.insert(another, number);
@@ -70,16 +69,16 @@ impl<W> Queue<W> {
         let Some(number) = self.calls.remove(&call) else { return };
         let mut line = Vec::new();
         if let Some(place) = self.place(number)
-            && let Place::Missing(_, waiting) = place
+            && let Place::Missing(_, waiting, kept) = place
         {
             answer(&mut line, waiting);
-            let bytes = line.len();
+            let (kept, bytes) = (*kept, line.len());
             *place = Place::Ready(line);
-            self.held_bytes += bytes;
+            self.held = self.held + bytes - kept;
         }
         while let Some(Place::Ready(line)) = self.places.front() {
             wire.extend_from_slice(line);
-            self.held_bytes -= line.len();
+            self.held -= PLACE + line.len();
             self.places.pop_front();
             self.first += 1;
         }
@@ -89,25 +88,20 @@ impl<W> Queue<W> {
     pub(super) fn waiting(&mut self, call: CallId) -> Option<&W> {
         let number = *self.calls.get(&call)?;
         match self.place(number) {
-            Some(Place::Missing(_, waiting)) => Some(waiting),
+            Some(Place::Missing(_, waiting, _)) => Some(waiting),
             _ => None,
         }
     }
 
-    /// The call to give up because too much is held behind it.
-    pub(super) fn overdue(&self) -> Option<CallId> {
-        match self.places.front() {
-            Some(Place::Missing(call, _)) if self.places.len() > MAX_HELD || self.held_bytes > MAX_HELD_BYTES => {
-                Some(*call)
-            }
-            _ => None,
-        }
+    /// How many bytes are kept for answers that have not left.
+    pub(super) fn held(&self) -> usize {
+        self.held
     }
 
     /// The calls whose answers are missing, oldest first.
     pub(super) fn missing(&self) -> impl Iterator<Item = CallId> {
         self.places.iter().filter_map(|place| match place {
-            Place::Missing(call, _) => Some(*call),
+            Place::Missing(call, ..) => Some(*call),
             Place::Ready(_) => None,
         })
     }
@@ -135,9 +129,9 @@ mod tests {
     fn answers_leave_in_the_order_of_their_places() {
         let (mut queue, mut wire) = (Queue::<&str>::default(), Vec::new());
         queue.push(&mut wire, line("0"));
-        queue.reserve(CallId(1), "1");
+        queue.reserve(CallId(1), "1", 1);
         queue.push(&mut wire, line("2"));
-        queue.reserve(CallId(3), "3");
+        queue.reserve(CallId(3), "3", 1);
         assert_eq!(wire, b"0");
         queue.fill(&mut wire, CallId(3), |out, waiting| out.extend_from_slice(waiting.as_bytes()));
         queue.wait_on(CallId(1), CallId(4), |waiting| *waiting = "1b");
@@ -145,6 +139,6 @@ mod tests {
         assert_eq!((wire.as_slice(), queue.missing().collect::<Vec<_>>()), (b"0".as_slice(), vec![CallId(4)]));
         queue.fill(&mut wire, CallId(4), |out, waiting| out.extend_from_slice(waiting.as_bytes()));
         assert_eq!(wire, b"01b23");
-        assert_eq!((queue.held_bytes, queue.missing_count(), queue.places.len()), (0, 0, 0));
+        assert_eq!((queue.held(), queue.missing_count(), queue.places.len()), (0, 0, 0));
     }
 }

@@ -22,8 +22,6 @@ use crate::side::{Action, Output, Server, ServerSetup, Stop};
 #[derive(Debug)]
 pub(super) struct FluxloopServer {
     setup: ServerSetup,
-    /// The form of the last line that could be read.
-    form: Form,
     session: Session,
     queue: Queue<Waiting>,
     next_call: u64,
@@ -61,7 +59,7 @@ enum Awaited {
 impl FluxloopServer {
     /// A server that has heard nothing yet.
     pub(super) fn new(setup: ServerSetup) -> Self {
-        Self { setup, form: Form::default(), session: Session::None, queue: Queue::default(), next_call: 0 }
+        Self { setup, session: Session::None, queue: Queue::default(), next_call: 0 }
     }
 
     fn refuse(&mut self, form: Form, id: Option<&RawValue>, error: &Error, out: &mut Output<'_>) {
@@ -84,7 +82,8 @@ impl FluxloopServer {
             return;
         }
         let call = self.new_call();
-        self.queue.reserve(call, waiting);
+        let bytes = waiting.held();
+        self.queue.reserve(call, waiting, bytes);
         let call = Call { id: call, operation, wants_progress: false, timeout: None };
         out.actions.push(Action::Deliver(call, agreement));
     }
@@ -140,21 +139,11 @@ impl FluxloopServer {
             Session::Open(_, Opened::ByHandshake) | Session::None => {}
         }
     }
-
-    /// Gives up calls behind which too much is held.
-    fn relieve(&mut self, out: &mut Output<'_>) {
-        while let Some(call) = self.queue.overdue() {
-            out.actions.push(Action::Cancel(call));
-            let error = Error::new("busy", "Given up: too many answers wait behind this one");
-            self.queue.fill(&mut out.wire, call, |wire, waiting| waiting.write_error(wire, &error));
-        }
-    }
 }
 
 impl Server for FluxloopServer {
     fn receive<'a>(&mut self, text: &'a str, _ambient: &mut Ambient<'_>, out: &mut Output<'a>) {
-        let Asked { form, id, what } = Asked::read(text, self.form);
-        self.form = form;
+        let Asked { form, id, what } = Asked::read(text);
         let waiting = |what| Waiting { form, id: id.map(Id::of), what };
         match what {
             Err(error) => self.refuse(form, id, &error, out),
@@ -171,12 +160,10 @@ impl Server for FluxloopServer {
                 None => self.refuse(form, id, &no_agreement(), out),
             },
         }
-        self.relieve(out);
     }
 
     fn garbled(&mut self, fault: &Fault, _ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
-        self.refuse(self.form, None, &Error::unreadable(fault), out);
-        self.relieve(out);
+        self.refuse(Form::Page, None, &Error::unreadable(fault), out);
     }
 
     fn resolve(&mut self, call: CallId, outcome: Outcome, _ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
@@ -218,9 +205,22 @@ impl Server for FluxloopServer {
     fn in_flight(&self) -> Vec<CallId> {
         self.queue.missing().collect()
     }
+
+    fn held(&self) -> usize {
+        self.queue.held()
+    }
 }
 
 impl Waiting {
+    /// How many bytes of the peer's making it keeps.
+    fn held(&self) -> usize {
+        let name = match &self.what {
+            Awaited::Handshake => 0,
+            Awaited::Tool { name } | Awaited::Alternatives { name } => name.len(),
+        };
+        name + self.id.as_ref().map_or(0, |id| id.as_json().len())
+    }
+
     fn look_for_alternatives(&mut self) {
         if let Awaited::Tool { name } = &mut self.what {
             self.what = Awaited::Alternatives { name: std::mem::take(name) };

@@ -56,7 +56,11 @@ impl LoafClient {
     fn request<T: Serialize>(&mut self, what: Pending, method: &str, params: Option<&T>, heard: &mut Heard) {
         self.next_id += 1;
         self.pending.insert(self.next_id, what);
+        let begin = heard.wire.len();
         rpc::request(&mut heard.wire, &Id::number(self.next_id), method, params);
+        // Arguments may hold line breaks of their own; only the one at the end ends the line.
+        let end = heard.wire.len() - 1;
+        json::flatten(&mut heard.wire[begin..end]);
     }
 
     /// Sends the request for a call, or says why it cannot be made.

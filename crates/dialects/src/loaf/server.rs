@@ -40,6 +40,7 @@ pub(super) struct LoafServer {
     sessions: Sessions,
     super_debug: bool,
     calls: HashMap<CallId, Waiting>,
+    held: usize,
     next_call: u64,
 }
 
@@ -61,6 +62,16 @@ struct Waiting {
     what: What,
 }
 
+impl Waiting {
+    fn held(&self) -> usize {
+        let tool = match &self.what {
+            What::List => 0,
+            What::Call { tool } => tool.len(),
+        };
+        self.id.as_json().len() + tool
+    }
+}
+
 #[derive(Debug)]
 enum What {
     List,
@@ -77,17 +88,16 @@ impl LoafServer {
             sessions: Sessions::default(),
             super_debug: false,
             calls: HashMap::new(),
+            held: 0,
             next_call: 0,
         }
     }
 
     /// Classifies a line (`loaf` §2.3): the request in it, nothing for a notification, or the answer.
     fn classify<'a>(text: &'a str) -> Result<Option<Request<'a>>, Error> {
-        let value: &RawValue = serde_json::from_str(text).map_err(|error| Error::parse_error(&error.into()))?;
-        match Kind::of(value) {
-            Kind::Array => return Err(Error::batch()),
-            Kind::Object => {}
-            _ => return Err(Error::invalid_request()),
+        if !text.starts_with('{') {
+            let value: &RawValue = serde_json::from_str(text).map_err(|error| Error::parse_error(&error.into()))?;
+            return Err(if Kind::of(value) == Kind::Array { Error::batch() } else { Error::invalid_request() });
         }
         let envelope = Envelope::parse(text).map_err(|error| Error::parse_error(&error.into()))?;
         let is_version_two = envelope.jsonrpc.and_then(json::string).as_deref() == Some("2.0");
@@ -228,7 +238,9 @@ impl LoafServer {
         self.next_call += 1;
         let call = CallId(self.next_call);
         let wants_progress = matches!(what, What::Call { .. });
-        self.calls.insert(call, Waiting { id: id.clone(), what });
+        let waiting = Waiting { id: id.clone(), what };
+        self.held += waiting.held();
+        self.calls.insert(call, waiting);
         let call = Call { id: call, operation, wants_progress, timeout: None };
         out.actions.push(Action::Deliver(call, agreement));
         Ok(())
@@ -270,7 +282,10 @@ impl Server for LoafServer {
     }
 
     fn resolve(&mut self, call: CallId, outcome: Outcome, _ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
-        let Some(Waiting { id, what }) = self.calls.remove(&call) else { return };
+        let Some(waiting) = self.calls.remove(&call) else { return };
+        self.held -= waiting.held();
+        let Waiting { id, what } = waiting;
+        let begin = out.wire.len();
         match (outcome, what) {
             (Ok(Reply::Tools(tools)), _) => rpc::result(&mut out.wire, &id, &tools::list(&tools)),
             (Ok(Reply::Tool(result)), _) => rpc::result(&mut out.wire, &id, &Returned::of(&result)),
@@ -279,6 +294,7 @@ impl Server for LoafServer {
             }
             (Err(failure), _) => Error::of_failure(&failure).answer(&mut out.wire, Some(&id)),
         }
+        keep_on_one_line(&mut out.wire, begin);
     }
 
     fn notice(&mut self, notice: Notice, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
@@ -324,6 +340,10 @@ impl Server for LoafServer {
         calls.sort_unstable();
         calls
     }
+
+    fn held(&self) -> usize {
+        self.held
+    }
 }
 
 /// A request, read.
@@ -342,7 +362,18 @@ fn emit<T: Serialize>(kind: &'static str, payload: &T, ambient: &Ambient<'_>, ou
         payload: &'a T,
     }
     let event = Event { r#type: kind, timestamp: ambient.now.iso_millis(), payload };
+    let begin = out.wire.len();
     rpc::notification(&mut out.wire, "event", Some(&event));
+    keep_on_one_line(&mut out.wire, begin);
+}
+
+/// Takes line breaks out of the line that begins at `begin`: it may hold JSON as others wrote it, and
+/// to a loaf peer even a lone CR ends a line.
+fn keep_on_one_line(wire: &mut [u8], begin: usize) {
+    let end = wire.len().saturating_sub(1);
+    if let Some(line) = wire.get_mut(begin..end) {
+        json::flatten(line);
+    }
 }
 
 #[derive(Serialize)]

@@ -63,7 +63,12 @@ impl Returned {
 
     /// A tool that could not do its work: the contract has a place for that inside the result.
     pub(super) fn threw(tool: &str, failure: &Failure) -> Self {
-        let output = json::to_raw(&serde_json::json!({"tool": tool, "status": "error"}));
+        #[derive(Serialize)]
+        struct Threw<'a> {
+            tool: &'a str,
+            status: &'static str,
+        }
+        let output = json::to_raw(&Threw { tool, status: "error" });
         Self { ok: false, output, error: Some(failure.message.clone()) }
     }
 }

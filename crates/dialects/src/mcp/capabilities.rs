@@ -4,13 +4,13 @@
 //! what no revision knows is carried into the agreement as a refused term, never rejected.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use gladhand_accord::{
     Agreement, Capability, Defined, Gate, Minimum, Offer, Peer, Refusal, Rules, Side, VersionRule, agree,
 };
 use gladhand_wire::Members;
 use gladhand_wire::json::{self, Kind, RawValue};
-use std::sync::Arc;
 
 use super::methods::TABLE;
 use super::revision::Revision;
@@ -205,9 +205,11 @@ pub(super) fn declared(
 ) -> Result<BTreeMap<Capability, Option<Box<RawValue>>>, TooMany> {
     let mut provides = BTreeMap::new();
     for (key, value) in capabilities.iter() {
-        if !is_declaration(value) {
-            // The last of two equal keys wins, also when it takes something back.
+        // The last of two equal keys wins, also when it takes something back.
+        if provides.contains_key(&Capability::from_wire(key)) {
             provides.retain(|name: &Capability, _| !is_part_of(&name.0, key));
+        }
+        if !is_declaration(value) {
             continue;
         }
         let known = CAPABILITIES.iter().any(|known| known.owner == owner && known.name == key);

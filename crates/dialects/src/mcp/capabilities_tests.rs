@@ -30,6 +30,13 @@ fn presence_declares_and_false_does_not() {
 }
 
 #[test]
+fn the_last_of_two_equal_keys_wins_with_all_its_parts() {
+    let names = |text| read(Side::Client, text).into_iter().map(|(name, _)| name).collect::<Vec<_>>();
+    assert_eq!(names(r#"{"roots":{"listChanged":true},"roots":{}}"#), ["roots"]);
+    assert_eq!(names(r#"{"roots":{"listChanged":true},"roots":false,"sampling":{}}"#), ["sampling"]);
+}
+
+#[test]
 fn parts_are_read_as_deep_as_the_tables_go() {
     let text = r#"{"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}},"tools":{"listChanged":false}}"#;
     let names: Vec<_> = read(Side::Server, text).into_iter().map(|(name, _)| name).collect();

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use gladhand_accord::{Offer, Refusal, Side, Wants};
+use gladhand_accord::{Offer, Refusal, Rules, Side, Wants};
 use gladhand_operations::{CallId, Failure, FailureKind, Log, Notice, Operation, Outcome, Progress, Reply};
 use gladhand_wire::json::{self, Kind, RawValue};
 use gladhand_wire::rpc::{self, Envelope};
@@ -107,7 +107,7 @@ impl McpClient {
     /// Compares what both sides declared, now that the server's version is a fact.
     pub(super) fn compare(
         &self,
-        rules: &gladhand_accord::Rules,
+        rules: &Rules,
         version: &str,
         declared: &RawValue,
         server_info: Option<&RawValue>,

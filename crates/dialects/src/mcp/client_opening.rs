@@ -8,7 +8,7 @@ use gladhand_accord::Refusal;
 use gladhand_wire::json::{self, Kind, RawValue};
 use gladhand_wire::{Id, Members, rpc};
 
-use super::capabilities::{HANDSHAKE_RULES, STATELESS_RULES};
+use super::capabilities::{HANDSHAKE_RULES, InForce, STATELESS_RULES};
 use super::client::{McpClient, Phase};
 use super::errors::UNSUPPORTED_VERSION;
 use super::meta::SERVER_INFO;
@@ -49,7 +49,7 @@ impl McpClient {
         }
     }
 
-    fn initialize_result(&self, result: Option<&RawValue>) -> Result<super::capabilities::InForce, Refusal> {
+    fn initialize_result(&self, result: Option<&RawValue>) -> Result<InForce, Refusal> {
         let members = ["protocolVersion", "capabilities", "serverInfo"];
         let picked = result.and_then(|result| pick(result, members));
         let [version, declared, info] = picked.ok_or_else(|| misbehaved("the result of `initialize` is no object"))?;
@@ -73,7 +73,7 @@ impl McpClient {
         }
     }
 
-    fn discover_result(&self, result: Option<&RawValue>) -> Result<super::capabilities::InForce, Refusal> {
+    fn discover_result(&self, result: Option<&RawValue>) -> Result<InForce, Refusal> {
         let members = ["resultType", "supportedVersions", "capabilities", "_meta"];
         let picked = result.and_then(|result| pick(result, members));
         let [kind, versions, declared, meta] =

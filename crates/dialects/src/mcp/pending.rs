@@ -47,12 +47,19 @@ pub(super) struct InFlight {
     pub(super) log_level: Option<Level>,
 }
 
+impl InFlight {
+    fn held(&self) -> usize {
+        self.to.id.as_json().len() + self.progress_token.as_ref().map_or(0, |token| token.get().len())
+    }
+}
+
 /// All calls in flight.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
     slots: Vec<Option<(CallId, InFlight)>>,
     free: Vec<u32>,
     sequence: u32,
+    held: usize,
 }
 
 impl Pending {
@@ -60,8 +67,14 @@ impl Pending {
         self.slots.len() - self.free.len()
     }
 
+    /// How many bytes of ids and tokens are kept.
+    pub(super) fn held(&self) -> usize {
+        self.held
+    }
+
     pub(super) fn insert(&mut self, call: InFlight) -> CallId {
         self.sequence = self.sequence.wrapping_add(1);
+        self.held += call.held();
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
             // Bounded by `max_in_flight`, which nobody sets beyond four thousand million.
@@ -76,6 +89,7 @@ impl Pending {
         let slot = id.0 as u32;
         let entry = self.slots.get_mut(slot as usize)?.take_if(|(held, _)| *held == id)?;
         self.free.push(slot);
+        self.held -= entry.1.held();
         Some(entry.1)
     }
 
@@ -95,5 +109,48 @@ impl Pending {
         let mut ids: Vec<_> = self.slots.iter().flatten().map(|(id, _)| *id).collect();
         ids.sort_unstable();
         ids
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gladhand_wire::json;
+
+    use super::*;
+
+    fn call(id: &str) -> InFlight {
+        InFlight {
+            to: ReplyTo { id: Id::of(&json::raw(id.to_owned())), batch: None },
+            asked: Asked::Tool,
+            revision: Revision::V2025_11_25,
+            progress_token: None,
+            progress: None,
+            log_level: None,
+        }
+    }
+
+    #[test]
+    fn a_slot_that_was_used_again_does_not_answer_to_an_old_id() {
+        let mut pending = Pending::default();
+        let (first, kept) = (pending.insert(call("1")), pending.insert(call("2")));
+        assert!(pending.remove(first).is_some());
+        let second = pending.insert(call("3"));
+        assert_eq!(pending.slots.len(), 2, "the slot is used again");
+        assert!(pending.remove(first).is_none() && pending.get_mut(first).is_none());
+        assert_eq!((pending.len(), pending.ids()), (2, vec![kept, second]));
+        assert!(pending.remove(second).is_some() && pending.remove(second).is_none());
+    }
+
+    #[test]
+    fn the_newest_of_equal_ids_is_found() {
+        let mut pending = Pending::default();
+        let oldest = pending.insert(call("1"));
+        pending.insert(call("\"1\""));
+        let newest = pending.insert(call("1.0"));
+        pending.remove(oldest);
+        let newer = pending.insert(call("1"));
+        assert!(newer > newest, "also where it took an old slot");
+        assert_eq!(pending.newest(&json::raw("1".to_owned())), Some(newer));
+        assert_eq!(pending.newest(&json::raw("2".to_owned())), None);
     }
 }

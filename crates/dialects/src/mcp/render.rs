@@ -83,13 +83,10 @@ impl Renderer {
                 }
                 self.page(wire, id, &tools[from..], from, page_size.max(1), revision);
             }
-            (Err(failure), _) => match failure.kind {
-                // What the model could do something about is for the model to read.
-                FailureKind::InvalidArguments | FailureKind::ToolFailed | FailureKind::Denied => {
-                    self.tool_result(wire, id, &ToolResult::failure(&failure.message), revision);
-                }
-                _ => failed(wire, id, &failure),
-            },
+            (Err(failure), Asked::Tool) if is_for_the_model(failure.kind) => {
+                self.tool_result(wire, id, &ToolResult::failure(&failure.message), revision);
+            }
+            (Err(failure), _) => failed(wire, id, &failure),
             (Ok(_), _) => {
                 let error = errors::internal("internal", "the answer is not what was asked for".to_owned(), None);
                 rpc::error(wire, Some(id), &error);
@@ -217,6 +214,11 @@ fn definition(wire: &mut Vec<u8>, tool: &Tool, revision: Revision) {
 
 fn describes_an_object(schema: &RawValue) -> bool {
     Members::of(schema).and_then(|schema| schema.str("type")).is_some_and(|word| word == "object")
+}
+
+/// Whether the model could do something about it, so that it is a result for the model to read.
+fn is_for_the_model(kind: FailureKind) -> bool {
+    matches!(kind, FailureKind::InvalidArguments | FailureKind::ToolFailed | FailureKind::Denied)
 }
 
 /// A failure that is no result.

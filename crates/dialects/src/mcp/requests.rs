@@ -106,13 +106,14 @@ impl McpServer {
         if let Some(batch) = request.batch {
             self.batches.expect(batch);
         }
+        let may_log = || in_force.gate.admit(Side::Server, "notifications/message").is_ok();
         let id = self.pending.insert(InFlight {
             to: ReplyTo { id: request.id, batch: request.batch },
             asked,
             revision: in_force.revision,
             progress_token: wishes.progress_token.map(ToOwned::to_owned),
             progress: None,
-            log_level: wishes.log_level,
+            log_level: wishes.log_level.filter(|_| may_log()),
         });
         let call = Call { id, operation, wants_progress: wishes.progress_token.is_some(), timeout: None };
         out.actions.push(Action::Deliver(call, Arc::clone(&in_force.agreement)));
@@ -173,8 +174,7 @@ impl McpServer {
             },
         };
         let wanted = match (about, &self.phase) {
-            (Some((true, level)), _) if self.setup.menu.logging => level,
-            (Some((true, _)), _) => None,
+            (Some((true, level)), _) => level,
             (_, Phase::Open(session)) => {
                 let gate = &session.in_force.gate;
                 gate.admit(Side::Server, "notifications/message").is_ok().then_some(session.level)

@@ -6,10 +6,9 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::time::Duration;
 
 use gladhand_operations::{CallId, Level, Notice, Outcome};
-use gladhand_wire::json::{Kind, RawValue};
+use gladhand_wire::json::{self, Kind, RawValue};
 use gladhand_wire::rpc::{self, Envelope};
 use gladhand_wire::{Fault, Id};
 
@@ -24,11 +23,6 @@ use super::render::Renderer;
 use super::stateless::Stateless;
 use crate::ambient::Ambient;
 use crate::side::{Action, Output, Server, ServerSetup, Stop};
-
-/// How long calls in flight may go on after the client closed its side. Clients wait about two
-/// seconds before they send SIGTERM, which shortens this to [`GRACE_AFTER_SIGNAL`].
-const GRACE_AFTER_INPUT: Duration = Duration::from_secs(10);
-const GRACE_AFTER_SIGNAL: Duration = Duration::from_secs(1);
 
 /// The level from which log messages are sent until the client sets one.
 pub(super) const DEFAULT_LEVEL: Level = Level::Warning;
@@ -223,16 +217,12 @@ impl McpServer {
         }
     }
 
-    fn has_session(&self) -> Option<&Session> {
-        match &self.phase {
-            Phase::ExpectInitialize => None,
-            Phase::ExpectInitialized(session) | Phase::Open(session) => Some(session),
-        }
-    }
-
     /// Whether the version in force has batches.
     pub(super) fn has_batches(&self) -> bool {
-        self.has_session().is_some_and(|session| session.in_force.revision.has_batches())
+        match &self.phase {
+            Phase::ExpectInitialize => false,
+            Phase::ExpectInitialized(session) | Phase::Open(session) => session.in_force.revision.has_batches(),
+        }
     }
 
     /// Answers with an error, at once.
@@ -271,10 +261,17 @@ impl Server for McpServer {
     fn resolve(&mut self, call: CallId, outcome: Outcome, _ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
         let Some(call) = self.pending.remove(call) else { return };
         let (render, page_size) = (&self.render, self.setup.page_size);
+        let write = |wire: &mut Vec<u8>| {
+            let begin = wire.len();
+            render.outcome(wire, &call, outcome, page_size);
+            // Schemas and results are carried as others wrote them, who may have used several lines.
+            let end = wire.len() - 1;
+            json::flatten(&mut wire[begin..end]);
+        };
         match call.to.batch {
-            None => render.outcome(&mut out.wire, &call, outcome, page_size),
+            None => write(&mut out.wire),
             Some(batch) => {
-                self.batches.add(batch, |answers| render.outcome(answers, &call, outcome, page_size));
+                self.batches.add(batch, write);
                 self.batches.settle(batch, &mut out.wire);
             }
         }
@@ -288,15 +285,15 @@ impl Server for McpServer {
         }
     }
 
-    fn stop(&mut self, stop: Stop, _ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+    fn stop(&mut self, _: Stop, _ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
         self.listeners.close(&self.render, &mut out.wire);
-        out.actions.push(Action::Close(match stop {
-            Stop::InputClosed => GRACE_AFTER_INPUT,
-            Stop::Interrupted | Stop::Terminated => GRACE_AFTER_SIGNAL,
-        }));
     }
 
     fn in_flight(&self) -> Vec<CallId> {
         self.pending.ids()
+    }
+
+    fn held(&self) -> usize {
+        self.pending.held()
     }
 }

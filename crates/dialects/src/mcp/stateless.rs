@@ -17,6 +17,9 @@ use super::revision::{Revision, names};
 use super::server::{McpServer, Phase, Request};
 use crate::side::{Action, Output, ServerSetup};
 
+/// The longest `_meta` that is remembered as a whole.
+const MAX_REMEMBERED: usize = 4096;
+
 /// The last opening that a request carried.
 #[derive(Debug, Default)]
 pub(super) struct Stateless {
@@ -60,7 +63,8 @@ impl Stateless {
                 Some(level.ok_or_else(|| errors::invalid_params(format!("`{}` is no log level", meta::LOG_LEVEL)))?)
             }
         };
-        let whole = || meta.progress_token.is_none().then(|| Box::from(raw.get()));
+        let is_worth_keeping = meta.progress_token.is_none() && raw.get().len() <= MAX_REMEMBERED;
+        let whole = || is_worth_keeping.then(|| Box::from(raw.get()));
         if let Some(last) = &mut self.last
             && *last.version == *version.get()
             && *last.capabilities == *declared.get()

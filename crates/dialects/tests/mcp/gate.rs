@@ -14,9 +14,9 @@ const RULES: Rules = Rules { dialect: "mcp", versions: VersionRule::Common, mini
 /// A gate where `owner` provides a capability and everything that it is a part of.
 fn gate(version: &str, owner: Side, capability: Option<&str>) -> Gate {
     let mut offers = [Offer::new(Peer::default(), [version]), Offer::new(Peer::default(), [version])];
-    let mut name = capability.map(|name| Capability::from_wire(name));
+    let mut name = capability.map(Capability::from_wire);
     while let Some(capability) = name {
-        name = capability.parent().map(|parent| Capability::from_wire(parent));
+        name = capability.parent().map(Capability::from_wire);
         let at = usize::from(owner == Side::Server);
         offers[at].provides.insert(capability, None);
     }

@@ -1,5 +1,7 @@
 //! MCP, both sides, held in a hand: openings, gates, wrong input, recorded peers.
 
+#![expect(clippy::unwrap_used, reason = "a helper of a test may panic as the test may")]
+
 mod client;
 mod gate;
 mod handshake;

@@ -25,6 +25,9 @@ use crate::edges::stdio::{self, Input};
 /// Above this many unsent bytes nothing more is read.
 const HIGH_WATER: usize = 1024 * 1024;
 
+/// While the dialect keeps more than this many bytes for calls in flight, nothing more is read.
+const MOST_HELD: usize = 64 * 1024 * 1024;
+
 /// Output buffers that grew for something large shrink back to this.
 const COMFORTABLE: usize = 256 * 1024;
 
@@ -170,7 +173,7 @@ struct Session {
 
 impl Session {
     fn may_read(&self) -> bool {
-        self.closing.is_none() && self.unsent.len() < HIGH_WATER
+        self.closing.is_none() && self.unsent.len() < HIGH_WATER && self.door.held() < MOST_HELD
     }
 
     /// Feeds lines until there is none (true) or nothing more may be read (false).

@@ -149,6 +149,10 @@ impl Server for ParrotServer {
     fn in_flight(&self) -> Vec<CallId> {
         self.calls.iter().filter(|(_, answer)| answer.is_none()).map(|(id, _)| *id).collect()
     }
+
+    fn held(&self) -> usize {
+        self.calls.iter().filter_map(|(_, answer)| answer.as_ref()).map(Vec::len).sum()
+    }
 }
 
 /// Our side towards a parrot server.
