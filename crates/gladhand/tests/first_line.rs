@@ -21,20 +21,20 @@ fn answers(mode: &str, input: &[u8]) -> Vec<String> {
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
-        .unwrap();
-    let mut stdin = child.stdin.take().unwrap();
+        .expect("it starts");
+    let mut stdin = child.stdin.take().expect("piped");
     let input = input.to_vec();
-    let writer = std::thread::spawn(move || stdin.write_all(&input).unwrap());
-    let output = child.wait_with_output().unwrap();
-    writer.join().unwrap();
+    let writer = std::thread::spawn(move || stdin.write_all(&input).expect("it reads"));
+    let output = child.wait_with_output().expect("it ends");
+    writer.join().expect("everything was read");
     assert_eq!(output.status.code(), Some(0));
-    String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
+    String::from_utf8(output.stdout).expect("UTF-8").lines().map(str::to_owned).collect()
 }
 
 fn answer(line: &str) -> Value {
     let answers = answers("auto", format!("{line}\n").as_bytes());
     assert_eq!(answers.len(), 1, "{answers:?}");
-    serde_json::from_str(&answers[0]).unwrap()
+    serde_json::from_str(&answers[0]).expect("JSON")
 }
 
 /// An opening of each dialect, and a member of its answer that no other dialect has.

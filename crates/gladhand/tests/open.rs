@@ -3,7 +3,6 @@
 
 mod support;
 
-use std::fmt::Write;
 use std::process::{Command, Output};
 
 use serde_json::Value;
@@ -46,7 +45,7 @@ fn open(arguments: &[&str], server: Option<&str>) -> Command {
 }
 
 fn text(output: &Output) -> String {
-    String::from_utf8(output.stdout.clone()).unwrap()
+    String::from_utf8(output.stdout.clone()).expect("UTF-8")
 }
 
 /// Without what changes from run to run: times, random names, the path of our own program.
@@ -54,7 +53,8 @@ fn steady(text: &str) -> String {
     let text = without_numbers(&without_random_names(text), &["ts", "uptime_seconds", "at_ms", "took_ms"]);
     let mut shown = String::new();
     for line in text.lines() {
-        writeln!(shown, "{}", without_milliseconds(line).trim_end()).unwrap();
+        shown.push_str(without_milliseconds(line).trim_end());
+        shown.push('\n');
     }
     shown
 }
@@ -81,10 +81,10 @@ fn unbroken(page: &str) -> String {
             Some(piece) => message.push_str(piece),
             None => {
                 if !message.is_empty() {
-                    writeln!(joined, "    │ {}", message.trim_end()).unwrap();
+                    joined.push_str(&format!("    │ {}\n", message.trim_end()));
                     message.clear();
                 }
-                writeln!(joined, "{line}").unwrap();
+                joined.push_str(&format!("{line}\n"));
             }
         }
     }

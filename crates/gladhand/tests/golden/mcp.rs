@@ -87,10 +87,10 @@ fn bless(name: &str) {
     let text = text_of(&path);
     let mut asked = exchanges(&text).into_iter();
     let mut written = Vec::new();
-    let mut lines = text.lines().filter(|line| !line.starts_with(r#"{"dir":"s2c""#)).peekable();
+    let lines = text.lines().filter(|line| !line.starts_with(r#"{"dir":"s2c""#));
     let is_sent = |line: &str| line.starts_with(r#"{"dir":"c2s""#) || line.contains(r#""stdin-closed""#);
     let mut left = 0;
-    while let Some(line) = lines.next() {
+    for line in lines {
         written.push(line.to_owned());
         if !is_sent(line) {
             continue;
@@ -114,7 +114,7 @@ fn bless(name: &str) {
             }
         }
     }
-    std::fs::write(here(&path), written.join("\n") + "\n").unwrap();
+    std::fs::write(here(&path), written.join("\n") + "\n").expect("the file can be written");
 }
 
 #[test]
