@@ -85,6 +85,23 @@ fn an_inline_request_of_the_stateless_revision_needs_no_opening() {
     assert_eq!(answer(line), json!({"jsonrpc": "2.0", "id": "x", "result": result}));
 }
 
+#[test]
+fn a_first_line_may_come_in_pieces() {
+    for (dialect, opening, member) in OPENINGS {
+        // Also in the middle of a character.
+        let line = opening.replace(r#""id":1"#, r#""id":"é""#).replace(r#""id":"1""#, r#""id":"é""#);
+        let cut = line.find('é').unwrap() + 1;
+        let mut process = support::Process::serve(&[]);
+        process.send_bytes(&line.as_bytes()[..cut]);
+        assert_eq!(process.line_within(std::time::Duration::from_millis(30)), None);
+        process.send_bytes(&line.as_bytes()[cut..]);
+        process.send_bytes(b"\n");
+        let answer = process.value();
+        let id = answer.get("req_id").unwrap_or_else(|| &answer["id"]);
+        assert_eq!((answer.pointer(member).is_some(), id), (true, &json!("é")), "{dialect}: {answer}");
+    }
+}
+
 /// Lines that open nothing, or not for certain.
 fn odd_lines() -> Vec<(&'static str, Vec<u8>)> {
     let text = |text: &str| text.as_bytes().to_vec();

@@ -9,6 +9,7 @@ const RULES: Rules = Rules {
     dialect: "fluxloop",
     varies: &[],
     parser_texts: &["Malformed line: "],
+    elsewhere: &[],
     in_order: true,
     raw_has_line_end: false,
     standing: as_we_say_it,

@@ -37,6 +37,7 @@ const RULES: Rules = Rules {
     dialect: "loaf",
     varies: &["timestamp", "time", "createdAt", "updatedAt", "contextTokenEstimate", "pinned_tokens"],
     parser_texts: &["parse error: "],
+    elsewhere: &[],
     in_order: false,
     raw_has_line_end: true,
     standing: as_we_say_it,

@@ -25,6 +25,8 @@ pub(crate) struct Rules {
     pub(crate) varies: &'static [&'static str],
     /// Texts whose rest depends on the JSON parser.
     pub(crate) parser_texts: &'static [&'static str],
+    /// How the names of recordings begin that are played by tests of their own.
+    pub(crate) elsewhere: &'static [&'static str],
     /// Whether answers come in the order of the requests.
     pub(crate) in_order: bool,
     /// Whether a `raw` line of a recording brings its own line end.
@@ -120,6 +122,12 @@ pub(crate) fn play(rules: &Rules, runs: Vec<Run>) {
         .collect();
     let mut problems = Vec::new();
     let mut used = vec![false; table.len()];
+    for file in recordings(rules) {
+        let is_played = runs.iter().any(|run| run.file == file);
+        if !is_played && !rules.elsewhere.iter().any(|beginning| file.starts_with(beginning)) {
+            problems.push(format!("{file} is recorded and not played"));
+        }
+    }
     for run in runs {
         let items = (run.rewrite)(recorded(rules, run.file));
         let items = with_differences(run.name, items, rules, &table, &mut used);
@@ -144,6 +152,13 @@ pub(crate) fn play(rules: &Rules, runs: Vec<Run>) {
             .map(|entry| format!("{}:{} does not say which section of the spec it is by", entry.file, entry.line)),
     );
     assert!(problems.is_empty(), "{} problems:\n{}", problems.len(), problems.join("\n"));
+}
+
+/// The names of all recordings of a dialect.
+fn recordings(rules: &Rules) -> Vec<String> {
+    let folder = std::fs::read_dir(here("transcripts").join(rules.dialect)).expect("a folder of recordings");
+    let names = folder.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    names.filter_map(|name| name.strip_suffix(".ndjson").map(str::to_owned)).collect()
 }
 
 /// The items of a recording.
@@ -203,12 +218,14 @@ fn with_differences(file: &str, items: Vec<Item>, rules: &Rules, table: &[Differ
             }
             (Item::Expect(_, mut answer), Some(Difference { instead: None, set, unset, .. })) => {
                 (rules.standing)(&mut answer);
+                let before = answer.clone();
                 for (pointer, value) in set {
                     place(&mut answer, pointer, Some(value.clone()));
                 }
                 for pointer in unset {
                     place(&mut answer, pointer, None);
                 }
+                assert_ne!(answer, before, "{file}:{line} is in the table and makes no difference");
                 changed.push(Item::Expect(line, answer));
             }
             (Item::Expect(..), Some(Difference { instead: Some(answers), .. })) => {
