@@ -8,6 +8,7 @@ pub mod id;
 pub mod json;
 pub mod lines;
 pub mod members;
+pub mod pick;
 pub mod rpc;
 pub mod text;
 
@@ -15,4 +16,5 @@ pub use id::Id;
 pub use json::RawValue;
 pub use lines::{Line, Lines, Terminator};
 pub use members::Members;
+pub use pick::{Picked, pick};
 pub use text::{Fault, TextPolicy};

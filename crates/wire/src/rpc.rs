@@ -5,12 +5,14 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::marker::PhantomData;
 
-use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 
 use crate::id::Id;
 use crate::json::{self, RawValue};
 use crate::members::Key;
+use crate::pick::{Names, Picked};
 
 /// Codes that JSON-RPC itself defines.
 pub mod code {
@@ -27,8 +29,10 @@ pub mod code {
 }
 
 /// The members of a JSON-RPC object that mean something; the rest is ignored here.
-#[derive(Debug, Clone, Default)]
-pub struct Envelope<'a> {
+///
+/// `P` is what is made of `params` while the line is read: nothing (raw) or some members of it.
+#[derive(Debug, Clone)]
+pub struct Envelope<'a, P = &'a RawValue> {
     /// `jsonrpc`, whatever it is.
     pub jsonrpc: Option<&'a RawValue>,
     /// `id`, `null` included.
@@ -36,7 +40,7 @@ pub struct Envelope<'a> {
     /// `method`, whatever it is.
     pub method: Option<&'a RawValue>,
     /// `params`, `null` included.
-    pub params: Option<&'a RawValue>,
+    pub params: Option<P>,
     /// `result`, `null` included.
     pub result: Option<&'a RawValue>,
     /// `error`, `null` included.
@@ -44,11 +48,20 @@ pub struct Envelope<'a> {
 }
 
 impl<'a> Envelope<'a> {
-    /// Reads an object's envelope.
+    /// Reads an object's envelope and leaves `params` raw.
     pub fn parse(text: &'a str) -> Result<Self, serde_json::Error> {
-        serde_json::from_str(text)
+        read(text, Object(PhantomData))
     }
+}
 
+impl<'a, const N: usize> Envelope<'a, Picked<'a, N>> {
+    /// Reads an object's envelope and picks members of `params` in the same pass.
+    pub fn picking(text: &'a str, names: [&str; N]) -> Result<Self, serde_json::Error> {
+        read(text, Object(Names(&names)))
+    }
+}
+
+impl<'a, P> Envelope<'a, P> {
     /// Whether `jsonrpc` is exactly `"2.0"`.
     pub fn is_version_two(&self) -> bool {
         self.jsonrpc.is_some_and(|raw| raw.get() == r#""2.0""#)
@@ -60,37 +73,47 @@ impl<'a> Envelope<'a> {
     }
 }
 
-impl<'de> Deserialize<'de> for Envelope<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Object;
-        impl<'de> Visitor<'de> for Object {
-            type Value = Envelope<'de>;
+fn read<'a, S: DeserializeSeed<'a> + Copy>(
+    text: &'a str,
+    object: Object<S>,
+) -> Result<Envelope<'a, S::Value>, serde_json::Error> {
+    let mut deserializer = serde_json::Deserializer::from_str(text);
+    let envelope = deserializer.deserialize_map(object)?;
+    deserializer.end()?;
+    Ok(envelope)
+}
 
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a JSON-RPC object")
-            }
+/// Reads an envelope, and `params` by a seed of the caller's choosing.
+struct Object<S>(S);
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut envelope = Envelope::default();
-                while let Some(Key(key)) = map.next_key()? {
-                    let member = match key.as_ref() {
-                        "jsonrpc" => &mut envelope.jsonrpc,
-                        "id" => &mut envelope.id,
-                        "method" => &mut envelope.method,
-                        "params" => &mut envelope.params,
-                        "result" => &mut envelope.result,
-                        "error" => &mut envelope.error,
-                        _ => {
-                            map.next_value::<IgnoredAny>()?;
-                            continue;
-                        }
-                    };
-                    *member = Some(map.next_value()?);
+impl<'de, S: DeserializeSeed<'de> + Copy> Visitor<'de> for Object<S> {
+    type Value = Envelope<'de, S::Value>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON-RPC object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut envelope = Envelope { jsonrpc: None, id: None, method: None, params: None, result: None, error: None };
+        while let Some(Key(key)) = map.next_key()? {
+            let member = match key.as_ref() {
+                "jsonrpc" => &mut envelope.jsonrpc,
+                "id" => &mut envelope.id,
+                "method" => &mut envelope.method,
+                "result" => &mut envelope.result,
+                "error" => &mut envelope.error,
+                "params" => {
+                    envelope.params = Some(map.next_value_seed(self.0)?);
+                    continue;
                 }
-                Ok(envelope)
-            }
+                _ => {
+                    map.next_value::<IgnoredAny>()?;
+                    continue;
+                }
+            };
+            *member = Some(map.next_value()?);
         }
-        deserializer.deserialize_map(Object)
+        Ok(envelope)
     }
 }
 

@@ -17,11 +17,11 @@ use super::batch::MAX_BATCH;
 use super::capabilities::{self, InForce};
 use super::client_calls::{Asked, Step};
 use super::meta;
-use super::pick::pick;
 use super::revision::Revision;
 use super::{errors, ids};
 use crate::ambient::Ambient;
 use crate::side::{Client, ClientSetup, Event, Heard};
+use gladhand_wire::pick;
 
 /// Our side towards an upstream.
 #[derive(Debug)]

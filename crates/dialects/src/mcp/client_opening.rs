@@ -12,9 +12,9 @@ use super::capabilities::{HANDSHAKE_RULES, InForce, STATELESS_RULES};
 use super::client::{McpClient, Phase};
 use super::errors::UNSUPPORTED_VERSION;
 use super::meta::SERVER_INFO;
-use super::pick::pick;
 use super::revision::{Revision, names};
 use crate::side::Heard;
+use gladhand_wire::pick;
 
 impl McpClient {
     pub(super) fn begin_opening(&mut self, heard: &mut Heard) {

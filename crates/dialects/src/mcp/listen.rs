@@ -12,10 +12,10 @@ use super::capabilities::InForce;
 use super::errors;
 use super::ids::is_same;
 use super::meta::SUBSCRIPTION_ID;
-use super::pick::pick;
 use super::render::Renderer;
 use super::server::{McpServer, Request};
 use crate::side::Output;
+use gladhand_wire::pick;
 
 /// How many subscriptions may be open at once.
 pub(super) const MAX_LISTENERS: usize = 64;
@@ -61,7 +61,7 @@ impl Listeners {
 
 impl McpServer {
     pub(super) fn listen(&mut self, request: Request<'_>, in_force: &InForce, out: &mut Output<'_>) {
-        let filter = request.params.whole.and_then(|params| pick(params, ["notifications"]));
+        let filter = request.all_params().and_then(|params| pick(params, ["notifications"]));
         let filter = filter.and_then(|[filter]| filter).filter(|raw| Kind::of(raw) == Kind::Object);
         let Some([tools_changed]) = filter.and_then(|filter| pick(filter, ["toolsListChanged"])) else {
             let error = errors::invalid_params("`notifications` must be an object that says what to listen for");

@@ -4,7 +4,7 @@ use gladhand_operations::Level;
 use gladhand_wire::RawValue;
 use gladhand_wire::json::{self, Kind};
 
-use super::pick::pick;
+use gladhand_wire::pick;
 
 pub(super) const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 pub(super) const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";

@@ -18,7 +18,6 @@ mod meta;
 pub mod methods;
 mod opening;
 mod pending;
-mod pick;
 mod render;
 mod requests;
 pub mod revision;

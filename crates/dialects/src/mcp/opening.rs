@@ -12,10 +12,10 @@ use gladhand_wire::{Members, rpc};
 
 use super::capabilities::{self, HANDSHAKE_RULES, InForce, offer_of_menu};
 use super::errors;
-use super::pick::pick;
 use super::revision::Revision;
 use super::server::{DEFAULT_LEVEL, McpServer, Phase, Request, Session};
 use crate::side::{Action, Output};
+use gladhand_wire::pick;
 
 impl McpServer {
     pub(super) fn initialize(&mut self, request: Request<'_>, out: &mut Output<'_>) {
@@ -24,7 +24,7 @@ impl McpServer {
         } else if matches!(self.phase, Phase::Open(_)) {
             errors::invalid_request("the session is already open; it cannot be initialized again")
         } else {
-            match read_offer(request.params.whole).and_then(|offer| self.negotiate(&offer)) {
+            match read_offer(request.all_params()).and_then(|offer| self.negotiate(&offer)) {
                 Ok(in_force) => {
                     let Request { id, .. } = request;
                     self.render.initialize_result(&mut out.wire, &id, in_force.revision);

@@ -14,11 +14,11 @@ use gladhand_wire::rpc;
 
 use super::capabilities::InForce;
 use super::pending::{Asked, InFlight, ReplyTo};
-use super::pick::pick;
 use super::render;
 use super::server::{McpServer, Phase, Request};
 use super::{cursor, errors, meta};
 use crate::side::{Action, Output};
+use gladhand_wire::pick;
 
 /// What a caller said of notices about its call.
 #[derive(Debug, Clone, Copy)]
@@ -124,7 +124,7 @@ impl McpServer {
     }
 
     fn set_level(&mut self, request: Request<'_>, out: &mut Output<'_>) {
-        let level = request.params.whole.and_then(|params| pick(params, ["level"]));
+        let level = request.all_params().and_then(|params| pick(params, ["level"]));
         let Some(level) = level.and_then(|[level]| level).and_then(meta::level) else {
             let words = Level::ALL.map(Level::word).join(", ");
             let error = errors::invalid_params(format!("`level` must be one of {words}"));

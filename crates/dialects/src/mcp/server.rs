@@ -10,7 +10,7 @@ use std::sync::Arc;
 use gladhand_operations::{CallId, Level, Notice, Outcome};
 use gladhand_wire::json::{self, Kind, RawValue};
 use gladhand_wire::rpc::{self, Envelope};
-use gladhand_wire::{Fault, Id};
+use gladhand_wire::{Fault, Id, Picked, pick};
 
 use super::batch::{BatchId, Batches};
 use super::capabilities::InForce;
@@ -18,7 +18,6 @@ use super::errors;
 use super::listen::Listeners;
 use super::meta::Meta;
 use super::pending::Pending;
-use super::pick::pick;
 use super::render::Renderer;
 use super::stateless::Stateless;
 use crate::ambient::Ambient;
@@ -69,13 +68,24 @@ pub(super) struct Request<'a> {
     pub(super) batch: Option<BatchId>,
     pub(super) method: Cow<'a, str>,
     pub(super) params: Params<'a>,
+    /// The message that it came in.
+    text: &'a str,
 }
 
-/// The parameters, and those of them that the hot path needs.
+impl<'a> Request<'a> {
+    /// All parameters. Reads the message again, which only rare requests need.
+    pub(super) fn all_params(&self) -> Option<&'a RawValue> {
+        all_params(self.text)
+    }
+}
+
+fn all_params(text: &str) -> Option<&RawValue> {
+    Envelope::parse(text).ok()?.params.filter(|params| Kind::of(params) != Kind::Null)
+}
+
+/// The parameters that the hot path needs, picked while the envelope was read.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Params<'a> {
-    /// The whole object; `None` if there was none.
-    pub(super) whole: Option<&'a RawValue>,
     pub(super) name: Option<&'a RawValue>,
     pub(super) arguments: Option<&'a RawValue>,
     pub(super) meta: Option<&'a RawValue>,
@@ -83,14 +93,19 @@ pub(super) struct Params<'a> {
 }
 
 impl<'a> Params<'a> {
-    /// Reads them; absent and `null` are the same. `None` if they are no object.
-    fn of(raw: Option<&'a RawValue>) -> Option<Self> {
-        let Some(whole) = raw.filter(|raw| Kind::of(raw) != Kind::Null) else {
-            return Some(Self::default());
-        };
-        let members = pick(whole, ["name", "arguments", "_meta", "cursor"])?;
-        let [name, arguments, meta, cursor] = members.map(|member| member.filter(|raw| Kind::of(raw) != Kind::Null));
-        Some(Self { whole: Some(whole), name, arguments, meta, cursor })
+    const NAMES: [&'static str; 4] = ["name", "arguments", "_meta", "cursor"];
+
+    /// What was picked; absent and `null` are the same. `None` if they are no object.
+    fn of(picked: Option<Picked<'a, 4>>) -> Option<Self> {
+        match picked {
+            None | Some(Picked { kind: Kind::Null, .. }) => Some(Self::default()),
+            Some(Picked { kind: Kind::Object, members }) => {
+                let [name, arguments, meta, cursor] =
+                    members.map(|member| member.filter(|raw| Kind::of(raw) != Kind::Null));
+                Some(Self { name, arguments, meta, cursor })
+            }
+            Some(_) => None,
+        }
     }
 }
 
@@ -110,12 +125,15 @@ impl McpServer {
 
     /// One message, alone or out of a batch.
     pub(super) fn message<'a>(&mut self, text: &'a str, batch: Option<BatchId>, out: &mut Output<'a>) {
-        let envelope = match Envelope::parse(text) {
+        let envelope = match Envelope::picking(text, Params::NAMES) {
             Ok(envelope) => envelope,
             Err(error) => {
                 let error = match serde_json::from_str::<&RawValue>(text) {
-                    Ok(_) => errors::invalid_request("the line is JSON but no JSON-RPC object"),
-                    Err(_) => errors::unreadable(&error.into()),
+                    Ok(value) if Kind::of(value) != Kind::Object => {
+                        errors::invalid_request("the line is JSON but no JSON-RPC object")
+                    }
+                    // Also an object that is JSON and yet unreadable: half a surrogate pair in a name.
+                    _ => errors::unreadable(&error.into()),
                 };
                 return self.refuse(None, batch, &error, out);
             }
@@ -133,35 +151,34 @@ impl McpServer {
             }
         };
         match (envelope.id, id) {
-            (None, _) => self.notification(&method, envelope.params, out),
+            (None, _) => self.notification(&method, text, out),
             (Some(_), None) => {
                 let error = errors::invalid_request("`id` must be a string or a number");
                 self.refuse(None, batch, &error, out);
             }
-            (Some(_), Some(id)) => self.request(Id::of(id), method, envelope.params, batch, out),
+            (Some(_), Some(id)) => {
+                let error = match Params::of(envelope.params) {
+                    Some(params) => {
+                        return self.request(Request { id: Id::of(id), batch, method, params, text }, out);
+                    }
+                    None => errors::invalid_params("`params` must be an object"),
+                };
+                self.refuse(Some(Id::of(id)), batch, &error, out);
+            }
         }
     }
 
-    fn request<'a>(
-        &mut self,
-        id: Id,
-        method: Cow<'a, str>,
-        params: Option<&'a RawValue>,
-        batch: Option<BatchId>,
-        out: &mut Output<'a>,
-    ) {
-        let Some(params) = Params::of(params) else {
-            return self.refuse(Some(id), batch, &errors::invalid_params("`params` must be an object"), out);
-        };
-        let request = Request { id, batch, method, params };
-        let Some(raw) = params.meta else {
+    fn request<'a>(&mut self, request: Request<'a>, out: &mut Output<'a>) {
+        let Some(raw) = request.params.meta else {
             return self.handshake_request(request, Meta::default(), out);
         };
         if self.stateless.remembers(raw) {
             return self.stateless_request(request, raw, Meta::default(), out);
         }
         match Meta::of(raw) {
-            None => self.refuse(Some(request.id), batch, &errors::invalid_params("`_meta` must be an object"), out),
+            None => {
+                self.refuse(Some(request.id), request.batch, &errors::invalid_params("`_meta` must be an object"), out)
+            }
             Some(meta) if meta.is_stateless() => self.stateless_request(request, raw, meta, out),
             Some(meta) => self.handshake_request(request, meta, out),
         }
@@ -187,11 +204,11 @@ impl McpServer {
         self.serve(request, meta.progress_token, None, &in_force, out);
     }
 
-    fn notification(&mut self, method: &str, params: Option<&RawValue>, out: &mut Output<'_>) {
+    fn notification(&mut self, method: &str, text: &str, out: &mut Output<'_>) {
         match (method, &self.phase) {
             ("notifications/initialized", _) => self.initialized(out),
             // Requests that carry their own opening are cancelled without one.
-            ("notifications/cancelled", _) => self.cancelled(params, out),
+            ("notifications/cancelled", _) => self.cancelled(all_params(text), out),
             (_, Phase::ExpectInitialize) => {
                 out.actions.push(Action::Dropped("a notification before a session was open"));
             }

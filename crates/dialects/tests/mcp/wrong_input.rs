@@ -111,8 +111,13 @@ fn limits_are_answered_and_the_next_line_is_intact() {
 }
 
 #[test]
-fn a_lone_surrogate_is_echoed_as_written() {
-    let lines = open("2025-11-25").line(r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"\ud83d":1,"name":"echo","arguments":{"message":"\ud83d"}}}"#);
+fn a_lone_surrogate_is_echoed_as_written_but_is_no_name() {
+    let lines = open("2025-11-25")
+        .line(r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"\ud83d":1,"name":"echo"}}"#);
+    assert_eq!(got(lines), Got::Error(Value::Null, -32700));
+    let lines = open("2025-11-25").line(
+        r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"echo","arguments":{"message":"\ud83d"}}}"#,
+    );
     assert_eq!(lines, [r#"{"jsonrpc":"2.0","id":7,"result":{"content":[{"type":"text","text":"\ud83d"}]}}"#]);
 }
 

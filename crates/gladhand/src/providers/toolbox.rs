@@ -9,7 +9,7 @@ use gladhand_accord::{Agreement, Side, Term, Verdict};
 use gladhand_hub::{Answer, Context, Provider, Reporter};
 use gladhand_operations::{Content, Failure, Level, Log, Outcome, Progress, Reply, Tool, ToolCall, ToolResult};
 use gladhand_wire::json::{Kind, RawValue};
-use gladhand_wire::{Members, json};
+use gladhand_wire::{json, pick};
 use serde::Serialize;
 
 const ECHO_SCHEMA: &str = r#"{"type":"object","properties":{"message":{"type":"string","description":"The text to return"}},"required":["message"]}"#;
@@ -51,13 +51,14 @@ impl Provider for Toolbox {
     }
 }
 
-fn members(arguments: &RawValue) -> Result<Members<'_>, Failure> {
-    Members::of(arguments).ok_or_else(|| Failure::invalid_argument("arguments", "expected an object"))
+fn no_object() -> Failure {
+    Failure::invalid_argument("arguments", "expected an object")
 }
 
 /// The message is handed on as it was written: nobody unescapes it to escape it again.
 fn echo(arguments: &RawValue) -> Outcome {
-    let message = members(arguments)?.raw("message").ok_or_else(|| Failure::invalid_argument("message", "required"))?;
+    let [message] = pick(arguments, ["message"]).ok_or_else(no_object)?;
+    let message = message.ok_or_else(|| Failure::invalid_argument("message", "required"))?;
     match Kind::of(message) {
         Kind::String => {
             Ok(Reply::Tool(ToolResult { content: vec![Content::Text(message.to_owned())], ..ToolResult::default() }))
@@ -126,14 +127,15 @@ struct Wait {
 
 impl Wait {
     fn of(arguments: &RawValue) -> Result<Self, Failure> {
-        let members = members(arguments)?;
-        let number = |name: &str, default: u64, least: u64, most: u64| match members.some(name) {
+        let [ms, steps] = pick(arguments, ["ms", "steps"]).ok_or_else(no_object)?;
+        let number = |name, given: Option<&RawValue>, default, least, most| match given {
             None => Ok(default),
+            Some(raw) if Kind::of(raw) == Kind::Null => Ok(default),
             Some(raw) => whole_number(raw).filter(|number| (least..=most).contains(number)).ok_or_else(|| {
                 Failure::invalid_argument(name, format_args!("expected an integer from {least} to {most}"))
             }),
         };
-        Ok(Self { ms: number("ms", 1000, 0, LONGEST_WAIT_MS)?, steps: number("steps", 1, 1, MOST_STEPS)? })
+        Ok(Self { ms: number("ms", ms, 1000, 0, LONGEST_WAIT_MS)?, steps: number("steps", steps, 1, 1, MOST_STEPS)? })
     }
 
     async fn run(self, reporter: Reporter) -> Outcome {
