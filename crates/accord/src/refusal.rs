@@ -9,11 +9,11 @@ use crate::offer::Capability;
 #[serde(tag = "reason", rename_all = "snake_case")]
 pub enum Refusal {
     /// No version in common.
-    #[error("no version in common: asked for {}, spoken here {}", list(asked), list(spoken))]
+    #[error("no version in common: the client asked for {}, the server {}", list(asked), speaks(spoken))]
     VersionMismatch {
-        /// What one side asked for or offered.
+        /// What the client asked for.
         asked: Vec<String>,
-        /// What the other side speaks.
+        /// What the server speaks, so far as it said so.
         spoken: Vec<String>,
     },
     /// The token was missing or wrong.
@@ -69,6 +69,13 @@ impl Refusal {
             Self::TimedOut { .. } => "timed_out",
             Self::ServerError { .. } => "server_error",
         }
+    }
+}
+
+fn speaks(versions: &[String]) -> String {
+    match versions {
+        [] => "did not say what it speaks".to_owned(),
+        versions => format!("speaks {}", list(versions)),
     }
 }
 

@@ -37,6 +37,13 @@ impl Door {
 
     /// A line came.
     pub fn receive<'a>(&mut self, line: Line<'a>, ambient: &mut Ambient<'_>, out: &mut Output<'a>) {
+        let line = match line {
+            // Whatever a dialect thinks of byte-order marks, one before the first line is forgiven.
+            Line::Bytes(bytes) if self.settled.is_none() => {
+                Line::Bytes(bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes))
+            }
+            line => line,
+        };
         if self.settled.is_none() {
             match self.detect(line) {
                 Ok(None) => return,

@@ -24,7 +24,13 @@ pub fn gladhand() -> Command {
 /// A built example of this crate.
 pub fn example(name: &str) -> Command {
     let folder = PathBuf::from(env!("CARGO_BIN_EXE_gladhand")).parent().expect("a folder").join("examples");
-    let mut command = Command::new(folder.join(name));
+    let program = folder.join(name);
+    assert!(
+        program.exists(),
+        "{} is not built: `cargo build --examples`, or `cargo test` for all tests",
+        program.display()
+    );
+    let mut command = Command::new(program);
     quiet_environment(&mut command);
     command
 }

@@ -6,7 +6,7 @@
 use std::io::Write;
 
 use anstyle::{AnsiColor, Style};
-use gladhand_accord::{Agreement, Side, Stance, Verdict as Became};
+use gladhand_accord::{Agreement, Refusal, Side, Stance, Verdict as Became};
 use gladhand_wire::{Members, RawValue, json};
 use serde::Serialize;
 
@@ -225,6 +225,9 @@ fn verdict(record: &Record, page: &mut String) {
         }
         (_, Some(reason)) => {
             let _ = writeln!(page, "  {BAD}no session{BAD:#}  {} ({})", reason.message, reason.reason);
+            if let Some(hint) = hint(record) {
+                let _ = writeln!(page, "  hint: {hint}");
+            }
             for line in &record.last_words {
                 let _ = writeln!(page, "  {FAINT}stderr:{FAINT:#} {line}");
             }
@@ -232,6 +235,17 @@ fn verdict(record: &Record, page: &mut String) {
         _ => {}
     }
     page.push('\n');
+}
+
+/// What may help somebody whose server did not open.
+fn hint(record: &Record) -> Option<String> {
+    let Verdict::Refused(Refusal::TimedOut { .. } | Refusal::PeerGone) = record.verdict else { return None };
+    let said = record.unrecorded + record.messages.iter().filter(|message| message.from == Side::Server).count();
+    Some(match said {
+        0 => format!("does this server speak {} on stdin and stdout? it wrote nothing", record.dialect),
+        1 => "it wrote one line, which is no answer to the opening".to_owned(),
+        said => format!("it wrote {said} lines, none of which answers the opening"),
+    })
 }
 
 /// What a message is, in a few words: its method or type, and the id it goes by.
