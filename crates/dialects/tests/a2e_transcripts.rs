@@ -30,7 +30,7 @@ struct Recorded {
 }
 
 fn transcript(name: &str) -> Vec<Recorded> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/transcripts/a2e/{name}.ndjson"));
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../transcripts/a2e/{name}.ndjson"));
     let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let lines = text.lines().map(|line| {
         let line: Value = serde_json::from_str(line).unwrap();

@@ -21,7 +21,9 @@ use recorded::{Entry, Tree};
 
 #[test]
 fn recorded_sessions_get_the_recorded_answers() {
-    let files = recorded::files("loaf");
+    let mut files = recorded::files("loaf");
+    // Needs tools that only a real process has; it is played against the built program.
+    files.retain(|file| file != "26_custom_tools.ndjson");
     assert_eq!(files.len(), 22);
     for file in files {
         check(&file);

@@ -17,7 +17,7 @@ struct Recorded {
 }
 
 fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/transcripts/mcp")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../transcripts/mcp")
 }
 
 fn read(path: &Path) -> Vec<Recorded> {

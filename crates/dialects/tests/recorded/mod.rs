@@ -19,16 +19,16 @@ pub(crate) enum Entry {
     Control(serde_json::Value),
 }
 
-/// Loads `tests/transcripts/<dialect>/<file>`. `end` is added behind `raw` lines that have no end of their own.
+/// Loads `transcripts/<dialect>/<file>`. `end` is added behind `raw` lines that have no end of their own.
 pub(crate) fn load(dialect: &str, file: &str, end: &str) -> Vec<Entry> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/transcripts").join(dialect).join(file);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../transcripts").join(dialect).join(file);
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     text.lines().map(|line| entry(line, end)).collect()
 }
 
 /// The transcripts of a dialect, by name.
 pub(crate) fn files(dialect: &str) -> Vec<String> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/transcripts").join(dialect);
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../transcripts").join(dialect);
     let mut names: Vec<_> = std::fs::read_dir(folder)
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())

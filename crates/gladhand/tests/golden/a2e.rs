@@ -15,7 +15,7 @@ const RULES: Rules = Rules {
     dialect: "a2e",
     varies: &["id", "ts", "created_at", "duration_ms", "uptime_seconds", "seq", "/message", "/data/error"],
     parser_texts: &[],
-    elsewhere: &["client_sees_", "max_parallel_"],
+    elsewhere: &["client_sees_", "max_parallel_", "subprocess_as_shipped"],
     in_order: false,
     raw_has_line_end: false,
     standing: as_we_say_it,

@@ -1,15 +1,15 @@
 //! MCP: what we answer to the lines that nine real servers were recorded with, and six real clients.
 //!
-//! The files in `transcripts/mcp/` hold the recorded lines of the client, and behind them our own
+//! The files in `mcp_answers/` hold the recorded lines of the client, and behind them our own
 //! answers, byte for byte; a `peers` line says which recorded servers had the same outcome and what
-//! the others did. `transcripts/mcp/README.md` says why we differ where we do. After a change on
+//! the others did. `mcp_answers/README.md` says why we differ where we do. After a change on
 //! purpose, `GLADHAND_BLESS=1` writes our answers anew; read the difference like prose.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::replay::{RecordedLine, here, text_of, unhex};
+use crate::replay::{RecordedLine, here, recordings_of, text_of, unhex};
 use crate::support::Process;
 use crate::{fixture, serve};
 
@@ -57,7 +57,7 @@ fn exchanges(text: &str) -> Vec<Exchange> {
 fn play(name: &str, problems: &mut Vec<String>) {
     let slow = name.starts_with("slow_") || name == "modern_cancel";
     let mut process = Process::start(if slow { fixture("mcp_slow.json") } else { serve() });
-    for exchange in exchanges(&text_of(&format!("transcripts/mcp/{name}.ndjson"))) {
+    for exchange in exchanges(&text_of(&here(&format!("mcp_answers/{name}.ndjson")))) {
         process.try_send_bytes(&exchange.sent);
         if exchange.closes {
             process.close();
@@ -81,7 +81,7 @@ fn play(name: &str, problems: &mut Vec<String>) {
 
 /// Writes our answers anew, behind the lines that they answer.
 fn bless(name: &str) {
-    let path = format!("transcripts/mcp/{name}.ndjson");
+    let path = here(&format!("mcp_answers/{name}.ndjson"));
     let slow = name.starts_with("slow_") || name == "modern_cancel";
     let mut process = Process::start(if slow { fixture("mcp_slow.json") } else { serve() });
     let text = text_of(&path);
@@ -114,12 +114,12 @@ fn bless(name: &str) {
             }
         }
     }
-    std::fs::write(here(&path), written.join("\n") + "\n").expect("the file can be written");
+    std::fs::write(&path, written.join("\n") + "\n").expect("the file can be written");
 }
 
 #[test]
 fn recorded_lines_get_the_answers_written_down_here() {
-    let mut names: Vec<_> = std::fs::read_dir(here("transcripts/mcp"))
+    let mut names: Vec<_> = std::fs::read_dir(here("mcp_answers"))
         .unwrap()
         .filter_map(|entry| {
             entry.unwrap().file_name().into_string().unwrap().strip_suffix(".ndjson").map(str::to_owned)
@@ -141,11 +141,15 @@ fn recorded_lines_get_the_answers_written_down_here() {
 #[test]
 fn each_recorded_client_gets_what_it_needs_to_go_on() {
     let mut clients = 0;
-    for folder in std::fs::read_dir(here("transcripts/mcp")).unwrap().map(Result::unwrap) {
-        if !folder.file_type().unwrap().is_dir() {
+    for folder in std::fs::read_dir(recordings_of("mcp")).unwrap().map(Result::unwrap) {
+        if !folder.file_name().to_string_lossy().starts_with("client-") {
             continue;
         }
         for file in std::fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().path()) {
+            // The others met servers that speak less than we do.
+            if !file.to_string_lossy().ends_with("_vs_dual.ndjson") {
+                continue;
+            }
             clients += 1;
             let mut process = Process::start(fixture("mcp.json"));
             for line in std::fs::read_to_string(&file).unwrap().lines() {

@@ -107,15 +107,19 @@ pub(crate) fn here(path: &str) -> std::path::PathBuf {
     std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(path)
 }
 
-/// The text of a file beside this one.
-pub(crate) fn text_of(path: &str) -> String {
-    let path = here(path);
-    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+/// The folder of a dialect's recordings.
+pub(crate) fn recordings_of(dialect: &str) -> std::path::PathBuf {
+    std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../transcripts").join(dialect)
+}
+
+/// The text of a file.
+pub(crate) fn text_of(path: &std::path::Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
 /// Plays recordings; fails with everything that is not as recorded. Every difference must be used.
 pub(crate) fn play(rules: &Rules, runs: Vec<Run>) {
-    let table = text_of(&format!("differences/{}.ndjson", rules.dialect));
+    let table = text_of(&here(&format!("differences/{}.ndjson", rules.dialect)));
     let table: Vec<Difference> = table
         .lines()
         .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}")))
@@ -156,14 +160,14 @@ pub(crate) fn play(rules: &Rules, runs: Vec<Run>) {
 
 /// The names of all recordings of a dialect.
 fn recordings(rules: &Rules) -> Vec<String> {
-    let folder = std::fs::read_dir(here("transcripts").join(rules.dialect)).expect("a folder of recordings");
+    let folder = std::fs::read_dir(recordings_of(rules.dialect)).expect("a folder of recordings");
     let names = folder.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     names.filter_map(|name| name.strip_suffix(".ndjson").map(str::to_owned)).collect()
 }
 
 /// The items of a recording.
 pub(crate) fn recorded(rules: &Rules, file: &str) -> Vec<Item> {
-    let text = text_of(&format!("transcripts/{}/{file}.ndjson", rules.dialect));
+    let text = text_of(&recordings_of(rules.dialect).join(format!("{file}.ndjson")));
     let item = |(at, line): (usize, &str)| {
         let at = at + 1;
         let line: RecordedLine<'_> = serde_json::from_str(line).unwrap_or_else(|error| panic!("{file}:{at}: {error}"));
