@@ -10,7 +10,7 @@ use std::fmt;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use crate::offer::{Capability, Defined, Minimum, Offer, Peer, Rules, Side, VersionRule, Wants};
+use crate::offer::{Capability, Defined, Minimum, Offer, Peer, Rules, Side, VersionRule, Wants, shorten};
 use crate::refusal::Refusal;
 
 /// What survived two offers. Fixed for the session (for the request, in stateless MCP).
@@ -160,7 +160,7 @@ pub fn agree(rules: &Rules, client: &Offer, server: &Offer) -> Result<Agreement,
         };
         return Err(Refusal::NoCapabilities { wanted });
     }
-    let asked_version = client.versions.first().filter(|asked| **asked != version).cloned();
+    let asked_version = client.versions.first().filter(|asked| **asked != version).cloned().map(shorten);
     Ok(Agreement {
         dialect: rules.dialect,
         version,
@@ -214,13 +214,12 @@ fn axis(rules: &Rules, version: &str, side: Side, owner: &Offer, other: &Offer) 
         names.extend(wanted);
     }
     let mut terms: Vec<Term> = Vec::with_capacity(names.len());
+    let mut refused: BTreeSet<&str> = BTreeSet::new();
     // In this order a parent comes before its parts.
     for name in names {
         let provided = owner.provides.get(name);
         let defined = (rules.defines)(version, side, &name.0);
-        let parent_refused = name.parent().is_some_and(|parent| {
-            terms.iter().any(|term| term.capability.0 == parent && term.verdict != Verdict::Agreed)
-        });
+        let parent_refused = name.parent().is_some_and(|parent| refused.contains(parent));
         let verdict = match (provided, defined) {
             (_, Defined::Unknown) => Verdict::Refused(Why::Unknown),
             (None, _) => Verdict::Refused(Why::NotProvided),
@@ -229,6 +228,9 @@ fn axis(rules: &Rules, version: &str, side: Side, owner: &Offer, other: &Offer) 
             (Some(_), Defined::Yes) if !other.wants.wants(name) => Verdict::Refused(Why::NotWanted),
             (Some(_), Defined::Yes) => Verdict::Agreed,
         };
+        if verdict != Verdict::Agreed {
+            refused.insert(&name.0);
+        }
         let owners_stance = if provided.is_some() { Stance::Provides } else { Stance::Silent };
         let others_stance = match &other.wants {
             Wants::Everything if provided.is_some() => Stance::Accepts,

@@ -48,9 +48,9 @@ impl Capability {
         Self(Cow::Borrowed(name))
     }
 
-    /// A capability as a peer wrote it.
+    /// A capability as a peer wrote it. One longer than any real name is cut: it is kept for people.
     pub fn from_wire(name: impl Into<String>) -> Self {
-        Self(Cow::Owned(name.into()))
+        Self(Cow::Owned(shorten(name.into())))
     }
 
     /// What a sub-flag belongs to: `tools` for `tools.listChanged`.
@@ -69,16 +69,34 @@ impl fmt::Display for Capability {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Peer {
     /// Its name; empty if it gave none.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
     /// Its own version; empty if it gave none.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub version: String,
 }
 
 impl Peer {
-    /// A peer with a name and a version.
+    /// A peer with a name and a version, which are cut if they are longer than any real ones.
     pub fn new(name: impl Into<String>, version: impl Into<String>) -> Self {
-        Self { name: name.into(), version: version.into() }
+        Self { name: shorten(name.into()), version: shorten(version.into()) }
     }
+}
+
+/// The most characters that are kept of a name that a peer gave itself or something else.
+///
+/// Agreements outlive lines, are logged, shown and handed to tools; what a peer puts into them must
+/// not be able to grow.
+const LONGEST_NAME: usize = 128;
+
+/// Cuts a text that is longer than [`LONGEST_NAME`] characters.
+pub(crate) fn shorten(mut text: String) -> String {
+    if let Some((end, _)) = text.char_indices().nth(LONGEST_NAME) {
+        text.truncate(end);
+        text.push('…');
+        text.shrink_to_fit();
+    }
+    text
 }
 
 /// What a side wants of the other.

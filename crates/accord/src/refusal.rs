@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::offer::Capability;
+use crate::offer::{Capability, shorten};
 
 /// Why two sides did not come to an agreement.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, thiserror::Error)]
@@ -26,7 +26,7 @@ pub enum Refusal {
         wanted: Vec<Capability>,
     },
     /// The peer answered the opening with an error.
-    #[error("the peer refused the opening: {message} (code {code})")]
+    #[error("the peer refused the opening: {} (code {})", shorten(message.clone()), shorten(code.clone()))]
     PeerRefused {
         /// The dialect's code for it.
         code: String,
@@ -72,6 +72,9 @@ impl Refusal {
     }
 }
 
+/// How many items of a list a message shows.
+const MOST_SHOWN: usize = 16;
+
 fn speaks(versions: &[String]) -> String {
     match versions {
         [] => "did not say what it speaks".to_owned(),
@@ -83,5 +86,8 @@ fn list<T: std::fmt::Display>(items: &[T]) -> String {
     if items.is_empty() {
         return "nothing".to_owned();
     }
-    items.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+    // What a peer listed may be long, and refusals are logged.
+    let shown: Vec<_> = items.iter().take(MOST_SHOWN).map(|item| shorten(item.to_string())).collect();
+    let more = if items.len() > MOST_SHOWN { ", …" } else { "" };
+    shown.join(", ") + more
 }

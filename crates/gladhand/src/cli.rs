@@ -23,6 +23,7 @@ Exit codes: 0 done, 1 something outside failed, 2 usage or configuration,
 /// loaf RPC 1.0.0 and Fluxloop. The first line of a peer decides which.
 #[derive(Debug, Parser)]
 #[command(name = "gladhand", version, about, long_about, after_help = AFTER_HELP, propagate_version = true)]
+#[command(disable_help_subcommand = true)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -78,8 +79,27 @@ Examples:
   gladhand serve --dialect mcp -v
   printf '{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"rpc.handshake\"}\\n' | gladhand serve
 
+GLADHAND_A2E_TOKEN is one more token that A2E agents may present, beside those in the configuration.
+
 When stdin closes or a signal comes, calls in flight are finished or failed, everything is
 written, and the exit code is 0. A second signal ends at once.";
+
+/// `mcp`, `mcp@2025-06-18` and so on, from the registry of dialects.
+fn clients() -> clap::builder::PossibleValuesParser {
+    let each = gladhand_dialects::REGISTRY.iter().flat_map(|dialect| {
+        let versions = dialect.versions.iter().map(|version| {
+            let name = format!("{}@{version}", dialect.name);
+            clap::builder::PossibleValue::new(name).hide(dialect.versions.len() == 1)
+        });
+        std::iter::once(clap::builder::PossibleValue::new(dialect.name)).chain(versions)
+    });
+    each.collect::<Vec<_>>().into()
+}
+
+fn seconds(text: &str) -> Result<u64, String> {
+    let whole = text.parse().ok().filter(|seconds| (1..=3600).contains(seconds));
+    whole.ok_or_else(|| "expected whole seconds, from 1 to 3600".to_owned())
+}
 
 /// `auto` and the names in the registry of dialects.
 fn dialects() -> clap::builder::PossibleValuesParser {
@@ -108,29 +128,31 @@ of it and what survived, then the verdict. Exit code 0 only if a session opened.
 
 Examples:
   gladhand open --as mcp@2025-06-18
-  gladhand open --as mcp@2026-07-28 -- npx -y @modelcontextprotocol/server-everything stdio
-  gladhand open --as a2e --want tools,memory --json -- my-a2e-host";
+  gladhand open --as mcp -- npx -y @modelcontextprotocol/server-everything stdio
+  gladhand open --as a2e --want tools,memory --json -- my-a2e-host
+
+GLADHAND_A2E_TOKEN is the token that `--as a2e` presents; the server does not get to see the variable.";
 
 /// Options of `open`.
 #[derive(Debug, Args)]
 #[command(after_help = OPEN_HELP)]
 pub struct OpenArgs {
-    /// The client to open as: mcp[@REVISION], a2e, loaf or fluxloop.
-    #[arg(long = "as", value_name = "DIALECT[@VERSION]")]
+    /// The client to open as; without a version, the preferred one of the dialect.
+    #[arg(long = "as", value_name = "DIALECT[@VERSION]", value_parser = clients(), ignore_case = true)]
     pub client: String,
     /// Print one JSON object instead of the drawing.
     #[arg(long)]
     pub json: bool,
-    /// Ask for these capabilities only, in the dialect's words.
+    /// Use only these capabilities of the server, comma-separated, in the dialect's words.
     #[arg(long, value_name = "CAPABILITY", value_delimiter = ',')]
     pub want: Vec<String>,
-    /// Declare these capabilities of our own, in the dialect's words.
+    /// Declare these capabilities of our own, comma-separated, in the dialect's words.
     #[arg(long, value_name = "CAPABILITY", value_delimiter = ',')]
     pub declare: Vec<String>,
     /// Give up after this many seconds.
-    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
     pub timeout: u64,
     /// The server to start, with its arguments [default: gladhand serve].
-    #[arg(last = true, value_name = "COMMAND")]
+    #[arg(trailing_var_arg = true, value_name = "COMMAND", value_hint = ValueHint::CommandWithArguments)]
     pub server: Vec<String>,
 }

@@ -2,6 +2,7 @@
 //!
 //! Order of precedence: flags over environment over file over defaults.
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -20,6 +21,9 @@ pub mod env {
     /// A token that A2E agents must present, and that `open --as a2e` presents.
     pub const A2E_TOKEN: &str = "GLADHAND_A2E_TOKEN";
 }
+
+/// The largest configuration file.
+const LARGEST: u64 = 1024 * 1024;
 
 /// What the file may say. Everything has a default; unknown keys are mistakes.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -79,7 +83,12 @@ fn secrets<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<Secr
     // serde's own complaint would quote what it found, which is a secret.
     let complaint = || serde::de::Error::custom("expected an array of strings");
     let toml::Value::Array(tokens) = toml::Value::deserialize(deserializer)? else { return Err(complaint()) };
-    let secret = |token: toml::Value| token.as_str().map(Secret::new).ok_or_else(complaint);
+    let complaint_of_nothing = || serde::de::Error::custom("a token must not be empty");
+    let secret = |token: toml::Value| match token.as_str() {
+        None => Err(complaint()),
+        Some("") => Err(complaint_of_nothing()),
+        Some(token) => Ok(Secret::new(token)),
+    };
     tokens.into_iter().map(secret).collect()
 }
 
@@ -88,7 +97,7 @@ fn secrets<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<Secr
 pub enum ConfigError {
     /// A file that was named is not there or cannot be read.
     #[error("could not read the configuration: {0}")]
-    Unreadable(#[source] std::io::Error),
+    Unreadable(std::io::Error),
     /// The file is wrong; the text shows where.
     #[error("{} is not a valid configuration:\n{problem}", path.display())]
     Invalid {
@@ -97,6 +106,9 @@ pub enum ConfigError {
         /// What is wrong, with line and column.
         problem: String,
     },
+    /// The token in the environment cannot be one.
+    #[error("{} is not UTF-8", env::A2E_TOKEN)]
+    TokenNotText,
     /// A value is out of range.
     #[error("{}: {key} must be {expected}", path.display())]
     OutOfRange {
@@ -109,16 +121,37 @@ pub enum ConfigError {
     },
 }
 
+/// The token in `GLADHAND_A2E_TOKEN`; none if it is not set or empty.
+pub fn token_in_environment() -> Result<Option<Secret>, ConfigError> {
+    match std::env::var(env::A2E_TOKEN) {
+        Ok(token) if token.is_empty() => Ok(None),
+        Ok(token) => Ok(Some(Secret::new(token))),
+        Err(std::env::VarError::NotPresent) => Ok(None),
+        // Going on without it would let everybody in.
+        Err(std::env::VarError::NotUnicode(_)) => Err(ConfigError::TokenNotText),
+    }
+}
+
+/// A configuration file's text, bounded.
+fn read(path: &Path) -> std::io::Result<String> {
+    let mut text = String::new();
+    let length = fs_err::File::open(path)?.take(LARGEST + 1).read_to_string(&mut text)?;
+    if length as u64 > LARGEST {
+        return Err(std::io::Error::other(format!("{} is larger than {LARGEST} bytes", path.display())));
+    }
+    Ok(text)
+}
+
 /// Finds and reads the configuration: `--config`, `GLADHAND_CONFIG` (clap merges the two), then
 /// `./gladhand.toml`, then the user's config folder. Without any, the defaults hold.
 pub fn load(named: Option<&Path>) -> Result<(Config, Option<PathBuf>), ConfigError> {
     if let Some(path) = named {
-        let text = fs_err::read_to_string(path).map_err(ConfigError::Unreadable)?;
+        let text = read(path).map_err(ConfigError::Unreadable)?;
         return Ok((parse(path, &text)?, Some(path.to_owned())));
     }
     let user = etcetera::choose_base_strategy().ok().map(|dirs| dirs.config_dir().join("gladhand/gladhand.toml"));
     for path in [Some(PathBuf::from("gladhand.toml")), user].into_iter().flatten() {
-        match fs_err::read_to_string(&path) {
+        match read(&path) {
             Ok(text) => return Ok((parse(&path, &text)?, Some(path))),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             Err(error) => return Err(ConfigError::Unreadable(error)),

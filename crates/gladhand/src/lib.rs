@@ -1,9 +1,8 @@
-//! Gladhand as a library: build a [`Hub`](gladhand_hub::Hub) from providers of your own and serve it
-//! to any peer, in whichever dialect that peer opens.
+//! Gladhand as a library: build a [`Hub`](hub::Hub) from providers of your own and serve it to any
+//! peer, in whichever dialect that peer opens. `examples/tool.rs` is a whole server with one tool.
 //!
 //! ```no_run
-//! use gladhand::{Service, providers::Toolbox};
-//! use gladhand_hub::Hub;
+//! use gladhand::{Service, hub::Hub, providers::Toolbox};
 //!
 //! let hub = Hub::new(vec![Box::new(Toolbox)]).expect("tool names are unique");
 //! let ended = Service::new(hub).serve_stdio();
@@ -20,5 +19,11 @@ pub mod exit;
 pub mod logging;
 pub mod providers;
 mod service;
+
+pub use gladhand_accord as accord;
+pub use gladhand_dialects as dialects;
+pub use gladhand_hub as hub;
+pub use gladhand_operations as operations;
+pub use gladhand_wire as wire;
 
 pub use service::Service;

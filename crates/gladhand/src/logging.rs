@@ -169,6 +169,41 @@ fn write_patiently(mut bytes: &[u8]) {
     }
 }
 
+/// The longest log line; what a peer says of itself may be longer.
+const LONGEST_LINE: usize = 4096;
+
+/// One line, whatever a peer put into it: line breaks and control characters are replaced, so that it
+/// can neither forge a second line nor reach the terminal. Our own colours pass.
+fn harmless(line: &[u8]) -> Vec<u8> {
+    let text = String::from_utf8_lossy(line);
+    let mut kept = String::with_capacity(text.len().min(LONGEST_LINE) + 8);
+    let mut rest = text.trim_end_matches('\n').chars();
+    while let Some(character) = rest.next() {
+        if kept.len() >= LONGEST_LINE {
+            kept.push('…');
+            break;
+        }
+        match character {
+            '\u{1b}' => {
+                let after = rest.as_str();
+                let end = after.strip_prefix('[').and_then(|code| code.find(|c: char| !c.is_ascii_digit() && c != ';'));
+                match end {
+                    Some(end) if after[1 + end..].starts_with('m') => {
+                        kept.push('\u{1b}');
+                        kept.push_str(&after[..end + 2]);
+                        rest = after[end + 2..].chars();
+                    }
+                    _ => kept.push('\u{fffd}'),
+                }
+            }
+            c if c.is_control() => kept.push('\u{fffd}'),
+            c => kept.push(c),
+        }
+    }
+    kept.push('\n');
+    kept.into_bytes()
+}
+
 /// Collects one event and sends it as one line.
 struct LineWriter<'l> {
     lossy: &'l Lossy,
@@ -189,7 +224,7 @@ impl Write for LineWriter<'_> {
 impl Drop for LineWriter<'_> {
     fn drop(&mut self) {
         if !self.line.is_empty() {
-            self.lossy.send(Message::Line(std::mem::take(&mut self.line)));
+            self.lossy.send(Message::Line(harmless(&self.line)));
         }
     }
 }
@@ -199,5 +234,18 @@ impl<'l> MakeWriter<'l> for Lossy {
 
     fn make_writer(&'l self) -> Self::Writer {
         LineWriter { lossy: self, line: Vec::new() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_can_neither_forge_lines_nor_reach_the_terminal() {
+        let line = "\u{1b}[33m WARN\u{1b}[0m name=a\nERROR b\u{1b}]0;x\u{7}\u{1b}[2J\u{9b}1m\n";
+        let shown = "\u{1b}[33m WARN\u{1b}[0m name=a�ERROR b�]0;x��[2J�1m\n";
+        assert_eq!(String::from_utf8(harmless(line.as_bytes())).unwrap(), shown);
+        assert!(harmless(&vec![b'x'; 1 << 20]).len() < LONGEST_LINE + 8);
     }
 }

@@ -205,3 +205,72 @@ fn input_and_output_may_be_sockets() {
     assert_eq!(output, "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n");
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
+
+#[test]
+fn a_goodbye_without_grace_still_answers_what_is_in_flight() {
+    for timeout in ["0", "-1"] {
+        let mut process = Process::serve(&["-q"]);
+        process.ask(r#"{"type":"handshake/req","id":"h","agent_caps":["tools"]}"#);
+        process.send(r#"{"type":"tool/call/req","id":"w","tool_name":"wait","arguments":{"ms":60000}}"#);
+        process.send(&format!(r#"{{"type":"shutdown","id":"s","timeout":{timeout}}}"#));
+        let answer = process.value();
+        assert_eq!((&answer["type"], &answer["req_id"]), (&json!("error"), &json!("w")), "{answer}");
+        assert_eq!(process.wait().code(), Some(0));
+    }
+}
+
+#[test]
+fn ids_that_would_fill_the_memory_are_refused_and_the_session_goes_on() {
+    let id = "x".repeat(5000);
+    for (opening, long, short) in [
+        (
+            r#"{"jsonrpc":"2.0","id":0,"method":"ping"}"#,
+            format!(r#"{{"jsonrpc":"2.0","id":"{id}","method":"ping"}}"#),
+            r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#,
+        ),
+        (
+            r#"{"jsonrpc":"2.0","id":0,"method":"system.ping"}"#,
+            format!(r#"{{"jsonrpc":"2.0","id":"{id}","method":"system.ping"}}"#),
+            r#"{"jsonrpc":"2.0","id":1,"method":"system.ping"}"#,
+        ),
+        (r#"{"type":"ping","id":"0"}"#, format!(r#"{{"type":"ping","id":"{id}"}}"#), r#"{"type":"ping","id":"1"}"#),
+        (
+            r#"{"type":"handshake","id":"0"}"#,
+            format!(r#"{{"type":"handshake","id":"{id}"}}"#),
+            r#"{"type":"handshake","id":"1"}"#,
+        ),
+    ] {
+        let mut process = Process::serve(&["-q"]);
+        process.ask(opening);
+        let refused = process.ask(&long).to_string();
+        assert!(refused.contains("error") && refused.len() < 1000, "{refused}");
+        let answer = process.ask(short).to_string();
+        assert!(!answer.contains("error"), "{answer}");
+    }
+}
+
+#[test]
+fn a_long_name_in_a_cancellation_costs_nothing() {
+    let mut process = mcp_session(&[]);
+    for id in 1..=1000 {
+        process.send(&mcp_call(id, "wait", r#"{"ms":60000}"#));
+    }
+    let name = r"\u0061".repeat(2_000_000);
+    process
+        .send(&format!(r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":"{name}"}}}}"#));
+    let begun = Instant::now();
+    assert_eq!(process.ask(r#"{"jsonrpc":"2.0","id":0,"method":"ping"}"#)["id"], 0);
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+}
+
+#[test]
+fn a_peer_cannot_write_its_own_log_lines() {
+    let mut process = Process::serve(&["-v"]);
+    let name = r"x\nERROR forged \u001b[2J";
+    process.ask(&mcp_initialize(name));
+    process.send(MCP_INITIALIZED);
+    process.ask(r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#);
+    let (_, _, errors) = process.finish();
+    assert!(errors.contains("forged"), "{errors}");
+    assert!(!errors.contains('\u{1b}') && !errors.lines().any(|line| line.starts_with("ERROR")), "{errors}");
+}

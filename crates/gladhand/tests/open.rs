@@ -199,8 +199,8 @@ fn what_cannot_be_started_or_asked_for_is_told() {
     for (arguments, code, words) in [
         (&["--as", "mcp", "--", "/no/such/server"][..], 4, "could not start `/no/such/server`"),
         (&["--as", "mcp", "--json", "--", "/no/such/server"][..], 4, r#""reason":"not_started""#),
-        (&["--as", "mcp@1999-01-01"][..], 2, "`mcp@1999-01-01` is no version of mcp"),
-        (&["--as", "smoke-signals"][..], 2, "no client `smoke-signals`"),
+        (&["--as", "mcp@1999-01-01"][..], 2, "invalid value 'mcp@1999-01-01'"),
+        (&["--as", "smoke-signals"][..], 2, "invalid value 'smoke-signals'"),
         (&["--as", "mcp", "--timeout", "0"][..], 2, "--timeout"),
         (&[][..], 2, "--as"),
     ] {
@@ -234,4 +234,54 @@ fn no_process_is_left_behind() {
             });
         }
     });
+}
+
+/// A server that repeats whatever token it is given, in every place where it can.
+const PARROT: &str = r#"read -r line; token=$(printf '%s' "$line" | sed 's/.*"auth_token":"\([^"]*\)".*/\1/')
+id=$(printf '%s' "$line" | sed 's/.*"id":"\([^"]*\)".*/\1/')
+echo "log: got $token"; echo "log: got $token" >&2
+printf '{"type":"handshake/resp","id":"x","req_id":"%s","session_id":"%s","accepted_caps":[{"capability":"tools","enabled":true,"metadata":{"auth_token":"%s"}}],"max_parallel":4,"ok":OK,"reason":"%s","note":{"Token":"%s"}}\n' "$id" "$token" "$token" "$token" "$token"
+cat >/dev/null"#;
+
+#[test]
+fn a_token_that_the_server_repeats_is_not_shown_either() {
+    for ok in ["true", "false"] {
+        for arguments in [&["--as", "a2e"][..], &["--as", "a2e", "--json"], &["-v", "--as", "a2e"]] {
+            let output =
+                open(arguments, Some(&PARROT.replace("OK", ok))).env("GLADHAND_A2E_TOKEN", TOKEN).output().unwrap();
+            let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert_eq!(output.status.code(), Some(if ok == "true" { 0 } else { 3 }), "{}", text(&output));
+            assert!(text(&output).contains("[redacted]"), "{}", text(&output));
+            assert!(!text(&output).contains(TOKEN), "{}", text(&output));
+            assert!(!errors.contains(TOKEN), "{errors}");
+            assert_eq!(arguments[0] == "-v", errors.contains("server: log: got [redacted]"), "{errors}");
+        }
+    }
+}
+
+#[test]
+fn nothing_that_a_server_wrote_moves_the_cursor() {
+    let escape = r"\u001b[2J\u001b]0;title\u0007\u009b1m";
+    let long = "x".repeat(70_000);
+    for answer in [
+        format!(
+            r#"{{"jsonrpc":"2.0","id":1,"result":{{"protocolVersion":"2025-11-25","capabilities":{{"{escape}":{{}},"{long}":{{}}}},"serverInfo":{{"name":"{escape}","version":"{escape}"}}}}}}"#
+        ),
+        format!(r#"{{"jsonrpc":"2.0","id":1,"error":{{"code":-1,"message":"{escape}"}}}}"#),
+        format!(
+            r#"{{"jsonrpc":"2.0","id":1,"result":{{"protocolVersion":"{escape}","capabilities":{{}},"serverInfo":{{"name":"a","version":"1"}}}}}}"#
+        ),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("answer");
+        std::fs::write(&file, format!("{answer}\n")).unwrap();
+        let script =
+            format!("read -r line; cat {}; printf '\\033[2Jlast words\\n' >&2; cat >/dev/null", file.display());
+        let output = open(&["--as", "mcp"], Some(&script)).output().unwrap();
+        assert!(matches!(output.status.code(), Some(0 | 3)), "{:?}", output.status);
+        let page = text(&output);
+        let moves = |c: char| c.is_control() && c != '\n';
+        assert!(!page.contains(moves), "{page:?}");
+        assert!(page.lines().all(|line| line.chars().count() < 300), "{page}");
+    }
 }

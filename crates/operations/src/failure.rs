@@ -74,7 +74,8 @@ impl Failure {
 
     /// No tool has that name.
     pub fn unknown_tool(name: &str) -> Self {
-        Self::new(FailureKind::UnknownTool, format!("unknown tool: {name}"))
+        let message = if name.is_empty() { "no tool was named".to_owned() } else { format!("unknown tool: {name}") };
+        Self::new(FailureKind::UnknownTool, message)
     }
 
     /// An argument is missing or of the wrong type. `path` is where, such as `message`.

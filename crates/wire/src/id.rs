@@ -12,6 +12,15 @@ use crate::json::{Kind, RawValue};
 pub struct Id(Box<str>);
 
 impl Id {
+    /// The longest id that is accepted, in bytes of JSON. Ids are kept until their call ends, so they
+    /// must not be able to fill the memory.
+    pub const LONGEST: usize = 4096;
+
+    /// Whether an id is short enough to be kept.
+    pub fn is_keepable(raw: &RawValue) -> bool {
+        raw.get().len() <= Self::LONGEST
+    }
+
     /// The id that a peer wrote.
     pub fn of(raw: &RawValue) -> Self {
         Self(raw.get().into())

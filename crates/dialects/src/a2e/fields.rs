@@ -50,6 +50,7 @@ impl<'m, 'a> Fields<'m, 'a> {
         for (at, item) in items.into_iter().enumerate() {
             match text_of(item) {
                 Some(text) => texts.push(text),
+                None if self.problems.len() >= MOST_PROBLEMS => break,
                 None => self.expected(&format!("{name}.{at}"), "a string", item),
             }
         }
@@ -108,6 +109,9 @@ impl<'m, 'a> Fields<'m, 'a> {
     }
 
     fn expected(&mut self, path: &str, what: &str, raw: &RawValue) {
+        if self.problems.len() >= MOST_PROBLEMS {
+            return;
+        }
         self.problem(path, format!("expected {what}, got {}", described(raw)));
     }
 

@@ -15,6 +15,9 @@ use crate::side::{Action, ServerSetup};
 /// The longest queue, whatever the setup says.
 const LONGEST_QUEUE: usize = 1000;
 
+/// The most bytes of names and arguments that may wait in it.
+const LARGEST_QUEUE: usize = 32 * 1024 * 1024;
+
 /// What an answer needs to know of its request.
 #[derive(Debug)]
 pub(super) struct Flight {
@@ -98,18 +101,18 @@ impl Flights {
         now: Duration,
     ) -> Result<Option<Action<'a>>, Full> {
         let must_wait = self.delivered >= self.max_parallel || !self.queue.is_empty();
-        if must_wait && self.queue.len() >= self.max_waiting {
-            return Err(Full);
-        }
-        self.last_call += 1;
-        let id = CallId(self.last_call);
-        let wants_progress = matches!(asked, Asked::Tool { streaming: true, .. });
         let waiting = match &operation {
             Operation::CallTool(tool) if must_wait => tool.arguments.get().len(),
             _ => 0,
         };
         let held = waiting + asked.held() + request.as_ref().map_or(0, |id| id.as_json().len());
+        if must_wait && (self.queue.len() >= self.max_waiting || self.held + held > LARGEST_QUEUE) {
+            return Err(Full);
+        }
         self.held += held;
+        self.last_call += 1;
+        let id = CallId(self.last_call);
+        let wants_progress = matches!(asked, Asked::Tool { streaming: true, .. });
         let call = Call { id, operation, wants_progress, timeout };
         let deadline = timeout.map(|timeout| now.saturating_add(timeout));
         self.deadlines.extend(deadline.map(|deadline| (deadline, id)));

@@ -320,7 +320,11 @@ fn decode(text: &str) -> Result<Decoded<'_>, Rejected> {
     })?;
     let id = match members.raw("id") {
         None => None,
-        Some(raw) if Kind::of(raw) == Kind::String => Some(Id::of(raw)),
+        Some(raw) if Kind::of(raw) == Kind::String && Id::is_keepable(raw) => Some(Id::of(raw)),
+        Some(raw) if Kind::of(raw) == Kind::String => {
+            let problem = format!("longer than {} bytes", Id::LONGEST);
+            return Err(reject(None, ErrorBody::fields(&[("id".to_owned(), problem)])));
+        }
         Some(raw) => {
             let problem = format!("expected a string, got {}", fields::described(raw));
             return Err(reject(None, ErrorBody::fields(&[("id".to_owned(), problem)])));

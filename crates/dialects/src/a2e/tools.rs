@@ -32,7 +32,7 @@ pub(super) struct Filter {
 impl Filter {
     /// How many bytes of the peer's making it keeps.
     pub(super) fn held(&self) -> usize {
-        self.query.len() + self.tags.iter().map(String::len).sum::<usize>()
+        self.query.len() + self.tags.iter().map(|tag| size_of::<String>() + tag.capacity()).sum::<usize>()
     }
 
     pub(super) fn new(query: &str, tags: &[Cow<'_, str>], include_deferred: bool) -> Self {

@@ -17,6 +17,9 @@ use super::methods::{METHODS, Status};
 use super::params::Checked;
 use crate::side::{ClientSetup, ServerSetup};
 
+/// How many capabilities of a server are looked at.
+const MOST_CAPABILITIES: usize = 256;
+
 /// The only version there is.
 pub(super) const VERSION: &str = "1.0.0";
 
@@ -156,7 +159,7 @@ pub(super) fn read_answer(setup: &ClientSetup, result: &RawValue) -> Result<(Agr
         None => Peer::new(result.str("server_name").unwrap_or_default().into_owned(), ""),
     };
     let mut server = Offer::new(peer, [version.into_owned()]).providing(HANDSHAKE);
-    for (name, value) in result.object("capabilities").unwrap_or_default().iter() {
+    for (name, value) in result.object("capabilities").unwrap_or_default().iter().take(MOST_CAPABILITIES) {
         let settings = match (Kind::of(value), value.get()) {
             (_, "false" | "null" | "[]") => continue,
             (Kind::Bool, _) => None,

@@ -104,7 +104,9 @@ impl LoafServer {
         let method = envelope.method.and_then(Text::of).filter(|method| !method.clone().trimmed().is_empty());
         match (is_version_two, method, envelope.id) {
             (true, Some(_), None) => Ok(None),
-            (true, Some(method), Some(id)) if Id::is_string_or_number(id) || Kind::of(id) == Kind::Null => {
+            (true, Some(method), Some(id))
+                if (Id::is_string_or_number(id) || Kind::of(id) == Kind::Null) && Id::is_keepable(id) =>
+            {
                 Ok(Some(Request { id: Id::of(id), method, params: envelope.params }))
             }
             _ => Err(Error::invalid_request()),

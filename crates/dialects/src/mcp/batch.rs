@@ -24,6 +24,7 @@ pub(super) struct BatchId(u64);
 pub(super) struct Batches {
     open: HashMap<BatchId, Collected>,
     next: u64,
+    held: usize,
 }
 
 #[derive(Debug, Default)]
@@ -52,12 +53,19 @@ impl Batches {
     /// Adds an answer, which `write` writes as a line.
     pub(super) fn add(&mut self, id: BatchId, write: impl FnOnce(&mut Vec<u8>)) {
         if let Some(batch) = self.open.get_mut(&id) {
+            let before = batch.answers.len();
             write(&mut batch.answers);
             if batch.answers.last() == Some(&b'\n') {
                 batch.answers.pop();
             }
             batch.answers.push(b',');
+            self.held += batch.answers.len() - before;
         }
+    }
+
+    /// How many bytes of answers are kept.
+    pub(super) fn held(&self) -> usize {
+        self.held
     }
 
     /// A call of the batch has ended, answered or not; the last one sends the batch.
@@ -67,9 +75,9 @@ impl Batches {
         if batch.outstanding > 0 {
             return;
         }
-        if let Some(mut batch) = self.open.remove(&id)
-            && batch.answers.pop().is_some()
-        {
+        let Some(mut batch) = self.open.remove(&id) else { return };
+        self.held -= batch.answers.len();
+        if batch.answers.pop().is_some() {
             wire.push(b'[');
             wire.extend_from_slice(&batch.answers);
             wire.extend_from_slice(b"]\n");

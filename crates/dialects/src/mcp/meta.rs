@@ -1,8 +1,8 @@
 //! The members of `_meta` that mean something to us.
 
 use gladhand_operations::Level;
-use gladhand_wire::RawValue;
 use gladhand_wire::json::{self, Kind};
+use gladhand_wire::{Id, RawValue};
 
 use gladhand_wire::pick;
 
@@ -29,8 +29,9 @@ impl<'a> Meta<'a> {
     pub(super) fn of(raw: &'a RawValue) -> Option<Self> {
         let names = [PROTOCOL_VERSION, CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROGRESS_TOKEN];
         let [version, capabilities, client_info, log_level, progress_token] = pick(raw, names)?;
-        // A token of any other kind could never be echoed as one.
-        let progress_token = progress_token.filter(|token| matches!(Kind::of(token), Kind::String | Kind::Number));
+        // A token of any other kind could never be echoed as one; one that is huge is not kept.
+        let is_token = |token: &&RawValue| matches!(Kind::of(token), Kind::String | Kind::Number);
+        let progress_token = progress_token.filter(|token| is_token(token) && Id::is_keepable(token));
         Some(Self { version, capabilities, client_info, log_level, progress_token })
     }
 

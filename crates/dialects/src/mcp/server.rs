@@ -142,7 +142,7 @@ impl McpServer {
             out.actions.push(Action::Dropped("a response to a request that was never sent"));
             return;
         }
-        let id = envelope.id.filter(|id| Id::is_string_or_number(id));
+        let id = envelope.id.filter(|id| Id::is_string_or_number(id) && Id::is_keepable(id));
         let method = match (envelope.is_version_two(), envelope.method_name()) {
             (true, Some(method)) => method,
             (is_version_two, _) => {
@@ -153,7 +153,7 @@ impl McpServer {
         match (envelope.id, id) {
             (None, _) => self.notification(&method, text, out),
             (Some(_), None) => {
-                let error = errors::invalid_request("`id` must be a string or a number");
+                let error = errors::invalid_request("`id` must be a string or a number of at most 4096 bytes");
                 self.refuse(None, batch, &error, out);
             }
             (Some(_), Some(id)) => {
@@ -219,7 +219,7 @@ impl McpServer {
 
     fn cancelled(&mut self, params: Option<&RawValue>, out: &mut Output<'_>) {
         let id = params.and_then(|params| pick(params, ["requestId"])).and_then(|[id]| id);
-        let Some(id) = id else {
+        let Some(id) = id.filter(|id| Id::is_keepable(id)) else {
             out.actions.push(Action::Dropped("a cancellation that names no request"));
             return;
         };
@@ -311,6 +311,6 @@ impl Server for McpServer {
     }
 
     fn held(&self) -> usize {
-        self.pending.held()
+        self.pending.held() + self.batches.held()
     }
 }

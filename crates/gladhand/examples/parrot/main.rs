@@ -10,9 +10,9 @@
 mod dialect;
 
 use gladhand::Service;
+use gladhand::dialects::{Dialect, a2e, fluxloop, loaf, mcp};
+use gladhand::hub::Hub;
 use gladhand::providers::Toolbox;
-use gladhand_dialects::{Dialect, a2e, fluxloop, loaf, mcp};
-use gladhand_hub::Hub;
 
 static REGISTRY: &[&Dialect] = &[
     &mcp::DIALECT,

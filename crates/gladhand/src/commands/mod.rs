@@ -1,6 +1,7 @@
 //! One file per command. Only here are errors flattened into text for people.
 
 use std::fmt;
+use std::io::Write;
 use std::process::ExitCode;
 
 use crate::exit::Exit;
@@ -45,9 +46,11 @@ impl fmt::Display for CommandError {
 /// Prints an error for people and says how the process ends.
 pub fn complain(error: &CommandError) -> ExitCode {
     let style = anstyle::AnsiColor::Red.on_default().bold();
-    anstream::eprintln!("{style}error:{style:#} {error}");
+    // Nobody reads stderr: then there is nobody to tell.
+    let mut stderr = anstream::stderr();
+    let _ = writeln!(stderr, "{style}error:{style:#} {error}");
     if let Some(hint) = &error.hint {
-        anstream::eprintln!("hint: {hint}");
+        let _ = writeln!(stderr, "hint: {hint}");
     }
     error.exit.into()
 }

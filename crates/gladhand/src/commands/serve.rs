@@ -1,16 +1,15 @@
 //! `gladhand serve`: one downstream on stdin and stdout.
 
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
-use gladhand_accord::Secret;
 use gladhand_dialects::{Dialect, REGISTRY};
 use gladhand_hub::Hub;
 
 use crate::Service;
 use crate::cli::ServeArgs;
 use crate::commands::CommandError;
-use crate::config::{self, env};
+use crate::config;
 use crate::edges::downstream::Ended;
 use crate::exit::Exit;
 use crate::providers::Toolbox;
@@ -21,14 +20,15 @@ pub fn run(args: &ServeArgs) -> Result<ExitCode, CommandError> {
     let data_dir = config::data_dir(args.data_dir.as_deref());
     tracing::debug!(config = ?path, ?data_dir, "settings");
     let mut tokens = config.a2e.tokens;
-    tokens.extend(std::env::var(env::A2E_TOKEN).ok().filter(|token| !token.is_empty()).map(Secret::new));
+    tokens.extend(config::token_in_environment().map_err(CommandError::usage)?);
     let hub = Hub::new(vec![Box::new(Toolbox)])?;
     let mut service = Service::new(hub).tokens(tokens).max_parallel(config.a2e.max_parallel).limits(config.limits);
     if let Some(dialect) = dialect(&args.dialect) {
         service = service.pinned(dialect);
     }
     if std::io::stdin().is_terminal() {
-        anstream::eprintln!("gladhand serve: waiting for a peer's first line on this terminal; Ctrl-D ends");
+        let hint = "gladhand serve: waiting for a peer's first line on this terminal; Ctrl-D ends";
+        let _ = writeln!(std::io::stderr(), "{hint}");
     }
     match service.serve_stdio()? {
         Ended::Cleanly => Ok(Exit::Success.into()),

@@ -17,6 +17,21 @@ const KEPT: usize = 16 * 1024;
 /// How long a child may take to leave after its stdin closed, and again after SIGTERM.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// The same for one that deserves no patience.
+const HURRY: Duration = Duration::from_millis(500);
+
+/// How long something that is about to happen may take.
+const A_MOMENT: Duration = Duration::from_millis(200);
+
+/// How to end a child.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Manner {
+    /// It is given time to leave by itself.
+    Polite,
+    /// It did not answer, or somebody is waiting: SIGTERM at once.
+    Hurried,
+}
+
 /// A running child.
 #[derive(Debug)]
 pub struct ChildPeer {
@@ -31,11 +46,15 @@ pub struct ChildPeer {
 }
 
 impl ChildPeer {
-    /// Starts a command. Its stderr is passed on as well if `show_stderr`.
-    pub fn start(command: &[String], show_stderr: bool) -> io::Result<Self> {
+    /// Starts a command without the variables named in `hidden`. What it writes to stderr is handed to
+    /// `on_stderr`, which must not block.
+    pub fn start(command: &[String], hidden: &[&str], on_stderr: impl Fn(&str) + Send + 'static) -> io::Result<Self> {
         let (program, arguments) = command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
         let mut builder = Command::new(program);
         builder.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+        for name in hidden {
+            builder.env_remove(name);
+        }
         #[cfg(unix)]
         builder.process_group(0);
         let mut child = builder.spawn()?;
@@ -49,10 +68,7 @@ impl ChildPeer {
         let reader = tokio::spawn(async move {
             let mut chunk = [0; 4096];
             while let Ok(length @ 1..) = errors.read(&mut chunk).await {
-                if show_stderr {
-                    // Passing it on is a courtesy; whether anybody reads it is not our concern.
-                    let _ = io::Write::write_all(&mut io::stderr(), &chunk[..length]);
-                }
+                on_stderr(&String::from_utf8_lossy(&chunk[..length]));
                 let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
                 kept.extend_from_slice(&chunk[..length]);
                 let excess = kept.len().saturating_sub(KEPT);
@@ -84,21 +100,30 @@ impl ChildPeer {
     }
 
     /// Ends the child: closes its stdin, waits, then SIGTERM, then SIGKILL, to its whole group.
-    pub async fn end(&mut self) -> Option<ExitStatus> {
+    pub async fn end(&mut self, manner: Manner) {
         self.stdin = None;
-        let mut status = self.wait().await;
-        if status.is_none() {
+        let mut has_left = manner == Manner::Polite && self.leaves_within(PATIENCE).await;
+        if !has_left {
             self.signal(Signal::Terminate);
-            status = self.wait().await;
+            has_left = self.leaves_within(if manner == Manner::Polite { PATIENCE } else { HURRY }).await;
         }
-        // Also when it left by itself: what it started may have stayed.
-        self.signal(Signal::Kill);
-        if status.is_none() {
-            status = self.child.wait().await.ok();
+        self.kill();
+        if !has_left {
+            let _ = self.child.wait().await;
         }
-        // Grandchildren may hold stderr open for ever.
-        let _ = tokio::time::timeout(Duration::from_millis(200), &mut self.reader).await;
         self.reader.abort();
+    }
+
+    /// Ends it at once. Also for one that left by itself: what it started may have stayed.
+    pub fn kill(&mut self) {
+        self.signal(Signal::Kill);
+    }
+
+    /// How it ended, if it has or is about to; its last words are complete then.
+    pub async fn ended(&mut self) -> Option<ExitStatus> {
+        let status = tokio::time::timeout(A_MOMENT, self.child.wait()).await.ok().and_then(Result::ok);
+        // Grandchildren may hold stderr open for ever.
+        let _ = tokio::time::timeout(A_MOMENT, &mut self.reader).await;
         status
     }
 
@@ -110,8 +135,8 @@ impl ChildPeer {
         all[all.len().saturating_sub(lines)..].iter().map(|line| line.trim_end().to_owned()).collect()
     }
 
-    async fn wait(&mut self) -> Option<ExitStatus> {
-        tokio::time::timeout(PATIENCE, self.child.wait()).await.ok().and_then(Result::ok)
+    async fn leaves_within(&mut self, time: Duration) -> bool {
+        tokio::time::timeout(time, self.child.wait()).await.is_ok()
     }
 
     /// Signals the whole group. It may outlive the child, and its id stays taken as long as it does.
@@ -129,6 +154,7 @@ impl ChildPeer {
 
     #[cfg(not(unix))]
     fn signal(&mut self, _: Signal) {
+        // Already gone: that is what we want.
         let _ = self.child.start_kill();
     }
 }

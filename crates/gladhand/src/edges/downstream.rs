@@ -19,6 +19,7 @@ use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 
 use crate::edges::clock::Clock;
+use crate::edges::outbox::Outbox;
 use crate::edges::signals::{self, Signals};
 use crate::edges::stdio::{self, Input};
 
@@ -27,9 +28,6 @@ const HIGH_WATER: usize = 1024 * 1024;
 
 /// While the dialect keeps more than this many bytes for calls in flight, nothing more is read.
 const MOST_HELD: usize = 64 * 1024 * 1024;
-
-/// Output buffers that grew for something large shrink back to this.
-const COMFORTABLE: usize = 256 * 1024;
 
 /// Notices that may wait for a downstream that does not read; later ones are dropped.
 const NOTICES: usize = 256;
@@ -66,7 +64,7 @@ pub async fn serve(
         hub,
         clock,
         notices: notice_sender,
-        unsent: Vec::new(),
+        outbox: Outbox::default(),
         tasks: JoinSet::new(),
         running: HashMap::new(),
         drain,
@@ -78,9 +76,9 @@ pub async fn serve(
     loop {
         session.clock.tick();
         let caught_up = session.work_off(&mut lines);
-        if !session.unsent.is_empty() {
-            match output.write(&session.unsent) {
-                Ok(written) => session.sent(written),
+        if !session.outbox.waiting().is_empty() {
+            match output.write(session.outbox.waiting()) {
+                Ok(written) => session.outbox.sent(written),
                 Err(error) if stdio::is_gone(&error) => return Ok(Ended::DownstreamGone),
                 Err(error) => return Err(error),
             }
@@ -88,7 +86,7 @@ pub async fn serve(
         if !caught_up && session.may_read() {
             continue;
         }
-        let idle = session.unsent.is_empty();
+        let idle = session.outbox.waiting().is_empty();
         if session.closing.is_some() && idle && session.tasks.is_empty() {
             if session.door.in_flight().is_empty() {
                 return Ok(Ended::Cleanly);
@@ -109,11 +107,14 @@ pub async fn serve(
             Some(done) = session.tasks.join_next_with_id(), if !session.tasks.is_empty() => {
                 // Reports that were made before the end must not come after it.
                 while let Ok(notice) = notices.try_recv() {
-                    session.notice(notice);
+                    // To a downstream that does not read, they are not worth the memory.
+                    if session.has_room() {
+                        session.notice(notice);
+                    }
                 }
                 session.finished(done);
             }
-            Some(notice) = notices.recv(), if session.unsent.len() < HIGH_WATER => session.notice(notice),
+            Some(notice) = notices.recv(), if session.has_room() => session.notice(notice),
             written = output.writable(), if !idle => written?,
             () = sleep_until(wake_at), if wake_at.is_some() => {
                 session.clock.tick();
@@ -163,7 +164,7 @@ struct Session {
     hub: Arc<Hub>,
     clock: Clock,
     notices: mpsc::Sender<Notice>,
-    unsent: Vec<u8>,
+    outbox: Outbox,
     tasks: JoinSet<Outcome>,
     running: HashMap<tokio::task::Id, (CallId, AbortHandle)>,
     drain: Duration,
@@ -173,7 +174,12 @@ struct Session {
 
 impl Session {
     fn may_read(&self) -> bool {
-        self.closing.is_none() && self.unsent.len() < HIGH_WATER && self.door.held() < MOST_HELD
+        self.closing.is_none() && self.has_room() && self.door.held() < MOST_HELD
+    }
+
+    /// Whether the downstream reads what it is sent.
+    fn has_room(&self) -> bool {
+        self.outbox.waiting().len() < HIGH_WATER
     }
 
     /// Feeds lines until there is none (true) or nothing more may be read (false).
@@ -189,7 +195,7 @@ impl Session {
     fn receive(&mut self, line: Line<'_>) {
         tracing::trace!(bytes = if let Line::Bytes(bytes) = line { bytes.len() } else { 0 }, "line in");
         let settled = self.door.dialect().is_some();
-        let mut out = Output::onto(std::mem::take(&mut self.unsent));
+        let mut out = Output::onto(self.outbox.lend());
         self.door.receive(line, &mut self.clock.ambient(), &mut out);
         if !settled && let Some(dialect) = self.door.dialect() {
             tracing::info!(dialect = dialect.name, "the first line decided the dialect");
@@ -247,7 +253,7 @@ impl Session {
     }
 
     fn step(&mut self, step: impl FnOnce(&mut Door, &mut gladhand_dialects::Ambient<'_>, &mut Output<'_>)) {
-        let mut out = Output::onto(std::mem::take(&mut self.unsent));
+        let mut out = Output::onto(self.outbox.lend());
         step(&mut self.door, &mut self.clock.ambient(), &mut out);
         self.perform(out);
     }
@@ -280,7 +286,7 @@ impl Session {
                 }
             }
         }
-        self.unsent = out.wire;
+        self.outbox.put_back(out.wire);
     }
 
     fn cancel(&mut self, call: CallId) {
@@ -295,10 +301,9 @@ impl Session {
     fn close(&mut self, grace: Duration) {
         let now = tokio::time::Instant::now();
         let fail_at = self.closing.map_or(now + grace, |closing| closing.fail_at.min(now + grace));
+        // Without grace the loop fails what is in flight as soon as it looks at its deadlines; not here,
+        // in the middle of a step whose answers are not written yet.
         self.closing = Some(Closing { fail_at, flush_until: fail_at + FLUSH_GRACE });
-        if grace.is_zero() {
-            self.fail_everything();
-        }
     }
 
     /// The grace is over: what was accepted and not finished is answered with an error that says so.
@@ -324,15 +329,6 @@ impl Session {
             }
             self.running.clear();
             self.tasks.detach_all();
-        }
-    }
-
-    fn sent(&mut self, written: usize) {
-        if written == self.unsent.len() {
-            self.unsent.clear();
-            self.unsent.shrink_to(COMFORTABLE);
-        } else {
-            self.unsent.drain(..written);
         }
     }
 

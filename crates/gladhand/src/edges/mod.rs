@@ -4,5 +4,6 @@
 pub mod child;
 pub mod clock;
 pub mod downstream;
+mod outbox;
 pub mod signals;
 pub mod stdio;

@@ -1,18 +1,21 @@
-//! How an opening looks: a drawing for people, one JSON object for programs.
+//! An opening as a drawing for people.
 //!
 //! A message is named by what every dialect has in some form (`method`, `type`, `tool`, `result`,
-//! `error`), so no dialect is named here. Secrets never reach the screen.
+//! `error`), so no dialect is named here. Secrets never reach the screen, and nothing that a server
+//! wrote moves the cursor.
 
-use std::io::Write;
+use std::fmt::Write as _;
+use std::io::Write as _;
 
 use anstyle::{AnsiColor, Style};
-use gladhand_accord::{Agreement, Refusal, Side, Stance, Verdict as Became};
-use gladhand_wire::{Members, RawValue, json};
-use serde::Serialize;
-
-use crate::commands::CommandError;
+use gladhand_accord::{Agreement, Side, Term, Verdict as Became, Why};
+use gladhand_dialects::Dialect;
+use gladhand_wire::Members;
 
 use super::exchange::{Message, Record, Verdict};
+use super::redact::Redactor;
+use super::report::{Reason, hints};
+use crate::commands::CommandError;
 
 const GOOD: Style = AnsiColor::Green.on_default().bold();
 const BAD: Style = AnsiColor::Red.on_default().bold();
@@ -22,128 +25,113 @@ const STRONG: Style = Style::new().bold();
 /// How many rows of a message are shown; `--json` has all of it.
 const ROWS: usize = 6;
 
-/// Members whose value is never shown.
-const SECRETS: [&str; 6] = ["auth_token", "token", "api_key", "password", "secret", "authorization"];
+/// How many lines in a row that are no messages are shown; the rest is counted.
+const GARBAGE: usize = 3;
 
-/// Draws the opening on the terminal.
-pub(super) fn terminal(record: &Record) -> Result<(), CommandError> {
-    let mut page = String::new();
-    drawing(record, width(), &mut page);
-    finish(anstream::stdout().write_all(page.as_bytes()))
+/// A drawing that grows while the opening goes on.
+#[derive(Debug)]
+pub(super) struct Page {
+    /// How wide the space between the two sides is.
+    lane: usize,
+    /// Whether anything was drawn between them.
+    has_messages: bool,
+    /// Lines in a row that are no messages.
+    garbage: usize,
+    redactor: Redactor,
+    /// The first failure to write, told at the end.
+    written: std::io::Result<()>,
 }
 
-/// Prints the opening as one JSON object.
-pub(super) fn json(record: &Record) -> Result<(), CommandError> {
-    let mut line = Vec::new();
-    json::write(&mut line, &Report::of(record));
-    line.push(b'\n');
-    finish(std::io::stdout().write_all(&line))
+impl Page {
+    /// Begins with a headline.
+    pub(super) fn new(dialect: &Dialect, version: &str, command: &[String], redactor: Redactor) -> Self {
+        let lane = (width().saturating_sub(16)).clamp(40, 84);
+        let mut page = Self { lane, has_messages: false, garbage: 0, redactor, written: Ok(()) };
+        let command = plain(&shown_command(command));
+        page.print(&format!(
+            "\n{STRONG}opening as {}@{version}{STRONG:#}  {FAINT}{command}{FAINT:#}\n\n",
+            dialect.name
+        ));
+        page
+    }
+
+    /// Draws one message: an arrow, and its text under it.
+    pub(super) fn message(&mut self, message: &Message) {
+        let mut text = String::new();
+        if !self.has_messages {
+            self.has_messages = true;
+            let _ = writeln!(text, "  client{:>1$}", "server", self.lane - 2);
+        }
+        if message.is_message {
+            self.end_garbage(&mut text);
+        } else {
+            self.garbage += 1;
+            if self.garbage > GARBAGE {
+                return;
+            }
+        }
+        self.arrow(message, &mut text);
+        self.print(&text);
+    }
+
+    /// Ends with the table and the verdict.
+    pub(super) fn finish(mut self, record: &Record) -> Result<(), CommandError> {
+        let mut text = String::new();
+        self.end_garbage(&mut text);
+        if self.has_messages {
+            text.push('\n');
+        }
+        if let Verdict::Opened(agreement) = &record.verdict {
+            table(agreement, &mut text);
+        }
+        verdict(record, &mut text);
+        self.print(&text);
+        written(self.written)
+    }
+
+    fn arrow(&self, message: &Message, text: &mut String) {
+        let lane = self.lane;
+        let label: String = label(message).chars().take(lane - 8).collect();
+        let dashes = "─".repeat(lane - 4 - label.chars().count());
+        let at = format!("{:>9.1} ms", millis(message.at));
+        // Writing to a String cannot fail.
+        let _ = match message.from {
+            Side::Client => writeln!(text, "    │─ {STRONG}{label}{STRONG:#} {dashes}▶│{FAINT}{at}{FAINT:#}"),
+            Side::Server => writeln!(text, "    │◀{dashes} {STRONG}{label}{STRONG:#} ─│{FAINT}{at}{FAINT:#}"),
+        };
+        for row in wrap(&plain(&message.text), lane - 2, ROWS) {
+            let blanks = " ".repeat((lane - 1).saturating_sub(row.chars().count()));
+            let _ = writeln!(text, "    │ {FAINT}{row}{FAINT:#}{blanks}│");
+        }
+    }
+
+    fn end_garbage(&mut self, text: &mut String) {
+        let hidden = std::mem::take(&mut self.garbage).saturating_sub(GARBAGE);
+        if hidden > 0 {
+            let _ = writeln!(text, "    │ … and {hidden} more lines that are no messages");
+        }
+    }
+
+    fn print(&mut self, text: &str) {
+        if self.written.is_ok() {
+            let mut stdout = anstream::stdout();
+            let text = self.redactor.hide(text);
+            self.written = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+        }
+    }
 }
 
-fn finish(written: std::io::Result<()>) -> Result<(), CommandError> {
+/// Writing to somebody who stopped reading is no failure of ours.
+pub(super) fn written(written: std::io::Result<()>) -> Result<(), CommandError> {
     match written {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
         _ => Ok(()),
     }
 }
 
-/// The shape of `--json`, documented in `docs/stability.md`.
-#[derive(Serialize)]
-struct Report<'r> {
-    opened: bool,
-    dialect: &'r str,
-    asked_version: &'r str,
-    version: Option<&'r str>,
-    command: &'r [String],
-    took_ms: f64,
-    messages: Vec<Shown<'r>>,
-    unrecorded: usize,
-    agreement: Option<&'r Agreement>,
-    refusal: Option<Reason>,
-    stderr: &'r [String],
-}
-
-#[derive(Serialize)]
-struct Shown<'r> {
-    from: Side,
-    at_ms: f64,
-    /// The message, if it was JSON.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    message: Option<Box<RawValue>>,
-    /// The text, if it was not.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    text: Option<&'r str>,
-}
-
-#[derive(Serialize)]
-struct Reason {
-    reason: &'static str,
-    message: String,
-}
-
-impl<'r> Report<'r> {
-    fn of(record: &'r Record) -> Self {
-        let agreement = match &record.verdict {
-            Verdict::Opened(agreement) => Some(&**agreement),
-            _ => None,
-        };
-        Self {
-            opened: agreement.is_some(),
-            dialect: record.dialect,
-            asked_version: &record.version,
-            version: agreement.map(|agreement| agreement.version.as_str()),
-            command: &record.command,
-            took_ms: millis(record.took),
-            messages: record.messages.iter().map(Shown::of).collect(),
-            unrecorded: record.unrecorded,
-            agreement,
-            refusal: reason(&record.verdict),
-            stderr: &record.last_words,
-        }
-    }
-}
-
-impl<'r> Shown<'r> {
-    fn of(message: &'r Message) -> Self {
-        let raw = serde_json::from_str::<&RawValue>(&message.text).ok();
-        Self {
-            from: message.from,
-            at_ms: millis(message.at),
-            message: raw.map(|_| json::raw(without_secrets(&message.text))),
-            text: raw.is_none().then_some(&message.text),
-        }
-    }
-}
-
-fn reason(verdict: &Verdict) -> Option<Reason> {
-    match verdict {
-        Verdict::Opened(_) => None,
-        Verdict::Refused(refusal) => Some(Reason { reason: refusal.word(), message: refusal.to_string() }),
-        Verdict::NotStarted(why) => Some(Reason { reason: "not_started", message: why.clone() }),
-        Verdict::Interrupted => Some(Reason { reason: "interrupted", message: "interrupted".to_owned() }),
-    }
-}
-
-fn millis(duration: std::time::Duration) -> f64 {
+/// Milliseconds with three decimals.
+pub(super) fn millis(duration: std::time::Duration) -> f64 {
     (duration.as_secs_f64() * 1e6).round() / 1e3
-}
-
-/// Draws everything for a terminal of `width` columns.
-fn drawing(record: &Record, width: usize, page: &mut String) {
-    use std::fmt::Write as _;
-    // Writing to a String cannot fail.
-    let _ = writeln!(
-        page,
-        "\n{STRONG}opening as {}@{}{STRONG:#}  {FAINT}{}{FAINT:#}\n",
-        record.dialect,
-        record.version,
-        shown_command(&record.command)
-    );
-    sequence(record, width, page);
-    if let Verdict::Opened(agreement) = &record.verdict {
-        table(agreement, page);
-    }
-    verdict(record, page);
 }
 
 /// The command, with this program under its plain name.
@@ -157,136 +145,101 @@ fn shown_command(command: &[String]) -> String {
     words.join(" ")
 }
 
-/// The messages, one arrow each, with their text under it.
-fn sequence(record: &Record, width: usize, page: &mut String) {
-    use std::fmt::Write as _;
-    let lane = (width.saturating_sub(16)).clamp(40, 84);
-    let _ = writeln!(page, "  client{:>1$}", "server", lane - 2);
-    for message in &record.messages {
-        let label = label(&message.text);
-        let label: String = label.chars().take(lane - 8).collect();
-        let dashes = "─".repeat(lane - 4 - label.chars().count());
-        let at = format!("{:>9.1} ms", millis(message.at));
-        let _ = match message.from {
-            Side::Client => writeln!(page, "    │─ {STRONG}{label}{STRONG:#} {dashes}▶│{FAINT}{at}{FAINT:#}"),
-            Side::Server => writeln!(page, "    │◀{dashes} {STRONG}{label}{STRONG:#} ─│{FAINT}{at}{FAINT:#}"),
-        };
-        for row in wrap(&without_secrets(&message.text), lane - 2, ROWS) {
-            let blanks = " ".repeat((lane - 1).saturating_sub(row.chars().count()));
-            let _ = writeln!(page, "    │ {FAINT}{row}{FAINT:#}{blanks}│");
-        }
-    }
-    if record.unrecorded > 0 {
-        let _ = writeln!(page, "    … and {} more lines", record.unrecorded);
-    }
-    page.push('\n');
-}
-
 /// Every capability with what both sides said of it and what survived.
-fn table(agreement: &Agreement, page: &mut String) {
-    use std::fmt::Write as _;
-    let terms = &agreement.terms;
-    let widest = terms.iter().map(|term| term.capability.0.chars().count()).max().unwrap_or(0).max("capability".len());
-    let _ = writeln!(page, "  {STRONG}{:<widest$}  {:<9}  {:<9}  in force{STRONG:#}", "capability", "client", "server");
-    if terms.is_empty() {
-        let _ = writeln!(page, "  {FAINT}neither side declared any{FAINT:#}");
+fn table(agreement: &Agreement, text: &mut String) {
+    let names: Vec<_> = agreement.terms.iter().map(|term| plain(&term.capability.0)).collect();
+    let widest = names.iter().map(|name| name.chars().count()).max().unwrap_or(0).max("capability".len());
+    let _ = writeln!(text, "  {STRONG}{:<widest$}  {:<9}  {:<9}  in force{STRONG:#}", "capability", "client", "server");
+    if names.is_empty() {
+        let _ = writeln!(text, "  {FAINT}neither side declared any{FAINT:#}");
     }
-    for term in terms {
-        let stance = |stance: Stance| stance.word();
-        let _ =
-            write!(page, "  {:<widest$}  {:<9}  {:<9}  ", term.capability.0, stance(term.client), stance(term.server),);
+    for (name, term) in names.iter().zip(&agreement.terms) {
+        let (client, server) = (term.client.word(), term.server.word());
+        let _ = write!(text, "  {name:<widest$}  {client:<9}  {server:<9}  ");
         let _ = match term.verdict {
-            Became::Agreed => writeln!(page, "{GOOD}yes{GOOD:#}"),
-            Became::Refused(why) => writeln!(page, "{BAD}no{BAD:#}, {why}"),
+            Became::Agreed => writeln!(text, "{GOOD}yes{GOOD:#}"),
+            Became::Refused(why) => writeln!(text, "{BAD}no{BAD:#}, {}", because(term, why)),
         };
     }
-    page.push('\n');
+    text.push('\n');
 }
 
-fn verdict(record: &Record, page: &mut String) {
-    use std::fmt::Write as _;
-    match (&record.verdict, reason(&record.verdict)) {
+fn because(term: &Term, why: Why) -> String {
+    match (why, term.capability.parent()) {
+        (Why::PartOfRefused, Some(parent)) => format!("`{}` is not", plain(parent)),
+        _ => why.to_string(),
+    }
+}
+
+fn verdict(record: &Record, text: &mut String) {
+    match (&record.verdict, Reason::of(&record.verdict)) {
         (Verdict::Opened(agreement), _) => {
             let server = match (agreement.server.name.as_str(), agreement.server.version.as_str()) {
                 ("", _) => "a server that gave no name".to_owned(),
-                (name, "") => name.to_owned(),
-                (name, version) => format!("{name} {version}"),
+                (name, "") => plain(name),
+                (name, version) => plain(&format!("{name} {version}")),
             };
-            let _ = writeln!(
-                page,
-                "  {GOOD}open{GOOD:#}  {} {} with {server}, {:.1} ms after its start",
-                agreement.dialect,
-                agreement.version,
-                millis(record.took)
-            );
+            let took = millis(record.took);
+            let (dialect, version) = (agreement.dialect, plain(&agreement.version));
+            let _ =
+                writeln!(text, "  {GOOD}open{GOOD:#}  {dialect} {version} with {server}, {took:.1} ms after its start");
             if let Some(asked) = &agreement.asked_version {
-                let _ = writeln!(page, "        we asked for {asked}; the server speaks {} instead", agreement.version);
+                let _ = writeln!(text, "        we asked for {asked}; the server speaks {version} instead");
             }
         }
-        (_, Some(reason)) => {
-            let _ = writeln!(page, "  {BAD}no session{BAD:#}  {} ({})", reason.message, reason.reason);
-            if let Some(hint) = hint(record) {
-                let _ = writeln!(page, "  hint: {hint}");
-            }
-            for line in &record.last_words {
-                let _ = writeln!(page, "  {FAINT}stderr:{FAINT:#} {line}");
-            }
+        (_, Some(Reason { reason, message })) => {
+            let _ = writeln!(text, "  {BAD}no session{BAD:#}  {} ({reason})", plain(&message));
         }
         _ => {}
     }
-    page.push('\n');
+    for hint in hints(record) {
+        let _ = writeln!(text, "  hint: {}", plain(&hint));
+    }
+    for line in &record.last_words {
+        let _ = writeln!(text, "  {FAINT}stderr:{FAINT:#} {}", plain(line));
+    }
+    text.push('\n');
 }
 
-/// What may help somebody whose server did not open.
-fn hint(record: &Record) -> Option<String> {
-    let Verdict::Refused(Refusal::TimedOut { .. } | Refusal::PeerGone) = record.verdict else { return None };
-    let said = record.unrecorded + record.messages.iter().filter(|message| message.from == Side::Server).count();
-    Some(match said {
-        0 => format!("does this server speak {} on stdin and stdout? it wrote nothing", record.dialect),
-        1 => "it wrote one line, which is no answer to the opening".to_owned(),
-        said => format!("it wrote {said} lines, none of which answers the opening"),
-    })
-}
-
-/// What a message is, in a few words: its method or type, and the id it goes by.
-fn label(text: &str) -> String {
-    let Ok(members) = Members::parse(text) else { return "not a message".to_owned() };
+/// What a message is, in a few words: its method or type, and the id it goes by as it was written.
+fn label(message: &Message) -> String {
+    let Ok(members) = Members::parse(&message.text) else { return "not a message".to_owned() };
     let word = ["method", "type", "tool"].iter().find_map(|name| members.str(name));
     let what = match word {
-        Some(word) => word.into_owned(),
+        Some(word) => plain(&word),
         None if members.has("error") => "error".to_owned(),
         None if members.has("result") => "result".to_owned(),
         None => "message".to_owned(),
     };
-    let id = members.some("id").map(|raw| raw.get().chars().take(12).collect::<String>());
-    match id {
-        Some(id) if members.has("method") || word_is_short(&what) => format!("{what} #{}", id.trim_matches('"')),
-        _ => what,
+    // Random ids say nothing to anybody.
+    match members.some("id").map(|raw| plain(raw.get())).filter(|id| id.chars().count() <= 12) {
+        Some(id) => format!("{what} #{id}"),
+        None => what,
     }
 }
 
-fn word_is_short(word: &str) -> bool {
-    !word.contains('/')
-}
-
-/// The text with the values of secret members replaced.
-fn without_secrets(text: &str) -> String {
-    let Ok(members) = Members::parse(text) else { return text.to_owned() };
-    if !members.iter().any(|(name, _)| SECRETS.contains(&name)) {
-        return text.to_owned();
-    }
-    let shown = members.iter().map(|(name, raw)| {
-        let value = if SECRETS.contains(&name) && raw.get() != r#""""# { r#""[redacted]""# } else { raw.get() };
-        format!("{}:{value}", json::to_raw(name).get())
-    });
-    format!("{{{}}}", shown.collect::<Vec<_>>().join(","))
+/// The text without what would move the cursor, change colours or turn the reading direction.
+fn plain(text: &str) -> String {
+    let harmless = |c: char| match c {
+        c if c.is_control() => '\u{fffd}',
+        '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => '\u{fffd}',
+        c => c,
+    };
+    text.chars().map(harmless).collect()
 }
 
 /// Breaks text into at most `rows` rows of `width` characters; the last one says if there was more.
 fn wrap(text: &str, width: usize, rows: usize) -> Vec<String> {
-    let characters: Vec<char> = text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
-    let mut wrapped: Vec<String> = characters.chunks(width.max(1)).take(rows).map(|row| row.iter().collect()).collect();
-    if characters.len() > width * rows
+    let mut characters = text.chars();
+    let mut wrapped = Vec::new();
+    while wrapped.len() < rows {
+        let row: String = characters.by_ref().take(width).collect();
+        if row.is_empty() {
+            return wrapped;
+        }
+        wrapped.push(row);
+    }
+    if characters.next().is_some()
         && let Some(last) = wrapped.last_mut()
     {
         last.pop();

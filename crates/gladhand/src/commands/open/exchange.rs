@@ -4,16 +4,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gladhand_accord::{Agreement, Refusal, Side};
-use gladhand_dialects::{Client, ClientSetup, Dialect, Event, Heard};
-use gladhand_wire::{Line, Lines};
+use gladhand_dialects::{Client, ClientSetup, Dialect, Event, Heard, Stop};
+use gladhand_wire::{Line, Lines, Members};
 use tokio::time::Instant;
 
-use crate::edges::child::ChildPeer;
+use super::redact::Redactor;
+use crate::config::env;
+use crate::edges::child::{ChildPeer, Manner};
 use crate::edges::clock::Clock;
 use crate::edges::signals::Signals;
 
 /// How many lines are recorded; a server that floods is not worth more.
 const MOST_LINES: usize = 1000;
+
+/// How many bytes of lines are recorded; one line may be the longest that is read.
+const MOST_BYTES: usize = 32 * 1024 * 1024;
 
 /// How many lines of the server's stderr are shown when there is no session.
 const LAST_WORDS: usize = 8;
@@ -21,11 +26,26 @@ const LAST_WORDS: usize = 8;
 /// After the opening the server may still have something to say about it.
 const AFTERTHOUGHT: Duration = Duration::from_millis(50);
 
+/// What is to be opened, and how.
+#[derive(Debug)]
+pub(super) struct Plan {
+    /// As which client.
+    pub(super) dialect: &'static Dialect,
+    /// With which declarations.
+    pub(super) setup: ClientSetup,
+    /// The server to start.
+    pub(super) command: Vec<String>,
+    /// When to give up.
+    pub(super) timeout: Duration,
+    /// Whether the server's stderr goes into our log.
+    pub(super) log_stderr: bool,
+}
+
 /// What happened.
 #[derive(Debug)]
 pub(super) struct Record {
     /// The dialect we opened as.
-    pub(super) dialect: &'static str,
+    pub(super) dialect: &'static Dialect,
     /// The version we asked for.
     pub(super) version: String,
     /// The command that was started.
@@ -34,10 +54,16 @@ pub(super) struct Record {
     pub(super) messages: Vec<Message>,
     /// Lines that came after the first thousand and were not kept.
     pub(super) unrecorded: usize,
+    /// Lines of the server that are no JSON object: stdout is for messages.
+    pub(super) no_messages: usize,
+    /// Bytes that the server wrote and did not end with a newline.
+    pub(super) unfinished: usize,
     /// How it ended.
     pub(super) verdict: Verdict,
     /// From the start of the process to the verdict.
     pub(super) took: Duration,
+    /// How the server ended, if it did so before there was a session.
+    pub(super) exit: Option<String>,
     /// The last lines of the server's stderr, if there is no session.
     pub(super) last_words: Vec<String>,
 }
@@ -47,6 +73,8 @@ pub(super) struct Record {
 pub(super) struct Message {
     /// Who sent it.
     pub(super) from: Side,
+    /// Whether it is a JSON object at all.
+    pub(super) is_message: bool,
     /// Its text; bad UTF-8 replaced.
     pub(super) text: String,
     /// Since the process was started.
@@ -62,77 +90,113 @@ pub(super) enum Verdict {
     Refused(Refusal),
     /// The server could not be started.
     NotStarted(String),
-    /// Somebody pressed Ctrl-C.
-    Interrupted,
+    /// Somebody pressed Ctrl-C, or told us to stop.
+    Interrupted(Stop),
 }
 
-/// Starts the command, opens a session, and ends both again.
-pub(super) async fn open(
-    dialect: &'static Dialect,
-    setup: ClientSetup,
-    command: Vec<String>,
-    timeout: Duration,
-    show_stderr: bool,
-) -> std::io::Result<Record> {
-    let mut signals = Signals::listen()?;
+/// Starts the command and opens a session. Each line is shown as it crosses the channel. The server is
+/// handed back still running.
+pub(super) async fn open<'s>(
+    plan: Plan,
+    redactor: &'s Redactor,
+    signals: &mut Signals,
+    show: &'s mut dyn FnMut(&Message),
+) -> (Record, Option<Running>) {
+    let Plan { dialect, setup, command, timeout, log_stderr } = plan;
     let mut record = Record {
-        dialect: dialect.name,
+        dialect,
         version: setup.version.clone(),
         command,
         messages: Vec::new(),
         unrecorded: 0,
-        verdict: Verdict::Interrupted,
+        no_messages: 0,
+        unfinished: 0,
+        verdict: Verdict::NotStarted(String::new()),
         took: Duration::ZERO,
+        exit: None,
         last_words: Vec::new(),
     };
     let started = Instant::now();
-    let child = match ChildPeer::start(&record.command, show_stderr) {
+    // The token is ours to present; a server that gets it from us would accept whatever we present.
+    let hiding = redactor.clone();
+    // Through the log: it is bounded, never blocks, and lets no control character pass.
+    let on_stderr = move |text: &str| {
+        if log_stderr {
+            hiding.hide(text).lines().for_each(|line| tracing::info!("server: {line}"));
+        }
+    };
+    let child = match ChildPeer::start(&record.command, &[env::A2E_TOKEN], on_stderr) {
         Ok(child) => child,
         Err(error) => {
-            record.verdict = Verdict::NotStarted(format!("could not start `{}`: {error}", record.command[0]));
-            return Ok(record);
+            let program = record.command.first().map_or("", String::as_str);
+            record.verdict = Verdict::NotStarted(format!("could not start `{program}`: {error}"));
+            return (record, None);
         }
     };
-    let mut opening = Opening {
-        dialect,
-        client: (dialect.client)(setup),
-        clock: Clock::start(),
-        child,
-        lines: Lines::default(),
-        record,
-        started,
-    };
+    let client = (dialect.client)(setup);
+    let lines = Lines::default();
+    let mut opening =
+        Opening { client, clock: Clock::start(), child, lines, record, started, redactor, recorded: 0, show };
     let verdict = tokio::select! {
-        verdict = opening.negotiate() => Some(verdict),
-        () = tokio::time::sleep(timeout) => Some(Verdict::Refused(Refusal::TimedOut { seconds: timeout.as_secs() })),
-        _ = signals.next() => None,
+        verdict = opening.negotiate() => verdict,
+        () = tokio::time::sleep(timeout) => Verdict::Refused(Refusal::TimedOut { seconds: timeout.as_secs() }),
+        stop = signals.next() => Verdict::Interrupted(stop),
     };
     opening.record.took = started.elapsed();
-    if let Some(verdict) = verdict {
-        opening.record.verdict = verdict;
-        if matches!(opening.record.verdict, Verdict::Opened(_)) {
+    opening.record.unfinished = opening.lines.pending();
+    match &verdict {
+        Verdict::Refused(Refusal::PeerGone) => {
+            opening.record.exit = opening.child.ended().await.map(|status| status.to_string());
+        }
+        Verdict::Opened(_) | Verdict::Refused(_) => {
+            // Also for what it has to say on stderr.
             let _ = tokio::time::timeout(AFTERTHOUGHT, opening.listen()).await;
         }
+        Verdict::NotStarted(_) | Verdict::Interrupted(_) => {}
+    }
+    if matches!(verdict, Verdict::Opened(_)) {
         opening.say_goodbye().await;
     }
-    opening.child.end().await;
-    if !matches!(opening.record.verdict, Verdict::Opened(_)) {
+    if !matches!(verdict, Verdict::Opened(_)) {
         opening.record.last_words = opening.child.last_words(LAST_WORDS);
     }
-    Ok(opening.record)
+    opening.record.verdict = verdict;
+    (opening.record, Some(Running(opening.child)))
 }
 
-struct Opening {
-    dialect: &'static Dialect,
+/// A server that was started and has not ended yet.
+#[derive(Debug)]
+pub(super) struct Running(ChildPeer);
+
+impl Running {
+    /// Ends it: politely if there was a session, and at once if somebody asks again.
+    pub(super) async fn end(mut self, record: &Record, signals: &mut Signals) {
+        let manner = match record.verdict {
+            Verdict::Opened(_) => Manner::Polite,
+            _ => Manner::Hurried,
+        };
+        tokio::select! {
+            () = self.0.end(manner) => return,
+            _ = signals.next() => {}
+        }
+        self.0.kill();
+    }
+}
+
+struct Opening<'s> {
     client: Box<dyn Client>,
     clock: Clock,
     child: ChildPeer,
     lines: Lines,
     record: Record,
     started: Instant,
+    redactor: &'s Redactor,
+    /// Bytes of messages that are in the record.
+    recorded: usize,
+    show: &'s mut dyn FnMut(&Message),
 }
 
-impl Opening {
+impl Opening<'_> {
     /// Speaks and listens until there is a session or none.
     async fn negotiate(&mut self) -> Verdict {
         let mut heard = Heard::default();
@@ -169,6 +233,7 @@ impl Opening {
         while self.hear(&mut heard).await {
             self.send(&mut heard).await;
         }
+        std::future::pending().await
     }
 
     async fn say_goodbye(&mut self) {
@@ -207,7 +272,7 @@ impl Opening {
             if let Line::Bytes(bytes) = line {
                 messages.push(bytes.to_vec());
             }
-            match self.dialect.text.read(line) {
+            match self.record.dialect.text.read(line) {
                 Ok(Some(text)) => self.client.receive(&text, &mut self.clock.ambient(), heard),
                 Ok(None) => {}
                 Err(fault) => self.client.garbled(&fault, &mut self.clock.ambient(), heard),
@@ -216,16 +281,24 @@ impl Opening {
         for bytes in messages {
             self.note(Side::Server, &bytes);
         }
+        // A server that floods must not keep the clock and the signals from being looked at.
+        tokio::task::yield_now().await;
         open
     }
 
     fn note(&mut self, from: Side, line: &[u8]) {
-        let text = String::from_utf8_lossy(line).trim().to_owned();
+        let text = self.redactor.hide_in_message(String::from_utf8_lossy(line).trim());
         if text.is_empty() {
             return;
         }
-        if self.record.messages.len() < MOST_LINES {
-            self.record.messages.push(Message { from, text, at: self.started.elapsed() });
+        let message = Message { from, is_message: Members::parse(&text).is_ok(), text, at: self.started.elapsed() };
+        if !message.is_message {
+            self.record.no_messages += 1;
+        }
+        (self.show)(&message);
+        if self.record.messages.len() < MOST_LINES && self.recorded + message.text.len() <= MOST_BYTES {
+            self.recorded += message.text.len();
+            self.record.messages.push(message);
         } else {
             self.record.unrecorded += 1;
         }

@@ -1,24 +1,28 @@
 //! `gladhand open`: starts a server, opens a session with it as some client, and shows what happened.
 //!
-//! What is shown is the exchange that took place: lines are recorded as they cross the channel, and
-//! the drawing and the JSON are made from one record.
+//! What is shown is the exchange that took place: lines are recorded as they cross the channel, drawn
+//! as they do, and the verdict, the table and the JSON are made from the same record.
 
 mod draw;
 mod exchange;
+mod redact;
+mod report;
 
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::anyhow;
-use gladhand_accord::{Capability, Peer, Refusal, Secret};
+use gladhand_accord::{Capability, Peer, Refusal};
 use gladhand_dialects::{ClientSetup, Dialect, REGISTRY};
 
 use crate::cli::OpenArgs;
 use crate::commands::CommandError;
-use crate::config::env;
+use crate::config;
+use crate::edges::signals::{self, Signals};
 use crate::exit::Exit;
 
-use exchange::{Record, Verdict};
+use exchange::{Plan, Record, Verdict};
+use redact::Redactor;
 
 /// Opens a session and shows how that went.
 pub fn run(args: OpenArgs, verbosity: u8) -> Result<ExitCode, CommandError> {
@@ -27,55 +31,68 @@ pub fn run(args: OpenArgs, verbosity: u8) -> Result<ExitCode, CommandError> {
     let setup = ClientSetup {
         identity: Peer::new("gladhand", env!("CARGO_PKG_VERSION")),
         version: version.to_owned(),
-        wants: (!args.want.is_empty()).then(|| args.want.into_iter().map(Capability::from_wire).collect()),
-        provides: args.declare.into_iter().map(|name| (Capability::from_wire(name), None)).collect(),
-        token: std::env::var(env::A2E_TOKEN).ok().filter(|token| !token.is_empty()).map(Secret::new),
+        wants: (!args.want.is_empty()).then(|| with_parents(args.want)),
+        provides: with_parents(args.declare).into_iter().map(|name| (name, None)).collect(),
+        token: config::token_in_environment().map_err(CommandError::usage)?,
     };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let redactor = Redactor::of(setup.token.as_ref());
     let timeout = Duration::from_secs(args.timeout);
-    let record = runtime.block_on(exchange::open(dialect, setup, command, timeout, verbosity > 0))?;
-    if args.json {
-        draw::json(&record)?
-    } else {
-        draw::terminal(&record)?
-    }
-    Ok(exit(&record).into())
-}
-
-fn exit(record: &Record) -> Exit {
-    match &record.verdict {
-        Verdict::Opened(_) => Exit::Success,
-        Verdict::Refused(Refusal::PeerGone | Refusal::TimedOut { .. } | Refusal::PeerMisbehaved { .. }) => {
-            Exit::PeerFailed
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let mut signals = Signals::listen()?;
+        let mut page = (!args.json).then(|| draw::Page::new(dialect, version, &command, redactor.clone()));
+        let mut show = |message: &exchange::Message| page.iter_mut().for_each(|page| page.message(message));
+        let plan = Plan { dialect, setup, command, timeout, log_stderr: verbosity > 0 };
+        let (record, server) = exchange::open(plan, &redactor, &mut signals, &mut show).await;
+        // The verdict does not wait until the server has left.
+        match page {
+            Some(page) => page.finish(&record)?,
+            None => report::print(&record, &redactor)?,
         }
-        Verdict::Refused(_) => Exit::Refused,
-        Verdict::NotStarted(_) | Verdict::Interrupted => Exit::PeerFailed,
+        if let Some(server) = server {
+            server.end(&record, &mut signals).await;
+        }
+        Ok(exit(&record))
+    })
+}
+
+fn exit(record: &Record) -> ExitCode {
+    match &record.verdict {
+        Verdict::Opened(_) => Exit::Success.into(),
+        Verdict::Refused(Refusal::PeerGone | Refusal::TimedOut { .. } | Refusal::PeerMisbehaved { .. }) => {
+            Exit::PeerFailed.into()
+        }
+        Verdict::Refused(_) => Exit::Refused.into(),
+        Verdict::NotStarted(_) => Exit::PeerFailed.into(),
+        Verdict::Interrupted(stop) => signals::exit_status(*stop).into(),
     }
 }
 
-/// The dialect and version of `mcp@2025-06-18`, `a2e` and the like.
+/// The dialect and version of `mcp@2025-06-18`, `a2e` and the like; the command line let no other through.
 fn wanted_client(text: &str) -> Result<(&'static Dialect, &'static str), CommandError> {
     let (name, version) = text.split_once('@').map_or((text, None), |(name, version)| (name, Some(version)));
-    let known = || {
-        let each = REGISTRY.iter().flat_map(|dialect| match dialect.versions {
-            [_] => vec![dialect.name.to_owned()],
-            versions => versions.iter().map(|version| format!("{}@{version}", dialect.name)).collect(),
-        });
-        each.collect::<Vec<_>>().join(", ")
-    };
-    let dialect = REGISTRY.iter().copied().find(|dialect| dialect.name == name).ok_or_else(|| {
-        CommandError::usage(anyhow!("no client `{text}` can be opened as")).hint(format!("it may be {}", known()))
-    })?;
-    let version = match version {
-        None => dialect.versions.first().copied(),
-        Some(version) => dialect.versions.iter().copied().find(|known| *known == version),
-    };
-    let version = version.ok_or_else(|| {
-        let versions = dialect.versions.join(", ");
-        CommandError::usage(anyhow!("`{text}` is no version of {name} that is spoken here"))
-            .hint(format!("{name} is spoken in {versions}"))
-    })?;
-    Ok((dialect, version))
+    let dialect = REGISTRY.iter().copied().find(|dialect| dialect.name.eq_ignore_ascii_case(name));
+    let known = dialect.and_then(|dialect| {
+        let mut versions = dialect.versions.iter().copied();
+        let version = versions.find(|known| version.is_none_or(|version| version == *known))?;
+        Some((dialect, version))
+    });
+    known.ok_or_else(|| CommandError::usage(anyhow!("there is no client `{text}`")))
+}
+
+/// Capabilities with what they are parts of: who wants `tools.listChanged` wants `tools`.
+fn with_parents(names: Vec<String>) -> Vec<Capability> {
+    let mut all = Vec::new();
+    for name in names.iter().map(|name| name.trim()).filter(|name| !name.is_empty()) {
+        let parents = name.match_indices('.').map(|(at, _)| &name[..at]);
+        for name in parents.chain([name]) {
+            let capability = Capability::from_wire(name);
+            if !all.contains(&capability) {
+                all.push(capability);
+            }
+        }
+    }
+    all
 }
 
 fn own_program() -> Result<String, CommandError> {

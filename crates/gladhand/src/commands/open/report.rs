@@ -1,0 +1,141 @@
+//! An opening as one JSON object, documented in `docs/stability.md`.
+
+use std::io::Write;
+
+use gladhand_accord::{Agreement, Side};
+use gladhand_wire::{RawValue, json};
+use serde::Serialize;
+
+use super::exchange::{Message, Record, Verdict};
+use super::redact::Redactor;
+use super::{draw, draw::millis};
+use crate::commands::CommandError;
+
+/// Prints the opening.
+pub(super) fn print(record: &Record, redactor: &Redactor) -> Result<(), CommandError> {
+    let line = redactor.hide(json::to_raw(&Report::of(record)).get());
+    draw::written(std::io::stdout().write_all(format!("{line}\n").as_bytes()))
+}
+
+#[derive(Serialize)]
+struct Report<'r> {
+    opened: bool,
+    dialect: &'r str,
+    asked_version: &'r str,
+    version: Option<&'r str>,
+    command: &'r [String],
+    took_ms: f64,
+    messages: Vec<Shown<'r>>,
+    unrecorded: usize,
+    agreement: Option<&'r Agreement>,
+    refusal: Option<Reason>,
+    hints: Vec<String>,
+    exit: Option<&'r str>,
+    stderr: &'r [String],
+}
+
+#[derive(Serialize)]
+struct Shown<'r> {
+    from: Side,
+    at_ms: f64,
+    /// The message, if it was JSON.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<Box<RawValue>>,
+    /// The text, if it was not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<&'r str>,
+}
+
+/// Why there is no session: a word for programs, a sentence for people.
+#[derive(Serialize)]
+pub(super) struct Reason {
+    pub(super) reason: &'static str,
+    pub(super) message: String,
+}
+
+impl<'r> Report<'r> {
+    fn of(record: &'r Record) -> Self {
+        let agreement = match &record.verdict {
+            Verdict::Opened(agreement) => Some(&**agreement),
+            _ => None,
+        };
+        Self {
+            opened: agreement.is_some(),
+            dialect: record.dialect.name,
+            asked_version: &record.version,
+            version: agreement.map(|agreement| agreement.version.as_str()),
+            command: &record.command,
+            took_ms: millis(record.took),
+            messages: record.messages.iter().map(Shown::of).collect(),
+            unrecorded: record.unrecorded,
+            agreement,
+            refusal: Reason::of(&record.verdict),
+            hints: hints(record),
+            exit: record.exit.as_deref(),
+            stderr: &record.last_words,
+        }
+    }
+}
+
+impl<'r> Shown<'r> {
+    fn of(message: &'r Message) -> Self {
+        let raw = serde_json::from_str::<&RawValue>(&message.text).ok();
+        Self {
+            from: message.from,
+            at_ms: millis(message.at),
+            message: raw.map(|_| json::raw(message.text.clone())),
+            text: raw.is_none().then_some(&message.text),
+        }
+    }
+}
+
+impl Reason {
+    pub(super) fn of(verdict: &Verdict) -> Option<Self> {
+        let (reason, message) = match verdict {
+            Verdict::Opened(_) => return None,
+            Verdict::Refused(refusal) => (refusal.word(), refusal.to_string()),
+            Verdict::NotStarted(why) => ("not_started", why.clone()),
+            Verdict::Interrupted(_) => ("interrupted", "you interrupted it".to_owned()),
+        };
+        Some(Self { reason, message })
+    }
+}
+
+/// What may help somebody whose server did not open, or whose server talks too much.
+pub(super) fn hints(record: &Record) -> Vec<String> {
+    use gladhand_accord::Refusal;
+    let mut hints = Vec::new();
+    let Record { dialect, version, no_messages, .. } = record;
+    let said = record.unrecorded + record.messages.iter().filter(|message| message.from == Side::Server).count();
+    match &record.verdict {
+        Verdict::Refused(Refusal::TimedOut { .. } | Refusal::PeerGone) => {
+            if let Some(exit) = &record.exit {
+                hints.push(format!("the server ended by itself ({exit})"));
+            }
+            match (said, record.unfinished) {
+                (0, 0) => {
+                    hints.push(format!("it wrote nothing: does it speak {} on stdin and stdout?", dialect.name));
+                }
+                (0, bytes) => hints.push(format!("it wrote {bytes} bytes and no newline; a message is one line")),
+                (lines, _) if lines == *no_messages => {}
+                (1, _) => hints.push("it wrote one line, which is no answer to the opening".to_owned()),
+                (said, _) => hints.push(format!("it wrote {said} lines, none of which answers the opening")),
+            }
+        }
+        Verdict::Refused(
+            Refusal::PeerRefused { .. } | Refusal::VersionMismatch { .. } | Refusal::PeerMisbehaved { .. },
+        ) => {
+            let others: Vec<_> = dialect.versions.iter().filter(|other| *other != version).collect();
+            if let Some(first) = others.first() {
+                hints.push(format!("it may speak another version: try --as {}@{first}", dialect.name));
+            }
+        }
+        _ => {}
+    }
+    match no_messages {
+        0 => {}
+        1 => hints.push("one line on the server's stdout is no message; logs belong on stderr".to_owned()),
+        lines => hints.push(format!("{lines} lines on the server's stdout are no messages; logs belong on stderr")),
+    }
+    hints
+}

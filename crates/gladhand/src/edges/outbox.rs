@@ -1,0 +1,64 @@
+//! Lines on their way to a peer that may be slow to read them.
+
+/// A buffer that grew for something large shrinks back to this once it is empty.
+const COMFORTABLE: usize = 256 * 1024;
+
+/// Written but not sent: state machines append at the end, the edge sends from the front.
+#[derive(Debug, Default)]
+pub(super) struct Outbox {
+    bytes: Vec<u8>,
+    /// How much of the front has been sent and is only kept because moving the rest costs more.
+    sent: usize,
+}
+
+impl Outbox {
+    /// What is to be sent.
+    pub(super) fn waiting(&self) -> &[u8] {
+        &self.bytes[self.sent..]
+    }
+
+    /// Hands the buffer to a step that appends to it; [`Outbox::put_back`] must follow.
+    pub(super) fn lend(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.bytes)
+    }
+
+    /// Takes the buffer back.
+    pub(super) fn put_back(&mut self, bytes: Vec<u8>) {
+        debug_assert!(self.bytes.is_empty(), "something was written into a buffer that is lent out");
+        self.bytes = bytes;
+    }
+
+    /// The first `length` bytes of what was waiting are sent.
+    pub(super) fn sent(&mut self, length: usize) {
+        self.sent += length;
+        if self.sent >= self.bytes.len() {
+            self.bytes.clear();
+            self.bytes.shrink_to(COMFORTABLE);
+            self.sent = 0;
+        } else if self.sent > self.bytes.len() / 2 {
+            // Each byte is moved at most once for each time it was written.
+            self.bytes.drain(..self.sent);
+            self.sent = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_sent_in_pieces_comes_out_whole() {
+        let (mut outbox, mut out) = (Outbox::default(), Vec::new());
+        for round in 0..100_u8 {
+            let mut bytes = outbox.lend();
+            bytes.extend([round; 7]);
+            outbox.put_back(bytes);
+            let piece = outbox.waiting()[..usize::from(round % 9).min(outbox.waiting().len())].to_vec();
+            outbox.sent(piece.len());
+            out.extend(piece);
+        }
+        out.extend_from_slice(outbox.waiting());
+        assert_eq!(out, (0..100_u8).flat_map(|round| [round; 7]).collect::<Vec<_>>());
+    }
+}
