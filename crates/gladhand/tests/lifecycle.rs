@@ -221,6 +221,7 @@ fn a_goodbye_without_grace_still_answers_what_is_in_flight() {
 
 #[test]
 fn ids_that_would_fill_the_memory_are_refused_and_the_session_goes_on() {
+    // Fluxloop's reference echoes ids of a megabyte; there they are counted instead.
     let id = "x".repeat(5000);
     for (opening, long, short) in [
         (
@@ -234,11 +235,6 @@ fn ids_that_would_fill_the_memory_are_refused_and_the_session_goes_on() {
             r#"{"jsonrpc":"2.0","id":1,"method":"system.ping"}"#,
         ),
         (r#"{"type":"ping","id":"0"}"#, format!(r#"{{"type":"ping","id":"{id}"}}"#), r#"{"type":"ping","id":"1"}"#),
-        (
-            r#"{"type":"handshake","id":"0"}"#,
-            format!(r#"{{"type":"handshake","id":"{id}"}}"#),
-            r#"{"type":"handshake","id":"1"}"#,
-        ),
     ] {
         let mut process = Process::serve(&["-q"]);
         process.ask(opening);

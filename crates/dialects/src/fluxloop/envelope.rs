@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use gladhand_operations::call::no_arguments;
 use gladhand_wire::json::{self, Kind, RawValue};
-use gladhand_wire::{Fault, Id, Members};
+use gladhand_wire::{Fault, Members};
 use serde::Serialize;
 
 use super::numbers;
@@ -56,9 +56,6 @@ impl<'a> Asked<'a> {
         }
         match Members::parse(text) {
             Ok(_) if numbers::holds_out_of_range(text) => garbage(Error::new(INVALID_PAYLOAD, "Number out of range")),
-            Ok(members) if members.some("id").is_some_and(|id| !Id::is_keepable(id)) => {
-                garbage(Error::new(INVALID_PAYLOAD, "The id is longer than 4096 bytes"))
-            }
             Ok(members) => Self::classify(&members),
             Err(error) => garbage(Error::unreadable(&error.into())),
         }
