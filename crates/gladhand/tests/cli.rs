@@ -144,3 +144,20 @@ fn the_documented_exit_codes_are_the_real_ones() {
         assert!(page.contains(&row), "{row} is not in docs/stability.md");
     }
 }
+
+#[test]
+fn the_lines_in_the_docs_work_as_they_stand() {
+    let page = include_str!("../../../docs/dialects.md");
+    let blocks: Vec<_> = page.split("```json\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+    assert_eq!(blocks.len(), 5);
+    for block in blocks {
+        let mut child = gladhand();
+        child.args(["serve", "-q"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = child.spawn().unwrap();
+        child.stdin.take().unwrap().write_all(block.as_bytes()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let answers = text(&output.stdout);
+        assert!(!answers.contains(r#""error":{"#) && !answers.contains(r#""type":"error""#), "{block}\n{answers}");
+        assert!(answers.contains(r#""hi""#) || answers.contains("waited 500 ms in 5 steps"), "{block}\n{answers}");
+    }
+}
