@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gladhand_accord::Agreement;
 use gladhand_dialects::{Action, Door, Output, Stop};
@@ -18,6 +18,7 @@ use gladhand_wire::{Line, Lines};
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 
+use crate::edges::alertness::{self, Alertness};
 use crate::edges::clock::Clock;
 use crate::edges::outbox::Outbox;
 use crate::edges::signals::{self, Signals};
@@ -73,12 +74,13 @@ pub async fn serve(
     };
     session.warn_of_any_token();
     let mut input_open = true;
+    let mut alertness = Alertness::new();
     loop {
         session.clock.tick();
         let caught_up = session.work_off(&mut lines);
         if !session.outbox.waiting().is_empty() {
             match output.write(session.outbox.waiting()) {
-                Ok(written) => session.outbox.sent(written),
+                Ok(written) => session.sent(written),
                 Err(error) if stdio::is_gone(&error) => return Ok(Ended::DownstreamGone),
                 Err(error) => return Err(error),
             }
@@ -93,6 +95,14 @@ pub async fn serve(
             }
             session.fail_everything();
             continue;
+        }
+        alertness.answered(Instant::now());
+        if alertness.is_worth_it() && idle && input_open && session.may_read() {
+            let came = input.read_soon(lines.spare(0), alertness::AWAKE);
+            alertness.waited(came);
+            if came {
+                continue;
+            }
         }
         let wake_at = session.next_deadline();
         tokio::select! {
@@ -132,7 +142,7 @@ pub async fn serve(
                     }
                     session.stop(Stop::InputClosed);
                 }
-                Ok(_) => {}
+                Ok(_) => alertness.woken(Instant::now()),
                 Err(error) if stdio::is_gone(&error) => {
                     input_open = false;
                     session.stop(Stop::InputClosed);
@@ -190,6 +200,16 @@ impl Session {
             lines.end_lines_at(self.door.text().terminator);
         }
         false
+    }
+
+    /// The downstream takes this many bytes. As long as it does, the end waits for it.
+    fn sent(&mut self, written: usize) {
+        self.outbox.sent(written);
+        if let Some(closing) = &mut self.closing
+            && written > 0
+        {
+            closing.flush_until = closing.flush_until.max(tokio::time::Instant::now() + FLUSH_GRACE);
+        }
     }
 
     fn receive(&mut self, line: Line<'_>) {

@@ -1,6 +1,7 @@
 //! Where bytes, clocks, signals and processes are. Edges turn bytes into lines and actions into
 //! bytes; a decision that appears here belongs further down.
 
+mod alertness;
 pub mod child;
 pub mod clock;
 pub mod downstream;

@@ -17,6 +17,7 @@ pub use unix::{Input, Output};
 mod unix {
     use std::io::{self, Read as _};
     use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+    use std::time::{Duration, Instant};
 
     use rustix::fs::{FileType, OFlags};
     use rustix::io::Errno;
@@ -76,6 +77,28 @@ mod unix {
                     }
                     None => Ok(0),
                 },
+            }
+        }
+    }
+
+    impl Input {
+        /// Looks for more bytes for a short while without going to sleep; whether any came.
+        ///
+        /// The end and errors are left to [`Input::read`]. Others get the processor between two looks.
+        pub fn read_soon(&mut self, buffer: &mut Vec<u8>, time: Duration) -> bool {
+            let fd = match &self.source {
+                Source::Pipe(pipe) => pipe.as_fd(),
+                Source::Socket(socket) => socket.as_fd(),
+                Source::Thread(_) => return false,
+            };
+            let begun = Instant::now();
+            loop {
+                buffer.reserve(CHUNK);
+                match rustix::io::read(fd, rustix::buffer::spare_capacity(buffer)) {
+                    Ok(1..) => return true,
+                    Err(Errno::AGAIN) if begun.elapsed() < time => std::thread::yield_now(),
+                    _ => return false,
+                }
             }
         }
     }
@@ -214,6 +237,11 @@ mod threads {
                 }
             })?;
             Ok(Self(receiver))
+        }
+
+        /// There is nothing to look at without the thread.
+        pub fn read_soon(&mut self, _: &mut Vec<u8>, _: std::time::Duration) -> bool {
+            false
         }
 
         /// Appends what there is, waiting until there is something. Zero means the end.
