@@ -270,3 +270,34 @@ fn a_peer_cannot_write_its_own_log_lines() {
     assert!(errors.contains("forged"), "{errors}");
     assert!(!errors.contains('\u{1b}') && !errors.lines().any(|line| line.starts_with("ERROR")), "{errors}");
 }
+
+#[test]
+fn a_reader_that_vanishes_while_a_session_drains_is_noticed() {
+    let mut child = gladhand()
+        .args(["serve", "-q"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let mut stdout = std::io::BufReader::new(child.stdout.take().unwrap());
+    for line in [
+        r#"{"type":"handshake/req","id":"h","agent_caps":["tools"]}"#,
+        r#"{"type":"tool/call/req","id":"w","tool_name":"wait","arguments":{"ms":600000},"timeout":3000}"#,
+        r#"{"type":"ping","id":"p"}"#,
+        r#"{"type":"shutdown","id":"s","timeout":3000}"#,
+    ] {
+        stdin.write_all(format!("{line}\n").as_bytes()).unwrap();
+    }
+    for _ in 0..2 {
+        std::io::BufRead::read_line(&mut stdout, &mut String::new()).unwrap();
+    }
+    drop((stdin, stdout));
+    let begun = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        assert!(begun.elapsed() < support::PATIENCE, "it waits for a call that nobody can hear the end of");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}

@@ -126,6 +126,11 @@ pub async fn serve(
             }
             Some(notice) = notices.recv(), if session.has_room() => session.notice(notice),
             written = output.writable(), if !idle => written?,
+            // While nothing is read, only this tells that there is nobody left to answer.
+            gone = output.gone(), if idle && !session.may_read() => {
+                gone?;
+                return Ok(Ended::DownstreamGone);
+            }
             () = sleep_until(wake_at), if wake_at.is_some() => {
                 session.clock.tick();
                 if session.closing.is_some_and(|closing| closing.flush_until <= tokio::time::Instant::now()) {

@@ -21,7 +21,7 @@ mod unix {
 
     use rustix::fs::{FileType, OFlags};
     use rustix::io::Errno;
-    use tokio::io::AsyncReadExt;
+    use tokio::io::{AsyncReadExt, Interest};
     use tokio::net::UnixStream;
     use tokio::net::unix::pipe;
     use tokio::sync::mpsc;
@@ -172,6 +172,20 @@ mod unix {
         }
     }
 
+    impl Output {
+        /// Waits until nobody can read what we write any more.
+        ///
+        /// Only pipes tell; elsewhere the next write does.
+        pub async fn gone(&self) -> io::Result<()> {
+            if self.kind == FileType::Fifo {
+                let pipe = pipe::Sender::from_owned_fd(self.fd.try_clone()?)?;
+                pipe.ready(Interest::ERROR).await?;
+                return Ok(());
+            }
+            std::future::pending().await
+        }
+    }
+
     /// Any stream socket: only readiness, reads and writes are asked of it, which all of them have.
     fn socket(fd: OwnedFd) -> io::Result<UnixStream> {
         let socket = std::os::unix::net::UnixStream::from(fd);
@@ -278,6 +292,11 @@ mod threads {
         /// Blocking writes always fit.
         pub async fn writable(&self) -> io::Result<()> {
             Ok(())
+        }
+
+        /// The next write tells.
+        pub async fn gone(&self) -> io::Result<()> {
+            std::future::pending().await
         }
     }
 }
