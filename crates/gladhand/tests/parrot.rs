@@ -1,6 +1,9 @@
 //! The fifth dialect: a process that speaks it and the other four, and what it took to add it.
 #![cfg(unix)]
 
+/// The dialect's own tests run here: the example itself is built as a program.
+#[path = "../examples/parrot/dialect/mod.rs"]
+mod dialect;
 mod support;
 
 use support::{Process, example};
