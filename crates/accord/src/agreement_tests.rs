@@ -126,7 +126,9 @@ proptest! {
         if let Err(refusal) = agree(&rules, &client, &server) {
             prop_assert!(!refusal.word().is_empty() && !refusal.to_string().is_empty());
             match refusal {
-                Refusal::VersionMismatch { .. } => prop_assert!(true),
+                Refusal::VersionMismatch { asked, spoken } => {
+                    prop_assert!(asked.iter().all(|version| !spoken.contains(version)), "{asked:?} {spoken:?}");
+                }
                 Refusal::AuthFailed => prop_assert!(!server.tokens.is_empty()),
                 Refusal::NoCapabilities { .. } => prop_assert_eq!(rules.minimum, Minimum::OneCapability),
                 other => prop_assert!(false, "not a reason of negotiation: {other:?}"),
