@@ -18,7 +18,7 @@ fn the_end_of_input_finishes_what_is_in_flight() {
     let (status, rest, _) = process.finish();
     let answer: Value = serde_json::from_str(&rest[0]).unwrap();
     assert_eq!((status, rest.len(), &answer["id"]), (0, 1, &json!(1)));
-    assert_eq!(answer["result"]["content"][0]["text"], "waited 300 ms in 1 steps");
+    assert_eq!(answer["result"]["content"][0]["text"], "waited 300 ms in 1 step");
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn a_thousand_pings_overtake_a_slow_call() {
         assert_eq!(process.value(), json!({"jsonrpc": "2.0", "id": id, "result": {}}));
     }
     let last = process.value();
-    let content = json!([{"type": "text", "text": "waited 5000 ms in 1 steps"}]);
+    let content = json!([{"type": "text", "text": "waited 5000 ms in 1 step"}]);
     assert_eq!((&last["id"], &last["result"]["content"]), (&json!(1_000_000), &content));
 }
 

@@ -138,12 +138,17 @@ impl Wait {
         Ok(Self { ms: number("ms", ms, 1000, 0, LONGEST_WAIT_MS)?, steps: number("steps", steps, 1, 1, MOST_STEPS)? })
     }
 
+    fn in_words(self) -> String {
+        let steps = if self.steps == 1 { "step" } else { "steps" };
+        format!("{} ms in {} {steps}", self.ms, self.steps)
+    }
+
     async fn run(self, reporter: Reporter) -> Outcome {
         let begun = tokio::time::Instant::now();
         reporter.log(Log {
             level: Level::Info,
             logger: Some("wait".to_owned()),
-            data: json::to_raw(&format!("waiting {} ms in {} steps", self.ms, self.steps)),
+            data: json::to_raw(&format!("waiting {}", self.in_words())),
         });
         for step in 1..=self.steps {
             // From the beginning each time, so that rounding does not add up.
@@ -155,7 +160,7 @@ impl Wait {
                 message: Some(format!("waited {} of {} ms", due.as_millis(), self.ms)),
             });
         }
-        Ok(Reply::Tool(ToolResult::text(&format!("waited {} ms in {} steps", self.ms, self.steps))))
+        Ok(Reply::Tool(ToolResult::text(&format!("waited {}", self.in_words()))))
     }
 }
 
