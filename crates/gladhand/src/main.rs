@@ -21,6 +21,11 @@ fn main() -> ExitCode {
         Ok(guard) => guard,
         Err(error) => return commands::complain(&CommandError::usage(error)),
     };
+    // Through the log, which never blocks; the message itself may quote what a peer sent.
+    std::panic::set_hook(Box::new(|panic| {
+        let place = panic.location().map(ToString::to_string).unwrap_or_default();
+        tracing::error!(place, "something panicked; the call that caused it fails. Please report this");
+    }));
     let ended = match cli.command {
         Command::Serve(args) => commands::serve::run(&args),
         Command::Open(args) => commands::open::run(args, cli.global.verbose),

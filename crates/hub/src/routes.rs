@@ -1,6 +1,7 @@
 //! Names to providers.
 
 use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use gladhand_accord::Agreement;
@@ -59,7 +60,13 @@ impl Hub {
         match call.operation {
             Operation::ListTools => Answer::Now(Ok(Reply::Tools(self.tools.clone()))),
             Operation::CallTool(tool) => match self.routes.get(tool.name.as_ref()) {
-                Some(&provider) => self.providers[provider].call(tool, &Context { call: call.id, agreement, notices }),
+                Some(&provider) => {
+                    let context = Context { call: call.id, agreement, notices };
+                    // A provider that panics fails its call, not the session. It is shared and gets nothing by
+                    // `&mut`, so there is no state of ours that it could have left half changed.
+                    let answer = AssertUnwindSafe(|| self.providers[provider].call(tool, &context));
+                    catch_unwind(answer).unwrap_or_else(|_| Answer::Now(Err(Failure::panicked())))
+                }
                 None => Answer::Now(Err(Failure::unknown_tool(&tool.name))),
             },
         }
@@ -74,7 +81,8 @@ impl Hub {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gladhand_operations::{ToolCall, ToolResult};
+    use gladhand_operations::call::no_arguments;
+    use gladhand_operations::{CallId, FailureKind, ToolCall, ToolResult};
     use gladhand_wire::json;
 
     #[derive(Debug)]
@@ -88,6 +96,48 @@ mod tests {
         fn call(&self, call: ToolCall<'_>, _: &Context<'_>) -> Answer {
             Answer::Now(Ok(Reply::Tool(ToolResult::text(&format!("{} of {:?}", call.name, self.0)))))
         }
+    }
+
+    #[derive(Debug)]
+    struct Clumsy;
+
+    impl Provider for Clumsy {
+        fn tools(&self) -> Vec<Tool> {
+            Named(&["stumble"]).tools()
+        }
+
+        fn call(&self, _: ToolCall<'_>, _: &Context<'_>) -> Answer {
+            panic!("over its own feet")
+        }
+    }
+
+    #[test]
+    fn a_provider_that_panics_fails_its_call_and_nothing_else() {
+        let hub = Hub::new(vec![Box::new(Clumsy), Box::new(Named(&["a"]))]).unwrap();
+        let (notices, _) = tokio::sync::mpsc::channel(1);
+        let agreement = Arc::new(agreement());
+        let answer = |name: &'static str| {
+            let operation = Operation::CallTool(ToolCall { name: name.into(), arguments: no_arguments() });
+            let call = Call { id: CallId(1), operation, wants_progress: false, timeout: None };
+            match hub.answer(call, &agreement, &notices) {
+                Answer::Now(outcome) => outcome.map_err(|failure| failure.kind),
+                Answer::Later(_) => panic!("it was to answer at once"),
+            }
+        };
+        assert!(matches!(answer("stumble"), Err(FailureKind::Internal)));
+        assert!(matches!(answer("a"), Ok(Reply::Tool(_))));
+    }
+
+    fn agreement() -> Agreement {
+        use gladhand_accord::{Defined, Minimum, Offer, Peer, Rules, VersionRule, agree};
+        let rules = Rules {
+            dialect: "test",
+            versions: VersionRule::Common,
+            minimum: Minimum::Nothing,
+            defines: |_, _, _| Defined::Yes,
+        };
+        let offer = Offer::new(Peer::default(), ["1"]);
+        agree(&rules, &offer, &offer).expect("one version on both sides")
     }
 
     #[test]

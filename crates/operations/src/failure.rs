@@ -78,6 +78,11 @@ impl Failure {
         Self::new(FailureKind::UnknownTool, message)
     }
 
+    /// Whoever was to answer the call broke down.
+    pub fn panicked() -> Self {
+        Self::new(FailureKind::Internal, "the tool failed unexpectedly")
+    }
+
     /// An argument is missing or of the wrong type. `path` is where, such as `message`.
     pub fn invalid_argument(path: &str, problem: impl fmt::Display) -> Self {
         Self::new(FailureKind::InvalidArguments, format!("{path}: {problem}"))

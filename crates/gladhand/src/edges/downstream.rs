@@ -266,10 +266,7 @@ impl Session {
         let (task, outcome) = match done {
             Ok((task, outcome)) => (task, outcome),
             // Cancelled: nobody waits for it. A panic is our fault, and its caller must hear of it.
-            Err(error) => {
-                let failure = Failure::new(FailureKind::Internal, "the tool failed unexpectedly");
-                (error.id(), Err(failure))
-            }
+            Err(error) => (error.id(), Err(Failure::panicked())),
         };
         if let Some((call, _)) = self.running.remove(&task) {
             self.clock.tick();
