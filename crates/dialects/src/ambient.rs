@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::side::Lane;
+
 /// A moment, on both clocks that matter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Moment {
@@ -38,6 +40,17 @@ pub struct Ambient<'e> {
     pub now: Moment,
     /// For identifiers.
     pub entropy: &'e mut dyn Entropy,
+    /// The way on which what is handed in came.
+    pub lane: Lane,
+    /// Who the peer has proved to be, where the transport knows.
+    pub principal: Option<&'e str>,
+}
+
+impl<'e> Ambient<'e> {
+    /// For a step on the only way there is, by nobody in particular.
+    pub fn new(now: Moment, entropy: &'e mut dyn Entropy) -> Self {
+        Self { now, entropy, lane: Lane::MAIN, principal: None }
+    }
 }
 
 impl Ambient<'_> {
@@ -76,10 +89,11 @@ mod tests {
         let now = Moment { unix: Duration::from_millis(1_767_225_600_007), ..Moment::default() };
         assert_eq!(now.iso_millis(), "2026-01-01T00:00:00.007Z");
         assert_eq!(now.unix_seconds(), 1_767_225_600.007);
-        let mut ambient = Ambient { now, entropy: &mut Fixed(u128::MAX) };
+        let (mut ones, mut zeros) = (Fixed(u128::MAX), Fixed(0));
+        let mut ambient = Ambient::new(now, &mut ones);
         assert_eq!(ambient.hex_id(), "f".repeat(32));
         assert_eq!(ambient.uuid(), "ffffffff-ffff-4fff-bfff-ffffffffffff");
-        let mut ambient = Ambient { now, entropy: &mut Fixed(0) };
+        let mut ambient = Ambient::new(now, &mut zeros);
         assert_eq!(ambient.uuid(), "00000000-0000-4000-8000-000000000000");
     }
 }

@@ -8,12 +8,12 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use gladhand_operations::{CallId, Notice, Outcome};
+use gladhand_operations::{CallId, Notice, Outcome, Question, QuestionId};
 use gladhand_wire::json::{Kind, RawValue};
 use gladhand_wire::{Fault, Line, Members, TextPolicy, rpc};
 
 use crate::ambient::Ambient;
-use crate::side::{Claim, Dialect, FirstLine, Output, Server, ServerSetup, Stop};
+use crate::side::{Claim, Dialect, FirstLine, Lane, Output, Server, ServerSetup, Stop};
 
 /// One downstream, its dialect still open or settled.
 #[derive(Debug)]
@@ -92,6 +92,33 @@ impl Door {
     pub fn notice(&mut self, notice: Notice, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
         if let Some((_, server)) = &mut self.settled {
             server.notice(notice, ambient, out);
+        }
+    }
+
+    /// See [`Server::ask`].
+    pub fn ask(
+        &mut self,
+        call: CallId,
+        questions: Vec<(QuestionId, Question)>,
+        ambient: &mut Ambient<'_>,
+        out: &mut Output<'_>,
+    ) {
+        if let Some((_, server)) = &mut self.settled {
+            server.ask(call, questions, ambient, out);
+        }
+    }
+
+    /// See [`Server::goes_on_as_task`].
+    pub fn goes_on_as_task(&mut self, call: CallId, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+        if let Some((_, server)) = &mut self.settled {
+            server.goes_on_as_task(call, ambient, out);
+        }
+    }
+
+    /// See [`Server::hung_up`].
+    pub fn hung_up(&mut self, lane: Lane, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+        if let Some((_, server)) = &mut self.settled {
+            server.hung_up(lane, ambient, out);
         }
     }
 

@@ -18,7 +18,8 @@ pub mod testing;
 pub use ambient::{Ambient, Entropy, Moment};
 pub use door::Door;
 pub use side::{
-    Action, Claim, Client, ClientSetup, Dialect, Event, FirstLine, Heard, Menu, Output, Server, ServerSetup, Stop,
+    Action, CacheHints, Claim, Client, ClientSetup, Dialect, Event, FirstLine, Heard, Lane, Menu, Output, Server,
+    ServerSetup, Stop,
 };
 
 /// All dialects. Order matters only between claims of equal strength.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gladhand_accord::{Agreement, Capability, Peer, Refusal, Secret};
-use gladhand_operations::{Call, CallId, Notice, Operation, Outcome};
+use gladhand_operations::{Answered, Call, CallId, Failure, Level, Notice, Operation, Outcome, Question, QuestionId};
 use gladhand_wire::{Fault, Members, RawValue, TextPolicy};
 
 use crate::ambient::{Ambient, Moment};
@@ -54,15 +54,56 @@ pub struct FirstLine<'a> {
     pub members: Option<Members<'a>>,
 }
 
-/// What we can provide to a downstream, apart from the tools themselves.
-#[derive(Debug, Clone)]
+/// What we can provide to a downstream, apart from the things themselves.
+#[derive(Debug, Clone, Default)]
 pub struct Menu {
     /// Whether there are tools at all.
     pub tools: bool,
     /// Whether the list of tools may change while a session is open.
     pub tool_changes: bool,
+    /// Whether there are resources at all.
+    pub resources: bool,
+    /// Whether the list of resources may change while a session is open.
+    pub resource_changes: bool,
+    /// Whether changes of a single resource can be told of.
+    pub resource_updates: bool,
+    /// Whether there are prompts at all.
+    pub prompts: bool,
+    /// Whether the list of prompts may change while a session is open.
+    pub prompt_changes: bool,
+    /// Whether arguments can be completed.
+    pub completions: bool,
     /// Whether log lines are passed on.
     pub logging: bool,
+    /// Whether some tool can be had as a task.
+    pub tasks: bool,
+    /// How to use what there is: a hint for the downstream's model.
+    pub instructions: Option<String>,
+    /// Private agreements by their prefixed names, with settings.
+    pub extensions: Vec<(String, Box<RawValue>)>,
+    /// Answer lists of what there is none of with an empty list in place of an error: some hosts abandon a server
+    /// that says what it has not.
+    pub empty_lists: bool,
+    /// For how long answers may be kept.
+    pub cache: CacheHints,
+}
+
+/// For how long, and for whom, a downstream may keep an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CacheHints {
+    /// Milliseconds; nought: ask again each time.
+    pub ttl_ms: u64,
+    /// Whether an answer is the same for everybody.
+    pub public: bool,
+}
+
+/// One way back to the peer: the whole channel, or one of the exchanges of a transport that has many (HTTP).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct Lane(pub u64);
+
+impl Lane {
+    /// The channel itself: the only way there is on stdio; on HTTP what belongs to no exchange.
+    pub const MAIN: Self = Self(0);
 }
 
 /// What a server side is made of.
@@ -70,13 +111,15 @@ pub struct Menu {
 pub struct ServerSetup {
     /// Who we are.
     pub identity: Peer,
+    /// What else we say of ourselves (`title`, `icons`, `description`, `websiteUrl`), where the dialect can say it.
+    pub about: Vec<(String, Box<RawValue>)>,
     /// What we provide.
     pub menu: Menu,
     /// Tokens that a downstream must present, where the dialect has tokens. None: any is good.
     pub tokens: Vec<Secret>,
     /// How many calls may run at once, where the dialect bounds them.
     pub max_parallel: u32,
-    /// How many tools a page of a list holds, where the dialect has pages.
+    /// How many entries a page of a list holds, where the dialect has pages.
     pub page_size: usize,
     /// How many calls may wait or run before the dialect's "busy" is the answer.
     pub max_in_flight: usize,
@@ -97,6 +140,8 @@ pub struct ClientSetup {
     pub provides: Vec<(Capability, Option<Box<RawValue>>)>,
     /// The token to present, where the dialect has tokens.
     pub token: Option<Secret>,
+    /// From which level on log lines are wanted, where the dialect can say so; `None`: as the upstream likes.
+    pub log_level: Option<Level>,
 }
 
 /// What one step produced.
@@ -106,12 +151,30 @@ pub struct Output<'a> {
     pub wire: Vec<u8>,
     /// What else is to be done, in order.
     pub actions: Vec<Action<'a>>,
+    /// From where on in `wire` lines go which way; what is before the first goes by [`Lane::MAIN`].
+    lanes: Vec<(usize, Lane)>,
 }
 
 impl Output<'_> {
     /// An output that continues a buffer of unsent lines.
     pub fn onto(wire: Vec<u8>) -> Self {
-        Self { wire, actions: Vec::new() }
+        Self { wire, actions: Vec::new(), lanes: Vec::new() }
+    }
+
+    /// Lines written from now on go this way. Costs nothing where there is only one.
+    pub fn go(&mut self, lane: Lane) {
+        let now = self.lanes.last().map_or(Lane::MAIN, |(_, lane)| *lane);
+        if now != lane {
+            self.lanes.push((self.wire.len(), lane));
+        }
+    }
+
+    /// What was written, way by way, in the order in which it was written. Empty pieces are left out.
+    pub fn pieces(&self) -> impl Iterator<Item = (Lane, &[u8])> {
+        let starts = std::iter::once((0, Lane::MAIN)).chain(self.lanes.iter().copied());
+        let ends = self.lanes.iter().map(|(start, _)| *start).chain([self.wire.len()]);
+        let pieces = starts.zip(ends).map(|((start, lane), end)| (lane, &self.wire[start..end]));
+        pieces.filter(|(_, piece)| !piece.is_empty())
     }
 }
 
@@ -128,6 +191,12 @@ pub enum Action<'a> {
     Refused(Refusal),
     /// Something came that was dropped without an answer, as the dialect demands.
     Dropped(&'static str),
+    /// A question that was handed to [`Server::ask`] has been answered, or never will be.
+    Answered(QuestionId, Answered),
+    /// Changes of a resource need not be told of any more: takes back one [`Operation::Watch`] of this URI.
+    Unwatch(String),
+    /// Let go of this exchange; the caller comes back for the rest after a pause. Only where the transport can.
+    LetGo(Lane, Duration),
     /// Stop reading, give calls in flight this long, fail the rest, flush, close.
     Close(Duration),
 }
@@ -141,6 +210,9 @@ impl Action<'_> {
             Self::Opened(agreement) => Action::Opened(agreement),
             Self::Refused(refusal) => Action::Refused(refusal),
             Self::Dropped(what) => Action::Dropped(what),
+            Self::Answered(question, answered) => Action::Answered(question, answered),
+            Self::Unwatch(uri) => Action::Unwatch(uri),
+            Self::LetGo(lane, pause) => Action::LetGo(lane, pause),
             Self::Close(grace) => Action::Close(grace),
         }
     }
@@ -174,6 +246,29 @@ pub trait Server: fmt::Debug + Send {
     /// Something to tell the downstream, if the agreement and the caller want it.
     fn notice(&mut self, notice: Notice, ambient: &mut Ambient<'_>, out: &mut Output<'_>);
 
+    /// Whoever answers a call asks its caller something, all at once. Each question ends in exactly one
+    /// [`Action::Answered`], now or later, unless its call ends first.
+    fn ask(
+        &mut self,
+        _call: CallId,
+        questions: Vec<(QuestionId, Question)>,
+        _ambient: &mut Ambient<'_>,
+        out: &mut Output<'_>,
+    ) {
+        // What a dialect has no words for cannot be asked.
+        let nobody = |(id, question): (QuestionId, Question)| {
+            Action::Answered(id, Err(Failure::missing_capability(question.kind.capability())))
+        };
+        out.actions.extend(questions.into_iter().map(nobody));
+    }
+
+    /// A call that was delivered with a wish for a task goes on as one: tell the caller how to come back for it. Its
+    /// outcome is handed to [`Server::resolve`] as ever.
+    fn goes_on_as_task(&mut self, _call: CallId, _ambient: &mut Ambient<'_>, _out: &mut Output<'_>) {}
+
+    /// The peer let go of an exchange before its answer was written.
+    fn hung_up(&mut self, _lane: Lane, _ambient: &mut Ambient<'_>, _out: &mut Output<'_>) {}
+
     /// The session must end. No line comes after this; calls in flight are still resolved.
     fn stop(&mut self, stop: Stop, ambient: &mut Ambient<'_>, out: &mut Output<'_>);
 
@@ -204,6 +299,11 @@ pub enum Event {
     Answered(CallId, Outcome),
     /// The upstream told us something.
     Notice(Notice),
+    /// The upstream asks something, while it works on a call of ours or on its own. To be answered exactly once with
+    /// [`Client::answer`], unless [`Event::Unasked`] comes first.
+    Asked(QuestionId, Option<CallId>, Question),
+    /// The upstream does not want to know any more.
+    Unasked(QuestionId),
     /// Something came that makes no sense here and was dropped.
     Dropped(&'static str),
 }
@@ -240,6 +340,12 @@ pub trait Client: fmt::Debug + Send {
         ambient: &mut Ambient<'_>,
         heard: &mut Heard,
     );
+
+    /// The answer to a question of the upstream.
+    fn answer(&mut self, _question: QuestionId, _answered: Answered, _ambient: &mut Ambient<'_>, _heard: &mut Heard) {}
+
+    /// A resource need not be watched any more.
+    fn unwatch(&mut self, _uri: &str, _ambient: &mut Ambient<'_>, _heard: &mut Heard) {}
 
     /// Gives up a call. It is answered as cancelled at once; the upstream is told where the dialect can.
     fn cancel(&mut self, call: CallId, ambient: &mut Ambient<'_>, heard: &mut Heard);

@@ -8,13 +8,14 @@ use std::time::Duration;
 
 use gladhand_accord::{Agreement, Peer};
 use gladhand_operations::{
-    Call, CallId, Failure, FailureKind, Notice, Operation, Outcome, Reply, Tool, ToolResult, call::no_arguments,
+    Answered, Call, CallId, Failure, FailureKind, Notice, Operation, Outcome, Question, QuestionId, Reply, Tool,
+    ToolResult, call::no_arguments,
 };
 use gladhand_wire::{Line, Lines, json};
 
 use crate::ambient::{Ambient, Entropy, Moment};
 use crate::door::Door;
-use crate::side::{Action, Client, ClientSetup, Dialect, Event, Heard, Menu, Output, ServerSetup, Stop};
+use crate::side::{Action, Client, ClientSetup, Dialect, Event, Heard, Lane, Menu, Output, ServerSetup, Stop};
 
 /// Ids that count: the first is 1.
 #[derive(Debug, Default)]
@@ -31,7 +32,8 @@ impl Entropy for Counting {
 pub fn server_setup() -> ServerSetup {
     ServerSetup {
         identity: Peer::new("gladhand", "0.0.0-test"),
-        menu: Menu { tools: true, tool_changes: true, logging: true },
+        about: Vec::new(),
+        menu: Menu { tools: true, tool_changes: true, logging: true, ..Menu::default() },
         tokens: Vec::new(),
         max_parallel: 4,
         page_size: 100,
@@ -48,6 +50,7 @@ pub fn client_setup(version: &str) -> ClientSetup {
         wants: None,
         provides: Vec::new(),
         token: None,
+        log_level: None,
     }
 }
 
@@ -82,6 +85,18 @@ pub struct TestServer {
     pub refused: Vec<&'static str>,
     /// Things that were dropped.
     pub dropped: Vec<&'static str>,
+    /// Questions that were answered, or never will be.
+    pub answered: Vec<(QuestionId, Answered)>,
+    /// Resources that need not be watched any more.
+    pub unwatched: Vec<String>,
+    /// Exchanges that the side wants to let go.
+    pub let_go: Vec<(Lane, Duration)>,
+    /// The way on which the next step comes.
+    pub lane: Lane,
+    /// Who the peer has proved to be.
+    pub principal: Option<String>,
+    /// Which way each line of the last step went.
+    pub lanes: Vec<Lane>,
     /// Answer delivered calls at once with [`answer`]; otherwise they wait in `delivered`.
     pub answers_itself: bool,
     entropy: Counting,
@@ -108,6 +123,12 @@ impl TestServer {
             opened: Vec::new(),
             refused: Vec::new(),
             dropped: Vec::new(),
+            answered: Vec::new(),
+            unwatched: Vec::new(),
+            let_go: Vec::new(),
+            lane: Lane::MAIN,
+            principal: None,
+            lanes: Vec::new(),
             answers_itself: true,
             entropy: Counting::default(),
             elapsed: Duration::ZERO,
@@ -157,6 +178,21 @@ impl TestServer {
         self.step(|door, ambient, out| door.notice(notice, ambient, out))
     }
 
+    /// Asks the caller of a call.
+    pub fn ask(&mut self, call: CallId, questions: Vec<(QuestionId, Question)>) -> Vec<String> {
+        self.step(|door, ambient, out| door.ask(call, questions, ambient, out))
+    }
+
+    /// Lets a call go on as a task.
+    pub fn goes_on_as_task(&mut self, call: CallId) -> Vec<String> {
+        self.step(|door, ambient, out| door.goes_on_as_task(call, ambient, out))
+    }
+
+    /// The peer lets go of an exchange.
+    pub fn hung_up(&mut self, lane: Lane) -> Vec<String> {
+        self.step(|door, ambient, out| door.hung_up(lane, ambient, out))
+    }
+
     /// Ends the session from our side.
     pub fn stop(&mut self, stop: Stop) -> Vec<String> {
         self.step(|door, ambient, out| door.stop(stop, ambient, out))
@@ -174,7 +210,10 @@ impl TestServer {
     fn step(&mut self, step: impl FnOnce(&mut Door, &mut Ambient<'_>, &mut Output<'static>)) -> Vec<String> {
         let mut out = Output::onto(Vec::new());
         let now = moment(self.elapsed);
-        step(&mut self.door, &mut Ambient { now, entropy: &mut self.entropy }, &mut out);
+        let principal = self.principal.clone();
+        let mut ambient = Ambient::new(now, &mut self.entropy);
+        (ambient.lane, ambient.principal) = (self.lane, principal.as_deref());
+        step(&mut self.door, &mut ambient, &mut out);
         loop {
             let mut outcomes = Vec::new();
             for action in std::mem::take(&mut out.actions) {
@@ -191,6 +230,9 @@ impl TestServer {
                     Action::Opened(agreement) => self.opened.push(agreement),
                     Action::Refused(refusal) => self.refused.push(refusal.word()),
                     Action::Dropped(what) => self.dropped.push(what),
+                    Action::Answered(question, answered) => self.answered.push((question, answered)),
+                    Action::Unwatch(uri) => self.unwatched.push(uri),
+                    Action::LetGo(lane, pause) => self.let_go.push((lane, pause)),
                     Action::Close(grace) => self.closed = Some(grace),
                 }
             }
@@ -198,10 +240,12 @@ impl TestServer {
                 break;
             }
             for (call, outcome) in outcomes {
-                let mut ambient = Ambient { now, entropy: &mut self.entropy };
+                let mut ambient = Ambient::new(now, &mut self.entropy);
                 self.door.resolve(call, outcome, &mut ambient, &mut out);
             }
         }
+        let lines = |(lane, piece): (Lane, &[u8])| vec![lane; lines_of(piece).len()];
+        self.lanes = out.pieces().flat_map(lines).collect();
         lines_of(&out.wire)
     }
 }
@@ -338,7 +382,7 @@ impl Pair {
     /// One step of the client, and everything that follows from it until both sides are idle.
     pub fn step(&mut self, step: impl FnOnce(&mut dyn Client, &mut Ambient<'_>, &mut Heard)) {
         let mut heard = Heard::default();
-        step(&mut *self.client, &mut Ambient { now: moment(Duration::ZERO), entropy: &mut self.entropy }, &mut heard);
+        step(&mut *self.client, &mut Ambient::new(moment(Duration::ZERO), &mut self.entropy), &mut heard);
         self.settle(heard);
     }
 
@@ -370,7 +414,7 @@ impl Pair {
     fn deliver(&mut self, lines: &[String], heard: &mut Heard) {
         for line in lines {
             self.transcript.push(format!("<- {line}"));
-            let mut ambient = Ambient { now: moment(Duration::ZERO), entropy: &mut self.entropy };
+            let mut ambient = Ambient::new(moment(Duration::ZERO), &mut self.entropy);
             match self.text.read(Line::Bytes(line.as_bytes())) {
                 Ok(Some(text)) => self.client.receive(&text, &mut ambient, heard),
                 Ok(None) => {}

@@ -373,7 +373,7 @@ fn agent_hears(name: &str) -> Vec<Event> {
     let mut agent = (DIALECT.client)(setup);
     let mut entropy = Counting::default();
     let mut heard = Heard::default();
-    agent.open(&mut Ambient { now: moment(Duration::ZERO), entropy: &mut entropy }, &mut heard);
+    agent.open(&mut Ambient::new(moment(Duration::ZERO), &mut entropy), &mut heard);
     let ours: Value = serde_json::from_slice(&heard.wire).unwrap();
     for field in ["type", "agent_id", "agent_caps", "auth_token"] {
         assert_eq!(ours[field], asked[field], "{field}");
@@ -382,7 +382,7 @@ fn agent_hears(name: &str) -> Vec<Event> {
     let before_the_next = recorded[1..].iter().take_while(|line| !line.from_agent);
     for line in before_the_next {
         let text = line.text.replace(asked["id"].as_str().unwrap(), ours["id"].as_str().unwrap());
-        agent.receive(&text, &mut Ambient { now: moment(Duration::ZERO), entropy: &mut entropy }, &mut heard);
+        agent.receive(&text, &mut Ambient::new(moment(Duration::ZERO), &mut entropy), &mut heard);
     }
     heard.events
 }

@@ -21,6 +21,7 @@ fn show(outcome: &Outcome) -> String {
     match outcome {
         Ok(Reply::Tool(result)) => format!("{result:?}"),
         Ok(Reply::Tools(tools)) => format!("{tools:?}"),
+        Ok(other) => format!("{other:?}"),
         Err(failure) => format!("{:?}: {failure}", failure.kind),
     }
 }
@@ -326,7 +327,7 @@ impl Alone {
         let mut heard = Heard::default();
         let mut entropy = testing::Counting::default();
         let now = testing::moment(std::time::Duration::ZERO);
-        step(&mut *self.0, &mut Ambient { now, entropy: &mut entropy }, &mut heard);
+        step(&mut *self.0, &mut Ambient::new(now, &mut entropy), &mut heard);
         (String::from_utf8(heard.wire).unwrap(), heard.events)
     }
 

@@ -215,6 +215,7 @@ impl Hub {
                 return Ok(Reply::Tools(self.names.iter().map(tool).collect()));
             }
             Operation::CallTool(call) => call,
+            other => panic!("nobody asks for {other:?} in this dialect"),
         };
         let recorded = self.results.front().filter(|answer| {
             let name = &answer["result"]["tool"];
@@ -275,7 +276,7 @@ fn our_client_opens_the_recorded_server_in_its_own_form() {
     };
     let mut client = (DIALECT.client)(testing::client_setup("0.1.0"));
     let (mut heard, mut entropy) = (Heard::default(), testing::Counting::default());
-    let mut ambient = Ambient { now: testing::moment(std::time::Duration::ZERO), entropy: &mut entropy };
+    let mut ambient = Ambient::new(testing::moment(std::time::Duration::ZERO), &mut entropy);
     client.open(&mut ambient, &mut heard);
     client.receive(&recorded_answer("02-page-dialect-at-peer.ndjson", 0), &mut ambient, &mut heard);
     let hello = recorded_answer("01-handshake.ndjson", 0).replace(r#""id": "1""#, r#""id": "2""#);

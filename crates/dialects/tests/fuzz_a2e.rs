@@ -84,7 +84,7 @@ fn no_panic(bytes: &[u8]) {
     }
     let mut agent = (DIALECT.client)(client_setup("1.0"));
     let (mut entropy, mut heard) = (Counting::default(), Heard::default());
-    let mut ambient = Ambient { now: moment(Duration::ZERO), entropy: &mut entropy };
+    let mut ambient = Ambient::new(moment(Duration::ZERO), &mut entropy);
     agent.open(&mut ambient, &mut heard);
     for line in bytes.split(|byte| *byte == b'\n') {
         if let Ok(Some(text)) = DIALECT.text.read(Line::Bytes(line)) {

@@ -98,7 +98,7 @@ fn check_client(bytes: &[u8]) {
     ];
     let mut client = (DIALECT.client)(client_setup("0.1.0"));
     let (mut heard, mut entropy) = (Heard::default(), testing::Counting::default());
-    let mut ambient = Ambient { now: testing::moment(std::time::Duration::ZERO), entropy: &mut entropy };
+    let mut ambient = Ambient::new(testing::moment(std::time::Duration::ZERO), &mut entropy);
     client.open(&mut ambient, &mut heard);
     client.receive(r#"{"type":"response","id":"1","result":{"capabilities":[]}}"#, &mut ambient, &mut heard);
     client.call(CallId(1), bare_call("a"), true, &mut ambient, &mut heard);

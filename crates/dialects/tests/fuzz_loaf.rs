@@ -113,7 +113,7 @@ fn check_client(bytes: &[u8]) {
         r#"{"jsonrpc":"2.0","id":1,"result":{"protocol_version":"1.0.0","methods":["tools.list","tools.call"]}}"#;
     let mut client = (DIALECT.client)(client_setup("1.0.0"));
     let (mut heard, mut entropy) = (Heard::default(), testing::Counting::default());
-    let mut ambient = Ambient { now: testing::moment(std::time::Duration::ZERO), entropy: &mut entropy };
+    let mut ambient = Ambient::new(testing::moment(std::time::Duration::ZERO), &mut entropy);
     client.open(&mut ambient, &mut heard);
     client.receive(hello, &mut ambient, &mut heard);
     client.call(CallId(1), bare_call("a"), true, &mut ambient, &mut heard);

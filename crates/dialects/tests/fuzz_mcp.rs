@@ -68,7 +68,7 @@ fn feed_server(bytes: &[u8], hold: bool) {
 fn feed_client(bytes: &[u8], version: &str) {
     let mut client = (DIALECT.client)(client_setup(version));
     let mut entropy = Counting::default();
-    let mut ambient = Ambient { now: moment(Duration::ZERO), entropy: &mut entropy };
+    let mut ambient = Ambient::new(moment(Duration::ZERO), &mut entropy);
     let mut heard = Heard::default();
     client.open(&mut ambient, &mut heard);
     let mut answers: HashMap<CallId, usize> = HashMap::new();

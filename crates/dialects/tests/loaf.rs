@@ -33,6 +33,7 @@ fn show(outcome: &Outcome) -> String {
     match outcome {
         Ok(Reply::Tool(result)) => format!("{result:?}"),
         Ok(Reply::Tools(tools)) => format!("{tools:?}"),
+        Ok(other) => format!("{other:?}"),
         Err(failure) => format!("{:?}: {failure}", failure.kind),
     }
 }
@@ -532,7 +533,7 @@ impl Alone {
         let mut heard = gladhand_dialects::Heard::default();
         let mut entropy = gladhand_dialects::testing::Counting::default();
         let now = gladhand_dialects::testing::moment(Duration::ZERO);
-        step(&mut *self.0, &mut gladhand_dialects::Ambient { now, entropy: &mut entropy }, &mut heard);
+        step(&mut *self.0, &mut gladhand_dialects::Ambient::new(now, &mut entropy), &mut heard);
         heard.events
     }
 }

@@ -261,7 +261,7 @@ fn our_client_opens_the_recorded_server_and_lists_its_tools() {
     };
     let mut client = (DIALECT.client)(testing::client_setup("1.0.0"));
     let (mut heard, mut entropy) = (Heard::default(), testing::Counting::default());
-    let mut ambient = Ambient { now: testing::moment(Duration::ZERO), entropy: &mut entropy };
+    let mut ambient = Ambient::new(testing::moment(Duration::ZERO), &mut entropy);
     client.open(&mut ambient, &mut heard);
     client.receive(&recorded_answer("01_handshake_flexible.ndjson").unwrap(), &mut ambient, &mut heard);
     client.call(CallId(1), Operation::ListTools, false, &mut ambient, &mut heard);

@@ -1,11 +1,12 @@
 //! A hub and the terms on which it is served: what an embedder puts together.
 
 use std::io;
-use std::sync::Arc;
 
 use gladhand_accord::{Peer, Secret};
-use gladhand_dialects::{Dialect, Door, Menu, REGISTRY, ServerSetup};
+use gladhand_dialects::{CacheHints, Dialect, Door, Menu, REGISTRY, ServerSetup};
 use gladhand_hub::Hub;
+use gladhand_operations::TaskSupport;
+use gladhand_wire::{RawValue, json};
 
 use crate::config::Limits;
 use crate::edges::clock::Clock;
@@ -15,8 +16,13 @@ use crate::edges::stdio::{Input, Output};
 /// A hub, ready to be served.
 #[derive(Debug)]
 pub struct Service {
-    hub: Arc<Hub>,
+    hub: Hub,
     identity: Peer,
+    about: Vec<(String, Box<RawValue>)>,
+    instructions: Option<String>,
+    extensions: Vec<(String, Box<RawValue>)>,
+    empty_lists: bool,
+    cache: CacheHints,
     registry: &'static [&'static Dialect],
     pinned: Option<&'static Dialect>,
     tokens: Vec<Secret>,
@@ -28,8 +34,13 @@ impl Service {
     /// Serves a hub in all dialects, with the default limits and no token.
     pub fn new(hub: Hub) -> Self {
         Self {
-            hub: Arc::new(hub),
+            hub,
             identity: Peer::new("gladhand", env!("CARGO_PKG_VERSION")),
+            about: Vec::new(),
+            instructions: None,
+            extensions: Vec::new(),
+            empty_lists: false,
+            cache: CacheHints::default(),
             registry: REGISTRY,
             pinned: None,
             tokens: Vec::new(),
@@ -41,6 +52,33 @@ impl Service {
     /// Introduces itself under another name.
     pub fn identity(self, identity: Peer) -> Self {
         Self { identity, ..self }
+    }
+
+    /// Says more of itself where the dialect can: `title`, `description`, `icons`, `websiteUrl`.
+    pub fn about(mut self, name: impl Into<String>, value: &serde_json::Value) -> Self {
+        self.about.push((name.into(), json::to_raw(value)));
+        self
+    }
+
+    /// Gives the downstream's model a hint how to use what there is.
+    pub fn instructions(self, instructions: impl Into<String>) -> Self {
+        Self { instructions: Some(instructions.into()), ..self }
+    }
+
+    /// Declares a private agreement by its prefixed name, with settings.
+    pub fn extension(mut self, name: impl Into<String>, settings: &serde_json::Value) -> Self {
+        self.extensions.push((name.into(), json::to_raw(settings)));
+        self
+    }
+
+    /// Answers lists of what there is none of with an empty list in place of an error.
+    pub fn empty_lists(self, empty_lists: bool) -> Self {
+        Self { empty_lists, ..self }
+    }
+
+    /// Says for how long answers may be kept.
+    pub fn cache(self, cache: CacheHints) -> Self {
+        Self { cache, ..self }
     }
 
     /// Looks for dialects in another registry.
@@ -85,10 +123,35 @@ impl Service {
         ended
     }
 
+    /// What the hub has, as an offer to a downstream.
+    fn menu(&self) -> Menu {
+        let features = self.hub.features();
+        let tools = self.hub.tools();
+        Menu {
+            tools: !tools.is_empty() || features.tool_changes,
+            tool_changes: features.tool_changes,
+            resources: !self.hub.resources().is_empty()
+                || !self.hub.templates().is_empty()
+                || features.resource_changes,
+            resource_changes: features.resource_changes,
+            resource_updates: features.resource_updates,
+            prompts: !self.hub.prompts().is_empty() || features.prompt_changes,
+            prompt_changes: features.prompt_changes,
+            completions: features.completions,
+            logging: true,
+            tasks: tools.iter().any(|tool| tool.tasks != TaskSupport::Forbidden),
+            instructions: self.instructions.clone(),
+            extensions: self.extensions.clone(),
+            empty_lists: self.empty_lists,
+            cache: self.cache,
+        }
+    }
+
     fn door(&self, clock: &Clock) -> Door {
         let setup = ServerSetup {
             identity: self.identity.clone(),
-            menu: Menu { tools: !self.hub.tools().is_empty(), tool_changes: false, logging: true },
+            about: self.about.clone(),
+            menu: self.menu(),
             tokens: self.tokens.clone(),
             max_parallel: self.max_parallel,
             page_size: self.limits.page_size,

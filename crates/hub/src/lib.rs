@@ -3,8 +3,10 @@
 //! It knows providers and tools, not dialects, sockets or processes. It holds no session state: a
 //! call comes in with its agreement, an answer goes out, now or later.
 
+mod bell;
 mod provider;
 mod routes;
 
-pub use provider::{Answer, Context, Provider, Reporter, Work};
+pub use bell::Bell;
+pub use provider::{Answer, Asking, Caller, Context, Features, Provider, Reporter, Work};
 pub use routes::{Hub, HubError};

@@ -4,24 +4,96 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use gladhand_accord::Agreement;
-use gladhand_operations::{CallId, Log, Notice, Outcome, Progress, Tool, ToolCall};
-use tokio::sync::mpsc::Sender;
+use gladhand_operations::{
+    Answered, CallId, CompletionCall, Failure, FailureKind, Log, Notice, Outcome, Progress, Prompt, Question, Resource,
+    Template, Tool, ToolCall,
+};
+use tokio::sync::oneshot;
 
-/// Somebody who answers tool calls: the toolbox, an upstream, a capability with state.
+use crate::bell::Bell;
+
+/// Somebody who answers calls: the toolbox, an upstream, a capability with state.
+///
+/// Everything has a default, so that who has only tools writes `tools` and `call`. Lists are asked for when the hub is
+/// built and each time the bell is rung for them.
 pub trait Provider: fmt::Debug + Send + Sync {
     /// Its tools, in the order in which they are to be shown.
-    fn tools(&self) -> Vec<Tool>;
+    fn tools(&self) -> Vec<Tool> {
+        Vec::new()
+    }
+
+    /// Its resources, in the order in which they are to be shown.
+    fn resources(&self) -> Vec<Resource> {
+        Vec::new()
+    }
+
+    /// Its templates of resources, in the order in which they are to be shown.
+    fn templates(&self) -> Vec<Template> {
+        Vec::new()
+    }
+
+    /// Its prompts, in the order in which they are to be shown.
+    fn prompts(&self) -> Vec<Prompt> {
+        Vec::new()
+    }
+
+    /// What it does beyond answering calls.
+    fn features(&self) -> Features {
+        Features::default()
+    }
+
+    /// Called once, when the hub is built. Keep the bell to ring it when something changes.
+    fn attach(&self, _bell: &Bell) {}
 
     /// Answers a call of one of its tools.
     ///
     /// What can be answered without waiting is answered at once ([`Answer::Now`]): it costs no task
     /// and no allocation. The future of [`Answer::Later`] is dropped when the call is cancelled.
-    fn call(&self, call: ToolCall<'_>, context: &Context<'_>) -> Answer;
+    fn call(&self, call: ToolCall<'_>, _context: &Context<'_>) -> Answer {
+        Answer::Now(Err(Failure::unknown_tool(&call.name)))
+    }
+
+    /// Reads one of its resources, or one that follows a template of its own.
+    fn read(&self, uri: &str, _context: &Context<'_>) -> Answer {
+        Answer::Now(Err(Failure::unknown_resource(uri)))
+    }
+
+    /// Fills in one of its prompts.
+    fn prompt(&self, call: ToolCall<'_>, _context: &Context<'_>) -> Answer {
+        Answer::Now(Err(Failure::unknown_prompt(&call.name)))
+    }
+
+    /// Says what an argument of one of its prompts or templates could be.
+    fn complete(&self, _call: CompletionCall<'_>, _context: &Context<'_>) -> Answer {
+        Answer::Now(Ok(gladhand_operations::Reply::Completion(gladhand_operations::Completion::default())))
+    }
+
+    /// Somebody wants to hear of changes of this resource. Called for the first of them only.
+    fn watch(&self, _uri: &str) {}
+
+    /// Nobody wants to hear of changes of this resource any more.
+    fn unwatch(&self, _uri: &str) {}
 }
 
-/// Work that goes on after [`Provider::call`] returned. Dropping it cancels it.
+/// What a provider does beyond answering calls: what it may be advertised with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Features {
+    /// It completes arguments.
+    pub completions: bool,
+    /// It rings when a watched resource changes.
+    pub resource_updates: bool,
+    /// Its list of tools may change.
+    pub tool_changes: bool,
+    /// Its list of resources may change.
+    pub resource_changes: bool,
+    /// Its list of prompts may change.
+    pub prompt_changes: bool,
+}
+
+/// Work that goes on after a provider returned. Dropping it cancels it.
 pub type Work = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 
 /// The answer to a call.
@@ -30,6 +102,8 @@ pub enum Answer {
     Now(Outcome),
     /// It takes a while.
     Later(Work),
+    /// It takes a while, and the caller is to be told at once how to come back for it. Only the hub says this.
+    AsTask(Work),
 }
 
 impl Answer {
@@ -44,8 +118,27 @@ impl fmt::Debug for Answer {
         match self {
             Self::Now(outcome) => f.debug_tuple("Now").field(outcome).finish(),
             Self::Later(_) => f.write_str("Later"),
+            Self::AsTask(_) => f.write_str("AsTask"),
         }
     }
+}
+
+/// The session that a call came from, as whoever answers it may use it. Edges implement it.
+pub trait Caller: fmt::Debug + Send + Sync {
+    /// Passes a notice on. Best effort: to a downstream that does not read it is dropped rather than queued.
+    fn tell(&self, notice: Notice);
+
+    /// Asks the caller of a call. Each question's sender is used or dropped, the latter if the call or the session ends.
+    fn ask(&self, call: CallId, questions: Vec<Asking>);
+}
+
+/// A question on its way to a caller, and where its answer goes.
+#[derive(Debug)]
+pub struct Asking {
+    /// The question.
+    pub question: Question,
+    /// Where the answer goes.
+    pub answer: oneshot::Sender<Answered>,
 }
 
 /// What a provider may know of a call besides its arguments.
@@ -55,34 +148,68 @@ pub struct Context<'c> {
     pub call: CallId,
     /// What was agreed with the caller.
     pub agreement: &'c Arc<Agreement>,
-    /// Where notices go.
-    pub notices: &'c Sender<Notice>,
+    /// The session that it came from.
+    pub caller: &'c Arc<dyn Caller>,
+    /// To be rung when something changes for everybody.
+    pub bell: &'c Bell,
 }
 
 impl Context<'_> {
-    /// Something to report with while the work goes on.
+    /// Something to report and ask with while the work goes on.
     pub fn reporter(&self) -> Reporter {
-        Reporter { call: self.call, notices: self.notices.clone() }
+        Reporter { call: self.call, caller: Arc::clone(self.caller) }
     }
 }
 
-/// Tells the caller how its call is going.
+/// Tells the caller how its call is going, and asks it what is needed to go on.
 ///
-/// Reports are best effort: when the downstream does not read, they are dropped rather than queued.
+/// Reports are best effort: when the downstream does not read, they are dropped rather than queued. Questions are not.
 #[derive(Debug, Clone)]
 pub struct Reporter {
     call: CallId,
-    notices: Sender<Notice>,
+    caller: Arc<dyn Caller>,
 }
 
 impl Reporter {
     /// Reports progress.
     pub fn progress(&self, progress: Progress) {
-        let _ = self.notices.try_send(Notice::Progress(self.call, progress));
+        self.caller.tell(Notice::Progress(self.call, progress));
     }
 
     /// Writes a log line.
     pub fn log(&self, log: Log) {
-        let _ = self.notices.try_send(Notice::Log(Some(self.call), log));
+        self.caller.tell(Notice::Log(Some(self.call), log));
     }
+
+    /// Lets the caller's connection go; it comes back for the answer after a pause, where its transport can.
+    pub fn come_back_later(&self, pause: Duration) {
+        self.caller.tell(Notice::ComeBackLater(self.call, pause));
+    }
+
+    /// Asks the caller and waits for the answer, which may be that there is none.
+    pub async fn ask(&self, question: Question) -> Answered {
+        let mut answers = self.ask_all(vec![question]).await;
+        answers.pop().unwrap_or_else(|| Err(unanswered()))
+    }
+
+    /// Asks several things at once and waits for all answers, which come in the order of the questions.
+    pub async fn ask_all(&self, questions: Vec<Question>) -> Vec<Answered> {
+        let (questions, answers): (Vec<_>, Vec<_>) = questions
+            .into_iter()
+            .map(|question| {
+                let (answer, awaited) = oneshot::channel();
+                (Asking { question, answer }, awaited)
+            })
+            .unzip();
+        self.caller.ask(self.call, questions);
+        let mut all = Vec::with_capacity(answers.len());
+        for answer in answers {
+            all.push(answer.await.unwrap_or_else(|_| Err(unanswered())));
+        }
+        all
+    }
+}
+
+fn unanswered() -> Failure {
+    Failure::new(FailureKind::Unanswered, "the caller went away before it answered")
 }

@@ -2,28 +2,59 @@
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use gladhand_accord::Agreement;
-use gladhand_operations::{Call, Failure, Notice, Operation, Reply, Tool};
-use tokio::sync::mpsc::Sender;
+use gladhand_operations::{
+    Call, CompletionOf, Failure, FailureKind, Notice, Operation, Outcome, Prompt, Reply, Resource, TaskSupport,
+    TaskWish, Template, Tool, ToolCall,
+};
+use tokio::sync::broadcast;
 
-use crate::provider::{Answer, Context, Provider};
+use crate::bell::Bell;
+use crate::provider::{Answer, Caller, Context, Features, Provider};
 
-/// Finds who answers a call.
-#[derive(Debug)]
+/// Changes that a session may fall behind; later ones push out the oldest, and the session is told that it missed some.
+const CHANGES: usize = 64;
+
+/// Finds who answers a call. Cheap to clone.
+#[derive(Debug, Clone)]
 pub struct Hub {
+    inner: Arc<Inner>,
+    bell: Bell,
+}
+
+#[derive(Debug)]
+pub(crate) struct Inner {
     providers: Vec<Box<dyn Provider>>,
+    listed: RwLock<Arc<Listed>>,
+    /// How many want to hear of changes of a resource.
+    watched: Mutex<HashMap<String, usize>>,
+    changes: broadcast::Sender<Notice>,
+}
+
+/// All lists as they are now, and who is behind each name.
+#[derive(Debug)]
+struct Listed {
     tools: Arc<[Tool]>,
-    /// Tool name to index in `providers`.
-    routes: HashMap<String, usize>,
+    /// Tool name to its index in `tools` and that of its provider.
+    tool_routes: HashMap<String, (usize, usize)>,
+    resources: Arc<[Resource]>,
+    resource_routes: HashMap<String, usize>,
+    templates: Arc<[Template]>,
+    /// The provider of each template.
+    template_routes: Vec<usize>,
+    prompts: Arc<[Prompt]>,
+    prompt_routes: HashMap<String, usize>,
 }
 
 /// Why a hub cannot be built.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HubError {
-    /// Two providers have a tool of the same name.
-    DuplicateTool {
+    /// Two providers have something of the same name.
+    Duplicate {
+        /// What it is: a tool, a resource, a prompt.
+        what: &'static str,
         /// The name.
         name: String,
     },
@@ -32,49 +63,238 @@ pub enum HubError {
 impl std::fmt::Display for HubError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::DuplicateTool { name } => write!(f, "two providers have a tool named `{name}`"),
+            Self::Duplicate { what, name } => write!(f, "two providers have a {what} named `{name}`"),
         }
     }
 }
 
 impl std::error::Error for HubError {}
 
-impl Hub {
-    /// A hub in front of these providers; their tools are shown in this order.
-    pub fn new(providers: Vec<Box<dyn Provider>>) -> Result<Self, HubError> {
-        let mut tools = Vec::new();
-        let mut routes = HashMap::new();
+impl Listed {
+    /// Asks all providers. The first of two equal names counts; the second is reported.
+    fn ask(providers: &[Box<dyn Provider>]) -> (Self, Option<HubError>) {
+        let mut duplicate = None;
+        let mut note = |what, name: &str, known: bool| {
+            if known && duplicate.is_none() {
+                duplicate = Some(HubError::Duplicate { what, name: name.to_owned() });
+            }
+            !known
+        };
+        let (mut tools, mut tool_routes) = (Vec::new(), HashMap::new());
+        let (mut resources, mut resource_routes) = (Vec::new(), HashMap::new());
+        let (mut templates, mut template_routes) = (Vec::new(), Vec::new());
+        let (mut prompts, mut prompt_routes) = (Vec::new(), HashMap::new());
         for (index, provider) in providers.iter().enumerate() {
             for tool in provider.tools() {
-                if routes.insert(tool.name.clone(), index).is_some() {
-                    return Err(HubError::DuplicateTool { name: tool.name });
+                if note("tool", &tool.name, tool_routes.contains_key(&tool.name)) {
+                    tool_routes.insert(tool.name.clone(), (tools.len(), index));
+                    tools.push(tool);
                 }
-                tools.push(tool);
+            }
+            for resource in provider.resources() {
+                if note("resource", &resource.uri, resource_routes.contains_key(&resource.uri)) {
+                    resource_routes.insert(resource.uri.clone(), index);
+                    resources.push(resource);
+                }
+            }
+            for template in provider.templates() {
+                templates.push(template);
+                template_routes.push(index);
+            }
+            for prompt in provider.prompts() {
+                if note("prompt", &prompt.name, prompt_routes.contains_key(&prompt.name)) {
+                    prompt_routes.insert(prompt.name.clone(), index);
+                    prompts.push(prompt);
+                }
             }
         }
-        Ok(Self { providers, tools: tools.into(), routes })
+        let listed = Self {
+            tools: tools.into(),
+            tool_routes,
+            resources: resources.into(),
+            resource_routes,
+            templates: templates.into(),
+            template_routes,
+            prompts: prompts.into(),
+            prompt_routes,
+        };
+        (listed, duplicate)
+    }
+
+    /// Who has the resource of a URI: by name, else by a template that it follows.
+    fn provider_of(&self, uri: &str) -> Option<usize> {
+        let by_template = || {
+            let mut templates = self.templates.iter().zip(&self.template_routes);
+            templates.find(|(template, _)| template.variables(uri).is_some()).map(|(_, provider)| *provider)
+        };
+        self.resource_routes.get(uri).copied().or_else(by_template)
+    }
+}
+
+impl Inner {
+    fn listed(&self) -> Arc<Listed> {
+        Arc::clone(&self.listed.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Something changed: asks for the lists again if it was one of them, then tells every session.
+    pub(crate) fn changed(&self, notice: Notice) {
+        if matches!(notice, Notice::ToolsChanged | Notice::ResourcesChanged | Notice::PromptsChanged) {
+            let (listed, _) = Listed::ask(&self.providers);
+            *self.listed.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(listed);
+        }
+        // Nobody listening is no failure.
+        let _ = self.changes.send(notice);
+    }
+
+    /// What one provider answers. One that panics fails its call, not the session: it is shared and gets nothing by
+    /// `&mut`, so there is no state of ours that it could have left half changed.
+    fn guarded(&self, provider: usize, answer: impl FnOnce(&dyn Provider) -> Answer) -> Answer {
+        let answer = AssertUnwindSafe(|| answer(&*self.providers[provider]));
+        catch_unwind(answer).unwrap_or_else(|_| Answer::Now(Err(Failure::panicked())))
+    }
+}
+
+impl Hub {
+    /// A hub in front of these providers; what they have is shown in this order.
+    pub fn new(providers: Vec<Box<dyn Provider>>) -> Result<Self, HubError> {
+        let (listed, duplicate) = Listed::ask(&providers);
+        if let Some(error) = duplicate {
+            return Err(error);
+        }
+        let inner = Arc::new(Inner {
+            providers,
+            listed: RwLock::new(Arc::new(listed)),
+            watched: Mutex::default(),
+            changes: broadcast::Sender::new(CHANGES),
+        });
+        let bell = Bell { hub: Arc::downgrade(&inner) };
+        inner.providers.iter().for_each(|provider| provider.attach(&bell));
+        Ok(Self { inner, bell })
     }
 
     /// Answers a call, now or later.
-    pub fn answer(&self, call: Call<'_>, agreement: &Arc<Agreement>, notices: &Sender<Notice>) -> Answer {
+    pub fn answer(&self, call: Call<'_>, agreement: &Arc<Agreement>, caller: &Arc<dyn Caller>) -> Answer {
+        let context = Context { call: call.id, agreement, caller, bell: &self.bell };
+        let inner = &*self.inner;
+        let listed = inner.listed();
+        let now = |outcome: Outcome| Answer::Now(outcome);
         match call.operation {
-            Operation::ListTools => Answer::Now(Ok(Reply::Tools(self.tools.clone()))),
-            Operation::CallTool(tool) => match self.routes.get(tool.name.as_ref()) {
-                Some(&provider) => {
-                    let context = Context { call: call.id, agreement, notices };
-                    // A provider that panics fails its call, not the session. It is shared and gets nothing by
-                    // `&mut`, so there is no state of ours that it could have left half changed.
-                    let answer = AssertUnwindSafe(|| self.providers[provider].call(tool, &context));
-                    catch_unwind(answer).unwrap_or_else(|_| Answer::Now(Err(Failure::panicked())))
-                }
-                None => Answer::Now(Err(Failure::unknown_tool(&tool.name))),
+            Operation::CallTool(tool) => self.call_tool(tool, call.task, &listed, &context),
+            Operation::ListTools => now(Ok(Reply::Tools(Arc::clone(&listed.tools)))),
+            Operation::ListResources => now(Ok(Reply::Resources(Arc::clone(&listed.resources)))),
+            Operation::ListTemplates => now(Ok(Reply::Templates(Arc::clone(&listed.templates)))),
+            Operation::ListPrompts => now(Ok(Reply::Prompts(Arc::clone(&listed.prompts)))),
+            Operation::ReadResource(uri) => match listed.provider_of(&uri) {
+                Some(provider) => inner.guarded(provider, |provider| provider.read(&uri, &context)),
+                None => now(Err(Failure::unknown_resource(&uri))),
             },
+            Operation::Watch(uri) => match listed.provider_of(&uri) {
+                Some(provider) => {
+                    let mut watched = inner.watched.lock().unwrap_or_else(PoisonError::into_inner);
+                    let count = watched.entry(uri.clone().into_owned()).or_default();
+                    *count += 1;
+                    if *count == 1 {
+                        inner.providers[provider].watch(&uri);
+                    }
+                    now(Ok(Reply::Done))
+                }
+                None => now(Err(Failure::unknown_resource(&uri))),
+            },
+            Operation::GetPrompt(prompt) => match listed.prompt_routes.get(prompt.name.as_ref()) {
+                Some(&provider) => inner.guarded(provider, |provider| provider.prompt(prompt, &context)),
+                None => now(Err(Failure::unknown_prompt(&prompt.name))),
+            },
+            Operation::Complete(completion) => {
+                let provider = match &completion.of {
+                    CompletionOf::Prompt(name) => listed.prompt_routes.get(name.as_ref()).copied(),
+                    CompletionOf::Template(uri) => {
+                        let mut templates = listed.templates.iter().zip(&listed.template_routes);
+                        let named = templates.find(|(template, _)| template.uri_template == *uri);
+                        named.map(|(_, provider)| *provider).or_else(|| listed.provider_of(uri))
+                    }
+                };
+                match (provider, &completion.of) {
+                    (Some(provider), _) => inner.guarded(provider, |provider| provider.complete(completion, &context)),
+                    (None, CompletionOf::Prompt(name)) => now(Err(Failure::unknown_prompt(name))),
+                    (None, CompletionOf::Template(uri)) => now(Err(Failure::unknown_resource(uri))),
+                }
+            }
         }
     }
 
-    /// All tools, in a fixed order.
-    pub fn tools(&self) -> &[Tool] {
-        &self.tools
+    fn call_tool(&self, call: ToolCall<'_>, wish: TaskWish, listed: &Listed, context: &Context<'_>) -> Answer {
+        let Some(&(tool, provider)) = listed.tool_routes.get(call.name.as_ref()) else {
+            return Answer::Now(Err(Failure::unknown_tool(&call.name)));
+        };
+        let as_task = match (wish, listed.tools[tool].tasks) {
+            (TaskWish::Never | TaskWish::Able, TaskSupport::Forbidden) | (TaskWish::Never, TaskSupport::Optional) => {
+                false
+            }
+            (TaskWish::Able | TaskWish::Only, TaskSupport::Optional | TaskSupport::Required) => true,
+            (TaskWish::Only, TaskSupport::Forbidden) => {
+                let message = format!("{} cannot be had as a task", call.name);
+                return Answer::Now(Err(Failure::new(FailureKind::NotAsTask, message)));
+            }
+            (TaskWish::Never, TaskSupport::Required) => {
+                let message = format!("{} can only be had as a task", call.name);
+                return Answer::Now(Err(Failure::new(FailureKind::OnlyAsTask, message)));
+            }
+        };
+        match self.inner.guarded(provider, |provider| provider.call(call, context)) {
+            Answer::Now(outcome) if as_task => Answer::AsTask(Box::pin(std::future::ready(outcome))),
+            Answer::Later(work) if as_task => Answer::AsTask(work),
+            answer => answer,
+        }
+    }
+
+    /// Takes back one [`Operation::Watch`].
+    pub fn unwatch(&self, uri: &str) {
+        let mut watched = self.inner.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(count) = watched.get_mut(uri) else { return };
+        *count -= 1;
+        if *count == 0 {
+            watched.remove(uri);
+            if let Some(provider) = self.inner.listed().provider_of(uri) {
+                self.inner.providers[provider].unwatch(uri);
+            }
+        }
+    }
+
+    /// What changes for everybody, from now on.
+    pub fn changes(&self) -> broadcast::Receiver<Notice> {
+        self.inner.changes.subscribe()
+    }
+
+    /// What the providers do together beyond answering calls.
+    pub fn features(&self) -> Features {
+        let all = self.inner.providers.iter().map(|provider| provider.features());
+        all.fold(Features::default(), |sum, one| Features {
+            completions: sum.completions || one.completions,
+            resource_updates: sum.resource_updates || one.resource_updates,
+            tool_changes: sum.tool_changes || one.tool_changes,
+            resource_changes: sum.resource_changes || one.resource_changes,
+            prompt_changes: sum.prompt_changes || one.prompt_changes,
+        })
+    }
+
+    /// All tools as they are now, in a fixed order.
+    pub fn tools(&self) -> Arc<[Tool]> {
+        Arc::clone(&self.inner.listed().tools)
+    }
+
+    /// All resources as they are now, in a fixed order.
+    pub fn resources(&self) -> Arc<[Resource]> {
+        Arc::clone(&self.inner.listed().resources)
+    }
+
+    /// All templates as they are now, in a fixed order.
+    pub fn templates(&self) -> Arc<[Template]> {
+        Arc::clone(&self.inner.listed().templates)
+    }
+
+    /// All prompts as they are now, in a fixed order.
+    pub fn prompts(&self) -> Arc<[Prompt]> {
+        Arc::clone(&self.inner.listed().prompts)
     }
 }
 
@@ -99,6 +319,14 @@ mod tests {
     }
 
     #[derive(Debug)]
+    struct Nobody;
+
+    impl Caller for Nobody {
+        fn tell(&self, _: Notice) {}
+        fn ask(&self, _: CallId, _: Vec<crate::Asking>) {}
+    }
+
+    #[derive(Debug)]
     struct Clumsy;
 
     impl Provider for Clumsy {
@@ -114,14 +342,13 @@ mod tests {
     #[test]
     fn a_provider_that_panics_fails_its_call_and_nothing_else() {
         let hub = Hub::new(vec![Box::new(Clumsy), Box::new(Named(&["a"]))]).unwrap();
-        let (notices, _) = tokio::sync::mpsc::channel(1);
+        let nobody: Arc<dyn Caller> = Arc::new(Nobody);
         let agreement = Arc::new(agreement());
         let answer = |name: &'static str| {
             let operation = Operation::CallTool(ToolCall { name: name.into(), arguments: no_arguments() });
-            let call = Call { id: CallId(1), operation, wants_progress: false, timeout: None };
-            match hub.answer(call, &agreement, &notices) {
+            match hub.answer(Call::new(CallId(1), operation), &agreement, &nobody) {
                 Answer::Now(outcome) => outcome.map_err(|failure| failure.kind),
-                Answer::Later(_) => panic!("it was to answer at once"),
+                Answer::Later(_) | Answer::AsTask(_) => panic!("it was to answer at once"),
             }
         };
         assert!(matches!(answer("stumble"), Err(FailureKind::Internal)));
@@ -143,7 +370,7 @@ mod tests {
     #[test]
     fn two_tools_of_one_name_are_refused() {
         let error = Hub::new(vec![Box::new(Named(&["a", "b"])), Box::new(Named(&["b"]))]).unwrap_err();
-        assert_eq!(error, HubError::DuplicateTool { name: "b".to_owned() });
+        assert_eq!(error, HubError::Duplicate { what: "tool", name: "b".to_owned() });
     }
 
     #[test]

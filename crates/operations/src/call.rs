@@ -7,6 +7,8 @@ use std::time::Duration;
 use gladhand_wire::RawValue;
 
 use crate::failure::Failure;
+use crate::prompt::{Completion, Prompt, PromptResult};
+use crate::resource::{Contents, Resource, Template};
 use crate::tool::{Tool, ToolResult};
 
 /// Names one call of one session on this side. Never on the wire: a peer's own id stays in its dialect.
@@ -24,6 +26,27 @@ pub struct Call<'a> {
     pub wants_progress: bool,
     /// How long the caller is ready to wait, if it said so.
     pub timeout: Option<Duration>,
+    /// Whether the caller would take a task in place of the outcome.
+    pub task: TaskWish,
+}
+
+/// Whether a caller takes a task (something to come back for) in place of an outcome.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum TaskWish {
+    /// It does not, or its dialect has no tasks.
+    #[default]
+    Never,
+    /// It would; whoever answers decides.
+    Able,
+    /// It asks for one, and for nothing else.
+    Only,
+}
+
+impl<'a> Call<'a> {
+    /// A call for an operation, with nothing unusual about it.
+    pub fn new(id: CallId, operation: Operation<'a>) -> Self {
+        Self { id, operation, wants_progress: false, timeout: None, task: TaskWish::Never }
+    }
 }
 
 impl Call<'_> {
@@ -34,39 +57,111 @@ impl Call<'_> {
             operation: self.operation.into_owned(),
             wants_progress: self.wants_progress,
             timeout: self.timeout,
+            task: self.task,
         }
     }
 }
 
-/// What a call asks for.
+/// What a call asks for. Paging and searching are done by the dialect that has them.
 #[derive(Debug, Clone)]
 pub enum Operation<'a> {
-    /// All tools, in a fixed order. Paging and searching are done by the dialect that has them.
+    /// All tools, in a fixed order.
     ListTools,
     /// Run a tool.
     CallTool(ToolCall<'a>),
+    /// All resources, in a fixed order.
+    ListResources,
+    /// All templates of resources, in a fixed order.
+    ListTemplates,
+    /// What is in a resource, by its URI.
+    ReadResource(Cow<'a, str>),
+    /// Tell of changes of a resource from now on, by its URI. Taken back without a call.
+    Watch(Cow<'a, str>),
+    /// All prompts, in a fixed order.
+    ListPrompts,
+    /// A prompt filled in: its name, and its arguments as a raw JSON object.
+    GetPrompt(ToolCall<'a>),
+    /// What an argument of a prompt or of a template could be.
+    Complete(CompletionCall<'a>),
 }
 
 impl Operation<'_> {
     /// The same operation, free of the line it was read from.
     pub fn into_owned(self) -> Operation<'static> {
+        let text = |text: Cow<'_, str>| Cow::Owned(text.into_owned());
         match self {
             Self::ListTools => Operation::ListTools,
-            Self::CallTool(call) => Operation::CallTool(ToolCall {
-                name: Cow::Owned(call.name.into_owned()),
-                arguments: Cow::Owned(call.arguments.into_owned()),
+            Self::CallTool(call) => Operation::CallTool(call.into_owned()),
+            Self::ListResources => Operation::ListResources,
+            Self::ListTemplates => Operation::ListTemplates,
+            Self::ReadResource(uri) => Operation::ReadResource(text(uri)),
+            Self::Watch(uri) => Operation::Watch(text(uri)),
+            Self::ListPrompts => Operation::ListPrompts,
+            Self::GetPrompt(call) => Operation::GetPrompt(call.into_owned()),
+            Self::Complete(call) => Operation::Complete(CompletionCall {
+                of: match call.of {
+                    CompletionOf::Prompt(name) => CompletionOf::Prompt(text(name)),
+                    CompletionOf::Template(uri) => CompletionOf::Template(text(uri)),
+                },
+                argument: text(call.argument),
+                value: text(call.value),
+                context: call.context.map(|context| Cow::Owned(context.into_owned())),
             }),
         }
     }
 }
 
-/// The name of a tool and its arguments.
+impl Operation<'_> {
+    /// The outcome where there are tools and nothing else: what there is none of is an empty list. `None` for tools.
+    pub fn where_there_are_only_tools(&self) -> Option<Outcome> {
+        Some(match self {
+            Self::ListTools | Self::CallTool(_) => return None,
+            Self::ListResources => Ok(Reply::Resources(Arc::from([]))),
+            Self::ListTemplates => Ok(Reply::Templates(Arc::from([]))),
+            Self::ListPrompts => Ok(Reply::Prompts(Arc::from([]))),
+            Self::ReadResource(uri) | Self::Watch(uri) => Err(Failure::unknown_resource(uri)),
+            Self::GetPrompt(prompt) => Err(Failure::unknown_prompt(&prompt.name)),
+            Self::Complete(_) => Ok(Reply::Completion(Completion::default())),
+        })
+    }
+}
+
+/// The name of a tool or a prompt, and its arguments.
 #[derive(Debug, Clone)]
 pub struct ToolCall<'a> {
-    /// The tool's name as the downstream knows it.
+    /// The name as the downstream knows it.
     pub name: Cow<'a, str>,
     /// A raw JSON object; `{}` when the caller gave none.
     pub arguments: Cow<'a, RawValue>,
+}
+
+impl ToolCall<'_> {
+    /// The same, free of the line it was read from.
+    pub fn into_owned(self) -> ToolCall<'static> {
+        ToolCall { name: Cow::Owned(self.name.into_owned()), arguments: Cow::Owned(self.arguments.into_owned()) }
+    }
+}
+
+/// An argument that somebody is typing.
+#[derive(Debug, Clone)]
+pub struct CompletionCall<'a> {
+    /// What it is an argument of.
+    pub of: CompletionOf<'a>,
+    /// Its name.
+    pub argument: Cow<'a, str>,
+    /// What was typed so far.
+    pub value: Cow<'a, str>,
+    /// The other arguments, as far as they are known: a raw JSON object of strings.
+    pub context: Option<Cow<'a, RawValue>>,
+}
+
+/// What has arguments that can be completed.
+#[derive(Debug, Clone)]
+pub enum CompletionOf<'a> {
+    /// A prompt, by its name.
+    Prompt(Cow<'a, str>),
+    /// A template of resources, by its text.
+    Template(Cow<'a, str>),
 }
 
 /// The arguments of a call that gave none.
@@ -84,4 +179,18 @@ pub enum Reply {
     Tools(Arc<[Tool]>),
     /// What the tool returned, which may be its own report of failure.
     Tool(ToolResult),
+    /// All resources, in a fixed order.
+    Resources(Arc<[Resource]>),
+    /// All templates, in a fixed order.
+    Templates(Arc<[Template]>),
+    /// What is in a resource.
+    Contents(Contents),
+    /// All prompts, in a fixed order.
+    Prompts(Arc<[Prompt]>),
+    /// A prompt, filled in.
+    Prompt(PromptResult),
+    /// What an argument could be.
+    Completion(Completion),
+    /// It is done, and there is nothing to say about it.
+    Done,
 }

@@ -20,8 +20,20 @@ pub struct Failure {
 pub enum FailureKind {
     /// No tool has that name.
     UnknownTool,
+    /// No resource has that URI.
+    UnknownResource,
+    /// No prompt has that name.
+    UnknownPrompt,
     /// The tool exists; its arguments are wrong.
     InvalidArguments,
+    /// It needs something of the caller that was not agreed; `data` is the capability's name as a JSON string.
+    MissingCapability,
+    /// It can only be had as a task, and none was asked for.
+    OnlyAsTask,
+    /// A task was asked for, and it can only be had without.
+    NotAsTask,
+    /// The caller was asked something, and declined or could not answer.
+    Unanswered,
     /// The tool could not do its work.
     ToolFailed,
     /// Policy forbids the call.
@@ -47,7 +59,13 @@ impl FailureKind {
     pub fn word(self) -> &'static str {
         match self {
             Self::UnknownTool => "unknown_tool",
+            Self::UnknownResource => "unknown_resource",
+            Self::UnknownPrompt => "unknown_prompt",
             Self::InvalidArguments => "invalid_arguments",
+            Self::MissingCapability => "missing_capability",
+            Self::OnlyAsTask => "only_as_task",
+            Self::NotAsTask => "not_as_task",
+            Self::Unanswered => "unanswered",
             Self::ToolFailed => "tool_failed",
             Self::Denied => "denied",
             Self::Busy => "busy",
@@ -76,6 +94,23 @@ impl Failure {
     pub fn unknown_tool(name: &str) -> Self {
         let message = if name.is_empty() { "no tool was named".to_owned() } else { format!("unknown tool: {name}") };
         Self::new(FailureKind::UnknownTool, message)
+    }
+
+    /// No resource has that URI.
+    pub fn unknown_resource(uri: &str) -> Self {
+        Self::new(FailureKind::UnknownResource, format!("unknown resource: {uri}"))
+    }
+
+    /// No prompt has that name.
+    pub fn unknown_prompt(name: &str) -> Self {
+        Self::new(FailureKind::UnknownPrompt, format!("unknown prompt: {name}"))
+    }
+
+    /// Something is needed of the caller that was not agreed.
+    pub fn missing_capability(capability: &str) -> Self {
+        let message = format!("this needs {capability:?} of the client, which was not agreed");
+        let data = Some(gladhand_wire::json::to_raw(capability));
+        Self { data, ..Self::new(FailureKind::MissingCapability, message) }
     }
 
     /// Whoever was to answer the call broke down.

@@ -6,9 +6,15 @@
 pub mod call;
 pub mod failure;
 pub mod notice;
+pub mod prompt;
+pub mod question;
+pub mod resource;
 pub mod tool;
 
-pub use call::{Call, CallId, Operation, Outcome, Reply, ToolCall};
+pub use call::{Call, CallId, CompletionCall, CompletionOf, Operation, Outcome, Reply, TaskWish, ToolCall};
 pub use failure::{Failure, FailureKind};
 pub use notice::{Level, Log, Notice, Progress};
-pub use tool::{Content, Tool, ToolResult};
+pub use prompt::{Completion, Prompt, PromptArgument, PromptResult};
+pub use question::{Answered, Question, QuestionId, QuestionKind};
+pub use resource::{Contents, Resource, Template};
+pub use tool::{Content, TaskSupport, Tool, ToolResult};

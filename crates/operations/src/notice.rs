@@ -1,5 +1,7 @@
 //! One-way messages: progress of a call, log lines, changes of the menu.
 
+use std::time::Duration;
+
 use gladhand_wire::RawValue;
 
 use crate::call::CallId;
@@ -13,6 +15,32 @@ pub enum Notice {
     Log(Option<CallId>, Log),
     /// The list of tools is not what it was.
     ToolsChanged,
+    /// The list of resources, or of their templates, is not what it was.
+    ResourcesChanged,
+    /// What is in the resource of this URI is not what it was.
+    ResourceUpdated(String),
+    /// The list of prompts is not what it was.
+    PromptsChanged,
+    /// A page that a person was sent to has done its work: the id that the question gave it.
+    ElicitationComplete(String),
+    /// The way on which a call's answer is awaited may be dropped now: the caller comes back for it after a pause
+    /// (where the dialect's transport can; elsewhere nothing happens).
+    ComeBackLater(CallId, Duration),
+}
+
+impl Notice {
+    /// The call that it is about, if it is about one.
+    pub fn about(&self) -> Option<CallId> {
+        match self {
+            Self::Progress(call, _) | Self::ComeBackLater(call, _) => Some(*call),
+            Self::Log(call, _) => *call,
+            Self::ToolsChanged
+            | Self::ResourcesChanged
+            | Self::ResourceUpdated(_)
+            | Self::PromptsChanged
+            | Self::ElicitationComplete(_) => None,
+        }
+    }
 }
 
 /// How far a call has come.

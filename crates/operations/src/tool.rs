@@ -19,8 +19,22 @@ pub struct Tool {
     pub tags: Vec<String>,
     /// Left out of plain lists, found by search (A2E's deferred tools).
     pub deferred: bool,
+    /// Whether it can be had as a task: something to come back for.
+    pub tasks: TaskSupport,
     /// Members of its definition that the neutral model does not know, carried untouched.
     pub extra: Vec<(String, Box<RawValue>)>,
+}
+
+/// Whether a tool can be had as a task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum TaskSupport {
+    /// Never.
+    #[default]
+    Forbidden,
+    /// If the caller likes.
+    Optional,
+    /// Only so.
+    Required,
 }
 
 impl Tool {
@@ -34,8 +48,22 @@ impl Tool {
             output_schema: None,
             tags: Vec::new(),
             deferred: false,
+            tasks: TaskSupport::Forbidden,
             extra: Vec::new(),
         }
+    }
+}
+
+impl Tool {
+    /// The same tool with a further member of its definition, as MCP spells it (`annotations`, `icons` …).
+    pub fn with(mut self, name: impl Into<String>, value: &serde_json::Value) -> Self {
+        self.extra.push((name.into(), json::to_raw(value)));
+        self
+    }
+
+    /// The same tool, to be had as a task.
+    pub fn as_task(self, tasks: TaskSupport) -> Self {
+        Self { tasks, ..self }
     }
 }
 

@@ -183,6 +183,7 @@ impl Agent {
                 .with("correlation_id", "")
                 .with("streaming", &wants_progress)
                 .with("timeout", &CALL_TIMEOUT),
+            _ => return,
         };
         message.send(&mut heard.wire);
         self.requests.insert(request.clone(), call);
@@ -239,6 +240,10 @@ impl Client for Agent {
         ambient: &mut Ambient<'_>,
         heard: &mut Heard,
     ) {
+        if let Some(outcome) = operation.where_there_are_only_tools() {
+            heard.events.push(Event::Answered(call, outcome));
+            return;
+        }
         let failure = match &self.standing {
             Standing::Open(session) => match session.gate.admit(Side::Client, request_type(&operation)) {
                 Ok(_) if self.has_room() && self.queue.is_empty() => {
@@ -304,7 +309,7 @@ impl Client for Agent {
 fn request_type(operation: &Operation<'_>) -> &'static str {
     match operation {
         Operation::ListTools => "tool/list/req",
-        Operation::CallTool(_) => "tool/call/req",
+        _ => "tool/call/req",
     }
 }
 

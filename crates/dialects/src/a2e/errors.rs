@@ -103,7 +103,13 @@ impl ErrorBody {
         let (code, retryable) = match failure.kind {
             FailureKind::UnknownTool => ("unknown_tool", false),
             FailureKind::Denied => ("tool_denied", false),
-            FailureKind::InvalidArguments => ("tool_error", false),
+            FailureKind::InvalidArguments
+            | FailureKind::UnknownResource
+            | FailureKind::UnknownPrompt
+            | FailureKind::MissingCapability
+            | FailureKind::OnlyAsTask
+            | FailureKind::NotAsTask
+            | FailureKind::Unanswered => ("tool_error", false),
             FailureKind::ToolFailed => ("tool_error", true),
             FailureKind::TimedOut => ("timeout", true),
             FailureKind::Busy

@@ -113,7 +113,7 @@ impl Flights {
         self.last_call += 1;
         let id = CallId(self.last_call);
         let wants_progress = matches!(asked, Asked::Tool { streaming: true, .. });
-        let call = Call { id, operation, wants_progress, timeout };
+        let call = Call { wants_progress, timeout, ..Call::new(id, operation) };
         let deadline = timeout.map(|timeout| now.saturating_add(timeout));
         self.deadlines.extend(deadline.map(|deadline| (deadline, id)));
         let delivered = (!must_wait).then_some(now);

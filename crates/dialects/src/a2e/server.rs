@@ -190,7 +190,7 @@ impl Host {
                     .with("created_at", &now.unix_seconds())
                     .send(wire);
             }
-            (Reply::Tools(_), Asked::Tool { .. }) | (Reply::Tool(_), Asked::List(_)) => {
+            _ => {
                 let mixed_up = gladhand_operations::Failure::new(
                     gladhand_operations::FailureKind::Internal,
                     "the reply does not belong to the request",
@@ -245,7 +245,7 @@ impl Server for Host {
         // A2E has events of requests and none of sessions, and no word for a changed list.
         let call = match &notice {
             Notice::Progress(call, _) | Notice::Log(Some(call), _) => *call,
-            Notice::Log(None, _) | Notice::ToolsChanged => return,
+            _ => return,
         };
         let Some(Flight { request, asked: Asked::Tool { streaming: true, events, .. }, .. }) =
             self.flights.get_mut(call)
@@ -269,7 +269,7 @@ impl Server for Host {
                         _ => data.with("message", log.data.get()).close(),
                     }
                 }
-                Notice::ToolsChanged => Object::open(out).close(),
+                _ => Object::open(out).close(),
             })
             .with("seq", &seq)
             .send(&mut out.wire);

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use gladhand_operations::{Progress, Tool};
+use gladhand_operations::{Progress, TaskSupport, Tool};
 use gladhand_wire::json::Kind;
 use gladhand_wire::{Members, RawValue, json};
 
@@ -101,6 +101,7 @@ pub(super) fn read_definition(raw: &RawValue) -> Option<Tool> {
         output_schema: outputs.map(|raw| schema_of(Some(raw))),
         tags,
         deferred: members.raw("defer_loading").is_some_and(|raw| raw.get() == "true"),
+        tasks: TaskSupport::Forbidden,
         extra: extra.map(|(name, raw)| (name.to_owned(), raw.to_owned())).collect(),
     })
 }

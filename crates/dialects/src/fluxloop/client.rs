@@ -124,6 +124,7 @@ impl FluxloopClient {
         match operation {
             Operation::ListTools => self.handshake(Pending::List(call), heard),
             Operation::CallTool(tool) => self.request(call, tool, heard)?,
+            _ => return Err(Failure::new(FailureKind::Internal, "this dialect has only tools")),
         }
         Ok(())
     }
@@ -231,7 +232,9 @@ impl Client for FluxloopClient {
         _ambient: &mut Ambient<'_>,
         heard: &mut Heard,
     ) {
-        if let Err(failure) = self.begin(call, &operation, heard) {
+        if let Some(outcome) = operation.where_there_are_only_tools() {
+            heard.events.push(Event::Answered(call, outcome));
+        } else if let Err(failure) = self.begin(call, &operation, heard) {
             heard.events.push(Event::Answered(call, Err(failure)));
         }
     }

@@ -84,7 +84,7 @@ impl FluxloopServer {
         let call = self.new_call();
         let bytes = waiting.held();
         self.queue.reserve(call, waiting, bytes);
-        let call = Call { id: call, operation, wants_progress: false, timeout: None };
+        let call = Call::new(call, operation);
         out.actions.push(Action::Deliver(call, agreement));
     }
 
@@ -177,8 +177,7 @@ impl Server for FluxloopServer {
                     let agreement = Arc::clone(agreement);
                     let another = self.new_call();
                     self.queue.wait_on(call, another, Waiting::look_for_alternatives);
-                    let call =
-                        Call { id: another, operation: Operation::ListTools, wants_progress: false, timeout: None };
+                    let call = Call::new(another, Operation::ListTools);
                     out.actions.push(Action::Deliver(call, agreement));
                     return;
                 }
@@ -233,7 +232,7 @@ impl Waiting {
                 let result = HandshakeResult::new(self.form, answers::names(tools), identity);
                 self.write_result(wire, "handshake", &result);
             }
-            Ok(Reply::Tool(_)) => self.write_error(wire, &answers::failed(&not_a_list())),
+            Ok(_) => self.write_error(wire, &answers::failed(&not_a_list())),
             Err(failure) => self.write_error(wire, &answers::failed(failure)),
         }
     }
@@ -242,7 +241,7 @@ impl Waiting {
         match outcome {
             Ok(Reply::Tool(result)) if result.failed => self.write_error(wire, &answers::reported(result)),
             Ok(Reply::Tool(result)) => self.write_result(wire, name, &answers::object(result)),
-            Ok(Reply::Tools(_)) => self.write_error(wire, &answers::failed(&not_a_list())),
+            Ok(_) => self.write_error(wire, &answers::failed(&not_a_list())),
             Err(failure) if failure.kind == FailureKind::UnknownTool => self.answer_unknown(wire, name, outcome),
             Err(failure) => self.write_error(wire, &answers::failed(failure)),
         }

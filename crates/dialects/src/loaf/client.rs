@@ -75,7 +75,7 @@ impl LoafClient {
         };
         let method = match operation {
             Operation::ListTools => "tools.list",
-            Operation::CallTool(_) => "tools.call",
+            _ => "tools.call",
         };
         if !methods.contains(method) {
             return Err(Failure::new(FailureKind::UpstreamError, format!("the server does not offer {method}")));
@@ -89,6 +89,7 @@ impl LoafClient {
                 let params = CallParams { name: &tool.name, arguments: &tool.arguments };
                 self.request(Pending::Call(call), method, Some(&params), heard);
             }
+            _ => return Err(Failure::new(FailureKind::Internal, "this dialect has only tools")),
         }
         Ok(())
     }
@@ -178,7 +179,9 @@ impl Client for LoafClient {
         _ambient: &mut Ambient<'_>,
         heard: &mut Heard,
     ) {
-        if let Err(failure) = self.begin(call, operation, heard) {
+        if let Some(outcome) = operation.where_there_are_only_tools() {
+            heard.events.push(Event::Answered(call, outcome));
+        } else if let Err(failure) = self.begin(call, operation, heard) {
             heard.events.push(Event::Answered(call, Err(failure)));
         }
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use gladhand_accord::Agreement;
 use gladhand_operations::call::no_arguments;
-use gladhand_operations::{Call, CallId, FailureKind, Notice, Operation, Outcome, Reply, ToolCall};
+use gladhand_operations::{Call, CallId, Failure, FailureKind, Notice, Operation, Outcome, Reply, ToolCall};
 use gladhand_wire::json::Kind;
 use gladhand_wire::rpc::{self, Envelope};
 use gladhand_wire::{Fault, Id, RawValue, json};
@@ -243,7 +243,7 @@ impl LoafServer {
         let waiting = Waiting { id: id.clone(), what };
         self.held += waiting.held();
         self.calls.insert(call, waiting);
-        let call = Call { id: call, operation, wants_progress, timeout: None };
+        let call = Call { wants_progress, ..Call::new(call, operation) };
         out.actions.push(Action::Deliver(call, agreement));
         Ok(())
     }
@@ -295,6 +295,10 @@ impl Server for LoafServer {
                 rpc::result(&mut out.wire, &id, &Returned::threw(&tool, &failure));
             }
             (Err(failure), _) => Error::of_failure(&failure).answer(&mut out.wire, Some(&id)),
+            (Ok(_), _) => {
+                let mixed_up = Failure::new(FailureKind::Internal, "the reply does not belong to the request");
+                Error::of_failure(&mixed_up).answer(&mut out.wire, Some(&id));
+            }
         }
         keep_on_one_line(&mut out.wire, begin);
     }
@@ -318,8 +322,8 @@ impl Server for LoafServer {
                     emit("tool.log", &LogPayload::new(&id, &log), ambient, out);
                 }
             }
-            // loaf has no word for either.
-            Notice::Log(None, _) | Notice::ToolsChanged => {}
+            // loaf has no word for any other.
+            _ => {}
         }
     }
 

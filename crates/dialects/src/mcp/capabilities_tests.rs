@@ -109,6 +109,6 @@ fn the_menu_is_declared_as_it_is_offered() {
         (true, false, false, r#"{"tools":{}}"#),
         (false, true, true, r#"{"logging":{}}"#),
     ] {
-        assert_eq!(declaration_of_menu(&Menu { tools, tool_changes, logging }), expected);
+        assert_eq!(declaration_of_menu(&Menu { tools, tool_changes, logging, ..Menu::default() }), expected);
     }
 }

@@ -233,6 +233,9 @@ impl McpClient {
         let Phase::Open(in_force) = &self.phase else {
             return Some(Err(Failure::new(FailureKind::UpstreamLost, "there is no session with the upstream")));
         };
+        if let Some(outcome) = operation.where_there_are_only_tools() {
+            return Some(outcome);
+        }
         match operation {
             Operation::ListTools if in_force.gate.admit(Side::Client, "tools/list").is_err() => {
                 // What was not agreed is absent, so the list of it is empty.
@@ -298,8 +301,8 @@ impl Client for McpClient {
             return;
         }
         let arguments = match &operation {
-            Operation::ListTools => None,
             Operation::CallTool(tool) => Some(&*tool.arguments),
+            _ => None,
         };
         self.send(call, Asked::by(&operation), arguments, wants_progress, heard);
     }

@@ -47,8 +47,8 @@ pub(super) enum Step {
 impl Asked {
     pub(super) fn by(operation: &Operation<'_>) -> Self {
         match operation {
-            Operation::ListTools => Self::Tools(Pages::default()),
             Operation::CallTool(tool) => Self::Tool { name: tool.name.clone().into_owned() },
+            _ => Self::Tools(Pages::default()),
         }
     }
 

@@ -115,7 +115,7 @@ impl McpServer {
             progress: None,
             log_level: wishes.log_level.filter(|_| may_log()),
         });
-        let call = Call { id, operation, wants_progress: wishes.progress_token.is_some(), timeout: None };
+        let call = Call { wants_progress: wishes.progress_token.is_some(), ..Call::new(id, operation) };
         out.actions.push(Action::Deliver(call, Arc::clone(&in_force.agreement)));
     }
 

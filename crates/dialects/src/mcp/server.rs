@@ -299,6 +299,7 @@ impl Server for McpServer {
             Notice::Progress(call, progress) => self.tell_progress(call, &progress, out),
             Notice::Log(call, log) => self.tell_log(call, &log, out),
             Notice::ToolsChanged => self.tell_tools_changed(out),
+            _ => {}
         }
     }
 

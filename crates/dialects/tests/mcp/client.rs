@@ -26,7 +26,8 @@ impl Hand {
 
     pub(crate) fn step(&mut self, step: impl FnOnce(&mut dyn Client, &mut Ambient<'_>, &mut Heard)) {
         let mut heard = Heard::default();
-        let mut ambient = Ambient { now: moment(Duration::ZERO), entropy: &mut Counting::default() };
+        let mut entropy = Counting::default();
+        let mut ambient = Ambient::new(moment(Duration::ZERO), &mut entropy);
         step(&mut *self.client, &mut ambient, &mut heard);
         self.sent.extend(lines_of(&heard.wire));
         self.events.extend(heard.events);

@@ -102,7 +102,8 @@ fn a_server_answers_every_row_by_what_was_agreed() {
         _ => r#""x":1"#,
     };
     for bits in 0..8 {
-        let menu = Menu { tools: bits & 1 != 0, tool_changes: bits & 2 != 0, logging: bits & 4 != 0 };
+        let menu =
+            Menu { tools: bits & 1 != 0, tool_changes: bits & 2 != 0, logging: bits & 4 != 0, ..Menu::default() };
         let setup = ServerSetup { menu: menu.clone(), ..server_setup() };
         let fresh = || TestServer::pinned(&DIALECT, setup.clone());
         for rule in TABLE {

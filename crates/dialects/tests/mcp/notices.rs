@@ -136,7 +136,7 @@ fn log_messages_follow_the_level_of_the_session() {
 
 #[test]
 fn without_logging_and_list_changed_nothing_is_sent() {
-    let menu = Menu { tools: true, tool_changes: false, logging: false };
+    let menu = Menu { tools: true, tool_changes: false, logging: false, ..Menu::default() };
     for version in HANDSHAKE {
         let server = TestServer::pinned(&DIALECT, ServerSetup { menu: menu.clone(), ..server_setup() });
         let mut server = opened(server, version);

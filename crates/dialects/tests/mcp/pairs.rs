@@ -9,7 +9,12 @@ use gladhand_operations::{Content, FailureKind, Reply};
 use crate::*;
 
 fn menus() -> impl Iterator<Item = Menu> {
-    (0..8).map(|bits| Menu { tools: bits & 1 != 0, tool_changes: bits & 2 != 0, logging: bits & 4 != 0 })
+    (0..8).map(|bits| Menu {
+        tools: bits & 1 != 0,
+        tool_changes: bits & 2 != 0,
+        logging: bits & 4 != 0,
+        ..Menu::default()
+    })
 }
 
 #[test]
@@ -67,7 +72,7 @@ fn tools_are_listed_called_and_fail_alike_in_every_revision() {
 #[test]
 fn a_client_asks_a_server_without_tools_for_nothing() {
     for version in DIALECT.versions {
-        let menu = Menu { tools: false, tool_changes: false, logging: true };
+        let menu = Menu { tools: false, tool_changes: false, logging: true, ..Menu::default() };
         let mut pair = Pair::new(&DIALECT, ServerSetup { menu, ..server_setup() }, client_setup(version));
         pair.open().unwrap();
         let sent = pair.transcript.len();

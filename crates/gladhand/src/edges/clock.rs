@@ -37,7 +37,7 @@ impl Clock {
 
     /// What a state machine is given for one step.
     pub fn ambient(&mut self) -> Ambient<'_> {
-        Ambient { now: self.now, entropy: &mut self.pool }
+        Ambient::new(self.now, &mut self.pool)
     }
 
     /// A moment of the session's time on the runtime's clock.

@@ -12,10 +12,11 @@ use std::time::{Duration, Instant};
 
 use gladhand_accord::Agreement;
 use gladhand_dialects::{Action, Door, Output, Stop};
-use gladhand_hub::{Answer, Hub};
-use gladhand_operations::{CallId, Failure, FailureKind, Notice, Outcome};
+use gladhand_hub::{Answer, Asking, Caller, Hub};
+use gladhand_operations::{Answered, CallId, Failure, FailureKind, Notice, Outcome, QuestionId};
 use gladhand_wire::{Line, Lines};
-use tokio::sync::mpsc;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::{AbortHandle, JoinSet};
 
 use crate::edges::alertness::{self, Alertness};
@@ -50,7 +51,7 @@ pub enum Ended {
 /// Serves one downstream until it ends.
 pub async fn serve(
     door: Door,
-    hub: Arc<Hub>,
+    hub: Hub,
     max_line: usize,
     drain: Duration,
     clock: Clock,
@@ -58,13 +59,16 @@ pub async fn serve(
     mut output: stdio::Output,
 ) -> io::Result<Ended> {
     let mut signals = Signals::listen()?;
-    let (notice_sender, mut notices) = mpsc::channel(NOTICES);
+    let (sender, mut reports) = mpsc::channel(NOTICES);
+    let mut changes = hub.changes();
     let mut lines = Lines::with_limit(max_line);
     let mut session = Session {
         door,
         hub,
         clock,
-        notices: notice_sender,
+        caller: Arc::new(Reports(sender)),
+        questions: HashMap::new(),
+        asked: 0,
         outbox: Outbox::default(),
         tasks: JoinSet::new(),
         running: HashMap::new(),
@@ -116,15 +120,21 @@ pub async fn serve(
             }
             Some(done) = session.tasks.join_next_with_id(), if !session.tasks.is_empty() => {
                 // Reports that were made before the end must not come after it.
-                while let Ok(notice) = notices.try_recv() {
-                    // To a downstream that does not read, they are not worth the memory.
-                    if session.has_room() {
-                        session.notice(notice);
+                while let Ok(report) = reports.try_recv() {
+                    // To a downstream that does not read, notices are not worth the memory.
+                    if session.has_room() || matches!(report, Report::Questions(..)) {
+                        session.report(report);
                     }
                 }
                 session.finished(done);
             }
-            Some(notice) = notices.recv(), if session.has_room() => session.notice(notice),
+            Some(report) = reports.recv(), if session.has_room() => session.report(report),
+            changed = changes.recv(), if session.has_room() => match changed {
+                Ok(notice) => session.notice(notice),
+                Err(RecvError::Lagged(_)) => session.missed_changes(),
+                // The hub lives as long as the session, so this does not happen.
+                Err(RecvError::Closed) => session.stop(Stop::Terminated),
+            },
             written = output.writable(), if !idle => written?,
             // While nothing is read, only this tells that there is nobody left to answer.
             gone = output.gone(), if idle && !session.may_read() => {
@@ -164,6 +174,35 @@ async fn sleep_until(deadline: Option<tokio::time::Instant>) {
     }
 }
 
+/// What whoever answers calls wants to tell or ask the caller.
+#[derive(Debug)]
+enum Report {
+    Notice(Notice),
+    Questions(CallId, Vec<Asking>),
+}
+
+/// The way from whoever answers calls to the loop.
+#[derive(Debug)]
+struct Reports(mpsc::Sender<Report>);
+
+impl Caller for Reports {
+    fn tell(&self, notice: Notice) {
+        let _ = self.0.try_send(Report::Notice(notice));
+    }
+
+    fn ask(&self, call: CallId, questions: Vec<Asking>) {
+        use mpsc::error::TrySendError;
+        if let Err(TrySendError::Full(Report::Questions(_, questions))) =
+            self.0.try_send(Report::Questions(call, questions))
+        {
+            for asking in questions {
+                let busy = Failure::new(FailureKind::Busy, "too much is waiting for this caller");
+                let _ = asking.answer.send(Err(busy));
+            }
+        }
+    }
+}
+
 /// When a closing session gives up.
 #[derive(Debug, Clone, Copy)]
 struct Closing {
@@ -176,9 +215,12 @@ struct Closing {
 /// Everything about the session that is not a byte channel.
 struct Session {
     door: Door,
-    hub: Arc<Hub>,
+    hub: Hub,
     clock: Clock,
-    notices: mpsc::Sender<Notice>,
+    caller: Arc<dyn Caller>,
+    /// Where answers to questions go.
+    questions: HashMap<QuestionId, oneshot::Sender<Answered>>,
+    asked: u64,
     outbox: Outbox,
     tasks: JoinSet<Outcome>,
     running: HashMap<tokio::task::Id, (CallId, AbortHandle)>,
@@ -243,6 +285,31 @@ impl Session {
         self.step(|door, ambient, out| door.notice(notice, ambient, out));
     }
 
+    fn report(&mut self, report: Report) {
+        match report {
+            Report::Notice(notice) => self.notice(notice),
+            Report::Questions(call, questions) => {
+                // A question whose answer nobody awaits any more is forgotten here, at the latest.
+                self.questions.retain(|_, answer| !answer.is_closed());
+                let mut asked = Vec::with_capacity(questions.len());
+                for Asking { question, answer } in questions {
+                    self.asked += 1;
+                    self.questions.insert(QuestionId(self.asked), answer);
+                    asked.push((QuestionId(self.asked), question));
+                }
+                self.clock.tick();
+                self.step(|door, ambient, out| door.ask(call, asked, ambient, out));
+            }
+        }
+    }
+
+    /// More changed than could be kept: everything that can be listed may have.
+    fn missed_changes(&mut self) {
+        for notice in [Notice::ToolsChanged, Notice::ResourcesChanged, Notice::PromptsChanged] {
+            self.notice(notice);
+        }
+    }
+
     fn stop(&mut self, stop: Stop) {
         tracing::info!(why = ?stop, "stopping");
         self.clock.tick();
@@ -287,9 +354,14 @@ impl Session {
                 match action {
                     Action::Deliver(call, agreement) => {
                         let id = call.id;
-                        match self.hub.answer(call, &agreement, &self.notices) {
+                        match self.hub.answer(call, &agreement, &self.caller) {
                             Answer::Now(outcome) => {
                                 self.door.resolve(id, outcome, &mut self.clock.ambient(), &mut out);
+                            }
+                            Answer::AsTask(work) => {
+                                self.door.goes_on_as_task(id, &mut self.clock.ambient(), &mut out);
+                                let handle = self.tasks.spawn(work);
+                                self.running.insert(handle.id(), (id, handle));
                             }
                             Answer::Later(work) => {
                                 let handle = self.tasks.spawn(work);
@@ -301,6 +373,15 @@ impl Session {
                     Action::Opened(agreement) => announce(&agreement),
                     Action::Refused(refusal) => tracing::warn!(%refusal, "no session"),
                     Action::Dropped(what) => tracing::debug!(what, "dropped"),
+                    Action::Answered(question, answered) => {
+                        if let Some(answer) = self.questions.remove(&question) {
+                            // Whoever asked may have stopped waiting.
+                            let _ = answer.send(answered);
+                        }
+                    }
+                    Action::Unwatch(uri) => self.hub.unwatch(&uri),
+                    // There is only one way, and it stays.
+                    Action::LetGo(..) => {}
                     Action::Close(grace) => {
                         tracing::info!(grace_s = grace.as_secs(), "the downstream said goodbye");
                         self.close(grace);

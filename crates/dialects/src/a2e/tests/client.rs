@@ -21,6 +21,7 @@ fn kind_of(outcome: &Outcome) -> Result<String, FailureKind> {
     match outcome {
         Ok(Reply::Tool(result)) => Ok(result.joined_text()),
         Ok(Reply::Tools(tools)) => Ok(format!("{} tools", tools.len())),
+        Ok(other) => Ok(format!("{other:?}")),
         Err(failure) => Err(failure.kind),
     }
 }
@@ -158,7 +159,7 @@ impl Alone {
     ) -> (Vec<Value>, Vec<Event>) {
         let mut heard = Heard::default();
         let now = moment(std::time::Duration::ZERO);
-        step(&mut *self.client, &mut Ambient { now, entropy: &mut self.entropy }, &mut heard);
+        step(&mut *self.client, &mut Ambient::new(now, &mut self.entropy), &mut heard);
         let lines = crate::testing::lines_of(&heard.wire);
         (lines.iter().map(|line| serde_json::from_str(line).unwrap()).collect(), heard.events)
     }

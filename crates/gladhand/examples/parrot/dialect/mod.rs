@@ -118,7 +118,7 @@ impl Server for ParrotServer {
         self.calls.push_back((id, None));
         let arguments = Cow::Owned(json::raw(format!("{{\"message\":{}}}", message.get())));
         let operation = Operation::CallTool(ToolCall { name: "echo".into(), arguments });
-        let call = Call { id, operation, wants_progress: false, timeout: None };
+        let call = Call::new(id, operation);
         out.actions.push(Action::Deliver(call, Arc::clone(agreement)));
     }
 
@@ -133,7 +133,7 @@ impl Server for ParrotServer {
                 [Content::Text(text)] => say(&mut answer, "heard", text),
                 _ => squawk(&mut answer, "more than a parrot can say"),
             },
-            Ok(Reply::Tools(_)) => squawk(&mut answer, "nobody asked"),
+            Ok(_) => squawk(&mut answer, "nobody asked"),
             Err(failure) => squawk(&mut answer, &failure.message),
         }
         if let Some(entry) = self.calls.iter_mut().find(|(id, _)| *id == call) {

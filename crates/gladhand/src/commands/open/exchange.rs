@@ -212,7 +212,11 @@ impl Opening<'_> {
                         self.send(&mut heard).await;
                         return Verdict::Refused(refusal);
                     }
-                    Event::Answered(..) | Event::Notice(_) | Event::Dropped(_) => {}
+                    Event::Answered(..)
+                    | Event::Notice(_)
+                    | Event::Dropped(_)
+                    | Event::Asked(..)
+                    | Event::Unasked(_) => {}
                 }
             }
             self.send(&mut heard).await;

@@ -33,6 +33,7 @@ pub fn run(args: OpenArgs, verbosity: u8) -> Result<ExitCode, CommandError> {
         version: version.to_owned(),
         wants: (!args.want.is_empty()).then(|| with_parents(args.want)),
         provides: with_parents(args.declare).into_iter().map(|name| (name, None)).collect(),
+        log_level: None,
         token: config::token_in_environment().map_err(CommandError::usage)?,
     };
     let redactor = Redactor::of(setup.token.as_ref());

@@ -1,0 +1,1 @@
+//! Authorization over HTTP: as a resource server, and as a client.

@@ -1,0 +1,46 @@
+//! The bell: how providers say that something changed for everybody.
+
+use std::sync::Weak;
+
+use gladhand_operations::Notice;
+
+use crate::routes::Inner;
+
+/// Rings in every session of a hub. Cheap to clone; does nothing once the hub is gone.
+#[derive(Debug, Clone)]
+pub struct Bell {
+    pub(crate) hub: Weak<Inner>,
+}
+
+impl Bell {
+    /// The lists of tools are to be asked for again.
+    pub fn tools_changed(&self) {
+        self.ring(Notice::ToolsChanged);
+    }
+
+    /// The lists of resources and templates are to be asked for again.
+    pub fn resources_changed(&self) {
+        self.ring(Notice::ResourcesChanged);
+    }
+
+    /// The lists of prompts are to be asked for again.
+    pub fn prompts_changed(&self) {
+        self.ring(Notice::PromptsChanged);
+    }
+
+    /// What is in a resource has changed.
+    pub fn resource_updated(&self, uri: impl Into<String>) {
+        self.ring(Notice::ResourceUpdated(uri.into()));
+    }
+
+    /// A page that a person was sent to has done its work.
+    pub fn elicitation_complete(&self, id: impl Into<String>) {
+        self.ring(Notice::ElicitationComplete(id.into()));
+    }
+
+    fn ring(&self, notice: Notice) {
+        if let Some(hub) = self.hub.upgrade() {
+            hub.changed(notice);
+        }
+    }
+}
