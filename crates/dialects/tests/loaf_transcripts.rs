@@ -193,7 +193,7 @@ impl Replay {
         while let Some(delivered) = self.server.delivered.pop_front() {
             let outcome = match &delivered.call.operation {
                 Operation::ListTools => Ok(Reply::Tools(self.tools.clone().into())),
-                Operation::CallTool(_) => testing::answer(&delivered.call, &delivered.agreement),
+                _ => testing::answer(&delivered.call, &delivered.agreement),
             };
             answers.extend(self.server.resolve(delivered.call.id, outcome));
         }
