@@ -20,6 +20,8 @@ pub mod env {
     pub const LOG: &str = "GLADHAND_LOG";
     /// A token that A2E agents must present, and that `open --as a2e` presents.
     pub const A2E_TOKEN: &str = "GLADHAND_A2E_TOKEN";
+    /// A bearer token that commands present to MCP servers over HTTP.
+    pub const MCP_TOKEN: &str = "GLADHAND_MCP_TOKEN";
 }
 
 /// The largest configuration file.
@@ -107,8 +109,8 @@ pub enum ConfigError {
         problem: String,
     },
     /// The token in the environment cannot be one.
-    #[error("{} is not UTF-8", env::A2E_TOKEN)]
-    TokenNotText,
+    #[error("{0} is not UTF-8")]
+    TokenNotText(&'static str),
     /// A value is out of range.
     #[error("{}: {key} must be {expected}", path.display())]
     OutOfRange {
@@ -123,12 +125,21 @@ pub enum ConfigError {
 
 /// The token in `GLADHAND_A2E_TOKEN`; none if it is not set or empty.
 pub fn token_in_environment() -> Result<Option<Secret>, ConfigError> {
-    match std::env::var(env::A2E_TOKEN) {
+    secret_in_environment(env::A2E_TOKEN)
+}
+
+/// The token in `GLADHAND_MCP_TOKEN`; none if it is not set or empty.
+pub fn mcp_token_in_environment() -> Result<Option<Secret>, ConfigError> {
+    secret_in_environment(env::MCP_TOKEN)
+}
+
+fn secret_in_environment(name: &'static str) -> Result<Option<Secret>, ConfigError> {
+    match std::env::var(name) {
         Ok(token) if token.is_empty() => Ok(None),
         Ok(token) => Ok(Some(Secret::new(token))),
         Err(std::env::VarError::NotPresent) => Ok(None),
         // Going on without it would let everybody in.
-        Err(std::env::VarError::NotUnicode(_)) => Err(ConfigError::TokenNotText),
+        Err(std::env::VarError::NotUnicode(_)) => Err(ConfigError::TokenNotText(name)),
     }
 }
 
