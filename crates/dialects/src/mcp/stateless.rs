@@ -15,6 +15,7 @@ use super::errors;
 use super::meta::{self, Meta};
 use super::revision::{Revision, names};
 use super::server::{McpServer, Phase, Request};
+use crate::ambient::Ambient;
 use crate::side::{Action, Output, ServerSetup};
 
 /// The longest `_meta` that is remembered as a whole.
@@ -131,18 +132,19 @@ impl McpServer {
         request: Request<'a>,
         raw: &'a RawValue,
         meta: Meta<'a>,
+        ambient: &mut Ambient<'_>,
         out: &mut Output<'a>,
     ) {
-        if request.batch.is_some() {
+        if request.to.way.batch.is_some() {
             let error = errors::invalid_request("a request that carries its own opening cannot be part of a batch");
-            return self.refuse(Some(request.id), request.batch, &error, out);
+            return self.refuse(&request.to, &error, out);
         }
         match self.stateless.judge(raw, &meta, &self.setup) {
             Ok(judged) => {
                 if judged.is_new {
                     out.actions.push(Action::Opened(Arc::clone(&judged.in_force.agreement)));
                 }
-                self.serve(request, meta.progress_token, judged.log_level, &judged.in_force, out);
+                self.serve(request, meta.progress_token, judged.log_level, &judged.in_force, ambient, out);
             }
             Err(error) => {
                 let nothing_is_open = matches!(self.phase, Phase::ExpectInitialize) && !self.stateless.has_agreed();
@@ -151,7 +153,7 @@ impl McpServer {
                     let spoken = names(Revision::STATELESS).map(str::to_owned).to_vec();
                     out.actions.push(Action::Refused(Refusal::VersionMismatch { asked, spoken }));
                 }
-                self.refuse(Some(request.id), None, &error, out);
+                self.refuse(&request.to, &error, out);
             }
         }
     }
