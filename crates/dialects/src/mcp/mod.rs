@@ -17,12 +17,17 @@ mod listen;
 mod meta;
 pub mod methods;
 mod opening;
+mod parked;
 mod pending;
+mod phrasing;
+mod questions;
 mod render;
 mod requests;
 pub mod revision;
 mod server;
 mod stateless;
+mod task_answers;
+mod tasks;
 
 use gladhand_wire::TextPolicy;
 use gladhand_wire::text::{BadUtf8, ByteOrderMark, LoneSurrogate};

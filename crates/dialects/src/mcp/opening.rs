@@ -53,6 +53,7 @@ impl McpServer {
                 unchanged
             }
         };
+        self.send_waiting_questions(out);
         if self.owes_tools_changed && matches!(self.phase, Phase::Open(_)) {
             self.owes_tools_changed = false;
             self.tell_session_of_changed_tools(out);

@@ -72,6 +72,15 @@ impl Renderer {
         rpc::finish(wire);
     }
 
+    /// Appends `,"_meta":{…}` that says who serves a result (2026-07-28).
+    pub(super) fn about_server(&self, wire: &mut Vec<u8>) {
+        wire.extend_from_slice(br#","_meta":{""#);
+        wire.extend_from_slice(SERVER_INFO.as_bytes());
+        wire.extend_from_slice(br#"":"#);
+        wire.extend_from_slice(self.server_info.as_bytes());
+        wire.push(b'}');
+    }
+
     /// The answer to a call.
     pub(super) fn outcome(&self, wire: &mut Vec<u8>, call: &InFlight, outcome: Outcome, page_size: usize) {
         let (id, revision) = (&call.to.id, call.revision);

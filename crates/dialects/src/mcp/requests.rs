@@ -8,39 +8,52 @@ use std::sync::Arc;
 
 use gladhand_accord::{Kind, Side};
 use gladhand_operations::call::no_arguments;
-use gladhand_operations::{Call, CallId, Level, Log, Operation, Progress, ToolCall};
+use gladhand_operations::{Call, CallId, Level, Log, Operation, Progress, TaskWish, ToolCall};
 use gladhand_wire::json::{self, RawValue};
 use gladhand_wire::rpc;
 
 use super::capabilities::InForce;
-use super::pending::{Asked, InFlight};
+use super::pending::{Asked, Awaited, InFlight};
 use super::render;
 use super::server::{McpServer, Phase, Request};
-use super::{cursor, errors, meta};
+use super::{cursor, errors, meta, parked};
 use crate::ambient::Ambient;
 use crate::side::{Action, Lane, Output};
 use gladhand_wire::pick;
 
 /// What a caller said of notices about its call.
 #[derive(Debug, Clone, Copy)]
-struct Wishes<'a> {
-    progress_token: Option<&'a RawValue>,
-    log_level: Option<Level>,
+pub(super) struct Wishes<'a> {
+    pub(super) progress_token: Option<&'a RawValue>,
+    pub(super) log_level: Option<Level>,
 }
 
 impl McpServer {
     /// Serves a request under what is in force for it.
     pub(super) fn serve<'a>(
         &mut self,
-        request: Request<'a>,
+        mut request: Request<'a>,
         progress_token: Option<&'a RawValue>,
         log_level: Option<Level>,
         in_force: &Arc<InForce>,
-        _ambient: &mut Ambient<'_>,
+        ambient: &mut Ambient<'_>,
         out: &mut Output<'a>,
     ) {
-        let wishes = Wishes { progress_token, log_level };
-        let error = match in_force.gate.admit(Side::Client, &request.method) {
+        let may_log = || in_force.gate.admit(Side::Server, "notifications/message").is_ok();
+        let wishes = Wishes { progress_token, log_level: log_level.filter(|_| may_log()) };
+        let admitted = in_force.gate.admit(Side::Client, &request.method);
+        if let Ok(rule) = admitted
+            && parked::can_wait(rule.name)
+        {
+            if in_force.revision.is_stateless() && request.params.request_state.is_some() {
+                return self.come_back(request, wishes, in_force, ambient, out);
+            }
+            match self.origin(&request, in_force, ambient) {
+                Ok(origin) => request.origin = origin,
+                Err(error) => return self.refuse(&request.to, &error, out),
+            }
+        }
+        let error = match admitted {
             Ok(rule) if rule.kind == Kind::Notice => errors::method_not_found(&request.method),
             Err(closed) => errors::closed(&request.method, closed, in_force.revision),
             Ok(rule) => match rule.name {
@@ -50,6 +63,10 @@ impl McpServer {
                 "logging/setLevel" => return self.set_level(request, out),
                 "server/discover" => return self.discover(request, out),
                 "subscriptions/listen" => return self.listen(request, in_force, out),
+                "tasks/list" => return self.list_tasks(request, ambient, out),
+                "tasks/get" | "tasks/result" | "tasks/cancel" | "tasks/update" => {
+                    return self.serve_task(rule.name, request, in_force, ambient, out);
+                }
                 // Open, and still nobody here who serves it.
                 method => errors::method_not_found(method),
             },
@@ -108,16 +125,19 @@ impl McpServer {
         if let Some(batch) = request.to.way.batch {
             self.batches.expect(batch);
         }
-        let may_log = || in_force.gate.admit(Side::Server, "notifications/message").is_ok();
+        let task = request.origin.as_ref().map_or(TaskWish::Never, |origin| origin.task);
         let id = self.pending.insert(InFlight {
             to: request.to,
             asked,
+            awaited: Awaited::ByRequest,
+            in_force: Arc::clone(in_force),
+            origin: request.origin,
             revision: in_force.revision,
             progress_token: wishes.progress_token.map(ToOwned::to_owned),
             progress: None,
-            log_level: wishes.log_level.filter(|_| may_log()),
+            log_level: wishes.log_level,
         });
-        let call = Call { wants_progress: wishes.progress_token.is_some(), ..Call::new(id, operation) };
+        let call = Call { wants_progress: wishes.progress_token.is_some(), task, ..Call::new(id, operation) };
         out.actions.push(Action::Deliver(call, Arc::clone(&in_force.agreement)));
     }
 
