@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use gladhand_accord::Side;
 use gladhand_operations::{CallId, Outcome, TaskWish};
-use gladhand_wire::json::{self, Kind, RawValue};
+use gladhand_wire::json::{self, RawValue};
 use gladhand_wire::{Members, rpc};
 
 use super::capabilities::{InForce, TASKS_EXTENSION};
@@ -117,11 +117,11 @@ impl McpServer {
             }
             task = TaskWish::Only;
         }
-        let is_object = |raw: &&RawValue| Kind::of(raw) == Kind::Object;
+        let given = request.params.input_responses.filter(|_| in_force.revision.is_stateless());
         Ok(Some(Box::new(Origin {
             principal: ambient.principal.map(Into::into),
             digest: digest(request),
-            answers: request.params.input_responses.filter(is_object).map(ToOwned::to_owned),
+            answers: given.map(ToOwned::to_owned),
             task,
             ttl,
         })))
@@ -140,7 +140,11 @@ impl McpServer {
         self.render.about_server(&mut out.wire);
         out.wire.push(b'}');
         rpc::finish(&mut out.wire);
-        self.pending.change(call, |call| call.awaited = Awaited::Parked);
+        self.pending.change(call, |call| {
+            call.awaited = Awaited::Parked;
+            // What is said about a request ends with its answer.
+            (call.progress_token, call.log_level) = (None, None);
+        });
         let expires = ambient.now.elapsed + PATIENCE;
         self.parked.all.push_back(Waiting { handle, call, expires, outcome: None });
     }
@@ -188,7 +192,10 @@ impl McpServer {
         ambient: &Ambient<'_>,
     ) -> Result<(usize, Members<'a>), rpc::Error<'static>> {
         let state = request.params.request_state.and_then(json::string);
-        let at = state.and_then(|state| self.parked.all.iter().position(|waiting| *waiting.handle == *state));
+        let is_good = |waiting: &Waiting| {
+            ambient.now.elapsed < waiting.expires && state.as_deref() == Some(waiting.handle.as_str())
+        };
+        let at = self.parked.all.iter().position(is_good);
         let call = at.and_then(|at| self.pending.get(self.parked.all[at].call));
         let origin = call.and_then(|call| call.origin.as_deref());
         // Somebody else's handle is answered like one that never was.

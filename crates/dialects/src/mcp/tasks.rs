@@ -65,6 +65,8 @@ pub(super) struct Task {
     pub(super) id: String,
     pub(super) revision: Revision,
     call: CallId,
+    /// The way that the call came by.
+    lane: Lane,
     principal: Option<Box<str>>,
     pub(super) created: Moment,
     pub(super) updated: Moment,
@@ -195,6 +197,7 @@ impl McpServer {
             id: ambient.hex_id(),
             revision: *revision,
             call,
+            lane: to.way.lane,
             principal: origin.principal.clone(),
             created: ambient.now,
             updated: ambient.now,
@@ -211,6 +214,8 @@ impl McpServer {
                 // What is said about a request ends with its answer.
                 (call.progress_token, call.log_level) = (None, None);
             }
+            // What is said about a task does not, but its exchange does.
+            call.to.way.lane = Lane::MAIN;
         });
     }
 
@@ -256,10 +261,9 @@ impl McpServer {
     /// Where exchanges come and go, only a request that waits for the outcome is sure to be listened to; until there
     /// is one the state of the task tells the caller to make it.
     pub(super) fn send_task_questions(&mut self, call: CallId, out: &mut Output<'_>) {
-        let (Some(at), Some(asker)) = (self.tasks.of(call), self.pending.get(call)) else { return };
-        let task = &self.tasks.all[at];
+        let Some(task) = self.tasks.of(call).map(|at| &self.tasks.all[at]) else { return };
         let waiting = task.waiting.last().map(|to| to.way.lane);
-        let only_way = Some(asker.to.way.lane).filter(|lane| *lane == Lane::MAIN);
+        let only_way = (task.lane == Lane::MAIN).then_some(Lane::MAIN);
         let id = task.id.clone();
         if let Some(lane) = waiting.or(only_way) {
             self.send_questions(call, lane, Some(&id), out);
@@ -302,7 +306,7 @@ impl McpServer {
         let mut at = 0;
         while at < self.tasks.all.len() {
             if self.tasks.all[at].expires() <= ambient.now.elapsed {
-                self.end_now(at, out);
+                self.end_now(at, &errors::invalid_params("the time of the task is over"), out);
             } else {
                 at += 1;
             }
@@ -312,18 +316,20 @@ impl McpServer {
     /// Nobody comes back for a task any more.
     pub(super) fn close_tasks(&mut self, out: &mut Output<'_>) {
         self.tasks.is_closed = true;
+        let stopping = "the session ended before the task did".to_owned();
+        let stopping = errors::internal(FailureKind::Stopping.word(), stopping, None);
         while !self.tasks.all.is_empty() {
-            self.end_now(self.tasks.all.len() - 1, out);
+            self.end_now(self.tasks.all.len() - 1, &stopping, out);
         }
     }
 
-    fn end_now(&mut self, at: usize, out: &mut Output<'_>) {
+    fn end_now(&mut self, at: usize, why: &rpc::Error<'_>, out: &mut Output<'_>) {
         let task = self.tasks.remove(at);
         if !task.state.has_ended() {
             self.give_up(task.call, out);
         }
         for to in task.waiting {
-            self.refuse(&to, &errors::invalid_params("the task is known no more"), out);
+            self.refuse(&to, why, out);
         }
     }
 }

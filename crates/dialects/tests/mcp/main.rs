@@ -8,6 +8,8 @@ mod handshake;
 mod lanes;
 mod notices;
 mod pairs;
+mod parked;
+mod questions;
 mod stateless;
 mod tools;
 mod transcripts;
