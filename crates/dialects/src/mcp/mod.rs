@@ -12,6 +12,8 @@ mod client_calls;
 mod client_opening;
 mod cursor;
 mod errors;
+mod header_params;
+pub mod http;
 mod ids;
 mod listen;
 mod meta;
