@@ -12,6 +12,8 @@ use gladhand_wire::{Id, RawValue};
 use super::batch::BatchId;
 use super::capabilities::InForce;
 use super::ids::is_same;
+use super::listen::ListenerId;
+use super::lists::List;
 use super::parked::Origin;
 use super::revision::Revision;
 use crate::side::Lane;
@@ -35,15 +37,57 @@ pub(super) struct ReplyTo {
 }
 
 /// What was asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Asked {
     /// A tool's result.
     Tool,
-    /// The page of the list that begins here.
-    Tools {
-        /// Offset of its first tool.
+    /// A page of a list.
+    Page {
+        /// Which list.
+        of: List,
+        /// Offset of its first entry.
         from: usize,
     },
+    /// What is in a resource.
+    Contents {
+        /// Which one.
+        uri: Box<str>,
+    },
+    /// A prompt, filled in.
+    Prompt,
+    /// What an argument could be.
+    Completion,
+    /// To hear of changes of a resource.
+    Watch {
+        /// Which one.
+        uri: Box<str>,
+        /// Who wants to hear of them.
+        by: Watcher,
+    },
+}
+
+/// Who wants to hear of changes of a resource.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Watcher {
+    /// The session.
+    Session,
+    /// A subscription that is not acknowledged yet.
+    Listener(ListenerId),
+}
+
+impl Asked {
+    /// The resource that it is about.
+    pub(super) fn uri(&self) -> Option<&str> {
+        match self {
+            Self::Contents { uri } | Self::Watch { uri, .. } => Some(uri),
+            _ => None,
+        }
+    }
+
+    /// Whether it can be given up. A watch cannot: what was begun must be taken back.
+    fn is_cancellable(&self) -> bool {
+        !matches!(self, Self::Watch { .. })
+    }
 }
 
 /// Who waits for a call's outcome.
@@ -78,9 +122,25 @@ pub(super) struct InFlight {
 }
 
 impl InFlight {
+    /// A call that a request waits for, with nothing unusual about it.
+    pub(super) fn new(to: ReplyTo, asked: Asked, in_force: &Arc<InForce>) -> Self {
+        Self {
+            to,
+            asked,
+            awaited: Awaited::ByRequest,
+            in_force: Arc::clone(in_force),
+            origin: None,
+            revision: in_force.revision,
+            progress_token: None,
+            progress: None,
+            log_level: None,
+        }
+    }
+
     fn held(&self) -> usize {
+        let token = self.progress_token.as_ref().map_or(0, |token| token.get().len());
         let origin = self.origin.as_ref().map_or(0, |origin| origin.held());
-        self.to.id.as_json().len() + self.progress_token.as_ref().map_or(0, |token| token.get().len()) + origin
+        self.to.id.as_json().len() + token + self.asked.uri().map_or(0, str::len) + origin
     }
 }
 
@@ -166,14 +226,16 @@ impl Pending {
         self.slots.iter().flatten().filter(|(_, call)| call.awaited == Awaited::ByRequest)
     }
 
-    /// The newest call under a peer's id whose request waits.
+    /// The newest call under a peer's id whose request waits, of those that can be given up.
     pub(super) fn newest(&self, peers: &RawValue) -> Option<CallId> {
-        self.waiting().filter(|(_, call)| is_same(call.to.id.as_json(), peers.get())).map(|(id, _)| *id).max()
+        let entries = self.waiting().filter(|(_, call)| call.asked.is_cancellable());
+        entries.filter(|(_, call)| is_same(call.to.id.as_json(), peers.get())).map(|(id, _)| *id).max()
     }
 
     /// The calls of an exchange that end with it: those that belong to no session.
     pub(super) fn ending_with(&self, lane: Lane) -> Vec<CallId> {
-        let ending = self.waiting().filter(|(_, call)| call.to.way.lane == lane && call.revision.is_stateless());
+        let entries = self.waiting().filter(|(_, call)| call.asked.is_cancellable());
+        let ending = entries.filter(|(_, call)| call.to.way.lane == lane && call.revision.is_stateless());
         ending.map(|(id, _)| *id).collect()
     }
 
@@ -199,17 +261,8 @@ mod tests {
     }
 
     fn call(id: &str) -> InFlight {
-        InFlight {
-            to: ReplyTo { id: Id::of(&json::raw(id.to_owned())), way: Way { lane: Lane::MAIN, batch: None } },
-            asked: Asked::Tool,
-            awaited: Awaited::ByRequest,
-            in_force: nothing_agreed(),
-            origin: None,
-            revision: Revision::V2025_11_25,
-            progress_token: None,
-            progress: None,
-            log_level: None,
-        }
+        let to = ReplyTo { id: Id::of(&json::raw(id.to_owned())), way: Way { lane: Lane::MAIN, batch: None } };
+        InFlight::new(to, Asked::Tool, &nothing_agreed())
     }
 
     #[test]

@@ -223,7 +223,7 @@ impl McpServer {
     pub(super) fn end_task(&mut self, call: CallId, outcome: Outcome, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
         let (Some(ended), Some(at)) = (self.pending.remove(call), self.tasks.of(call)) else { return };
         let mut line = Vec::new();
-        self.render.outcome(&mut line, &ended, outcome, self.setup.page_size);
+        self.render.outcome(&mut line, &ended, outcome);
         json::flatten(&mut line);
         let line = String::from_utf8_lossy(&line);
         let envelope = Envelope::parse(line.trim_end()).ok();

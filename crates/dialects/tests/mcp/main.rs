@@ -5,6 +5,7 @@
 mod client;
 mod gate;
 mod handshake;
+mod http;
 mod lanes;
 mod notices;
 mod pairs;
