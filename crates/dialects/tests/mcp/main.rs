@@ -12,6 +12,7 @@ mod pairs;
 mod parked;
 mod questions;
 mod stateless;
+mod tasks;
 mod tools;
 mod transcripts;
 mod wrong_input;
