@@ -10,7 +10,7 @@ use gladhand_wire::{Id, RawValue};
 use super::batch::BatchId;
 use super::ids::is_same;
 use super::listen::ListenerId;
-use super::lists::List;
+use super::lists::Page;
 use super::revision::Revision;
 use crate::side::Lane;
 
@@ -38,12 +38,7 @@ pub(super) enum Asked {
     /// A tool's result.
     Tool,
     /// A page of a list.
-    Page {
-        /// Which list.
-        of: List,
-        /// Offset of its first entry.
-        from: usize,
-    },
+    Page(Page),
     /// What is in a resource.
     Contents {
         /// Which one.
