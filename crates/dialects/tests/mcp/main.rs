@@ -4,6 +4,7 @@
 
 mod client;
 mod compatibility;
+mod docs;
 mod failures;
 mod gate;
 mod handshake;
