@@ -55,7 +55,7 @@ impl Batches {
     }
 
     /// Adds an answer, which `write` writes as a line.
-    pub(super) fn add(&mut self, id: BatchId, write: impl FnOnce(&mut Vec<u8>)) {
+    fn add(&mut self, id: BatchId, write: impl FnOnce(&mut Vec<u8>)) {
         if let Some(batch) = self.open.get_mut(&id) {
             let before = batch.answers.len();
             write(&mut batch.answers);
@@ -64,6 +64,17 @@ impl Batches {
             }
             batch.answers.push(b',');
             self.held += batch.answers.len() - before;
+        }
+    }
+
+    /// Writes one answer to where it belongs.
+    pub(super) fn answer(&mut self, way: Way, out: &mut Output<'_>, write: impl FnOnce(&mut Vec<u8>)) {
+        match way.batch {
+            None => {
+                out.go(way.lane);
+                write(&mut out.wire);
+            }
+            Some(batch) => self.add(batch, write),
         }
     }
 

@@ -7,6 +7,7 @@
 
 mod batch;
 pub mod capabilities;
+mod changes;
 mod client;
 mod client_calls;
 mod client_opening;
@@ -16,15 +17,20 @@ mod header_params;
 pub mod http;
 mod ids;
 mod listen;
+mod lists;
 mod meta;
 pub mod methods;
+mod notices;
 mod opening;
 mod pending;
+mod prompts;
 mod render;
 mod requests;
+mod resources;
 pub mod revision;
 mod server;
 mod stateless;
+mod watches;
 
 use gladhand_wire::TextPolicy;
 use gladhand_wire::text::{BadUtf8, ByteOrderMark, LoneSurrogate};

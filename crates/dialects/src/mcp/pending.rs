@@ -9,6 +9,8 @@ use gladhand_wire::{Id, RawValue};
 
 use super::batch::BatchId;
 use super::ids::is_same;
+use super::listen::ListenerId;
+use super::lists::Page;
 use super::revision::Revision;
 use crate::side::Lane;
 
@@ -31,15 +33,52 @@ pub(super) struct ReplyTo {
 }
 
 /// What was asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Asked {
     /// A tool's result.
     Tool,
-    /// The page of the list that begins here.
-    Tools {
-        /// Offset of its first tool.
-        from: usize,
+    /// A page of a list.
+    Page(Page),
+    /// What is in a resource.
+    Contents {
+        /// Which one.
+        uri: Box<str>,
     },
+    /// A prompt, filled in.
+    Prompt,
+    /// What an argument could be.
+    Completion,
+    /// To hear of changes of a resource.
+    Watch {
+        /// Which one.
+        uri: Box<str>,
+        /// Who wants to hear of them.
+        by: Watcher,
+    },
+}
+
+/// Who wants to hear of changes of a resource.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Watcher {
+    /// The session.
+    Session,
+    /// A subscription that is not acknowledged yet.
+    Listener(ListenerId),
+}
+
+impl Asked {
+    /// The resource that it is about.
+    pub(super) fn uri(&self) -> Option<&str> {
+        match self {
+            Self::Contents { uri } | Self::Watch { uri, .. } => Some(uri),
+            _ => None,
+        }
+    }
+
+    /// Whether it can be given up. A watch cannot: what was begun must be taken back.
+    fn is_cancellable(&self) -> bool {
+        !matches!(self, Self::Watch { .. })
+    }
 }
 
 /// A call in flight.
@@ -59,7 +98,8 @@ pub(super) struct InFlight {
 
 impl InFlight {
     fn held(&self) -> usize {
-        self.to.id.as_json().len() + self.progress_token.as_ref().map_or(0, |token| token.get().len())
+        let token = self.progress_token.as_ref().map_or(0, |token| token.get().len());
+        self.to.id.as_json().len() + token + self.asked.uri().map_or(0, str::len)
     }
 }
 
@@ -108,15 +148,15 @@ impl Pending {
         (entry.0 == id).then_some(&mut entry.1)
     }
 
-    /// The newest call under a peer's id.
+    /// The newest call under a peer's id, of those that can be given up.
     pub(super) fn newest(&self, peers: &RawValue) -> Option<CallId> {
-        let entries = self.slots.iter().flatten();
+        let entries = self.slots.iter().flatten().filter(|(_, call)| call.asked.is_cancellable());
         entries.filter(|(_, call)| is_same(call.to.id.as_json(), peers.get())).map(|(id, _)| *id).max()
     }
 
     /// The calls of an exchange that end with it: those that belong to no session.
     pub(super) fn ending_with(&self, lane: Lane) -> Vec<CallId> {
-        let entries = self.slots.iter().flatten();
+        let entries = self.slots.iter().flatten().filter(|(_, call)| call.asked.is_cancellable());
         let ending = entries.filter(|(_, call)| call.to.way.lane == lane && call.revision.is_stateless());
         ending.map(|(id, _)| *id).collect()
     }

@@ -14,12 +14,14 @@ use gladhand_wire::{Fault, Id, Picked, pick};
 
 use super::batch::Batches;
 use super::capabilities::InForce;
+use super::changes::Changes;
 use super::errors;
 use super::listen::Listeners;
 use super::meta::Meta;
-use super::pending::{Pending, ReplyTo, Way};
+use super::pending::{Asked, Pending, ReplyTo, Watcher, Way};
 use super::render::Renderer;
 use super::stateless::Stateless;
+use super::watches::Watches;
 use crate::ambient::Ambient;
 use crate::side::{Action, Lane, Output, Server, ServerSetup, Stop};
 
@@ -38,8 +40,10 @@ pub(super) struct McpServer {
     pub(super) batches: Batches,
     pub(super) listeners: Listeners,
     pub(super) render: Renderer,
-    /// The list of tools changed while nobody could be told.
-    pub(super) owes_tools_changed: bool,
+    /// Resources that the session watches.
+    pub(super) watches: Watches,
+    /// Lists that changed while the session could not be told.
+    pub(super) owed: Changes,
 }
 
 /// Where the handshake stands.
@@ -111,13 +115,14 @@ impl<'a> Params<'a> {
 impl McpServer {
     pub(super) fn new(setup: ServerSetup) -> Self {
         Self {
-            render: Renderer::new(&setup.identity, &setup.menu),
+            render: Renderer::new(&setup),
             phase: Phase::ExpectInitialize,
             stateless: Stateless::default(),
             pending: Pending::default(),
             batches: Batches::default(),
             listeners: Listeners::default(),
-            owes_tools_changed: false,
+            watches: Watches::default(),
+            owed: Changes::default(),
             setup,
         }
     }
@@ -234,7 +239,7 @@ impl McpServer {
                 self.batches.settle(batch, out);
             }
             out.actions.push(Action::Cancel(call));
-        } else if !self.listeners.cancel(id) {
+        } else if !self.listeners.cancel(id, out) {
             out.actions.push(Action::Dropped("a cancellation of a request that is not in flight"));
         }
     }
@@ -259,13 +264,7 @@ impl McpServer {
 
     /// Writes one answer to where it belongs.
     pub(super) fn answer(&mut self, way: Way, out: &mut Output<'_>, write: impl FnOnce(&mut Vec<u8>)) {
-        match way.batch {
-            None => {
-                out.go(way.lane);
-                write(&mut out.wire);
-            }
-            Some(batch) => self.batches.add(batch, write),
-        }
+        self.batches.answer(way, out, write);
     }
 }
 
@@ -284,33 +283,29 @@ impl Server for McpServer {
 
     fn resolve(&mut self, call: CallId, outcome: Outcome, _ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
         let Some(call) = self.pending.remove(call) else { return };
-        let (render, page_size) = (&self.render, self.setup.page_size);
+        match &call.asked {
+            &Asked::Watch { ref uri, by: Watcher::Listener(listener) } => {
+                return self.listeners.watched(listener, uri, outcome.is_ok(), out);
+            }
+            Asked::Watch { uri, by: Watcher::Session } if outcome.is_ok() => self.watches.add(uri, out),
+            _ => {}
+        }
+        let render = &self.render;
         let write = |wire: &mut Vec<u8>| {
             let begin = wire.len();
-            render.outcome(wire, &call, outcome, page_size);
+            render.outcome(wire, &call, outcome);
             // Schemas and results are carried as others wrote them, who may have used several lines.
             let end = wire.len() - 1;
             json::flatten(&mut wire[begin..end]);
         };
-        match call.to.way.batch {
-            None => {
-                out.go(call.to.way.lane);
-                write(&mut out.wire);
-            }
-            Some(batch) => {
-                self.batches.add(batch, write);
-                self.batches.settle(batch, out);
-            }
+        self.batches.answer(call.to.way, out, write);
+        if let Some(batch) = call.to.way.batch {
+            self.batches.settle(batch, out);
         }
     }
 
     fn notice(&mut self, notice: Notice, _ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
-        match notice {
-            Notice::Progress(call, progress) => self.tell_progress(call, &progress, out),
-            Notice::Log(call, log) => self.tell_log(call, &log, out),
-            Notice::ToolsChanged => self.tell_tools_changed(out),
-            _ => {}
-        }
+        self.tell(notice, out);
     }
 
     fn hung_up(&mut self, lane: Lane, _ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
@@ -319,11 +314,12 @@ impl Server for McpServer {
             self.pending.remove(call);
             out.actions.push(Action::Cancel(call));
         }
-        self.listeners.hung_up(lane);
+        self.listeners.hung_up(lane, out);
     }
 
     fn stop(&mut self, _: Stop, _ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
         self.listeners.close(&self.render, out);
+        self.watches.clear(out);
     }
 
     fn in_flight(&self) -> Vec<CallId> {
