@@ -96,6 +96,10 @@ fn post(
     body: &Bytes,
     principal: Principal,
 ) -> Response<Content> {
+    if body.trim_ascii().is_empty() {
+        // On a line of its own this would be nothing at all, and nobody would answer it.
+        return respond::refusal(StatusCode::BAD_REQUEST, "the body is empty");
+    }
     let message = Message::of(body);
     let text = std::str::from_utf8(body).unwrap_or_default();
     if message == Message::Unreadable || version == Version::Stateless || is_stateless(text) {
