@@ -4,9 +4,11 @@
 //! call comes in with its agreement, an answer goes out, now or later.
 
 mod bell;
+mod kit;
 mod provider;
 mod routes;
 
 pub use bell::Bell;
+pub use kit::Kit;
 pub use provider::{Answer, Asking, Caller, Context, Features, Provider, Reporter, Work};
 pub use routes::{Hub, HubError};

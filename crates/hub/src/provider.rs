@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use gladhand_accord::Agreement;
 use gladhand_operations::{
-    Answered, CallId, CompletionCall, Failure, FailureKind, Log, Notice, Outcome, Progress, Prompt, Question, Resource,
-    Template, Tool, ToolCall,
+    Answered, CallId, Completion, CompletionCall, Contents, Failure, FailureKind, Log, Notice, Outcome, Progress,
+    Prompt, PromptResult, Question, Reply, Resource, Template, Tool, ToolCall, ToolResult,
 };
 use tokio::sync::oneshot;
 
@@ -68,7 +68,7 @@ pub trait Provider: fmt::Debug + Send + Sync {
 
     /// Says what an argument of one of its prompts or templates could be.
     fn complete(&self, _call: CompletionCall<'_>, _context: &Context<'_>) -> Answer {
-        Answer::Now(Ok(gladhand_operations::Reply::Completion(gladhand_operations::Completion::default())))
+        Answer::Now(Ok(Reply::Completion(Completion::default())))
     }
 
     /// Somebody wants to hear of changes of this resource. Called for the first of them only.
@@ -107,9 +107,27 @@ pub enum Answer {
 }
 
 impl Answer {
-    /// Work that takes a while.
-    pub fn later(work: impl Future<Output = Outcome> + Send + 'static) -> Self {
-        Self::Later(Box::pin(work))
+    /// Work that takes a while, and ends in anything that is a reply.
+    pub fn later<R: Into<Reply>>(work: impl Future<Output = Result<R, Failure>> + Send + 'static) -> Self {
+        Self::Later(Box::pin(async { work.await.map(Into::into) }))
+    }
+}
+
+impl From<ToolResult> for Answer {
+    fn from(result: ToolResult) -> Self {
+        Self::Now(Ok(result.into()))
+    }
+}
+
+impl From<Contents> for Answer {
+    fn from(contents: Contents) -> Self {
+        Self::Now(Ok(contents.into()))
+    }
+}
+
+impl From<PromptResult> for Answer {
+    fn from(result: PromptResult) -> Self {
+        Self::Now(Ok(result.into()))
     }
 }
 
