@@ -181,3 +181,82 @@ impl fmt::Debug for Kit {
         f.debug_struct("Kit").field("tools", &tools).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use gladhand_accord::{Agreement, Defined, Minimum, Offer, Peer, Rules, VersionRule, agree};
+    use gladhand_operations::{
+        Call, CallId, CompletionOf, Contents, FailureKind, Notice, Operation, PromptResult, ToolResult,
+    };
+    use gladhand_wire::json;
+
+    use super::*;
+    use crate::provider::{Asking, Caller};
+
+    #[derive(Debug)]
+    struct Nobody;
+
+    impl Caller for Nobody {
+        fn tell(&self, _: Notice) {}
+        fn ask(&self, _: CallId, _: Vec<Asking>) {}
+    }
+
+    fn agreement() -> Arc<Agreement> {
+        let rules = Rules {
+            dialect: "test",
+            versions: VersionRule::Common,
+            minimum: Minimum::Nothing,
+            defines: |_, _, _| Defined::Yes,
+        };
+        let offer = Offer::new(Peer::default(), ["1"]);
+        Arc::new(agree(&rules, &offer, &offer).expect("one version on both sides"))
+    }
+
+    async fn outcome(hub: &Hub, operation: Operation<'_>) -> Result<Reply, FailureKind> {
+        let nobody: Arc<dyn Caller> = Arc::new(Nobody);
+        let outcome = match hub.answer(Call::new(CallId(1), operation), &agreement(), &nobody) {
+            Answer::Now(outcome) => outcome,
+            Answer::Later(work) | Answer::TaskLater(work) | Answer::AsTask(work) => work.await,
+        };
+        outcome.map_err(|failure| failure.kind)
+    }
+
+    fn call(name: &'static str) -> ToolCall<'static> {
+        ToolCall { name: name.into(), arguments: std::borrow::Cow::Owned(json::raw(r#"{"n":1}"#.to_owned())) }
+    }
+
+    #[tokio::test]
+    async fn each_closure_answers_for_what_it_was_given_with() {
+        let template = Template::new("x:{id}", "x", "");
+        let kit = Kit::new()
+            .tool(Tool::plain("now", ""), |call, _| Ok(ToolResult::text(call.arguments.get())))
+            .slow_tool(Tool::plain("slow", ""), |call, _| async move { Ok(ToolResult::text(&call.name)) })
+            .tool(Tool::plain("fails", ""), |_, _| Err::<Answer, _>(Failure::invalid_argument("n", "no")))
+            .resource(Resource::new("x:one", "one", ""), |uri, _| Ok(Contents::text(uri, "text/plain", "by name")))
+            .template(template, |uri, _| Ok(Contents::text(uri, "text/plain", "by template")))
+            .prompt(Prompt::new("p", ""), |_, _| Ok(PromptResult::text("said")))
+            .completion(|call| (call.argument == "a").then(Completion::default));
+        let hub = kit.into_hub().unwrap();
+        let text = |reply| match reply {
+            Ok(Reply::Tool(result)) => result.joined_text(),
+            Ok(Reply::Contents(contents)) => contents.parts[0].get().to_owned(),
+            other => format!("{other:?}"),
+        };
+        assert_eq!(text(outcome(&hub, Operation::CallTool(call("now"))).await), r#"{"n":1}"#);
+        assert_eq!(text(outcome(&hub, Operation::CallTool(call("slow"))).await), "slow");
+        assert_eq!(outcome(&hub, Operation::CallTool(call("fails"))).await.unwrap_err(), FailureKind::InvalidArguments);
+        assert!(text(outcome(&hub, Operation::ReadResource("x:one".into())).await).contains("by name"));
+        assert!(text(outcome(&hub, Operation::ReadResource("x:two".into())).await).contains("by template"));
+        assert!(matches!(outcome(&hub, Operation::GetPrompt(call("p"))).await, Ok(Reply::Prompt(_))));
+        let completion = CompletionCall {
+            of: CompletionOf::Prompt("p".into()),
+            argument: "a".into(),
+            value: "".into(),
+            context: None,
+        };
+        assert!(matches!(outcome(&hub, Operation::Complete(completion)).await, Ok(Reply::Completion(_))));
+        assert_eq!(hub.features(), Features { completions: true, ..Features::default() });
+    }
+}

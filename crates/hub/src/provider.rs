@@ -102,6 +102,9 @@ pub enum Answer {
     Now(Outcome),
     /// It takes a while.
     Later(Work),
+    /// It takes a while; where a task was wished for, it becomes one when the work says so
+    /// ([`Reporter::go_on_as_task`]), so that it may ask what it needs first.
+    TaskLater(Work),
     /// It takes a while, and the caller is to be told at once how to come back for it. Only the hub says this.
     AsTask(Work),
 }
@@ -110,6 +113,11 @@ impl Answer {
     /// Work that takes a while, and ends in anything that is a reply.
     pub fn later<R: Into<Reply>>(work: impl Future<Output = Result<R, Failure>> + Send + 'static) -> Self {
         Self::Later(Box::pin(async { work.await.map(Into::into) }))
+    }
+
+    /// Work that takes a while, and becomes a task when it says so.
+    pub fn task_later<R: Into<Reply>>(work: impl Future<Output = Result<R, Failure>> + Send + 'static) -> Self {
+        Self::TaskLater(Box::pin(async { work.await.map(Into::into) }))
     }
 }
 
@@ -136,6 +144,7 @@ impl fmt::Debug for Answer {
         match self {
             Self::Now(outcome) => f.debug_tuple("Now").field(outcome).finish(),
             Self::Later(_) => f.write_str("Later"),
+            Self::TaskLater(_) => f.write_str("TaskLater"),
             Self::AsTask(_) => f.write_str("AsTask"),
         }
     }
@@ -202,6 +211,12 @@ impl Reporter {
     /// Lets the caller's connection go; it comes back for the answer after a pause, where its transport can.
     pub fn come_back_later(&self, pause: Duration) {
         self.caller.tell(Notice::ComeBackLater(self.call, pause));
+    }
+
+    /// From here on the caller need not wait: where it wished for a task, it is told how to come back for the outcome.
+    /// For the work of [`Answer::TaskLater`].
+    pub fn go_on_as_task(&self) {
+        self.caller.tell(Notice::GoesOnAsTask(self.call));
     }
 
     /// Asks the caller and waits for the answer, which may be that there is none.

@@ -348,7 +348,7 @@ mod tests {
             let operation = Operation::CallTool(ToolCall { name: name.into(), arguments: no_arguments() });
             match hub.answer(Call::new(CallId(1), operation), &agreement, &nobody) {
                 Answer::Now(outcome) => outcome.map_err(|failure| failure.kind),
-                Answer::Later(_) | Answer::AsTask(_) => panic!("it was to answer at once"),
+                Answer::Later(_) | Answer::TaskLater(_) | Answer::AsTask(_) => panic!("it was to answer at once"),
             }
         };
         assert!(matches!(answer("stumble"), Err(FailureKind::Internal)));
