@@ -7,6 +7,8 @@ mod bell;
 mod kit;
 mod provider;
 mod routes;
+mod schema;
+mod weight;
 
 pub use bell::Bell;
 pub use kit::Kit;
