@@ -5,8 +5,12 @@
 mod client;
 mod gate;
 mod handshake;
+mod http;
+mod lanes;
 mod notices;
 mod pairs;
+mod parked;
+mod questions;
 mod stateless;
 mod tools;
 mod transcripts;
