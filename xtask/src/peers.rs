@@ -180,7 +180,8 @@ fn refresh_npm(name: &str, node: &str, folder: &Path) -> Result<()> {
 fn install_npm(pins: &Path, into: &Path) -> Result<()> {
     fs::create_dir_all(into).with_context(|| format!("could not make {}", into.display()))?;
     for file in ["package.json", "package-lock.json", ".npmrc"] {
-        fs::copy(pins.join(file), into.join(file)).with_context(|| format!("could not copy {file} of {}", pins.display()))?;
+        fs::copy(pins.join(file), into.join(file))
+            .with_context(|| format!("could not copy {file} of {}", pins.display()))?;
     }
     let hint = "is the npm registry reachable? `npm ping` tells";
     shell::run(Command::new("npm").args(["ci", "--ignore-scripts"]).current_dir(into), hint)

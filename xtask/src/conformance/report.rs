@@ -86,7 +86,8 @@ mod tests {
 
     #[test]
     fn the_page_shows_every_scenario_and_the_totals() {
-        let scenario = |name: &str, why: Option<&str>| Scenario { name: name.to_owned(), unscored: why.map(Into::into) };
+        let scenario =
+            |name: &str, why: Option<&str>| Scenario { name: name.to_owned(), unscored: why.map(Into::into) };
         let good = Checks { good: 2, skipped: 1, bad: Vec::new() };
         let bad = Checks { good: 1, skipped: 0, bad: vec![("id".to_owned(), "said".to_owned())] };
         let results = vec![(scenario("one", None), good), (scenario("two", Some("pending")), bad)];

@@ -7,6 +7,7 @@ mod gate;
 mod handshake;
 mod http;
 mod lanes;
+mod late_tasks;
 mod notices;
 mod pairs;
 mod parked;
