@@ -13,6 +13,7 @@ mod pairs;
 mod parked;
 mod questions;
 mod stateless;
+mod tasks;
 mod tools;
 mod transcripts;
 mod wrong_input;
