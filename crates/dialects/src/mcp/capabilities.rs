@@ -130,7 +130,7 @@ impl InForce {
     }
 
     /// The same, with the switches of a menu that make us more lenient than was agreed.
-    pub(super) fn as_lenient_as(mut self, menu: &Menu) -> Self {
+    pub(super) fn with_switches_of(mut self, menu: &Menu) -> Self {
         if menu.empty_lists {
             Arc::make_mut(&mut self.agreement).compatibility.push("empty_lists");
         }

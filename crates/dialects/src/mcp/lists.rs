@@ -15,6 +15,15 @@ pub(super) enum List {
     Prompts,
 }
 
+/// A page of a list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Page {
+    /// Which list.
+    pub(super) of: List,
+    /// Offset of its first entry.
+    pub(super) from: usize,
+}
+
 impl List {
     /// The list that a method asks for.
     pub(super) fn of(method: &str) -> Option<Self> {

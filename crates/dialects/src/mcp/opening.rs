@@ -62,7 +62,7 @@ impl McpServer {
     fn negotiate(&self, client: &Offer) -> Result<InForce, rpc::Error<'static>> {
         let server = offer_of_menu(&self.setup.identity, &self.setup.menu, Revision::HANDSHAKE);
         InForce::between(&HANDSHAKE_RULES, client, &server)
-            .map(|in_force| in_force.as_lenient_as(&self.setup.menu))
+            .map(|in_force| in_force.with_switches_of(&self.setup.menu))
             .map_err(|refusal| errors::invalid_params(refusal.to_string()))
     }
 }

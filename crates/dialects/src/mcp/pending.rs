@@ -13,7 +13,7 @@ use super::batch::BatchId;
 use super::capabilities::InForce;
 use super::ids::is_same;
 use super::listen::ListenerId;
-use super::lists::List;
+use super::lists::Page;
 use super::parked::Origin;
 use super::revision::Revision;
 use crate::side::Lane;
@@ -42,12 +42,7 @@ pub(super) enum Asked {
     /// A tool's result.
     Tool,
     /// A page of a list.
-    Page {
-        /// Which list.
-        of: List,
-        /// Offset of its first entry.
-        from: usize,
-    },
+    Page(Page),
     /// What is in a resource.
     Contents {
         /// Which one.

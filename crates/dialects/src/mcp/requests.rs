@@ -12,7 +12,7 @@ use gladhand_operations::{Call, Level, Operation, TaskWish, ToolCall};
 use gladhand_wire::json::{self, RawValue};
 
 use super::capabilities::InForce;
-use super::lists::List;
+use super::lists::{List, Page};
 use super::pending::{Asked, InFlight, ReplyTo};
 use super::render;
 use super::server::{McpServer, Phase, Request};
@@ -121,7 +121,7 @@ impl McpServer {
     ) {
         match request.params.cursor.map_or(Some(0), cursor::read) {
             Some(from) => {
-                let asked = Asked::Page { of: list, from };
+                let asked = Asked::Page(Page { of: list, from });
                 self.deliver(request, asked, list.operation(), wishes, in_force, out);
             }
             None => self.refuse(&request.to, &cursor::bad(), out),

@@ -124,7 +124,7 @@ fn negotiate(
     let client = Offer { provides, ..Offer::new(capabilities::peer(client_info), json::string(version)) };
     let server = offer_of_menu(&setup.identity, &setup.menu, Revision::STATELESS);
     InForce::between(&STATELESS_RULES, &client, &server)
-        .map(|in_force| in_force.as_lenient_as(&setup.menu))
+        .map(|in_force| in_force.with_switches_of(&setup.menu))
         .map_err(|refusal| errors::invalid_params(refusal.to_string()))
 }
 

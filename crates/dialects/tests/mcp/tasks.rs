@@ -68,7 +68,7 @@ fn result_of(lines: &[String], id: u64) -> Value {
     line["result"].clone()
 }
 
-fn failed() -> gladhand_operations::Outcome {
+fn failed() -> Outcome {
     Ok(Reply::Tool(ToolResult::failure("no luck")))
 }
 

@@ -13,7 +13,7 @@ use gladhand_wire::json::{self, Kind, RawValue};
 use gladhand_wire::{Id, Members, rpc};
 
 use super::capabilities::declaration_of_menu;
-use super::lists::List;
+use super::lists::{List, Page};
 use super::meta::{SERVER_INFO, SUBSCRIPTION_ID};
 use super::pending::{Asked, InFlight};
 use super::revision::{Revision, names};
@@ -109,7 +109,8 @@ impl Renderer {
 
     /// A list with nothing in it.
     pub(super) fn empty_list(&self, wire: &mut Vec<u8>, id: &Id, list: List, revision: Revision) {
-        self.page(wire, id, list, 0, revision, &[(); 0], |_, (), _| {});
+        let page = Page { of: list, from: 0 };
+        self.page(wire, id, page, revision, &[(); 0], |_, (), _| {});
     }
 
     /// The answer to a call.
@@ -117,16 +118,16 @@ impl Renderer {
         let (id, revision) = (&call.to.id, call.revision);
         match (outcome, &call.asked) {
             (Ok(Reply::Tool(result)), Asked::Tool) => self.tool_result(wire, id, &result, revision),
-            (Ok(reply), &Asked::Page { of, from }) => match (reply, of) {
-                (Reply::Tools(all), List::Tools) => self.page(wire, id, of, from, revision, &all, definitions::tool),
+            (Ok(reply), &Asked::Page(page)) => match (reply, page.of) {
+                (Reply::Tools(all), List::Tools) => self.page(wire, id, page, revision, &all, definitions::tool),
                 (Reply::Resources(all), List::Resources) => {
-                    self.page(wire, id, of, from, revision, &all, definitions::resource);
+                    self.page(wire, id, page, revision, &all, definitions::resource);
                 }
                 (Reply::Templates(all), List::Templates) => {
-                    self.page(wire, id, of, from, revision, &all, definitions::template);
+                    self.page(wire, id, page, revision, &all, definitions::template);
                 }
                 (Reply::Prompts(all), List::Prompts) => {
-                    self.page(wire, id, of, from, revision, &all, definitions::prompt);
+                    self.page(wire, id, page, revision, &all, definitions::prompt);
                 }
                 _ => not_asked_for(wire, id),
             },
@@ -191,7 +192,7 @@ impl Renderer {
             wire.extend_from_slice(br#","total":"#);
             json::write(wire, &total);
         }
-        if let Some(has_more) = completion.has_more.map(|has_more| has_more || is_cut).or(is_cut.then_some(true)) {
+        if let Some(has_more) = if is_cut { Some(true) } else { completion.has_more } {
             wire.extend_from_slice(br#","hasMore":"#);
             json::write(wire, &has_more);
         }
@@ -200,13 +201,11 @@ impl Renderer {
         self.finish_result(wire, revision, carried_meta(&completion.extra));
     }
 
-    #[expect(clippy::too_many_arguments, reason = "one row for each of the four lists, and nothing else calls it")]
     fn page<T>(
         &self,
         wire: &mut Vec<u8>,
         id: &Id,
-        list: List,
-        from: usize,
+        Page { of, from }: Page,
         revision: Revision,
         all: &[T],
         write: impl Fn(&mut Vec<u8>, &T, Revision),
@@ -217,7 +216,7 @@ impl Renderer {
         let end = all.len().min(from.saturating_add(self.page_size));
         rpc::begin_result(wire, id);
         wire.extend_from_slice(br#"{""#);
-        wire.extend_from_slice(list.key().as_bytes());
+        wire.extend_from_slice(of.key().as_bytes());
         wire.extend_from_slice(br#"":["#);
         each(wire, &all[from..end], |wire, entry| write(wire, entry, revision));
         wire.push(b']');
