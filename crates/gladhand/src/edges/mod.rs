@@ -5,6 +5,7 @@ mod alertness;
 pub mod child;
 pub mod clock;
 pub mod downstream;
+pub mod http;
 mod outbox;
 pub mod signals;
 pub mod stdio;
