@@ -8,9 +8,12 @@ mod changing;
 mod content;
 mod tasks;
 
+use std::io::Write;
+
 use gladhand::Service;
 use gladhand::accord::Peer;
 use gladhand::dialects::CacheHints;
+use gladhand::edges::http::Http;
 use gladhand::hub::Hub;
 use serde_json::json;
 
@@ -25,6 +28,16 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .identity(Peer::new("conformance-server", env!("CARGO_PKG_VERSION")))
         .about("title", &json!("Conformance fixtures"))
         .cache(CacheHints { ttl_ms: 1000, public: true });
-    service.serve_stdio()?;
+    match std::env::args().nth(1) {
+        None => service.serve_stdio()?,
+        Some(address) => service.serve_http(Http { listen: vec![address.parse()?], ..Http::default() }, announce)?,
+    };
     Ok(())
+}
+
+/// Whoever started us reads here where we are.
+fn announce(urls: &[String]) {
+    for url in urls {
+        let _ = writeln!(std::io::stdout(), "{url}");
+    }
 }
