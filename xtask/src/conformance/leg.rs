@@ -28,6 +28,14 @@ impl Role {
             Self::Client => "client",
         }
     }
+
+    /// Our example that plays it.
+    pub(crate) fn fixture(self) -> &'static str {
+        match self {
+            Self::Server => "conformance_server",
+            Self::Client => "conformance_client",
+        }
+    }
 }
 
 /// What is run.
@@ -103,14 +111,15 @@ pub(crate) fn run(programs: &Programs, role: Role, revision: &'static str) -> Re
     eprintln!("conformance: {} at {revision}", role.word());
     let mut suite = programs.suite.command();
     suite.arg(role.word()).args(["--requirements", revision, "--output-dir"]).arg(&output);
+    let fixture = programs.examples.join(role.fixture());
     let server = match role {
         Role::Server => {
-            let server = Server::start(&programs.examples.join("conformance_server"), &output)?;
+            let server = Server::start(&fixture, &output)?;
             suite.arg("--url").arg(&server.url);
             Some(server)
         }
         Role::Client => {
-            suite.arg("--command").arg(programs.examples.join("conformance_client"));
+            suite.arg("--command").arg(fixture);
             None
         }
     };

@@ -54,16 +54,16 @@ impl Options {
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let suite = peers::suite()?;
+    let roles = [Role::Server, Role::Client].into_iter().filter(|role| options.role.is_none_or(|only| only == *role));
     let mut build = shell::cargo(&["build", "--package", "gladhand"]);
-    build.args(["--example", "conformance_server", "--example", "conformance_client"]);
+    for role in roles.clone() {
+        build.args(["--example", role.fixture()]);
+    }
     shell::run(&mut build, "the fixtures are examples of the package `gladhand`")?;
     let programs = Programs { suite, examples: shell::target().join("debug/examples") };
 
     let mut legs = Vec::new();
-    for role in [Role::Server, Role::Client] {
-        if options.role.is_some_and(|only| only != role) {
-            continue;
-        }
+    for role in roles {
         let revisions = REVISIONS.into_iter().filter(|revision| options.revision.is_none_or(|only| only == *revision));
         // The legs of one role do not meet; those of both at once would make the suite's deadlines ours.
         let run: Vec<Result<Leg>> = thread::scope(|scope| {
