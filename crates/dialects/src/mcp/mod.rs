@@ -8,8 +8,6 @@
 mod batch;
 pub mod capabilities;
 mod client;
-mod client_calls;
-mod client_opening;
 mod cursor;
 mod errors;
 mod ids;
