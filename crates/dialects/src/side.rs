@@ -165,6 +165,12 @@ impl Output<'_> {
         Self { wire, actions: Vec::new(), lanes: Vec::new() }
     }
 
+    /// The same output, free of the line it was read from.
+    pub fn into_owned(self) -> Output<'static> {
+        let actions = self.actions.into_iter().map(Action::into_owned).collect();
+        Output { wire: self.wire, actions, lanes: self.lanes }
+    }
+
     /// Lines written from now on go this way. Costs nothing where there is only one.
     pub fn go(&mut self, lane: Lane) {
         let now = self.lanes.last().map_or(Lane::MAIN, |(_, lane)| *lane);

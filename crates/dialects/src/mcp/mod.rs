@@ -10,6 +10,8 @@ pub mod capabilities;
 mod client;
 mod cursor;
 mod errors;
+mod header_params;
+pub mod http;
 mod ids;
 mod listen;
 mod meta;
