@@ -24,7 +24,7 @@ use std::time::Duration;
 use gladhand_accord::{Offer, Refusal, Rules, Side, Wants};
 use gladhand_operations::{Answered, CallId, Failure, FailureKind, Level, Operation, Outcome, QuestionId, Reply};
 use gladhand_wire::json::{self, Kind, RawValue};
-use gladhand_wire::rpc::{self, Envelope};
+use gladhand_wire::rpc::Envelope;
 use gladhand_wire::{Fault, Members};
 
 use asked::{Asked, ResultKind};
@@ -261,9 +261,9 @@ impl McpClient {
 
     fn is_awaited(&self, id: u64) -> bool {
         let of_opening = match &self.phase {
-            Phase::ExpectInitializeResult { id }
-            | Phase::ExpectDiscoverResult { id }
-            | Phase::Reopening { id, .. } => Some(*id),
+            Phase::ExpectInitializeResult { id } | Phase::ExpectDiscoverResult { id } | Phase::Reopening { id, .. } => {
+                Some(*id)
+            }
             Phase::Unopened | Phase::Open(_) | Phase::Closed => None,
         };
         of_opening == Some(id) || self.requests.contains_key(&id)
@@ -295,8 +295,7 @@ impl McpClient {
             Ok(ResultKind::Complete) => {}
             Ok(ResultKind::Task) | Err(_) => {
                 let kind = members.raw("resultType").map_or("", RawValue::get);
-                let failure =
-                    results::upstream_error(format!("the upstream's result is of an unknown type: {kind}"));
+                let failure = results::upstream_error(format!("the upstream's result is of an unknown type: {kind}"));
                 return self.done(&work, Err(failure), heard);
             }
         }

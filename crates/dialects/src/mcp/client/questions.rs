@@ -114,7 +114,8 @@ impl McpClient {
     pub(super) fn taken_back(&mut self, params: Option<&RawValue>, now: Duration, heard: &mut Heard) {
         let id = params.and_then(|params| pick(params, ["requestId"])).and_then(|[id]| id);
         let asked = id.and_then(|id| {
-            let is_it = |asker: &Asker| matches!(asker, Asker::Request(asked, _) if ids::is_same(asked.as_json(), id.get()));
+            let is_it =
+                |asker: &Asker| matches!(asker, Asker::Request(asked, _) if ids::is_same(asked.as_json(), id.get()));
             self.questions.iter().find(|(_, asker)| is_it(asker)).map(|(question, _)| *question)
         });
         if let Some(question) = asked {

@@ -5,8 +5,8 @@
 
 use gladhand_accord::Side;
 use gladhand_operations::{Answered, CallId, Failure, Question, QuestionKind};
-use gladhand_wire::json::{self, Kind, RawValue};
 use gladhand_wire::Members;
+use gladhand_wire::json::{self, Kind, RawValue};
 
 use super::asked::Asked;
 use super::questions::{Asker, MAX_QUESTIONS, kind_of};

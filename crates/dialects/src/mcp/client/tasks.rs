@@ -109,7 +109,14 @@ impl McpClient {
         }
     }
 
-    pub(super) fn looked(&mut self, work: Box<Work>, task: String, answer: Answer<'_>, now: Duration, heard: &mut Heard) {
+    pub(super) fn looked(
+        &mut self,
+        work: Box<Work>,
+        task: String,
+        answer: Answer<'_>,
+        now: Duration,
+        heard: &mut Heard,
+    ) {
         let failure = match answer.map(|result| result.and_then(Members::of)) {
             Ok(Some(members)) => return self.task_stands(work, task, &members, now, heard),
             Ok(None) => upstream_error("the upstream's result is no object"),
@@ -118,7 +125,14 @@ impl McpClient {
         done(work.call, Err(failure), heard);
     }
 
-    pub(super) fn updated(&mut self, work: Box<Work>, task: String, answer: Answer<'_>, now: Duration, heard: &mut Heard) {
+    pub(super) fn updated(
+        &mut self,
+        work: Box<Work>,
+        task: String,
+        answer: Answer<'_>,
+        now: Duration,
+        heard: &mut Heard,
+    ) {
         match answer {
             Ok(_) => self.look_later(work, task, SHORTEST_PAUSE, now),
             Err(error) => done(work.call, Err(work.asked.failure(error)), heard),
