@@ -35,6 +35,16 @@ pub struct Config {
     pub limits: Limits,
     /// `[http]`
     pub http: HttpConfig,
+    /// `[policy]`
+    pub policy: Policy,
+}
+
+/// What is allowed and what is looked at.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Policy {
+    /// Hold arguments and structured results to the tools' schemas.
+    pub validate_arguments: bool,
 }
 
 /// Settings of the A2E dialect.
@@ -303,6 +313,7 @@ mod tests {
     fn an_empty_file_is_the_defaults() {
         let config = parse(Path::new("g.toml"), "").unwrap();
         assert_eq!((config.a2e.max_parallel, config.limits.in_flight), (4, 1024));
+        assert!(!config.policy.validate_arguments);
         assert_eq!(config.limits.line_bytes, 16 * 1024 * 1024);
     }
 

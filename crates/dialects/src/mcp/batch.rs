@@ -12,7 +12,7 @@ use super::errors;
 use super::pending::Way;
 use super::server::McpServer;
 use crate::ambient::Ambient;
-use crate::side::{Action, Lane, Output};
+use crate::side::{Lane, Output};
 
 /// How many messages one batch may hold.
 pub(super) const MAX_BATCH: usize = 1024;
@@ -114,8 +114,8 @@ impl McpServer {
             Ok(parts) => match kinds(&parts) {
                 (true, true) => errors::invalid_request("a batch holds either requests or responses, not both"),
                 (_, false) => {
-                    out.actions.push(Action::Dropped("a batch of responses to requests that were never sent"));
-                    return;
+                    let way = Way { lane: ambient.lane, batch: None };
+                    return parts.into_iter().for_each(|part| self.message(part.get(), way, ambient, out));
                 }
                 (false, true) => {
                     let batch = self.batches.begin(ambient.lane);

@@ -188,14 +188,9 @@ impl McpServer {
         self.listeners.next += 1;
         let key = ListenerId(self.listeners.next);
         for uri in &uris {
-            let call = self.pending.insert(InFlight {
-                to: ReplyTo { id: id.clone(), way: Way { lane, batch: None } },
-                asked: Asked::Watch { uri: uri.as_str().into(), by: Watcher::Listener(key) },
-                revision: in_force.revision,
-                progress_token: None,
-                progress: None,
-                log_level: None,
-            });
+            let to = ReplyTo { id: id.clone(), way: Way { lane, batch: None } };
+            let asked = Asked::Watch { uri: uri.as_str().into(), by: Watcher::Listener(key) };
+            let call = self.pending.insert(InFlight::new(to, asked, in_force));
             let call = Call::new(call, Operation::Watch(uri.clone().into()));
             out.actions.push(Action::Deliver(call, Arc::clone(&in_force.agreement)));
         }

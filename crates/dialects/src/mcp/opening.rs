@@ -55,6 +55,7 @@ impl McpServer {
                 unchanged
             }
         };
+        self.send_waiting_questions(out);
         self.tell_what_is_owed(out);
     }
 

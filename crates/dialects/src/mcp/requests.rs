@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use gladhand_accord::{Closed, Kind, Side};
 use gladhand_operations::call::no_arguments;
-use gladhand_operations::{Call, Level, Operation, ToolCall};
+use gladhand_operations::{Call, Level, Operation, TaskWish, ToolCall};
 use gladhand_wire::json::{self, RawValue};
 
 use super::capabilities::InForce;
@@ -16,7 +16,7 @@ use super::lists::{List, Page};
 use super::pending::{Asked, InFlight, ReplyTo};
 use super::render;
 use super::server::{McpServer, Phase, Request};
-use super::{cursor, errors, meta};
+use super::{cursor, errors, meta, parked};
 use crate::ambient::Ambient;
 use crate::side::{Action, Output};
 use gladhand_wire::pick;
@@ -24,23 +24,36 @@ use gladhand_wire::pick;
 /// What a caller said of notices about its call.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Wishes<'a> {
-    progress_token: Option<&'a RawValue>,
-    log_level: Option<Level>,
+    pub(super) progress_token: Option<&'a RawValue>,
+    pub(super) log_level: Option<Level>,
 }
 
 impl McpServer {
     /// Serves a request under what is in force for it.
     pub(super) fn serve<'a>(
         &mut self,
-        request: Request<'a>,
+        mut request: Request<'a>,
         progress_token: Option<&'a RawValue>,
         log_level: Option<Level>,
         in_force: &Arc<InForce>,
-        _ambient: &mut Ambient<'_>,
+        ambient: &mut Ambient<'_>,
         out: &mut Output<'a>,
     ) {
-        let wishes = Wishes { progress_token, log_level };
-        let error = match in_force.gate.admit(Side::Client, &request.method) {
+        let may_log = || in_force.gate.admit(Side::Server, "notifications/message").is_ok();
+        let wishes = Wishes { progress_token, log_level: log_level.filter(|_| may_log()) };
+        let admitted = in_force.gate.admit(Side::Client, &request.method);
+        if let Ok(rule) = admitted
+            && parked::can_wait(rule.name)
+        {
+            if in_force.revision.is_stateless() && request.params.request_state.is_some() {
+                return self.come_back(request, wishes, in_force, ambient, out);
+            }
+            match self.origin(&request, in_force, ambient) {
+                Ok(origin) => request.origin = origin,
+                Err(error) => return self.refuse(&request.to, &error, out),
+            }
+        }
+        let error = match admitted {
             Ok(rule) if rule.kind == Kind::Notice => errors::method_not_found(&request.method),
             Err(closed) => match List::of(&request.method) {
                 Some(list) if self.setup.menu.empty_lists && matches!(closed, Closed::NotAgreed(_)) => {
@@ -54,6 +67,10 @@ impl McpServer {
                 "logging/setLevel" => return self.set_level(request, out),
                 "server/discover" => return self.discover(&request.to, in_force, out),
                 "subscriptions/listen" => return self.listen(request, in_force, out),
+                "tasks/list" => return self.list_tasks(request, ambient, out),
+                "tasks/get" | "tasks/result" | "tasks/cancel" | "tasks/update" => {
+                    return self.serve_task(rule.name, request, in_force, ambient, out);
+                }
                 "resources/read" => return self.read_resource(request, wishes, in_force, out),
                 "resources/subscribe" => return self.subscribe(request, in_force, out),
                 "resources/unsubscribe" => return self.unsubscribe(request, out),
@@ -133,16 +150,14 @@ impl McpServer {
         if let Some(batch) = request.to.way.batch {
             self.batches.expect(batch);
         }
-        let may_log = || in_force.gate.admit(Side::Server, "notifications/message").is_ok();
+        let task = request.origin.as_ref().map_or(TaskWish::Never, |origin| origin.task);
         let id = self.pending.insert(InFlight {
-            to: request.to,
-            asked,
-            revision: in_force.revision,
+            origin: request.origin,
             progress_token: wishes.progress_token.map(ToOwned::to_owned),
-            progress: None,
-            log_level: wishes.log_level.filter(|_| may_log()),
+            log_level: wishes.log_level,
+            ..InFlight::new(request.to, asked, in_force)
         });
-        let call = Call { wants_progress: wishes.progress_token.is_some(), ..Call::new(id, operation) };
+        let call = Call { wants_progress: wishes.progress_token.is_some(), task, ..Call::new(id, operation) };
         out.actions.push(Action::Deliver(call, Arc::clone(&in_force.agreement)));
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use gladhand_operations::Operation;
 use gladhand_wire::json;
-use gladhand_wire::{pick, rpc};
+use gladhand_wire::rpc;
 
 use super::capabilities::InForce;
 use super::errors;
@@ -59,6 +59,5 @@ impl McpServer {
 
 /// The URI that a request names.
 fn uri<'a>(request: &Request<'a>) -> Result<Cow<'a, str>, rpc::Error<'static>> {
-    let uri = request.all_params().and_then(|params| pick(params, ["uri"])).and_then(|[uri]| uri);
-    uri.and_then(json::string).ok_or_else(|| errors::invalid_params("`uri` must be a string"))
+    request.params.uri.and_then(json::string).ok_or_else(|| errors::invalid_params("`uri` must be a string"))
 }

@@ -105,6 +105,16 @@ impl Revision {
         self.has_initialize()
     }
 
+    /// Whether a person may be asked in several ways: by a richer form, by a page to visit.
+    pub fn has_elicitation_modes(self) -> bool {
+        self >= Self::V2025_11_25
+    }
+
+    /// Whether what is asked of a model may hold several blocks per message, and tools.
+    pub fn has_content_lists(self) -> bool {
+        self >= Self::V2025_11_25
+    }
+
     /// Whether results say what kind of result they are, who gave them, and how long they hold.
     pub fn has_result_types(self) -> bool {
         self.is_stateless()
@@ -139,6 +149,8 @@ mod tests {
         assert_eq!(of(Revision::has_progress_message), ["2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"]);
         assert_eq!(of(Revision::has_structured_output), ["2025-06-18", "2025-11-25", "2026-07-28"]);
         assert_eq!(of(Revision::has_any_structured_output), ["2026-07-28"]);
+        assert_eq!(of(Revision::has_elicitation_modes), ["2025-11-25", "2026-07-28"]);
+        assert_eq!(of(Revision::has_content_lists), ["2025-11-25", "2026-07-28"]);
         assert_eq!(of(Revision::has_result_types), ["2026-07-28"]);
         assert_eq!(of(Revision::has_audio), ["2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"]);
         assert_eq!(of(Revision::has_resource_links), ["2025-06-18", "2025-11-25", "2026-07-28"]);

@@ -6,8 +6,9 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::time::Duration;
 
-use gladhand_operations::{CallId, Level, Notice, Outcome};
+use gladhand_operations::{CallId, Level, Notice, Outcome, Question, QuestionId};
 use gladhand_wire::json::{self, Kind, RawValue};
 use gladhand_wire::rpc::{self, Envelope};
 use gladhand_wire::{Fault, Id, Picked, pick};
@@ -18,9 +19,12 @@ use super::changes::Changes;
 use super::errors;
 use super::listen::Listeners;
 use super::meta::Meta;
-use super::pending::{Asked, Pending, ReplyTo, Watcher, Way};
+use super::parked::{Origin, Parked};
+use super::pending::{Asked, Awaited, Pending, ReplyTo, Watcher, Way};
+use super::questions::Questions;
 use super::render::Renderer;
 use super::stateless::Stateless;
+use super::tasks::Tasks;
 use super::watches::Watches;
 use crate::ambient::Ambient;
 use crate::side::{Action, Lane, Output, Server, ServerSetup, Stop};
@@ -39,6 +43,9 @@ pub(super) struct McpServer {
     pub(super) pending: Pending,
     pub(super) batches: Batches,
     pub(super) listeners: Listeners,
+    pub(super) questions: Questions,
+    pub(super) parked: Parked,
+    pub(super) tasks: Tasks,
     pub(super) render: Renderer,
     /// Resources that the session watches.
     pub(super) watches: Watches,
@@ -71,6 +78,8 @@ pub(super) struct Request<'a> {
     pub(super) to: ReplyTo,
     pub(super) method: Cow<'a, str>,
     pub(super) params: Params<'a>,
+    /// How it came, where that matters later.
+    pub(super) origin: Option<Box<Origin>>,
     /// The message that it came in.
     text: &'a str,
 }
@@ -93,19 +102,24 @@ pub(super) struct Params<'a> {
     pub(super) arguments: Option<&'a RawValue>,
     pub(super) meta: Option<&'a RawValue>,
     pub(super) cursor: Option<&'a RawValue>,
+    pub(super) uri: Option<&'a RawValue>,
+    pub(super) task: Option<&'a RawValue>,
+    pub(super) request_state: Option<&'a RawValue>,
+    pub(super) input_responses: Option<&'a RawValue>,
 }
 
 impl<'a> Params<'a> {
-    const NAMES: [&'static str; 4] = ["name", "arguments", "_meta", "cursor"];
+    const NAMES: [&'static str; 8] =
+        ["name", "arguments", "_meta", "cursor", "uri", "task", "requestState", "inputResponses"];
 
     /// What was picked; absent and `null` are the same. `None` if they are no object.
-    fn of(picked: Option<Picked<'a, 4>>) -> Option<Self> {
+    fn of(picked: Option<Picked<'a, 8>>) -> Option<Self> {
         match picked {
             None | Some(Picked { kind: Kind::Null, .. }) => Some(Self::default()),
             Some(Picked { kind: Kind::Object, members }) => {
-                let [name, arguments, meta, cursor] =
+                let [name, arguments, meta, cursor, uri, task, request_state, input_responses] =
                     members.map(|member| member.filter(|raw| Kind::of(raw) != Kind::Null));
-                Some(Self { name, arguments, meta, cursor })
+                Some(Self { name, arguments, meta, cursor, uri, task, request_state, input_responses })
             }
             Some(_) => None,
         }
@@ -121,6 +135,9 @@ impl McpServer {
             pending: Pending::default(),
             batches: Batches::default(),
             listeners: Listeners::default(),
+            questions: Questions::default(),
+            parked: Parked::default(),
+            tasks: Tasks::default(),
             watches: Watches::default(),
             owed: Changes::default(),
             setup,
@@ -143,8 +160,7 @@ impl McpServer {
             }
         };
         if envelope.method.is_none() && (envelope.result.is_some() || envelope.error.is_some()) {
-            out.actions.push(Action::Dropped("a response to a request that was never sent"));
-            return;
+            return self.response(envelope.id, envelope.result, envelope.error, ambient, out);
         }
         let id = envelope.id.filter(|id| Id::is_string_or_number(id) && Id::is_keepable(id));
         let method = match (envelope.is_version_two(), envelope.method_name()) {
@@ -167,7 +183,7 @@ impl McpServer {
             (Some(_), Some(id)) => {
                 let to = ReplyTo { id: Id::of(id), way };
                 match Params::of(envelope.params) {
-                    Some(params) => self.request(Request { to, method, params, text }, ambient, out),
+                    Some(params) => self.request(Request { to, method, params, origin: None, text }, ambient, out),
                     None => self.refuse(&to, &errors::invalid_params("`params` must be an object"), out),
                 }
             }
@@ -234,14 +250,20 @@ impl McpServer {
             return;
         };
         if let Some(call) = self.pending.newest(id) {
-            let ended = self.pending.remove(call);
-            if let Some(batch) = ended.and_then(|call| call.to.way.batch) {
-                self.batches.settle(batch, out);
-            }
-            out.actions.push(Action::Cancel(call));
-        } else if !self.listeners.cancel(id, out) {
+            self.give_up(call, out);
+        } else if !self.listeners.cancel(id, out) && !self.tasks.stop_waiting(id) {
             out.actions.push(Action::Dropped("a cancellation of a request that is not in flight"));
         }
+    }
+
+    /// Ends a call that nobody wants any more, without an answer.
+    pub(super) fn give_up(&mut self, call: CallId, out: &mut Output<'_>) {
+        let ended = self.pending.remove(call);
+        self.withdraw_questions(call, out);
+        if let Some(batch) = ended.and_then(|call| call.to.way.batch) {
+            self.batches.settle(batch, out);
+        }
+        out.actions.push(Action::Cancel(call));
     }
 
     /// Whether the version in force has batches.
@@ -281,7 +303,13 @@ impl Server for McpServer {
         self.refuse_unread(Way { lane: ambient.lane, batch: None }, &errors::unreadable(fault), out);
     }
 
-    fn resolve(&mut self, call: CallId, outcome: Outcome, _ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+    fn resolve(&mut self, call: CallId, outcome: Outcome, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+        self.withdraw_questions(call, out);
+        match self.pending.get(call).map(|call| call.awaited) {
+            Some(Awaited::Parked) => return self.parked.keep(call, outcome),
+            Some(Awaited::AsTask) => return self.end_task(call, outcome, ambient, out),
+            Some(Awaited::ByRequest) | None => {}
+        }
         let Some(call) = self.pending.remove(call) else { return };
         match &call.asked {
             &Asked::Watch { ref uri, by: Watcher::Listener(listener) } => {
@@ -304,22 +332,52 @@ impl Server for McpServer {
         }
     }
 
-    fn notice(&mut self, notice: Notice, _ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
-        self.tell(notice, out);
+    fn notice(&mut self, notice: Notice, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+        match notice {
+            Notice::GoesOnAsTask(call) => self.begin_task(call, ambient, out),
+            notice => self.tell(notice, out),
+        }
     }
 
     fn hung_up(&mut self, lane: Lane, _ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
         // In a session the answer is kept for whoever comes back; without one nobody can.
         for call in self.pending.ending_with(lane) {
-            self.pending.remove(call);
-            out.actions.push(Action::Cancel(call));
+            self.give_up(call, out);
         }
         self.listeners.hung_up(lane, out);
+        self.tasks.hung_up(lane);
+    }
+
+    fn ask(
+        &mut self,
+        call: CallId,
+        questions: Vec<(QuestionId, Question)>,
+        ambient: &mut Ambient<'_>,
+        out: &mut Output<'_>,
+    ) {
+        self.ask_caller(call, questions, ambient, out);
+    }
+
+    fn goes_on_as_task(&mut self, call: CallId, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+        self.begin_task(call, ambient, out);
     }
 
     fn stop(&mut self, _: Stop, _ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+        // Nobody can answer a question or come back for a call from now on.
+        self.close_questions(out);
+        self.close_parked(out);
+        self.close_tasks(out);
         self.listeners.close(&self.render, out);
         self.watches.clear(out);
+    }
+
+    fn wake(&mut self, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+        self.expire_parked(ambient, out);
+        self.expire_tasks(ambient, out);
+    }
+
+    fn deadline(&self) -> Option<Duration> {
+        self.parked.deadline().into_iter().chain(self.tasks.deadline()).min()
     }
 
     fn in_flight(&self) -> Vec<CallId> {

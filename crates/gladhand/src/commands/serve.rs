@@ -22,7 +22,7 @@ pub fn run(args: &ServeArgs) -> Result<ExitCode, CommandError> {
     tracing::debug!(config = ?path, ?data_dir, "settings");
     let mut tokens = config.a2e.tokens;
     tokens.extend(config::token_in_environment().map_err(CommandError::usage)?);
-    let hub = Hub::new(vec![Box::new(Toolbox)])?;
+    let hub = Hub::new(vec![Box::new(Toolbox)])?.validating(config.policy.validate_arguments);
     let mut service = Service::new(hub).tokens(tokens).max_parallel(config.a2e.max_parallel).limits(config.limits);
     if let Some(dialect) = dialect(&args.dialect) {
         service = service.pinned(dialect);

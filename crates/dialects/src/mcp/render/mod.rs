@@ -98,6 +98,15 @@ impl Renderer {
         rpc::finish(wire);
     }
 
+    /// Appends `,"_meta":{…}` that says who serves a result (2026-07-28).
+    pub(super) fn about_server(&self, wire: &mut Vec<u8>) {
+        wire.extend_from_slice(br#","_meta":{""#);
+        wire.extend_from_slice(SERVER_INFO.as_bytes());
+        wire.extend_from_slice(br#"":"#);
+        wire.extend_from_slice(self.server_info.as_bytes());
+        wire.push(b'}');
+    }
+
     /// A list with nothing in it.
     pub(super) fn empty_list(&self, wire: &mut Vec<u8>, id: &Id, list: List, revision: Revision) {
         let page = Page { of: list, from: 0 };

@@ -384,7 +384,7 @@ impl Session {
         let said = match self.shared.hub().answer(call, agreement, &caller) {
             Answer::Now(outcome) => Said::Outcome(outcome),
             Answer::AsTask(work) => Said::AsTask(work),
-            Answer::Later(mut work) => {
+            Answer::Later(mut work) | Answer::TaskLater(mut work) => {
                 // Much that could take a while does not: then it needs neither a task nor a stream.
                 match poll_guarded(&mut work, &mut Context::from_waker(Waker::noop())) {
                     Poll::Ready(outcome) => Said::Outcome(outcome),
