@@ -51,6 +51,8 @@ pub fn client_setup(version: &str) -> ClientSetup {
         provides: Vec::new(),
         token: None,
         log_level: None,
+        listen: false,
+        exchanges: false,
     }
 }
 

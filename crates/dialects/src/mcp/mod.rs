@@ -9,8 +9,6 @@ mod batch;
 pub mod capabilities;
 mod changes;
 mod client;
-mod client_calls;
-mod client_opening;
 mod cursor;
 mod errors;
 mod header_params;

@@ -36,7 +36,7 @@ impl McpServer {
                     out.actions.push(Action::LetGo(call.to.way.lane, pause));
                 }
             }
-            Notice::ToolsChanged | Notice::ResourcesChanged | Notice::PromptsChanged => {}
+            Notice::ToolsChanged | Notice::ResourcesChanged | Notice::PromptsChanged | Notice::GoesOnAsTask(_) => {}
         }
     }
 

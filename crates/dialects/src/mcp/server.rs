@@ -332,8 +332,11 @@ impl Server for McpServer {
         }
     }
 
-    fn notice(&mut self, notice: Notice, _ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
-        self.tell(notice, out);
+    fn notice(&mut self, notice: Notice, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+        match notice {
+            Notice::GoesOnAsTask(call) => self.begin_task(call, ambient, out),
+            notice => self.tell(notice, out),
+        }
     }
 
     fn hung_up(&mut self, lane: Lane, _ambient: &mut Ambient<'_>, out: &mut Output<'_>) {

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use gladhand_operations::{CallId, Failure, FailureKind, Outcome};
+use gladhand_operations::{CallId, Failure, FailureKind, Outcome, TaskWish};
 use gladhand_wire::json::{self, Kind, RawValue};
 use gladhand_wire::rpc::{self, Envelope};
 use gladhand_wire::{Members, pick};
@@ -183,7 +183,7 @@ impl McpServer {
         else {
             return;
         };
-        if self.tasks.is_closed {
+        if self.tasks.is_closed || origin.task == TaskWish::Never {
             return;
         }
         if self.tasks.is_full() {

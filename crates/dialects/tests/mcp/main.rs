@@ -10,6 +10,7 @@ mod gate;
 mod handshake;
 mod http;
 mod lanes;
+mod late_tasks;
 mod listen;
 mod notices;
 mod pairs;

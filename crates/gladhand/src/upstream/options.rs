@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gladhand_accord::{Capability, Peer};
+use gladhand_accord::{Capability, Peer, Secret};
 use gladhand_dialects::{Dialect, REGISTRY, mcp};
 use gladhand_operations::Level;
 use gladhand_wire::RawValue;
 use http::HeaderMap;
 
-use super::authorizer::Authorizer;
+use super::eras::Eras;
+use crate::edges::http_client::Authorizer;
 
 /// How to open a session, and what to declare in it.
 #[derive(Debug, Clone)]
@@ -33,8 +34,12 @@ pub struct Options {
     pub headers: HeaderMap,
     /// Where authorization comes from, on HTTP.
     pub authorizer: Option<Arc<dyn Authorizer>>,
+    /// The token to present, in a dialect whose opening has one.
+    pub token: Option<Secret>,
     /// Variables of our environment that a process is not given.
     pub hidden: Vec<String>,
+    /// What is remembered of upstreams that were opened before.
+    pub eras: Eras,
 }
 
 impl Default for Options {
@@ -49,7 +54,9 @@ impl Default for Options {
             call_timeout: None,
             headers: HeaderMap::new(),
             authorizer: None,
+            token: None,
             hidden: Vec::new(),
+            eras: Eras::default(),
         }
     }
 }
