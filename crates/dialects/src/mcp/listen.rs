@@ -57,9 +57,10 @@ struct Listener {
 }
 
 impl Listeners {
-    /// Ends the newest subscription under a peer's id; `false` if there is none.
-    pub(super) fn cancel(&mut self, id: &RawValue, out: &mut Output<'_>) -> bool {
-        let at = self.all.iter().rposition(|listener| is_same(listener.id.as_json(), id.get()));
+    /// Ends the newest subscription of a lane under a peer's id; `false` if there is none.
+    pub(super) fn cancel(&mut self, id: &RawValue, lane: Lane, out: &mut Output<'_>) -> bool {
+        let is_meant = |listener: &Listener| listener.lane == lane && is_same(listener.id.as_json(), id.get());
+        let at = self.all.iter().rposition(is_meant);
         at.map(|at| self.all.remove(at).watches.clear(out)).is_some()
     }
 

@@ -148,10 +148,14 @@ impl Pending {
         (entry.0 == id).then_some(&mut entry.1)
     }
 
-    /// The newest call under a peer's id, of those that can be given up.
-    pub(super) fn newest(&self, peers: &RawValue) -> Option<CallId> {
-        let entries = self.slots.iter().flatten().filter(|(_, call)| call.asked.is_cancellable());
-        entries.filter(|(_, call)| is_same(call.to.id.as_json(), peers.get())).map(|(id, _)| *id).max()
+    /// The newest call under a peer's id, of those that can be given up by this lane. Outside a session
+    /// another lane may be another peer, whose ids are its own.
+    pub(super) fn newest(&self, peers: &RawValue, lane: Lane) -> Option<CallId> {
+        let is_meant = |call: &InFlight| {
+            let is_reachable = call.to.way.lane == lane || !call.revision.is_stateless();
+            is_reachable && call.asked.is_cancellable() && is_same(call.to.id.as_json(), peers.get())
+        };
+        self.slots.iter().flatten().filter(|(_, call)| is_meant(call)).map(|(id, _)| *id).max()
     }
 
     /// The calls of an exchange that end with it: those that belong to no session.
@@ -207,7 +211,7 @@ mod tests {
         pending.remove(oldest);
         let newer = pending.insert(call("1"));
         assert!(newer > newest, "also where it took an old slot");
-        assert_eq!(pending.newest(&json::raw("1".to_owned())), Some(newer));
-        assert_eq!(pending.newest(&json::raw("2".to_owned())), None);
+        assert_eq!(pending.newest(&json::raw("1".to_owned()), Lane::MAIN), Some(newer));
+        assert_eq!(pending.newest(&json::raw("2".to_owned()), Lane::MAIN), None);
     }
 }

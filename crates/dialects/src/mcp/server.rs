@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use gladhand_operations::{CallId, Level, Notice, Outcome};
+use gladhand_operations::{CallId, Level, Notice, Outcome, Reply};
 use gladhand_wire::json::{self, Kind, RawValue};
 use gladhand_wire::rpc::{self, Envelope};
 use gladhand_wire::{Fault, Id, Picked, pick};
@@ -159,7 +159,7 @@ impl McpServer {
             }
         };
         match (envelope.id, id) {
-            (None, _) => self.notification(&method, text, out),
+            (None, _) => self.notification(&method, text, way.lane, out),
             (Some(_), None) => {
                 let error = errors::invalid_request("`id` must be a string or a number of at most 4096 bytes");
                 self.refuse_unread(way, &error, out);
@@ -214,11 +214,11 @@ impl McpServer {
         self.serve(request, meta.progress_token, None, &in_force, ambient, out);
     }
 
-    fn notification(&mut self, method: &str, text: &str, out: &mut Output<'_>) {
+    fn notification(&mut self, method: &str, text: &str, lane: Lane, out: &mut Output<'_>) {
         match (method, &self.phase) {
             ("notifications/initialized", _) => self.initialized(out),
             // Requests that carry their own opening are cancelled without one.
-            ("notifications/cancelled", _) => self.cancelled(all_params(text), out),
+            ("notifications/cancelled", _) => self.cancelled(all_params(text), lane, out),
             (_, Phase::ExpectInitialize) => {
                 out.actions.push(Action::Dropped("a notification before a session was open"));
             }
@@ -227,19 +227,19 @@ impl McpServer {
         }
     }
 
-    fn cancelled(&mut self, params: Option<&RawValue>, out: &mut Output<'_>) {
+    fn cancelled(&mut self, params: Option<&RawValue>, lane: Lane, out: &mut Output<'_>) {
         let id = params.and_then(|params| pick(params, ["requestId"])).and_then(|[id]| id);
         let Some(id) = id.filter(|id| Id::is_keepable(id)) else {
             out.actions.push(Action::Dropped("a cancellation that names no request"));
             return;
         };
-        if let Some(call) = self.pending.newest(id) {
+        if let Some(call) = self.pending.newest(id, lane) {
             let ended = self.pending.remove(call);
             if let Some(batch) = ended.and_then(|call| call.to.way.batch) {
                 self.batches.settle(batch, out);
             }
             out.actions.push(Action::Cancel(call));
-        } else if !self.listeners.cancel(id, out) {
+        } else if !self.listeners.cancel(id, lane, out) {
             out.actions.push(Action::Dropped("a cancellation of a request that is not in flight"));
         }
     }
@@ -285,9 +285,11 @@ impl Server for McpServer {
         let Some(call) = self.pending.remove(call) else { return };
         match &call.asked {
             &Asked::Watch { ref uri, by: Watcher::Listener(listener) } => {
-                return self.listeners.watched(listener, uri, outcome.is_ok(), out);
+                return self.listeners.watched(listener, uri, matches!(outcome, Ok(Reply::Done)), out);
             }
-            Asked::Watch { uri, by: Watcher::Session } if outcome.is_ok() => self.watches.add(uri, out),
+            Asked::Watch { uri, by: Watcher::Session } if matches!(outcome, Ok(Reply::Done)) => {
+                self.watches.add(uri, out);
+            }
             _ => {}
         }
         let render = &self.render;
@@ -319,7 +321,7 @@ impl Server for McpServer {
 
     fn stop(&mut self, _: Stop, _ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
         self.listeners.close(&self.render, out);
-        self.watches.clear(out);
+        self.watches.close(out);
     }
 
     fn in_flight(&self) -> Vec<CallId> {
