@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use gladhand_dialects::mcp::DIALECT;
 use gladhand_dialects::testing::{Counting, TestServer, bare_call, client_setup, lines_of, moment, server_setup};
-use gladhand_dialects::{Ambient, Heard, ServerSetup, Stop};
-use gladhand_operations::{CallId, Level, Log, Notice, Operation, Progress};
+use gladhand_dialects::{Ambient, Heard, Menu, ServerSetup, Stop};
+use gladhand_operations::{CallId, Level, Log, Notice, Operation, Progress, Reply};
 use gladhand_wire::{Line, Lines, json};
 use proptest::prelude::*;
 use serde_json::Value;
@@ -29,6 +29,12 @@ fn session(version: &str) -> String {
         r#"{"jsonrpc":"2.0","id":5,"method":"logging/setLevel","params":{"level":"debug"}}"#.to_owned(),
         format!(r#"{{"jsonrpc":"2.0","id":6,"method":"tools/call","params":{{"name":"echo",{META}}}}}"#),
         format!(r#"{{"jsonrpc":"2.0","id":7,"method":"subscriptions/listen","params":{{"notifications":{{"toolsListChanged":true}},{META}}}}}"#),
+        r#"{"jsonrpc":"2.0","id":8,"method":"resources/subscribe","params":{"uri":"a://b"}}"#.to_owned(),
+        r#"{"jsonrpc":"2.0","id":9,"method":"resources/read","params":{"uri":"a://b"}}"#.to_owned(),
+        r#"{"jsonrpc":"2.0","id":10,"method":"prompts/get","params":{"name":"p","arguments":{"x":"y"}}}"#.to_owned(),
+        r#"{"jsonrpc":"2.0","id":11,"method":"completion/complete","params":{"ref":{"type":"ref/prompt","name":"p"},"argument":{"name":"x","value":""}}}"#.to_owned(),
+        format!(r#"{{"jsonrpc":"2.0","id":12,"method":"subscriptions/listen","params":{{"notifications":{{"resourcesListChanged":true,"resourceSubscriptions":["a://b","a://c"]}},{META}}}}}"#),
+        r#"{"jsonrpc":"2.0","id":13,"method":"resources/unsubscribe","params":{"uri":"a://b"}}"#.to_owned(),
         r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"tools":[{"name":"a"}],"content":[{"type":"text","text":"x"}]}}"#.to_owned(),
         r#"{"jsonrpc":"2.0","id":2,"result":{"tools":[{"name":"a"}],"nextCursor":"n","content":[]}}"#.to_owned(),
         r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":2,"progress":1}}"#.to_owned(),
@@ -45,24 +51,52 @@ fn tell_everything(server: &mut TestServer) {
         let log = Log { level: Level::Error, logger: None, data: json::raw("1".to_owned()) };
         server.notice(Notice::Log(Some(call), log));
     }
-    server.notice(Notice::ToolsChanged);
+    for notice in [Notice::ToolsChanged, Notice::ResourcesChanged, Notice::ResourceUpdated("a://b".to_owned())] {
+        server.notice(notice);
+    }
+}
+
+/// Resolves the oldest delivered call; everything can be watched, which is counted.
+fn resolve_next(server: &mut TestServer, watched: &mut usize) {
+    match &server.delivered[0].call.operation {
+        Operation::Watch(_) => {
+            *watched += 1;
+            let call = server.delivered.pop_front().unwrap().call.id;
+            server.resolve(call, Ok(Reply::Done));
+        }
+        _ => {
+            server.resolve_next();
+        }
+    }
 }
 
 fn feed_server(bytes: &[u8], hold: bool) {
-    let setup = ServerSetup { page_size: 1, max_in_flight: 4, ..server_setup() };
-    let mut server = TestServer::pinned(&DIALECT, setup);
-    server.answers_itself = !hold;
+    let menu = Menu {
+        resources: true,
+        resource_changes: true,
+        resource_updates: true,
+        prompts: true,
+        completions: true,
+        ..server_setup().menu
+    };
+    let setup = ServerSetup { page_size: 1, max_in_flight: 4, menu, ..server_setup() };
+    let mut server = TestServer::pinned(&DIALECT, setup).holding();
+    let mut watched = 0;
     let mut lines = Lines::with_limit(4096);
     lines.push(bytes);
     while let Some(line) = lines.next_line() {
         server.frame(line);
         tell_everything(&mut server);
+        while !hold && !server.delivered.is_empty() {
+            resolve_next(&mut server, &mut watched);
+        }
     }
     server.stop(Stop::InputClosed);
     while !server.delivered.is_empty() {
-        server.resolve_next();
+        resolve_next(&mut server, &mut watched);
     }
     assert_eq!(server.door.in_flight(), Vec::new());
+    assert_eq!(server.unwatched.len(), watched, "what was watched for a peer is not watched without it");
 }
 
 fn feed_client(bytes: &[u8], version: &str) {
