@@ -21,6 +21,8 @@ use crate::upstream::{Bearer, Host, OpenError, Options, Speak, Target, Upstream}
 pub(super) struct Plan {
     pub(super) target: Target,
     pub(super) options: Options,
+    /// Whether no server was named, and we start one of our own.
+    is_ours: bool,
 }
 
 impl Plan {
@@ -48,13 +50,15 @@ impl Plan {
             hidden: vec![env::A2E_TOKEN.to_owned(), env::MCP_TOKEN.to_owned()],
             ..Options::default()
         };
-        Ok(Self { target, options })
+        Ok(Self { target, options, is_ours: url.is_none() && args.command.is_empty() })
     }
 
     /// The server as it would be typed behind a command.
     pub(super) fn shown(&self) -> String {
         match &self.target {
             Target::Url(_) => self.target.to_string(),
+            // Without a server, the next command needs none either.
+            Target::Command(_) if self.is_ours => String::new(),
             Target::Command(words) => format!("-- {}", words.join(" ")),
         }
     }
@@ -108,6 +112,7 @@ fn headers(lines: &[String]) -> anyhow::Result<HeaderMap> {
 fn not_open(error: OpenError, target: &Target) -> CommandError {
     let exit = match &error {
         OpenError::NotStarted { .. } | OpenError::Unreachable(_) => Exit::PeerFailed,
+        OpenError::NotOverHttp(_) => Exit::Usage,
         OpenError::Unauthorized { .. } => Exit::Refused,
         OpenError::Refused { refusal, .. } => super::exit_of(refusal),
     };
@@ -123,6 +128,7 @@ fn not_open(error: OpenError, target: &Target) -> CommandError {
             format!("`gladhand open --as mcp -- {}` shows the handshake", words.join(" "))
         }
         (OpenError::Refused { .. }, Target::Url(_)) => "is this the URL of an MCP endpoint?".to_owned(),
+        (OpenError::NotOverHttp(_), _) => "start the server behind `--` instead".to_owned(),
         (OpenError::NotStarted { .. }, _) => "is the program installed and on the path?".to_owned(),
     };
     CommandError::new(exit, error).hint(hint)

@@ -27,7 +27,8 @@ pub(super) fn help(tool: &Tool, target: &str) -> String {
         let _ = writeln!(text, "{}", plain(line));
     }
     let words: String = properties.iter().map(word).collect();
-    let _ = writeln!(text, "\n{STRONG}Usage:{STRONG:#} gladhand call {name}{words} {}", plain(target));
+    let usage = format!("gladhand call {name}{words} {}", plain(target));
+    let _ = writeln!(text, "\n{STRONG}Usage:{STRONG:#} {}", usage.trim_end());
     if properties.iter().next().is_some() {
         let _ = writeln!(text, "\n{STRONG}Arguments:{STRONG:#}");
     }

@@ -55,7 +55,8 @@ pub fn run(args: CallArgs, verbosity: u8) -> Result<ExitCode, CommandError> {
         }
         let read = Properties::of(tool.input_schema.get()).read(args.args.as_deref(), &words);
         let arguments = read.map_err(|error| {
-            let help = format!("`gladhand call {} --help {shown}` shows what it takes", plain(&tool.name));
+            let help = format!("gladhand call {} --help {shown}", plain(&tool.name));
+            let help = format!("`{}` shows what it takes", help.trim_end());
             CommandError::usage(error).hint(help)
         })?;
         let call = ToolCall { name: tool.name.clone().into(), arguments: Cow::Owned(json::to_raw(&arguments)) };
