@@ -276,6 +276,34 @@ fn a_task_of_the_extension_asks_when_it_is_looked_at() {
 }
 
 #[test]
+fn whoever_listens_for_a_task_of_the_extension_is_told_how_it_is() {
+    let mut server = with_tasks();
+    server.principal = Some("alice".to_owned());
+    let (call, id) = extended_task(&mut server, "1");
+    let (_, other) = extended_task(&mut server, "2");
+    let listen = |server: &mut TestServer, line: String| only(server.line(&line))["params"]["notifications"].take();
+    let filter = format!(r#""notifications":{{"taskIds":["{id}","none"]}}"#);
+    server.lane = Lane(5);
+    assert_eq!(listen(&mut server, extended("3", "subscriptions/listen", &filter)), json!({"taskIds": [id]}));
+    server.lane = Lane(6);
+    assert_eq!(listen(&mut server, stateless("4", "subscriptions/listen", &filter, "")), json!({}), "undeclared");
+    server.principal = None;
+    assert_eq!(listen(&mut server, extended("5", "subscriptions/listen", &filter)), json!({}), "not theirs");
+    server.lane = Lane::MAIN;
+    let told = only(ask(&mut server, call, 1, form().named("a")));
+    assert_eq!((&told["method"], server.lanes.as_slice()), (&json!("notifications/tasks"), [Lane(5)].as_slice()));
+    assert_eq!(told["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"], 3);
+    assert_eq!((&told["params"]["taskId"], &told["params"]["status"]), (&json!(id), &json!("input_required")));
+    assert!(told["params"]["inputRequests"]["a"].is_object());
+    server.principal = Some("alice".to_owned());
+    assert_eq!(server.line(&extended("6", "tasks/cancel", &format!(r#""taskId":"{other}""#))).len(), 1);
+    let told = only(server.resolve(call, failed()));
+    assert_eq!((&told["params"]["status"], &told["params"]["result"]["isError"]), (&json!("completed"), &json!(true)));
+    let bad = extended("7", "subscriptions/listen", r#""notifications":{"taskIds":"x"}"#);
+    assert_eq!(error(server.line(&bad)).1, -32602);
+}
+
+#[test]
 fn a_call_may_ask_first_and_go_on_as_a_task_later() {
     let mut server = with_tasks();
     let call = delivered(&mut server, &extended("1", "tools/call", ECHO));
