@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use gladhand::config::HttpConfig;
 use gladhand::hub::{Answer, Context, Provider};
-use gladhand::operations::{Tool, ToolCall};
+use gladhand::operations::{Failure, FailureKind, Outcome, Tool, ToolCall};
 use gladhand::wire::json;
 use rustix::process::Signal;
 use serde_json::json;
@@ -129,7 +129,8 @@ impl Provider for Watched {
         if call.name == "stumble_later" {
             return Answer::later(async {
                 tokio::time::sleep(Duration::from_millis(5)).await;
-                panic!("over its own feet")
+                let stumbled: Outcome = Err(Failure::new(FailureKind::Internal, "not reached"));
+                stumbled.inspect_err(|_| panic!("over its own feet"))
             });
         }
         let _ = self.0.send("begun");
