@@ -21,13 +21,14 @@ use super::pending::{Asked, InFlight, ReplyTo, Watcher, Way};
 use super::render::Renderer;
 use super::server::{McpServer, Request};
 use super::watches::{LONGEST_URI, Watches};
+use crate::ambient::Ambient;
 use crate::side::{Action, Lane, Output};
 
 /// How many subscriptions may be open at once on one lane, and on all of them.
 const MAX_PER_LANE: usize = 64;
 const MAX_LISTENERS: usize = 1024;
 
-/// How many resources all subscriptions together may watch.
+/// How many resources and tasks all subscriptions together may watch.
 const MAX_WATCHED: usize = 4096;
 
 /// Names a subscription on this side.
@@ -50,6 +51,8 @@ struct Listener {
     wants: Changes,
     /// The resources whose changes it is told of.
     watches: Watches,
+    /// The tasks that it is told of.
+    tasks: BTreeSet<String>,
     /// How many of its watches are not answered yet. The acknowledgement waits for them.
     unanswered: usize,
     /// What changed before the acknowledgement.
@@ -57,9 +60,10 @@ struct Listener {
 }
 
 impl Listeners {
-    /// Ends the newest subscription under a peer's id; `false` if there is none.
-    pub(super) fn cancel(&mut self, id: &RawValue, out: &mut Output<'_>) -> bool {
-        let at = self.all.iter().rposition(|listener| is_same(listener.id.as_json(), id.get()));
+    /// Ends the newest subscription of a lane under a peer's id; `false` if there is none.
+    pub(super) fn cancel(&mut self, id: &RawValue, lane: Lane, out: &mut Output<'_>) -> bool {
+        let is_meant = |listener: &Listener| listener.lane == lane && is_same(listener.id.as_json(), id.get());
+        let at = self.all.iter().rposition(is_meant);
         at.map(|at| self.all.remove(at).watches.clear(out)).is_some()
     }
 
@@ -88,6 +92,18 @@ impl Listeners {
             } else if listener.watches.covers(uri) {
                 listener.tell(method, Some(("uri", uri)), out);
             }
+        }
+    }
+
+    /// Tells those who asked how a task is, in members of a notice. Before the acknowledgement nobody relies on it.
+    pub(super) fn tell_task(&self, method: &str, task: &str, members: &[u8], out: &mut Output<'_>) {
+        for listener in self.all.iter().filter(|listener| listener.unanswered == 0 && listener.tasks.contains(task)) {
+            out.go(listener.lane);
+            begin_tagged(&mut out.wire, method, &listener.id);
+            out.wire.push(b',');
+            out.wire.extend_from_slice(members);
+            out.wire.push(b'}');
+            rpc::finish(&mut out.wire);
         }
     }
 
@@ -132,9 +148,9 @@ impl Listeners {
         self.all.len() >= MAX_LISTENERS || on_lane >= MAX_PER_LANE
     }
 
-    /// How many resources are watched, or will be.
+    /// How many resources and tasks are watched, or will be.
     fn watching(&self) -> usize {
-        self.all.iter().map(|listener| listener.watches.len() + listener.unanswered).sum()
+        self.all.iter().map(|listener| listener.watches.len() + listener.unanswered + listener.tasks.len()).sum()
     }
 }
 
@@ -147,6 +163,9 @@ impl Listener {
         honoured.extend(self.wants.iter().map(|change| (change.filter().to_owned(), true.into())));
         if self.watches.len() > 0 {
             honoured.insert("resourceSubscriptions".to_owned(), self.watches.uris().collect());
+        }
+        if !self.tasks.is_empty() {
+            honoured.insert("taskIds".to_owned(), self.tasks.iter().cloned().collect());
         }
         out.wire.extend_from_slice(br#","notifications":"#);
         json::write(&mut out.wire, &honoured);
@@ -176,12 +195,20 @@ impl Listener {
 }
 
 impl McpServer {
-    pub(super) fn listen(&mut self, request: Request<'_>, in_force: &Arc<InForce>, out: &mut Output<'_>) {
-        let (wants, uris) = match read_filter(request.all_params(), in_force) {
+    pub(super) fn listen(
+        &mut self,
+        request: Request<'_>,
+        in_force: &Arc<InForce>,
+        ambient: &Ambient<'_>,
+        out: &mut Output<'_>,
+    ) {
+        let Filter { wants, uris, mut tasks } = match read_filter(request.all_params(), in_force) {
             Ok(filter) => filter,
             Err(error) => return self.refuse(&request.to, &error, out),
         };
-        if self.listeners.is_full(request.to.way.lane) || self.listeners.watching() + uris.len() > MAX_WATCHED {
+        tasks.retain(|task| self.tasks.find(task, ambient.principal, in_force.revision).is_some());
+        let watching = self.listeners.watching() + uris.len() + tasks.len();
+        if self.listeners.is_full(request.to.way.lane) || watching > MAX_WATCHED {
             return self.refuse(&request.to, &errors::busy("subscriptions"), out);
         }
         let ReplyTo { id, way: Way { lane, .. } } = request.to;
@@ -195,7 +222,7 @@ impl McpServer {
             out.actions.push(Action::Deliver(call, Arc::clone(&in_force.agreement)));
         }
         let (watches, owed) = (Watches::default(), Changes::default());
-        let mut listener = Listener { key, id, lane, wants, watches, unanswered: uris.len(), owed };
+        let mut listener = Listener { key, id, lane, wants, watches, tasks, unanswered: uris.len(), owed };
         if uris.is_empty() {
             listener.acknowledge(out);
         }
@@ -203,11 +230,15 @@ impl McpServer {
     }
 }
 
+/// What somebody wants to hear of.
+struct Filter {
+    wants: Changes,
+    uris: BTreeSet<String>,
+    tasks: BTreeSet<String>,
+}
+
 /// What a filter asks for, as far as it was agreed, or what is wrong with it.
-fn read_filter(
-    params: Option<&RawValue>,
-    in_force: &InForce,
-) -> Result<(Changes, BTreeSet<String>), rpc::Error<'static>> {
+fn read_filter(params: Option<&RawValue>, in_force: &InForce) -> Result<Filter, rpc::Error<'static>> {
     let filter = params.and_then(Members::of).and_then(|params| params.object("notifications"));
     let filter = filter
         .ok_or_else(|| errors::invalid_params("`notifications` must be an object that says what to listen for"))?;
@@ -218,19 +249,26 @@ fn read_filter(
             wants.insert(change);
         }
     }
-    let uris = match filter.some("resourceSubscriptions") {
-        None => BTreeSet::new(),
+    let names = |member: &str| match filter.some(member) {
+        None => Ok(BTreeSet::new()),
         Some(list) => {
             let list = Some(list).filter(|list| Kind::of(list) == Kind::Array);
-            let uris = list.and_then(|list| serde_json::from_str::<BTreeSet<String>>(list.get()).ok());
-            uris.ok_or_else(|| errors::invalid_params("`resourceSubscriptions` must be a list of URIs"))?
+            let names = list.and_then(|list| serde_json::from_str::<BTreeSet<String>>(list.get()).ok());
+            names.ok_or_else(|| errors::invalid_params(format!("`{member}` must be a list of strings")))
         }
     };
+    let (mut uris, mut tasks) = (names("resourceSubscriptions")?, names("taskIds")?);
     if uris.iter().any(|uri| uri.len() > LONGEST_URI) {
         return Err(errors::invalid_params("a URI of `resourceSubscriptions` is longer than 4096 bytes"));
     }
-    let may_watch = in_force.gate.admit(Side::Server, "notifications/resources/updated").is_ok();
-    Ok((wants, if may_watch { uris } else { BTreeSet::new() }))
+    let may_tell = |notice| in_force.gate.admit(Side::Server, notice).is_ok();
+    if !may_tell("notifications/resources/updated") {
+        uris.clear();
+    }
+    if !may_tell("notifications/tasks") {
+        tasks.clear();
+    }
+    Ok(Filter { wants, uris, tasks })
 }
 
 /// A notification up to behind its `_meta`, which names the subscription.

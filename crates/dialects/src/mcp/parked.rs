@@ -45,6 +45,8 @@ pub(super) struct Origin {
     digest: u64,
     /// Answers that came with the first request, for questions that its caller knew would come.
     pub(super) answers: Option<Box<RawValue>>,
+    /// Whether its caller was asked something, so that what it comes to is meant for nobody else and for no other time.
+    pub(super) has_asked: bool,
     /// Whether the caller takes a task.
     pub(super) task: TaskWish,
     /// For how long it wants to be able to come back for the task.
@@ -122,6 +124,7 @@ impl McpServer {
             principal: ambient.principal.map(Into::into),
             digest: digest(request),
             answers: given.map(ToOwned::to_owned),
+            has_asked: false,
             task,
             ttl,
         })))

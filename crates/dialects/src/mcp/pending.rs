@@ -221,10 +221,14 @@ impl Pending {
         self.slots.iter().flatten().filter(|(_, call)| call.awaited == Awaited::ByRequest)
     }
 
-    /// The newest call under a peer's id whose request waits, of those that can be given up.
-    pub(super) fn newest(&self, peers: &RawValue) -> Option<CallId> {
-        let entries = self.waiting().filter(|(_, call)| call.asked.is_cancellable());
-        entries.filter(|(_, call)| is_same(call.to.id.as_json(), peers.get())).map(|(id, _)| *id).max()
+    /// The newest call under a peer's id, of those whose request waits and that can be given up by this lane. Outside a session
+    /// another lane may be another peer, whose ids are its own.
+    pub(super) fn newest(&self, peers: &RawValue, lane: Lane) -> Option<CallId> {
+        let is_meant = |call: &InFlight| {
+            let is_reachable = call.to.way.lane == lane || !call.revision.is_stateless();
+            is_reachable && call.asked.is_cancellable() && is_same(call.to.id.as_json(), peers.get())
+        };
+        self.waiting().filter(|(_, call)| is_meant(call)).map(|(id, _)| *id).max()
     }
 
     /// The calls of an exchange that end with it: those that belong to no session.
@@ -279,9 +283,9 @@ mod tests {
         pending.change(parked, |call| call.awaited = Awaited::Parked);
         pending.change(task, |call| call.awaited = Awaited::AsTask);
         assert_eq!((pending.len(), pending.ids()), (1, vec![open]));
-        assert_eq!(pending.newest(&json::raw("1".to_owned())), None);
+        assert_eq!(pending.newest(&json::raw("1".to_owned()), Lane::MAIN), None);
         pending.change(parked, |call| (call.to.id, call.awaited) = (Id::number(1000), Awaited::ByRequest));
-        assert_eq!((pending.len(), pending.newest(&json::raw("1000".to_owned()))), (2, Some(parked)));
+        assert_eq!((pending.len(), pending.newest(&json::raw("1000".to_owned()), Lane::MAIN)), (2, Some(parked)));
         for call in [parked, task, open] {
             assert!(pending.remove(call).is_some());
         }
@@ -297,7 +301,7 @@ mod tests {
         pending.remove(oldest);
         let newer = pending.insert(call("1"));
         assert!(newer > newest, "also where it took an old slot");
-        assert_eq!(pending.newest(&json::raw("1".to_owned())), Some(newer));
-        assert_eq!(pending.newest(&json::raw("2".to_owned())), None);
+        assert_eq!(pending.newest(&json::raw("1".to_owned()), Lane::MAIN), Some(newer));
+        assert_eq!(pending.newest(&json::raw("2".to_owned()), Lane::MAIN), None);
     }
 }

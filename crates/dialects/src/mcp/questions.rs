@@ -123,8 +123,13 @@ impl McpServer {
         out: &mut Output<'_>,
     ) {
         let before = self.questions.open.len();
-        let mut given = None;
-        self.pending.change(call, |call| given = call.origin.as_mut().and_then(|origin| origin.answers.take()));
+        let mut given: Option<Box<RawValue>> = None;
+        self.pending.change(call, |call| {
+            if let Some(origin) = &mut call.origin {
+                origin.has_asked = true;
+                given = origin.answers.take();
+            }
+        });
         let given = given.as_deref().and_then(Members::of).unwrap_or_default();
         for (id, question) in questions {
             let answered = match self.phrase(call, &question, ambient) {

@@ -66,7 +66,7 @@ impl McpServer {
                 "ping" => return self.pong(request, out),
                 "logging/setLevel" => return self.set_level(request, out),
                 "server/discover" => return self.discover(&request.to, in_force, out),
-                "subscriptions/listen" => return self.listen(request, in_force, out),
+                "subscriptions/listen" => return self.listen(request, in_force, ambient, out),
                 "tasks/list" => return self.list_tasks(request, ambient, out),
                 "tasks/get" | "tasks/result" | "tasks/cancel" | "tasks/update" => {
                     return self.serve_task(rule.name, request, in_force, ambient, out);

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gladhand_operations::{CallId, Level, Notice, Outcome, Question, QuestionId};
+use gladhand_operations::{CallId, Level, Notice, Outcome, Question, QuestionId, Reply};
 use gladhand_wire::json::{self, Kind, RawValue};
 use gladhand_wire::rpc::{self, Envelope};
 use gladhand_wire::{Fault, Id, Picked, pick};
@@ -175,7 +175,7 @@ impl McpServer {
             }
         };
         match (envelope.id, id) {
-            (None, _) => self.notification(&method, text, out),
+            (None, _) => self.notification(&method, text, way.lane, out),
             (Some(_), None) => {
                 let error = errors::invalid_request("`id` must be a string or a number of at most 4096 bytes");
                 self.refuse_unread(way, &error, out);
@@ -230,11 +230,11 @@ impl McpServer {
         self.serve(request, meta.progress_token, None, &in_force, ambient, out);
     }
 
-    fn notification(&mut self, method: &str, text: &str, out: &mut Output<'_>) {
+    fn notification(&mut self, method: &str, text: &str, lane: Lane, out: &mut Output<'_>) {
         match (method, &self.phase) {
             ("notifications/initialized", _) => self.initialized(out),
             // Requests that carry their own opening are cancelled without one.
-            ("notifications/cancelled", _) => self.cancelled(all_params(text), out),
+            ("notifications/cancelled", _) => self.cancelled(all_params(text), lane, out),
             (_, Phase::ExpectInitialize) => {
                 out.actions.push(Action::Dropped("a notification before a session was open"));
             }
@@ -243,15 +243,15 @@ impl McpServer {
         }
     }
 
-    fn cancelled(&mut self, params: Option<&RawValue>, out: &mut Output<'_>) {
+    fn cancelled(&mut self, params: Option<&RawValue>, lane: Lane, out: &mut Output<'_>) {
         let id = params.and_then(|params| pick(params, ["requestId"])).and_then(|[id]| id);
         let Some(id) = id.filter(|id| Id::is_keepable(id)) else {
             out.actions.push(Action::Dropped("a cancellation that names no request"));
             return;
         };
-        if let Some(call) = self.pending.newest(id) {
+        if let Some(call) = self.pending.newest(id, lane) {
             self.give_up(call, out);
-        } else if !self.listeners.cancel(id, out) && !self.tasks.stop_waiting(id) {
+        } else if !self.listeners.cancel(id, lane, out) && !self.tasks.stop_waiting(id) {
             out.actions.push(Action::Dropped("a cancellation of a request that is not in flight"));
         }
     }
@@ -313,9 +313,11 @@ impl Server for McpServer {
         let Some(call) = self.pending.remove(call) else { return };
         match &call.asked {
             &Asked::Watch { ref uri, by: Watcher::Listener(listener) } => {
-                return self.listeners.watched(listener, uri, outcome.is_ok(), out);
+                return self.listeners.watched(listener, uri, matches!(outcome, Ok(Reply::Done)), out);
             }
-            Asked::Watch { uri, by: Watcher::Session } if outcome.is_ok() => self.watches.add(uri, out),
+            Asked::Watch { uri, by: Watcher::Session } if matches!(outcome, Ok(Reply::Done)) => {
+                self.watches.add(uri, out);
+            }
             _ => {}
         }
         let render = &self.render;
@@ -345,7 +347,6 @@ impl Server for McpServer {
             self.give_up(call, out);
         }
         self.listeners.hung_up(lane, out);
-        self.tasks.hung_up(lane);
     }
 
     fn ask(
@@ -368,7 +369,7 @@ impl Server for McpServer {
         self.close_parked(out);
         self.close_tasks(out);
         self.listeners.close(&self.render, out);
-        self.watches.clear(out);
+        self.watches.close(out);
     }
 
     fn wake(&mut self, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {

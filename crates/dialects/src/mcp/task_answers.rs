@@ -153,19 +153,18 @@ impl McpServer {
     /// A task is in a new state: tells whoever may be told.
     pub(super) fn tell_task(&self, at: usize, out: &mut Output<'_>) {
         const METHOD: &str = "notifications/tasks/status";
-        if self.tasks.all[at].revision.is_stateless() {
-            return;
+        let task = &self.tasks.all[at];
+        let mut members = Vec::new();
+        self.detail(at, &mut members);
+        if task.revision.is_stateless() {
+            return self.listeners.tell_task("notifications/tasks", &task.id, &members, out);
         }
         if let Phase::Open(session) = &self.phase
             && session.in_force.gate.admit(Side::Server, METHOD).is_ok()
         {
             out.go(Lane::MAIN);
-            out.wire.extend_from_slice(br#"{"jsonrpc":"2.0","method":""#);
-            out.wire.extend_from_slice(METHOD.as_bytes());
-            out.wire.extend_from_slice(br#"","params":{"#);
-            self.detail(at, &mut out.wire);
-            out.wire.push(b'}');
-            rpc::finish(&mut out.wire);
+            let params = json::raw(format!("{{{}}}", String::from_utf8_lossy(&members)));
+            rpc::notification(&mut out.wire, METHOD, Some(&params));
         }
     }
 }

@@ -18,12 +18,14 @@ pub(super) const LONGEST_URI: usize = 4096;
 pub(super) struct Watches {
     /// Each with whether a change of it is still to be told.
     uris: BTreeMap<String, bool>,
+    /// Whether whoever wanted to know is gone.
+    is_closed: bool,
 }
 
 impl Watches {
-    /// Remembers a resource; one that was there already is taken back once.
+    /// Remembers a resource; one that was there already, or comes too late, is taken back at once.
     pub(super) fn add(&mut self, uri: &str, out: &mut Output<'_>) {
-        if self.uris.insert(uri.to_owned(), false).is_some() {
+        if self.is_closed || self.uris.insert(uri.to_owned(), false).is_some() {
             out.actions.push(Action::Unwatch(uri.to_owned()));
         }
     }
@@ -38,6 +40,12 @@ impl Watches {
     /// Forgets all of them.
     pub(super) fn clear(&mut self, out: &mut Output<'_>) {
         out.actions.extend(std::mem::take(&mut self.uris).into_keys().map(Action::Unwatch));
+    }
+
+    /// Forgets all of them, and those that are still to come.
+    pub(super) fn close(&mut self, out: &mut Output<'_>) {
+        self.is_closed = true;
+        self.clear(out);
     }
 
     pub(super) fn contains(&self, uri: &str) -> bool {
@@ -123,6 +131,8 @@ mod tests {
         watches.remove("a:", &mut out);
         watches.clear(&mut out);
         assert_eq!(unwatched(&mut out), [r#"Unwatch("a:")"#, r#"Unwatch("b:")"#]);
-        assert_eq!(watches.len(), 0);
+        watches.close(&mut out);
+        watches.add("d:", &mut out);
+        assert_eq!((watches.len(), unwatched(&mut out)), (0, vec![r#"Unwatch("d:")"#.to_owned()]), "too late");
     }
 }

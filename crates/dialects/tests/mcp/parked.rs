@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gladhand_dialects::{Lane, Stop};
+use gladhand_dialects::{CacheHints, Lane, Stop};
 use gladhand_operations::{CallId, FailureKind, Notice, Progress, Question, QuestionId};
 use serde_json::json;
 
@@ -157,6 +157,34 @@ fn a_page_to_visit_has_no_id_of_its_own() {
     let page = json!({"mode": "url", "url": "https://example.org", "message": "?", "elicitationId": "x"});
     let (requests, _) = asked(ask(&mut server, id, 1, Question::elicit(&page).named("p")), 1);
     assert_eq!(requests["p"]["params"], json!({"mode": "url", "url": "https://example.org", "message": "?"}));
+}
+
+#[test]
+fn prompts_and_resources_wait_as_well_and_what_was_asked_for_is_not_kept() {
+    let menu = Menu { cache: CacheHints { ttl_ms: 5000, public: true }, ..whole_menu() };
+    let mut server = with_menu(menu, STATELESS);
+    let raw = |value: Value| gladhand_wire::json::to_raw(&value);
+    let contents = || Contents { parts: vec![raw(json!({"uri": "test://a", "text": "x"}))], ..Contents::default() };
+    for (method, params, reply) in [
+        ("resources/read", r#""uri":"test://a""#, Reply::Contents(contents())),
+        ("prompts/get", r#""name":"greet""#, Reply::Prompt(PromptResult::default())),
+    ] {
+        let line = |id: &str, more: &str| {
+            let line = stateless(id, method, &format!("{params}{more}"), "");
+            line.replace(r#"Capabilities":{}"#, r#"Capabilities":{"elicitation":{}}"#)
+        };
+        let id = delivered(&mut server, &line("1", ""));
+        let (_, state) = asked(ask(&mut server, id, 1, form().named("a")), 1);
+        let answers = format!(r#","inputResponses":{{"a":{YES}}},"requestState":{state}"#);
+        assert_eq!(error(server.line(&line("2", &answers).replace(params, r#""uri":"b","name":"b""#))).1, -32602);
+        assert_eq!(server.line(&line("3", &answers)), NOTHING);
+        let result = only(server.resolve(id, Ok(reply)))["result"].take();
+        let hints = (result["ttlMs"].clone(), result["cacheScope"].clone());
+        let expected = if method == "resources/read" { (json!(0), json!("private")) } else { Default::default() };
+        assert_eq!(hints, expected, "{method}");
+    }
+    let id = delivered(&mut server, &stateless("4", "resources/read", r#""uri":"test://a""#, ""));
+    assert_eq!(only(server.resolve(id, Ok(Reply::Contents(contents()))))["result"]["ttlMs"], 5000);
 }
 
 #[test]

@@ -242,7 +242,9 @@ fn where_exchanges_come_and_go_a_task_asks_whoever_waits_for_it() {
     server.hung_up(Lane(1));
     server.hung_up(Lane(2));
     assert!(server.cancelled.is_empty(), "a task does not need anybody to listen");
-    assert_eq!(server.resolve_next().len(), 3, "two questions taken back, a state told, nobody answered");
+    let lines = server.resolve_next();
+    assert_eq!(lines.len(), 4, "two questions taken back, a state told, the answer for whoever comes back");
+    assert_eq!((value(&lines[3])["id"].clone(), server.lanes[3]), (json!(2), Lane(2)));
 }
 
 #[test]
@@ -273,6 +275,34 @@ fn a_task_of_the_extension_asks_when_it_is_looked_at() {
     assert_eq!(partly["inputRequests"].as_object().unwrap().keys().collect::<Vec<_>>(), ["b"]);
     assert_eq!(update(r#"{"a":{},"b":{"action":"cancel"}}"#)["status"], "working");
     assert_eq!(server.answered.iter().map(|(id, _)| id.0).collect::<Vec<_>>(), [1, 2]);
+}
+
+#[test]
+fn whoever_listens_for_a_task_of_the_extension_is_told_how_it_is() {
+    let mut server = with_tasks();
+    server.principal = Some("alice".to_owned());
+    let (call, id) = extended_task(&mut server, "1");
+    let (_, other) = extended_task(&mut server, "2");
+    let listen = |server: &mut TestServer, line: String| only(server.line(&line))["params"]["notifications"].take();
+    let filter = format!(r#""notifications":{{"taskIds":["{id}","none"]}}"#);
+    server.lane = Lane(5);
+    assert_eq!(listen(&mut server, extended("3", "subscriptions/listen", &filter)), json!({"taskIds": [id]}));
+    server.lane = Lane(6);
+    assert_eq!(listen(&mut server, stateless("4", "subscriptions/listen", &filter, "")), json!({}), "undeclared");
+    server.principal = None;
+    assert_eq!(listen(&mut server, extended("5", "subscriptions/listen", &filter)), json!({}), "not theirs");
+    server.lane = Lane::MAIN;
+    let told = only(ask(&mut server, call, 1, form().named("a")));
+    assert_eq!((&told["method"], server.lanes.as_slice()), (&json!("notifications/tasks"), [Lane(5)].as_slice()));
+    assert_eq!(told["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"], 3);
+    assert_eq!((&told["params"]["taskId"], &told["params"]["status"]), (&json!(id), &json!("input_required")));
+    assert!(told["params"]["inputRequests"]["a"].is_object());
+    server.principal = Some("alice".to_owned());
+    assert_eq!(server.line(&extended("6", "tasks/cancel", &format!(r#""taskId":"{other}""#))).len(), 1);
+    let told = only(server.resolve(call, failed()));
+    assert_eq!((&told["params"]["status"], &told["params"]["result"]["isError"]), (&json!("completed"), &json!(true)));
+    let bad = extended("7", "subscriptions/listen", r#""notifications":{"taskIds":"x"}"#);
+    assert_eq!(error(server.line(&bad)).1, -32602);
 }
 
 #[test]

@@ -5,7 +5,7 @@
 
 use gladhand_operations::Content;
 use gladhand_wire::Members;
-use gladhand_wire::json::RawValue;
+use gladhand_wire::json::{Kind, RawValue};
 
 use super::super::revision::Revision;
 use super::member;
@@ -39,7 +39,8 @@ fn block(wire: &mut Vec<u8>, raw: &RawValue, revision: Revision) {
     // Whoever has links has everything.
     let members = Members::of(raw).filter(|_| !revision.has_resource_links()).unwrap_or_default();
     let kind = members.str("type");
-    match (kind.as_deref(), members.some("uri"), members.some("data")) {
+    let text = |name: &str| members.raw(name).filter(|raw| Kind::of(raw) == Kind::String);
+    match (kind.as_deref(), text("uri"), text("data")) {
         (Some("resource_link"), Some(uri), _) => {
             wire.extend_from_slice(br#"{"type":"text","text":"#);
             wire.extend_from_slice(uri.get().as_bytes());
@@ -47,7 +48,7 @@ fn block(wire: &mut Vec<u8>, raw: &RawValue, revision: Revision) {
         (Some("audio"), _, Some(data)) if !revision.has_audio() => {
             // A resource must have a URI, and a sound has none.
             wire.extend_from_slice(br#"{"type":"resource","resource":{"uri":"about:audio""#);
-            if let Some(mime_type) = members.some("mimeType") {
+            if let Some(mime_type) = text("mimeType") {
                 member(wire, "mimeType", mime_type);
             }
             member(wire, "blob", data);

@@ -23,6 +23,9 @@ use crate::side::{CacheHints, ServerSetup};
 /// How many values an answer to a request for completion may hold.
 const MAX_COMPLETIONS: usize = 100;
 
+/// The hints of what is nobody else's and good only once.
+const NEVER_KEPT: &str = r#","ttlMs":0,"cacheScope":"private""#;
+
 /// What is the same in every answer of a server.
 #[derive(Debug)]
 pub(super) struct Renderer {
@@ -80,7 +83,7 @@ impl Renderer {
         wire.extend_from_slice(br#","capabilities":"#);
         wire.extend_from_slice(self.capabilities[revision as usize].as_bytes());
         wire.extend_from_slice(self.instructions.as_bytes());
-        self.finish_cacheable(wire, revision, None);
+        self.finish_cacheable(wire, revision, &self.cache_hints, None);
     }
 
     /// The empty result that ends a subscription.
@@ -131,7 +134,7 @@ impl Renderer {
                 }
                 _ => not_asked_for(wire, id),
             },
-            (Ok(Reply::Contents(contents)), Asked::Contents { .. }) => self.contents(wire, id, &contents, revision),
+            (Ok(Reply::Contents(contents)), Asked::Contents { .. }) => self.contents(wire, call, &contents),
             (Ok(Reply::Prompt(prompt)), Asked::Prompt) => self.prompt(wire, id, &prompt, revision),
             (Ok(Reply::Completion(completion)), Asked::Completion) => {
                 self.completion(wire, id, &completion, revision);
@@ -163,13 +166,15 @@ impl Renderer {
         self.finish_result(wire, revision, carried_meta(&result.extra));
     }
 
-    fn contents(&self, wire: &mut Vec<u8>, id: &Id, contents: &Contents, revision: Revision) {
-        rpc::begin_result(wire, id);
+    fn contents(&self, wire: &mut Vec<u8>, call: &InFlight, contents: &Contents) {
+        rpc::begin_result(wire, &call.to.id);
         wire.extend_from_slice(br#"{"contents":["#);
         each(wire, &contents.parts, |wire, part| wire.extend_from_slice(part.get().as_bytes()));
         wire.push(b']');
         extras(wire, &contents.extra, &["contents", "resultType", "ttlMs", "cacheScope", "_meta"]);
-        self.finish_cacheable(wire, revision, carried_meta(&contents.extra));
+        let has_asked = call.origin.as_ref().is_some_and(|origin| origin.has_asked);
+        let hints = if has_asked { NEVER_KEPT } else { &self.cache_hints };
+        self.finish_cacheable(wire, call.revision, hints, carried_meta(&contents.extra));
     }
 
     fn prompt(&self, wire: &mut Vec<u8>, id: &Id, prompt: &PromptResult, revision: Revision) {
@@ -224,13 +229,13 @@ impl Renderer {
             wire.extend_from_slice(br#","nextCursor":"#);
             json::write(wire, &cursor::at(end));
         }
-        self.finish_cacheable(wire, revision, None);
+        self.finish_cacheable(wire, revision, &self.cache_hints, None);
     }
 
     /// Closes a result that may be kept for a while, where a revision can say so.
-    fn finish_cacheable(&self, wire: &mut Vec<u8>, revision: Revision, carried_meta: Option<&RawValue>) {
+    fn finish_cacheable(&self, wire: &mut Vec<u8>, revision: Revision, hints: &str, carried_meta: Option<&RawValue>) {
         if revision.has_result_types() {
-            wire.extend_from_slice(self.cache_hints.as_bytes());
+            wire.extend_from_slice(hints.as_bytes());
         }
         self.finish_result(wire, revision, carried_meta);
     }

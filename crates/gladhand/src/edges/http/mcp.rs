@@ -18,7 +18,8 @@ use super::endpoint::Endpoint;
 use super::message::Message;
 use super::request::{accepts, is_json, read_body};
 use super::respond::{self, Content, SESSION_ID};
-use super::session::{Manner, Posted, Session, SessionId};
+use super::session::{Manner, Posted, Session};
+use super::session_id::SessionId;
 use super::stream;
 
 /// The methods of this path in the handshake era.
@@ -96,6 +97,10 @@ fn post(
     body: &Bytes,
     principal: Principal,
 ) -> Response<Content> {
+    if body.trim_ascii().is_empty() {
+        // On a line of its own this would be nothing at all, and nobody would answer it.
+        return respond::refusal(StatusCode::BAD_REQUEST, "the body is empty");
+    }
     let message = Message::of(body);
     let text = std::str::from_utf8(body).unwrap_or_default();
     if message == Message::Unreadable || version == Version::Stateless || is_stateless(text) {
