@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use gladhand::operations::call::no_arguments;
 use gladhand::operations::{Operation, ToolCall};
-use gladhand::upstream::{Alone, OpenError, Options, Speak, Target, Upstream};
+use gladhand::upstream::{Alone, Host, OpenError, Options, Speak, Target, Upstream};
 
 const GLADHAND: &str = env!("CARGO_BIN_EXE_gladhand");
 
@@ -25,9 +25,13 @@ fn speaking(version: &str) -> Options {
 }
 
 async fn open(words: &[&str], options: Options) -> Result<Upstream, OpenError> {
+    open_for(words, options, Arc::new(Alone)).await
+}
+
+async fn open_for(words: &[&str], options: Options, host: Arc<dyn Host>) -> Result<Upstream, OpenError> {
     let words: Vec<_> = words.iter().map(|word| (*word).to_owned()).collect();
     let target = Target::parse(&words).unwrap();
-    soon(Upstream::open(&target, options, Arc::new(Alone))).await
+    soon(Upstream::open(&target, options, host)).await
 }
 
 fn tool(name: &'static str) -> Operation<'static> {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use futures_util::future::BoxFuture;
 use gladhand::accord::{Capability, Secret};
 use gladhand::operations::{Answered, FailureKind, Notice, Operation, Question, Reply};
-use gladhand::upstream::{Authorizer, Bearer, Challenge, Host, OpenError, Options, Target, Upstream, accept_defaults};
+use gladhand::upstream::{Authorizer, Bearer, Challenge, Host, OpenError, Options, accept_defaults};
 use http::HeaderValue;
 use tokio::sync::mpsc;
 
@@ -109,8 +109,7 @@ async fn what_comes_on_the_stream_of_a_call_belongs_to_it() {
     let host = Arc::new(Listener(tell));
     let provides = vec![(Capability::named("elicitation"), None)];
     let options = Options { provides, ..speaking("2025-11-25") };
-    let target = Target::parse(&[server.url.clone()]).unwrap();
-    let upstream = Upstream::open(&target, options, Arc::new(Alone)).await.unwrap();
+    let upstream = open(&[&server.url], options).await.unwrap();
     let reply = soon(upstream.call_for(tool("t"), host)).await.unwrap();
     assert!(matches!(reply, Reply::Tool(result) if result.joined_text() == "done"));
     assert!(soon(heard.recv()).await.unwrap().starts_with("Progress(CallId(1)"));
@@ -134,8 +133,7 @@ async fn the_stream_beside_the_calls_is_heard() {
     })
     .await;
     let (tell, mut heard) = mpsc::unbounded_channel();
-    let target = Target::parse(&[server.url.clone()]).unwrap();
-    let upstream = Upstream::open(&target, speaking("2025-11-25"), Arc::new(Listener(tell))).await.unwrap();
+    let upstream = open_for(&[&server.url], speaking("2025-11-25"), Arc::new(Listener(tell))).await.unwrap();
     assert_eq!(soon(heard.recv()).await.unwrap(), "ToolsChanged");
     drop(upstream);
     let mut server = server;
