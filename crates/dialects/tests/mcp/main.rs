@@ -5,6 +5,12 @@
 mod client;
 mod compatibility;
 mod failures;
+mod client_features;
+mod client_listening;
+mod client_questions;
+mod client_recovery;
+mod client_rounds;
+mod client_tasks;
 mod gate;
 mod handshake;
 mod http;
