@@ -1,0 +1,1 @@
+//! Guarding our own endpoint.
