@@ -160,7 +160,12 @@ impl Authorizer {
     }
 
     /// After a 403: asks for the scopes that are missing beside those that we have.
-    async fn step_up(&self, attempt: &mut Attempt, held: Option<&Held>, challenge: &Challenge) -> Result<(), AuthError> {
+    async fn step_up(
+        &self,
+        attempt: &mut Attempt,
+        held: Option<&Held>,
+        challenge: &Challenge,
+    ) -> Result<(), AuthError> {
         let server = || shown(&self.options.server);
         let Some(held) = held.filter(|_| challenge.error.as_deref() == Some("insufficient_scope")) else {
             return Err(AuthError::Forbidden { server: server() });
@@ -171,8 +176,7 @@ impl Authorizer {
         }
         attempt.steps += 1;
         let place = Place::discover(&self.web, &self.options.server, challenge).await?;
-        let mut scopes =
-            if held.issuer == place.server.issuer { held.grant.scopes.clone() } else { Scopes::default() };
+        let mut scopes = if held.issuer == place.server.issuer { held.grant.scopes.clone() } else { Scopes::default() };
         scopes.add(&challenge.scopes);
         self.obtain(&place, scopes).await
     }
@@ -190,9 +194,10 @@ impl Authorizer {
             }
             _ => None,
         };
-        let client =
-            Client::identify(&self.web, &self.options, &place.server, stored.as_ref(), redirect_uri).await?;
-        if let Some(registration) = &client.registration {
+        let client = Client::identify(&self.web, &self.options, &place.server, stored.as_ref(), redirect_uri).await?;
+        if let Some(registration) = &client.registration
+            && stored.is_none_or(|stored| stored.client_id != registration.client_id)
+        {
             // Kept before the person is asked: if that fails, we are registered all the same.
             self.keep(&place.server.issuer, Some(registration.clone()), None)?;
         }
@@ -302,6 +307,10 @@ impl Authorizer {
             Ok(issued) => issued.presentable(&endpoint)?,
             Err(AuthError::Refused { code, .. }) => {
                 tracing::debug!(issuer = %held.issuer, code, "the refresh token is not accepted any more");
+                if code == "invalid_client" {
+                    // Our registration has been forgotten there; the next flow makes another.
+                    self.keep(&held.issuer, None, None)?;
+                }
                 return Ok(false);
             }
             Err(error) => return Err(error),
@@ -357,8 +366,7 @@ impl Authorizer {
     }
 
     fn keep(&self, issuer: &str, registration: Option<Registration>, grant: Option<Grant>) -> Result<(), AuthError> {
-        let record =
-            Record { server: self.options.server.to_string(), issuer: issuer.to_owned(), registration, grant };
+        let record = Record { server: self.options.server.to_string(), issuer: issuer.to_owned(), registration, grant };
         Ok(self.options.store.keep(&record)?)
     }
 

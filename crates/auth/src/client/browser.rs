@@ -156,7 +156,9 @@ mod tests {
         let address = Url::parse("https://as.example/authorize").unwrap();
         let person = async {
             assert_eq!(seen.recv().await.unwrap(), address);
-            for other in ["/favicon.ico", "/callback", "/callback?code=c&state=other", "/callback?state=other%26state=mine"] {
+            for other in
+                ["/favicon.ico", "/callback", "/callback?code=c&state=other", "/callback?state=other%26state=mine"]
+            {
                 assert!(get(port, other).await.starts_with("HTTP/1.1 404"), "{other}");
             }
             assert!(get(port, "/callback?code=c&state=mine").await.starts_with("HTTP/1.1 200"));

@@ -8,8 +8,8 @@ use url::form_urlencoded;
 
 use super::browser::Browser;
 use super::discovery::Place;
-use super::token::{Issued, TokenEndpoint, said_no};
 use super::random;
+use super::token::{Issued, TokenEndpoint, said_no};
 use crate::error::AuthError;
 use crate::scopes::Scopes;
 
@@ -25,7 +25,8 @@ pub(crate) async fn ask(
     if !server.code_challenge_methods_supported.iter().any(|method| method == "S256") {
         return Err(lacks("PKCE with S256"));
     }
-    let authorization_endpoint = server.authorization_endpoint.as_deref().ok_or_else(|| lacks("authorization endpoint"))?;
+    let authorization_endpoint =
+        server.authorization_endpoint.as_deref().ok_or_else(|| lacks("authorization endpoint"))?;
     let mut url = endpoint.web.admit(authorization_endpoint)?;
 
     let verifier = Secret::new(random() + &random());

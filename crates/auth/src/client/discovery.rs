@@ -106,9 +106,13 @@ mod tests {
         for good in ["https://a.example", "https://a.example/", "https://a.example/v1", "https://a.example/v1/mcp"] {
             assert!(belongs(good, &server), "{good}");
         }
-        for bad in
-            ["https://b.example/v1/mcp", "http://a.example/v1/mcp", "https://a.example/v", "https://a.example/v1/mcp2", "?"]
-        {
+        for bad in [
+            "https://b.example/v1/mcp",
+            "http://a.example/v1/mcp",
+            "https://a.example/v",
+            "https://a.example/v1/mcp2",
+            "?",
+        ] {
             assert!(!belongs(bad, &server), "{bad}");
         }
     }

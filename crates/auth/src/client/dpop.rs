@@ -83,7 +83,12 @@ impl Prover {
     }
 
     /// The proof for a request that presents a token.
-    pub(crate) fn prove_possession(&self, method: &Method, url: &Url, token: &Secret) -> Result<HeaderValue, AuthError> {
+    pub(crate) fn prove_possession(
+        &self,
+        method: &Method,
+        url: &Url,
+        token: &Secret,
+    ) -> Result<HeaderValue, AuthError> {
         let nonce = self.nonce.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let hash = digest::digest(&digest::SHA256, token.expose().as_bytes());
         self.prove(method, url, Some(URL_SAFE_NO_PAD.encode(hash)), nonce.as_deref())

@@ -130,7 +130,9 @@ impl Client {
         {
             let authentication = match &identity.proof {
                 ClientProof::None => Authentication::None,
-                ClientProof::Secret(secret) => by_secret(preferred(server, &["client_secret_basic", "client_secret_post"]), secret),
+                ClientProof::Secret(secret) => {
+                    by_secret(preferred(server, &["client_secret_basic", "client_secret_post"]), secret)
+                }
                 ClientProof::Key(key) => Authentication::Assertion(key.clone()),
             };
             return Some(Self { id: identity.id.clone(), authentication, registration: None });

@@ -113,7 +113,8 @@ impl TokenStore for FileStore {
     }
 
     fn keep(&self, record: &Record) -> io::Result<()> {
-        let folder = self.path.parent().unwrap_or(Path::new("."));
+        let folder =
+            self.path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
         fs_err::create_dir_all(folder)?;
         // The lock goes with its file handle. It is a file of its own because the other one is replaced.
         let lock = File::options().create(true).truncate(false).write(true).open(self.path.with_extension("lock"))?;

@@ -113,10 +113,13 @@ impl TokenEndpoint<'_> {
                 let claims = json!({
                     "iss": id, "sub": id, "aud": self.issuer, "jti": random(), "iat": now, "exp": now + ASSERTION_SECONDS,
                 });
-                assertion = jsonwebtoken::encode(&Header::new(algorithm), &claims, &key).map_err(|error| {
-                    AuthError::Key { key: "the client's private key", reason: error.to_string() }
-                })?;
-                form.extend([("client_id", id), ("client_assertion_type", CLIENT_ASSERTION), ("client_assertion", &assertion)]);
+                assertion = jsonwebtoken::encode(&Header::new(algorithm), &claims, &key)
+                    .map_err(|error| AuthError::Key { key: "the client's private key", reason: error.to_string() })?;
+                form.extend([
+                    ("client_id", id),
+                    ("client_assertion_type", CLIENT_ASSERTION),
+                    ("client_assertion", &assertion),
+                ]);
             }
         }
         if let Some(prover) = self.prover {
