@@ -130,7 +130,7 @@ impl Client {
                     headers.insert("mcp-name", HeaderValue::from_str(name)?);
                 }
             }
-            self.authorizer.authorize(&mut attempt, &Method::POST, &mut headers).await?;
+            self.authorizer.authorize(&mut attempt, &Method::POST, &self.server, &mut headers).await?;
             let answer = self.http.post(self.server.clone()).headers(headers).json(message).send().await?;
             match answer.status() {
                 status @ (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => {

@@ -100,12 +100,12 @@ impl Fixture {
 fn pkcs1(document: &[u8]) -> Vec<u8> {
     // The inner key is the last element, and it begins with a sequence of two length bytes.
     let at =
-        document.windows(4).skip(4).position(|bytes| bytes[0] == 0x30 && bytes[1] == 0x82).expect("it cannot fail") + 4;
+        document.windows(4).skip(4).position(|bytes| bytes[0] == 0x30 && bytes[1] == 0x82).expect("an inner key") + 4;
     document[at..].to_vec()
 }
 
 fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).expect("it cannot fail").as_secs()
+    SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock after 1970").as_secs()
 }
 
 fn claims() -> Value {

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use gladhand_accord::Secret;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use url::Url;
 
 use super::challenge::Challenge;
 use super::discovery::Place;
@@ -18,8 +19,6 @@ use crate::metadata::AuthorizationServer;
 use crate::scopes::Scopes;
 use crate::web::{Web, shown};
 
-/// A token that ends within this many seconds is renewed before it is used.
-const TOO_SHORT: u64 = 30;
 /// How often one request may make us ask for wider scopes. Without a bound a server could have a person asked for ever.
 const STEPS: u8 = 3;
 
@@ -79,6 +78,7 @@ impl Authorizer {
         &self,
         attempt: &mut Attempt,
         method: &Method,
+        url: &Url,
         headers: &mut HeaderMap,
     ) -> Result<(), AuthError> {
         headers.remove(header::AUTHORIZATION);
@@ -89,7 +89,7 @@ impl Authorizer {
         let token = &held.grant.access_token;
         let scheme = match &held.prover {
             Some(prover) => {
-                let proof = prover.prove_possession(method, &self.options.server, token)?;
+                let proof = prover.prove_possession(method, url, token)?;
                 headers.insert(dpop::PROOF, proof);
                 "DPoP"
             }
@@ -217,7 +217,7 @@ impl Authorizer {
         };
         let issued = issued.presentable(&endpoint)?;
         let grant = Grant {
-            expires: issued.expires(),
+            renew_at: issued.renew_at(),
             client_id: client.id.clone(),
             resource: place.resource.clone(),
             scopes,
@@ -262,7 +262,7 @@ impl Authorizer {
     /// The token to use, renewed if it is about to end.
     async fn usable(&self) -> Result<Option<Arc<Held>>, AuthError> {
         let ready = |state: &State| match &state.held {
-            Some(held) if held.grant.expires.is_some_and(|end| end < unix_now() + TOO_SHORT) => None,
+            Some(held) if held.grant.renew_at.is_some_and(|time| time < unix_now()) => None,
             Some(held) => Some(Some(held.clone())),
             None => state.looked.then_some(None),
         };
@@ -316,7 +316,7 @@ impl Authorizer {
             Err(error) => return Err(error),
         };
         let grant = Grant {
-            expires: issued.expires(),
+            renew_at: issued.renew_at(),
             key: held.grant.key.clone().filter(|_| issued.is_bound()),
             access_token: issued.access_token,
             // One that is not replaced stays good (RFC 6749 section 6).

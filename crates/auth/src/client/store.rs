@@ -36,9 +36,9 @@ pub struct Grant {
     /// What a new one is had for.
     #[serde(default, with = "exposed::option", skip_serializing_if = "Option::is_none")]
     pub refresh_token: Option<Secret>,
-    /// When it ends, in seconds since 1970.
+    /// When to renew it, in seconds since 1970: shortly before it ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub expires: Option<u64>,
+    pub renew_at: Option<u64>,
     /// The client that it was issued to.
     pub client_id: String,
     /// The identifier of the resource that it was asked for.
@@ -170,7 +170,7 @@ mod tests {
         let grant = Grant {
             access_token: Secret::new(token),
             refresh_token: None,
-            expires: Some(7),
+            renew_at: Some(7),
             client_id: "me".to_owned(),
             resource: server.to_owned(),
             scopes: Scopes::parse("a b"),

@@ -21,6 +21,8 @@ use crate::web::{Answer, Web, shown};
 const CLIENT_ASSERTION: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
 /// An assertion is used at once.
 const ASSERTION_SECONDS: u64 = 60;
+/// A token that ends this soon may end on its way.
+const MARGIN_SECONDS: u64 = 30;
 /// No explanation of an error needs more.
 const LONGEST_DESCRIPTION: usize = 300;
 
@@ -49,14 +51,15 @@ pub(crate) struct Issued {
 }
 
 impl Issued {
-    /// When the token ends, in seconds since 1970.
-    pub(crate) fn expires(&self) -> Option<u64> {
+    /// When the token is to be renewed, in seconds since 1970: shortly before it ends.
+    pub(crate) fn renew_at(&self) -> Option<u64> {
         let seconds = match self.expires_in.as_ref()? {
             serde_json::Value::Number(number) => number.as_u64(),
             serde_json::Value::String(text) => text.parse().ok(),
             _ => None,
-        };
-        Some(unix_now().saturating_add(seconds?))
+        }?;
+        // A token that lives for seconds only must not be renewed before its first use.
+        Some(unix_now().saturating_add(seconds - MARGIN_SECONDS.min(seconds / 4)))
     }
 
     /// Whether it is bound to our key.

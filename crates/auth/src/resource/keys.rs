@@ -162,7 +162,10 @@ impl Key {
         // A key that is meant for one algorithm is not used with another.
         let meant = jwk.common.key_algorithm;
         let allowed = |algorithm: &Algorithm| meant.is_none_or(|meant| meant == KeyAlgorithm::from(*algorithm));
-        let algorithms = possible.iter().copied().filter(allowed).collect();
+        let algorithms: Vec<_> = possible.iter().copied().filter(allowed).collect();
+        if algorithms.is_empty() {
+            return None;
+        }
         Some(Self { id: jwk.common.key_id.clone(), algorithms, key: DecodingKey::from_jwk(&jwk).ok()? })
     }
 }
@@ -224,9 +227,8 @@ mod tests {
         sealing["use"] = json!("enc");
         let mut other = public("other");
         other["alg"] = json!("ES384");
-        let strange = [json!(7), json!({"kty": "new"}), secret, sealing];
-        let read = readable(strange.into_iter().chain([other, public("good")]).collect());
+        let read = readable(vec![json!(7), json!({"kty": "new"}), secret, sealing, other, public("good")]);
         let ids: Vec<_> = read.iter().map(|key| (key.id.as_deref(), key.algorithms.as_slice())).collect();
-        assert_eq!(ids, [(Some("other"), &[][..]), (Some("good"), &[Algorithm::ES256][..])]);
+        assert_eq!(ids, [(Some("good"), &[Algorithm::ES256][..])]);
     }
 }
