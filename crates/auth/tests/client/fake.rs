@@ -16,31 +16,33 @@ use url::{Url, form_urlencoded};
 
 /// What happened, and how things are.
 #[derive(Debug, Default)]
-pub struct World {
+pub(crate) struct World {
     /// Every request of the authorization server: its path, and its query or form.
-    pub log: Vec<(String, Vec<(String, String)>)>,
+    pub(crate) log: Vec<(String, Vec<(String, String)>)>,
     /// Changes to the metadata of the authorization server.
-    pub metadata: Vec<(&'static str, Value)>,
+    pub(crate) metadata: Vec<(&'static str, Value)>,
     /// The token that the server accepts.
-    pub accepted: Option<String>,
+    pub(crate) accepted: Option<String>,
     /// The scope that the server wants to see in requests for tokens.
-    pub scope: Option<&'static str>,
+    pub(crate) scope: Option<&'static str>,
     /// Whether refresh tokens are refused, and why.
-    pub no_refresh: Option<&'static str>,
+    pub(crate) no_refresh: Option<&'static str>,
     /// Whether tokens are bound to keys.
-    pub dpop: bool,
+    pub(crate) dpop: bool,
+    /// Whether the server turns down every token.
+    pub(crate) deaf: bool,
     asked_scope: String,
     tokens: u32,
 }
 
 impl World {
     /// How often a path was asked for.
-    pub fn count(&self, path: &str) -> usize {
+    pub(crate) fn count(&self, path: &str) -> usize {
         self.log.iter().filter(|(asked, _)| asked == path).count()
     }
 
     /// A parameter of the last request of a path.
-    pub fn last(&self, path: &str, name: &str) -> Option<&str> {
+    pub(crate) fn last(&self, path: &str, name: &str) -> Option<&str> {
         let (_, parameters) = self.log.iter().rev().find(|(asked, _)| asked == path)?;
         parameters.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
@@ -48,13 +50,13 @@ impl World {
 
 /// The two servers.
 #[derive(Debug)]
-pub struct Fake {
-    pub url: Url,
-    pub world: Arc<Mutex<World>>,
+pub(crate) struct Fake {
+    pub(crate) url: Url,
+    pub(crate) world: Arc<Mutex<World>>,
 }
 
 impl Fake {
-    pub async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback has free ports");
         let origin = format!("http://{}", listener.local_addr().expect("a bound socket has an address"));
         let world = Arc::<Mutex<World>>::default();
@@ -71,7 +73,7 @@ impl Fake {
         Self { url: Url::parse(&format!("{origin}/mcp")).expect("an address"), world }
     }
 
-    pub fn authorizer(&self, store: Arc<dyn TokenStore>) -> Authorizer {
+    pub(crate) fn authorizer(&self, store: Arc<dyn TokenStore>) -> Authorizer {
         let options = Options {
             server: self.url.clone(),
             flow: Flow::Code(Arc::new(Willing(reqwest()))),
@@ -84,7 +86,7 @@ impl Fake {
     }
 
     /// Makes a request of the protected server, through all challenges.
-    pub async fn call(&self, authorizer: &Authorizer) -> Result<StatusCode, AuthError> {
+    pub(crate) async fn call(&self, authorizer: &Authorizer) -> Result<StatusCode, AuthError> {
         let mut attempt = Attempt::default();
         loop {
             let mut headers = HeaderMap::new();
@@ -163,7 +165,8 @@ async fn answer(
 fn protected(world: &World, origin: &str, headers: &HeaderMap) -> Response<Full<Bytes>> {
     let scheme = if world.dpop { "DPoP" } else { "Bearer" };
     let presented = headers.get("authorization").and_then(|value| value.to_str().ok());
-    let good = world.accepted.as_ref().is_some_and(|token| presented == Some(&format!("{scheme} {token}")));
+    let good =
+        !world.deaf && world.accepted.as_ref().is_some_and(|token| presented == Some(&format!("{scheme} {token}")));
     let metadata = format!("{origin}/.well-known/oauth-protected-resource/mcp");
     let scope = world.scope.unwrap_or("basic");
     let (status, error) = match good {

@@ -65,11 +65,19 @@ async fn when_a_token_cannot_be_renewed_the_person_is_asked_again() {
 }
 
 #[tokio::test]
-async fn a_token_that_is_turned_down_at_once_is_not_asked_for_again() {
+async fn a_server_that_turns_down_every_token_has_the_person_asked_once() {
     let fake = Fake::start().await;
+    fake.world.lock().unwrap().deaf = true;
+    let error = fake.call(&fake.authorizer(memory())).await.unwrap_err();
+    assert!(matches!(error, AuthError::TokenRejected { .. }), "{error}");
+    assert_eq!(fake.world.lock().unwrap().count("/authorize"), 1);
+}
+
+#[tokio::test]
+async fn a_token_of_a_kind_that_was_not_asked_for_is_not_used() {
+    let fake = Fake::start().await;
+    // The authorization server binds tokens to keys without saying so.
     fake.world.lock().unwrap().dpop = true;
-    // The server wants a bound token, but its authorization server is not known to bind any: it gets a kind of token
-    // that was not asked for.
     let error = fake.call(&fake.authorizer(memory())).await.unwrap_err();
     assert!(matches!(error, AuthError::Nonsense { .. }), "{error}");
     assert_eq!(fake.world.lock().unwrap().count("/authorize"), 1);
