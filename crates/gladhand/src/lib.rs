@@ -19,6 +19,7 @@ pub mod exit;
 pub mod logging;
 pub mod providers;
 mod service;
+pub mod upstream;
 
 pub use gladhand_accord as accord;
 pub use gladhand_dialects as dialects;

@@ -9,6 +9,8 @@ use super::capabilities;
 use super::meta;
 use super::revision::{Revision, names};
 
+/// A header of HTTP does not say what the body says (2026-07-28).
+pub(super) const HEADER_MISMATCH: i32 = -32020;
 /// A request needs a client capability that was not declared with it (2026-07-28).
 pub(super) const MISSING_CLIENT_CAPABILITY: i32 = -32021;
 /// A request names a version that is not spoken here (2026-07-28).
@@ -39,6 +41,11 @@ pub(super) fn not_open(method: &str) -> Error<'static> {
 /// A required key of `_meta` is missing or of the wrong kind.
 pub(super) fn bad_meta(key: &str, expected: &str) -> Error<'static> {
     invalid_params(format!("`params._meta` must hold `{key}`: {expected}"))
+}
+
+/// What is wrong with a header.
+pub(super) fn header_mismatch(header: &str, problem: &str) -> Error<'static> {
+    Error::new(HEADER_MISMATCH, format!("header mismatch: `{header}` {problem}"))
 }
 
 pub(super) fn unsupported_version(requested: &str) -> Error<'static> {

@@ -12,9 +12,10 @@ use super::capabilities::InForce;
 use super::errors;
 use super::ids::is_same;
 use super::meta::SUBSCRIPTION_ID;
+use super::pending::{ReplyTo, Way};
 use super::render::Renderer;
 use super::server::{McpServer, Request};
-use crate::side::Output;
+use crate::side::{Lane, Output};
 use gladhand_wire::pick;
 
 /// How many subscriptions may be open at once.
@@ -29,6 +30,7 @@ pub(super) struct Listeners {
 #[derive(Debug)]
 struct Listener {
     id: Id,
+    lane: Lane,
     tools_changed: bool,
 }
 
@@ -39,18 +41,30 @@ impl Listeners {
         at.map(|at| self.all.remove(at)).is_some()
     }
 
+    /// Ends the subscriptions of an exchange that is no more.
+    pub(super) fn hung_up(&mut self, lane: Lane) {
+        self.all.retain(|listener| listener.lane != lane);
+    }
+
     /// Tells those who asked that the list of tools changed.
-    pub(super) fn tell_tools_changed(&self, wire: &mut Vec<u8>) {
+    pub(super) fn tell_tools_changed(&self, out: &mut Output<'_>) {
         for listener in self.all.iter().filter(|listener| listener.tools_changed) {
-            begin_tagged(wire, "notifications/tools/list_changed", &listener.id);
-            wire.extend_from_slice(b"}}\n");
+            out.go(listener.lane);
+            begin_tagged(&mut out.wire, "notifications/tools/list_changed", &listener.id);
+            out.wire.extend_from_slice(b"}}\n");
         }
     }
 
     /// Ends all subscriptions from our side.
-    pub(super) fn close(&mut self, render: &Renderer, wire: &mut Vec<u8>) {
-        for Listener { id, .. } in self.all.drain(..) {
+    pub(super) fn close(&mut self, render: &Renderer, out: &mut Output<'_>) {
+        for Listener { id, lane, .. } in self.all.drain(..) {
+            out.go(lane);
+            let wire = &mut out.wire;
             render.listen_result(wire, &id);
+            // An exchange of its own ends with the result; on a shared channel the end is said as well.
+            if lane != Lane::MAIN {
+                continue;
+            }
             wire.extend_from_slice(br#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"#);
             wire.extend_from_slice(id.as_json().as_bytes());
             wire.extend_from_slice(br#","reason":"the server is stopping"}}"#);
@@ -65,21 +79,23 @@ impl McpServer {
         let filter = filter.and_then(|[filter]| filter).filter(|raw| Kind::of(raw) == Kind::Object);
         let Some([tools_changed]) = filter.and_then(|filter| pick(filter, ["toolsListChanged"])) else {
             let error = errors::invalid_params("`notifications` must be an object that says what to listen for");
-            return self.refuse(Some(request.id), None, &error, out);
+            return self.refuse(&request.to, &error, out);
         };
         if self.listeners.all.len() >= MAX_LISTENERS {
-            return self.refuse(Some(request.id), None, &errors::busy("subscriptions"), out);
+            return self.refuse(&request.to, &errors::busy("subscriptions"), out);
         }
         let is_asked = tools_changed.is_some_and(|flag| flag.get() == "true");
         let tools_changed = is_asked && in_force.agreement.allows(Side::Server, "tools.listChanged");
-        begin_tagged(&mut out.wire, "notifications/subscriptions/acknowledged", &request.id);
+        let ReplyTo { id, way: Way { lane, .. } } = request.to;
+        out.go(lane);
+        begin_tagged(&mut out.wire, "notifications/subscriptions/acknowledged", &id);
         out.wire.extend_from_slice(br#","notifications":{"#);
         if tools_changed {
             out.wire.extend_from_slice(br#""toolsListChanged":true"#);
         }
         out.wire.push(b'}');
         out.wire.extend_from_slice(b"}}\n");
-        self.listeners.all.push(Listener { id: request.id, tools_changed });
+        self.listeners.all.push(Listener { id, lane, tools_changed });
     }
 }
 

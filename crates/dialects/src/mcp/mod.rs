@@ -8,10 +8,10 @@
 mod batch;
 pub mod capabilities;
 mod client;
-mod client_calls;
-mod client_opening;
 mod cursor;
 mod errors;
+mod header_params;
+pub mod http;
 mod ids;
 mod listen;
 mod meta;

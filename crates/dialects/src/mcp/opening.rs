@@ -19,15 +19,15 @@ use gladhand_wire::pick;
 
 impl McpServer {
     pub(super) fn initialize(&mut self, request: Request<'_>, out: &mut Output<'_>) {
-        let error = if request.batch.is_some() {
+        let error = if request.to.way.batch.is_some() {
             errors::invalid_request("`initialize` must not be part of a batch")
         } else if matches!(self.phase, Phase::Open(_)) {
             errors::invalid_request("the session is already open; it cannot be initialized again")
         } else {
             match read_offer(request.all_params()).and_then(|offer| self.negotiate(&offer)) {
                 Ok(in_force) => {
-                    let Request { id, .. } = request;
-                    self.render.initialize_result(&mut out.wire, &id, in_force.revision);
+                    out.go(request.to.way.lane);
+                    self.render.initialize_result(&mut out.wire, &request.to.id, in_force.revision);
                     let session = Session { in_force: Arc::new(in_force), level: DEFAULT_LEVEL };
                     self.phase = Phase::ExpectInitialized(session);
                     return;
@@ -38,7 +38,7 @@ impl McpServer {
                 }
             }
         };
-        self.refuse(Some(request.id), request.batch, &error, out);
+        self.refuse(&request.to, &error, out);
     }
 
     /// The client has read our result: from now on we may speak.

@@ -10,14 +10,24 @@ use gladhand_wire::{Id, RawValue};
 use super::batch::BatchId;
 use super::ids::is_same;
 use super::revision::Revision;
+use crate::side::Lane;
+
+/// The way back to a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Way {
+    /// The exchange that it came by.
+    pub(super) lane: Lane,
+    /// The batch that it came in, if it did.
+    pub(super) batch: Option<BatchId>,
+}
 
 /// Where an answer goes.
 #[derive(Debug)]
 pub(super) struct ReplyTo {
     /// The peer's id.
     pub(super) id: Id,
-    /// The batch that the request came in, if it did.
-    pub(super) batch: Option<BatchId>,
+    /// The way back.
+    pub(super) way: Way,
 }
 
 /// What was asked for.
@@ -104,6 +114,13 @@ impl Pending {
         entries.filter(|(_, call)| is_same(call.to.id.as_json(), peers.get())).map(|(id, _)| *id).max()
     }
 
+    /// The calls of an exchange that end with it: those that belong to no session.
+    pub(super) fn ending_with(&self, lane: Lane) -> Vec<CallId> {
+        let entries = self.slots.iter().flatten();
+        let ending = entries.filter(|(_, call)| call.to.way.lane == lane && call.revision.is_stateless());
+        ending.map(|(id, _)| *id).collect()
+    }
+
     /// All ids, oldest first.
     pub(super) fn ids(&self) -> Vec<CallId> {
         let mut ids: Vec<_> = self.slots.iter().flatten().map(|(id, _)| *id).collect();
@@ -120,7 +137,7 @@ mod tests {
 
     fn call(id: &str) -> InFlight {
         InFlight {
-            to: ReplyTo { id: Id::of(&json::raw(id.to_owned())), batch: None },
+            to: ReplyTo { id: Id::of(&json::raw(id.to_owned())), way: Way { lane: Lane::MAIN, batch: None } },
             asked: Asked::Tool,
             revision: Revision::V2025_11_25,
             progress_token: None,

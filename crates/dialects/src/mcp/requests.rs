@@ -13,11 +13,12 @@ use gladhand_wire::json::{self, RawValue};
 use gladhand_wire::rpc;
 
 use super::capabilities::InForce;
-use super::pending::{Asked, InFlight, ReplyTo};
+use super::pending::{Asked, InFlight};
 use super::render;
 use super::server::{McpServer, Phase, Request};
 use super::{cursor, errors, meta};
-use crate::side::{Action, Output};
+use crate::ambient::Ambient;
+use crate::side::{Action, Lane, Output};
 use gladhand_wire::pick;
 
 /// What a caller said of notices about its call.
@@ -35,6 +36,7 @@ impl McpServer {
         progress_token: Option<&'a RawValue>,
         log_level: Option<Level>,
         in_force: &Arc<InForce>,
+        _ambient: &mut Ambient<'_>,
         out: &mut Output<'a>,
     ) {
         let wishes = Wishes { progress_token, log_level };
@@ -52,7 +54,7 @@ impl McpServer {
                 method => errors::method_not_found(method),
             },
         };
-        self.refuse(Some(request.id), request.batch, &error, out);
+        self.refuse(&request.to, &error, out);
     }
 
     fn call_tool<'a>(
@@ -75,7 +77,7 @@ impl McpServer {
             (Some(None), _) => "`name` must be a string",
             (Some(Some(_)), Some(_)) => "`arguments` must be an object",
         };
-        self.refuse(Some(request.id), request.batch, &errors::invalid_params(problem), out);
+        self.refuse(&request.to, &errors::invalid_params(problem), out);
     }
 
     fn list_tools<'a>(
@@ -87,7 +89,7 @@ impl McpServer {
     ) {
         match request.params.cursor.map_or(Some(0), cursor::read) {
             Some(from) => self.deliver(request, Asked::Tools { from }, Operation::ListTools, wishes, in_force, out),
-            None => self.refuse(Some(request.id), request.batch, &cursor::bad(), out),
+            None => self.refuse(&request.to, &cursor::bad(), out),
         }
     }
 
@@ -101,14 +103,14 @@ impl McpServer {
         out: &mut Output<'a>,
     ) {
         if self.pending.len() >= self.setup.max_in_flight {
-            return self.refuse(Some(request.id), request.batch, &errors::busy("calls in flight"), out);
+            return self.refuse(&request.to, &errors::busy("calls in flight"), out);
         }
-        if let Some(batch) = request.batch {
+        if let Some(batch) = request.to.way.batch {
             self.batches.expect(batch);
         }
         let may_log = || in_force.gate.admit(Side::Server, "notifications/message").is_ok();
         let id = self.pending.insert(InFlight {
-            to: ReplyTo { id: request.id, batch: request.batch },
+            to: request.to,
             asked,
             revision: in_force.revision,
             progress_token: wishes.progress_token.map(ToOwned::to_owned),
@@ -128,7 +130,7 @@ impl McpServer {
         let Some(level) = level.and_then(|[level]| level).and_then(meta::level) else {
             let words = Level::ALL.map(Level::word).join(", ");
             let error = errors::invalid_params(format!("`level` must be one of {words}"));
-            return self.refuse(Some(request.id), request.batch, &error, out);
+            return self.refuse(&request.to, &error, out);
         };
         if let Phase::ExpectInitialized(session) | Phase::Open(session) = &mut self.phase {
             session.level = level;
@@ -137,12 +139,13 @@ impl McpServer {
     }
 
     fn discover(&mut self, request: Request<'_>, out: &mut Output<'_>) {
-        self.render.discover_result(&mut out.wire, &request.id);
+        out.go(request.to.way.lane);
+        self.render.discover_result(&mut out.wire, &request.to.id);
     }
 
     fn empty_result(&mut self, request: &Request<'_>, out: &mut Output<'_>) {
-        self.answer(request.batch, &mut out.wire, |wire| {
-            rpc::begin_result(wire, &request.id);
+        self.answer(request.to.way, out, |wire| {
+            rpc::begin_result(wire, &request.to.id);
             wire.extend_from_slice(b"{}");
             rpc::finish(wire);
         });
@@ -159,6 +162,7 @@ impl McpServer {
             && is_further
         {
             call.progress = Some(progress.progress);
+            out.go(call.to.way.lane);
             render::progress(&mut out.wire, token, progress, call.revision);
         }
     }
@@ -170,11 +174,11 @@ impl McpServer {
             None => None,
             Some(call) => match self.pending.get_mut(call) {
                 None => return,
-                Some(call) => Some((call.revision.is_stateless(), call.log_level)),
+                Some(call) => Some((call.revision.is_stateless(), call.log_level, call.to.way.lane)),
             },
         };
         let wanted = match (about, &self.phase) {
-            (Some((true, level)), _) => level,
+            (Some((true, level, _)), _) => level,
             (_, Phase::Open(session)) => {
                 let gate = &session.in_force.gate;
                 gate.admit(Side::Server, "notifications/message").is_ok().then_some(session.level)
@@ -182,6 +186,7 @@ impl McpServer {
             _ => None,
         };
         if wanted.is_some_and(|wanted| log.level >= wanted) {
+            out.go(about.map_or(Lane::MAIN, |(.., lane)| lane));
             render::message(&mut out.wire, log);
         }
     }
@@ -193,7 +198,7 @@ impl McpServer {
         } else {
             self.owes_tools_changed = true;
         }
-        self.listeners.tell_tools_changed(&mut out.wire);
+        self.listeners.tell_tools_changed(out);
     }
 
     pub(super) fn tell_session_of_changed_tools(&self, out: &mut Output<'_>) {
@@ -201,6 +206,7 @@ impl McpServer {
         if let Phase::Open(session) = &self.phase
             && session.in_force.gate.admit(Side::Server, METHOD).is_ok()
         {
+            out.go(Lane::MAIN);
             rpc::notification::<()>(&mut out.wire, METHOD, None);
         }
     }

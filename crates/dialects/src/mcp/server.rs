@@ -12,16 +12,16 @@ use gladhand_wire::json::{self, Kind, RawValue};
 use gladhand_wire::rpc::{self, Envelope};
 use gladhand_wire::{Fault, Id, Picked, pick};
 
-use super::batch::{BatchId, Batches};
+use super::batch::Batches;
 use super::capabilities::InForce;
 use super::errors;
 use super::listen::Listeners;
 use super::meta::Meta;
-use super::pending::Pending;
+use super::pending::{Pending, ReplyTo, Way};
 use super::render::Renderer;
 use super::stateless::Stateless;
 use crate::ambient::Ambient;
-use crate::side::{Action, Output, Server, ServerSetup, Stop};
+use crate::side::{Action, Lane, Output, Server, ServerSetup, Stop};
 
 /// The level from which log messages are sent until the client sets one.
 pub(super) const DEFAULT_LEVEL: Level = Level::Warning;
@@ -64,8 +64,7 @@ pub(super) struct Session {
 /// A request on its way through.
 #[derive(Debug)]
 pub(super) struct Request<'a> {
-    pub(super) id: Id,
-    pub(super) batch: Option<BatchId>,
+    pub(super) to: ReplyTo,
     pub(super) method: Cow<'a, str>,
     pub(super) params: Params<'a>,
     /// The message that it came in.
@@ -124,7 +123,7 @@ impl McpServer {
     }
 
     /// One message, alone or out of a batch.
-    pub(super) fn message<'a>(&mut self, text: &'a str, batch: Option<BatchId>, out: &mut Output<'a>) {
+    pub(super) fn message<'a>(&mut self, text: &'a str, way: Way, ambient: &mut Ambient<'_>, out: &mut Output<'a>) {
         let envelope = match Envelope::picking(text, Params::NAMES) {
             Ok(envelope) => envelope,
             Err(error) => {
@@ -135,7 +134,7 @@ impl McpServer {
                     // Also an object that is JSON and yet unreadable: half a surrogate pair in a name.
                     _ => errors::unreadable(&error.into()),
                 };
-                return self.refuse(None, batch, &error, out);
+                return self.refuse_unread(way, &error, out);
             }
         };
         if envelope.method.is_none() && (envelope.result.is_some() || envelope.error.is_some()) {
@@ -147,45 +146,51 @@ impl McpServer {
             (true, Some(method)) => method,
             (is_version_two, _) => {
                 let problem = if is_version_two { "`method` must be a string" } else { "`jsonrpc` must be \"2.0\"" };
-                return self.refuse(id.map(Id::of), batch, &errors::invalid_request(problem), out);
+                let error = errors::invalid_request(problem);
+                return match id {
+                    Some(id) => self.refuse(&ReplyTo { id: Id::of(id), way }, &error, out),
+                    None => self.refuse_unread(way, &error, out),
+                };
             }
         };
         match (envelope.id, id) {
             (None, _) => self.notification(&method, text, out),
             (Some(_), None) => {
                 let error = errors::invalid_request("`id` must be a string or a number of at most 4096 bytes");
-                self.refuse(None, batch, &error, out);
+                self.refuse_unread(way, &error, out);
             }
             (Some(_), Some(id)) => {
-                let error = match Params::of(envelope.params) {
-                    Some(params) => {
-                        return self.request(Request { id: Id::of(id), batch, method, params, text }, out);
-                    }
-                    None => errors::invalid_params("`params` must be an object"),
-                };
-                self.refuse(Some(Id::of(id)), batch, &error, out);
+                let to = ReplyTo { id: Id::of(id), way };
+                match Params::of(envelope.params) {
+                    Some(params) => self.request(Request { to, method, params, text }, ambient, out),
+                    None => self.refuse(&to, &errors::invalid_params("`params` must be an object"), out),
+                }
             }
         }
     }
 
-    fn request<'a>(&mut self, request: Request<'a>, out: &mut Output<'a>) {
+    fn request<'a>(&mut self, request: Request<'a>, ambient: &mut Ambient<'_>, out: &mut Output<'a>) {
         let Some(raw) = request.params.meta else {
-            return self.handshake_request(request, Meta::default(), out);
+            return self.handshake_request(request, Meta::default(), ambient, out);
         };
         if self.stateless.remembers(raw) {
-            return self.stateless_request(request, raw, Meta::default(), out);
+            return self.stateless_request(request, raw, Meta::default(), ambient, out);
         }
         match Meta::of(raw) {
-            None => {
-                self.refuse(Some(request.id), request.batch, &errors::invalid_params("`_meta` must be an object"), out)
-            }
-            Some(meta) if meta.is_stateless() => self.stateless_request(request, raw, meta, out),
-            Some(meta) => self.handshake_request(request, meta, out),
+            None => self.refuse(&request.to, &errors::invalid_params("`_meta` must be an object"), out),
+            Some(meta) if meta.is_stateless() => self.stateless_request(request, raw, meta, ambient, out),
+            Some(meta) => self.handshake_request(request, meta, ambient, out),
         }
     }
 
     /// A request of the handshake era.
-    fn handshake_request<'a>(&mut self, request: Request<'a>, meta: Meta<'a>, out: &mut Output<'a>) {
+    fn handshake_request<'a>(
+        &mut self,
+        request: Request<'a>,
+        meta: Meta<'a>,
+        ambient: &mut Ambient<'_>,
+        out: &mut Output<'a>,
+    ) {
         let in_force = match &self.phase {
             _ if request.method == "initialize" => return self.initialize(request, out),
             Phase::ExpectInitialize if request.method == "ping" => return self.pong(request, out),
@@ -197,11 +202,11 @@ impl McpServer {
                     ),
                     method => errors::not_open(method),
                 };
-                return self.refuse(Some(request.id), request.batch, &error, out);
+                return self.refuse(&request.to, &error, out);
             }
             Phase::ExpectInitialized(session) | Phase::Open(session) => Arc::clone(&session.in_force),
         };
-        self.serve(request, meta.progress_token, None, &in_force, out);
+        self.serve(request, meta.progress_token, None, &in_force, ambient, out);
     }
 
     fn notification(&mut self, method: &str, text: &str, out: &mut Output<'_>) {
@@ -225,8 +230,8 @@ impl McpServer {
         };
         if let Some(call) = self.pending.newest(id) {
             let ended = self.pending.remove(call);
-            if let Some(batch) = ended.and_then(|call| call.to.batch) {
-                self.batches.settle(batch, &mut out.wire);
+            if let Some(batch) = ended.and_then(|call| call.to.way.batch) {
+                self.batches.settle(batch, out);
             }
             out.actions.push(Action::Cancel(call));
         } else if !self.listeners.cancel(id) {
@@ -242,37 +247,39 @@ impl McpServer {
         }
     }
 
-    /// Answers with an error, at once.
-    pub(super) fn refuse(
-        &mut self,
-        id: Option<Id>,
-        batch: Option<BatchId>,
-        error: &rpc::Error<'_>,
-        out: &mut Output<'_>,
-    ) {
-        self.answer(batch, &mut out.wire, |wire| rpc::error(wire, id.as_ref(), error));
+    /// Answers a request with an error, at once.
+    pub(super) fn refuse(&mut self, to: &ReplyTo, error: &rpc::Error<'_>, out: &mut Output<'_>) {
+        self.answer(to.way, out, |wire| rpc::error(wire, Some(&to.id), error));
+    }
+
+    /// Answers what could not be read far enough to know its id.
+    pub(super) fn refuse_unread(&mut self, way: Way, error: &rpc::Error<'_>, out: &mut Output<'_>) {
+        self.answer(way, out, |wire| rpc::error(wire, None, error));
     }
 
     /// Writes one answer to where it belongs.
-    pub(super) fn answer(&mut self, batch: Option<BatchId>, wire: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
-        match batch {
-            None => write(wire),
+    pub(super) fn answer(&mut self, way: Way, out: &mut Output<'_>, write: impl FnOnce(&mut Vec<u8>)) {
+        match way.batch {
+            None => {
+                out.go(way.lane);
+                write(&mut out.wire);
+            }
             Some(batch) => self.batches.add(batch, write),
         }
     }
 }
 
 impl Server for McpServer {
-    fn receive<'a>(&mut self, text: &'a str, _ambient: &mut Ambient<'_>, out: &mut Output<'a>) {
+    fn receive<'a>(&mut self, text: &'a str, ambient: &mut Ambient<'_>, out: &mut Output<'a>) {
         if text.starts_with('[') {
-            self.receive_batch(text, out);
+            self.receive_batch(text, ambient, out);
         } else {
-            self.message(text, None, out);
+            self.message(text, Way { lane: ambient.lane, batch: None }, ambient, out);
         }
     }
 
-    fn garbled(&mut self, fault: &Fault, _ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
-        self.refuse(None, None, &errors::unreadable(fault), out);
+    fn garbled(&mut self, fault: &Fault, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+        self.refuse_unread(Way { lane: ambient.lane, batch: None }, &errors::unreadable(fault), out);
     }
 
     fn resolve(&mut self, call: CallId, outcome: Outcome, _ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
@@ -285,11 +292,14 @@ impl Server for McpServer {
             let end = wire.len() - 1;
             json::flatten(&mut wire[begin..end]);
         };
-        match call.to.batch {
-            None => write(&mut out.wire),
+        match call.to.way.batch {
+            None => {
+                out.go(call.to.way.lane);
+                write(&mut out.wire);
+            }
             Some(batch) => {
                 self.batches.add(batch, write);
-                self.batches.settle(batch, &mut out.wire);
+                self.batches.settle(batch, out);
             }
         }
     }
@@ -303,8 +313,17 @@ impl Server for McpServer {
         }
     }
 
+    fn hung_up(&mut self, lane: Lane, _ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+        // In a session the answer is kept for whoever comes back; without one nobody can.
+        for call in self.pending.ending_with(lane) {
+            self.pending.remove(call);
+            out.actions.push(Action::Cancel(call));
+        }
+        self.listeners.hung_up(lane);
+    }
+
     fn stop(&mut self, _: Stop, _ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
-        self.listeners.close(&self.render, &mut out.wire);
+        self.listeners.close(&self.render, out);
     }
 
     fn in_flight(&self) -> Vec<CallId> {

@@ -5,6 +5,8 @@
 mod client;
 mod gate;
 mod handshake;
+mod http;
+mod lanes;
 mod notices;
 mod pairs;
 mod stateless;

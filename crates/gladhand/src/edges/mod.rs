@@ -3,8 +3,10 @@
 
 mod alertness;
 pub mod child;
+pub mod child_lines;
 pub mod clock;
 pub mod downstream;
+pub mod http_client;
 mod outbox;
 pub mod signals;
 pub mod stdio;

@@ -34,6 +34,8 @@ pub fn run(args: OpenArgs, verbosity: u8) -> Result<ExitCode, CommandError> {
         wants: (!args.want.is_empty()).then(|| with_parents(args.want)),
         provides: with_parents(args.declare).into_iter().map(|name| (name, None)).collect(),
         log_level: None,
+        listen: false,
+        exchanges: false,
         token: config::token_in_environment().map_err(CommandError::usage)?,
     };
     let redactor = Redactor::of(setup.token.as_ref());

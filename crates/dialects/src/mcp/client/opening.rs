@@ -8,35 +8,42 @@ use gladhand_accord::Refusal;
 use gladhand_wire::json::{self, Kind, RawValue};
 use gladhand_wire::{Id, Members, rpc};
 
-use super::capabilities::{HANDSHAKE_RULES, InForce, STATELESS_RULES};
-use super::client::{McpClient, Phase};
-use super::errors::UNSUPPORTED_VERSION;
-use super::meta::SERVER_INFO;
-use super::revision::{Revision, names};
+use super::{Answer, McpClient, Phase};
+use crate::mcp::capabilities::{HANDSHAKE_RULES, InForce, STATELESS_RULES};
+use crate::mcp::errors::UNSUPPORTED_VERSION;
+use crate::mcp::meta::SERVER_INFO;
+use crate::mcp::revision::{Revision, names};
 use crate::side::Heard;
 use gladhand_wire::pick;
 
 impl McpClient {
     pub(super) fn begin_opening(&mut self, heard: &mut Heard) {
-        let id = self.take_id();
-        let (method, params) = if self.revision.has_initialize() {
+        if self.revision.has_initialize() {
+            let id = self.initialize(heard);
             self.phase = Phase::ExpectInitializeResult { id };
-            let params = format!(
-                r#"{{"protocolVersion":"{}","capabilities":{},"clientInfo":{}}}"#,
-                self.revision.as_str(),
-                self.declaration,
-                json::to_raw(&self.offer.peer).get(),
-            );
-            ("initialize", params)
         } else {
+            let id = self.take_id();
             self.phase = Phase::ExpectDiscoverResult { id };
-            ("server/discover", format!(r#"{{"_meta":{{{}}}}}"#, self.envelope))
-        };
-        rpc::request(&mut heard.wire, &Id::number(id), method, Some(&json::raw(params)));
+            let params = format!(r#"{{"_meta":{{{}}}}}"#, self.envelope);
+            rpc::request(&mut heard.wire, &Id::number(id), "server/discover", Some(&json::raw(params)));
+        }
     }
 
-    pub(super) fn initialize_answered(&mut self, outcome: Result<Option<&RawValue>, &RawValue>, heard: &mut Heard) {
-        let settled = match outcome {
+    /// Sends `initialize` and returns its id.
+    pub(super) fn initialize(&mut self, heard: &mut Heard) -> u64 {
+        let id = self.take_id();
+        let params = format!(
+            r#"{{"protocolVersion":"{}","capabilities":{},"clientInfo":{}}}"#,
+            self.revision.as_str(),
+            self.declaration,
+            json::to_raw(&self.offer.peer).get(),
+        );
+        rpc::request(&mut heard.wire, &Id::number(id), "initialize", Some(&json::raw(params)));
+        id
+    }
+
+    pub(super) fn initialize_answered(&mut self, answer: Answer<'_>, heard: &mut Heard) {
+        let settled = match answer {
             Err(error) => Err(self.opening_error(error)),
             Ok(result) => self.initialize_result(result),
         };
@@ -62,8 +69,8 @@ impl McpClient {
         self.compare(&HANDSHAKE_RULES, &version, declared, info)
     }
 
-    pub(super) fn discover_answered(&mut self, outcome: Result<Option<&RawValue>, &RawValue>, heard: &mut Heard) {
-        let settled = match outcome {
+    pub(super) fn discover_answered(&mut self, answer: Answer<'_>, heard: &mut Heard) {
+        let settled = match answer {
             Err(error) => Err(self.opening_error(error)),
             Ok(result) => self.discover_result(result),
         };
