@@ -22,6 +22,7 @@ mod service;
 pub mod upstream;
 
 pub use gladhand_accord as accord;
+pub use gladhand_auth as auth;
 pub use gladhand_dialects as dialects;
 pub use gladhand_hub as hub;
 pub use gladhand_operations as operations;
