@@ -85,8 +85,8 @@ enum Phase {
     Unopened,
     /// `initialize` is out.
     ExpectInitializeResult { id: u64 },
-    /// `server/discover` is out.
-    ExpectDiscoverResult { id: u64 },
+    /// `server/discover` is out, for the first time or again.
+    ExpectDiscoverResult { id: u64, again: bool },
     /// Calls may be made.
     Open(InForce),
     /// The session was lost; another `initialize` is out, and these wait for its result.
@@ -243,8 +243,8 @@ impl McpClient {
             Phase::ExpectInitializeResult { id: awaited } | Phase::Reopening { id: awaited, .. } if *awaited == id => {
                 return self.initialize_answered(answer, heard);
             }
-            Phase::ExpectDiscoverResult { id: awaited } if *awaited == id => {
-                return self.discover_answered(answer, heard);
+            Phase::ExpectDiscoverResult { id: awaited, again } if *awaited == id => {
+                return self.discover_answered(answer, *again, heard);
             }
             _ => {}
         }
@@ -261,9 +261,9 @@ impl McpClient {
 
     fn is_awaited(&self, id: u64) -> bool {
         let of_opening = match &self.phase {
-            Phase::ExpectInitializeResult { id } | Phase::ExpectDiscoverResult { id } | Phase::Reopening { id, .. } => {
-                Some(*id)
-            }
+            Phase::ExpectInitializeResult { id }
+            | Phase::ExpectDiscoverResult { id, .. }
+            | Phase::Reopening { id, .. } => Some(*id),
             Phase::Unopened | Phase::Open(_) | Phase::Closed => None,
         };
         of_opening == Some(id) || self.requests.contains_key(&id)
