@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueHint};
 
 use crate::config::env;
+use crate::edges::http::Address;
 use crate::logging::LogFormat;
 
 const AFTER_HELP: &str = "\
@@ -12,6 +13,7 @@ Examples:
   gladhand open --as mcp@2025-06-18              look at a handshake with gladhand itself
   gladhand open --as mcp -- npx some-mcp-server  does this server open, and with what?
   gladhand serve                                 serve one peer on stdin and stdout
+  gladhand serve --http 127.0.0.1:8080           serve any number over HTTP
   printf '{\"type\":\"handshake\",\"id\":\"1\"}\\n' | gladhand serve
 
 Exit codes: 0 done, 1 something outside failed, 2 usage or configuration,
@@ -51,7 +53,7 @@ pub struct Global {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Serve one peer on stdin and stdout.
+    /// Serve one peer on stdin and stdout, or any number over HTTP.
     Serve(ServeArgs),
     /// Start a server, open a session with it, and show the handshake.
     Open(OpenArgs),
@@ -74,9 +76,15 @@ const SERVE_HELP: &str = "\
 The dialect is decided by the peer's first line, unless --dialect pins it.
 Lines go to stdout, logs to stderr, nothing else to either.
 
+With --http, MCP is served at /mcp (and at /sse for clients of 2024-11-05), and stdin and stdout
+are left alone. Only requests to loopback names, to the address itself and to --allow-host
+are answered. /healthz and /readyz say how we are.
+
 Examples:
   gladhand serve
   gladhand serve --dialect mcp -v
+  gladhand serve --http 127.0.0.1:8080
+  gladhand serve --http 0.0.0.0:443 --allow-host mcp.example.com --tls-cert cert.pem --tls-key key.pem
   printf '{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"rpc.handshake\"}\\n' | gladhand serve
 
 GLADHAND_A2E_TOKEN is one more token that A2E agents may present, beside those in the configuration.
@@ -114,6 +122,21 @@ pub struct ServeArgs {
     /// The dialect to speak; `auto` lets the first line decide.
     #[arg(long, value_name = "DIALECT", default_value = "auto", value_parser = dialects())]
     pub dialect: String,
+    /// Serve MCP over HTTP at this address instead of stdin and stdout; HOST:PORT or unix:PATH, may be repeated.
+    #[arg(long, value_name = "ADDRESS", visible_alias = "listen")]
+    pub http: Vec<Address>,
+    /// A further name under which HTTP clients may address us, with or without a port; may be repeated.
+    #[arg(long, value_name = "HOST", requires = "http")]
+    pub allow_host: Vec<String>,
+    /// A further origin of web pages that may talk to us, as in https://app.example; may be repeated.
+    #[arg(long, value_name = "ORIGIN", requires = "http")]
+    pub allow_origin: Vec<String>,
+    /// The certificate for HTTPS, with its chain, in PEM form.
+    #[arg(long, value_name = "FILE", requires_all = ["http", "tls_key"], value_hint = ValueHint::FilePath)]
+    pub tls_cert: Option<PathBuf>,
+    /// The private key of the certificate, in PEM form.
+    #[arg(long, value_name = "FILE", requires = "tls_cert", value_hint = ValueHint::FilePath)]
+    pub tls_key: Option<PathBuf>,
     /// The configuration file [default: ./gladhand.toml, then the user's config folder].
     #[arg(long, value_name = "FILE", env = env::CONFIG, value_hint = ValueHint::FilePath)]
     pub config: Option<PathBuf>,

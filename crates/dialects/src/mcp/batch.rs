@@ -12,7 +12,7 @@ use super::errors;
 use super::pending::Way;
 use super::server::McpServer;
 use crate::ambient::Ambient;
-use crate::side::{Action, Lane, Output};
+use crate::side::{Lane, Output};
 
 /// How many messages one batch may hold.
 pub(super) const MAX_BATCH: usize = 1024;
@@ -55,7 +55,7 @@ impl Batches {
     }
 
     /// Adds an answer, which `write` writes as a line.
-    pub(super) fn add(&mut self, id: BatchId, write: impl FnOnce(&mut Vec<u8>)) {
+    fn add(&mut self, id: BatchId, write: impl FnOnce(&mut Vec<u8>)) {
         if let Some(batch) = self.open.get_mut(&id) {
             let before = batch.answers.len();
             write(&mut batch.answers);
@@ -64,6 +64,17 @@ impl Batches {
             }
             batch.answers.push(b',');
             self.held += batch.answers.len() - before;
+        }
+    }
+
+    /// Writes one answer to where it belongs.
+    pub(super) fn answer(&mut self, way: Way, out: &mut Output<'_>, write: impl FnOnce(&mut Vec<u8>)) {
+        match way.batch {
+            None => {
+                out.go(way.lane);
+                write(&mut out.wire);
+            }
+            Some(batch) => self.add(batch, write),
         }
     }
 
@@ -103,8 +114,8 @@ impl McpServer {
             Ok(parts) => match kinds(&parts) {
                 (true, true) => errors::invalid_request("a batch holds either requests or responses, not both"),
                 (_, false) => {
-                    out.actions.push(Action::Dropped("a batch of responses to requests that were never sent"));
-                    return;
+                    let way = Way { lane: ambient.lane, batch: None };
+                    return parts.into_iter().for_each(|part| self.message(part.get(), way, ambient, out));
                 }
                 (false, true) => {
                     let batch = self.batches.begin(ambient.lane);

@@ -28,6 +28,8 @@ impl McpServer {
                 Ok(in_force) => {
                     out.go(request.to.way.lane);
                     self.render.initialize_result(&mut out.wire, &request.to.id, in_force.revision);
+                    // Whatever the session before it watched is not watched by this one.
+                    self.watches.clear(out);
                     let session = Session { in_force: Arc::new(in_force), level: DEFAULT_LEVEL };
                     self.phase = Phase::ExpectInitialized(session);
                     return;
@@ -53,15 +55,14 @@ impl McpServer {
                 unchanged
             }
         };
-        if self.owes_tools_changed && matches!(self.phase, Phase::Open(_)) {
-            self.owes_tools_changed = false;
-            self.tell_session_of_changed_tools(out);
-        }
+        self.send_waiting_questions(out);
+        self.tell_what_is_owed(out);
     }
 
     fn negotiate(&self, client: &Offer) -> Result<InForce, rpc::Error<'static>> {
         let server = offer_of_menu(&self.setup.identity, &self.setup.menu, Revision::HANDSHAKE);
         InForce::between(&HANDSHAKE_RULES, client, &server)
+            .map(|in_force| in_force.with_switches_of(&self.setup.menu))
             .map_err(|refusal| errors::invalid_params(refusal.to_string()))
     }
 }

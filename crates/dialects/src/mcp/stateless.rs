@@ -123,7 +123,9 @@ fn negotiate(
     let provides = capabilities::declared(Side::Client, &members).map_err(too_many)?;
     let client = Offer { provides, ..Offer::new(capabilities::peer(client_info), json::string(version)) };
     let server = offer_of_menu(&setup.identity, &setup.menu, Revision::STATELESS);
-    InForce::between(&STATELESS_RULES, &client, &server).map_err(|refusal| errors::invalid_params(refusal.to_string()))
+    InForce::between(&STATELESS_RULES, &client, &server)
+        .map(|in_force| in_force.with_switches_of(&setup.menu))
+        .map_err(|refusal| errors::invalid_params(refusal.to_string()))
 }
 
 impl McpServer {

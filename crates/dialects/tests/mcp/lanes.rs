@@ -97,6 +97,23 @@ fn who_lets_go_of_an_exchange_cancels_what_belongs_to_no_session() {
 }
 
 #[test]
+fn outside_a_session_nobody_cancels_by_another_lane() {
+    let mut server = open("2025-11-25").holding();
+    by(&mut server, 5, &echo("1"));
+    by(&mut server, 6, &stateless("2", "tools/call", ECHO, ""));
+    by(&mut server, 7, &stateless("3", "subscriptions/listen", r#""notifications":{"toolsListChanged":true}"#, ""));
+    let session = server.delivered[0].call.id;
+    for id in ["1", "2", "3"] {
+        assert_eq!(by(&mut server, 9, &cancel(id)), NOTHING);
+    }
+    assert_eq!(server.cancelled, [session], "only its own session is within reach");
+    server.notice(Notice::ToolsChanged);
+    assert_eq!(server.lanes, [Lane::MAIN, Lane(7)]);
+    by(&mut server, 6, &cancel("2"));
+    assert_eq!(server.cancelled.len(), 2);
+}
+
+#[test]
 fn a_listener_hears_by_its_own_lane_until_it_lets_go() {
     let mut server = server();
     let listen = |id: &str| stateless(id, "subscriptions/listen", r#""notifications":{"toolsListChanged":true}"#, "");

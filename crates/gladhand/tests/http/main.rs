@@ -1,0 +1,16 @@
+//! The HTTP edge on real sockets: the built program, and servers of our own in this process.
+#![cfg(unix)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod client;
+mod eras;
+mod guard;
+mod lifecycle;
+mod limits;
+mod pair;
+mod server;
+mod sockets;
+mod statuses;
+mod streams;
