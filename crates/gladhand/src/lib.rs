@@ -11,6 +11,7 @@
 //! The binary is a thin layer over this crate: `cli` and `commands`. Everything public here may
 //! still change; `docs/stability.md` says what is promised.
 
+pub mod authorization;
 pub mod cli;
 pub mod commands;
 pub mod config;
