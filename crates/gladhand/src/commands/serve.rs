@@ -2,6 +2,7 @@
 
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use gladhand_dialects::{Dialect, REGISTRY};
 use gladhand_hub::Hub;
@@ -11,7 +12,7 @@ use crate::cli::ServeArgs;
 use crate::commands::CommandError;
 use crate::config::{self, HttpConfig};
 use crate::edges::downstream::Ended;
-use crate::edges::http::{Http, Tls};
+use crate::edges::http::{Authorize, Http, Tls};
 use crate::exit::Exit;
 use crate::providers::Toolbox;
 
@@ -29,7 +30,10 @@ pub fn run(args: &ServeArgs) -> Result<ExitCode, CommandError> {
     }
     if !args.http.is_empty() {
         raise_open_files();
-        return ended(service.serve_http(http(args, config.http)?, announce)?);
+        let mut http = http(args, config.http)?;
+        let guard = config.authorization.guard().map_err(CommandError::usage)?;
+        http.authorize = guard.map(|guard| Arc::new(guard) as Arc<dyn Authorize>);
+        return ended(service.serve_http(http, announce)?);
     }
     if std::io::stdin().is_terminal() {
         let hint = "gladhand serve: waiting for a peer's first line on this terminal; Ctrl-D ends";
