@@ -347,7 +347,6 @@ impl Server for McpServer {
             self.give_up(call, out);
         }
         self.listeners.hung_up(lane, out);
-        self.tasks.hung_up(lane);
     }
 
     fn ask(

@@ -18,7 +18,7 @@ use super::revision::Revision;
 use super::server::McpServer;
 use super::task_answers;
 use crate::ambient::{Ambient, Moment};
-use crate::side::{Action, Lane, Output};
+use crate::side::{Action, Lane, Output, Server};
 
 /// The capability that lets a tool be called as a task (2025-11-25).
 pub(super) const CALLS_AS_TASKS: &str = "tasks.requests.tools.call";
@@ -159,11 +159,6 @@ impl Tasks {
         self.waiting() < before
     }
 
-    /// Nobody waits by this way any more.
-    pub(super) fn hung_up(&mut self, lane: Lane) {
-        self.all.iter_mut().for_each(|task| task.waiting.retain(|to| to.way.lane != lane));
-    }
-
     fn of(&self, call: CallId) -> Option<usize> {
         self.all.iter().position(|task| task.call == call)
     }
@@ -189,7 +184,7 @@ impl McpServer {
         if self.tasks.is_full() {
             let failure = Failure::new(FailureKind::Busy, "too many tasks; try again later");
             out.actions.push(Action::Cancel(call));
-            return crate::side::Server::resolve(self, call, Err(failure), ambient, out);
+            return self.resolve(call, Err(failure), ambient, out);
         }
         self.tasks.last += 1;
         let task = Task {
@@ -229,16 +224,13 @@ impl McpServer {
         let envelope = Envelope::parse(line.trim_end()).ok();
         let result = envelope.as_ref().and_then(|envelope| envelope.result);
         let error = envelope.as_ref().and_then(|envelope| envelope.error);
-        let is_stateless = ended.revision.is_stateless();
         let state = match (result, error) {
-            (Some(result), _) if is_stateless => State::Completed(result.to_owned()),
+            (Some(result), _) if ended.revision.is_stateless() => State::Completed(result.to_owned()),
             (Some(result), _) => {
                 let related = task_answers::related(result, &self.tasks.all[at].id);
                 let failed = Members::of(result).and_then(|result| result.raw("isError"));
-                match failed.is_some_and(|failed| failed.get() == "true") {
-                    true => State::FailedResult(related),
-                    false => State::Completed(related),
-                }
+                let has_failed = failed.is_some_and(|failed| failed.get() == "true");
+                if has_failed { State::FailedResult(related) } else { State::Completed(related) }
             }
             (None, Some(error)) => State::Failed(error.to_owned()),
             (None, None) => State::Cancelled,

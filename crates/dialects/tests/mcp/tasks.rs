@@ -242,7 +242,9 @@ fn where_exchanges_come_and_go_a_task_asks_whoever_waits_for_it() {
     server.hung_up(Lane(1));
     server.hung_up(Lane(2));
     assert!(server.cancelled.is_empty(), "a task does not need anybody to listen");
-    assert_eq!(server.resolve_next().len(), 3, "two questions taken back, a state told, nobody answered");
+    let lines = server.resolve_next();
+    assert_eq!(lines.len(), 4, "two questions taken back, a state told, the answer for whoever comes back");
+    assert_eq!((value(&lines[3])["id"].clone(), server.lanes[3]), (json!(2), Lane(2)));
 }
 
 #[test]

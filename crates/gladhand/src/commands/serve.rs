@@ -29,6 +29,7 @@ pub fn run(args: &ServeArgs) -> Result<ExitCode, CommandError> {
         service = service.pinned(dialect);
     }
     if !args.http.is_empty() {
+        raise_open_files();
         let mut http = http(args, config.http)?;
         let guard = config.authorization.guard().map_err(CommandError::usage)?;
         http.authorize = guard.map(|guard| Arc::new(guard) as Arc<dyn Authorize>);
@@ -64,6 +65,18 @@ fn http(args: &ServeArgs, mut config: HttpConfig) -> Result<Http, CommandError> 
     let files = args.tls_cert.clone().zip(args.tls_key.clone());
     let tls = files.map(|(certificate, key)| Tls { certificate, key });
     Ok(Http { listen: args.http.clone(), tls, authorize: None, config })
+}
+
+/// Every connection is an open file, and what a process may have by default is meant for something else.
+fn raise_open_files() {
+    #[cfg(unix)]
+    {
+        use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+        let limit = getrlimit(Resource::Nofile);
+        if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }) {
+            tracing::debug!(%error, limit = ?limit.current, "the number of open files stays as it is");
+        }
+    }
 }
 
 /// Whoever started us wants to know where we are, whatever is logged.

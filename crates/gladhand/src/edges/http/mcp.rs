@@ -18,7 +18,8 @@ use super::endpoint::Endpoint;
 use super::message::Message;
 use super::request::{accepts, is_json, read_body};
 use super::respond::{self, Content, SESSION_ID};
-use super::session::{Manner, Posted, Session, SessionId};
+use super::session::{Manner, Posted, Session};
+use super::session_id::SessionId;
 use super::stream;
 
 /// The methods of this path in the handshake era.
