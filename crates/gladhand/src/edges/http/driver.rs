@@ -97,7 +97,8 @@ impl Session {
                 }
                 Action::Cancel(call) => inner.cancel(call),
                 Action::Opened(agreement) => self.opened(inner, &agreement),
-                Action::Refused(refusal) => tracing::warn!(%refusal, "no session"),
+                // Anybody may try, so this is no cause for alarm here.
+                Action::Refused(refusal) => tracing::info!(%refusal, "no session"),
                 Action::Dropped(what) => tracing::debug!(what, "dropped"),
                 Action::Answered(question, answered) => {
                     if let Some(answer) = inner.questions.remove(&question) {
