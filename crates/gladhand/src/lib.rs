@@ -8,6 +8,9 @@
 //! let ended = Service::new(hub).serve_stdio();
 //! ```
 //!
+//! [`Service::serve_http`] serves the same hub to any number of MCP peers over HTTP, and
+//! [`Service::bind_http`] does so inside a runtime of your own.
+//!
 //! The binary is a thin layer over this crate: `cli` and `commands`. Everything public here may
 //! still change; `docs/stability.md` says what is promised.
 

@@ -18,8 +18,11 @@ use tokio::task::AbortHandle;
 
 use super::session::{Inner, Manner, Running, Session};
 
-/// A call on its way to the hub.
-type Delivery<'a> = (Call<'a>, Arc<Agreement>);
+/// What is for the hub to do, once the lock is open.
+enum Errand<'a> {
+    Deliver(Call<'a>, Arc<Agreement>),
+    Unwatch(String),
+}
 
 /// What the hub said to a call.
 enum Said {
@@ -36,32 +39,32 @@ impl Session {
         principal: Option<&str>,
         step: impl FnOnce(&mut Door, &mut Ambient<'_>, &mut Output<'a>),
     ) {
-        let mut deliveries = {
+        let mut errands = {
             let mut inner = self.lock();
             inner.clock.tick();
             let principal = principal.or(self.principal.as_deref());
-            let deliveries = self.step(&mut inner, lane, principal, step);
+            let errands = self.step(&mut inner, lane, principal, step);
             self.set_alarm(&mut inner);
-            deliveries
+            errands
         };
-        while !deliveries.is_empty() {
-            let said: Vec<_> = deliveries.into_iter().map(|(call, agreement)| self.deliver(call, &agreement)).collect();
+        while !errands.is_empty() {
+            let said: Vec<_> = errands.into_iter().filter_map(|errand| self.run(errand)).collect();
             let mut inner = self.lock();
-            deliveries = Vec::new();
+            errands = Vec::new();
             for (call, said) in said {
                 // Cancelled in between: nobody wants to know.
                 let Some(running) = inner.running.get_mut(&call) else { continue };
                 match said {
                     Said::Outcome(outcome) => {
                         inner.running.remove(&call);
-                        deliveries.extend(self.step(&mut inner, lane, None, |door, ambient, out| {
+                        errands.extend(self.step(&mut inner, lane, None, |door, ambient, out| {
                             door.resolve(call, outcome, ambient, out);
                         }));
                     }
                     Said::Later(work) => running.task = Some(self.spawn(call, work)),
                     Said::AsTask(work) => {
                         running.task = Some(self.spawn(call, work));
-                        deliveries.extend(self.step(&mut inner, lane, None, |door, ambient, out| {
+                        errands.extend(self.step(&mut inner, lane, None, |door, ambient, out| {
                             door.goes_on_as_task(call, ambient, out);
                         }));
                     }
@@ -71,30 +74,31 @@ impl Session {
         }
     }
 
-    /// One step of the door, and everything that it asks for except calls.
+    /// One step of the door, and everything that it asks for except what the hub must do.
     fn step<'a>(
         &self,
         inner: &mut Inner,
         lane: Lane,
         principal: Option<&str>,
         step: impl FnOnce(&mut Door, &mut Ambient<'_>, &mut Output<'a>),
-    ) -> Vec<Delivery<'a>> {
+    ) -> Vec<Errand<'a>> {
         let mut out = Output::onto(Vec::new());
         let mut ambient = inner.clock.ambient();
         ambient.lane = lane;
         ambient.principal = principal;
         step(&mut inner.door, &mut ambient, &mut out);
         inner.send(&mut out, self.manner);
-        let mut deliveries = Vec::new();
+        let mut errands = Vec::new();
         for action in out.actions {
             match action {
                 Action::Deliver(call, agreement) => {
                     inner.running.insert(call.id, Running { lane, task: None });
-                    deliveries.push((call, agreement));
+                    errands.push(Errand::Deliver(call, agreement));
                 }
                 Action::Cancel(call) => inner.cancel(call),
                 Action::Opened(agreement) => self.opened(inner, &agreement),
-                Action::Refused(refusal) => tracing::warn!(%refusal, "no session"),
+                // Anybody may try, so this is no cause for alarm here.
+                Action::Refused(refusal) => tracing::info!(%refusal, "no session"),
                 Action::Dropped(what) => tracing::debug!(what, "dropped"),
                 Action::Answered(question, answered) => {
                     if let Some(answer) = inner.questions.remove(&question) {
@@ -102,7 +106,7 @@ impl Session {
                         let _ = answer.send(answered);
                     }
                 }
-                Action::Unwatch(uri) => self.shared.hub().unwatch(&uri),
+                Action::Unwatch(uri) => errands.push(Errand::Unwatch(uri)),
                 Action::LetGo(lane, pause) => {
                     if self.manner == Manner::Session
                         && let Some(stream) = inner.lanes.get(lane)
@@ -114,7 +118,7 @@ impl Session {
                 Action::Close(_) => {}
             }
         }
-        deliveries
+        errands
     }
 
     fn opened(&self, inner: &mut Inner, agreement: &Agreement) {
@@ -127,7 +131,17 @@ impl Session {
         }
     }
 
-    /// Asks the hub, without a lock.
+    /// Does something that needs the hub, without a lock; if it was a call, returns what the hub said.
+    fn run(&self, errand: Errand<'_>) -> Option<(CallId, Said)> {
+        match errand {
+            Errand::Deliver(call, agreement) => Some(self.deliver(call, &agreement)),
+            Errand::Unwatch(uri) => {
+                self.shared.hub().unwatch(&uri);
+                None
+            }
+        }
+    }
+
     fn deliver(&self, call: Call<'_>, agreement: &Arc<Agreement>) -> (CallId, Said) {
         let id = call.id;
         let Some(this) = self.this.upgrade() else {
