@@ -18,7 +18,8 @@ Usage: cargo xtask CHORE [OPTIONS]
 
 Chores:
   test   Install the peers, then run every test of the workspace with them
-  bench  Compare `gladhand serve` with rmcp and with the bare floor
+  bench  Compare `gladhand serve` with rmcp and with the bare floor, over stdio;
+         `bench mcp`: with rmcp and the TypeScript and Python SDKs, over stdio and HTTP
   peers  Install the pinned real peers into target/peers (instant when nothing changed)
 
 Options of `test`:
