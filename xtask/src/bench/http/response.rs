@@ -101,7 +101,7 @@ mod tests {
     const JSON: &str = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nMCP-Session-Id: abc\r\nContent-Length: 8\r\n\r\n{\"id\":1}";
     const CHUNKS: &str = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n3\r\n{\"i\r\n5;x=1\r\nd\":1}\r\n0\r\n\r\n";
     const EVENTS: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\ntransfer-encoding: chunked\r\n\r\n\
-        17\r\n: hello\nid: 0\ndata: \n\nid:\r\n1c\r\n 1\nevent: message\r\ndata: {\"i\r\nA\r\nd\":1}\r\n\r\n\r\n0\r\n\r\n";
+        19\r\n: hello\nid: 0\ndata: \n\nid:\r\n1c\r\n 1\nevent: message\r\ndata: {\"i\r\n9\r\nd\":1}\r\n\r\n\r\n0\r\n\r\n";
     const ACCEPTED: &str = "HTTP/1.1 202 Accepted\r\ndate: today\r\n\r\n";
 
     fn messages(text: &str) -> Vec<String> {
