@@ -1,10 +1,11 @@
 //! The project's own chores, run as `cargo xtask CHORE`: one file each.
 //!
 //! `peers` installs the real peers that the tests talk to, `test` runs every test with them, `bench` compares
-//! us with them. Nothing here is part of the product, and the product depends on nothing here.
+//! us with them, `conformance` runs the official MCP suite. Nothing here is part of the product, and the product depends on nothing here.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "chores talk to the person who started them")]
 
 mod bench;
+mod conformance;
 mod peers;
 mod shell;
 mod test;
@@ -17,10 +18,11 @@ The project's own chores.
 Usage: cargo xtask CHORE [OPTIONS]
 
 Chores:
-  test   Install the peers, then run every test of the workspace with them
-  bench  Compare `gladhand serve` with rmcp and with the bare floor, over stdio;
-         `bench mcp`: with rmcp and the TypeScript and Python SDKs, over stdio and HTTP
-  peers  Install the pinned real peers into target/peers (instant when nothing changed)
+  test         Install the peers, then run every test of the workspace with them
+  bench        Compare `gladhand serve` with rmcp and with the bare floor, over stdio
+  bench mcp    Compare it with the Rust, TypeScript and Python SDKs, over stdio and HTTP
+  conformance  Run the official MCP conformance suite; exit with 1 if a scored scenario fails
+  peers        Install the pinned real peers into target/peers (instant when nothing changed)
 
 Options of `test`:
   -- ARGS…  Handed to `cargo test` as they are, e.g. `cargo xtask test -- --test peers`
@@ -29,6 +31,11 @@ Options of `bench`:
   --quick   Few starts and short runs: a first impression in some seconds
   --json    Print the figures as JSON instead of tables
   --strict  Exit with 1 if a bar is missed
+
+Options of `conformance`:
+  --server, --client          Only that role
+  --requirements REVISION     Only that revision: 2025-11-25 or 2026-07-28
+  --write                     Write docs/conformance.md when everything was run
 
 Example: cargo xtask bench --quick";
 
@@ -46,6 +53,10 @@ fn main() -> ExitCode {
         ["bench", options @ ..] => match bench::Options::read(options) {
             Ok(options) => bench::run(options),
             Err(unknown) => return misused(&format!("`bench` has no option `{unknown}`")),
+        },
+        ["conformance", options @ ..] => match conformance::Options::read(options) {
+            Ok(options) => conformance::run(&options),
+            Err(unknown) => return misused(&format!("`conformance` has no option `{unknown}`")),
         },
         [chore @ ("test" | "peers"), unknown, ..] => return misused(&format!("`{chore}` has no option `{unknown}`")),
         [unknown, ..] => return misused(&format!("there is no chore `{unknown}`")),

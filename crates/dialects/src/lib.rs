@@ -18,7 +18,7 @@ pub mod testing;
 pub use ambient::{Ambient, Entropy, Moment};
 pub use door::Door;
 pub use side::{
-    Action, CacheHints, Claim, Client, ClientSetup, Dialect, Event, FirstLine, Heard, Lane, Menu, Output, Server,
+    Action, CacheHints, Claim, Client, ClientSetup, Dialect, Event, FirstLine, Heard, Lane, Loss, Menu, Output, Server,
     ServerSetup, Stop,
 };
 

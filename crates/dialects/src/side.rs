@@ -142,6 +142,10 @@ pub struct ClientSetup {
     pub token: Option<Secret>,
     /// From which level on log lines are wanted, where the dialect can say so; `None`: as the upstream likes.
     pub log_level: Option<Level>,
+    /// Whether to ask for word of changed lists, where the dialect wants to be asked.
+    pub listen: bool,
+    /// Whether each request of ours is an exchange of its own, as on HTTP: its id is its [`Lane`].
+    pub exchanges: bool,
 }
 
 /// What one step produced.
@@ -159,6 +163,12 @@ impl Output<'_> {
     /// An output that continues a buffer of unsent lines.
     pub fn onto(wire: Vec<u8>) -> Self {
         Self { wire, actions: Vec::new(), lanes: Vec::new() }
+    }
+
+    /// The same output, free of the line it was read from.
+    pub fn into_owned(self) -> Output<'static> {
+        let actions = self.actions.into_iter().map(Action::into_owned).collect();
+        Output { wire: self.wire, actions, lanes: self.lanes }
     }
 
     /// Lines written from now on go this way. Costs nothing where there is only one.
@@ -304,8 +314,23 @@ pub enum Event {
     Asked(QuestionId, Option<CallId>, Question),
     /// The upstream does not want to know any more.
     Unasked(QuestionId),
+    /// Nothing is wanted of this exchange any more. Only where each request is one.
+    LetGo(Lane),
     /// Something came that makes no sense here and was dropped.
     Dropped(&'static str),
+}
+
+/// How an exchange ended without an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Loss {
+    /// The request did not reach anybody who would have worked on it.
+    Unsent,
+    /// The request was sent, and the way back broke.
+    Broken,
+    /// The request was refused because the session is over: a new one must be opened.
+    Session,
+    /// An HTTP status was the answer, and nothing that says more.
+    Status(u16),
 }
 
 /// What one step of a client side produced.
@@ -352,6 +377,22 @@ pub trait Client: fmt::Debug + Send {
 
     /// The upstream is gone: an opening under way is refused, calls under way fail.
     fn gone(&mut self, ambient: &mut Ambient<'_>, heard: &mut Heard);
+
+    /// An exchange ended without an answer; [`Lane::MAIN`] stands for what belongs to no request.
+    fn lost(&mut self, _lane: Lane, _loss: Loss, _ambient: &mut Ambient<'_>, _heard: &mut Heard) {}
+
+    /// The moment named by [`Client::deadline`] has come.
+    fn wake(&mut self, _ambient: &mut Ambient<'_>, _heard: &mut Heard) {}
+
+    /// When to call [`Client::wake`], on the clock of [`Moment::elapsed`].
+    fn deadline(&self) -> Option<Duration> {
+        None
+    }
+
+    /// The headers that go with a line of ours where lines travel over HTTP.
+    fn headers(&self, _line: &str) -> Vec<(String, String)> {
+        Vec::new()
+    }
 
     /// Says goodbye, where the dialect has a word for it.
     fn close(&mut self, _ambient: &mut Ambient<'_>, _heard: &mut Heard) {}

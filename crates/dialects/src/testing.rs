@@ -51,6 +51,8 @@ pub fn client_setup(version: &str) -> ClientSetup {
         provides: Vec::new(),
         token: None,
         log_level: None,
+        listen: false,
+        exchanges: false,
     }
 }
 
@@ -156,8 +158,7 @@ impl TestServer {
         self.step(|door, ambient, out| {
             let mut inner = Output::onto(std::mem::take(&mut out.wire));
             door.receive(line, ambient, &mut inner);
-            out.wire = inner.wire;
-            out.actions.extend(inner.actions.into_iter().map(|action| action.into_owned()));
+            *out = inner.into_owned();
         })
     }
 

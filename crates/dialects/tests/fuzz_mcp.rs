@@ -9,18 +9,22 @@ use std::time::Duration;
 
 use gladhand_dialects::mcp::DIALECT;
 use gladhand_dialects::testing::{Counting, TestServer, bare_call, client_setup, lines_of, moment, server_setup};
-use gladhand_dialects::{Ambient, Heard, ServerSetup, Stop};
-use gladhand_operations::{CallId, Level, Log, Notice, Operation, Progress};
+use gladhand_dialects::{Ambient, Heard, Menu, ServerSetup, Stop};
+use gladhand_operations::{CallId, Level, Log, Notice, Operation, Progress, Question, QuestionId, Reply};
 use gladhand_wire::{Line, Lines, json};
 use proptest::prelude::*;
 use serde_json::Value;
 
-const META: &str = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"progressToken":"t"}"#;
+const META: &str = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{},"extensions":{"io.modelcontextprotocol/tasks":{}}},"progressToken":"t"}"#;
+
+/// The first states and task ids that a server gives out, since its ids count.
+const FIRST: &str = "00000000000000000000000000000001";
+const SECOND: &str = "00000000000000000000000000000002";
 
 /// A session that touches everything, to be mutated.
 fn session(version: &str) -> String {
     [
-        format!(r#"{{"jsonrpc":"2.0","id":0,"method":"initialize","params":{{"protocolVersion":"{version}","capabilities":{{"roots":{{"listChanged":true}}}},"clientInfo":{{"name":"f","version":"1"}}}}}}"#),
+        format!(r#"{{"jsonrpc":"2.0","id":0,"method":"initialize","params":{{"protocolVersion":"{version}","capabilities":{{"roots":{{"listChanged":true}},"elicitation":{{}}}},"clientInfo":{{"name":"f","version":"1"}}}}}}"#),
         r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#.to_owned(),
         r#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"cursor":"from-1"}}"#.to_owned(),
         r#"{"jsonrpc":"2.0","id":"2","method":"tools/call","params":{"name":"echo","arguments":{"message":"\ud83d"},"_meta":{"progressToken":1}}}"#.to_owned(),
@@ -29,6 +33,17 @@ fn session(version: &str) -> String {
         r#"{"jsonrpc":"2.0","id":5,"method":"logging/setLevel","params":{"level":"debug"}}"#.to_owned(),
         format!(r#"{{"jsonrpc":"2.0","id":6,"method":"tools/call","params":{{"name":"echo",{META}}}}}"#),
         format!(r#"{{"jsonrpc":"2.0","id":7,"method":"subscriptions/listen","params":{{"notifications":{{"toolsListChanged":true}},{META}}}}}"#),
+        r#"{"jsonrpc":"2.0","id":8,"method":"resources/subscribe","params":{"uri":"a://b"}}"#.to_owned(),
+        r#"{"jsonrpc":"2.0","id":9,"method":"resources/read","params":{"uri":"a://b"}}"#.to_owned(),
+        r#"{"jsonrpc":"2.0","id":10,"method":"prompts/get","params":{"name":"p","arguments":{"x":"y"}}}"#.to_owned(),
+        r#"{"jsonrpc":"2.0","id":11,"method":"completion/complete","params":{"ref":{"type":"ref/prompt","name":"p"},"argument":{"name":"x","value":""}}}"#.to_owned(),
+        format!(r#"{{"jsonrpc":"2.0","id":12,"method":"subscriptions/listen","params":{{"notifications":{{"resourcesListChanged":true,"resourceSubscriptions":["a://b","a://c"]}},{META}}}}}"#),
+        r#"{"jsonrpc":"2.0","id":13,"method":"resources/unsubscribe","params":{"uri":"a://b"}}"#.to_owned(),
+        format!(r#"{{"jsonrpc":"2.0","id":14,"method":"tools/call","params":{{"name":"echo","requestState":"{FIRST}","inputResponses":{{"q1":{{}},"k":{{}}}},{META}}}}}"#),
+        r#"{"jsonrpc":"2.0","id":15,"method":"tools/call","params":{"name":"echo","task":{"ttl":1000}}}"#.to_owned(),
+        format!(r#"{{"jsonrpc":"2.0","id":16,"method":"tasks/result","params":{{"taskId":"{SECOND}"}}}}"#),
+        format!(r#"{{"jsonrpc":"2.0","id":17,"method":"tasks/update","params":{{"taskId":"{SECOND}","inputResponses":{{"k":{{}}}},{META}}}}}"#),
+        r#"{"jsonrpc":"2.0","id":18,"method":"tasks/list","params":{"cursor":"from-1"}}"#.to_owned(),
         r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"tools":[{"name":"a"}],"content":[{"type":"text","text":"x"}]}}"#.to_owned(),
         r#"{"jsonrpc":"2.0","id":2,"result":{"tools":[{"name":"a"}],"nextCursor":"n","content":[]}}"#.to_owned(),
         r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":2,"progress":1}}"#.to_owned(),
@@ -38,31 +53,73 @@ fn session(version: &str) -> String {
         + "\n"
 }
 
-fn tell_everything(server: &mut TestServer) {
+/// Asks the caller of a call two things.
+fn ask(server: &mut TestServer, call: CallId) -> Vec<String> {
+    let form = Question::form("?", &serde_json::json!({"type": "object"}));
+    server.ask(call, vec![(QuestionId(1), form.clone().named("k")), (QuestionId(2), form)])
+}
+
+/// Tells and asks about every call what there is to tell and to ask.
+fn tell_everything(server: &mut TestServer) -> Vec<String> {
     let calls: Vec<_> = server.delivered.iter().map(|delivered| delivered.call.id).collect();
-    for call in calls {
-        server.notice(Notice::Progress(call, Progress { progress: 1.0, total: None, message: None }));
+    let mut lines = Vec::new();
+    for (at, call) in calls.into_iter().enumerate() {
+        if at % 2 == 1 {
+            lines.extend(server.goes_on_as_task(call));
+        }
+        lines.extend(ask(server, call));
+        lines.extend(server.notice(Notice::Progress(call, Progress { progress: 1.0, total: None, message: None })));
         let log = Log { level: Level::Error, logger: None, data: json::raw("1".to_owned()) };
-        server.notice(Notice::Log(Some(call), log));
+        lines.extend(server.notice(Notice::Log(Some(call), log)));
     }
-    server.notice(Notice::ToolsChanged);
+    for notice in [Notice::ToolsChanged, Notice::ResourcesChanged, Notice::ResourceUpdated("a://b".to_owned())] {
+        lines.extend(server.notice(notice));
+    }
+    lines
+}
+
+/// Resolves the oldest delivered call; everything can be watched, which is counted.
+fn resolve_next(server: &mut TestServer, watched: &mut usize) {
+    match &server.delivered[0].call.operation {
+        Operation::Watch(_) => {
+            *watched += 1;
+            let call = server.delivered.pop_front().unwrap().call.id;
+            server.resolve(call, Ok(Reply::Done));
+        }
+        _ => {
+            server.resolve_next();
+        }
+    }
 }
 
 fn feed_server(bytes: &[u8], hold: bool) {
-    let setup = ServerSetup { page_size: 1, max_in_flight: 4, ..server_setup() };
-    let mut server = TestServer::pinned(&DIALECT, setup);
-    server.answers_itself = !hold;
+    let menu = Menu {
+        tasks: true,
+        resources: true,
+        resource_changes: true,
+        resource_updates: true,
+        prompts: true,
+        completions: true,
+        ..server_setup().menu
+    };
+    let setup = ServerSetup { page_size: 1, max_in_flight: 4, menu, ..server_setup() };
+    let mut server = TestServer::pinned(&DIALECT, setup).holding();
+    let mut watched = 0;
     let mut lines = Lines::with_limit(4096);
     lines.push(bytes);
     while let Some(line) = lines.next_line() {
         server.frame(line);
         tell_everything(&mut server);
+        while !hold && !server.delivered.is_empty() {
+            resolve_next(&mut server, &mut watched);
+        }
     }
     server.stop(Stop::InputClosed);
     while !server.delivered.is_empty() {
-        server.resolve_next();
+        resolve_next(&mut server, &mut watched);
     }
     assert_eq!(server.door.in_flight(), Vec::new());
+    assert_eq!(server.unwatched.len(), watched, "what was watched for a peer is not watched without it");
 }
 
 fn feed_client(bytes: &[u8], version: &str) {
@@ -133,12 +190,24 @@ fn requests() -> impl Strategy<Value = (&'static str, String)> {
         "server/discover",
         "subscriptions/listen",
         "prompts/list",
+        "prompts/get",
+        "resources/read",
         "tasks/get",
+        "tasks/result",
+        "tasks/cancel",
+        "tasks/update",
+        "tasks/list",
         "notifications/initialized",
         "x.y",
     ];
     let params = vec![
         r#""name":"echo","arguments":{"message":"m"}"#,
+        r#""name":"echo","arguments":{"message":"m"},"task":{"ttl":5}"#,
+        r#""name":"echo","arguments":{"message":"m"},"inputResponses":{"k":{},"q2":{}}"#,
+        r#""name":"echo","arguments":{"message":"m"},"inputResponses":{"k":{}},"requestState":"00000000000000000000000000000001""#,
+        r#""name":"echo","arguments":{"message":"m"},"inputResponses":{},"requestState":"00000000000000000000000000000002""#,
+        r#""taskId":"00000000000000000000000000000001","inputResponses":{"k":{},"q2":{}}"#,
+        r#""taskId":"00000000000000000000000000000002","inputResponses":{}"#,
         r#""name":"nope""#,
         r#""name":7"#,
         r#""cursor":"from-1""#,
@@ -168,6 +237,10 @@ enum Step {
     Batch(Vec<(&'static str, String)>),
     Cancel(prop::sample::Index),
     Resolve(prop::sample::Index),
+    Ask(prop::sample::Index),
+    GoOnAsTask(prop::sample::Index),
+    Respond(u64),
+    Wait,
     Tell,
     Initialized,
 }
@@ -178,6 +251,10 @@ fn steps() -> impl Strategy<Value = Step> {
         2 => proptest::collection::vec(requests(), 1..4).prop_map(Step::Batch),
         1 => any::<prop::sample::Index>().prop_map(Step::Cancel),
         4 => any::<prop::sample::Index>().prop_map(Step::Resolve),
+        2 => any::<prop::sample::Index>().prop_map(Step::Ask),
+        2 => any::<prop::sample::Index>().prop_map(Step::GoOnAsTask),
+        2 => (1u64..6).prop_map(Step::Respond),
+        1 => Just(Step::Wait),
         1 => Just(Step::Tell),
         1 => Just(Step::Initialized),
     ]
@@ -189,7 +266,8 @@ fn count(lines: Vec<String>, replies: &mut HashMap<u64, usize>) {
         let line: Value = serde_json::from_str(&line).unwrap();
         let parts = line.as_array().cloned().unwrap_or_else(|| vec![line]);
         for part in parts {
-            if let Some(id) = part["id"].as_u64() {
+            // A question of ours has an id too, and is no reply.
+            if let Some(id) = part["id"].as_u64().filter(|_| part["method"].is_null()) {
                 assert!(part.get("result").is_some() != part.get("error").is_some(), "{part}");
                 *replies.entry(id).or_default() += 1;
             } else {
@@ -207,7 +285,8 @@ proptest! {
     fn every_request_gets_exactly_one_reply(
         opening in 0usize..6, steps in proptest::collection::vec(steps(), 0..24)
     ) {
-        let setup = ServerSetup { page_size: 1, max_in_flight: 5, ..server_setup() };
+        let menu = Menu { tasks: true, prompts: true, resources: true, ..server_setup().menu };
+        let setup = ServerSetup { menu, page_size: 1, max_in_flight: 5, ..server_setup() };
         let mut server = TestServer::pinned(&DIALECT, setup).holding();
         let has_batches = opening == 1;
         if let Some(version) = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"].get(opening) {
@@ -247,10 +326,18 @@ proptest! {
                     server.resolve_next()
                 }
                 Step::Resolve(_) => Vec::new(),
-                Step::Tell => {
-                    tell_everything(&mut server);
-                    Vec::new()
+                Step::Ask(at) if !server.delivered.is_empty() => {
+                    let call = server.delivered[at.index(server.delivered.len())].call.id;
+                    ask(&mut server, call)
                 }
+                Step::GoOnAsTask(at) if !server.delivered.is_empty() => {
+                    let call = server.delivered[at.index(server.delivered.len())].call.id;
+                    server.goes_on_as_task(call)
+                }
+                Step::Ask(_) | Step::GoOnAsTask(_) => Vec::new(),
+                Step::Respond(id) => server.line(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#)),
+                Step::Wait => server.advance(Duration::from_secs(400)),
+                Step::Tell => tell_everything(&mut server),
                 Step::Initialized => server.line(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#),
             };
             count(lines, &mut replies);
@@ -260,6 +347,7 @@ proptest! {
             count(server.resolve_next(), &mut replies);
         }
         prop_assert_eq!(server.door.in_flight(), Vec::new());
+        prop_assert_eq!((server.door.held(), server.door.deadline()), (0, None), "nothing is left behind");
         for id in 1..=latest {
             let got = replies.get(&id).copied().unwrap_or_default();
             let least = usize::from(!cancelled.contains(&id));

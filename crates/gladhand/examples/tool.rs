@@ -7,30 +7,21 @@
 
 use gladhand::Service;
 use gladhand::accord::Peer;
-use gladhand::hub::{Answer, Context, Hub, Provider};
-use gladhand::operations::{Failure, Reply, Tool, ToolCall, ToolResult};
-use gladhand::wire::{Members, json};
+use gladhand::hub::Kit;
+use gladhand::operations::{Tool, ToolResult};
+use serde_json::json;
 
-#[derive(Debug)]
-struct Shouter;
-
-impl Provider for Shouter {
-    fn tools(&self) -> Vec<Tool> {
-        let schema = r#"{"type":"object","properties":{"text":{"type":"string"}},"required":["text"]}"#;
-        vec![Tool::new("shout", "Says it louder.", json::raw(schema.to_owned()))]
-    }
-
-    fn call(&self, call: ToolCall<'_>, _: &Context<'_>) -> Answer {
-        let text = Members::of(&call.arguments).and_then(|arguments| arguments.str("text"));
-        Answer::Now(match text {
-            Some(text) => Ok(Reply::Tool(ToolResult::text(&text.to_uppercase()))),
-            None => Err(Failure::invalid_argument("text", "expected a string")),
-        })
-    }
+#[derive(serde::Deserialize)]
+struct Shout {
+    text: String,
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let hub = Hub::new(vec![Box::new(Shouter)])?;
-    Service::new(hub).identity(Peer::new("shouter", "1.0.0")).serve_stdio()?;
+    let schema = json!({"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]});
+    let kit = Kit::new().tool(Tool::plain("shout", "Says it louder.").taking(&schema), |call, _| {
+        let shout: Shout = call.read()?;
+        Ok(ToolResult::text(&shout.text.to_uppercase()))
+    });
+    Service::new(kit.into_hub()?).identity(Peer::new("shouter", "1.0.0")).serve_stdio()?;
     Ok(())
 }

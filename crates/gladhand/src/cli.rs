@@ -5,17 +5,21 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueHint};
 
 use crate::config::env;
+use crate::edges::http::Address;
 use crate::logging::LogFormat;
 
 const AFTER_HELP: &str = "\
 Examples:
   gladhand open --as mcp@2025-06-18              look at a handshake with gladhand itself
   gladhand open --as mcp -- npx some-mcp-server  does this server open, and with what?
+  gladhand tools -- npx some-mcp-server          what can it do?
+  gladhand call echo message=hi http://localhost:8080/mcp
   gladhand serve                                 serve one peer on stdin and stdout
+  gladhand serve --http 127.0.0.1:8080           serve any number over HTTP
   printf '{\"type\":\"handshake\",\"id\":\"1\"}\\n' | gladhand serve
 
 Exit codes: 0 done, 1 something outside failed, 2 usage or configuration,
-3 the peer refused, 4 the peer failed.";
+3 the peer refused, 4 the peer failed, 5 the call failed.";
 
 /// Opens a session with any agent peer, whatever handshake it speaks, and enforces what was agreed.
 ///
@@ -51,10 +55,18 @@ pub struct Global {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Serve one peer on stdin and stdout.
+    /// Serve one peer on stdin and stdout, or any number over HTTP.
     Serve(ServeArgs),
     /// Start a server, open a session with it, and show the handshake.
     Open(OpenArgs),
+    /// Call a tool of any server, from the command line.
+    Call(CallArgs),
+    /// List the tools of a server.
+    Tools(ToolsArgs),
+    /// List the resources of a server, or read one.
+    Resources(ResourcesArgs),
+    /// List the prompts of a server, or fill one in.
+    Prompts(PromptsArgs),
     /// Print a completion script for a shell.
     ///
     /// For bash: gladhand completions bash > ~/.local/share/bash-completion/completions/gladhand
@@ -74,9 +86,15 @@ const SERVE_HELP: &str = "\
 The dialect is decided by the peer's first line, unless --dialect pins it.
 Lines go to stdout, logs to stderr, nothing else to either.
 
+With --http, MCP is served at /mcp (and at /sse for clients of 2024-11-05), and stdin and stdout
+are left alone. Only requests to loopback names, to the address itself and to --allow-host
+are answered. /healthz and /readyz say how we are.
+
 Examples:
   gladhand serve
   gladhand serve --dialect mcp -v
+  gladhand serve --http 127.0.0.1:8080
+  gladhand serve --http 0.0.0.0:443 --allow-host mcp.example.com --tls-cert cert.pem --tls-key key.pem
   printf '{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"rpc.handshake\"}\\n' | gladhand serve
 
 GLADHAND_A2E_TOKEN is one more token that A2E agents may present, beside those in the configuration.
@@ -114,6 +132,21 @@ pub struct ServeArgs {
     /// The dialect to speak; `auto` lets the first line decide.
     #[arg(long, value_name = "DIALECT", default_value = "auto", value_parser = dialects())]
     pub dialect: String,
+    /// Serve MCP over HTTP at this address instead of stdin and stdout; HOST:PORT or unix:PATH, may be repeated.
+    #[arg(long, value_name = "ADDRESS", visible_alias = "listen")]
+    pub http: Vec<Address>,
+    /// A further name under which HTTP clients may address us, with or without a port; may be repeated.
+    #[arg(long, value_name = "HOST", requires = "http")]
+    pub allow_host: Vec<String>,
+    /// A further origin of web pages that may talk to us, as in https://app.example; may be repeated.
+    #[arg(long, value_name = "ORIGIN", requires = "http")]
+    pub allow_origin: Vec<String>,
+    /// The certificate for HTTPS, with its chain, in PEM form.
+    #[arg(long, value_name = "FILE", requires_all = ["http", "tls_key"], value_hint = ValueHint::FilePath)]
+    pub tls_cert: Option<PathBuf>,
+    /// The private key of the certificate, in PEM form.
+    #[arg(long, value_name = "FILE", requires = "tls_cert", value_hint = ValueHint::FilePath)]
+    pub tls_key: Option<PathBuf>,
     /// The configuration file [default: ./gladhand.toml, then the user's config folder].
     #[arg(long, value_name = "FILE", env = env::CONFIG, value_hint = ValueHint::FilePath)]
     pub config: Option<PathBuf>,
@@ -155,4 +188,120 @@ pub struct OpenArgs {
     /// The server to start, with its arguments [default: gladhand serve].
     #[arg(trailing_var_arg = true, value_name = "COMMAND", value_hint = ValueHint::CommandWithArguments)]
     pub server: Vec<String>,
+}
+
+/// Which server, and how to talk to it.
+#[derive(Debug, Args)]
+pub struct ServerArgs {
+    /// The client to be; `mcp` finds out which revisions the server speaks.
+    #[arg(long = "as", value_name = "DIALECT[@VERSION]", default_value = "mcp", value_parser = clients(), ignore_case = true)]
+    pub client: String,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// Give up after this many seconds without a sign of life.
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
+    pub timeout: u64,
+    /// Send this header with every HTTP request; may be given several times.
+    #[arg(long, value_name = "NAME: VALUE")]
+    pub header: Vec<String>,
+    /// The server to start, with its arguments [default: gladhand serve].
+    #[arg(last = true, value_name = "COMMAND", value_hint = ValueHint::CommandWithArguments)]
+    pub command: Vec<String>,
+}
+
+const CALL_HELP: &str = "\
+Arguments are read by the tool's own schema: key=value as the type it wants, key:=JSON as it
+stands, key=@FILE from a file; a key given again makes a list. With a tool and a server, --help
+shows what the tool takes. Text goes to stdout; progress, log lines and questions of the server go
+through the terminal; images and other media are saved as files.
+
+Examples:
+  gladhand call echo message=hi
+  gladhand call echo --help -- npx -y @modelcontextprotocol/server-everything stdio
+  gladhand call get-sum a=2 b=3 -- npx -y @modelcontextprotocol/server-everything stdio
+  gladhand call search query=@question.txt limit=5 --json https://example.org/mcp
+  gladhand call search --args '{\"query\": \"x\"}' https://example.org/mcp
+
+GLADHAND_MCP_TOKEN is the bearer token that is presented over HTTP; a server that is started does not get to see
+the variable.";
+
+/// Options of `call`.
+#[derive(Debug, Args)]
+#[command(after_help = CALL_HELP, disable_help_flag = true, arg_required_else_help = true)]
+pub struct CallArgs {
+    /// The tool.
+    #[arg(required_unless_present = "help", default_value = "", hide_default_value = true)]
+    pub tool: String,
+    /// Its arguments as key=value, and the URL of the server unless a command follows.
+    #[arg(value_name = "KEY=VALUE|URL")]
+    pub words: Vec<String>,
+    /// All arguments as one JSON object; key=value adds to it.
+    #[arg(long, value_name = "JSON")]
+    pub args: Option<String>,
+    /// Save images and other media into this folder.
+    #[arg(long, value_name = "DIR", default_value = ".", value_hint = ValueHint::DirPath)]
+    pub save: PathBuf,
+    /// Tell the server that you work in this folder, if it asks; may be given several times.
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub root: Vec<PathBuf>,
+    /// Print help: of the tool where one is named, else of this command.
+    #[arg(short, long)]
+    pub help: bool,
+    /// Which server, and how.
+    #[command(flatten)]
+    pub server: ServerArgs,
+}
+
+const LIST_HELP: &str = "\
+The server is a URL, or a command behind `--`.
+
+Examples:
+  gladhand tools http://localhost:8080/mcp
+  gladhand tools --json -- npx -y @modelcontextprotocol/server-everything stdio";
+
+/// Options of `tools`.
+#[derive(Debug, Args)]
+#[command(after_help = LIST_HELP)]
+pub struct ToolsArgs {
+    /// The server's URL, unless a command follows.
+    pub url: Option<String>,
+    /// Which server, and how.
+    #[command(flatten)]
+    pub server: ServerArgs,
+}
+
+/// Options of `resources`.
+#[derive(Debug, Args)]
+#[command(after_help = LIST_HELP)]
+pub struct ResourcesArgs {
+    /// The server's URL, unless a command follows.
+    pub url: Option<String>,
+    /// Print what is in this resource; bytes are saved as a file.
+    #[arg(long, value_name = "URI")]
+    pub read: Option<String>,
+    /// Save bytes into this folder.
+    #[arg(long, value_name = "DIR", default_value = ".", value_hint = ValueHint::DirPath)]
+    pub save: PathBuf,
+    /// Which server, and how.
+    #[command(flatten)]
+    pub server: ServerArgs,
+}
+
+/// Options of `prompts`.
+#[derive(Debug, Args)]
+#[command(after_help = LIST_HELP)]
+pub struct PromptsArgs {
+    /// Arguments of the prompt as key=value, and the server's URL unless a command follows.
+    #[arg(value_name = "KEY=VALUE|URL")]
+    pub words: Vec<String>,
+    /// Fill in this prompt and print its messages.
+    #[arg(long, value_name = "NAME")]
+    pub get: Option<String>,
+    /// Save images and other media into this folder.
+    #[arg(long, value_name = "DIR", default_value = ".", value_hint = ValueHint::DirPath)]
+    pub save: PathBuf,
+    /// Which server, and how.
+    #[command(flatten)]
+    pub server: ServerArgs,
 }

@@ -10,6 +10,8 @@ use etcetera::BaseStrategy;
 use gladhand_accord::Secret;
 use serde::Deserialize;
 
+use crate::authorization::AuthorizationConfig;
+
 /// Environment variables that we read, named in one place.
 pub mod env {
     /// The configuration file.
@@ -20,6 +22,8 @@ pub mod env {
     pub const LOG: &str = "GLADHAND_LOG";
     /// A token that A2E agents must present, and that `open --as a2e` presents.
     pub const A2E_TOKEN: &str = "GLADHAND_A2E_TOKEN";
+    /// A bearer token that commands present to MCP servers over HTTP.
+    pub const MCP_TOKEN: &str = "GLADHAND_MCP_TOKEN";
 }
 
 /// The largest configuration file.
@@ -33,6 +37,20 @@ pub struct Config {
     pub a2e: A2eConfig,
     /// `[limits]`
     pub limits: Limits,
+    /// `[http]`
+    pub http: HttpConfig,
+    /// `[authorization]`
+    pub authorization: AuthorizationConfig,
+    /// `[policy]`
+    pub policy: Policy,
+}
+
+/// What is allowed and what is looked at.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Policy {
+    /// Hold arguments and structured results to the tools' schemas.
+    pub validate_arguments: bool,
 }
 
 /// Settings of the A2E dialect.
@@ -79,6 +97,94 @@ impl Limits {
     }
 }
 
+/// Settings and bounds of HTTP.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct HttpConfig {
+    /// Hosts that requests may be addressed to, beside loopback names and the address that is listened on.
+    pub allow_hosts: Vec<String>,
+    /// Origins of web pages that may talk to us, beside those on an allowed host.
+    pub allow_origins: Vec<String>,
+    /// Connections that may be open.
+    pub connections: usize,
+    /// Sessions that may be open.
+    pub sessions: usize,
+    /// After how many seconds without use, and without anybody waiting, a session ends.
+    pub idle_s: u64,
+    /// Event streams that may be open.
+    pub streams: usize,
+    /// Exchanges of one session that may be open.
+    pub streams_per_session: usize,
+    /// Calls without a session that may run.
+    pub in_flight: usize,
+    /// How much of a stream is kept for a reader that was cut off or is slow, in bytes.
+    pub replay_bytes: usize,
+    /// How long the head of a request may take, the wait for it on an open connection included, in milliseconds.
+    pub head_ms: u64,
+    /// How long the body of a request may take, in milliseconds.
+    pub body_ms: u64,
+    /// After which silence an event stream says that it is alive, in milliseconds.
+    pub keep_alive_ms: u64,
+}
+
+impl Default for HttpConfig {
+    fn default() -> Self {
+        Self {
+            allow_hosts: Vec::new(),
+            allow_origins: Vec::new(),
+            connections: 20_000,
+            sessions: 10_000,
+            idle_s: 1800,
+            streams: 20_000,
+            streams_per_session: 256,
+            in_flight: 10_000,
+            replay_bytes: 256 * 1024,
+            head_ms: 60_000,
+            body_ms: 30_000,
+            keep_alive_ms: 15_000,
+        }
+    }
+}
+
+impl HttpConfig {
+    /// After which time without use a session ends.
+    pub fn idle(&self) -> Duration {
+        Duration::from_secs(self.idle_s)
+    }
+
+    /// After which silence an event stream says that it is alive.
+    pub fn keep_alive(&self) -> Duration {
+        Duration::from_millis(self.keep_alive_ms)
+    }
+
+    /// The first value that is out of range, and what it may be.
+    fn out_of_range(&self) -> Option<(&'static str, &'static str)> {
+        let many = 1..=1_000_000;
+        let counts = [
+            ("http.connections", self.connections),
+            ("http.sessions", self.sessions),
+            ("http.streams", self.streams),
+            ("http.streams_per_session", self.streams_per_session),
+            ("http.in_flight", self.in_flight),
+        ];
+        let times = [
+            ("http.head_ms", self.head_ms),
+            ("http.body_ms", self.body_ms),
+            ("http.keep_alive_ms", self.keep_alive_ms),
+        ];
+        let count = counts.iter().find(|(_, count)| !many.contains(count));
+        let time = times.iter().find(|(_, time)| !(10..=3_600_000).contains(time));
+        count
+            .map(|(key, _)| (*key, "from 1 to 1000000"))
+            .or_else(|| time.map(|(key, _)| (*key, "from 10 to 3600000")))
+            .or_else(|| (!(1..=604_800).contains(&self.idle_s)).then_some(("http.idle_s", "from 1 to 604800")))
+            .or_else(|| {
+                let fits = (4096..=1 << 30).contains(&self.replay_bytes);
+                (!fits).then_some(("http.replay_bytes", "from 4096 to 1073741824"))
+            })
+    }
+}
+
 fn secrets<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<Secret>, D::Error> {
     // serde's own complaint would quote what it found, which is a secret.
     let complaint = || serde::de::Error::custom("expected an array of strings");
@@ -107,8 +213,8 @@ pub enum ConfigError {
         problem: String,
     },
     /// The token in the environment cannot be one.
-    #[error("{} is not UTF-8", env::A2E_TOKEN)]
-    TokenNotText,
+    #[error("{0} is not UTF-8")]
+    TokenNotText(&'static str),
     /// A value is out of range.
     #[error("{}: {key} must be {expected}", path.display())]
     OutOfRange {
@@ -123,12 +229,21 @@ pub enum ConfigError {
 
 /// The token in `GLADHAND_A2E_TOKEN`; none if it is not set or empty.
 pub fn token_in_environment() -> Result<Option<Secret>, ConfigError> {
-    match std::env::var(env::A2E_TOKEN) {
+    secret_in_environment(env::A2E_TOKEN)
+}
+
+/// The token in `GLADHAND_MCP_TOKEN`; none if it is not set or empty.
+pub fn mcp_token_in_environment() -> Result<Option<Secret>, ConfigError> {
+    secret_in_environment(env::MCP_TOKEN)
+}
+
+fn secret_in_environment(name: &'static str) -> Result<Option<Secret>, ConfigError> {
+    match std::env::var(name) {
         Ok(token) if token.is_empty() => Ok(None),
         Ok(token) => Ok(Some(Secret::new(token))),
         Err(std::env::VarError::NotPresent) => Ok(None),
         // Going on without it would let everybody in.
-        Err(std::env::VarError::NotUnicode(_)) => Err(ConfigError::TokenNotText),
+        Err(std::env::VarError::NotUnicode(_)) => Err(ConfigError::TokenNotText(name)),
     }
 }
 
@@ -180,6 +295,9 @@ fn parse(path: &Path, text: &str) -> Result<Config, ConfigError> {
     if limits.drain_ms > 3_600_000 {
         return out_of_range("limits.drain_ms", "at most 3600000");
     }
+    if let Some((key, expected)) = config.http.out_of_range() {
+        return out_of_range(key, expected);
+    }
     Ok(config)
 }
 
@@ -210,6 +328,7 @@ mod tests {
     fn an_empty_file_is_the_defaults() {
         let config = parse(Path::new("g.toml"), "").unwrap();
         assert_eq!((config.a2e.max_parallel, config.limits.in_flight), (4, 1024));
+        assert!(!config.policy.validate_arguments);
         assert_eq!(config.limits.line_bytes, 16 * 1024 * 1024);
     }
 
@@ -228,6 +347,14 @@ mod tests {
     fn values_out_of_range_are_told_by_name() {
         assert_eq!(problem("[a2e]\nmax_parallel = 0"), "g.toml: a2e.max_parallel must be at least 1");
         assert_eq!(problem("[limits]\nin_flight = 0"), "g.toml: limits.in_flight must be from 1 to 100000");
+        for (setting, expected) in [
+            ("sessions = 0", "http.sessions must be from 1 to 1000000"),
+            ("body_ms = 9", "http.body_ms must be from 10 to 3600000"),
+            ("idle_s = 0", "http.idle_s must be from 1 to 604800"),
+            ("replay_bytes = 1", "http.replay_bytes must be from 4096 to 1073741824"),
+        ] {
+            assert_eq!(problem(&format!("[http]\n{setting}")), format!("g.toml: {expected}"));
+        }
     }
 
     #[test]

@@ -16,16 +16,19 @@ pub enum Exit {
     Refused = 3,
     /// The peer could not be started, went away, was silent, or broke its protocol.
     PeerFailed = 4,
+    /// The peer answered, and the call did not succeed: the tool says so, or the server does.
+    CallFailed = 5,
 }
 
 impl Exit {
     /// All codes with what they mean, for the docs and their test.
-    pub const TABLE: [(Self, &'static str); 5] = [
+    pub const TABLE: [(Self, &'static str); 6] = [
         (Self::Success, "done; for `open`: a session opened"),
         (Self::Failure, "something outside failed: a file, a pipe, the operating system"),
         (Self::Usage, "the command line or the configuration is wrong"),
         (Self::Refused, "the peer answered, and there is no session"),
         (Self::PeerFailed, "the peer could not be started, went away, was silent, or broke its protocol"),
+        (Self::CallFailed, "for `call` and its like: the tool reports a failure, or the server answered with an error"),
     ];
 }
 

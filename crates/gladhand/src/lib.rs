@@ -11,6 +11,7 @@
 //! The binary is a thin layer over this crate: `cli` and `commands`. Everything public here may
 //! still change; `docs/stability.md` says what is promised.
 
+pub mod authorization;
 pub mod cli;
 pub mod commands;
 pub mod config;
@@ -19,8 +20,10 @@ pub mod exit;
 pub mod logging;
 pub mod providers;
 mod service;
+pub mod upstream;
 
 pub use gladhand_accord as accord;
+pub use gladhand_auth as auth;
 pub use gladhand_dialects as dialects;
 pub use gladhand_hub as hub;
 pub use gladhand_operations as operations;

@@ -28,6 +28,10 @@ fn main() -> ExitCode {
     }));
     let ended = match cli.command {
         Command::Serve(args) => commands::serve::run(&args),
+        Command::Call(args) => commands::call::run(args, cli.global.verbose),
+        Command::Tools(args) => commands::list::tools(args),
+        Command::Resources(args) => commands::list::resources(args),
+        Command::Prompts(args) => commands::list::prompts(args),
         Command::Open(args) => commands::open::run(args, cli.global.verbose),
         Command::Completions { shell } => commands::manual::completions(shell),
         Command::Man { out } => commands::manual::man(out.as_deref()),

@@ -3,7 +3,7 @@
 use std::io;
 
 use gladhand_accord::{Peer, Secret};
-use gladhand_dialects::{CacheHints, Dialect, Door, Menu, REGISTRY, ServerSetup};
+use gladhand_dialects::{CacheHints, Dialect, Door, Menu, REGISTRY, ServerSetup, Stop};
 use gladhand_hub::Hub;
 use gladhand_operations::TaskSupport;
 use gladhand_wire::{RawValue, json};
@@ -11,6 +11,8 @@ use gladhand_wire::{RawValue, json};
 use crate::config::Limits;
 use crate::edges::clock::Clock;
 use crate::edges::downstream::{self, Ended};
+use crate::edges::http::{Http, HttpServer};
+use crate::edges::signals::{self, Signals};
 use crate::edges::stdio::{Input, Output};
 
 /// A hub, ready to be served.
@@ -123,6 +125,48 @@ impl Service {
         ended
     }
 
+    /// Serves everybody over HTTP until a signal comes. `listening` is told where, once it is so.
+    pub fn serve_http(self, http: Http, listening: impl FnOnce(&[String])) -> io::Result<Ended> {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+        let ended = runtime.block_on(async {
+            let mut signals = Signals::listen()?;
+            let server = self.bind_http(http).await?;
+            listening(server.urls());
+            let (first, stop) = tokio::sync::oneshot::channel();
+            let mut first = Some(first);
+            // The sender is dropped only after it was used.
+            let mut run = std::pin::pin!(server.run(async { stop.await.unwrap_or(Stop::Terminated) }));
+            loop {
+                tokio::select! {
+                    biased;
+                    stop = signals.next() => match first.take() {
+                        // The server waits for it, so somebody hears it.
+                        Some(first) => drop(first.send(stop)),
+                        None => return Ok(Ended::AtOnce(signals::exit_status(stop))),
+                    },
+                    () = &mut run => return Ok(Ended::Cleanly),
+                }
+            }
+        });
+        runtime.shutdown_background();
+        ended
+    }
+
+    /// Binds an HTTP server for a runtime of the caller's own; [`HttpServer::run`] serves.
+    pub async fn bind_http(self, http: Http) -> io::Result<HttpServer> {
+        HttpServer::bind(self, http).await
+    }
+
+    /// Who answers calls.
+    pub(crate) fn hub(&self) -> &Hub {
+        &self.hub
+    }
+
+    /// The bounds that hold.
+    pub(crate) fn bounds(&self) -> &Limits {
+        &self.limits
+    }
+
     /// What the hub has, as an offer to a downstream.
     fn menu(&self) -> Menu {
         let features = self.hub.features();
@@ -147,8 +191,9 @@ impl Service {
         }
     }
 
-    fn door(&self, clock: &Clock) -> Door {
-        let setup = ServerSetup {
+    /// What a server side is made of that begins now.
+    pub(crate) fn setup(&self, clock: &Clock) -> ServerSetup {
+        ServerSetup {
             identity: self.identity.clone(),
             about: self.about.clone(),
             menu: self.menu(),
@@ -157,7 +202,11 @@ impl Service {
             page_size: self.limits.page_size,
             max_in_flight: self.limits.in_flight,
             started: clock.now(),
-        };
+        }
+    }
+
+    fn door(&self, clock: &Clock) -> Door {
+        let setup = self.setup(clock);
         match self.pinned {
             Some(dialect) => Door::pinned(dialect, setup),
             None => Door::detecting(self.registry, setup),

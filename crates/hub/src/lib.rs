@@ -4,9 +4,13 @@
 //! call comes in with its agreement, an answer goes out, now or later.
 
 mod bell;
+mod kit;
 mod provider;
 mod routes;
+mod schema;
+mod weight;
 
 pub use bell::Bell;
+pub use kit::Kit;
 pub use provider::{Answer, Asking, Caller, Context, Features, Provider, Reporter, Work};
 pub use routes::{Hub, HubError};

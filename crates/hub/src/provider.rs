@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use gladhand_accord::Agreement;
 use gladhand_operations::{
-    Answered, CallId, CompletionCall, Failure, FailureKind, Log, Notice, Outcome, Progress, Prompt, Question, Resource,
-    Template, Tool, ToolCall,
+    Answered, CallId, Completion, CompletionCall, Contents, Failure, FailureKind, Log, Notice, Outcome, Progress,
+    Prompt, PromptResult, Question, Reply, Resource, Template, Tool, ToolCall, ToolResult,
 };
 use tokio::sync::oneshot;
 
@@ -68,7 +68,7 @@ pub trait Provider: fmt::Debug + Send + Sync {
 
     /// Says what an argument of one of its prompts or templates could be.
     fn complete(&self, _call: CompletionCall<'_>, _context: &Context<'_>) -> Answer {
-        Answer::Now(Ok(gladhand_operations::Reply::Completion(gladhand_operations::Completion::default())))
+        Answer::Now(Ok(Reply::Completion(Completion::default())))
     }
 
     /// Somebody wants to hear of changes of this resource. Called for the first of them only.
@@ -102,14 +102,40 @@ pub enum Answer {
     Now(Outcome),
     /// It takes a while.
     Later(Work),
+    /// It takes a while; where a task was wished for, it becomes one when the work says so
+    /// ([`Reporter::go_on_as_task`]), so that it may ask what it needs first.
+    TaskLater(Work),
     /// It takes a while, and the caller is to be told at once how to come back for it. Only the hub says this.
     AsTask(Work),
 }
 
 impl Answer {
-    /// Work that takes a while.
-    pub fn later(work: impl Future<Output = Outcome> + Send + 'static) -> Self {
-        Self::Later(Box::pin(work))
+    /// Work that takes a while, and ends in anything that is a reply.
+    pub fn later<R: Into<Reply>>(work: impl Future<Output = Result<R, Failure>> + Send + 'static) -> Self {
+        Self::Later(Box::pin(async { work.await.map(Into::into) }))
+    }
+
+    /// Work that takes a while, and becomes a task when it says so.
+    pub fn task_later<R: Into<Reply>>(work: impl Future<Output = Result<R, Failure>> + Send + 'static) -> Self {
+        Self::TaskLater(Box::pin(async { work.await.map(Into::into) }))
+    }
+}
+
+impl From<ToolResult> for Answer {
+    fn from(result: ToolResult) -> Self {
+        Self::Now(Ok(result.into()))
+    }
+}
+
+impl From<Contents> for Answer {
+    fn from(contents: Contents) -> Self {
+        Self::Now(Ok(contents.into()))
+    }
+}
+
+impl From<PromptResult> for Answer {
+    fn from(result: PromptResult) -> Self {
+        Self::Now(Ok(result.into()))
     }
 }
 
@@ -118,6 +144,7 @@ impl fmt::Debug for Answer {
         match self {
             Self::Now(outcome) => f.debug_tuple("Now").field(outcome).finish(),
             Self::Later(_) => f.write_str("Later"),
+            Self::TaskLater(_) => f.write_str("TaskLater"),
             Self::AsTask(_) => f.write_str("AsTask"),
         }
     }
@@ -184,6 +211,12 @@ impl Reporter {
     /// Lets the caller's connection go; it comes back for the answer after a pause, where its transport can.
     pub fn come_back_later(&self, pause: Duration) {
         self.caller.tell(Notice::ComeBackLater(self.call, pause));
+    }
+
+    /// From here on the caller need not wait: where it wished for a task, it is told how to come back for the outcome.
+    /// For the work of [`Answer::TaskLater`].
+    pub fn go_on_as_task(&self) {
+        self.caller.tell(Notice::GoesOnAsTask(self.call));
     }
 
     /// Asks the caller and waits for the answer, which may be that there is none.

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use gladhand_accord::Agreement;
@@ -12,7 +13,8 @@ use gladhand_operations::{
 use tokio::sync::broadcast;
 
 use crate::bell::Bell;
-use crate::provider::{Answer, Caller, Context, Features, Provider};
+use crate::provider::{Answer, Caller, Context, Features, Provider, Work};
+use crate::schema::Checks;
 
 /// Changes that a session may fall behind; later ones push out the oldest, and the session is told that it missed some.
 const CHANGES: usize = 64;
@@ -31,6 +33,8 @@ pub(crate) struct Inner {
     /// How many want to hear of changes of a resource.
     watched: Mutex<HashMap<String, usize>>,
     changes: broadcast::Sender<Notice>,
+    /// Whether arguments and results are held to the tools' schemas.
+    validating: AtomicBool,
 }
 
 /// All lists as they are now, and who is behind each name.
@@ -39,6 +43,8 @@ struct Listed {
     tools: Arc<[Tool]>,
     /// Tool name to its index in `tools` and that of its provider.
     tool_routes: HashMap<String, (usize, usize)>,
+    /// The schemas of each tool.
+    checks: Vec<Checks>,
     resources: Arc<[Resource]>,
     resource_routes: HashMap<String, usize>,
     templates: Arc<[Template]>,
@@ -109,6 +115,7 @@ impl Listed {
             }
         }
         let listed = Self {
+            checks: tools.iter().map(|_| Checks::default()).collect(),
             tools: tools.into(),
             tool_routes,
             resources: resources.into(),
@@ -166,10 +173,17 @@ impl Hub {
             listed: RwLock::new(Arc::new(listed)),
             watched: Mutex::default(),
             changes: broadcast::Sender::new(CHANGES),
+            validating: AtomicBool::new(false),
         });
         let bell = Bell { hub: Arc::downgrade(&inner) };
         inner.providers.iter().for_each(|provider| provider.attach(&bell));
         Ok(Self { inner, bell })
+    }
+
+    /// Holds arguments and structured results to the tools' schemas, or leaves that to the tools (the default).
+    pub fn validating(self, validating: bool) -> Self {
+        self.inner.validating.store(validating, Ordering::Relaxed);
+        self
     }
 
     /// Answers a call, now or later.
@@ -179,7 +193,7 @@ impl Hub {
         let listed = inner.listed();
         let now = |outcome: Outcome| Answer::Now(outcome);
         match call.operation {
-            Operation::CallTool(tool) => self.call_tool(tool, call.task, &listed, &context),
+            Operation::CallTool(tool) => self.call_tool(tool, call.task, listed, &context),
             Operation::ListTools => now(Ok(Reply::Tools(Arc::clone(&listed.tools)))),
             Operation::ListResources => now(Ok(Reply::Resources(Arc::clone(&listed.resources)))),
             Operation::ListTemplates => now(Ok(Reply::Templates(Arc::clone(&listed.templates)))),
@@ -222,7 +236,7 @@ impl Hub {
         }
     }
 
-    fn call_tool(&self, call: ToolCall<'_>, wish: TaskWish, listed: &Listed, context: &Context<'_>) -> Answer {
+    fn call_tool(&self, call: ToolCall<'_>, wish: TaskWish, listed: Arc<Listed>, context: &Context<'_>) -> Answer {
         let Some(&(tool, provider)) = listed.tool_routes.get(call.name.as_ref()) else {
             return Answer::Now(Err(Failure::unknown_tool(&call.name)));
         };
@@ -240,7 +254,13 @@ impl Hub {
                 return Answer::Now(Err(Failure::new(FailureKind::OnlyAsTask, message)));
             }
         };
-        match self.inner.guarded(provider, |provider| provider.call(call, context)) {
+        let validating = self.inner.validating.load(Ordering::Relaxed);
+        if validating && let Err(failure) = listed.checks[tool].arguments(&listed.tools[tool], &call.arguments) {
+            return Answer::Now(Err(failure));
+        }
+        let answer = self.inner.guarded(provider, |provider| provider.call(call, context));
+        let answer = if validating { checked(answer, listed, tool) } else { answer };
+        match answer {
             Answer::Now(outcome) if as_task => Answer::AsTask(Box::pin(std::future::ready(outcome))),
             Answer::Later(work) if as_task => Answer::AsTask(work),
             answer => answer,
@@ -298,6 +318,27 @@ impl Hub {
     }
 }
 
+/// The same answer, with its result held to the tool's schema.
+fn checked(answer: Answer, listed: Arc<Listed>, tool: usize) -> Answer {
+    if listed.tools[tool].output_schema.is_none() {
+        return answer;
+    }
+    let check = move |outcome: Outcome| {
+        let reply = outcome?;
+        listed.checks[tool].reply(&listed.tools[tool], &reply)?;
+        Ok(reply)
+    };
+    let later = |work: Work, check: Box<dyn FnOnce(Outcome) -> Outcome + Send>| -> Work {
+        Box::pin(async move { check(work.await) })
+    };
+    match answer {
+        Answer::Now(outcome) => Answer::Now(check(outcome)),
+        Answer::Later(work) => Answer::Later(later(work, Box::new(check))),
+        Answer::TaskLater(work) => Answer::TaskLater(later(work, Box::new(check))),
+        Answer::AsTask(work) => Answer::AsTask(later(work, Box::new(check))),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -348,7 +389,7 @@ mod tests {
             let operation = Operation::CallTool(ToolCall { name: name.into(), arguments: no_arguments() });
             match hub.answer(Call::new(CallId(1), operation), &agreement, &nobody) {
                 Answer::Now(outcome) => outcome.map_err(|failure| failure.kind),
-                Answer::Later(_) | Answer::AsTask(_) => panic!("it was to answer at once"),
+                Answer::Later(_) | Answer::TaskLater(_) | Answer::AsTask(_) => panic!("it was to answer at once"),
             }
         };
         assert!(matches!(answer("stumble"), Err(FailureKind::Internal)));

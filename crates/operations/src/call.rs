@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gladhand_wire::RawValue;
+use serde::de::DeserializeOwned;
 
 use crate::failure::Failure;
 use crate::prompt::{Completion, Prompt, PromptResult};
@@ -136,6 +137,16 @@ pub struct ToolCall<'a> {
 }
 
 impl ToolCall<'_> {
+    /// Its arguments, read into a type of the tool's own.
+    pub fn read<T: DeserializeOwned>(&self) -> Result<T, Failure> {
+        serde_json::from_str(self.arguments.get()).map_err(|error| {
+            let problem = error.to_string();
+            // Where in the line it is says nothing to whoever wrote the arguments.
+            let problem = problem.rsplit_once(" at line ").map_or(problem.as_str(), |(problem, _)| problem);
+            Failure::invalid_argument("arguments", problem)
+        })
+    }
+
     /// The same, free of the line it was read from.
     pub fn into_owned(self) -> ToolCall<'static> {
         ToolCall { name: Cow::Owned(self.name.into_owned()), arguments: Cow::Owned(self.arguments.into_owned()) }
@@ -193,4 +204,44 @@ pub enum Reply {
     Completion(Completion),
     /// It is done, and there is nothing to say about it.
     Done,
+}
+
+impl From<ToolResult> for Reply {
+    fn from(result: ToolResult) -> Self {
+        Self::Tool(result)
+    }
+}
+
+impl From<Contents> for Reply {
+    fn from(contents: Contents) -> Self {
+        Self::Contents(contents)
+    }
+}
+
+impl From<PromptResult> for Reply {
+    fn from(result: PromptResult) -> Self {
+        Self::Prompt(result)
+    }
+}
+
+impl From<Completion> for Reply {
+    fn from(completion: Completion) -> Self {
+        Self::Completion(completion)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gladhand_wire::json;
+
+    #[test]
+    fn arguments_are_read_into_a_type_or_the_mistake_is_named() {
+        let call =
+            |arguments: &str| ToolCall { name: "t".into(), arguments: Cow::Owned(json::raw(arguments.to_owned())) };
+        type Read = std::collections::BTreeMap<String, u8>;
+        assert_eq!(call(r#"{"n":7}"#).read::<Read>().unwrap(), Read::from([("n".to_owned(), 7)]));
+        let failure = call(r#"{"n":"x"}"#).read::<Read>().unwrap_err();
+        assert_eq!(failure.to_string(), r#"arguments: invalid type: string "x", expected u8"#);
+    }
 }

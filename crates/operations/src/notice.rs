@@ -26,13 +26,16 @@ pub enum Notice {
     /// The way on which a call's answer is awaited may be dropped now: the caller comes back for it after a pause
     /// (where the dialect's transport can; elsewhere nothing happens).
     ComeBackLater(CallId, Duration),
+    /// A call whose caller would take a task goes on as one from here (where the dialect has tasks and the caller wished
+    /// for one; elsewhere nothing happens).
+    GoesOnAsTask(CallId),
 }
 
 impl Notice {
     /// The call that it is about, if it is about one.
     pub fn about(&self) -> Option<CallId> {
         match self {
-            Self::Progress(call, _) | Self::ComeBackLater(call, _) => Some(*call),
+            Self::Progress(call, _) | Self::ComeBackLater(call, _) | Self::GoesOnAsTask(call) => Some(*call),
             Self::Log(call, _) => *call,
             Self::ToolsChanged
             | Self::ResourcesChanged

@@ -1,6 +1,9 @@
 //! Prompts, and what their arguments could be.
 
 use gladhand_wire::{RawValue, json};
+use serde::Serialize;
+
+use crate::tool::Content;
 
 /// A prompt that can be filled in.
 #[derive(Debug, Clone)]
@@ -64,14 +67,20 @@ pub struct PromptResult {
 impl PromptResult {
     /// One text that the user says.
     pub fn text(text: &str) -> Self {
-        Self::default().saying("user", &serde_json::json!({"type": "text", "text": text}))
+        Self::default().saying("user", &Content::text(text))
     }
 
-    /// The same with one more message: who says it, and a content block.
-    pub fn saying(mut self, role: &str, content: &serde_json::Value) -> Self {
-        self.messages.push(json::to_raw(&serde_json::json!({"role": role, "content": content})));
+    /// The same with one more message: who says it (`user`, `assistant`), and what.
+    pub fn saying(mut self, role: &str, content: &Content) -> Self {
+        self.messages.push(json::to_raw(&Message { role, content: &content.to_block() }));
         self
     }
+}
+
+#[derive(Serialize)]
+struct Message<'a> {
+    role: &'a str,
+    content: &'a RawValue,
 }
 
 /// What an argument could be.

@@ -55,6 +55,21 @@ impl Tool {
 }
 
 impl Tool {
+    /// A tool that takes no arguments.
+    pub fn plain(name: impl Into<String>, description: impl Into<String>) -> Self {
+        Self::new(name, description, json::raw(r#"{"type":"object","properties":{}}"#.to_owned()))
+    }
+
+    /// The same tool with arguments: their JSON Schema, an object schema.
+    pub fn taking(self, input_schema: &serde_json::Value) -> Self {
+        Self { input_schema: json::to_raw(input_schema), ..self }
+    }
+
+    /// The same tool with structured data: its JSON Schema.
+    pub fn returning(self, output_schema: &serde_json::Value) -> Self {
+        Self { output_schema: Some(json::to_raw(output_schema)), ..self }
+    }
+
     /// The same tool with a further member of its definition, as MCP spells it (`annotations`, `icons` …).
     pub fn with(mut self, name: impl Into<String>, value: &serde_json::Value) -> Self {
         self.extra.push((name.into(), json::to_raw(value)));
@@ -84,6 +99,11 @@ impl ToolResult {
     /// One block of text.
     pub fn text(text: &str) -> Self {
         Self { content: vec![Content::text(text)], ..Self::default() }
+    }
+
+    /// These blocks.
+    pub fn of(content: impl IntoIterator<Item = Content>) -> Self {
+        Self { content: content.into_iter().collect(), ..Self::default() }
     }
 
     /// Structured data, and the same as text for peers that show only text.
@@ -123,6 +143,40 @@ impl Content {
     /// A text block.
     pub fn text(text: &str) -> Self {
         Self::Text(json::to_raw(text))
+    }
+
+    /// A picture, given in base64.
+    pub fn image(mime_type: &str, base64: &str) -> Self {
+        Self::block(&serde_json::json!({"type": "image", "data": base64, "mimeType": mime_type}))
+    }
+
+    /// A sound, given in base64.
+    pub fn audio(mime_type: &str, base64: &str) -> Self {
+        Self::block(&serde_json::json!({"type": "audio", "data": base64, "mimeType": mime_type}))
+    }
+
+    /// A resource of text, itself.
+    pub fn resource(uri: &str, mime_type: &str, text: &str) -> Self {
+        let resource = serde_json::json!({"uri": uri, "mimeType": mime_type, "text": text});
+        Self::block(&serde_json::json!({"type": "resource", "resource": resource}))
+    }
+
+    /// Where a resource is to be had.
+    pub fn link(uri: &str, name: &str) -> Self {
+        Self::block(&serde_json::json!({"type": "resource_link", "uri": uri, "name": name}))
+    }
+
+    /// Any other block, as MCP spells it: an object with a `type`.
+    pub fn block(block: &serde_json::Value) -> Self {
+        Self::Block(json::to_raw(block))
+    }
+
+    /// The whole block, text included, as MCP spells it.
+    pub fn to_block(&self) -> Box<RawValue> {
+        match self {
+            Self::Text(text) => json::raw(format!(r#"{{"type":"text","text":{}}}"#, text.get())),
+            Self::Block(block) => block.clone(),
+        }
     }
 }
 

@@ -9,8 +9,10 @@ use gladhand_wire::RawValue;
 use gladhand_wire::rpc::Envelope;
 
 use super::errors;
+use super::pending::Way;
 use super::server::McpServer;
-use crate::side::{Action, Output};
+use crate::ambient::Ambient;
+use crate::side::{Lane, Output};
 
 /// How many messages one batch may hold.
 pub(super) const MAX_BATCH: usize = 1024;
@@ -27,8 +29,10 @@ pub(super) struct Batches {
     held: usize,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Collected {
+    /// The exchange that the batch came by.
+    lane: Lane,
     /// `{…},{…},` without the brackets.
     answers: Vec<u8>,
     /// Calls in flight, and one more while the batch is still being split.
@@ -36,10 +40,10 @@ struct Collected {
 }
 
 impl Batches {
-    fn begin(&mut self) -> BatchId {
+    fn begin(&mut self, lane: Lane) -> BatchId {
         self.next += 1;
         let id = BatchId(self.next);
-        self.open.insert(id, Collected { outstanding: 1, ..Collected::default() });
+        self.open.insert(id, Collected { lane, answers: Vec::new(), outstanding: 1 });
         id
     }
 
@@ -51,7 +55,7 @@ impl Batches {
     }
 
     /// Adds an answer, which `write` writes as a line.
-    pub(super) fn add(&mut self, id: BatchId, write: impl FnOnce(&mut Vec<u8>)) {
+    fn add(&mut self, id: BatchId, write: impl FnOnce(&mut Vec<u8>)) {
         if let Some(batch) = self.open.get_mut(&id) {
             let before = batch.answers.len();
             write(&mut batch.answers);
@@ -63,13 +67,24 @@ impl Batches {
         }
     }
 
+    /// Writes one answer to where it belongs.
+    pub(super) fn answer(&mut self, way: Way, out: &mut Output<'_>, write: impl FnOnce(&mut Vec<u8>)) {
+        match way.batch {
+            None => {
+                out.go(way.lane);
+                write(&mut out.wire);
+            }
+            Some(batch) => self.add(batch, write),
+        }
+    }
+
     /// How many bytes of answers are kept.
     pub(super) fn held(&self) -> usize {
         self.held
     }
 
     /// A call of the batch has ended, answered or not; the last one sends the batch.
-    pub(super) fn settle(&mut self, id: BatchId, wire: &mut Vec<u8>) {
+    pub(super) fn settle(&mut self, id: BatchId, out: &mut Output<'_>) {
         let Some(batch) = self.open.get_mut(&id) else { return };
         batch.outstanding -= 1;
         if batch.outstanding > 0 {
@@ -78,16 +93,17 @@ impl Batches {
         let Some(mut batch) = self.open.remove(&id) else { return };
         self.held -= batch.answers.len();
         if batch.answers.pop().is_some() {
-            wire.push(b'[');
-            wire.extend_from_slice(&batch.answers);
-            wire.extend_from_slice(b"]\n");
+            out.go(batch.lane);
+            out.wire.push(b'[');
+            out.wire.extend_from_slice(&batch.answers);
+            out.wire.extend_from_slice(b"]\n");
         }
     }
 }
 
 impl McpServer {
     /// An array came.
-    pub(super) fn receive_batch<'a>(&mut self, text: &'a str, out: &mut Output<'a>) {
+    pub(super) fn receive_batch<'a>(&mut self, text: &'a str, ambient: &mut Ambient<'_>, out: &mut Output<'a>) {
         let refused = match serde_json::from_str::<Vec<&RawValue>>(text) {
             Err(error) => errors::unreadable(&error.into()),
             Ok(_) if !self.has_batches() => {
@@ -98,20 +114,21 @@ impl McpServer {
             Ok(parts) => match kinds(&parts) {
                 (true, true) => errors::invalid_request("a batch holds either requests or responses, not both"),
                 (_, false) => {
-                    out.actions.push(Action::Dropped("a batch of responses to requests that were never sent"));
-                    return;
+                    let way = Way { lane: ambient.lane, batch: None };
+                    return parts.into_iter().for_each(|part| self.message(part.get(), way, ambient, out));
                 }
                 (false, true) => {
-                    let batch = self.batches.begin();
+                    let batch = self.batches.begin(ambient.lane);
+                    let way = Way { lane: ambient.lane, batch: Some(batch) };
                     for part in parts {
-                        self.message(part.get(), Some(batch), out);
+                        self.message(part.get(), way, ambient, out);
                     }
-                    self.batches.settle(batch, &mut out.wire);
+                    self.batches.settle(batch, out);
                     return;
                 }
             },
         };
-        self.refuse(None, None, &refused, out);
+        self.refuse_unread(Way { lane: ambient.lane, batch: None }, &refused, out);
     }
 }
 

@@ -128,27 +128,61 @@ impl InForce {
         let gate = Gate::new(TABLE, &agreement);
         Ok(Self { revision, agreement: Arc::new(agreement), gate })
     }
+
+    /// The same, with the switches of a menu that make us more lenient than was agreed.
+    pub(super) fn with_switches_of(mut self, menu: &Menu) -> Self {
+        if menu.empty_lists {
+            Arc::make_mut(&mut self.agreement).compatibility.push("empty_lists");
+        }
+        self
+    }
 }
 
-/// What we offer as a server, speaking these revisions.
+/// What we offer as a server, speaking these revisions: what is on the menu and at least one of them has.
 pub(super) fn offer_of_menu<const N: usize>(identity: &Peer, menu: &Menu, revisions: [Revision; N]) -> Offer {
+    let is_in = |name: &str, revision: &Revision| defines(revision.as_str(), Side::Server, name) == Defined::Yes;
     let mut offer = Offer::new(identity.clone(), super::revision::names(revisions));
-    if menu.tools {
-        offer = offer.providing(Capability::named("tools"));
-        if menu.tool_changes {
-            offer = offer.providing(Capability::named("tools.listChanged"));
-        }
-    }
-    if menu.logging {
-        offer = offer.providing(Capability::named("logging"));
-    }
+    offer.provides = provided(menu);
+    offer.provides.retain(|capability, _| revisions.iter().any(|revision| is_in(&capability.0, revision)));
     offer
 }
 
-/// The `capabilities` object of a server with that menu.
-pub(super) fn declaration_of_menu(menu: &Menu) -> String {
-    let provides = offer_of_menu(&Peer::default(), menu, Revision::STATELESS).provides;
-    declaration(&provides)
+/// What is on the menu, in the words of all revisions.
+fn provided(menu: &Menu) -> BTreeMap<Capability, Option<Box<RawValue>>> {
+    const TASKS: &[&str] = &[
+        "tasks",
+        "tasks.list",
+        "tasks.cancel",
+        "tasks.requests",
+        "tasks.requests.tools",
+        "tasks.requests.tools.call",
+        "extensions",
+        TASKS_EXTENSION,
+    ];
+    let rows: [(bool, &[&'static str]); 10] = [
+        (menu.tools, &["tools"]),
+        (menu.tools && menu.tool_changes, &["tools.listChanged"]),
+        (menu.resources, &["resources"]),
+        (menu.resources && menu.resource_updates, &["resources.subscribe"]),
+        (menu.resources && menu.resource_changes, &["resources.listChanged"]),
+        (menu.prompts, &["prompts"]),
+        (menu.prompts && menu.prompt_changes, &["prompts.listChanged"]),
+        (menu.completions, &["completions"]),
+        (menu.logging, &["logging"]),
+        (menu.tools && menu.tasks, TASKS),
+    ];
+    let names = rows.into_iter().filter(|(is_there, _)| *is_there).flat_map(|(_, names)| names);
+    let mut provides: BTreeMap<_, _> = names.map(|name| (Capability::named(name), None)).collect();
+    for (name, settings) in &menu.extensions {
+        provides.insert(Capability::named("extensions"), None);
+        provides.insert(Capability::from_wire(format!("extensions.{name}")), Some(settings.clone()));
+    }
+    provides
+}
+
+/// The `capabilities` object of a server with that menu, in a revision.
+pub(super) fn declaration_of_menu(menu: &Menu, revision: Revision) -> String {
+    declaration(&offer_of_menu(&Peer::default(), menu, [revision]).provides)
 }
 
 /// The `capabilities` object that declares what an offer provides.

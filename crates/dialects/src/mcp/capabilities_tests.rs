@@ -109,6 +109,51 @@ fn the_menu_is_declared_as_it_is_offered() {
         (true, false, false, r#"{"tools":{}}"#),
         (false, true, true, r#"{"logging":{}}"#),
     ] {
-        assert_eq!(declaration_of_menu(&Menu { tools, tool_changes, logging, ..Menu::default() }), expected);
+        for revision in Revision::ALL {
+            let menu = Menu { tools, tool_changes, logging, ..Menu::default() };
+            assert_eq!(declaration_of_menu(&menu, revision), expected);
+        }
     }
+}
+
+#[test]
+fn each_revision_is_told_only_what_it_has() {
+    let menu = Menu {
+        tools: true,
+        tool_changes: true,
+        resources: true,
+        resource_changes: true,
+        resource_updates: true,
+        prompts: true,
+        prompt_changes: true,
+        completions: true,
+        logging: true,
+        tasks: true,
+        extensions: vec![("com.example/x".to_owned(), json::raw(r#"{"a":1}"#.to_owned()))],
+        ..Menu::default()
+    };
+    let (prompts, rest) = (
+        r#""prompts":{"listChanged":true}"#,
+        r#""resources":{"listChanged":true,"subscribe":true},"tools":{"listChanged":true}"#,
+    );
+    let tasks = r#""tasks":{"cancel":{},"list":{},"requests":{"tools":{"call":{}}}}"#;
+    let extensions = r#""extensions":{"com.example/x":{"a":1},"io.modelcontextprotocol/tasks":{}}"#;
+    for (revision, expected) in [
+        (Revision::V2024_11_05, format!(r#"{{"logging":{{}},{prompts},{rest}}}"#)),
+        (Revision::V2025_03_26, format!(r#"{{"completions":{{}},"logging":{{}},{prompts},{rest}}}"#)),
+        (Revision::V2025_06_18, format!(r#"{{"completions":{{}},"logging":{{}},{prompts},{rest}}}"#)),
+        (
+            Revision::V2025_11_25,
+            format!(
+                r#"{{"completions":{{}},"logging":{{}},{prompts},{}}}"#,
+                rest.replace(r#","tools""#, &format!(r#",{tasks},"tools""#))
+            ),
+        ),
+        (Revision::V2026_07_28, format!(r#"{{"completions":{{}},{extensions},"logging":{{}},{prompts},{rest}}}"#)),
+    ] {
+        assert_eq!(declaration_of_menu(&menu, revision), expected, "{revision:?}");
+    }
+    let parts_only =
+        Menu { tool_changes: true, resource_updates: true, prompt_changes: true, tasks: true, ..Menu::default() };
+    assert_eq!(declaration_of_menu(&parts_only, Revision::V2025_11_25), "{}", "a part needs its whole");
 }

@@ -9,6 +9,10 @@ use super::capabilities;
 use super::meta;
 use super::revision::{Revision, names};
 
+/// There is no such resource (handshake era).
+pub(super) const RESOURCE_NOT_FOUND: i32 = -32002;
+/// A header of HTTP does not say what the body says (2026-07-28).
+pub(super) const HEADER_MISMATCH: i32 = -32020;
 /// A request needs a client capability that was not declared with it (2026-07-28).
 pub(super) const MISSING_CLIENT_CAPABILITY: i32 = -32021;
 /// A request names a version that is not spoken here (2026-07-28).
@@ -39,6 +43,11 @@ pub(super) fn not_open(method: &str) -> Error<'static> {
 /// A required key of `_meta` is missing or of the wrong kind.
 pub(super) fn bad_meta(key: &str, expected: &str) -> Error<'static> {
     invalid_params(format!("`params._meta` must hold `{key}`: {expected}"))
+}
+
+/// What is wrong with a header.
+pub(super) fn header_mismatch(header: &str, problem: &str) -> Error<'static> {
+    Error::new(HEADER_MISMATCH, format!("header mismatch: `{header}` {problem}"))
 }
 
 pub(super) fn unsupported_version(requested: &str) -> Error<'static> {
@@ -73,9 +82,13 @@ pub(super) fn method_not_found(method: &str) -> Error<'static> {
 
 /// The request needs something of the client that it did not declare.
 pub(super) fn missing_client_capability(method: &str, need: Need) -> Error<'static> {
-    let data = json!({"requiredCapabilities": capabilities::required(need.capability)});
-    Error::new(MISSING_CLIENT_CAPABILITY, format!("{method:?} needs the client capability {:?}", need.capability))
-        .with(&data)
+    missing_capability(need.capability, format!("{method:?} needs the client capability {:?}", need.capability))
+}
+
+/// What was asked for needs a capability of the client that it did not declare.
+pub(super) fn missing_capability(capability: &str, message: String) -> Error<'static> {
+    let data = json!({"requiredCapabilities": capabilities::required(capability)});
+    Error::new(MISSING_CLIENT_CAPABILITY, message).with(&data)
 }
 
 /// Too much is in flight.

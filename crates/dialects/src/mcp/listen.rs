@@ -1,86 +1,274 @@
 //! `subscriptions/listen` (2026-07-28): long-lived requests for notices of change.
 //!
 //! The acknowledgement comes first and names what is honoured; only that follows, tagged with the
-//! id of the request. A listener that is cancelled hears nothing more; one that we end gets the
-//! empty result and the notice that it is over.
+//! id of the request. A listener that is cancelled or hung up on hears nothing more; one that we end gets the
+//! empty result and, on a channel that others share, the notice that it is over.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use gladhand_accord::Side;
-use gladhand_wire::Id;
-use gladhand_wire::json::{Kind, RawValue};
+use gladhand_operations::{Call, Operation};
+use gladhand_wire::json::{self, Kind, RawValue};
+use gladhand_wire::{Id, Members, rpc};
 
 use super::capabilities::InForce;
+use super::changes::{Change, Changes};
 use super::errors;
 use super::ids::is_same;
 use super::meta::SUBSCRIPTION_ID;
+use super::pending::{Asked, InFlight, ReplyTo, Watcher, Way};
 use super::render::Renderer;
 use super::server::{McpServer, Request};
-use crate::side::Output;
-use gladhand_wire::pick;
+use super::watches::{LONGEST_URI, Watches};
+use crate::ambient::Ambient;
+use crate::side::{Action, Lane, Output};
 
-/// How many subscriptions may be open at once.
-pub(super) const MAX_LISTENERS: usize = 64;
+/// How many subscriptions may be open at once on one lane, and on all of them.
+const MAX_PER_LANE: usize = 64;
+const MAX_LISTENERS: usize = 1024;
+
+/// How many resources and tasks all subscriptions together may watch.
+const MAX_WATCHED: usize = 4096;
+
+/// Names a subscription on this side.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct ListenerId(u64);
 
 /// Everybody who listens.
 #[derive(Debug, Default)]
 pub(super) struct Listeners {
     all: Vec<Listener>,
+    next: u64,
 }
 
 #[derive(Debug)]
 struct Listener {
+    key: ListenerId,
     id: Id,
-    tools_changed: bool,
+    lane: Lane,
+    /// The changes that it is told of.
+    wants: Changes,
+    /// The resources whose changes it is told of.
+    watches: Watches,
+    /// The tasks that it is told of.
+    tasks: BTreeSet<String>,
+    /// How many of its watches are not answered yet. The acknowledgement waits for them.
+    unanswered: usize,
+    /// What changed before the acknowledgement.
+    owed: Changes,
 }
 
 impl Listeners {
-    /// Ends the newest subscription under a peer's id; `false` if there is none.
-    pub(super) fn cancel(&mut self, id: &RawValue) -> bool {
-        let at = self.all.iter().rposition(|listener| is_same(listener.id.as_json(), id.get()));
-        at.map(|at| self.all.remove(at)).is_some()
+    /// Ends the newest subscription of a lane under a peer's id; `false` if there is none.
+    pub(super) fn cancel(&mut self, id: &RawValue, lane: Lane, out: &mut Output<'_>) -> bool {
+        let is_meant = |listener: &Listener| listener.lane == lane && is_same(listener.id.as_json(), id.get());
+        let at = self.all.iter().rposition(is_meant);
+        at.map(|at| self.all.remove(at).watches.clear(out)).is_some()
     }
 
-    /// Tells those who asked that the list of tools changed.
-    pub(super) fn tell_tools_changed(&self, wire: &mut Vec<u8>) {
-        for listener in self.all.iter().filter(|listener| listener.tools_changed) {
-            begin_tagged(wire, "notifications/tools/list_changed", &listener.id);
-            wire.extend_from_slice(b"}}\n");
+    /// Ends the subscriptions of an exchange that is no more.
+    pub(super) fn hung_up(&mut self, lane: Lane, out: &mut Output<'_>) {
+        let gone = self.all.extract_if(.., |listener| listener.lane == lane);
+        gone.for_each(|mut listener| listener.watches.clear(out));
+    }
+
+    /// Tells those who asked that a list changed.
+    pub(super) fn tell_changed(&mut self, change: Change, out: &mut Output<'_>) {
+        for listener in self.all.iter_mut().filter(|listener| listener.wants.contains(change)) {
+            if listener.unanswered > 0 {
+                listener.owed.insert(change);
+            } else {
+                listener.tell(change.method(), None, out);
+            }
+        }
+    }
+
+    /// Tells those who asked that a resource changed.
+    pub(super) fn tell_updated(&mut self, method: &str, uri: &str, out: &mut Output<'_>) {
+        for listener in &mut self.all {
+            if listener.unanswered > 0 {
+                listener.watches.owe(uri);
+            } else if listener.watches.covers(uri) {
+                listener.tell(method, Some(("uri", uri)), out);
+            }
+        }
+    }
+
+    /// Tells those who asked how a task is, in members of a notice. Before the acknowledgement nobody relies on it.
+    pub(super) fn tell_task(&self, method: &str, task: &str, members: &[u8], out: &mut Output<'_>) {
+        for listener in self.all.iter().filter(|listener| listener.unanswered == 0 && listener.tasks.contains(task)) {
+            out.go(listener.lane);
+            begin_tagged(&mut out.wire, method, &listener.id);
+            out.wire.push(b',');
+            out.wire.extend_from_slice(members);
+            out.wire.push(b'}');
+            rpc::finish(&mut out.wire);
+        }
+    }
+
+    /// A watch that a subscription waited for was answered. If the subscription is no more, it is taken back.
+    pub(super) fn watched(&mut self, key: ListenerId, uri: &str, is_honoured: bool, out: &mut Output<'_>) {
+        let Some(listener) = self.all.iter_mut().find(|listener| listener.key == key) else {
+            if is_honoured {
+                out.actions.push(Action::Unwatch(uri.to_owned()));
+            }
+            return;
+        };
+        if is_honoured {
+            listener.watches.add(uri, out);
+        }
+        listener.unanswered -= 1;
+        if listener.unanswered == 0 {
+            listener.acknowledge(out);
         }
     }
 
     /// Ends all subscriptions from our side.
-    pub(super) fn close(&mut self, render: &Renderer, wire: &mut Vec<u8>) {
-        for Listener { id, .. } in self.all.drain(..) {
-            render.listen_result(wire, &id);
-            wire.extend_from_slice(br#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"#);
-            wire.extend_from_slice(id.as_json().as_bytes());
-            wire.extend_from_slice(br#","reason":"the server is stopping"}}"#);
-            wire.push(b'\n');
+    pub(super) fn close(&mut self, render: &Renderer, out: &mut Output<'_>) {
+        for Listener { id, lane, mut watches, .. } in self.all.drain(..) {
+            out.go(lane);
+            render.listen_result(&mut out.wire, &id);
+            // An exchange of its own ends with the result; on a shared channel the end is said as well.
+            if lane == Lane::MAIN {
+                let wire = &mut out.wire;
+                wire.extend_from_slice(
+                    br#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"#,
+                );
+                wire.extend_from_slice(id.as_json().as_bytes());
+                wire.extend_from_slice(br#","reason":"the server is stopping"}"#);
+                rpc::finish(wire);
+            }
+            watches.clear(out);
         }
+    }
+
+    fn is_full(&self, lane: Lane) -> bool {
+        let on_lane = self.all.iter().filter(|listener| listener.lane == lane).count();
+        self.all.len() >= MAX_LISTENERS || on_lane >= MAX_PER_LANE
+    }
+
+    /// How many resources and tasks are watched, or will be.
+    fn watching(&self) -> usize {
+        self.all.iter().map(|listener| listener.watches.len() + listener.unanswered + listener.tasks.len()).sum()
+    }
+}
+
+impl Listener {
+    /// The first notice of every subscription, and what happened before it.
+    fn acknowledge(&mut self, out: &mut Output<'_>) {
+        out.go(self.lane);
+        begin_tagged(&mut out.wire, "notifications/subscriptions/acknowledged", &self.id);
+        let mut honoured = serde_json::Map::new();
+        honoured.extend(self.wants.iter().map(|change| (change.filter().to_owned(), true.into())));
+        if self.watches.len() > 0 {
+            honoured.insert("resourceSubscriptions".to_owned(), self.watches.uris().collect());
+        }
+        if !self.tasks.is_empty() {
+            honoured.insert("taskIds".to_owned(), self.tasks.iter().cloned().collect());
+        }
+        out.wire.extend_from_slice(br#","notifications":"#);
+        json::write(&mut out.wire, &honoured);
+        out.wire.push(b'}');
+        rpc::finish(&mut out.wire);
+        for change in std::mem::take(&mut self.owed).iter() {
+            self.tell(change.method(), None, out);
+        }
+        for uri in self.watches.take_owed() {
+            self.tell("notifications/resources/updated", Some(("uri", &uri)), out);
+        }
+    }
+
+    /// One notice of what was asked for.
+    fn tell(&self, method: &str, param: Option<(&str, &str)>, out: &mut Output<'_>) {
+        out.go(self.lane);
+        begin_tagged(&mut out.wire, method, &self.id);
+        if let Some((name, value)) = param {
+            out.wire.push(b',');
+            json::write(&mut out.wire, name);
+            out.wire.push(b':');
+            json::write(&mut out.wire, value);
+        }
+        out.wire.push(b'}');
+        rpc::finish(&mut out.wire);
     }
 }
 
 impl McpServer {
-    pub(super) fn listen(&mut self, request: Request<'_>, in_force: &InForce, out: &mut Output<'_>) {
-        let filter = request.all_params().and_then(|params| pick(params, ["notifications"]));
-        let filter = filter.and_then(|[filter]| filter).filter(|raw| Kind::of(raw) == Kind::Object);
-        let Some([tools_changed]) = filter.and_then(|filter| pick(filter, ["toolsListChanged"])) else {
-            let error = errors::invalid_params("`notifications` must be an object that says what to listen for");
-            return self.refuse(Some(request.id), None, &error, out);
+    pub(super) fn listen(
+        &mut self,
+        request: Request<'_>,
+        in_force: &Arc<InForce>,
+        ambient: &Ambient<'_>,
+        out: &mut Output<'_>,
+    ) {
+        let Filter { wants, uris, mut tasks } = match read_filter(request.all_params(), in_force) {
+            Ok(filter) => filter,
+            Err(error) => return self.refuse(&request.to, &error, out),
         };
-        if self.listeners.all.len() >= MAX_LISTENERS {
-            return self.refuse(Some(request.id), None, &errors::busy("subscriptions"), out);
+        tasks.retain(|task| self.tasks.find(task, ambient.principal, in_force.revision).is_some());
+        let watching = self.listeners.watching() + uris.len() + tasks.len();
+        if self.listeners.is_full(request.to.way.lane) || watching > MAX_WATCHED {
+            return self.refuse(&request.to, &errors::busy("subscriptions"), out);
         }
-        let is_asked = tools_changed.is_some_and(|flag| flag.get() == "true");
-        let tools_changed = is_asked && in_force.agreement.allows(Side::Server, "tools.listChanged");
-        begin_tagged(&mut out.wire, "notifications/subscriptions/acknowledged", &request.id);
-        out.wire.extend_from_slice(br#","notifications":{"#);
-        if tools_changed {
-            out.wire.extend_from_slice(br#""toolsListChanged":true"#);
+        let ReplyTo { id, way: Way { lane, .. } } = request.to;
+        self.listeners.next += 1;
+        let key = ListenerId(self.listeners.next);
+        for uri in &uris {
+            let to = ReplyTo { id: id.clone(), way: Way { lane, batch: None } };
+            let asked = Asked::Watch { uri: uri.as_str().into(), by: Watcher::Listener(key) };
+            let call = self.pending.insert(InFlight::new(to, asked, in_force));
+            let call = Call::new(call, Operation::Watch(uri.clone().into()));
+            out.actions.push(Action::Deliver(call, Arc::clone(&in_force.agreement)));
         }
-        out.wire.push(b'}');
-        out.wire.extend_from_slice(b"}}\n");
-        self.listeners.all.push(Listener { id: request.id, tools_changed });
+        let (watches, owed) = (Watches::default(), Changes::default());
+        let mut listener = Listener { key, id, lane, wants, watches, tasks, unanswered: uris.len(), owed };
+        if uris.is_empty() {
+            listener.acknowledge(out);
+        }
+        self.listeners.all.push(listener);
     }
+}
+
+/// What somebody wants to hear of.
+struct Filter {
+    wants: Changes,
+    uris: BTreeSet<String>,
+    tasks: BTreeSet<String>,
+}
+
+/// What a filter asks for, as far as it was agreed, or what is wrong with it.
+fn read_filter(params: Option<&RawValue>, in_force: &InForce) -> Result<Filter, rpc::Error<'static>> {
+    let filter = params.and_then(Members::of).and_then(|params| params.object("notifications"));
+    let filter = filter
+        .ok_or_else(|| errors::invalid_params("`notifications` must be an object that says what to listen for"))?;
+    let mut wants = Changes::default();
+    for change in Change::ALL {
+        let is_asked = filter.raw(change.filter()).is_some_and(|flag| flag.get() == "true");
+        if is_asked && in_force.gate.admit(Side::Server, change.method()).is_ok() {
+            wants.insert(change);
+        }
+    }
+    let names = |member: &str| match filter.some(member) {
+        None => Ok(BTreeSet::new()),
+        Some(list) => {
+            let list = Some(list).filter(|list| Kind::of(list) == Kind::Array);
+            let names = list.and_then(|list| serde_json::from_str::<BTreeSet<String>>(list.get()).ok());
+            names.ok_or_else(|| errors::invalid_params(format!("`{member}` must be a list of strings")))
+        }
+    };
+    let (mut uris, mut tasks) = (names("resourceSubscriptions")?, names("taskIds")?);
+    if uris.iter().any(|uri| uri.len() > LONGEST_URI) {
+        return Err(errors::invalid_params("a URI of `resourceSubscriptions` is longer than 4096 bytes"));
+    }
+    let may_tell = |notice| in_force.gate.admit(Side::Server, notice).is_ok();
+    if !may_tell("notifications/resources/updated") {
+        uris.clear();
+    }
+    if !may_tell("notifications/tasks") {
+        tasks.clear();
+    }
+    Ok(Filter { wants, uris, tasks })
 }
 
 /// A notification up to behind its `_meta`, which names the subscription.

@@ -12,6 +12,7 @@ pub(super) const CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
 pub(super) const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
 pub(super) const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
 pub(super) const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
+pub(super) const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
 pub(super) const PROGRESS_TOKEN: &str = "progressToken";
 
 /// A request's `_meta`, not looked into.

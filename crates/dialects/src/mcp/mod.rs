@@ -7,22 +7,33 @@
 
 mod batch;
 pub mod capabilities;
+mod changes;
 mod client;
-mod client_calls;
-mod client_opening;
 mod cursor;
 mod errors;
+mod header_params;
+pub mod http;
 mod ids;
 mod listen;
+mod lists;
 mod meta;
 pub mod methods;
+mod notices;
 mod opening;
+mod parked;
 mod pending;
+mod phrasing;
+mod prompts;
+mod questions;
 mod render;
 mod requests;
+mod resources;
 pub mod revision;
 mod server;
 mod stateless;
+mod task_answers;
+mod tasks;
+mod watches;
 
 use gladhand_wire::TextPolicy;
 use gladhand_wire::text::{BadUtf8, ByteOrderMark, LoneSurrogate};

@@ -19,15 +19,17 @@ use gladhand_wire::pick;
 
 impl McpServer {
     pub(super) fn initialize(&mut self, request: Request<'_>, out: &mut Output<'_>) {
-        let error = if request.batch.is_some() {
+        let error = if request.to.way.batch.is_some() {
             errors::invalid_request("`initialize` must not be part of a batch")
         } else if matches!(self.phase, Phase::Open(_)) {
             errors::invalid_request("the session is already open; it cannot be initialized again")
         } else {
             match read_offer(request.all_params()).and_then(|offer| self.negotiate(&offer)) {
                 Ok(in_force) => {
-                    let Request { id, .. } = request;
-                    self.render.initialize_result(&mut out.wire, &id, in_force.revision);
+                    out.go(request.to.way.lane);
+                    self.render.initialize_result(&mut out.wire, &request.to.id, in_force.revision);
+                    // Whatever the session before it watched is not watched by this one.
+                    self.watches.clear(out);
                     let session = Session { in_force: Arc::new(in_force), level: DEFAULT_LEVEL };
                     self.phase = Phase::ExpectInitialized(session);
                     return;
@@ -38,7 +40,7 @@ impl McpServer {
                 }
             }
         };
-        self.refuse(Some(request.id), request.batch, &error, out);
+        self.refuse(&request.to, &error, out);
     }
 
     /// The client has read our result: from now on we may speak.
@@ -53,15 +55,14 @@ impl McpServer {
                 unchanged
             }
         };
-        if self.owes_tools_changed && matches!(self.phase, Phase::Open(_)) {
-            self.owes_tools_changed = false;
-            self.tell_session_of_changed_tools(out);
-        }
+        self.send_waiting_questions(out);
+        self.tell_what_is_owed(out);
     }
 
     fn negotiate(&self, client: &Offer) -> Result<InForce, rpc::Error<'static>> {
         let server = offer_of_menu(&self.setup.identity, &self.setup.menu, Revision::HANDSHAKE);
         InForce::between(&HANDSHAKE_RULES, client, &server)
+            .map(|in_force| in_force.with_switches_of(&self.setup.menu))
             .map_err(|refusal| errors::invalid_params(refusal.to_string()))
     }
 }

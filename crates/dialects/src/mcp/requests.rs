@@ -1,58 +1,91 @@
-//! What an admitted request asks for, and what we tell a downstream unasked.
+//! What an admitted request asks for.
 //!
-//! The gate is asked first, for every request and every notice of ours. A call goes out as it came:
-//! name and arguments borrowed from the line, not looked into.
+//! The gate is asked first, for every request. A call goes out as it came: name and arguments borrowed
+//! from the line, not looked into. Resources and prompts have files of their own.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use gladhand_accord::{Kind, Side};
+use gladhand_accord::{Closed, Kind, Side};
 use gladhand_operations::call::no_arguments;
-use gladhand_operations::{Call, CallId, Level, Log, Operation, Progress, ToolCall};
+use gladhand_operations::{Call, Level, Operation, TaskWish, ToolCall};
 use gladhand_wire::json::{self, RawValue};
-use gladhand_wire::rpc;
 
 use super::capabilities::InForce;
+use super::lists::{List, Page};
 use super::pending::{Asked, InFlight, ReplyTo};
 use super::render;
 use super::server::{McpServer, Phase, Request};
-use super::{cursor, errors, meta};
+use super::{cursor, errors, meta, parked};
+use crate::ambient::Ambient;
 use crate::side::{Action, Output};
 use gladhand_wire::pick;
 
 /// What a caller said of notices about its call.
-#[derive(Debug, Clone, Copy)]
-struct Wishes<'a> {
-    progress_token: Option<&'a RawValue>,
-    log_level: Option<Level>,
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Wishes<'a> {
+    pub(super) progress_token: Option<&'a RawValue>,
+    pub(super) log_level: Option<Level>,
 }
 
 impl McpServer {
     /// Serves a request under what is in force for it.
     pub(super) fn serve<'a>(
         &mut self,
-        request: Request<'a>,
+        mut request: Request<'a>,
         progress_token: Option<&'a RawValue>,
         log_level: Option<Level>,
         in_force: &Arc<InForce>,
+        ambient: &mut Ambient<'_>,
         out: &mut Output<'a>,
     ) {
-        let wishes = Wishes { progress_token, log_level };
-        let error = match in_force.gate.admit(Side::Client, &request.method) {
+        let may_log = || in_force.gate.admit(Side::Server, "notifications/message").is_ok();
+        let wishes = Wishes { progress_token, log_level: log_level.filter(|_| may_log()) };
+        let admitted = in_force.gate.admit(Side::Client, &request.method);
+        if let Ok(rule) = admitted
+            && parked::can_wait(rule.name)
+        {
+            if in_force.revision.is_stateless() && request.params.request_state.is_some() {
+                return self.come_back(request, wishes, in_force, ambient, out);
+            }
+            match self.origin(&request, in_force, ambient) {
+                Ok(origin) => request.origin = origin,
+                Err(error) => return self.refuse(&request.to, &error, out),
+            }
+        }
+        let error = match admitted {
             Ok(rule) if rule.kind == Kind::Notice => errors::method_not_found(&request.method),
-            Err(closed) => errors::closed(&request.method, closed, in_force.revision),
+            Err(closed) => match List::of(&request.method) {
+                Some(list) if self.setup.menu.empty_lists && matches!(closed, Closed::NotAgreed(_)) => {
+                    return self.empty_list(&request.to, list, in_force, out);
+                }
+                _ => errors::closed(&request.method, closed, in_force.revision),
+            },
             Ok(rule) => match rule.name {
                 "tools/call" => return self.call_tool(request, wishes, in_force, out),
-                "tools/list" => return self.list_tools(request, wishes, in_force, out),
                 "ping" => return self.pong(request, out),
                 "logging/setLevel" => return self.set_level(request, out),
-                "server/discover" => return self.discover(request, out),
-                "subscriptions/listen" => return self.listen(request, in_force, out),
-                // Open, and still nobody here who serves it.
-                method => errors::method_not_found(method),
+                "server/discover" => return self.discover(&request.to, in_force, out),
+                "subscriptions/listen" => return self.listen(request, in_force, ambient, out),
+                "tasks/list" => return self.list_tasks(request, ambient, out),
+                "tasks/get" | "tasks/result" | "tasks/cancel" | "tasks/update" => {
+                    return self.serve_task(rule.name, request, in_force, ambient, out);
+                }
+                "resources/read" => return self.read_resource(request, wishes, in_force, out),
+                "resources/subscribe" => return self.subscribe(request, in_force, out),
+                "resources/unsubscribe" => return self.unsubscribe(request, out),
+                "prompts/get" => return self.get_prompt(request, wishes, in_force, out),
+                "completion/complete" if self.setup.menu.completions => {
+                    return self.complete(request, wishes, in_force, out);
+                }
+                method => match List::of(method) {
+                    Some(list) => return self.list(request, list, wishes, in_force, out),
+                    // Open, and still nobody here who serves it.
+                    None => errors::method_not_found(method),
+                },
             },
         };
-        self.refuse(Some(request.id), request.batch, &error, out);
+        self.refuse(&request.to, &error, out);
     }
 
     fn call_tool<'a>(
@@ -75,23 +108,34 @@ impl McpServer {
             (Some(None), _) => "`name` must be a string",
             (Some(Some(_)), Some(_)) => "`arguments` must be an object",
         };
-        self.refuse(Some(request.id), request.batch, &errors::invalid_params(problem), out);
+        self.refuse(&request.to, &errors::invalid_params(problem), out);
     }
 
-    fn list_tools<'a>(
+    fn list<'a>(
         &mut self,
         request: Request<'a>,
+        list: List,
         wishes: Wishes<'_>,
         in_force: &Arc<InForce>,
         out: &mut Output<'a>,
     ) {
         match request.params.cursor.map_or(Some(0), cursor::read) {
-            Some(from) => self.deliver(request, Asked::Tools { from }, Operation::ListTools, wishes, in_force, out),
-            None => self.refuse(Some(request.id), request.batch, &cursor::bad(), out),
+            Some(from) => {
+                let asked = Asked::Page(Page { of: list, from });
+                self.deliver(request, asked, list.operation(), wishes, in_force, out);
+            }
+            None => self.refuse(&request.to, &cursor::bad(), out),
         }
     }
 
-    fn deliver<'a>(
+    /// There is none of it, and this downstream is better told so by a list.
+    fn empty_list(&mut self, to: &ReplyTo, list: List, in_force: &InForce, out: &mut Output<'_>) {
+        let render = &self.render;
+        self.batches.answer(to.way, out, |wire| render.empty_list(wire, &to.id, list, in_force.revision));
+    }
+
+    /// Hands a call to whoever answers it.
+    pub(super) fn deliver<'a>(
         &mut self,
         request: Request<'a>,
         asked: Asked,
@@ -101,26 +145,24 @@ impl McpServer {
         out: &mut Output<'a>,
     ) {
         if self.pending.len() >= self.setup.max_in_flight {
-            return self.refuse(Some(request.id), request.batch, &errors::busy("calls in flight"), out);
+            return self.refuse(&request.to, &errors::busy("calls in flight"), out);
         }
-        if let Some(batch) = request.batch {
+        if let Some(batch) = request.to.way.batch {
             self.batches.expect(batch);
         }
-        let may_log = || in_force.gate.admit(Side::Server, "notifications/message").is_ok();
+        let task = request.origin.as_ref().map_or(TaskWish::Never, |origin| origin.task);
         let id = self.pending.insert(InFlight {
-            to: ReplyTo { id: request.id, batch: request.batch },
-            asked,
-            revision: in_force.revision,
+            origin: request.origin,
             progress_token: wishes.progress_token.map(ToOwned::to_owned),
-            progress: None,
-            log_level: wishes.log_level.filter(|_| may_log()),
+            log_level: wishes.log_level,
+            ..InFlight::new(request.to, asked, in_force)
         });
-        let call = Call { wants_progress: wishes.progress_token.is_some(), ..Call::new(id, operation) };
+        let call = Call { wants_progress: wishes.progress_token.is_some(), task, ..Call::new(id, operation) };
         out.actions.push(Action::Deliver(call, Arc::clone(&in_force.agreement)));
     }
 
     pub(super) fn pong(&mut self, request: Request<'_>, out: &mut Output<'_>) {
-        self.empty_result(&request, out);
+        self.done(&request.to, out);
     }
 
     fn set_level(&mut self, request: Request<'_>, out: &mut Output<'_>) {
@@ -128,80 +170,21 @@ impl McpServer {
         let Some(level) = level.and_then(|[level]| level).and_then(meta::level) else {
             let words = Level::ALL.map(Level::word).join(", ");
             let error = errors::invalid_params(format!("`level` must be one of {words}"));
-            return self.refuse(Some(request.id), request.batch, &error, out);
+            return self.refuse(&request.to, &error, out);
         };
         if let Phase::ExpectInitialized(session) | Phase::Open(session) = &mut self.phase {
             session.level = level;
         }
-        self.empty_result(&request, out);
+        self.done(&request.to, out);
     }
 
-    fn discover(&mut self, request: Request<'_>, out: &mut Output<'_>) {
-        self.render.discover_result(&mut out.wire, &request.id);
+    fn discover(&mut self, to: &ReplyTo, in_force: &InForce, out: &mut Output<'_>) {
+        out.go(to.way.lane);
+        self.render.discover_result(&mut out.wire, &to.id, in_force.revision);
     }
 
-    fn empty_result(&mut self, request: &Request<'_>, out: &mut Output<'_>) {
-        self.answer(request.batch, &mut out.wire, |wire| {
-            rpc::begin_result(wire, &request.id);
-            wire.extend_from_slice(b"{}");
-            rpc::finish(wire);
-        });
-    }
-
-    /// How far a call has come, if its caller wants to know and it is further than before.
-    pub(super) fn tell_progress(&mut self, call: CallId, progress: &Progress, out: &mut Output<'_>) {
-        let is_open = matches!(self.phase, Phase::Open(_));
-        let Some(call) = self.pending.get_mut(call) else { return };
-        let may_speak = is_open || call.revision.is_stateless();
-        let is_further = progress.progress.is_finite() && call.progress.is_none_or(|last| progress.progress > last);
-        if let Some(token) = call.progress_token.as_deref()
-            && may_speak
-            && is_further
-        {
-            call.progress = Some(progress.progress);
-            render::progress(&mut out.wire, token, progress, call.revision);
-        }
-    }
-
-    /// A log message, if the session's level or the request's own lets it through.
-    pub(super) fn tell_log(&mut self, call: Option<CallId>, log: &Log, out: &mut Output<'_>) {
-        // What is said about a call that has ended has lost its listener.
-        let about = match call {
-            None => None,
-            Some(call) => match self.pending.get_mut(call) {
-                None => return,
-                Some(call) => Some((call.revision.is_stateless(), call.log_level)),
-            },
-        };
-        let wanted = match (about, &self.phase) {
-            (Some((true, level)), _) => level,
-            (_, Phase::Open(session)) => {
-                let gate = &session.in_force.gate;
-                gate.admit(Side::Server, "notifications/message").is_ok().then_some(session.level)
-            }
-            _ => None,
-        };
-        if wanted.is_some_and(|wanted| log.level >= wanted) {
-            render::message(&mut out.wire, log);
-        }
-    }
-
-    /// The list of tools changed: tell those who may be told, and owe it to a session not yet open.
-    pub(super) fn tell_tools_changed(&mut self, out: &mut Output<'_>) {
-        if matches!(self.phase, Phase::Open(_)) {
-            self.tell_session_of_changed_tools(out);
-        } else {
-            self.owes_tools_changed = true;
-        }
-        self.listeners.tell_tools_changed(&mut out.wire);
-    }
-
-    pub(super) fn tell_session_of_changed_tools(&self, out: &mut Output<'_>) {
-        const METHOD: &str = "notifications/tools/list_changed";
-        if let Phase::Open(session) = &self.phase
-            && session.in_force.gate.admit(Side::Server, METHOD).is_ok()
-        {
-            rpc::notification::<()>(&mut out.wire, METHOD, None);
-        }
+    /// Answers that it is done, which is all there is to say.
+    pub(super) fn done(&mut self, to: &ReplyTo, out: &mut Output<'_>) {
+        self.answer(to.way, out, |wire| render::empty_result(wire, &to.id));
     }
 }

@@ -75,6 +75,46 @@ impl Revision {
         self.is_stateless()
     }
 
+    /// Whether content may be a sound.
+    pub fn has_audio(self) -> bool {
+        self >= Self::V2025_03_26
+    }
+
+    /// Whether content may be a link to a resource.
+    pub fn has_resource_links(self) -> bool {
+        self >= Self::V2025_06_18
+    }
+
+    /// Whether a request for completion may tell the other arguments.
+    pub fn has_completion_context(self) -> bool {
+        self >= Self::V2025_06_18
+    }
+
+    /// Whether the definition of a tool says if it can be had as a task.
+    pub fn has_task_support(self) -> bool {
+        self == Self::V2025_11_25
+    }
+
+    /// Whether a caller that was let go comes back for its answer.
+    pub fn has_polling(self) -> bool {
+        self == Self::V2025_11_25
+    }
+
+    /// Whether a resource that is not there has an error code of its own.
+    pub fn has_resource_not_found(self) -> bool {
+        self.has_initialize()
+    }
+
+    /// Whether a person may be asked in several ways: by a richer form, by a page to visit.
+    pub fn has_elicitation_modes(self) -> bool {
+        self >= Self::V2025_11_25
+    }
+
+    /// Whether what is asked of a model may hold several blocks per message, and tools.
+    pub fn has_content_lists(self) -> bool {
+        self >= Self::V2025_11_25
+    }
+
     /// Whether results say what kind of result they are, who gave them, and how long they hold.
     pub fn has_result_types(self) -> bool {
         self.is_stateless()
@@ -109,6 +149,14 @@ mod tests {
         assert_eq!(of(Revision::has_progress_message), ["2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"]);
         assert_eq!(of(Revision::has_structured_output), ["2025-06-18", "2025-11-25", "2026-07-28"]);
         assert_eq!(of(Revision::has_any_structured_output), ["2026-07-28"]);
+        assert_eq!(of(Revision::has_elicitation_modes), ["2025-11-25", "2026-07-28"]);
+        assert_eq!(of(Revision::has_content_lists), ["2025-11-25", "2026-07-28"]);
         assert_eq!(of(Revision::has_result_types), ["2026-07-28"]);
+        assert_eq!(of(Revision::has_audio), ["2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"]);
+        assert_eq!(of(Revision::has_resource_links), ["2025-06-18", "2025-11-25", "2026-07-28"]);
+        assert_eq!(of(Revision::has_completion_context), ["2025-06-18", "2025-11-25", "2026-07-28"]);
+        assert_eq!(of(Revision::has_task_support), ["2025-11-25"]);
+        assert_eq!(of(Revision::has_polling), ["2025-11-25"]);
+        assert_eq!(of(Revision::has_resource_not_found), ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]);
     }
 }

@@ -6,22 +6,28 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::time::Duration;
 
-use gladhand_operations::{CallId, Level, Notice, Outcome};
+use gladhand_operations::{CallId, Level, Notice, Outcome, Question, QuestionId, Reply};
 use gladhand_wire::json::{self, Kind, RawValue};
 use gladhand_wire::rpc::{self, Envelope};
 use gladhand_wire::{Fault, Id, Picked, pick};
 
-use super::batch::{BatchId, Batches};
+use super::batch::Batches;
 use super::capabilities::InForce;
+use super::changes::Changes;
 use super::errors;
 use super::listen::Listeners;
 use super::meta::Meta;
-use super::pending::Pending;
+use super::parked::{Origin, Parked};
+use super::pending::{Asked, Awaited, Pending, ReplyTo, Watcher, Way};
+use super::questions::Questions;
 use super::render::Renderer;
 use super::stateless::Stateless;
+use super::tasks::Tasks;
+use super::watches::Watches;
 use crate::ambient::Ambient;
-use crate::side::{Action, Output, Server, ServerSetup, Stop};
+use crate::side::{Action, Lane, Output, Server, ServerSetup, Stop};
 
 /// The level from which log messages are sent until the client sets one.
 pub(super) const DEFAULT_LEVEL: Level = Level::Warning;
@@ -37,9 +43,14 @@ pub(super) struct McpServer {
     pub(super) pending: Pending,
     pub(super) batches: Batches,
     pub(super) listeners: Listeners,
+    pub(super) questions: Questions,
+    pub(super) parked: Parked,
+    pub(super) tasks: Tasks,
     pub(super) render: Renderer,
-    /// The list of tools changed while nobody could be told.
-    pub(super) owes_tools_changed: bool,
+    /// Resources that the session watches.
+    pub(super) watches: Watches,
+    /// Lists that changed while the session could not be told.
+    pub(super) owed: Changes,
 }
 
 /// Where the handshake stands.
@@ -64,10 +75,11 @@ pub(super) struct Session {
 /// A request on its way through.
 #[derive(Debug)]
 pub(super) struct Request<'a> {
-    pub(super) id: Id,
-    pub(super) batch: Option<BatchId>,
+    pub(super) to: ReplyTo,
     pub(super) method: Cow<'a, str>,
     pub(super) params: Params<'a>,
+    /// How it came, where that matters later.
+    pub(super) origin: Option<Box<Origin>>,
     /// The message that it came in.
     text: &'a str,
 }
@@ -90,19 +102,24 @@ pub(super) struct Params<'a> {
     pub(super) arguments: Option<&'a RawValue>,
     pub(super) meta: Option<&'a RawValue>,
     pub(super) cursor: Option<&'a RawValue>,
+    pub(super) uri: Option<&'a RawValue>,
+    pub(super) task: Option<&'a RawValue>,
+    pub(super) request_state: Option<&'a RawValue>,
+    pub(super) input_responses: Option<&'a RawValue>,
 }
 
 impl<'a> Params<'a> {
-    const NAMES: [&'static str; 4] = ["name", "arguments", "_meta", "cursor"];
+    const NAMES: [&'static str; 8] =
+        ["name", "arguments", "_meta", "cursor", "uri", "task", "requestState", "inputResponses"];
 
     /// What was picked; absent and `null` are the same. `None` if they are no object.
-    fn of(picked: Option<Picked<'a, 4>>) -> Option<Self> {
+    fn of(picked: Option<Picked<'a, 8>>) -> Option<Self> {
         match picked {
             None | Some(Picked { kind: Kind::Null, .. }) => Some(Self::default()),
             Some(Picked { kind: Kind::Object, members }) => {
-                let [name, arguments, meta, cursor] =
+                let [name, arguments, meta, cursor, uri, task, request_state, input_responses] =
                     members.map(|member| member.filter(|raw| Kind::of(raw) != Kind::Null));
-                Some(Self { name, arguments, meta, cursor })
+                Some(Self { name, arguments, meta, cursor, uri, task, request_state, input_responses })
             }
             Some(_) => None,
         }
@@ -112,19 +129,23 @@ impl<'a> Params<'a> {
 impl McpServer {
     pub(super) fn new(setup: ServerSetup) -> Self {
         Self {
-            render: Renderer::new(&setup.identity, &setup.menu),
+            render: Renderer::new(&setup),
             phase: Phase::ExpectInitialize,
             stateless: Stateless::default(),
             pending: Pending::default(),
             batches: Batches::default(),
             listeners: Listeners::default(),
-            owes_tools_changed: false,
+            questions: Questions::default(),
+            parked: Parked::default(),
+            tasks: Tasks::default(),
+            watches: Watches::default(),
+            owed: Changes::default(),
             setup,
         }
     }
 
     /// One message, alone or out of a batch.
-    pub(super) fn message<'a>(&mut self, text: &'a str, batch: Option<BatchId>, out: &mut Output<'a>) {
+    pub(super) fn message<'a>(&mut self, text: &'a str, way: Way, ambient: &mut Ambient<'_>, out: &mut Output<'a>) {
         let envelope = match Envelope::picking(text, Params::NAMES) {
             Ok(envelope) => envelope,
             Err(error) => {
@@ -135,57 +156,62 @@ impl McpServer {
                     // Also an object that is JSON and yet unreadable: half a surrogate pair in a name.
                     _ => errors::unreadable(&error.into()),
                 };
-                return self.refuse(None, batch, &error, out);
+                return self.refuse_unread(way, &error, out);
             }
         };
         if envelope.method.is_none() && (envelope.result.is_some() || envelope.error.is_some()) {
-            out.actions.push(Action::Dropped("a response to a request that was never sent"));
-            return;
+            return self.response(envelope.id, envelope.result, envelope.error, ambient, out);
         }
         let id = envelope.id.filter(|id| Id::is_string_or_number(id) && Id::is_keepable(id));
         let method = match (envelope.is_version_two(), envelope.method_name()) {
             (true, Some(method)) => method,
             (is_version_two, _) => {
                 let problem = if is_version_two { "`method` must be a string" } else { "`jsonrpc` must be \"2.0\"" };
-                return self.refuse(id.map(Id::of), batch, &errors::invalid_request(problem), out);
+                let error = errors::invalid_request(problem);
+                return match id {
+                    Some(id) => self.refuse(&ReplyTo { id: Id::of(id), way }, &error, out),
+                    None => self.refuse_unread(way, &error, out),
+                };
             }
         };
         match (envelope.id, id) {
-            (None, _) => self.notification(&method, text, out),
+            (None, _) => self.notification(&method, text, way.lane, out),
             (Some(_), None) => {
                 let error = errors::invalid_request("`id` must be a string or a number of at most 4096 bytes");
-                self.refuse(None, batch, &error, out);
+                self.refuse_unread(way, &error, out);
             }
             (Some(_), Some(id)) => {
-                let error = match Params::of(envelope.params) {
-                    Some(params) => {
-                        return self.request(Request { id: Id::of(id), batch, method, params, text }, out);
-                    }
-                    None => errors::invalid_params("`params` must be an object"),
-                };
-                self.refuse(Some(Id::of(id)), batch, &error, out);
+                let to = ReplyTo { id: Id::of(id), way };
+                match Params::of(envelope.params) {
+                    Some(params) => self.request(Request { to, method, params, origin: None, text }, ambient, out),
+                    None => self.refuse(&to, &errors::invalid_params("`params` must be an object"), out),
+                }
             }
         }
     }
 
-    fn request<'a>(&mut self, request: Request<'a>, out: &mut Output<'a>) {
+    fn request<'a>(&mut self, request: Request<'a>, ambient: &mut Ambient<'_>, out: &mut Output<'a>) {
         let Some(raw) = request.params.meta else {
-            return self.handshake_request(request, Meta::default(), out);
+            return self.handshake_request(request, Meta::default(), ambient, out);
         };
         if self.stateless.remembers(raw) {
-            return self.stateless_request(request, raw, Meta::default(), out);
+            return self.stateless_request(request, raw, Meta::default(), ambient, out);
         }
         match Meta::of(raw) {
-            None => {
-                self.refuse(Some(request.id), request.batch, &errors::invalid_params("`_meta` must be an object"), out)
-            }
-            Some(meta) if meta.is_stateless() => self.stateless_request(request, raw, meta, out),
-            Some(meta) => self.handshake_request(request, meta, out),
+            None => self.refuse(&request.to, &errors::invalid_params("`_meta` must be an object"), out),
+            Some(meta) if meta.is_stateless() => self.stateless_request(request, raw, meta, ambient, out),
+            Some(meta) => self.handshake_request(request, meta, ambient, out),
         }
     }
 
     /// A request of the handshake era.
-    fn handshake_request<'a>(&mut self, request: Request<'a>, meta: Meta<'a>, out: &mut Output<'a>) {
+    fn handshake_request<'a>(
+        &mut self,
+        request: Request<'a>,
+        meta: Meta<'a>,
+        ambient: &mut Ambient<'_>,
+        out: &mut Output<'a>,
+    ) {
         let in_force = match &self.phase {
             _ if request.method == "initialize" => return self.initialize(request, out),
             Phase::ExpectInitialize if request.method == "ping" => return self.pong(request, out),
@@ -197,18 +223,18 @@ impl McpServer {
                     ),
                     method => errors::not_open(method),
                 };
-                return self.refuse(Some(request.id), request.batch, &error, out);
+                return self.refuse(&request.to, &error, out);
             }
             Phase::ExpectInitialized(session) | Phase::Open(session) => Arc::clone(&session.in_force),
         };
-        self.serve(request, meta.progress_token, None, &in_force, out);
+        self.serve(request, meta.progress_token, None, &in_force, ambient, out);
     }
 
-    fn notification(&mut self, method: &str, text: &str, out: &mut Output<'_>) {
+    fn notification(&mut self, method: &str, text: &str, lane: Lane, out: &mut Output<'_>) {
         match (method, &self.phase) {
             ("notifications/initialized", _) => self.initialized(out),
             // Requests that carry their own opening are cancelled without one.
-            ("notifications/cancelled", _) => self.cancelled(all_params(text), out),
+            ("notifications/cancelled", _) => self.cancelled(all_params(text), lane, out),
             (_, Phase::ExpectInitialize) => {
                 out.actions.push(Action::Dropped("a notification before a session was open"));
             }
@@ -217,21 +243,27 @@ impl McpServer {
         }
     }
 
-    fn cancelled(&mut self, params: Option<&RawValue>, out: &mut Output<'_>) {
+    fn cancelled(&mut self, params: Option<&RawValue>, lane: Lane, out: &mut Output<'_>) {
         let id = params.and_then(|params| pick(params, ["requestId"])).and_then(|[id]| id);
         let Some(id) = id.filter(|id| Id::is_keepable(id)) else {
             out.actions.push(Action::Dropped("a cancellation that names no request"));
             return;
         };
-        if let Some(call) = self.pending.newest(id) {
-            let ended = self.pending.remove(call);
-            if let Some(batch) = ended.and_then(|call| call.to.batch) {
-                self.batches.settle(batch, &mut out.wire);
-            }
-            out.actions.push(Action::Cancel(call));
-        } else if !self.listeners.cancel(id) {
+        if let Some(call) = self.pending.newest(id, lane) {
+            self.give_up(call, out);
+        } else if !self.listeners.cancel(id, lane, out) && !self.tasks.stop_waiting(id) {
             out.actions.push(Action::Dropped("a cancellation of a request that is not in flight"));
         }
+    }
+
+    /// Ends a call that nobody wants any more, without an answer.
+    pub(super) fn give_up(&mut self, call: CallId, out: &mut Output<'_>) {
+        let ended = self.pending.remove(call);
+        self.withdraw_questions(call, out);
+        if let Some(batch) = ended.and_then(|call| call.to.way.batch) {
+            self.batches.settle(batch, out);
+        }
+        out.actions.push(Action::Cancel(call));
     }
 
     /// Whether the version in force has batches.
@@ -242,69 +274,111 @@ impl McpServer {
         }
     }
 
-    /// Answers with an error, at once.
-    pub(super) fn refuse(
-        &mut self,
-        id: Option<Id>,
-        batch: Option<BatchId>,
-        error: &rpc::Error<'_>,
-        out: &mut Output<'_>,
-    ) {
-        self.answer(batch, &mut out.wire, |wire| rpc::error(wire, id.as_ref(), error));
+    /// Answers a request with an error, at once.
+    pub(super) fn refuse(&mut self, to: &ReplyTo, error: &rpc::Error<'_>, out: &mut Output<'_>) {
+        self.answer(to.way, out, |wire| rpc::error(wire, Some(&to.id), error));
+    }
+
+    /// Answers what could not be read far enough to know its id.
+    pub(super) fn refuse_unread(&mut self, way: Way, error: &rpc::Error<'_>, out: &mut Output<'_>) {
+        self.answer(way, out, |wire| rpc::error(wire, None, error));
     }
 
     /// Writes one answer to where it belongs.
-    pub(super) fn answer(&mut self, batch: Option<BatchId>, wire: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
-        match batch {
-            None => write(wire),
-            Some(batch) => self.batches.add(batch, write),
-        }
+    pub(super) fn answer(&mut self, way: Way, out: &mut Output<'_>, write: impl FnOnce(&mut Vec<u8>)) {
+        self.batches.answer(way, out, write);
     }
 }
 
 impl Server for McpServer {
-    fn receive<'a>(&mut self, text: &'a str, _ambient: &mut Ambient<'_>, out: &mut Output<'a>) {
+    fn receive<'a>(&mut self, text: &'a str, ambient: &mut Ambient<'_>, out: &mut Output<'a>) {
         if text.starts_with('[') {
-            self.receive_batch(text, out);
+            self.receive_batch(text, ambient, out);
         } else {
-            self.message(text, None, out);
+            self.message(text, Way { lane: ambient.lane, batch: None }, ambient, out);
         }
     }
 
-    fn garbled(&mut self, fault: &Fault, _ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
-        self.refuse(None, None, &errors::unreadable(fault), out);
+    fn garbled(&mut self, fault: &Fault, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+        self.refuse_unread(Way { lane: ambient.lane, batch: None }, &errors::unreadable(fault), out);
     }
 
-    fn resolve(&mut self, call: CallId, outcome: Outcome, _ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+    fn resolve(&mut self, call: CallId, outcome: Outcome, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+        self.withdraw_questions(call, out);
+        match self.pending.get(call).map(|call| call.awaited) {
+            Some(Awaited::Parked) => return self.parked.keep(call, outcome),
+            Some(Awaited::AsTask) => return self.end_task(call, outcome, ambient, out),
+            Some(Awaited::ByRequest) | None => {}
+        }
         let Some(call) = self.pending.remove(call) else { return };
-        let (render, page_size) = (&self.render, self.setup.page_size);
+        match &call.asked {
+            &Asked::Watch { ref uri, by: Watcher::Listener(listener) } => {
+                return self.listeners.watched(listener, uri, matches!(outcome, Ok(Reply::Done)), out);
+            }
+            Asked::Watch { uri, by: Watcher::Session } if matches!(outcome, Ok(Reply::Done)) => {
+                self.watches.add(uri, out);
+            }
+            _ => {}
+        }
+        let render = &self.render;
         let write = |wire: &mut Vec<u8>| {
             let begin = wire.len();
-            render.outcome(wire, &call, outcome, page_size);
+            render.outcome(wire, &call, outcome);
             // Schemas and results are carried as others wrote them, who may have used several lines.
             let end = wire.len() - 1;
             json::flatten(&mut wire[begin..end]);
         };
-        match call.to.batch {
-            None => write(&mut out.wire),
-            Some(batch) => {
-                self.batches.add(batch, write);
-                self.batches.settle(batch, &mut out.wire);
-            }
+        self.batches.answer(call.to.way, out, write);
+        if let Some(batch) = call.to.way.batch {
+            self.batches.settle(batch, out);
         }
     }
 
-    fn notice(&mut self, notice: Notice, _ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+    fn notice(&mut self, notice: Notice, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
         match notice {
-            Notice::Progress(call, progress) => self.tell_progress(call, &progress, out),
-            Notice::Log(call, log) => self.tell_log(call, &log, out),
-            Notice::ToolsChanged => self.tell_tools_changed(out),
-            _ => {}
+            Notice::GoesOnAsTask(call) => self.begin_task(call, ambient, out),
+            notice => self.tell(notice, out),
         }
+    }
+
+    fn hung_up(&mut self, lane: Lane, _ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+        // In a session the answer is kept for whoever comes back; without one nobody can.
+        for call in self.pending.ending_with(lane) {
+            self.give_up(call, out);
+        }
+        self.listeners.hung_up(lane, out);
+    }
+
+    fn ask(
+        &mut self,
+        call: CallId,
+        questions: Vec<(QuestionId, Question)>,
+        ambient: &mut Ambient<'_>,
+        out: &mut Output<'_>,
+    ) {
+        self.ask_caller(call, questions, ambient, out);
+    }
+
+    fn goes_on_as_task(&mut self, call: CallId, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+        self.begin_task(call, ambient, out);
     }
 
     fn stop(&mut self, _: Stop, _ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
-        self.listeners.close(&self.render, &mut out.wire);
+        // Nobody can answer a question or come back for a call from now on.
+        self.close_questions(out);
+        self.close_parked(out);
+        self.close_tasks(out);
+        self.listeners.close(&self.render, out);
+        self.watches.close(out);
+    }
+
+    fn wake(&mut self, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+        self.expire_parked(ambient, out);
+        self.expire_tasks(ambient, out);
+    }
+
+    fn deadline(&self) -> Option<Duration> {
+        self.parked.deadline().into_iter().chain(self.tasks.deadline()).min()
     }
 
     fn in_flight(&self) -> Vec<CallId> {

@@ -15,6 +15,7 @@ use super::errors;
 use super::meta::{self, Meta};
 use super::revision::{Revision, names};
 use super::server::{McpServer, Phase, Request};
+use crate::ambient::Ambient;
 use crate::side::{Action, Output, ServerSetup};
 
 /// The longest `_meta` that is remembered as a whole.
@@ -56,13 +57,7 @@ impl Stateless {
             return Ok(Judged { in_force: Arc::clone(&last.in_force), log_level: last.log_level, is_new: false });
         }
         let (version, declared) = required(meta)?;
-        let log_level = match meta.log_level {
-            None => None,
-            Some(raw) => {
-                let level = meta::level(raw);
-                Some(level.ok_or_else(|| errors::invalid_params(format!("`{}` is no log level", meta::LOG_LEVEL)))?)
-            }
-        };
+        let log_level = log_level(meta)?;
         let is_worth_keeping = meta.progress_token.is_none() && raw.get().len() <= MAX_REMEMBERED;
         let whole = || is_worth_keeping.then(|| Box::from(raw.get()));
         if let Some(last) = &mut self.last
@@ -95,7 +90,7 @@ struct Judged {
 }
 
 /// The two keys that every request must have.
-fn required<'a>(meta: &Meta<'a>) -> Result<(&'a RawValue, &'a RawValue), rpc::Error<'static>> {
+pub(super) fn required<'a>(meta: &Meta<'a>) -> Result<(&'a RawValue, &'a RawValue), rpc::Error<'static>> {
     let version = meta.version.filter(|raw| Kind::of(raw) == Kind::String);
     let version = version.ok_or_else(|| errors::bad_meta(meta::PROTOCOL_VERSION, "a version as a string"))?;
     if Revision::STATELESS.iter().all(|revision| json::string(version).as_deref() != Some(revision.as_str())) {
@@ -110,6 +105,13 @@ fn required<'a>(meta: &Meta<'a>) -> Result<(&'a RawValue, &'a RawValue), rpc::Er
     Ok((version, declared))
 }
 
+/// From which level on log messages of the request are wanted.
+pub(super) fn log_level(meta: &Meta<'_>) -> Result<Option<Level>, rpc::Error<'static>> {
+    let Some(raw) = meta.log_level else { return Ok(None) };
+    let level = meta::level(raw);
+    level.map(Some).ok_or_else(|| errors::invalid_params(format!("`{}` is no log level", meta::LOG_LEVEL)))
+}
+
 fn negotiate(
     version: &RawValue,
     declared: &RawValue,
@@ -121,7 +123,9 @@ fn negotiate(
     let provides = capabilities::declared(Side::Client, &members).map_err(too_many)?;
     let client = Offer { provides, ..Offer::new(capabilities::peer(client_info), json::string(version)) };
     let server = offer_of_menu(&setup.identity, &setup.menu, Revision::STATELESS);
-    InForce::between(&STATELESS_RULES, &client, &server).map_err(|refusal| errors::invalid_params(refusal.to_string()))
+    InForce::between(&STATELESS_RULES, &client, &server)
+        .map(|in_force| in_force.with_switches_of(&setup.menu))
+        .map_err(|refusal| errors::invalid_params(refusal.to_string()))
 }
 
 impl McpServer {
@@ -131,18 +135,19 @@ impl McpServer {
         request: Request<'a>,
         raw: &'a RawValue,
         meta: Meta<'a>,
+        ambient: &mut Ambient<'_>,
         out: &mut Output<'a>,
     ) {
-        if request.batch.is_some() {
+        if request.to.way.batch.is_some() {
             let error = errors::invalid_request("a request that carries its own opening cannot be part of a batch");
-            return self.refuse(Some(request.id), request.batch, &error, out);
+            return self.refuse(&request.to, &error, out);
         }
         match self.stateless.judge(raw, &meta, &self.setup) {
             Ok(judged) => {
                 if judged.is_new {
                     out.actions.push(Action::Opened(Arc::clone(&judged.in_force.agreement)));
                 }
-                self.serve(request, meta.progress_token, judged.log_level, &judged.in_force, out);
+                self.serve(request, meta.progress_token, judged.log_level, &judged.in_force, ambient, out);
             }
             Err(error) => {
                 let nothing_is_open = matches!(self.phase, Phase::ExpectInitialize) && !self.stateless.has_agreed();
@@ -151,7 +156,7 @@ impl McpServer {
                     let spoken = names(Revision::STATELESS).map(str::to_owned).to_vec();
                     out.actions.push(Action::Refused(Refusal::VersionMismatch { asked, spoken }));
                 }
-                self.refuse(Some(request.id), None, &error, out);
+                self.refuse(&request.to, &error, out);
             }
         }
     }

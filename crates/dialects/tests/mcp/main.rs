@@ -3,17 +3,39 @@
 #![expect(clippy::unwrap_used, reason = "a helper of a test may panic as the test may")]
 
 mod client;
+mod client_features;
+mod client_listening;
+mod client_questions;
+mod client_recovery;
+mod client_rounds;
+mod client_tasks;
+mod compatibility;
+mod docs;
+mod failures;
 mod gate;
 mod handshake;
+mod http;
+mod lanes;
+mod late_tasks;
+mod listen;
 mod notices;
 mod pairs;
+mod parked;
+mod prompts;
+mod questions;
+mod resources;
 mod stateless;
+mod tasks;
 mod tools;
 mod transcripts;
 mod wrong_input;
 
+use std::sync::Arc;
+
 use gladhand_dialects::mcp::DIALECT;
-use gladhand_dialects::testing::{TestServer, server_setup};
+use gladhand_dialects::testing::{Delivered, TestServer, answer, server_setup};
+use gladhand_dialects::{Menu, ServerSetup};
+use gladhand_operations::{Completion, Contents, Operation, Outcome, Prompt, PromptResult, Reply, Resource, Template};
 use serde_json::Value;
 
 const HANDSHAKE: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
@@ -85,3 +107,75 @@ fn error(lines: Vec<String>) -> (Value, i64) {
 }
 
 const NOTHING: Vec<String> = Vec::new();
+
+/// Everything that can be on a menu, apart from tasks.
+fn whole_menu() -> Menu {
+    Menu {
+        tools: true,
+        tool_changes: true,
+        resources: true,
+        resource_changes: true,
+        resource_updates: true,
+        prompts: true,
+        prompt_changes: true,
+        completions: true,
+        logging: true,
+        ..Menu::default()
+    }
+}
+
+/// A server with that menu, after the handshake where the version has one. Calls wait for [`ask`] to answer them.
+fn with_menu(menu: Menu, version: &str) -> TestServer {
+    let server = TestServer::pinned(&DIALECT, ServerSetup { menu, ..server_setup() });
+    if version == STATELESS { server } else { opened(server, version) }.holding()
+}
+
+/// A server with the whole menu.
+fn whole(version: &str) -> TestServer {
+    with_menu(whole_menu(), version)
+}
+
+/// A request of a version; `params` are members, without braces.
+fn line(version: &str, id: &str, method: &str, params: &str) -> String {
+    match version {
+        STATELESS => stateless(id, method, params, ""),
+        _ => request(id, method, &format!("{{{params}}}")),
+    }
+}
+
+/// What comes back for a line once everything that it delivers is answered by [`stock`].
+fn ask(server: &mut TestServer, line: &str) -> Vec<String> {
+    let mut lines = server.line(line);
+    while let Some(Delivered { call, agreement }) = server.delivered.pop_front() {
+        let outcome = match stock(&call.operation) {
+            Some(outcome) => outcome,
+            None => answer(&call, &agreement),
+        };
+        lines.extend(server.resolve(call.id, outcome));
+    }
+    lines
+}
+
+/// The only answer to a request of a version.
+fn asked(server: &mut TestServer, version: &str, method: &str, params: &str) -> Value {
+    only(ask(server, &line(version, "1", method, params)))
+}
+
+/// What is in stock besides tools: one resource, one template, one prompt.
+fn stock(operation: &Operation<'_>) -> Option<Outcome> {
+    Some(match operation {
+        Operation::ListTools | Operation::CallTool(_) => return None,
+        Operation::ListResources => Ok(Reply::Resources(Arc::from([Resource::new("test://a", "a", "A thing")]))),
+        Operation::ListTemplates => Ok(Reply::Templates(Arc::from([Template::new("test://{x}", "t", "Things")]))),
+        Operation::ReadResource(uri) if uri == "test://a" => {
+            Ok(Reply::Contents(Contents::text(uri, "text/plain", "content of a")))
+        }
+        Operation::Watch(uri) if uri.starts_with("test://") => Ok(Reply::Done),
+        Operation::ListPrompts => Ok(Reply::Prompts(Arc::from([Prompt::new("p", "A prompt").argument("x", "An x")]))),
+        Operation::GetPrompt(prompt) if prompt.name == "p" => Ok(Reply::Prompt(PromptResult::text("filled in"))),
+        Operation::Complete(_) => {
+            Ok(Reply::Completion(Completion { values: vec!["one".to_owned()], ..Completion::default() }))
+        }
+        other => return other.where_there_are_only_tools(),
+    })
+}

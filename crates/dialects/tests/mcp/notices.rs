@@ -2,7 +2,7 @@
 
 use gladhand_dialects::mcp::DIALECT;
 use gladhand_dialects::testing::{TestServer, server_setup};
-use gladhand_dialects::{Menu, ServerSetup};
+use gladhand_dialects::{Lane, Menu, ServerSetup};
 use gladhand_operations::{CallId, Level, Log, Notice, Progress};
 use gladhand_wire::json;
 
@@ -156,9 +156,57 @@ fn without_logging_and_list_changed_nothing_is_sent() {
 
 #[test]
 fn changes_of_the_menu_are_told_in_an_open_session() {
-    for version in HANDSHAKE {
-        let line = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
-        assert_eq!(open(version).notice(Notice::ToolsChanged), [line]);
+    let changes =
+        [(Notice::ToolsChanged, "tools"), (Notice::ResourcesChanged, "resources"), (Notice::PromptsChanged, "prompts")];
+    for (notice, list) in changes {
+        for version in HANDSHAKE {
+            let line = format!(r#"{{"jsonrpc":"2.0","method":"notifications/{list}/list_changed"}}"#);
+            assert_eq!(whole(version).notice(notice.clone()), [line]);
+            let menu = Menu { tools: true, resources: true, prompts: true, ..Menu::default() };
+            assert_eq!(with_menu(menu, version).notice(notice.clone()), NOTHING, "that was not promised");
+        }
+        assert_eq!(whole(STATELESS).notice(notice), NOTHING, "nobody listens");
     }
-    assert_eq!(server().notice(Notice::ToolsChanged), NOTHING);
+}
+
+#[test]
+fn the_end_of_a_visit_is_told_where_visits_were_agreed() {
+    let notice = || Notice::ElicitationComplete("e1".to_owned());
+    for version in HANDSHAKE {
+        for (capabilities, is_agreed) in
+            [("{}", false), (r#"{"elicitation":{}}"#, false), (r#"{"elicitation":{"url":{}}}"#, true)]
+        {
+            let mut server = server();
+            server.line(
+                &initialize(version).replace(r#""capabilities":{}"#, &format!(r#""capabilities":{capabilities}"#)),
+            );
+            assert_eq!(server.notice(notice()), NOTHING, "too early");
+            server.line(INITIALIZED);
+            let line =
+                r#"{"jsonrpc":"2.0","method":"notifications/elicitation/complete","params":{"elicitationId":"e1"}}"#;
+            let told = server.notice(notice());
+            assert_eq!(told.is_empty(), !(is_agreed && version == "2025-11-25"), "{version} {capabilities}");
+            assert!(told.is_empty() || told == [line]);
+        }
+    }
+    assert_eq!(server().notice(notice()), NOTHING);
+}
+
+#[test]
+fn a_caller_is_let_go_only_where_it_comes_back() {
+    let pause = std::time::Duration::from_millis(50);
+    for version in DIALECT.versions {
+        for lane in [Lane::MAIN, Lane(3)] {
+            let mut server = whole(version);
+            server.lane = lane;
+            server.line(&line(version, "1", "tools/call", ECHO));
+            let call = server.delivered[0].call.id;
+            assert_eq!(server.notice(Notice::ComeBackLater(call, pause)), NOTHING);
+            let expected = if *version == "2025-11-25" && lane != Lane::MAIN { vec![(lane, pause)] } else { vec![] };
+            assert_eq!(server.let_go, expected, "{version}");
+            server.resolve_next();
+            server.notice(Notice::ComeBackLater(call, pause));
+            assert_eq!(server.let_go, expected, "it is over");
+        }
+    }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use gladhand_dialects::ServerSetup;
 use gladhand_dialects::mcp::DIALECT;
 use gladhand_dialects::testing::{TestServer, server_setup};
-use gladhand_operations::{Content, Failure, FailureKind, Operation, Outcome, Reply, Tool, ToolResult};
+use gladhand_operations::{Content, Failure, FailureKind, Operation, Outcome, Reply, TaskSupport, Tool, ToolResult};
 use gladhand_wire::json;
 use serde_json::json;
 
@@ -278,4 +278,50 @@ fn calls_in_flight_are_still_answered_after_a_stop() {
     assert_eq!(server.door.in_flight().len(), 1);
     assert_eq!(server.closed, None, "how long to wait is the driver's to say");
     assert_eq!(only(server.resolve_next())["id"], 1);
+}
+
+#[test]
+fn whether_a_tool_can_be_a_task_is_said_only_where_that_has_a_word() {
+    let schema =
+        || json::raw(r#"{"type":"object","properties":{"a":{"type":"string","x-mcp-header":"A"}}}"#.to_owned());
+    let supports = [
+        (TaskSupport::Forbidden, None),
+        (TaskSupport::Optional, Some("optional")),
+        (TaskSupport::Required, Some("required")),
+    ];
+    for version in DIALECT.versions {
+        for (support, word) in supports {
+            let tool =
+                Tool::new("t", "", schema()).as_task(support).with("execution", &json!({"taskSupport": "forged"}));
+            let answer = answer(version, "tools/list", "", Ok(Reply::Tools(Arc::from([tool]))));
+            let listed = &answer["result"]["tools"][0];
+            let expected =
+                word.filter(|_| *version == "2025-11-25").map_or(Value::Null, |word| json!({"taskSupport": word}));
+            assert_eq!(listed["execution"], expected, "{version}");
+            assert_eq!(listed["inputSchema"], value(schema().get()), "what is in a schema is carried");
+        }
+    }
+}
+
+#[test]
+fn content_that_a_revision_does_not_know_is_put_into_words_that_it_knows() {
+    let audio = json!({"type": "audio", "data": "AA==", "mimeType": "audio/wav", "annotations": {"priority": 1}});
+    let link = json!({"type": "resource_link", "uri": "test://a", "name": "a", "annotations": {"priority": 1}});
+    let image = json!({"type": "image", "data": "AA==", "mimeType": "image/png", "uri": "x"});
+    let blocks = [&audio, &link, &image].map(|block| Content::Block(json::to_raw(block)));
+    let blob = json!({
+        "type": "resource", "annotations": {"priority": 1},
+        "resource": {"uri": "about:audio", "mimeType": "audio/wav", "blob": "AA=="},
+    });
+    let text = json!({"type": "text", "text": "test://a", "annotations": {"priority": 1}});
+    for version in DIALECT.versions {
+        let result = ToolResult { content: blocks.to_vec(), ..ToolResult::default() };
+        let content = answer(version, "tools/call", ECHO, Ok(Reply::Tool(result)))["result"]["content"].clone();
+        let expected = match *version {
+            "2024-11-05" => json!([blob, text, image]),
+            "2025-03-26" => json!([audio, text, image]),
+            _ => json!([audio, link, image]),
+        };
+        assert_eq!(content, expected, "{version}");
+    }
 }

@@ -4,11 +4,19 @@ use std::fmt;
 use std::io::Write;
 use std::process::ExitCode;
 
+use anyhow::anyhow;
+use gladhand_accord::Refusal;
+
 use crate::exit::Exit;
 
+pub mod call;
+pub mod list;
 pub mod manual;
 pub mod open;
+mod plain;
 pub mod serve;
+mod session;
+mod show;
 
 /// A command that could not do its work: what happened, and how the process ends.
 #[derive(Debug)]
@@ -19,6 +27,11 @@ pub struct CommandError {
 }
 
 impl CommandError {
+    /// Something went wrong that ends the process in this way.
+    pub fn new(exit: Exit, error: impl Into<anyhow::Error>) -> Self {
+        Self { exit, error: error.into(), hint: None }
+    }
+
     /// The command line or the configuration is wrong.
     pub fn usage(error: impl Into<anyhow::Error>) -> Self {
         Self { exit: Exit::Usage, error: error.into(), hint: None }
@@ -53,4 +66,26 @@ pub fn complain(error: &CommandError) -> ExitCode {
         let _ = writeln!(stderr, "hint: {hint}");
     }
     error.exit.into()
+}
+
+/// Writing to somebody who stopped reading is no failure of ours.
+fn written(written: std::io::Result<()>) -> Result<(), CommandError> {
+    match written {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+/// How a command ends that got no session.
+fn exit_of(refusal: &Refusal) -> Exit {
+    match refusal {
+        Refusal::PeerGone | Refusal::TimedOut { .. } | Refusal::PeerMisbehaved { .. } => Exit::PeerFailed,
+        _ => Exit::Refused,
+    }
+}
+
+/// This very program, to be started as a server.
+fn own_program() -> Result<String, CommandError> {
+    let path = std::env::current_exe()?;
+    path.into_os_string().into_string().map_err(|_| anyhow!("the path of this program is not UTF-8").into())
 }

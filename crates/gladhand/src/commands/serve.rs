@@ -1,7 +1,8 @@
-//! `gladhand serve`: one downstream on stdin and stdout.
+//! `gladhand serve`: one downstream on stdin and stdout, or any number over HTTP.
 
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use gladhand_dialects::{Dialect, REGISTRY};
 use gladhand_hub::Hub;
@@ -9,8 +10,9 @@ use gladhand_hub::Hub;
 use crate::Service;
 use crate::cli::ServeArgs;
 use crate::commands::CommandError;
-use crate::config;
+use crate::config::{self, HttpConfig};
 use crate::edges::downstream::Ended;
+use crate::edges::http::{Authorize, Http, Tls};
 use crate::exit::Exit;
 use crate::providers::Toolbox;
 
@@ -21,16 +23,27 @@ pub fn run(args: &ServeArgs) -> Result<ExitCode, CommandError> {
     tracing::debug!(config = ?path, ?data_dir, "settings");
     let mut tokens = config.a2e.tokens;
     tokens.extend(config::token_in_environment().map_err(CommandError::usage)?);
-    let hub = Hub::new(vec![Box::new(Toolbox)])?;
+    let hub = Hub::new(vec![Box::new(Toolbox)])?.validating(config.policy.validate_arguments);
     let mut service = Service::new(hub).tokens(tokens).max_parallel(config.a2e.max_parallel).limits(config.limits);
     if let Some(dialect) = dialect(&args.dialect) {
         service = service.pinned(dialect);
+    }
+    if !args.http.is_empty() {
+        raise_open_files();
+        let mut http = http(args, config.http)?;
+        let guard = config.authorization.guard().map_err(CommandError::usage)?;
+        http.authorize = guard.map(|guard| Arc::new(guard) as Arc<dyn Authorize>);
+        return ended(service.serve_http(http, announce)?);
     }
     if std::io::stdin().is_terminal() {
         let hint = "gladhand serve: waiting for a peer's first line on this terminal; Ctrl-D ends";
         let _ = writeln!(std::io::stderr(), "{hint}");
     }
-    match service.serve_stdio()? {
+    ended(service.serve_stdio()?)
+}
+
+fn ended(ended: Ended) -> Result<ExitCode, CommandError> {
+    match ended {
         Ended::Cleanly => Ok(Exit::Success.into()),
         Ended::DownstreamGone => {
             tracing::info!("the downstream stopped reading");
@@ -38,6 +51,38 @@ pub fn run(args: &ServeArgs) -> Result<ExitCode, CommandError> {
         }
         // Told twice: not even the log is waited for.
         Ended::AtOnce(status) => std::process::exit(i32::from(status)),
+    }
+}
+
+/// How to serve over HTTP: what the flags say, and what the configuration adds to it.
+fn http(args: &ServeArgs, mut config: HttpConfig) -> Result<Http, CommandError> {
+    if !["auto", "mcp"].contains(&args.dialect.as_str()) {
+        let error = anyhow::anyhow!("{} cannot be spoken over HTTP", args.dialect);
+        return Err(CommandError::usage(error).hint("leave --dialect away, or serve it on stdin and stdout"));
+    }
+    config.allow_hosts.extend(args.allow_host.iter().cloned());
+    config.allow_origins.extend(args.allow_origin.iter().cloned());
+    let files = args.tls_cert.clone().zip(args.tls_key.clone());
+    let tls = files.map(|(certificate, key)| Tls { certificate, key });
+    Ok(Http { listen: args.http.clone(), tls, authorize: None, config })
+}
+
+/// Every connection is an open file, and what a process may have by default is meant for something else.
+fn raise_open_files() {
+    #[cfg(unix)]
+    {
+        use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+        let limit = getrlimit(Resource::Nofile);
+        if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }) {
+            tracing::debug!(%error, limit = ?limit.current, "the number of open files stays as it is");
+        }
+    }
+}
+
+/// Whoever started us wants to know where we are, whatever is logged.
+fn announce(urls: &[String]) {
+    for url in urls {
+        let _ = writeln!(std::io::stderr(), "gladhand serve: listening on {url}");
     }
 }
 

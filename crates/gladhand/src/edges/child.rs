@@ -99,6 +99,12 @@ impl ChildPeer {
         }
     }
 
+    /// Hands over its stdin, to be written to while its output is read. Who has it must drop it for the child to
+    /// see the end.
+    pub fn take_stdin(&mut self) -> Option<ChildStdin> {
+        self.stdin.take()
+    }
+
     /// Ends the child: closes its stdin, waits, then SIGTERM, then SIGKILL, to its whole group.
     pub async fn end(&mut self, manner: Manner) {
         self.stdin = None;

@@ -363,7 +363,7 @@ impl Session {
                                 let handle = self.tasks.spawn(work);
                                 self.running.insert(handle.id(), (id, handle));
                             }
-                            Answer::Later(work) => {
+                            Answer::Later(work) | Answer::TaskLater(work) => {
                                 let handle = self.tasks.spawn(work);
                                 self.running.insert(handle.id(), (id, handle));
                             }

@@ -3,8 +3,11 @@
 
 mod alertness;
 pub mod child;
+pub mod child_lines;
 pub mod clock;
 pub mod downstream;
+pub mod http;
+pub mod http_client;
 mod outbox;
 pub mod signals;
 pub mod stdio;

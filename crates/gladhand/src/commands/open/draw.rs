@@ -15,7 +15,8 @@ use gladhand_wire::Members;
 use super::exchange::{Message, Record, Verdict};
 use super::redact::Redactor;
 use super::report::{Reason, hints};
-use crate::commands::CommandError;
+use crate::commands::plain::plain;
+use crate::commands::{CommandError, written};
 
 const GOOD: Style = AnsiColor::Green.on_default().bold();
 const BAD: Style = AnsiColor::Red.on_default().bold();
@@ -121,14 +122,6 @@ impl Page {
     }
 }
 
-/// Writing to somebody who stopped reading is no failure of ours.
-pub(super) fn written(written: std::io::Result<()>) -> Result<(), CommandError> {
-    match written {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
-        _ => Ok(()),
-    }
-}
-
 /// Milliseconds with three decimals.
 pub(super) fn millis(duration: std::time::Duration) -> f64 {
     (duration.as_secs_f64() * 1e6).round() / 1e3
@@ -216,16 +209,6 @@ fn label(message: &Message) -> String {
         Some(id) => format!("{what} #{id}"),
         None => what,
     }
-}
-
-/// The text without what would move the cursor, change colours or turn the reading direction.
-fn plain(text: &str) -> String {
-    let harmless = |c: char| match c {
-        c if c.is_control() => '\u{fffd}',
-        '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => '\u{fffd}',
-        c => c,
-    };
-    text.chars().map(harmless).collect()
 }
 
 /// Breaks text into at most `rows` rows of `width` characters; the last one says if there was more.

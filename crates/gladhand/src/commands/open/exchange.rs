@@ -216,7 +216,8 @@ impl Opening<'_> {
                     | Event::Notice(_)
                     | Event::Dropped(_)
                     | Event::Asked(..)
-                    | Event::Unasked(_) => {}
+                    | Event::Unasked(_)
+                    | Event::LetGo(_) => {}
                 }
             }
             self.send(&mut heard).await;

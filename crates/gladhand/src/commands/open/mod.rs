@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::anyhow;
-use gladhand_accord::{Capability, Peer, Refusal};
+use gladhand_accord::{Capability, Peer};
 use gladhand_dialects::{ClientSetup, Dialect, REGISTRY};
 
 use crate::cli::OpenArgs;
@@ -27,13 +27,15 @@ use redact::Redactor;
 /// Opens a session and shows how that went.
 pub fn run(args: OpenArgs, verbosity: u8) -> Result<ExitCode, CommandError> {
     let (dialect, version) = wanted_client(&args.client)?;
-    let command = if args.server.is_empty() { vec![own_program()?, "serve".to_owned()] } else { args.server };
+    let command = if args.server.is_empty() { vec![super::own_program()?, "serve".to_owned()] } else { args.server };
     let setup = ClientSetup {
         identity: Peer::new("gladhand", env!("CARGO_PKG_VERSION")),
         version: version.to_owned(),
         wants: (!args.want.is_empty()).then(|| with_parents(args.want)),
         provides: with_parents(args.declare).into_iter().map(|name| (name, None)).collect(),
         log_level: None,
+        listen: false,
+        exchanges: false,
         token: config::token_in_environment().map_err(CommandError::usage)?,
     };
     let redactor = Redactor::of(setup.token.as_ref());
@@ -60,10 +62,7 @@ pub fn run(args: OpenArgs, verbosity: u8) -> Result<ExitCode, CommandError> {
 fn exit(record: &Record) -> ExitCode {
     match &record.verdict {
         Verdict::Opened(_) => Exit::Success.into(),
-        Verdict::Refused(Refusal::PeerGone | Refusal::TimedOut { .. } | Refusal::PeerMisbehaved { .. }) => {
-            Exit::PeerFailed.into()
-        }
-        Verdict::Refused(_) => Exit::Refused.into(),
+        Verdict::Refused(refusal) => super::exit_of(refusal).into(),
         Verdict::NotStarted(_) => Exit::PeerFailed.into(),
         Verdict::Interrupted(stop) => signals::exit_status(*stop).into(),
     }
@@ -94,9 +93,4 @@ fn with_parents(names: Vec<String>) -> Vec<Capability> {
         }
     }
     all
-}
-
-fn own_program() -> Result<String, CommandError> {
-    let path = std::env::current_exe()?;
-    path.into_os_string().into_string().map_err(|_| anyhow!("the path of this program is not UTF-8").into())
 }

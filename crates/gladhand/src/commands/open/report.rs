@@ -6,15 +6,16 @@ use gladhand_accord::{Agreement, Side};
 use gladhand_wire::{RawValue, json};
 use serde::Serialize;
 
+use super::draw::millis;
 use super::exchange::{Message, Record, Verdict};
 use super::redact::Redactor;
-use super::{draw, draw::millis};
 use crate::commands::CommandError;
+use crate::commands::written;
 
 /// Prints the opening.
 pub(super) fn print(record: &Record, redactor: &Redactor) -> Result<(), CommandError> {
     let line = redactor.hide(json::to_raw(&Report::of(record)).get());
-    draw::written(std::io::stdout().write_all(format!("{line}\n").as_bytes()))
+    written(std::io::stdout().write_all(format!("{line}\n").as_bytes()))
 }
 
 #[derive(Serialize)]

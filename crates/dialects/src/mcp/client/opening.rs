@@ -8,35 +8,48 @@ use gladhand_accord::Refusal;
 use gladhand_wire::json::{self, Kind, RawValue};
 use gladhand_wire::{Id, Members, rpc};
 
-use super::capabilities::{HANDSHAKE_RULES, InForce, STATELESS_RULES};
-use super::client::{McpClient, Phase};
-use super::errors::UNSUPPORTED_VERSION;
-use super::meta::SERVER_INFO;
-use super::revision::{Revision, names};
+use super::{Answer, McpClient, Phase};
+use crate::mcp::capabilities::{HANDSHAKE_RULES, InForce, STATELESS_RULES};
+use crate::mcp::errors::UNSUPPORTED_VERSION;
+use crate::mcp::meta::SERVER_INFO;
+use crate::mcp::revision::{Revision, names};
 use crate::side::Heard;
 use gladhand_wire::pick;
 
 impl McpClient {
     pub(super) fn begin_opening(&mut self, heard: &mut Heard) {
-        let id = self.take_id();
-        let (method, params) = if self.revision.has_initialize() {
+        if self.revision.has_initialize() {
+            let id = self.initialize(heard);
             self.phase = Phase::ExpectInitializeResult { id };
-            let params = format!(
-                r#"{{"protocolVersion":"{}","capabilities":{},"clientInfo":{}}}"#,
-                self.revision.as_str(),
-                self.declaration,
-                json::to_raw(&self.offer.peer).get(),
-            );
-            ("initialize", params)
         } else {
-            self.phase = Phase::ExpectDiscoverResult { id };
-            ("server/discover", format!(r#"{{"_meta":{{{}}}}}"#, self.envelope))
-        };
-        rpc::request(&mut heard.wire, &Id::number(id), method, Some(&json::raw(params)));
+            let id = self.discover(heard);
+            self.phase = Phase::ExpectDiscoverResult { id, again: false };
+        }
     }
 
-    pub(super) fn initialize_answered(&mut self, outcome: Result<Option<&RawValue>, &RawValue>, heard: &mut Heard) {
-        let settled = match outcome {
+    /// Sends `server/discover` and returns its id.
+    fn discover(&mut self, heard: &mut Heard) -> u64 {
+        let id = self.take_id();
+        let params = format!(r#"{{"_meta":{{{}}}}}"#, self.envelope);
+        rpc::request(&mut heard.wire, &Id::number(id), "server/discover", Some(&json::raw(params)));
+        id
+    }
+
+    /// Sends `initialize` and returns its id.
+    pub(super) fn initialize(&mut self, heard: &mut Heard) -> u64 {
+        let id = self.take_id();
+        let params = format!(
+            r#"{{"protocolVersion":"{}","capabilities":{},"clientInfo":{}}}"#,
+            self.revision.as_str(),
+            self.declaration,
+            json::to_raw(&self.offer.peer).get(),
+        );
+        rpc::request(&mut heard.wire, &Id::number(id), "initialize", Some(&json::raw(params)));
+        id
+    }
+
+    pub(super) fn initialize_answered(&mut self, answer: Answer<'_>, heard: &mut Heard) {
+        let settled = match answer {
             Err(error) => Err(self.opening_error(error)),
             Ok(result) => self.initialize_result(result),
         };
@@ -62,8 +75,15 @@ impl McpClient {
         self.compare(&HANDSHAKE_RULES, &version, declared, info)
     }
 
-    pub(super) fn discover_answered(&mut self, outcome: Result<Option<&RawValue>, &RawValue>, heard: &mut Heard) {
-        let settled = match outcome {
+    pub(super) fn discover_answered(&mut self, answer: Answer<'_>, again: bool, heard: &mut Heard) {
+        if let (Err(error), false) = (answer, again)
+            && self.is_refused_and_supported(error)
+        {
+            let id = self.discover(heard);
+            self.phase = Phase::ExpectDiscoverResult { id, again: true };
+            return;
+        }
+        let settled = match answer {
             Err(error) => Err(self.opening_error(error)),
             Ok(result) => self.discover_result(result),
         };
@@ -93,13 +113,17 @@ impl McpClient {
         self.compare(&STATELESS_RULES, self.revision.as_str(), declared, info)
     }
 
+    /// Whether the server refuses our version and names it as one to try.
+    fn is_refused_and_supported(&self, error: &RawValue) -> bool {
+        let is_ours = |versions: Vec<String>| versions.iter().any(|version| *version == self.revision.as_str());
+        refused_versions(error).is_some_and(is_ours)
+    }
+
     /// Why the server answered the opening with an error.
     fn opening_error(&self, error: &RawValue) -> Refusal {
-        let [code, message, data] = pick(error, ["code", "message", "data"]).unwrap_or_default();
+        let [code, message] = pick(error, ["code", "message"]).unwrap_or_default();
         let code = code.map_or_else(|| "none".to_owned(), |code| code.get().to_owned());
-        if code.parse() == Ok(UNSUPPORTED_VERSION) {
-            let supported = data.and_then(Members::of).and_then(|data| data.raw("supported")).and_then(strings);
-            let supported = supported.unwrap_or_default();
+        if let Some(supported) = refused_versions(error) {
             if !supported.iter().any(|version| *version == self.revision.as_str()) {
                 return self.mismatch(supported.iter().map(String::as_str));
             }
@@ -115,6 +139,16 @@ impl McpClient {
             spoken: theirs.into_iter().map(str::to_owned).collect(),
         }
     }
+}
+
+/// The versions that a server names when it refuses ours; `None` if that is not what it refuses.
+fn refused_versions(error: &RawValue) -> Option<Vec<String>> {
+    let [code, data] = pick(error, ["code", "data"])?;
+    if code?.get().parse() != Ok(UNSUPPORTED_VERSION) {
+        return None;
+    }
+    let supported = data.and_then(Members::of).and_then(|data| data.raw("supported")).and_then(strings);
+    Some(supported.unwrap_or_default())
 }
 
 fn misbehaved(problem: &str) -> Refusal {

@@ -1,0 +1,118 @@
+//! What a call asked for, and so what its answer means.
+
+use gladhand_accord::Side;
+use gladhand_operations::{Failure, FailureKind, Operation, Outcome, Reply};
+use gladhand_wire::{Members, RawValue, json};
+
+use super::pages::Pages;
+use super::results;
+use crate::mcp::capabilities;
+use crate::mcp::errors::MISSING_CLIENT_CAPABILITY;
+
+/// What a call asked for.
+#[derive(Debug)]
+pub(super) enum Asked {
+    /// A tool's result: the tool's name.
+    Tool { name: String },
+    /// A list, as far as it has come.
+    List(Pages),
+    /// What is in a resource: its URI.
+    Contents { uri: String },
+    /// Word of a resource's changes: its URI.
+    Watch { uri: String },
+    /// A prompt, filled in: its name.
+    Prompt { name: String },
+    /// What an argument could be.
+    Completion,
+}
+
+impl Asked {
+    pub(super) fn by(operation: &Operation<'_>) -> Self {
+        if let Some(pages) = Pages::of(operation) {
+            return Self::List(pages);
+        }
+        match operation {
+            Operation::CallTool(tool) => Self::Tool { name: tool.name.clone().into_owned() },
+            Operation::ReadResource(uri) => Self::Contents { uri: uri.clone().into_owned() },
+            Operation::Watch(uri) => Self::Watch { uri: uri.clone().into_owned() },
+            Operation::GetPrompt(prompt) => Self::Prompt { name: prompt.name.clone().into_owned() },
+            _ => Self::Completion,
+        }
+    }
+
+    /// What a complete result means; lists are turned page by page elsewhere.
+    pub(super) fn outcome(&self, members: &Members<'_>) -> Outcome {
+        match self {
+            Self::Tool { .. } => results::tool_result(members).map(Reply::Tool),
+            Self::Contents { .. } => results::contents(members).map(Reply::Contents),
+            Self::Prompt { .. } => results::prompt_result(members).map(Reply::Prompt),
+            Self::Completion => results::completion(members).map(Reply::Completion),
+            Self::Watch { .. } | Self::List(_) => Ok(Reply::Done),
+        }
+    }
+
+    /// What an error of the upstream means to the caller; its own words stay with it.
+    pub(super) fn failure(&self, error: &RawValue) -> Failure {
+        let members = Members::of(error).unwrap_or_default();
+        let message = members.str("message").unwrap_or_default();
+        let code: Option<i32> = members.raw("code").and_then(|code| code.get().parse().ok());
+        let data = members.object("data");
+        let reason = data.as_ref().and_then(|data| data.str("reason"));
+        let names_uri = || data.as_ref().is_some_and(|data| data.has("uri"));
+        if let (Some(MISSING_CLIENT_CAPABILITY), Some(capability)) = (code, data.as_ref().and_then(required)) {
+            return Failure { message: message.into_owned(), ..Failure::missing_capability(&capability) };
+        }
+        let failure = match (self, code, reason.as_deref()) {
+            (Self::Tool { name }, Some(-32602), _) if says_there_is_no("tool", &message) => Failure::unknown_tool(name),
+            (Self::Prompt { name }, Some(-32602), _) if says_there_is_no("prompt", &message) => {
+                Failure::unknown_prompt(name)
+            }
+            (Self::Contents { uri } | Self::Watch { uri }, Some(-32002), _) => Failure::unknown_resource(uri),
+            (Self::Contents { uri } | Self::Watch { uri }, Some(-32602), _) if names_uri() => {
+                Failure::unknown_resource(uri)
+            }
+            (_, Some(-32603), Some("busy")) => Failure::new(FailureKind::Busy, message),
+            (_, Some(-32603), Some("timed_out")) => Failure::new(FailureKind::TimedOut, message),
+            (_, Some(-32603), Some("stopping")) => Failure::new(FailureKind::Stopping, message),
+            (_, Some(-32603), Some("upstream_lost")) => Failure::new(FailureKind::UpstreamLost, message),
+            _ if message.is_empty() => results::upstream_error("the upstream answered with an error"),
+            _ => results::upstream_error(message),
+        };
+        Failure { data: Some(error.to_owned()), ..failure }
+    }
+}
+
+/// Whether the message of a `-32602` says that there is no such thing: servers have no code for it.
+fn says_there_is_no(what: &str, message: &str) -> bool {
+    let message = message.to_lowercase();
+    message.contains(what) && (message.contains("unknown") || message.contains("not found"))
+}
+
+/// The capability that an upstream says it needs of us.
+fn required(data: &Members<'_>) -> Option<String> {
+    let declared = capabilities::declared(Side::Client, &data.object("requiredCapabilities")?).ok()?;
+    // A part sorts behind its whole and says more.
+    declared.into_keys().next_back().map(|capability| capability.0.into_owned())
+}
+
+/// What kind of result this is; `Err` for one that nobody can make sense of.
+pub(super) fn kind<'a>(members: &Members<'a>) -> Result<ResultKind, &'a RawValue> {
+    let Some(kind) = members.raw("resultType") else { return Ok(ResultKind::Complete) };
+    match json::string(kind).as_deref() {
+        Some("complete") => Ok(ResultKind::Complete),
+        Some("input_required") => Ok(ResultKind::InputRequired),
+        Some("task") => Ok(ResultKind::Task),
+        _ => Err(kind),
+    }
+}
+
+/// What a result is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ResultKind {
+    /// The end of the call.
+    Complete,
+    /// Questions, or a wish to be asked again.
+    InputRequired,
+    /// Something to come back for.
+    Task,
+}

@@ -1,0 +1,75 @@
+//! What HTTP wants beside a line of ours, and what a list of tools tells us for it.
+
+use gladhand_operations::{Reply, TaskSupport, Tool};
+use gladhand_wire::json;
+use gladhand_wire::rpc::Envelope;
+
+use super::McpClient;
+use crate::mcp::http::{
+    HeaderParam, METHOD_HEADER, NAME_HEADER, VERSION_HEADER, encode_header_value, header_params, named_by,
+};
+use crate::mcp::revision::Revision;
+
+/// What is unusual about calling a tool.
+#[derive(Debug, Default)]
+pub(super) struct Facts {
+    /// The arguments that headers mirror.
+    params: Vec<HeaderParam>,
+    /// Whether it can only be had as a task.
+    pub(super) only_as_task: bool,
+}
+
+impl McpClient {
+    /// Remembers what a list of tools tells. A tool that cannot be called on this transport is left out.
+    pub(super) fn learn(&mut self, reply: Reply) -> Reply {
+        let Reply::Tools(tools) = reply else { return reply };
+        let mirrors = self.exchanges && self.spoken().is_stateless();
+        self.facts.clear();
+        let mut is_complete = true;
+        for tool in tools.iter() {
+            match facts(tool, mirrors) {
+                Some(facts) if facts.only_as_task || !facts.params.is_empty() => {
+                    self.facts.insert(tool.name.clone(), facts);
+                }
+                Some(_) => {}
+                None => is_complete = false,
+            }
+        }
+        if is_complete {
+            return Reply::Tools(tools);
+        }
+        Reply::Tools(tools.iter().filter(|tool| facts(tool, mirrors).is_some()).cloned().collect())
+    }
+
+    pub(super) fn headers_of(&self, line: &str) -> Vec<(String, String)> {
+        let revision = self.spoken();
+        let mut headers = Vec::new();
+        if revision.is_stateless() || (self.in_force().is_some() && revision >= Revision::V2025_06_18) {
+            headers.push((VERSION_HEADER.to_owned(), revision.as_str().to_owned()));
+        }
+        let Ok(envelope) = Envelope::picking(line, ["name", "uri", "taskId", "arguments"]) else { return headers };
+        let Some(method) = envelope.method_name().filter(|_| revision.is_stateless()) else { return headers };
+        headers.push((METHOD_HEADER.to_owned(), method.clone().into_owned()));
+        let [name, uri, task, arguments] = envelope.params.map_or([None; 4], |params| params.members);
+        let named = match named_by(&method) {
+            Some("name") => name,
+            Some("uri") => uri,
+            Some(_) => task,
+            None => None,
+        };
+        let Some(named) = named.and_then(json::string) else { return headers };
+        headers.push((NAME_HEADER.to_owned(), encode_header_value(&named).into_owned()));
+        let facts = self.facts.get(named.as_ref()).filter(|_| method == "tools/call");
+        if let (Some(facts), Some(arguments)) = (facts, arguments) {
+            let mirrored = |param: &HeaderParam| Some((param.header.clone(), param.value(arguments)?));
+            headers.extend(facts.params.iter().filter_map(mirrored));
+        }
+        headers
+    }
+}
+
+/// What is unusual about a tool; `None` if it breaks the rules for headers, where there are any.
+fn facts(tool: &Tool, mirrors: bool) -> Option<Facts> {
+    let params = if mirrors { header_params(&tool.input_schema).ok()? } else { Vec::new() };
+    Some(Facts { params, only_as_task: tool.tasks == TaskSupport::Required })
+}

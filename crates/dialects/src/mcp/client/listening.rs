@@ -1,0 +1,258 @@
+//! Word of changes: subscriptions of the handshake era, and the one stream of 2026-07-28 that takes their place.
+//!
+//! What the stream is to tell cannot be changed while it runs. Whoever wants more opens another, waits until it is
+//! acknowledged, and only then ends the old one; so nothing is missed in between. A stream that ends is opened anew
+//! after a pause, and what may have changed meanwhile is said to have changed.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use gladhand_accord::Side;
+use gladhand_operations::{Failure, Notice, Reply};
+use gladhand_wire::{Members, RawValue, json, pick, rpc};
+
+use super::asked::Asked;
+use super::work::{Params, Sent, Work};
+use super::{Answer, McpClient, Phase, our_id};
+use crate::mcp::meta::SUBSCRIPTION_ID;
+use crate::side::{Event, Heard, Lane};
+
+/// How long to wait before a stream that ended is opened anew; doubled each time, to a bound.
+const PAUSE: Duration = Duration::from_millis(250);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// The list changes that a stream can tell of: what it takes, how it is asked for, and what is said of it.
+const LISTS: [(&str, &str, Notice); 3] = [
+    ("tools.listChanged", "toolsListChanged", Notice::ToolsChanged),
+    ("prompts.listChanged", "promptsListChanged", Notice::PromptsChanged),
+    ("resources.listChanged", "resourcesListChanged", Notice::ResourcesChanged),
+];
+
+/// What is listened to.
+#[derive(Debug)]
+pub(super) struct Listening {
+    /// Whether changes of lists are wanted.
+    lists: bool,
+    /// The stream that was acknowledged.
+    current: Option<Stream>,
+    /// The one that was asked for and is not acknowledged yet.
+    pending: Option<Stream>,
+    /// Calls that wait until a stream tells of their resource.
+    waiting: Vec<Work>,
+    /// When to open a stream anew.
+    due: Option<Duration>,
+    /// How many streams in a row ended.
+    ends: u32,
+    /// Whether something may have been missed.
+    has_gap: bool,
+}
+
+#[derive(Debug)]
+struct Stream {
+    id: u64,
+    uris: BTreeSet<String>,
+}
+
+impl Listening {
+    pub(super) fn new(lists: bool) -> Self {
+        Self { lists, current: None, pending: None, waiting: Vec::new(), due: None, ends: 0, has_gap: false }
+    }
+
+    pub(super) fn due(&self) -> Option<Duration> {
+        self.due
+    }
+
+    /// Whether an id is that of a stream.
+    pub(super) fn is_under(&self, id: u64) -> bool {
+        self.current.iter().chain(&self.pending).any(|stream| stream.id == id)
+    }
+
+    /// Takes out the calls that wait, all or those that a test picks.
+    pub(super) fn take_waiting(&mut self, picked: impl FnMut(&Work) -> bool) -> Vec<Work> {
+        let (taken, left) = std::mem::take(&mut self.waiting).into_iter().partition(picked);
+        self.waiting = left;
+        taken
+    }
+}
+
+impl McpClient {
+    /// Makes the stream fit what is wanted, if it does not.
+    pub(super) fn listen(&mut self, heard: &mut Heard) {
+        if !self.spoken().is_stateless() || !matches!(self.phase, Phase::Open(_)) || self.listening.pending.is_some() {
+            return;
+        }
+        let uris: BTreeSet<String> = self.watched.keys().cloned().collect();
+        let filter = self.filter(&uris);
+        let fits = match &self.listening.current {
+            Some(current) => current.uris == uris,
+            None => filter.is_empty(),
+        };
+        if fits {
+            return;
+        }
+        self.listening.due = None;
+        if filter.is_empty() {
+            if let Some(current) = self.listening.current.take() {
+                self.end_stream(&current, heard);
+            }
+            return;
+        }
+        let params = format!(r#""notifications":{{{filter}}}"#);
+        let id = self.send_other("subscriptions/listen", &params, Sent::Listen, heard);
+        self.listening.pending = Some(Stream { id, uris });
+    }
+
+    /// The members of the filter that asks for all that is wanted.
+    fn filter(&self, uris: &BTreeSet<String>) -> String {
+        let mut filter = Params::default();
+        for (capability, member, _) in LISTS {
+            if self.listening.lists && self.is_agreed(Side::Server, capability) {
+                filter.raw(member, &json::to_raw(&true));
+            }
+        }
+        if !uris.is_empty() {
+            filter.raw("resourceSubscriptions", &json::to_raw(uris));
+        }
+        filter.0
+    }
+
+    pub(super) fn listen_if_due(&mut self, now: Duration, heard: &mut Heard) {
+        if self.listening.due.is_some_and(|due| due <= now) {
+            self.listening.due = None;
+            self.listen(heard);
+        }
+    }
+
+    /// Watches a resource by way of the stream.
+    pub(super) fn watch_by_listening(&mut self, work: Box<Work>, heard: &mut Heard) {
+        let Asked::Watch { uri } = &work.asked else { return };
+        if self.listening.current.as_ref().is_some_and(|current| current.uris.contains(uri)) {
+            return self.done(&work, Ok(Reply::Done), heard);
+        }
+        self.listening.waiting.push(*work);
+        self.listen(heard);
+    }
+
+    /// Says again in a new session what was watched in the old one.
+    pub(super) fn watch_again(&mut self, heard: &mut Heard) {
+        if !self.may_send("resources/subscribe") {
+            return;
+        }
+        for uri in self.watched.keys().cloned().collect::<Vec<_>>() {
+            let mut params = Params::default();
+            params.text("uri", &uri);
+            self.send_quietly("resources/subscribe", &params.0, heard);
+        }
+    }
+
+    /// Takes back one wish to hear of a resource; true if it was the last.
+    pub(super) fn forget_watch(&mut self, uri: &str) -> bool {
+        let Some(wishes) = self.watched.get_mut(uri) else { return false };
+        *wishes -= 1;
+        *wishes == 0 && self.watched.remove(uri).is_some()
+    }
+
+    /// Whether a notification is one that we asked for: in the handshake era all are.
+    pub(super) fn is_of_subscription(&self, params: Option<&RawValue>) -> bool {
+        !self.spoken().is_stateless() || subscription(params).is_some_and(|id| self.listening.is_under(id))
+    }
+
+    pub(super) fn listen_acknowledged(&mut self, params: Option<&RawValue>, heard: &mut Heard) {
+        let acknowledged = subscription(params);
+        let Some(mut stream) = self.listening.pending.take_if(|pending| Some(pending.id) == acknowledged) else {
+            heard.events.push(Event::Dropped("an acknowledgement of nothing that was asked for"));
+            return;
+        };
+        self.listening.ends = 0;
+        let is_honoured = honoured(params);
+        let asked_for = |work: &Work| matches!(&work.asked, Asked::Watch { uri } if stream.uris.contains(uri));
+        for work in self.listening.take_waiting(asked_for) {
+            let Asked::Watch { uri } = &work.asked else { continue };
+            if is_honoured(uri) {
+                self.done(&work, Ok(Reply::Done), heard);
+            } else {
+                stream.uris.remove(uri);
+                self.done(&work, Err(Failure::unknown_resource(uri)), heard);
+            }
+        }
+        if std::mem::take(&mut self.listening.has_gap) {
+            self.tell_of_gap(&stream, heard);
+        }
+        if let Some(old) = self.listening.current.replace(stream) {
+            self.end_stream(&old, heard);
+        }
+        self.listen(heard);
+    }
+
+    /// Nobody knows what happened while no stream was open.
+    fn tell_of_gap(&self, stream: &Stream, heard: &mut Heard) {
+        for (capability, _, notice) in LISTS {
+            if self.listening.lists && self.is_agreed(Side::Server, capability) {
+                heard.events.push(Event::Notice(notice));
+            }
+        }
+        let updates = stream.uris.iter().map(|uri| Event::Notice(Notice::ResourceUpdated(uri.clone())));
+        heard.events.extend(updates);
+    }
+
+    /// A stream has an end: a result is its orderly one, an error the refusal of what was asked for.
+    pub(super) fn listen_answered(&mut self, id: u64, answer: Answer<'_>, now: Duration, heard: &mut Heard) {
+        match answer {
+            Ok(_) => self.listen_ended(id, now),
+            Err(error) => self.listen_refused(id, |asked| asked.failure(error), heard),
+        }
+    }
+
+    /// A stream ended. Those who wait for one wait for the next.
+    pub(super) fn listen_ended(&mut self, id: u64, now: Duration) {
+        let listening = &mut self.listening;
+        listening.current.take_if(|stream| stream.id == id);
+        listening.pending.take_if(|stream| stream.id == id);
+        if listening.current.is_none() && listening.pending.is_none() {
+            let pause = PAUSE.saturating_mul(1 << listening.ends.min(10)).min(LONGEST_PAUSE);
+            listening.ends = listening.ends.saturating_add(1);
+            listening.has_gap = true;
+            listening.due = Some(now + pause);
+        }
+    }
+
+    /// The upstream will not tell. Changes of lists are not asked for again.
+    pub(super) fn listen_refused(&mut self, id: u64, why: impl Fn(&Asked) -> Failure, heard: &mut Heard) {
+        self.listening.current.take_if(|stream| stream.id == id);
+        self.listening.pending.take_if(|stream| stream.id == id);
+        self.listening.lists = false;
+        for work in self.listening.take_waiting(|_| true) {
+            let failure = why(&work.asked);
+            self.done(&work, Err(failure), heard);
+        }
+    }
+
+    fn end_stream(&mut self, stream: &Stream, heard: &mut Heard) {
+        self.requests.remove(&stream.id);
+        if self.exchanges {
+            heard.events.push(Event::LetGo(Lane(stream.id)));
+        } else {
+            let params = serde_json::json!({"requestId": stream.id});
+            rpc::notification(&mut heard.wire, "notifications/cancelled", Some(&params));
+        }
+    }
+}
+
+/// The stream that a message belongs to.
+fn subscription(params: Option<&RawValue>) -> Option<u64> {
+    let [meta] = pick(params?, ["_meta"])?;
+    let [id] = pick(meta?, [SUBSCRIPTION_ID])?;
+    // Some write the number as a string.
+    let id = id?;
+    our_id(id).or_else(|| json::string(id)?.parse().ok())
+}
+
+/// Which resources an acknowledgement honours; one that does not say honours all.
+fn honoured(params: Option<&RawValue>) -> impl Fn(&str) -> bool + use<> {
+    let filter = params.and_then(Members::of).and_then(|params| params.object("notifications"));
+    let uris = filter.map(|filter| {
+        let uris = filter.raw("resourceSubscriptions").and_then(super::results::array).unwrap_or_default();
+        uris.into_iter().filter_map(json::string).map(Into::into).collect::<BTreeSet<String>>()
+    });
+    move |uri| uris.as_ref().is_none_or(|uris| uris.contains(uri))
+}

@@ -1,0 +1,496 @@
+//! Our side towards an upstream that speaks MCP.
+//!
+//! The version that we were asked to speak decides the era: `initialize`, or `server/discover` and
+//! an opening in every request. What a careless server sends (notices before its result, answers
+//! nobody waits for, ids spelt differently, error code 0) is tolerated and said to be dropped.
+
+mod asked;
+mod headers;
+mod listening;
+mod notices;
+mod opening;
+mod pages;
+mod questions;
+mod recovery;
+mod results;
+mod rounds;
+mod tasks;
+mod work;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use gladhand_accord::{Offer, Refusal, Rules, Side, Wants};
+use gladhand_operations::{Answered, CallId, Failure, FailureKind, Level, Operation, Outcome, QuestionId, Reply};
+use gladhand_wire::json::{self, Kind, RawValue};
+use gladhand_wire::rpc::Envelope;
+use gladhand_wire::{Fault, Members};
+
+use asked::{Asked, ResultKind};
+use headers::Facts;
+use listening::Listening;
+use pages::Turned;
+use questions::Asker;
+use rounds::Round;
+use tasks::Poll;
+use work::{Beside, Sent, Work};
+
+use super::batch::MAX_BATCH;
+use super::capabilities::{self, InForce};
+use super::ids;
+use super::meta;
+use super::revision::Revision;
+use crate::ambient::Ambient;
+use crate::side::{Client, ClientSetup, Event, Heard, Lane, Loss};
+
+/// What came back: a result, or an error object.
+type Answer<'a> = Result<Option<&'a RawValue>, &'a RawValue>;
+
+/// Our side towards an upstream.
+#[derive(Debug)]
+pub(super) struct McpClient {
+    offer: Offer,
+    /// The version that we were asked to speak.
+    revision: Revision,
+    phase: Phase,
+    /// The `capabilities` object that we declare.
+    declaration: String,
+    /// What every request carries in `_meta`, without the braces; empty with a handshake.
+    envelope: String,
+    log_level: Option<Level>,
+    /// Whether each request is an exchange of its own.
+    exchanges: bool,
+    /// Requests of ours in flight, by our id.
+    requests: HashMap<u64, Sent>,
+    next_id: u64,
+    /// What the upstream asks and nobody has answered yet.
+    questions: BTreeMap<QuestionId, Asker>,
+    next_question: u64,
+    /// Calls that wait for answers of ours.
+    rounds: HashMap<CallId, Round>,
+    /// Calls that have become tasks and are looked after from time to time.
+    polls: Vec<Poll>,
+    /// How many wish to hear of each resource.
+    watched: BTreeMap<String, usize>,
+    listening: Listening,
+    /// What the last list told of tools that are called in an unusual way.
+    facts: HashMap<String, Facts>,
+}
+
+/// Where the session stands.
+#[derive(Debug)]
+enum Phase {
+    /// Nothing was sent.
+    Unopened,
+    /// `initialize` is out.
+    ExpectInitializeResult { id: u64 },
+    /// `server/discover` is out, for the first time or again.
+    ExpectDiscoverResult { id: u64, again: bool },
+    /// Calls may be made.
+    Open(InForce),
+    /// The session was lost; another `initialize` is out, and these wait for its result.
+    Reopening { id: u64, waiting: Vec<Sent> },
+    /// There is no session and there will be none.
+    Closed,
+}
+
+impl McpClient {
+    pub(super) fn new(setup: ClientSetup) -> Self {
+        let revision = Revision::named(&setup.version).unwrap_or(Revision::HANDSHAKE[0]);
+        let mut offer = Offer::new(setup.identity, [revision.as_str()]);
+        offer.provides = setup.provides.into_iter().collect();
+        if let Some(wants) = setup.wants {
+            offer.wants = Wants::Only(wants.into_iter().collect());
+        }
+        let declaration = capabilities::declaration(&offer.provides);
+        let mut envelope = String::new();
+        if revision.is_stateless() {
+            envelope = format!(
+                r#""{}":"{}","{}":{},"{}":{}"#,
+                meta::PROTOCOL_VERSION,
+                revision.as_str(),
+                meta::CLIENT_INFO,
+                json::to_raw(&offer.peer).get(),
+                meta::CLIENT_CAPABILITIES,
+                declaration,
+            );
+            if let Some(level) = setup.log_level {
+                envelope.push_str(&format!(r#","{}":"{}""#, meta::LOG_LEVEL, level.word()));
+            }
+        }
+        Self {
+            offer,
+            revision,
+            phase: Phase::Unopened,
+            declaration,
+            envelope,
+            log_level: setup.log_level,
+            exchanges: setup.exchanges,
+            requests: HashMap::new(),
+            next_id: 0,
+            questions: BTreeMap::new(),
+            next_question: 0,
+            rounds: HashMap::new(),
+            polls: Vec::new(),
+            watched: BTreeMap::new(),
+            listening: Listening::new(setup.listen),
+            facts: HashMap::new(),
+        }
+    }
+
+    fn take_id(&mut self) -> u64 {
+        self.next_id += 1;
+        self.next_id
+    }
+
+    fn in_force(&self) -> Option<&InForce> {
+        match &self.phase {
+            Phase::Open(in_force) => Some(in_force),
+            _ => None,
+        }
+    }
+
+    /// The revision in force, or the one that we hope for.
+    fn spoken(&self) -> Revision {
+        self.in_force().map_or(self.revision, |in_force| in_force.revision)
+    }
+
+    /// Whether the agreement lets us send a request.
+    fn may_send(&self, method: &str) -> bool {
+        self.in_force().is_some_and(|in_force| in_force.gate.admit(Side::Client, method).is_ok())
+    }
+
+    /// Whether something of a side is in force.
+    fn is_agreed(&self, owner: Side, capability: &str) -> bool {
+        self.in_force().is_some_and(|in_force| in_force.agreement.allows(owner, capability))
+    }
+
+    /// Settles that there is a session.
+    fn opened(&mut self, in_force: InForce, heard: &mut Heard) {
+        heard.events.push(Event::Opened(Arc::clone(&in_force.agreement)));
+        let waiting = match std::mem::replace(&mut self.phase, Phase::Open(in_force)) {
+            Phase::Reopening { waiting, .. } => waiting,
+            _ => Vec::new(),
+        };
+        if let (Some(level), true) = (self.log_level, self.may_send("logging/setLevel")) {
+            let level = format!(r#""level":"{}""#, level.word());
+            self.send_quietly("logging/setLevel", &level, heard);
+        }
+        self.watch_again(heard);
+        self.listen(heard);
+        for sent in waiting {
+            self.send_again(sent, heard);
+        }
+    }
+
+    /// Settles that there is none.
+    fn refused(&mut self, refusal: Refusal, heard: &mut Heard) {
+        let phase = std::mem::replace(&mut self.phase, Phase::Closed);
+        heard.events.push(Event::Refused(refusal));
+        if let Phase::Reopening { waiting, .. } = phase {
+            let lost = waiting.into_iter().filter_map(Sent::into_work);
+            lost.for_each(|work| done(work.call, Err(recovery::gone()), heard));
+        }
+    }
+
+    /// Compares what both sides declared, now that the server's version is a fact.
+    fn compare(
+        &self,
+        rules: &Rules,
+        version: &str,
+        declared: &RawValue,
+        server_info: Option<&RawValue>,
+    ) -> Result<InForce, Refusal> {
+        let misbehaved = |problem: &str| Refusal::PeerMisbehaved { problem: problem.to_owned() };
+        let members = Members::of(declared).ok_or_else(|| misbehaved("`capabilities` is no object"))?;
+        let provides = capabilities::declared(Side::Server, &members)
+            .map_err(|_| misbehaved("`capabilities` declares more than 256 of them"))?;
+        let server = Offer { provides, ..Offer::new(capabilities::peer(server_info), [version]) };
+        InForce::between(rules, &self.offer, &server)
+    }
+
+    fn message(&mut self, text: &str, ambient: &Ambient<'_>, heard: &mut Heard) {
+        let Ok(envelope) = Envelope::parse(text) else {
+            heard.events.push(Event::Dropped("a line that is no JSON-RPC message"));
+            return;
+        };
+        let (lane, now) = (ambient.lane, ambient.now.elapsed);
+        match (envelope.method, envelope.id) {
+            (Some(method), Some(id)) => self.request(id, json::string(method).as_deref(), envelope.params, lane, heard),
+            (Some(method), None) => match json::string(method) {
+                Some(method) => self.notification(&method, envelope.params, lane, now, heard),
+                None => heard.events.push(Event::Dropped("a notification without a name")),
+            },
+            (None, id) if envelope.result.is_some() || envelope.error.is_some() => {
+                // An `error` that is `null` beside a result is no error.
+                let error = envelope.error.filter(|error| Kind::of(error) != Kind::Null);
+                self.response(id, error.map_or(Ok(envelope.result), Err), lane, now, heard);
+            }
+            _ => heard.events.push(Event::Dropped("a line that is no JSON-RPC message")),
+        }
+    }
+
+    fn response(&mut self, id: Option<&RawValue>, answer: Answer<'_>, lane: Lane, now: Duration, heard: &mut Heard) {
+        let known = |id: &u64| self.is_awaited(*id);
+        // Of a refusal only the exchange is sure: many servers write an id into it that nobody gave.
+        let by_lane = || Some(lane.0).filter(|_| answer.is_err() && lane != Lane::MAIN);
+        let Some(id) = id.and_then(our_id).filter(known).or_else(by_lane).filter(known) else {
+            heard.events.push(Event::Dropped("an answer that nobody waits for"));
+            return;
+        };
+        match &self.phase {
+            Phase::ExpectInitializeResult { id: awaited } | Phase::Reopening { id: awaited, .. } if *awaited == id => {
+                return self.initialize_answered(answer, heard);
+            }
+            Phase::ExpectDiscoverResult { id: awaited, again } if *awaited == id => {
+                return self.discover_answered(answer, *again, heard);
+            }
+            _ => {}
+        }
+        match self.requests.remove(&id) {
+            Some(Sent::Work(work)) => self.answered(work, answer, now, heard),
+            Some(Sent::Relist(work, pages)) => self.relisted(work, pages, answer, heard),
+            Some(Sent::Look(work, task)) => self.looked(work, task, answer, now, heard),
+            Some(Sent::Update(work, task)) => self.updated(work, task, answer, now, heard),
+            Some(Sent::Result(work, _)) => self.finished(work, answer, now, heard),
+            Some(Sent::Listen) => self.listen_answered(id, answer, now, heard),
+            Some(Sent::Quiet) | None => {}
+        }
+    }
+
+    fn is_awaited(&self, id: u64) -> bool {
+        let of_opening = match &self.phase {
+            Phase::ExpectInitializeResult { id }
+            | Phase::ExpectDiscoverResult { id, .. }
+            | Phase::Reopening { id, .. } => Some(*id),
+            Phase::Unopened | Phase::Open(_) | Phase::Closed => None,
+        };
+        of_opening == Some(id) || self.requests.contains_key(&id)
+    }
+
+    /// The request of a call was answered.
+    fn answered(&mut self, work: Box<Work>, answer: Answer<'_>, now: Duration, heard: &mut Heard) {
+        match answer {
+            Err(error) if self.wants_to_relist(&work, error) => self.relist(work, heard),
+            _ => self.finished(work, answer, now, heard),
+        }
+    }
+
+    /// An answer that may be the end of a call.
+    fn finished(&mut self, mut work: Box<Work>, answer: Answer<'_>, now: Duration, heard: &mut Heard) {
+        let members = match answer {
+            Err(error) => return self.done(&work, Err(work.asked.failure(error)), heard),
+            Ok(result) => match result.and_then(Members::of) {
+                Some(members) => members,
+                None => {
+                    let failure = results::upstream_error("the upstream's result is no object");
+                    return self.done(&work, Err(failure), heard);
+                }
+            },
+        };
+        match asked::kind(&members) {
+            Ok(ResultKind::InputRequired) => return self.input_required(work, &members, heard),
+            Ok(ResultKind::Task) if self.has_tasks() => return self.became_task(work, &members, now, heard),
+            Ok(ResultKind::Complete) => {}
+            Ok(ResultKind::Task) | Err(_) => {
+                let kind = members.raw("resultType").map_or("", RawValue::get);
+                let failure = results::upstream_error(format!("the upstream's result is of an unknown type: {kind}"));
+                return self.done(&work, Err(failure), heard);
+            }
+        }
+        if let Some(task) = self.created_task(&work, &members) {
+            return self.await_task(work, task, heard);
+        }
+        let outcome = match work.asked {
+            Asked::List(pages) => match pages.turned(&members) {
+                Ok(Turned::Next(pages, params)) => {
+                    (work.asked, work.params) = (Asked::List(pages), params);
+                    return self.send(work, heard);
+                }
+                Ok(Turned::Whole(reply)) => Ok(self.learn(reply)),
+                Err(failure) => Err(failure),
+            },
+            ref asked => asked.outcome(&members),
+        };
+        done(work.call, outcome, heard);
+    }
+
+    /// Ends a call.
+    fn done(&mut self, work: &Work, outcome: Outcome, heard: &mut Heard) {
+        if let (Asked::Watch { uri }, Err(_)) = (&work.asked, &outcome) {
+            self.forget_watch(uri);
+        }
+        done(work.call, outcome, heard);
+    }
+
+    /// Sends the request of a call.
+    fn send(&mut self, work: Box<Work>, heard: &mut Heard) {
+        self.send_with(work, "", heard);
+    }
+
+    /// The same, with further members in `params`.
+    fn send_with(&mut self, mut work: Box<Work>, more: &str, heard: &mut Heard) {
+        let (id, wants_progress) = (self.take_id(), work.wants_progress);
+        work.token = Some(id);
+        let beside = Beside { more, envelope: &self.envelope, wants_progress };
+        work::write(&mut heard.wire, id, work.method, &work.params, beside);
+        self.requests.insert(id, Sent::Work(work));
+    }
+
+    /// Sends a request that is not a call's own.
+    fn send_other(&mut self, method: &str, params: &str, sent: Sent, heard: &mut Heard) -> u64 {
+        let id = self.take_id();
+        let beside = Beside { more: "", envelope: &self.envelope, wants_progress: false };
+        work::write(&mut heard.wire, id, method, params, beside);
+        self.requests.insert(id, sent);
+        id
+    }
+
+    /// Sends a request whose answer nobody waits for.
+    fn send_quietly(&mut self, method: &str, params: &str, heard: &mut Heard) {
+        self.send_other(method, params, Sent::Quiet, heard);
+    }
+
+    /// The outcome of a call that cannot be sent: what was not agreed is absent, so the list of it is empty.
+    fn unsendable(&self, operation: &Operation<'_>) -> Option<Outcome> {
+        let in_force = match &self.phase {
+            Phase::Open(in_force) => in_force,
+            // It waits for the new session, which will say.
+            Phase::Reopening { .. } => return None,
+            _ => {
+                let failure = Failure::new(FailureKind::UpstreamLost, "there is no session with the upstream");
+                return Some(Err(failure));
+            }
+        };
+        let is_open = |method| in_force.gate.admit(Side::Client, method).is_ok();
+        let is_open = match operation {
+            Operation::ListTools => is_open("tools/list"),
+            Operation::CallTool(_) => is_open("tools/call"),
+            Operation::ListResources => is_open("resources/list"),
+            Operation::ListTemplates => is_open("resources/templates/list"),
+            Operation::ReadResource(_) => is_open("resources/read"),
+            Operation::Watch(_) => in_force.agreement.allows(Side::Server, "resources.subscribe"),
+            Operation::ListPrompts => is_open("prompts/list"),
+            Operation::GetPrompt(_) => is_open("prompts/get"),
+            Operation::Complete(_) => is_open("completion/complete"),
+        };
+        let absent = || {
+            operation.where_there_are_only_tools().unwrap_or_else(|| match operation {
+                Operation::CallTool(tool) => Err(Failure::unknown_tool(&tool.name)),
+                _ => Ok(Reply::Tools(Arc::from([]))),
+            })
+        };
+        (!is_open).then(absent)
+    }
+}
+
+/// Says that a call has ended.
+fn done(call: CallId, outcome: Outcome, heard: &mut Heard) {
+    heard.events.push(Event::Answered(call, outcome));
+}
+
+/// The number of an id that we may have given, however the server spells it.
+fn our_id(raw: &RawValue) -> Option<u64> {
+    let text = raw.get();
+    text.parse().ok().or_else(|| {
+        let number = text.parse::<f64>().ok().filter(|number| *number >= 1.0)? as u64;
+        ids::is_same(text, &number.to_string()).then_some(number)
+    })
+}
+
+impl Client for McpClient {
+    fn open(&mut self, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
+        if matches!(self.phase, Phase::Unopened) {
+            self.begin_opening(heard);
+        }
+    }
+
+    fn receive(&mut self, text: &str, ambient: &mut Ambient<'_>, heard: &mut Heard) {
+        if !text.starts_with('[') {
+            return self.message(text, ambient, heard);
+        }
+        let has_batches = self.in_force().is_some_and(|in_force| in_force.revision.has_batches());
+        match serde_json::from_str::<Vec<&RawValue>>(text) {
+            Ok(parts) if has_batches && parts.len() <= MAX_BATCH => {
+                parts.into_iter().for_each(|part| self.message(part.get(), ambient, heard));
+            }
+            _ => heard.events.push(Event::Dropped("a batch, which was not agreed")),
+        }
+    }
+
+    fn garbled(&mut self, _fault: &Fault, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
+        heard.events.push(Event::Dropped("a line that cannot be read"));
+    }
+
+    fn call(
+        &mut self,
+        call: CallId,
+        operation: Operation<'_>,
+        wants_progress: bool,
+        _ambient: &mut Ambient<'_>,
+        heard: &mut Heard,
+    ) {
+        if let Some(outcome) = self.unsendable(&operation) {
+            done(call, outcome, heard);
+            return;
+        }
+        let mut work = Box::new(Work::new(call, &operation, wants_progress));
+        if let Phase::Reopening { waiting, .. } = &mut self.phase {
+            waiting.push(Sent::Work(work));
+            return;
+        }
+        if let Operation::Watch(uri) = &operation {
+            *self.watched.entry(uri.clone().into_owned()).or_default() += 1;
+            if self.spoken().is_stateless() {
+                return self.watch_by_listening(work, heard);
+            }
+        }
+        self.ask_for_task(&mut work);
+        self.send(work, heard);
+    }
+
+    fn answer(&mut self, question: QuestionId, answered: Answered, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
+        self.question_answered(question, answered, heard);
+    }
+
+    fn unwatch(&mut self, uri: &str, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
+        if !self.forget_watch(uri) {
+            return;
+        }
+        if self.spoken().is_stateless() {
+            self.listen(heard);
+        } else if self.may_send("resources/unsubscribe") {
+            let mut params = work::Params::default();
+            params.text("uri", uri);
+            self.send_quietly("resources/unsubscribe", &params.0, heard);
+        }
+    }
+
+    fn cancel(&mut self, call: CallId, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
+        self.give_up(call, heard);
+    }
+
+    fn lost(&mut self, lane: Lane, loss: Loss, ambient: &mut Ambient<'_>, heard: &mut Heard) {
+        self.exchange_lost(lane, loss, ambient.now.elapsed, heard);
+    }
+
+    fn gone(&mut self, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
+        self.all_lost(heard);
+    }
+
+    fn wake(&mut self, ambient: &mut Ambient<'_>, heard: &mut Heard) {
+        let now = ambient.now.elapsed;
+        self.look_after_tasks(now, heard);
+        self.listen_if_due(now, heard);
+    }
+
+    fn deadline(&self) -> Option<Duration> {
+        let polls = self.polls.iter().map(|poll| poll.due);
+        polls.chain(self.listening.due()).min()
+    }
+
+    fn headers(&self, line: &str) -> Vec<(String, String)> {
+        self.headers_of(line)
+    }
+}

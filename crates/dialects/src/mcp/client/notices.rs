@@ -1,0 +1,90 @@
+//! What the upstream tells us without being asked.
+
+use std::time::Duration;
+
+use gladhand_accord::Side;
+use gladhand_operations::{CallId, Log, Notice, Progress};
+use gladhand_wire::json::{self, RawValue};
+use gladhand_wire::{Members, pick};
+
+use super::{McpClient, our_id};
+use crate::mcp::meta;
+use crate::side::{Event, Heard, Lane};
+
+impl McpClient {
+    pub(super) fn notification(
+        &mut self,
+        method: &str,
+        params: Option<&RawValue>,
+        lane: Lane,
+        now: Duration,
+        heard: &mut Heard,
+    ) {
+        let Some(in_force) = self.in_force() else {
+            heard.events.push(Event::Dropped("a notification before the session was open"));
+            return;
+        };
+        if in_force.gate.admit(Side::Server, method).is_err() {
+            heard.events.push(Event::Dropped("a notification that was not agreed"));
+            return;
+        }
+        let subscribed = self.is_of_subscription(params);
+        let notice = match method {
+            "notifications/cancelled" => return self.taken_back(params, now, heard),
+            "notifications/subscriptions/acknowledged" => return self.listen_acknowledged(params, heard),
+            "notifications/progress" => self.progress(params),
+            "notifications/message" => params.and_then(log).map(|log| Notice::Log(self.call_on(lane), log)),
+            "notifications/tools/list_changed" if subscribed => Some(Notice::ToolsChanged),
+            "notifications/resources/list_changed" if subscribed => Some(Notice::ResourcesChanged),
+            "notifications/prompts/list_changed" if subscribed => Some(Notice::PromptsChanged),
+            "notifications/resources/updated" if subscribed => text(params, "uri").map(Notice::ResourceUpdated),
+            "notifications/elicitation/complete" => text(params, "elicitationId").map(Notice::ElicitationComplete),
+            _ => None,
+        };
+        heard.events.push(notice.map_or(Event::Dropped("a notification that nobody here waits for"), Event::Notice));
+    }
+
+    fn progress(&self, params: Option<&RawValue>) -> Option<Notice> {
+        let [token, progress, total, message] = pick(params?, ["progressToken", "progress", "total", "message"])?;
+        let call = self.call_of_token(our_id(token?)?)?;
+        let number = |raw: &RawValue| raw.get().parse::<f64>().ok();
+        let progress = Progress {
+            progress: number(progress?)?,
+            total: total.and_then(number),
+            message: message.and_then(json::string).map(Into::into),
+        };
+        Some(Notice::Progress(call, progress))
+    }
+
+    /// The call whose token this is: the id of a request of its own. A task keeps the token of what created it.
+    fn call_of_token(&self, token: u64) -> Option<CallId> {
+        let of_request = self.requests.get(&token).and_then(|sent| sent.work());
+        let of_task = || {
+            let results = self.requests.values().filter(|sent| sent.task().is_some()).filter_map(|sent| sent.work());
+            results.chain(self.polls.iter().map(|poll| &*poll.work)).find(|work| work.token == Some(token))
+        };
+        of_request.or_else(of_task).filter(|work| work.wants_progress).map(|work| work.call)
+    }
+
+    /// The call whose exchange a lane is; on the only channel there is, the only call there is.
+    pub(super) fn call_on(&self, lane: Lane) -> Option<CallId> {
+        if lane != Lane::MAIN {
+            return self.requests.get(&lane.0).and_then(|sent| sent.work()).map(|work| work.call);
+        }
+        if self.exchanges {
+            return None;
+        }
+        let mut calls = self.requests.values().filter_map(|sent| sent.work()).map(|work| work.call);
+        calls.next().filter(|_| calls.next().is_none())
+    }
+}
+
+fn text(params: Option<&RawValue>, name: &str) -> Option<String> {
+    Members::of(params?)?.str(name).map(Into::into)
+}
+
+fn log(params: &RawValue) -> Option<Log> {
+    let [level, logger, data] = pick(params, ["level", "logger", "data"])?;
+    let data = data.map_or_else(|| RawValue::NULL.to_owned(), ToOwned::to_owned);
+    Some(Log { level: meta::level(level?)?, logger: logger.and_then(json::string).map(Into::into), data })
+}

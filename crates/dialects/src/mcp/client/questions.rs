@@ -1,0 +1,165 @@
+//! What the upstream asks of us: its requests, who is asked, and how the answers are written.
+
+use std::time::Duration;
+
+use gladhand_accord::Side;
+use gladhand_operations::{Answered, CallId, Failure, FailureKind, Question, QuestionId, QuestionKind};
+use gladhand_wire::json::{self, Kind, RawValue};
+use gladhand_wire::rpc::{self, Error, code};
+use gladhand_wire::{Id, Members, pick};
+
+use super::{McpClient, our_id};
+use crate::mcp::{errors, ids};
+use crate::side::{Event, Heard, Lane};
+
+/// How many questions may be open at once.
+pub(super) const MAX_QUESTIONS: usize = 256;
+
+/// The code for a person who does not let a model answer.
+const REJECTED: i32 = -1;
+
+/// Who waits for an answer.
+#[derive(Debug)]
+pub(super) enum Asker {
+    /// A request of the upstream, by its id.
+    Request(Id, QuestionKind),
+    /// One of the questions that a call was answered with, by its name.
+    Round(CallId, String, QuestionKind),
+}
+
+impl McpClient {
+    /// The upstream asks something of us.
+    pub(super) fn request(
+        &mut self,
+        id: &RawValue,
+        method: Option<&str>,
+        params: Option<&RawValue>,
+        lane: Lane,
+        heard: &mut Heard,
+    ) {
+        if self.spoken().is_stateless() || !Id::is_string_or_number(id) || !Id::is_keepable(id) {
+            heard.events.push(Event::Dropped("a request that a server may not send"));
+            return;
+        }
+        let (id, method) = (Id::of(id), method.unwrap_or_default());
+        if method == "ping" {
+            rpc::result(&mut heard.wire, &id, &serde_json::Map::new());
+            return;
+        }
+        match self.question(method, params) {
+            Ok(question) => {
+                let call = self.call_on(lane);
+                self.pass_on(Asker::Request(id, question.kind), call, question, heard);
+            }
+            Err(error) => rpc::error(&mut heard.wire, Some(&id), &error),
+        }
+    }
+
+    /// The question that a request is, or the error that answers it.
+    fn question(&self, method: &str, params: Option<&RawValue>) -> Result<Question, Error<'static>> {
+        let (Some(kind), Some(in_force)) = (kind_of(method), self.in_force()) else {
+            return Err(errors::method_not_found(method));
+        };
+        let gate = in_force.gate.admit(Side::Server, method);
+        gate.map_err(|closed| errors::closed(method, closed, in_force.revision))?;
+        let params = params.filter(|params| Kind::of(params) == Kind::Object);
+        let params = params.map_or_else(|| json::raw("{}".to_owned()), ToOwned::to_owned);
+        if let Some(objection) = self.objection(kind, &params) {
+            return Err(errors::invalid_params(objection));
+        }
+        if self.questions.len() >= MAX_QUESTIONS {
+            return Err(errors::busy("questions at once"));
+        }
+        Ok(Question { key: None, kind, params })
+    }
+
+    /// Why a question of a kind that we answer is still one that we do not: it needs a part that was not agreed.
+    pub(super) fn objection(&self, kind: QuestionKind, params: &RawValue) -> Option<&'static str> {
+        let agreed = |capability| self.is_agreed(Side::Client, capability);
+        let members = Members::of(params).unwrap_or_default();
+        match kind {
+            QuestionKind::Elicit => match members.str("mode").as_deref() {
+                Some("url") if !agreed("elicitation.url") => Some("URL elicitation was not agreed"),
+                Some("url") => None,
+                // Who declares no mode at all means forms.
+                None | Some("form") if agreed("elicitation.form") || !agreed("elicitation.url") => None,
+                None | Some("form") => Some("form elicitation was not agreed"),
+                Some(_) => Some("there is no such mode of elicitation"),
+            },
+            QuestionKind::Sample if members.some("tools").is_some() && !agreed("sampling.tools") => {
+                Some("sampling with tools was not agreed")
+            }
+            QuestionKind::Sample | QuestionKind::Roots => None,
+        }
+    }
+
+    /// Hands a question to whoever is downstream.
+    pub(super) fn pass_on(&mut self, asker: Asker, call: Option<CallId>, question: Question, heard: &mut Heard) {
+        self.next_question += 1;
+        let id = QuestionId(self.next_question);
+        self.questions.insert(id, asker);
+        heard.events.push(Event::Asked(id, call, question));
+    }
+
+    /// An answer of ours. A question that was taken back has none.
+    pub(super) fn question_answered(&mut self, question: QuestionId, answered: Answered, heard: &mut Heard) {
+        match self.questions.remove(&question) {
+            Some(Asker::Request(id, kind)) => respond(&id, kind, answered, heard),
+            Some(Asker::Round(call, key, kind)) => self.round_answered(call, &key, kind, answered, heard),
+            None => {}
+        }
+    }
+
+    /// `notifications/cancelled`: the upstream takes back a question, or ends what we listen to.
+    pub(super) fn taken_back(&mut self, params: Option<&RawValue>, now: Duration, heard: &mut Heard) {
+        let id = params.and_then(|params| pick(params, ["requestId"])).and_then(|[id]| id);
+        let asked = id.and_then(|id| {
+            let is_it =
+                |asker: &Asker| matches!(asker, Asker::Request(asked, _) if ids::is_same(asked.as_json(), id.get()));
+            self.questions.iter().find(|(_, asker)| is_it(asker)).map(|(question, _)| *question)
+        });
+        if let Some(question) = asked {
+            self.questions.remove(&question);
+            heard.events.push(Event::Unasked(question));
+        } else if let Some(listen) = id.and_then(our_id).filter(|id| self.listening.is_under(*id)) {
+            self.requests.remove(&listen);
+            self.listen_ended(listen, now);
+        } else {
+            heard.events.push(Event::Dropped("a cancellation of nothing that is under way"));
+        }
+    }
+}
+
+/// What a method of the upstream asks for.
+pub(super) fn kind_of(method: &str) -> Option<QuestionKind> {
+    match method {
+        "elicitation/create" => Some(QuestionKind::Elicit),
+        "sampling/createMessage" => Some(QuestionKind::Sample),
+        "roots/list" => Some(QuestionKind::Roots),
+        _ => None,
+    }
+}
+
+/// Answers a request of the upstream.
+fn respond(id: &Id, kind: QuestionKind, answered: Answered, heard: &mut Heard) {
+    match answered {
+        Ok(result) => {
+            let beginning = heard.wire.len();
+            rpc::begin_result(&mut heard.wire, id);
+            heard.wire.extend_from_slice(result.get().as_bytes());
+            json::flatten(&mut heard.wire[beginning..]);
+            rpc::finish(&mut heard.wire);
+        }
+        Err(failure) => rpc::error(&mut heard.wire, Some(id), &error_of(kind, &failure)),
+    }
+}
+
+fn error_of(kind: QuestionKind, failure: &Failure) -> Error<'static> {
+    let code = match (kind, failure.kind) {
+        (QuestionKind::Sample, FailureKind::Unanswered | FailureKind::Denied) => REJECTED,
+        (_, FailureKind::MissingCapability) => code::METHOD_NOT_FOUND,
+        (_, FailureKind::InvalidArguments) => code::INVALID_PARAMS,
+        _ => code::INTERNAL_ERROR,
+    };
+    Error::new(code, failure.message.clone())
+}

@@ -1,0 +1,183 @@
+//! What becomes of calls that cannot be answered as they were sent: given up, lost on the way, or all at once.
+//!
+//! A lost request is sent again only where that is safe: it never arrived, or asking twice does no harm.
+
+use std::time::Duration;
+
+use gladhand_accord::Refusal;
+use gladhand_operations::{CallId, Failure, FailureKind};
+use gladhand_wire::rpc;
+
+use super::asked::Asked;
+use super::results::upstream_error;
+use super::work::{Sent, Work};
+use super::{McpClient, Phase, done};
+use crate::side::{Event, Heard, Lane, Loss};
+
+/// How often one call is sent again.
+const MAX_REPEATS: usize = 2;
+
+/// The upstream is not there any more.
+pub(super) fn gone() -> Failure {
+    Failure::new(FailureKind::UpstreamLost, "the upstream went away before it answered")
+}
+
+impl McpClient {
+    /// The caller does not want it any more.
+    pub(super) fn give_up(&mut self, call: CallId, heard: &mut Heard) {
+        let Some(work) = self.take_call(call, heard) else { return };
+        self.done(&work, Err(Failure::new(FailureKind::Cancelled, "cancelled by the caller")), heard);
+    }
+
+    /// Takes a call out of wherever it stands, and tells the upstream so far as it knows of it.
+    fn take_call(&mut self, call: CallId, heard: &mut Heard) -> Option<Box<Work>> {
+        let is_it = |work: &Work| work.call == call;
+        let id = self.requests.iter().find(|(_, sent)| sent.work().is_some_and(is_it)).map(|(id, _)| *id);
+        if let Some(sent) = id.and_then(|id| self.requests.remove(&id)) {
+            self.take_back(id.unwrap_or_default(), &sent, heard);
+            return sent.into_work();
+        }
+        if let Some(round) = self.abandon_round(call, heard) {
+            if let Some(task) = &round.task {
+                self.cancel_task(task, heard);
+            }
+            return Some(round.work);
+        }
+        if let Some(at) = self.polls.iter().position(|poll| is_it(&poll.work)) {
+            let poll = self.polls.swap_remove(at);
+            self.cancel_task(&poll.task, heard);
+            return Some(poll.work);
+        }
+        if let Phase::Reopening { waiting, .. } = &mut self.phase
+            && let Some(at) = waiting.iter().position(|sent| sent.work().is_some_and(is_it))
+        {
+            return waiting.remove(at).into_work();
+        }
+        self.listening.take_waiting(is_it).pop().map(Box::new)
+    }
+
+    /// Says that a request need not be answered, in the way of its era and transport.
+    fn take_back(&mut self, id: u64, sent: &Sent, heard: &mut Heard) {
+        let is_said_by_letting_go = self.exchanges && self.spoken().is_stateless();
+        match sent.task() {
+            Some(task) => self.cancel_task(task, heard),
+            None if is_said_by_letting_go => {}
+            None => {
+                let params = serde_json::json!({"requestId": id, "reason": "cancelled by the caller"});
+                rpc::notification(&mut heard.wire, "notifications/cancelled", Some(&params));
+            }
+        }
+        if self.exchanges {
+            heard.events.push(Event::LetGo(Lane(id)));
+        }
+    }
+
+    /// An exchange ended without an answer.
+    pub(super) fn exchange_lost(&mut self, lane: Lane, loss: Loss, now: Duration, heard: &mut Heard) {
+        if self.is_awaited(lane.0) && !self.requests.contains_key(&lane.0) {
+            return self.refused(refusal(loss), heard);
+        }
+        let sent = self.requests.remove(&lane.0);
+        if loss == Loss::Session {
+            self.reopen(heard);
+        }
+        match (sent, loss) {
+            (None | Some(Sent::Quiet), _) => {}
+            (Some(Sent::Listen), Loss::Status(400..500)) => {
+                self.listen_refused(lane.0, |_| failure(loss), heard);
+            }
+            (Some(Sent::Listen), _) => self.listen_ended(lane.0, now),
+            (Some(mut sent), _) => match self.may_repeat(&mut sent, loss) {
+                true => self.send_again(sent, heard),
+                false => sent.into_work().into_iter().for_each(|work| self.done(&work, Err(failure(loss)), heard)),
+            },
+        }
+    }
+
+    /// Whether a lost request may be sent again. It is counted.
+    fn may_repeat(&self, sent: &mut Sent, loss: Loss) -> bool {
+        let is_harmless = !matches!(sent, Sent::Work(work) if !work.is_repeatable());
+        let Some(work) = sent.work_mut() else { return false };
+        work.repeats += 1;
+        let may = match loss {
+            Loss::Unsent | Loss::Session => true,
+            Loss::Broken => is_harmless,
+            Loss::Status(_) => false,
+        };
+        may && work.repeats <= MAX_REPEATS
+    }
+
+    /// Opens another session in place of one that is over.
+    fn reopen(&mut self, heard: &mut Heard) {
+        if matches!(&self.phase, Phase::Open(in_force) if in_force.revision.has_initialize()) {
+            let id = self.initialize(heard);
+            self.phase = Phase::Reopening { id, waiting: Vec::new() };
+        }
+    }
+
+    /// Sends a request once more, as soon as there is a session.
+    pub(super) fn send_again(&mut self, sent: Sent, heard: &mut Heard) {
+        if let Phase::Reopening { waiting, .. } = &mut self.phase {
+            waiting.push(sent);
+            return;
+        }
+        match sent {
+            Sent::Work(work) => {
+                if let Asked::Watch { uri } = &work.asked {
+                    // One that waited for the session was not counted yet.
+                    self.watched.entry(uri.clone()).or_insert(1);
+                }
+                self.send(work, heard);
+            }
+            Sent::Relist(work, _) => self.relist(work, heard),
+            Sent::Look(work, task) => self.look(work, task, heard),
+            // Whether our answers arrived shows in whether they are asked for again.
+            Sent::Update(mut work, task) => {
+                work.asked_keys.clear();
+                self.look(work, task, heard);
+            }
+            Sent::Result(work, task) => self.await_task(work, task, heard),
+            Sent::Listen | Sent::Quiet => {}
+        }
+    }
+
+    /// The upstream is gone, and with it everything that was under way.
+    pub(super) fn all_lost(&mut self, heard: &mut Heard) {
+        match self.phase {
+            Phase::ExpectInitializeResult { .. } | Phase::ExpectDiscoverResult { .. } | Phase::Reopening { .. } => {
+                self.refused(Refusal::PeerGone, heard);
+            }
+            Phase::Unopened | Phase::Open(_) | Phase::Closed => self.phase = Phase::Closed,
+        }
+        let mut lost: Vec<_> = self.requests.drain().collect();
+        lost.sort_unstable_by_key(|(id, _)| *id);
+        let in_flight = lost.into_iter().filter_map(|(_, sent)| sent.work().map(|work| work.call));
+        let mut asking: Vec<_> = self.rounds.drain().map(|(call, _)| call).collect();
+        asking.sort_unstable();
+        let polled = std::mem::take(&mut self.polls).into_iter().map(|poll| poll.work.call);
+        let waiting = self.listening.take_waiting(|_| true).into_iter().map(|work| work.call);
+        for call in in_flight.chain(asking).chain(polled).chain(waiting) {
+            done(call, Err(gone()), heard);
+        }
+        let unasked = std::mem::take(&mut self.questions).into_keys().map(Event::Unasked);
+        heard.events.extend(unasked);
+    }
+}
+
+fn refusal(loss: Loss) -> Refusal {
+    match loss {
+        Loss::Unsent | Loss::Broken | Loss::Session => Refusal::PeerGone,
+        Loss::Status(status) => {
+            Refusal::PeerRefused { code: status.to_string(), message: format!("HTTP status {status}") }
+        }
+    }
+}
+
+fn failure(loss: Loss) -> Failure {
+    match loss {
+        Loss::Unsent => Failure::new(FailureKind::UpstreamLost, "the upstream could not be reached"),
+        Loss::Broken => Failure::new(FailureKind::UpstreamLost, "the connection broke before the upstream answered"),
+        Loss::Session => Failure::new(FailureKind::UpstreamLost, "the upstream ended the session before it answered"),
+        Loss::Status(status) => upstream_error(format!("the upstream answered with HTTP status {status}")),
+    }
+}

@@ -1,0 +1,200 @@
+//! How an upstream's results are read. Members that the neutral model does not know are carried along.
+
+use gladhand_operations::{
+    Completion, Content, Contents, Failure, FailureKind, Prompt, PromptArgument, PromptResult, Resource, TaskSupport,
+    Template, Tool, ToolResult,
+};
+use gladhand_wire::Members;
+use gladhand_wire::json::{self, Kind, RawValue};
+
+/// A tool as the upstream defines it; `None` without a name, since nobody could call it.
+pub(super) fn tool(raw: &RawValue) -> Option<Tool> {
+    let members = Members::of(raw)?;
+    let mut tool = Tool::new(members.str("name")?, "", json::raw(r#"{"type":"object"}"#.to_owned()));
+    for (name, value) in members.iter() {
+        match name {
+            "name" => {}
+            "title" => tool.title = text(value),
+            "description" => tool.description = text(value).unwrap_or_default(),
+            "inputSchema" if Kind::of(value) == Kind::Object => tool.input_schema = value.to_owned(),
+            "inputSchema" => {}
+            "outputSchema" => tool.output_schema = present(value),
+            "execution" => tool.tasks = task_support(value),
+            _ => tool.extra.push((name.to_owned(), value.to_owned())),
+        }
+    }
+    Some(tool)
+}
+
+fn task_support(execution: &RawValue) -> TaskSupport {
+    match Members::of(execution).and_then(|members| members.str("taskSupport")).as_deref() {
+        Some("required") => TaskSupport::Required,
+        Some("optional") => TaskSupport::Optional,
+        _ => TaskSupport::Forbidden,
+    }
+}
+
+/// A resource; `None` without a URI.
+pub(super) fn resource(raw: &RawValue) -> Option<Resource> {
+    let members = Members::of(raw)?;
+    let mut resource = Resource::new(members.str("uri")?, "", "");
+    resource.description = None;
+    for (name, value) in members.iter() {
+        match name {
+            "uri" => {}
+            "name" => resource.name = text(value).unwrap_or_default(),
+            "title" => resource.title = text(value),
+            "description" => resource.description = text(value),
+            "mimeType" => resource.mime_type = text(value),
+            _ => resource.extra.push((name.to_owned(), value.to_owned())),
+        }
+    }
+    Some(resource)
+}
+
+/// A template; `None` without a pattern.
+pub(super) fn template(raw: &RawValue) -> Option<Template> {
+    let members = Members::of(raw)?;
+    let mut template = Template::new(members.str("uriTemplate")?, "", "");
+    template.description = None;
+    for (name, value) in members.iter() {
+        match name {
+            "uriTemplate" => {}
+            "name" => template.name = text(value).unwrap_or_default(),
+            "title" => template.title = text(value),
+            "description" => template.description = text(value),
+            "mimeType" => template.mime_type = text(value),
+            _ => template.extra.push((name.to_owned(), value.to_owned())),
+        }
+    }
+    Some(template)
+}
+
+/// A prompt; `None` without a name.
+pub(super) fn prompt(raw: &RawValue) -> Option<Prompt> {
+    let members = Members::of(raw)?;
+    let mut prompt = Prompt::new(members.str("name")?, "");
+    prompt.description = None;
+    for (name, value) in members.iter() {
+        match name {
+            "name" => {}
+            "title" => prompt.title = text(value),
+            "description" => prompt.description = text(value),
+            "arguments" => prompt.arguments = array(value).into_iter().flatten().filter_map(argument).collect(),
+            _ => prompt.extra.push((name.to_owned(), value.to_owned())),
+        }
+    }
+    Some(prompt)
+}
+
+fn argument(raw: &RawValue) -> Option<PromptArgument> {
+    let members = Members::of(raw)?;
+    let name = members.str("name")?.into_owned();
+    let mut argument = PromptArgument { name, description: None, required: false, extra: Vec::new() };
+    for (name, value) in members.iter() {
+        match name {
+            "name" => {}
+            "description" => argument.description = text(value),
+            "required" => argument.required = value.get() == "true",
+            _ => argument.extra.push((name.to_owned(), value.to_owned())),
+        }
+    }
+    Some(argument)
+}
+
+/// What a tool returned.
+pub(super) fn tool_result(members: &Members<'_>) -> Result<ToolResult, Failure> {
+    let mut result = ToolResult::default();
+    for (name, value) in members.iter() {
+        match name {
+            "content" => match array(value) {
+                Some(blocks) => result.content = blocks.into_iter().map(content).collect(),
+                None => return Err(upstream_error("the upstream's `content` is no array")),
+            },
+            "structuredContent" => result.structured = present(value),
+            "isError" => result.failed = value.get() == "true",
+            _ => carry(&mut result.extra, name, value),
+        }
+    }
+    Ok(result)
+}
+
+/// What is in a resource.
+pub(super) fn contents(members: &Members<'_>) -> Result<Contents, Failure> {
+    let parts = members.raw("contents").and_then(array);
+    let parts = parts.ok_or_else(|| upstream_error("the upstream's result has no `contents`"))?;
+    let mut contents = Contents { parts: parts.into_iter().map(ToOwned::to_owned).collect(), extra: Vec::new() };
+    for (name, value) in members.iter().filter(|(name, _)| *name != "contents") {
+        carry(&mut contents.extra, name, value);
+    }
+    Ok(contents)
+}
+
+/// A prompt, filled in.
+pub(super) fn prompt_result(members: &Members<'_>) -> Result<PromptResult, Failure> {
+    let messages = members.raw("messages").and_then(array);
+    let messages = messages.ok_or_else(|| upstream_error("the upstream's prompt has no `messages`"))?;
+    let messages = messages.into_iter().map(ToOwned::to_owned).collect();
+    let mut result = PromptResult { messages, ..PromptResult::default() };
+    for (name, value) in members.iter() {
+        match name {
+            "messages" => {}
+            "description" => result.description = text(value),
+            _ => carry(&mut result.extra, name, value),
+        }
+    }
+    Ok(result)
+}
+
+/// What an argument could be.
+pub(super) fn completion(members: &Members<'_>) -> Result<Completion, Failure> {
+    let inner = members.object("completion");
+    let inner = inner.ok_or_else(|| upstream_error("the upstream's result has no `completion`"))?;
+    let mut completion = Completion::default();
+    for (name, value) in inner.iter() {
+        match name {
+            "values" => completion.values = array(value).into_iter().flatten().filter_map(text).collect(),
+            "total" => completion.total = value.get().parse().ok(),
+            "hasMore" => completion.has_more = value.get().parse().ok(),
+            _ => completion.extra.push((name.to_owned(), value.to_owned())),
+        }
+    }
+    Ok(completion)
+}
+
+/// Keeps a member that the neutral model does not know, unless it is about the answer and not part of it.
+fn carry(extra: &mut Vec<(String, Box<RawValue>)>, name: &str, value: &RawValue) {
+    if !matches!(name, "resultType" | "ttlMs" | "cacheScope") {
+        extra.push((name.to_owned(), value.to_owned()));
+    }
+}
+
+/// A block. Text with nothing beside it is text; anything else keeps all of its members.
+fn content(raw: &RawValue) -> Content {
+    let text = Members::of(raw).filter(|block| block.len() == 2 && block.str("type").as_deref() == Some("text"));
+    match text.and_then(|block| block.raw("text")) {
+        Some(text) if Kind::of(text) == Kind::String => Content::Text(text.to_owned()),
+        _ => Content::Block(raw.to_owned()),
+    }
+}
+
+/// The parts of an array; `None` if it is none.
+pub(super) fn array(raw: &RawValue) -> Option<Vec<&RawValue>> {
+    if Kind::of(raw) != Kind::Array {
+        return None;
+    }
+    serde_json::from_str(raw.get()).ok()
+}
+
+fn text(raw: &RawValue) -> Option<String> {
+    json::string(raw).map(Into::into)
+}
+
+fn present(raw: &RawValue) -> Option<Box<RawValue>> {
+    Some(raw.to_owned()).filter(|_| Kind::of(raw) != Kind::Null)
+}
+
+/// The upstream gave an answer that is no good.
+pub(super) fn upstream_error(message: impl Into<String>) -> Failure {
+    Failure::new(FailureKind::UpstreamError, message)
+}

@@ -1,0 +1,220 @@
+//! Calls that become tasks: something to come back for.
+//!
+//! In 2026-07-28 the upstream decides (the extension must be declared), and is asked from time to time how the
+//! task stands. In 2025-11-25 we decide, and do so only for tools that cannot be had otherwise; their result is
+//! awaited in one request.
+
+use std::time::Duration;
+
+use gladhand_accord::Side;
+use gladhand_operations::{Failure, FailureKind};
+use gladhand_wire::{Members, RawValue};
+
+use super::asked::Asked;
+use super::pages::{Pages, Turned};
+use super::results::upstream_error;
+use super::work::{Params, Sent, Work};
+use super::{Answer, McpClient, done};
+use crate::mcp::capabilities::TASKS_EXTENSION;
+use crate::side::Heard;
+
+/// How long to wait between two looks if the upstream does not say.
+const USUAL_PAUSE: Duration = Duration::from_secs(1);
+
+/// What the upstream may ask us to wait, and what we wait after it was told something.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// A task to be looked after.
+#[derive(Debug)]
+pub(super) struct Poll {
+    pub(super) due: Duration,
+    pub(super) work: Box<Work>,
+    pub(super) task: String,
+}
+
+impl McpClient {
+    /// Whether an answer may be a task.
+    pub(super) fn has_tasks(&self) -> bool {
+        self.spoken().is_stateless() && self.is_agreed(Side::Client, TASKS_EXTENSION)
+    }
+
+    /// A call was answered with a task.
+    pub(super) fn became_task(&mut self, work: Box<Work>, members: &Members<'_>, now: Duration, heard: &mut Heard) {
+        match members.str("taskId") {
+            // What it came to is told to whoever comes back, not here.
+            Some(task) if members.str("status").as_deref() == Some("completed") => {
+                self.look(work, task.into_owned(), heard);
+            }
+            Some(task) => self.task_stands(work, task.into_owned(), members, now, heard),
+            None => done(work.call, Err(upstream_error("the upstream's task has no `taskId`")), heard),
+        }
+    }
+
+    fn task_stands(
+        &mut self,
+        mut work: Box<Work>,
+        task: String,
+        members: &Members<'_>,
+        now: Duration,
+        heard: &mut Heard,
+    ) {
+        let failure = match members.str("status").as_deref() {
+            Some("completed") => match members.raw("result") {
+                Some(result) => return self.finished(work, Ok(Some(result)), now, heard),
+                None => upstream_error("the upstream's task is complete, and has no result"),
+            },
+            Some("failed") => match members.some("error") {
+                Some(error) => work.asked.failure(error),
+                None => upstream_error("the upstream's task failed"),
+            },
+            Some("cancelled") => Failure::new(FailureKind::Cancelled, "the upstream cancelled the task"),
+            Some("input_required") => {
+                let entries = members.object("inputRequests").unwrap_or_default();
+                match self.questions_of(&entries) {
+                    Ok(mut questions) => {
+                        // A task may go on asking until it has read our answer; once is enough.
+                        questions.retain(|(key, _)| work.asked_keys.insert(key.clone()));
+                        if questions.is_empty() {
+                            return self.look_later(work, task, pause(members), now);
+                        }
+                        return self.begin_round(work, questions, None, Some(task), heard);
+                    }
+                    Err(failure) => {
+                        self.cancel_task(&task, heard);
+                        failure
+                    }
+                }
+            }
+            _ => return self.look_later(work, task, pause(members), now),
+        };
+        done(work.call, Err(failure), heard);
+    }
+
+    pub(super) fn look(&mut self, work: Box<Work>, task: String, heard: &mut Heard) {
+        self.send_other("tasks/get", &params_of(&task), Sent::Look(work, task), heard);
+    }
+
+    pub(super) fn look_later(&mut self, work: Box<Work>, task: String, pause: Duration, now: Duration) {
+        self.polls.push(Poll { due: now + pause, work, task });
+    }
+
+    /// Asks how those tasks stand whose time has come.
+    pub(super) fn look_after_tasks(&mut self, now: Duration, heard: &mut Heard) {
+        let (due, rest) = std::mem::take(&mut self.polls).into_iter().partition(|poll| poll.due <= now);
+        self.polls = rest;
+        let due: Vec<Poll> = due;
+        for Poll { work, task, .. } in due {
+            self.look(work, task, heard);
+        }
+    }
+
+    pub(super) fn looked(
+        &mut self,
+        work: Box<Work>,
+        task: String,
+        answer: Answer<'_>,
+        now: Duration,
+        heard: &mut Heard,
+    ) {
+        let failure = match answer.map(|result| result.and_then(Members::of)) {
+            Ok(Some(members)) => return self.task_stands(work, task, &members, now, heard),
+            Ok(None) => upstream_error("the upstream's result is no object"),
+            Err(error) => work.asked.failure(error),
+        };
+        done(work.call, Err(failure), heard);
+    }
+
+    pub(super) fn updated(
+        &mut self,
+        work: Box<Work>,
+        task: String,
+        answer: Answer<'_>,
+        now: Duration,
+        heard: &mut Heard,
+    ) {
+        match answer {
+            Ok(_) => self.look_later(work, task, SHORTEST_PAUSE, now),
+            Err(error) => done(work.call, Err(work.asked.failure(error)), heard),
+        }
+    }
+
+    /// Tells the upstream that nobody comes back for a task.
+    pub(super) fn cancel_task(&mut self, task: &str, heard: &mut Heard) {
+        if self.may_send("tasks/cancel") {
+            self.send_quietly("tasks/cancel", &params_of(task), heard);
+        }
+    }
+
+    /// Asks for a task where there is no other way (2025-11-25).
+    pub(super) fn ask_for_task(&mut self, work: &mut Work) {
+        let Asked::Tool { name } = &work.asked else { return };
+        let is_needed = self.facts.get(name).is_some_and(|facts| facts.only_as_task);
+        if is_needed && !work.is_task && self.is_agreed(Side::Server, "tasks.requests.tools.call") {
+            work.is_task = true;
+            work.params.push_str(r#","task":{}"#);
+        }
+    }
+
+    /// The task that an answer says was made of a call for which we asked for one.
+    pub(super) fn created_task(&self, work: &Work, members: &Members<'_>) -> Option<String> {
+        let task = members.object("task").filter(|_| work.is_task && !members.has("content"))?;
+        task.str("taskId").map(Into::into)
+    }
+
+    /// Awaits the result of a task (2025-11-25).
+    pub(super) fn await_task(&mut self, work: Box<Work>, task: String, heard: &mut Heard) {
+        self.send_other("tasks/result", &params_of(&task), Sent::Result(work, task), heard);
+    }
+
+    /// Whether a list of tools may tell why a call was refused: its headers are not what the tool wants, or it can
+    /// only be had as a task.
+    pub(super) fn wants_to_relist(&self, work: &Work, error: &RawValue) -> bool {
+        let Asked::Tool { name } = &work.asked else { return false };
+        if work.has_relisted || !self.may_send("tools/list") {
+            return false;
+        }
+        match Members::of(error).and_then(|error| error.raw("code")).map(RawValue::get) {
+            Some("-32020") => self.exchanges && self.spoken().is_stateless(),
+            Some("-32600" | "-32601") => {
+                self.is_agreed(Side::Server, "tasks.requests.tools.call") && !self.facts.contains_key(name)
+            }
+            _ => false,
+        }
+    }
+
+    pub(super) fn relist(&mut self, mut work: Box<Work>, heard: &mut Heard) {
+        work.has_relisted = true;
+        self.send_other("tools/list", "", Sent::Relist(work, Pages::of_tools()), heard);
+    }
+
+    pub(super) fn relisted(&mut self, mut work: Box<Work>, pages: Pages, answer: Answer<'_>, heard: &mut Heard) {
+        let turned = match answer.map(|result| result.and_then(Members::of)) {
+            Ok(Some(members)) => pages.turned(&members),
+            Ok(None) => Err(upstream_error("the upstream's result is no object")),
+            Err(error) => Err(work.asked.failure(error)),
+        };
+        match turned {
+            Ok(Turned::Next(pages, params)) => {
+                self.send_other("tools/list", &params, Sent::Relist(work, pages), heard);
+            }
+            Ok(Turned::Whole(tools)) => {
+                self.learn(tools);
+                self.ask_for_task(&mut work);
+                self.send(work, heard);
+            }
+            Err(failure) => done(work.call, Err(failure), heard),
+        }
+    }
+}
+
+fn params_of(task: &str) -> String {
+    let mut params = Params::default();
+    params.text("taskId", task);
+    params.0
+}
+
+fn pause(members: &Members<'_>) -> Duration {
+    let millis = members.raw("pollIntervalMs").and_then(|raw| raw.get().parse::<u64>().ok());
+    millis.map_or(USUAL_PAUSE, Duration::from_millis).clamp(SHORTEST_PAUSE, LONGEST_PAUSE)
+}

@@ -1,0 +1,213 @@
+//! Calls under way: how each is put into words, sent, and sent again.
+
+use std::collections::HashSet;
+
+use gladhand_operations::{CallId, CompletionCall, CompletionOf, Operation};
+use gladhand_wire::json::{self, RawValue};
+use gladhand_wire::rpc;
+
+use super::asked::Asked;
+use super::pages::Pages;
+use crate::mcp::meta::PROGRESS_TOKEN;
+
+/// A call of ours, through all the requests that it takes.
+#[derive(Debug)]
+pub(super) struct Work {
+    pub(super) call: CallId,
+    /// What its result is read as.
+    pub(super) asked: Asked,
+    pub(super) method: &'static str,
+    /// The members of `params` but for `_meta`: what is sent again is the same to the byte.
+    pub(super) params: String,
+    pub(super) wants_progress: bool,
+    /// The id of its last request of its own, which is its progress token.
+    pub(super) token: Option<u64>,
+    /// How often it was answered with questions.
+    pub(super) rounds: usize,
+    /// How often it was sent again because an exchange was lost.
+    pub(super) repeats: usize,
+    /// Whether it asks for a task (2025-11-25).
+    pub(super) is_task: bool,
+    /// Whether the tools were listed on its behalf.
+    pub(super) has_relisted: bool,
+    /// The questions of its task that were passed on.
+    pub(super) asked_keys: HashSet<String>,
+}
+
+/// What a request in flight is for.
+#[derive(Debug)]
+pub(super) enum Sent {
+    /// A call's own request.
+    Work(Box<Work>),
+    /// A list of tools on behalf of a call that was refused for what a list would have told us.
+    Relist(Box<Work>, Pages),
+    /// A look at the task that a call has become.
+    Look(Box<Work>, String),
+    /// Answers to the questions of a task.
+    Update(Box<Work>, String),
+    /// The result of a task, awaited.
+    Result(Box<Work>, String),
+    /// `subscriptions/listen`.
+    Listen,
+    /// Something whose answer nobody waits for.
+    Quiet,
+}
+
+impl Sent {
+    /// The call that it serves.
+    pub(super) fn work(&self) -> Option<&Work> {
+        match self {
+            Self::Work(work)
+            | Self::Relist(work, _)
+            | Self::Look(work, _)
+            | Self::Update(work, _)
+            | Self::Result(work, _) => Some(work),
+            Self::Listen | Self::Quiet => None,
+        }
+    }
+
+    /// The call that it serves.
+    pub(super) fn work_mut(&mut self) -> Option<&mut Work> {
+        match self {
+            Self::Work(work)
+            | Self::Relist(work, _)
+            | Self::Look(work, _)
+            | Self::Update(work, _)
+            | Self::Result(work, _) => Some(work),
+            Self::Listen | Self::Quiet => None,
+        }
+    }
+
+    /// The call that it serves, for good.
+    pub(super) fn into_work(self) -> Option<Box<Work>> {
+        match self {
+            Self::Work(work)
+            | Self::Relist(work, _)
+            | Self::Look(work, _)
+            | Self::Update(work, _)
+            | Self::Result(work, _) => Some(work),
+            Self::Listen | Self::Quiet => None,
+        }
+    }
+
+    /// The task that its call has become, if it has.
+    pub(super) fn task(&self) -> Option<&str> {
+        match self {
+            Self::Look(_, task) | Self::Update(_, task) | Self::Result(_, task) => Some(task),
+            Self::Work(_) | Self::Relist(..) | Self::Listen | Self::Quiet => None,
+        }
+    }
+}
+
+impl Work {
+    pub(super) fn new(call: CallId, operation: &Operation<'_>, wants_progress: bool) -> Self {
+        let mut params = Params::default();
+        let method = match operation {
+            Operation::ListTools => "tools/list",
+            Operation::ListResources => "resources/list",
+            Operation::ListTemplates => "resources/templates/list",
+            Operation::ListPrompts => "prompts/list",
+            Operation::CallTool(tool) => {
+                params.text("name", &tool.name);
+                params.raw("arguments", &tool.arguments);
+                "tools/call"
+            }
+            Operation::GetPrompt(prompt) => {
+                params.text("name", &prompt.name);
+                params.raw("arguments", &prompt.arguments);
+                "prompts/get"
+            }
+            Operation::ReadResource(uri) => {
+                params.text("uri", uri);
+                "resources/read"
+            }
+            Operation::Watch(uri) => {
+                params.text("uri", uri);
+                "resources/subscribe"
+            }
+            Operation::Complete(completion) => {
+                params.completion(completion);
+                "completion/complete"
+            }
+        };
+        Self {
+            call,
+            asked: Asked::by(operation),
+            method,
+            params: params.0,
+            wants_progress,
+            token: None,
+            rounds: 0,
+            repeats: 0,
+            is_task: false,
+            has_relisted: false,
+            asked_keys: HashSet::new(),
+        }
+    }
+
+    /// Whether it does no harm to ask twice.
+    pub(super) fn is_repeatable(&self) -> bool {
+        !matches!(self.asked, Asked::Tool { .. })
+    }
+}
+
+/// The members of `params`, as they grow.
+#[derive(Debug, Default)]
+pub(super) struct Params(pub(super) String);
+
+impl Params {
+    pub(super) fn raw(&mut self, name: &str, value: &RawValue) {
+        if !self.0.is_empty() {
+            self.0.push(',');
+        }
+        self.0.push_str(json::to_raw(name).get());
+        self.0.push(':');
+        self.0.push_str(value.get());
+    }
+
+    pub(super) fn text(&mut self, name: &str, value: &str) {
+        self.raw(name, &json::to_raw(value));
+    }
+
+    fn completion(&mut self, completion: &CompletionCall<'_>) {
+        let of = match &completion.of {
+            CompletionOf::Prompt(name) => serde_json::json!({"type": "ref/prompt", "name": name}),
+            CompletionOf::Template(uri) => serde_json::json!({"type": "ref/resource", "uri": uri}),
+        };
+        self.raw("ref", &json::to_raw(&of));
+        let argument = serde_json::json!({"name": completion.argument, "value": completion.value});
+        self.raw("argument", &json::to_raw(&argument));
+        if let Some(context) = &completion.context {
+            self.raw("context", &json::raw(format!(r#"{{"arguments":{}}}"#, context.get())));
+        }
+    }
+}
+
+/// What is to be said beside the parameters of a request.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Beside<'a> {
+    /// Further members of `params`.
+    pub(super) more: &'a str,
+    /// What every request carries in `_meta`, without the braces.
+    pub(super) envelope: &'a str,
+    /// Whether to put a token there too: our id, so that one number finds the call.
+    pub(super) wants_progress: bool,
+}
+
+/// Writes a request.
+pub(super) fn write(wire: &mut Vec<u8>, id: u64, method: &str, params: &str, beside: Beside<'_>) {
+    let mut meta = beside.envelope.to_owned();
+    if beside.wants_progress {
+        let comma = if meta.is_empty() { "" } else { "," };
+        meta.push_str(&format!(r#"{comma}"{PROGRESS_TOKEN}":{id}"#));
+    }
+    let meta = if meta.is_empty() { meta } else { format!(r#""_meta":{{{meta}}}"#) };
+    let members: Vec<_> = [params, beside.more, &meta].into_iter().filter(|members| !members.is_empty()).collect();
+    let beginning = wire.len();
+    wire.extend_from_slice(format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{{"#).as_bytes());
+    wire.extend_from_slice(members.join(",").as_bytes());
+    wire.push(b'}');
+    // Arguments may come from somebody who writes JSON on several lines.
+    json::flatten(&mut wire[beginning..]);
+    rpc::finish(wire);
+}

@@ -1,0 +1,238 @@
+//! Arguments that are mirrored into HTTP headers (2026-07-28): which, and how their values are written.
+//!
+//! A tool says so in its schema (`x-mcp-header`), so both sides read the same annotations with the same rules: the
+//! server to compare, the client to write. A value that is no plain text for a header travels in base64.
+
+use std::borrow::Cow;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use gladhand_wire::json::{self, Kind, RawValue};
+use gladhand_wire::{Members, pick};
+
+/// What every header of a mirrored argument begins with.
+pub const PREFIX: &str = "Mcp-Param-";
+
+const ANNOTATION: &str = "x-mcp-header";
+const BEGIN: &str = "=?base64?";
+const END: &str = "?=";
+
+/// How deep a schema is looked into. No real one nests that deep.
+const MAX_DEPTH: usize = 64;
+
+/// An argument that a header mirrors.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeaderParam {
+    /// The header's whole name: `Mcp-Param-Region`.
+    pub header: String,
+    /// Which members lead to the argument.
+    pub path: Vec<String>,
+}
+
+/// A schema whose annotations break the rules; its tool cannot be called over HTTP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum BadAnnotation {
+    /// The name is empty, no text, or holds what no header's name may hold.
+    #[error("`x-mcp-header` must be a name that a header can have")]
+    Name,
+    /// Two annotations name the same header.
+    #[error("two arguments name the same header in `x-mcp-header`")]
+    Repeated,
+    /// Only strings, integers and booleans can be mirrored.
+    #[error("`x-mcp-header` stands on something that is no string, integer or boolean")]
+    Type,
+    /// It is not reached through `properties` alone, so that no single argument is meant.
+    #[error("`x-mcp-header` stands where no single argument is meant")]
+    Place,
+}
+
+impl HeaderParam {
+    /// The argument in a call's arguments; `None` if it is absent or `null`.
+    pub fn argument<'a>(&self, arguments: &'a RawValue) -> Option<&'a RawValue> {
+        let follow = |value: &'a RawValue, name: &String| pick(value, [name]).and_then(|[member]| member);
+        self.path.iter().try_fold(arguments, follow).filter(|value| Kind::of(value) != Kind::Null)
+    }
+
+    /// What its header says in a call with these arguments; `None` if there is no header to send.
+    pub fn value(&self, arguments: &RawValue) -> Option<String> {
+        let argument = self.argument(arguments)?;
+        match Kind::of(argument) {
+            Kind::String => json::string(argument).map(|text| encode_header_value(&text).into_owned()),
+            Kind::Number | Kind::Bool => Some(argument.get().to_owned()),
+            Kind::Object | Kind::Array | Kind::Null => None,
+        }
+    }
+}
+
+/// The arguments that a tool's schema wants mirrored.
+pub fn header_params(schema: &RawValue) -> Result<Vec<HeaderParam>, BadAnnotation> {
+    let mut params = Vec::new();
+    // Nearly no schema has any, and looking for a word is cheap.
+    if schema.get().contains(ANNOTATION) {
+        collect(schema, &mut Vec::new(), Some(&mut params), 0)?;
+    }
+    Ok(params)
+}
+
+/// Looks at a schema and what is in it. Without `params` it is one that no single argument follows.
+fn collect(
+    schema: &RawValue,
+    path: &mut Vec<String>,
+    mut params: Option<&mut Vec<HeaderParam>>,
+    depth: usize,
+) -> Result<(), BadAnnotation> {
+    let members = Members::of(schema).unwrap_or_default();
+    if depth > MAX_DEPTH {
+        return Err(BadAnnotation::Place);
+    }
+    if let Some(name) = members.raw(ANNOTATION) {
+        // The root is the arguments as a whole.
+        let params = params.as_deref_mut().filter(|_| !path.is_empty()).ok_or(BadAnnotation::Place)?;
+        let name = json::string(name).filter(|name| is_token(name)).ok_or(BadAnnotation::Name)?;
+        if !matches!(members.str("type").as_deref(), Some("string" | "integer" | "boolean")) {
+            return Err(BadAnnotation::Type);
+        }
+        let header = format!("{PREFIX}{name}");
+        if params.iter().any(|param| param.header.eq_ignore_ascii_case(&header)) {
+            return Err(BadAnnotation::Repeated);
+        }
+        params.push(HeaderParam { header, path: path.clone() });
+    }
+    for (keyword, value) in members.iter() {
+        match keyword {
+            "properties" => {
+                for (name, property) in Members::of(value).unwrap_or_default().iter() {
+                    path.push(name.to_owned());
+                    collect(property, path, params.as_deref_mut(), depth + 1)?;
+                    path.pop();
+                }
+            }
+            // Data, not schemas: an annotation in it is a word like any other.
+            "const" | "default" | "enum" | "examples" => {}
+            _ => elsewhere(value, path, depth + 1)?,
+        }
+    }
+    Ok(())
+}
+
+/// Looks for annotations in schemas below a keyword other than `properties`.
+fn elsewhere(value: &RawValue, path: &mut Vec<String>, depth: usize) -> Result<(), BadAnnotation> {
+    match Kind::of(value) {
+        Kind::Object => collect(value, path, None, depth),
+        Kind::Array => {
+            let items: Vec<&RawValue> = serde_json::from_str(value.get()).unwrap_or_default();
+            items.into_iter().try_for_each(|item| collect(item, path, None, depth))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether HTTP allows a text as a part of a header's name.
+fn is_token(text: &str) -> bool {
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    !text.is_empty() && text.bytes().all(is_allowed)
+}
+
+/// A text as the value of a header.
+pub fn encode_header_value(text: &str) -> Cow<'_, str> {
+    let is_plain = text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
+    let is_trimmed = !text.starts_with(' ') && !text.ends_with(' ');
+    if is_plain && is_trimmed && encoded_part(text).is_none() {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned(format!("{BEGIN}{}{END}", STANDARD.encode(text)))
+}
+
+/// The text that a header's value stands for; `None` if it is not what it pretends to be.
+pub fn decode_header_value(value: &str) -> Option<Cow<'_, str>> {
+    let value = value.trim_matches([' ', '\t']);
+    match encoded_part(value) {
+        None => Some(Cow::Borrowed(value)),
+        Some(encoded) => String::from_utf8(STANDARD.decode(encoded).ok()?).ok().map(Cow::Owned),
+    }
+}
+
+fn encoded_part(value: &str) -> Option<&str> {
+    value.strip_prefix(BEGIN)?.strip_suffix(END)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn params(schema: &str) -> Result<Vec<(String, String)>, BadAnnotation> {
+        let params = header_params(&json::raw(schema.to_owned()))?;
+        Ok(params.into_iter().map(|param| (param.header, param.path.join("/"))).collect())
+    }
+
+    #[test]
+    fn annotations_are_found_along_properties() {
+        let schema = r#"{"type":"object","properties":{
+            "region":{"type":"string","x-mcp-header":"Region"},
+            "x-mcp-header":{"type":"string"},
+            "where":{"type":"object","properties":{"zone":{"type":"integer","x-mcp-header":"Zone"}},
+                "default":{"x-mcp-header":""}}}}"#;
+        let expected = [("Mcp-Param-Region", "region"), ("Mcp-Param-Zone", "where/zone")];
+        assert_eq!(params(schema).unwrap(), expected.map(|(header, path)| (header.to_owned(), path.to_owned())));
+        assert_eq!(params(r#"{"type":"object"}"#).unwrap(), []);
+    }
+
+    #[test]
+    fn annotations_that_break_the_rules_are_found_out() {
+        let property = |name: &str, of_type: &str| format!(r#"{{"type":"{of_type}","x-mcp-header":{name}}}"#);
+        let one = |property: &str| format!(r#"{{"type":"object","properties":{{"a":{property}}}}}"#);
+        for name in [r#""""#, r#""My Region""#, r#""a:b""#, r#""Région""#, r#""a\tb""#, "7", "null"] {
+            assert_eq!(params(&one(&property(name, "string"))), Err(BadAnnotation::Name), "{name}");
+        }
+        for of_type in ["object", "array", "null", "number"] {
+            assert_eq!(params(&one(&property(r#""A""#, of_type))), Err(BadAnnotation::Type), "{of_type}");
+        }
+        let (one_case, other_case) = (property(r#""My""#, "string"), property(r#""mY""#, "boolean"));
+        let both = format!(r#"{{"properties":{{"a":{one_case},"b":{other_case}}}}}"#);
+        assert_eq!(params(&both), Err(BadAnnotation::Repeated));
+        let good = property(r#""A""#, "string");
+        for elsewhere in [
+            good.clone(),
+            one(&format!(r#"{{"type":"array","items":{good}}}"#)),
+            format!(r#"{{"anyOf":[{}]}}"#, one(&good)),
+            format!(r#"{{"$defs":{{"a":{good}}}}}"#),
+            format!(r#"{{"additionalProperties":{good}}}"#),
+        ] {
+            assert_eq!(params(&elsewhere), Err(BadAnnotation::Place), "{elsewhere}");
+        }
+        let deep = (0..200).fold(good, |inner, _| one(&inner));
+        assert!(params(&deep).is_err());
+    }
+
+    #[test]
+    fn values_survive_the_journey_and_stay_plain_where_they_can() {
+        for plain in ["us-west1", "", "us west 1", "=?base64?", "?=", "=?base64?SGVsbG8=", "a=b"] {
+            assert_eq!(encode_header_value(plain), plain);
+        }
+        assert_eq!(encode_header_value("Hello, 世界"), "=?base64?SGVsbG8sIOS4lueVjA==?=");
+        for text in ["é", " a", "a ", "\ta", "a\r\nb", "\u{7f}", "=?base64?SGVsbG8=?=", "us west 1", ""] {
+            let value = encode_header_value(text);
+            assert!(value.bytes().all(|byte| matches!(byte, b' '..=b'~')), "{value}");
+            assert_eq!(decode_header_value(&format!(" {value}\t")).as_deref(), Some(text));
+        }
+        for bad in ["=?base64?SGVsbG8?=", "=?base64?SGVs!!!bG8=?=", "=?base64?/w==?="] {
+            assert_eq!(decode_header_value(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn an_argument_says_what_its_header_says() {
+        let param = HeaderParam { header: "Mcp-Param-A".to_owned(), path: vec!["a".to_owned(), "b".to_owned()] };
+        for (arguments, value) in [
+            (r#"{"a":{"b":"x y"}}"#, Some("x y")),
+            (r#"{"a":{"b":42}}"#, Some("42")),
+            (r#"{"a":{"b":false}}"#, Some("false")),
+            (r#"{"a":{"b":null}}"#, None),
+            (r#"{"a":{"b":[]}}"#, None),
+            (r#"{"a":7}"#, None),
+            ("{}", None),
+        ] {
+            assert_eq!(param.value(&json::raw(arguments.to_owned())).as_deref(), value, "{arguments}");
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! What 2026-07-28 says about HTTP, apart from the bytes: headers that mirror the body, and the status of an answer.
+//!
+//! An edge asks these before it feeds a stateless request to the server side. What is wrong with `_meta` itself is
+//! answered here already, because HTTP wants a status for it that the same code elsewhere does not get.
+
+use gladhand_operations::Tool;
+use gladhand_wire::json::{self, Kind, RawValue};
+use gladhand_wire::rpc::{self, Envelope, code};
+use gladhand_wire::{Id, Picked, pick};
+
+pub use super::header_params::{
+    BadAnnotation, HeaderParam, PREFIX, decode_header_value, encode_header_value, header_params,
+};
+use super::ids::is_same;
+use super::meta::Meta;
+use super::{errors, stateless};
+
+/// The header that says which version a request speaks.
+pub const VERSION_HEADER: &str = "MCP-Protocol-Version";
+/// The header that says which method a request calls.
+pub const METHOD_HEADER: &str = "Mcp-Method";
+/// The header that says what a request is about.
+pub const NAME_HEADER: &str = "Mcp-Name";
+
+/// The answer to a request that the server side need not see.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rejection {
+    /// The status of HTTP.
+    pub status: u16,
+    /// The body, without a line break.
+    pub body: String,
+}
+
+/// Whether a request carries its own opening, complete or not. A version in the header alone counts as one too: ask
+/// [`super::revision::Revision::is_stateless`].
+pub fn is_stateless(body: &str) -> bool {
+    let envelope = Envelope::picking(body, ["_meta"]);
+    let meta = envelope.ok().and_then(|envelope| envelope.params).and_then(|params| params.members[0]);
+    meta.and_then(Meta::of).is_some_and(|meta| meta.is_stateless())
+}
+
+/// Which parameter names what a request of this method is about.
+pub fn named_by(method: &str) -> Option<&'static str> {
+    match method {
+        "tools/call" | "prompts/get" => Some("name"),
+        "resources/read" => Some("uri"),
+        "tasks/get" | "tasks/update" | "tasks/cancel" => Some("taskId"),
+        _ => None,
+    }
+}
+
+/// Compares a stateless request with its headers. Names of headers are asked for in any case; `tools` are those that
+/// the caller may call.
+///
+/// What is no request at all passes: the server side has the words for it.
+pub fn check_headers<'h>(
+    header: &dyn Fn(&str) -> Option<&'h str>,
+    body: &str,
+    tools: &[Tool],
+) -> Result<(), Rejection> {
+    const NAMES: [&str; 5] = ["_meta", "name", "uri", "taskId", "arguments"];
+    let Ok(envelope) = Envelope::picking(body, NAMES) else { return Ok(()) };
+    let (Some(method), Some(id)) = (envelope.method_name(), envelope.id) else { return Ok(()) };
+    let params = envelope.params.unwrap_or(Picked { kind: Kind::Null, members: [None; 5] });
+    let [meta, name, uri, task, arguments] = params.members;
+    let named = match named_by(&method) {
+        Some("name") => name,
+        Some("uri") => uri,
+        Some(_) => task,
+        None => None,
+    };
+    let tool = || named.and_then(json::string).and_then(|name| tools.iter().find(|tool| tool.name == name));
+    let checked = check_version(header(VERSION_HEADER), meta)
+        .and_then(|()| is_text(METHOD_HEADER, header(METHOD_HEADER), &method))
+        .and_then(|()| match named.and_then(json::string) {
+            Some(named) => is_text(NAME_HEADER, header(NAME_HEADER), &named),
+            None => Ok(()),
+        })
+        .and_then(|()| match tool() {
+            Some(tool) if method == "tools/call" => check_arguments(header, tool, arguments),
+            _ => Ok(()),
+        });
+    checked.map_err(|error| {
+        let id = Some(id).filter(|id| Id::is_string_or_number(id) && Id::is_keepable(id)).map(Id::of);
+        let mut line = Vec::new();
+        rpc::error(&mut line, id.as_ref(), &error);
+        let body = String::from_utf8_lossy(&line).trim_end().to_owned();
+        Rejection { status: 400, body }
+    })
+}
+
+/// The version in the header and in `_meta`, and whatever else `_meta` must hold.
+fn check_version(header: Option<&str>, meta: Option<&RawValue>) -> Result<(), rpc::Error<'static>> {
+    let meta = meta.and_then(Meta::of).unwrap_or_default();
+    if let Some(version) = meta.version.and_then(json::string) {
+        is_text(VERSION_HEADER, header, &version)?;
+    }
+    stateless::required(&meta)?;
+    stateless::log_level(&meta)?;
+    Ok(())
+}
+
+fn check_arguments<'h>(
+    header: &dyn Fn(&str) -> Option<&'h str>,
+    tool: &Tool,
+    arguments: Option<&RawValue>,
+) -> Result<(), rpc::Error<'static>> {
+    // Annotations that break the rules mean nothing: a client that keeps them does not offer the tool.
+    for param in header_params(&tool.input_schema).unwrap_or_default() {
+        let (name, value) = (param.header.as_str(), header(&param.header));
+        match arguments.and_then(|arguments| param.argument(arguments)).map(|raw| (Kind::of(raw), raw)) {
+            None if value.is_some() => {
+                return Err(errors::header_mismatch(name, "mirrors an argument that is not there"));
+            }
+            Some((Kind::String, raw)) => is_text(name, value, &json::string(raw).unwrap_or_default())?,
+            Some((Kind::Number, raw)) => {
+                let value = value.ok_or_else(|| errors::header_mismatch(name, "is missing"))?;
+                let is_equal = decode_header_value(value).is_some_and(|value| is_same(&value, raw.get()));
+                is_equal.then_some(()).ok_or_else(|| errors::header_mismatch(name, "is not what the body says"))?;
+            }
+            Some((Kind::Bool, raw)) => is_text(name, value, raw.get())?,
+            // What cannot be mirrored is for the tool to refuse.
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Whether a header is there and says the same as the body.
+fn is_text(name: &str, value: Option<&str>, expected: &str) -> Result<(), rpc::Error<'static>> {
+    let value = value.ok_or_else(|| errors::header_mismatch(name, "is missing"))?;
+    match decode_header_value(value) {
+        None => Err(errors::header_mismatch(name, "is not the base64 that it says it is")),
+        Some(value) if value != expected => Err(errors::header_mismatch(name, "is not what the body says")),
+        Some(_) => Ok(()),
+    }
+}
+
+/// The status under which a line answers a stateless request.
+pub fn status(line: &[u8]) -> u16 {
+    let error = std::str::from_utf8(line).ok().and_then(|line| Envelope::parse(line).ok()).and_then(|line| line.error);
+    let code = error.and_then(|error| pick(error, ["code"])).and_then(|[code]| code);
+    match code.and_then(|code| code.get().parse::<i32>().ok()) {
+        Some(
+            code::PARSE_ERROR
+            | code::INVALID_REQUEST
+            | errors::HEADER_MISMATCH
+            | errors::MISSING_CLIENT_CAPABILITY
+            | errors::UNSUPPORTED_VERSION,
+        ) => 400,
+        Some(code::METHOD_NOT_FOUND) => 404,
+        _ => 200,
+    }
+}

@@ -1,0 +1,257 @@
+//! Calls that wait for their caller to come back with answers (2026-07-28).
+//!
+//! A question in the middle of a call answers its request with `input_required` and parks the call,
+//! which goes on elsewhere. The caller sends the same request again with its answers and the
+//! `requestState` that it was given: a random handle, good once and for a while, for the same
+//! principal and the same request only. Nothing is sealed into it, so nothing can be read out of
+//! it or forged.
+
+use std::collections::VecDeque;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+use std::time::Duration;
+
+use gladhand_accord::Side;
+use gladhand_operations::{CallId, Outcome, TaskWish};
+use gladhand_wire::json::{self, RawValue};
+use gladhand_wire::{Members, rpc};
+
+use super::capabilities::{InForce, TASKS_EXTENSION};
+use super::errors;
+use super::pending::Awaited;
+use super::requests::Wishes;
+use super::server::{McpServer, Request};
+use super::tasks;
+use crate::ambient::Ambient;
+use crate::side::{Action, Output, Server};
+
+/// How many calls may be parked at once.
+pub(super) const MAX_PARKED: usize = 256;
+
+/// For how long a caller may be away.
+pub(super) const PATIENCE: Duration = Duration::from_secs(600);
+
+/// Whether a method's requests may be answered with questions, or go on as tasks.
+pub(super) fn can_wait(method: &str) -> bool {
+    matches!(method, "tools/call" | "prompts/get" | "resources/read")
+}
+
+/// How a call came: what it takes to know its caller again.
+#[derive(Debug)]
+pub(super) struct Origin {
+    pub(super) principal: Option<Box<str>>,
+    /// Of the method and what it was called with. It guards against mix-ups and not against forgery: a
+    /// parked call goes on with what it was given first, whatever comes with its answers.
+    digest: u64,
+    /// Answers that came with the first request, for questions that its caller knew would come.
+    pub(super) answers: Option<Box<RawValue>>,
+    /// Whether its caller was asked something, so that what it comes to is meant for nobody else and for no other time.
+    pub(super) has_asked: bool,
+    /// Whether the caller takes a task.
+    pub(super) task: TaskWish,
+    /// For how long it wants to be able to come back for the task.
+    pub(super) ttl: Option<Duration>,
+}
+
+impl Origin {
+    pub(super) fn held(&self) -> usize {
+        self.answers.as_ref().map_or(0, |answers| answers.get().len())
+    }
+}
+
+/// All parked calls, the one that expires first in front.
+#[derive(Debug, Default)]
+pub(super) struct Parked {
+    all: VecDeque<Waiting>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    handle: String,
+    call: CallId,
+    expires: Duration,
+    /// A call need not wait for its answers: what it ended with is kept for whoever comes back.
+    outcome: Option<Outcome>,
+}
+
+impl Parked {
+    pub(super) fn is_full(&self) -> bool {
+        self.all.len() >= MAX_PARKED
+    }
+
+    pub(super) fn deadline(&self) -> Option<Duration> {
+        self.all.front().map(|waiting| waiting.expires)
+    }
+
+    /// A parked call has ended.
+    pub(super) fn keep(&mut self, call: CallId, outcome: Outcome) {
+        if let Some(waiting) = self.all.iter_mut().find(|waiting| waiting.call == call) {
+            waiting.outcome = Some(outcome);
+        }
+    }
+}
+
+impl McpServer {
+    /// How a request came, if that may matter later, or what is wrong with what it says about itself.
+    pub(super) fn origin(
+        &self,
+        request: &Request<'_>,
+        in_force: &InForce,
+        ambient: &Ambient<'_>,
+    ) -> Result<Option<Box<Origin>>, rpc::Error<'static>> {
+        let (mut task, mut ttl) = (TaskWish::Never, None);
+        let is_tool = request.method == "tools/call";
+        if in_force.revision.is_stateless() {
+            // Who declared nothing cannot be asked anything.
+            if in_force.agreement.agreed(Side::Client).next().is_none() {
+                return Ok(None);
+            }
+            let takes_tasks = self.setup.menu.tasks && in_force.agreement.allows(Side::Client, TASKS_EXTENSION);
+            if is_tool && takes_tasks && !self.tasks.is_full() {
+                task = TaskWish::Able;
+            }
+        } else {
+            let has_tasks = || in_force.agreement.allows(Side::Server, tasks::CALLS_AS_TASKS);
+            let Some(wish) = request.params.task.filter(|_| is_tool && has_tasks()) else { return Ok(None) };
+            ttl = tasks::wanted_ttl(wish)?;
+            if self.tasks.is_full() {
+                return Err(errors::busy("tasks"));
+            }
+            task = TaskWish::Only;
+        }
+        let given = request.params.input_responses.filter(|_| in_force.revision.is_stateless());
+        Ok(Some(Box::new(Origin {
+            principal: ambient.principal.map(Into::into),
+            digest: digest(request),
+            answers: given.map(ToOwned::to_owned),
+            has_asked: false,
+            task,
+            ttl,
+        })))
+    }
+
+    /// Answers a call's request with its open questions; it goes on when the caller comes back.
+    pub(super) fn park(&mut self, call: CallId, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+        let Some(waiting) = self.pending.get(call) else { return };
+        let handle = ambient.hex_id();
+        out.go(waiting.to.way.lane);
+        rpc::begin_result(&mut out.wire, &waiting.to.id);
+        out.wire.extend_from_slice(br#"{"resultType":"input_required","inputRequests":"#);
+        self.questions.write_requests(call, &mut out.wire);
+        out.wire.extend_from_slice(br#","requestState":"#);
+        json::write(&mut out.wire, &handle);
+        self.render.about_server(&mut out.wire);
+        out.wire.push(b'}');
+        rpc::finish(&mut out.wire);
+        self.pending.change(call, |call| {
+            call.awaited = Awaited::Parked;
+            // What is said about a request ends with its answer.
+            (call.progress_token, call.log_level) = (None, None);
+        });
+        let expires = ambient.now.elapsed + PATIENCE;
+        self.parked.all.push_back(Waiting { handle, call, expires, outcome: None });
+    }
+
+    /// A caller comes back with answers.
+    pub(super) fn come_back(
+        &mut self,
+        request: Request<'_>,
+        wishes: Wishes<'_>,
+        in_force: &Arc<InForce>,
+        ambient: &mut Ambient<'_>,
+        out: &mut Output<'_>,
+    ) {
+        let (at, answers) = match self.find_parked(&request, ambient) {
+            Ok(found) => found,
+            Err(error) => return self.refuse(&request.to, &error, out),
+        };
+        if self.pending.len() >= self.setup.max_in_flight {
+            return self.refuse(&request.to, &errors::busy("calls in flight"), out);
+        }
+        let Some(Waiting { call, outcome, .. }) = self.parked.all.remove(at) else { return };
+        self.pending.change(call, |call| {
+            call.awaited = Awaited::ByRequest;
+            call.to = request.to;
+            call.in_force = Arc::clone(in_force);
+            call.progress_token = wishes.progress_token.map(ToOwned::to_owned);
+            call.progress = None;
+            call.log_level = wishes.log_level;
+        });
+        if let Some(outcome) = outcome {
+            return self.resolve(call, outcome, ambient, out);
+        }
+        out.actions.extend(self.questions.answer(call, &answers));
+        // Who comes back may have declared less than before.
+        out.actions.extend(self.questions.drop_unaskable(call, in_force));
+        if self.questions.has_any(call) {
+            self.park(call, ambient, out);
+        }
+    }
+
+    /// The parked call that a request belongs to, and the answers that it brings.
+    fn find_parked<'a>(
+        &self,
+        request: &Request<'a>,
+        ambient: &Ambient<'_>,
+    ) -> Result<(usize, Members<'a>), rpc::Error<'static>> {
+        let state = request.params.request_state.and_then(json::string);
+        let is_good = |waiting: &Waiting| {
+            ambient.now.elapsed < waiting.expires && state.as_deref() == Some(waiting.handle.as_str())
+        };
+        let at = self.parked.all.iter().position(is_good);
+        let call = at.and_then(|at| self.pending.get(self.parked.all[at].call));
+        let origin = call.and_then(|call| call.origin.as_deref());
+        // Somebody else's handle is answered like one that never was.
+        let (Some(at), Some(origin)) = (at, origin.filter(|origin| origin.principal.as_deref() == ambient.principal))
+        else {
+            return Err(errors::invalid_params(
+                "`requestState` is not one that this server gave out, or it has expired or was used before",
+            ));
+        };
+        if origin.digest != digest(request) {
+            return Err(errors::invalid_params(
+                "`requestState` belongs to another request: send the same method and parameters again",
+            ));
+        }
+        let answers = match request.params.input_responses {
+            None => Some(Members::default()),
+            Some(raw) => Members::of(raw),
+        };
+        let answers = answers.ok_or_else(|| errors::invalid_params("`inputResponses` must be an object"))?;
+        Ok((at, answers))
+    }
+
+    /// Ends calls whose callers did not come back in time.
+    pub(super) fn expire_parked(&mut self, ambient: &Ambient<'_>, out: &mut Output<'_>) {
+        while self.parked.deadline().is_some_and(|deadline| deadline <= ambient.now.elapsed) {
+            self.abandon_first(out);
+        }
+    }
+
+    /// Nobody comes back any more.
+    pub(super) fn close_parked(&mut self, out: &mut Output<'_>) {
+        while !self.parked.all.is_empty() {
+            self.abandon_first(out);
+        }
+    }
+
+    fn abandon_first(&mut self, out: &mut Output<'_>) {
+        let Some(waiting) = self.parked.all.pop_front() else { return };
+        self.pending.remove(waiting.call);
+        self.questions.forget(waiting.call);
+        if waiting.outcome.is_none() {
+            out.actions.push(Action::Cancel(waiting.call));
+        }
+    }
+}
+
+/// What a request asks for, apart from what may differ when it is sent again.
+fn digest(request: &Request<'_>) -> u64 {
+    fn text<'a>(raw: Option<&'a RawValue>, absent: &'a str) -> &'a str {
+        raw.map_or(absent, RawValue::get)
+    }
+    let mut hasher = DefaultHasher::new();
+    let params = &request.params;
+    (&*request.method, text(params.name, ""), text(params.uri, ""), text(params.arguments, "{}")).hash(&mut hasher);
+    hasher.finish()
+}

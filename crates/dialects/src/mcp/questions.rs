@@ -1,0 +1,259 @@
+//! Questions that were put to a caller in the middle of its call.
+//!
+//! In the handshake era each is a request of our own, by the way of the call that it belongs to. Without a
+//! session they go out with the answer to the call's request (see `parked`), or are read off a task (see
+//! `tasks`). All of them are kept here until they are answered or their call ends.
+
+use gladhand_operations::{Answered, CallId, Failure, FailureKind, Question, QuestionId, QuestionKind};
+use gladhand_wire::json::{self, RawValue};
+use gladhand_wire::{Id, Members, rpc};
+
+use super::capabilities::InForce;
+use super::pending::Awaited;
+use super::phrasing;
+use super::server::{McpServer, Phase};
+use crate::ambient::Ambient;
+use crate::side::{Action, Lane, Output};
+
+/// How many questions may be open at once.
+pub(super) const MAX_QUESTIONS: usize = 1024;
+
+/// All open questions, the oldest first.
+#[derive(Debug, Default)]
+pub(super) struct Questions {
+    open: Vec<Open>,
+    last: u64,
+    /// The session is ending: nobody can be asked any more.
+    is_closed: bool,
+}
+
+#[derive(Debug)]
+struct Open {
+    /// The id of our request, which no two questions share.
+    number: u64,
+    question: QuestionId,
+    call: CallId,
+    /// Its name among the questions of the call.
+    key: String,
+    kind: QuestionKind,
+    params: Box<RawValue>,
+    /// The way by which it went out as a request, if it did.
+    sent: Option<Lane>,
+}
+
+impl Questions {
+    /// Whether a call has open questions.
+    pub(super) fn has_any(&self, call: CallId) -> bool {
+        self.open.iter().any(|open| open.call == call)
+    }
+
+    /// Writes the open questions of a call as an `inputRequests` object.
+    pub(super) fn write_requests(&self, call: CallId, wire: &mut Vec<u8>) {
+        wire.push(b'{');
+        for (at, open) in self.open.iter().filter(|open| open.call == call).enumerate() {
+            if at > 0 {
+                wire.push(b',');
+            }
+            json::write(wire, &open.key);
+            wire.extend_from_slice(br#":{"method":"#);
+            json::write(wire, phrasing::method(open.kind));
+            wire.extend_from_slice(br#","params":"#);
+            wire.extend_from_slice(open.params.get().as_bytes());
+            wire.push(b'}');
+        }
+        wire.push(b'}');
+    }
+
+    /// Takes the answers to open questions of a call out of an `inputResponses` object. What has no answer of the
+    /// right kind stays open, and what was not asked is ignored.
+    pub(super) fn answer(&mut self, call: CallId, answers: &Members<'_>) -> Vec<Action<'static>> {
+        self.settle(|open| {
+            let answer = answers.raw(&open.key).filter(|_| open.call == call)?;
+            phrasing::is_answer(answer).then(|| Ok(answer.to_owned()))
+        })
+    }
+
+    /// Gives up the questions of a call that may not be asked under what is in force now.
+    pub(super) fn drop_unaskable(&mut self, call: CallId, in_force: &InForce) -> Vec<Action<'static>> {
+        self.settle(|open| {
+            let params = Members::of(&open.params).filter(|_| open.call == call)?;
+            let missing = phrasing::missing_capability(open.kind, &params, &in_force.agreement)?;
+            Some(Err(Failure::missing_capability(missing)))
+        })
+    }
+
+    /// Forgets the questions of a call that has ended.
+    pub(super) fn forget(&mut self, call: CallId) {
+        self.open.retain(|open| open.call != call);
+    }
+
+    /// Ends the questions for which there is an answer.
+    fn settle(&mut self, answer: impl Fn(&Open) -> Option<Answered>) -> Vec<Action<'static>> {
+        let mut settled = Vec::new();
+        self.open.retain(|open| match answer(open) {
+            Some(answered) => {
+                settled.push(Action::Answered(open.question, answered));
+                false
+            }
+            None => true,
+        });
+        settled
+    }
+
+    fn add(&mut self, question: QuestionId, call: CallId, asked: Question, params: Box<RawValue>) {
+        self.last += 1;
+        let number = self.last;
+        let is_free = |key: &String| self.open.iter().all(|open| open.call != call || open.key != *key);
+        let key = asked.key.filter(is_free).unwrap_or_else(|| {
+            // Somebody may have named one of theirs like this, but not all of them.
+            let mut names = (number..).map(|number| format!("q{number}"));
+            names.find(|name| is_free(name)).unwrap_or_default()
+        });
+        self.open.push(Open { number, question, call, key, kind: asked.kind, params, sent: None });
+    }
+}
+
+impl McpServer {
+    /// Whoever answers a call asks its caller.
+    pub(super) fn ask_caller(
+        &mut self,
+        call: CallId,
+        questions: Vec<(QuestionId, Question)>,
+        ambient: &mut Ambient<'_>,
+        out: &mut Output<'_>,
+    ) {
+        let before = self.questions.open.len();
+        let mut given: Option<Box<RawValue>> = None;
+        self.pending.change(call, |call| {
+            if let Some(origin) = &mut call.origin {
+                origin.has_asked = true;
+                given = origin.answers.take();
+            }
+        });
+        let given = given.as_deref().and_then(Members::of).unwrap_or_default();
+        for (id, question) in questions {
+            let answered = match self.phrase(call, &question, ambient) {
+                Err(failure) => Err(failure),
+                Ok(params) => {
+                    let answer = question.key.as_deref().and_then(|key| given.raw(key));
+                    match answer.filter(|answer| phrasing::is_answer(answer)) {
+                        Some(answer) => Ok(answer.to_owned()),
+                        None => {
+                            self.questions.add(id, call, question, params);
+                            continue;
+                        }
+                    }
+                }
+            };
+            out.actions.push(Action::Answered(id, answered));
+        }
+        let Some(asker) = self.pending.get(call).filter(|_| self.questions.open.len() > before) else { return };
+        match asker.awaited {
+            Awaited::ByRequest if asker.revision.is_stateless() => self.park(call, ambient, out),
+            Awaited::ByRequest => self.send_questions(call, asker.to.way.lane, None, out),
+            // What is asked meanwhile is asked with what remains, when the caller comes back.
+            Awaited::Parked => {}
+            Awaited::AsTask => self.task_asks(call, ambient, out),
+        }
+    }
+
+    /// A question as its caller can be asked, or why it cannot.
+    fn phrase(&self, call: CallId, question: &Question, ambient: &mut Ambient<'_>) -> Result<Box<RawValue>, Failure> {
+        let Some(asker) = self.pending.get(call) else {
+            return Err(Failure::new(FailureKind::Unanswered, "the call has ended"));
+        };
+        if self.questions.is_closed {
+            return Err(Failure::new(FailureKind::Stopping, "the session is ending"));
+        }
+        let params = phrasing::phrase(question, &asker.in_force, ambient)?;
+        let is_parking = asker.revision.is_stateless() && asker.awaited == Awaited::ByRequest;
+        if is_parking && asker.origin.is_none() {
+            return Err(Failure::new(FailureKind::Unanswered, "this request cannot be answered with a question"));
+        }
+        if self.questions.open.len() >= MAX_QUESTIONS || is_parking && self.parked.is_full() {
+            return Err(Failure::new(FailureKind::Busy, "too many questions are waiting for answers"));
+        }
+        Ok(params)
+    }
+
+    /// Sends the questions of a call that were not sent yet, if the session is open.
+    pub(super) fn send_questions(&mut self, call: CallId, lane: Lane, task: Option<&str>, out: &mut Output<'_>) {
+        if !matches!(self.phase, Phase::Open(_)) {
+            return;
+        }
+        for open in self.questions.open.iter_mut().filter(|open| open.call == call && open.sent.is_none()) {
+            open.sent = Some(lane);
+            if let Some(task) = task {
+                open.params = super::task_answers::related(&open.params, task);
+            }
+            out.go(lane);
+            let (id, method) = (Id::number(open.number), phrasing::method(open.kind));
+            rpc::request(&mut out.wire, &id, method, Some(&open.params));
+        }
+    }
+
+    /// The session is open: what was asked before goes out now.
+    pub(super) fn send_waiting_questions(&mut self, out: &mut Output<'_>) {
+        let unsent = self.questions.open.iter().filter(|open| open.sent.is_none());
+        let calls: Vec<_> = unsent.map(|open| open.call).collect();
+        for call in calls {
+            match self.pending.get(call) {
+                Some(asker) if asker.revision.is_stateless() => {}
+                Some(asker) if asker.awaited == Awaited::AsTask => self.send_task_questions(call, out),
+                Some(asker) => self.send_questions(call, asker.to.way.lane, None, out),
+                None => {}
+            }
+        }
+    }
+
+    /// A response came: to a question of ours, if its id is one.
+    pub(super) fn response(
+        &mut self,
+        id: Option<&RawValue>,
+        result: Option<&RawValue>,
+        error: Option<&RawValue>,
+        ambient: &mut Ambient<'_>,
+        out: &mut Output<'_>,
+    ) {
+        // Numbers of ours are small, so that a float that means one is exact.
+        let number = id.and_then(|id| id.get().parse::<f64>().ok());
+        let is_meant = |open: &Open| open.sent.is_some() && Some(open.number as f64) == number;
+        let Some(at) = self.questions.open.iter().position(is_meant) else {
+            out.actions.push(Action::Dropped("a response to a request that was never sent"));
+            return;
+        };
+        let open = self.questions.open.remove(at);
+        let answered = match (result, error) {
+            (_, Some(error)) if json::Kind::of(error) != json::Kind::Null => Err(refused(error)),
+            (Some(result), _) if phrasing::is_answer(result) => Ok(result.to_owned()),
+            _ => Err(Failure::new(FailureKind::Unanswered, "the client's answer is no object")),
+        };
+        out.actions.push(Action::Answered(open.question, answered));
+        self.task_may_go_on(open.call, ambient, out);
+    }
+
+    /// A call has ended: its caller need not answer any more.
+    pub(super) fn withdraw_questions(&mut self, call: CallId, out: &mut Output<'_>) {
+        for open in self.questions.open.iter().filter(|open| open.call == call) {
+            let Some(lane) = open.sent else { continue };
+            out.go(lane);
+            let params = serde_json::json!({"requestId": open.number, "reason": "the call has ended"});
+            rpc::notification(&mut out.wire, "notifications/cancelled", Some(&params));
+        }
+        self.questions.forget(call);
+    }
+
+    /// Nobody can be asked any more, and nobody answers.
+    pub(super) fn close_questions(&mut self, out: &mut Output<'_>) {
+        self.questions.is_closed = true;
+        let ending = || Failure::new(FailureKind::Stopping, "the session ended before the caller answered");
+        out.actions.extend(self.questions.settle(|_| Some(Err(ending()))));
+    }
+}
+
+/// The failure that a client's error stands for.
+fn refused(error: &RawValue) -> Failure {
+    let message = Members::of(error).and_then(|error| error.str("message").map(String::from));
+    let message = message.unwrap_or_else(|| "the client answered with an error".to_owned());
+    Failure { data: Some(error.to_owned()), ..Failure::new(FailureKind::Unanswered, message) }
+}

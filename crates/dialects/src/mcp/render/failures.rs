@@ -1,0 +1,68 @@
+//! Calls that ended without a reply, in the codes of this dialect.
+
+use gladhand_operations::{Failure, FailureKind};
+use gladhand_wire::json::{self, Kind, RawValue};
+use gladhand_wire::rpc::{self, code};
+use gladhand_wire::{Id, Members};
+use serde_json::json;
+
+use super::super::capabilities::TASKS_EXTENSION;
+use super::super::errors;
+use super::super::pending::Asked;
+use super::super::revision::Revision;
+
+/// Whether the model could do something about it, so that it is a result for the model to read.
+pub(super) fn is_for_the_model(kind: FailureKind, revision: Revision) -> bool {
+    match kind {
+        FailureKind::InvalidArguments | FailureKind::ToolFailed | FailureKind::Denied | FailureKind::Unanswered => true,
+        // A session's capabilities are what they are: only the model can do without.
+        FailureKind::MissingCapability => revision.has_initialize(),
+        _ => false,
+    }
+}
+
+/// A failure that is no result.
+pub(super) fn failed(wire: &mut Vec<u8>, id: &Id, asked: &Asked, failure: &Failure, revision: Revision) {
+    let message = || failure.message.clone();
+    let error = match failure.kind {
+        FailureKind::UnknownTool | FailureKind::UnknownPrompt | FailureKind::InvalidArguments => {
+            rpc::Error::new(code::INVALID_PARAMS, message())
+        }
+        FailureKind::UnknownResource => {
+            let code =
+                if revision.has_resource_not_found() { errors::RESOURCE_NOT_FOUND } else { code::INVALID_PARAMS };
+            let error = rpc::Error::new(code, message());
+            match asked.uri() {
+                Some(uri) => error.with(&json!({"uri": uri})),
+                None => error,
+            }
+        }
+        FailureKind::MissingCapability if revision.is_stateless() => {
+            let capability = failure.data.as_deref().and_then(json::string);
+            errors::missing_capability(&capability.unwrap_or_default(), message())
+        }
+        FailureKind::OnlyAsTask if revision.is_stateless() => errors::missing_capability(TASKS_EXTENSION, message()),
+        FailureKind::MissingCapability | FailureKind::OnlyAsTask | FailureKind::NotAsTask => {
+            rpc::Error::new(code::METHOD_NOT_FOUND, message())
+        }
+        FailureKind::UpstreamError => {
+            if let Some(error) = failure.data.as_deref().filter(|data| is_error_object(data)) {
+                wire.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
+                wire.extend_from_slice(id.as_json().as_bytes());
+                wire.extend_from_slice(br#","error":"#);
+                wire.extend_from_slice(error.get().as_bytes());
+                return rpc::finish(wire);
+            }
+            errors::internal(failure.kind.word(), message(), failure.data.as_deref())
+        }
+        kind => errors::internal(kind.word(), message(), None),
+    };
+    rpc::error(wire, Some(id), &error);
+}
+
+/// Whether data is an error as JSON-RPC writes it, to be passed on as it came.
+fn is_error_object(data: &RawValue) -> bool {
+    let Some(error) = Members::of(data) else { return false };
+    let code = error.raw("code").and_then(|code| code.get().parse::<i64>().ok());
+    code.is_some() && error.raw("message").is_some_and(|message| Kind::of(message) == Kind::String)
+}

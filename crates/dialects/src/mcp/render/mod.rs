@@ -1,0 +1,320 @@
+//! Results, errors and notices as this dialect writes them.
+//!
+//! Written straight into the buffer: payloads are raw JSON already. What a revision does not have
+//! (structured output, titles, result types) is left out here and nowhere else.
+
+mod content;
+mod definitions;
+mod failures;
+pub(super) mod notices;
+
+use gladhand_operations::{Completion, Contents, Outcome, PromptResult, Reply, ToolResult};
+use gladhand_wire::json::{self, Kind, RawValue};
+use gladhand_wire::{Id, Members, rpc};
+
+use super::capabilities::declaration_of_menu;
+use super::lists::{List, Page};
+use super::meta::{SERVER_INFO, SUBSCRIPTION_ID};
+use super::pending::{Asked, InFlight};
+use super::revision::{Revision, names};
+use super::{cursor, errors};
+use crate::side::{CacheHints, ServerSetup};
+
+/// How many values an answer to a request for completion may hold.
+const MAX_COMPLETIONS: usize = 100;
+
+/// The hints of what is nobody else's and good only once.
+const NEVER_KEPT: &str = r#","ttlMs":0,"cacheScope":"private""#;
+
+/// What is the same in every answer of a server.
+#[derive(Debug)]
+pub(super) struct Renderer {
+    server_info: String,
+    /// The `capabilities` object of each revision, oldest first.
+    capabilities: [String; 5],
+    /// `,"instructions":"…"`, or nothing.
+    instructions: String,
+    /// `,"ttlMs":…,"cacheScope":"…"`
+    cache_hints: String,
+    /// `,"resultType":"complete","_meta":{"…/serverInfo":{…}` up to where other `_meta` would go.
+    complete: String,
+    /// How many entries a page of a list holds.
+    page_size: usize,
+}
+
+impl Renderer {
+    pub(super) fn new(setup: &ServerSetup) -> Self {
+        let mut server_info = br#"{"name":"#.to_vec();
+        json::write(&mut server_info, &setup.identity.name);
+        text_member(&mut server_info, "version", Some(&setup.identity.version));
+        extras(&mut server_info, &setup.about, &["name", "version"]);
+        server_info.push(b'}');
+        let server_info = String::from_utf8_lossy(&server_info).into_owned();
+        let instructions = setup.menu.instructions.as_deref().map(|text| json::to_raw(text).get().to_owned());
+        let CacheHints { ttl_ms, public } = setup.menu.cache;
+        let scope = if public { "public" } else { "private" };
+        Self {
+            complete: format!(r#","resultType":"complete","_meta":{{"{SERVER_INFO}":{server_info}"#),
+            server_info,
+            capabilities: Revision::ALL.map(|revision| declaration_of_menu(&setup.menu, revision)),
+            instructions: instructions.map(|text| format!(r#","instructions":{text}"#)).unwrap_or_default(),
+            cache_hints: format!(r#","ttlMs":{ttl_ms},"cacheScope":"{scope}""#),
+            page_size: setup.page_size.max(1),
+        }
+    }
+
+    pub(super) fn initialize_result(&self, wire: &mut Vec<u8>, id: &Id, revision: Revision) {
+        rpc::begin_result(wire, id);
+        wire.extend_from_slice(br#"{"protocolVersion":""#);
+        wire.extend_from_slice(revision.as_str().as_bytes());
+        wire.extend_from_slice(br#"","capabilities":"#);
+        wire.extend_from_slice(self.capabilities[revision as usize].as_bytes());
+        wire.extend_from_slice(br#","serverInfo":"#);
+        wire.extend_from_slice(self.server_info.as_bytes());
+        wire.extend_from_slice(self.instructions.as_bytes());
+        wire.push(b'}');
+        rpc::finish(wire);
+    }
+
+    pub(super) fn discover_result(&self, wire: &mut Vec<u8>, id: &Id, revision: Revision) {
+        rpc::begin_result(wire, id);
+        wire.extend_from_slice(br#"{"supportedVersions":"#);
+        json::write(wire, &names(Revision::STATELESS));
+        wire.extend_from_slice(br#","capabilities":"#);
+        wire.extend_from_slice(self.capabilities[revision as usize].as_bytes());
+        wire.extend_from_slice(self.instructions.as_bytes());
+        self.finish_cacheable(wire, revision, &self.cache_hints, None);
+    }
+
+    /// The empty result that ends a subscription.
+    pub(super) fn listen_result(&self, wire: &mut Vec<u8>, id: &Id) {
+        rpc::begin_result(wire, id);
+        wire.extend_from_slice(br#"{"resultType":"complete","_meta":{""#);
+        wire.extend_from_slice(SUBSCRIPTION_ID.as_bytes());
+        wire.extend_from_slice(br#"":"#);
+        wire.extend_from_slice(id.as_json().as_bytes());
+        wire.extend_from_slice(br#",""#);
+        wire.extend_from_slice(SERVER_INFO.as_bytes());
+        wire.extend_from_slice(br#"":"#);
+        wire.extend_from_slice(self.server_info.as_bytes());
+        wire.extend_from_slice(b"}}");
+        rpc::finish(wire);
+    }
+
+    /// Appends `,"_meta":{…}` that says who serves a result (2026-07-28).
+    pub(super) fn about_server(&self, wire: &mut Vec<u8>) {
+        wire.extend_from_slice(br#","_meta":{""#);
+        wire.extend_from_slice(SERVER_INFO.as_bytes());
+        wire.extend_from_slice(br#"":"#);
+        wire.extend_from_slice(self.server_info.as_bytes());
+        wire.push(b'}');
+    }
+
+    /// A list with nothing in it.
+    pub(super) fn empty_list(&self, wire: &mut Vec<u8>, id: &Id, list: List, revision: Revision) {
+        let page = Page { of: list, from: 0 };
+        self.page(wire, id, page, revision, &[(); 0], |_, (), _| {});
+    }
+
+    /// The answer to a call.
+    pub(super) fn outcome(&self, wire: &mut Vec<u8>, call: &InFlight, outcome: Outcome) {
+        let (id, revision) = (&call.to.id, call.revision);
+        match (outcome, &call.asked) {
+            (Ok(Reply::Tool(result)), Asked::Tool) => self.tool_result(wire, id, &result, revision),
+            (Ok(reply), &Asked::Page(page)) => match (reply, page.of) {
+                (Reply::Tools(all), List::Tools) => self.page(wire, id, page, revision, &all, definitions::tool),
+                (Reply::Resources(all), List::Resources) => {
+                    self.page(wire, id, page, revision, &all, definitions::resource);
+                }
+                (Reply::Templates(all), List::Templates) => {
+                    self.page(wire, id, page, revision, &all, definitions::template);
+                }
+                (Reply::Prompts(all), List::Prompts) => {
+                    self.page(wire, id, page, revision, &all, definitions::prompt);
+                }
+                _ => not_asked_for(wire, id),
+            },
+            (Ok(Reply::Contents(contents)), Asked::Contents { .. }) => self.contents(wire, call, &contents),
+            (Ok(Reply::Prompt(prompt)), Asked::Prompt) => self.prompt(wire, id, &prompt, revision),
+            (Ok(Reply::Completion(completion)), Asked::Completion) => {
+                self.completion(wire, id, &completion, revision);
+            }
+            (Ok(Reply::Done), Asked::Watch { .. }) => empty_result(wire, id),
+            (Err(failure), Asked::Tool) if failures::is_for_the_model(failure.kind, revision) => {
+                self.tool_result(wire, id, &ToolResult::failure(&failure.message), revision);
+            }
+            (Err(failure), asked) => failures::failed(wire, id, asked, &failure, revision),
+            (Ok(_), _) => not_asked_for(wire, id),
+        }
+    }
+
+    fn tool_result(&self, wire: &mut Vec<u8>, id: &Id, result: &ToolResult, revision: Revision) {
+        rpc::begin_result(wire, id);
+        wire.extend_from_slice(br#"{"content":["#);
+        each(wire, &result.content, |wire, block| content::content(wire, block, revision));
+        wire.push(b']');
+        if let Some(structured) = &result.structured
+            && revision.has_structured_output()
+            && (revision.has_any_structured_output() || Kind::of(structured) == Kind::Object)
+        {
+            member(wire, "structuredContent", structured);
+        }
+        if result.failed {
+            wire.extend_from_slice(br#","isError":true"#);
+        }
+        extras(wire, &result.extra, &["content", "structuredContent", "isError", "resultType", "_meta"]);
+        self.finish_result(wire, revision, carried_meta(&result.extra));
+    }
+
+    fn contents(&self, wire: &mut Vec<u8>, call: &InFlight, contents: &Contents) {
+        rpc::begin_result(wire, &call.to.id);
+        wire.extend_from_slice(br#"{"contents":["#);
+        each(wire, &contents.parts, |wire, part| wire.extend_from_slice(part.get().as_bytes()));
+        wire.push(b']');
+        extras(wire, &contents.extra, &["contents", "resultType", "ttlMs", "cacheScope", "_meta"]);
+        let has_asked = call.origin.as_ref().is_some_and(|origin| origin.has_asked);
+        let hints = if has_asked { NEVER_KEPT } else { &self.cache_hints };
+        self.finish_cacheable(wire, call.revision, hints, carried_meta(&contents.extra));
+    }
+
+    fn prompt(&self, wire: &mut Vec<u8>, id: &Id, prompt: &PromptResult, revision: Revision) {
+        rpc::begin_result(wire, id);
+        wire.extend_from_slice(br#"{"messages":["#);
+        each(wire, &prompt.messages, |wire, message| content::message(wire, message, revision));
+        wire.push(b']');
+        text_member(wire, "description", prompt.description.as_deref());
+        extras(wire, &prompt.extra, &["messages", "description", "resultType", "_meta"]);
+        self.finish_result(wire, revision, carried_meta(&prompt.extra));
+    }
+
+    fn completion(&self, wire: &mut Vec<u8>, id: &Id, completion: &Completion, revision: Revision) {
+        let values = &completion.values[..completion.values.len().min(MAX_COMPLETIONS)];
+        let is_cut = values.len() < completion.values.len();
+        rpc::begin_result(wire, id);
+        wire.extend_from_slice(br#"{"completion":{"values":"#);
+        json::write(wire, values);
+        if let Some(total) = completion.total.or_else(|| is_cut.then_some(completion.values.len() as u64)) {
+            wire.extend_from_slice(br#","total":"#);
+            json::write(wire, &total);
+        }
+        if let Some(has_more) = if is_cut { Some(true) } else { completion.has_more } {
+            wire.extend_from_slice(br#","hasMore":"#);
+            json::write(wire, &has_more);
+        }
+        extras(wire, &completion.extra, &["values", "total", "hasMore", "_meta"]);
+        wire.push(b'}');
+        self.finish_result(wire, revision, carried_meta(&completion.extra));
+    }
+
+    fn page<T>(
+        &self,
+        wire: &mut Vec<u8>,
+        id: &Id,
+        Page { of, from }: Page,
+        revision: Revision,
+        all: &[T],
+        write: impl Fn(&mut Vec<u8>, &T, Revision),
+    ) {
+        if from > 0 && from >= all.len() {
+            return rpc::error(wire, Some(id), &cursor::bad());
+        }
+        let end = all.len().min(from.saturating_add(self.page_size));
+        rpc::begin_result(wire, id);
+        wire.extend_from_slice(br#"{""#);
+        wire.extend_from_slice(of.key().as_bytes());
+        wire.extend_from_slice(br#"":["#);
+        each(wire, &all[from..end], |wire, entry| write(wire, entry, revision));
+        wire.push(b']');
+        if end < all.len() {
+            wire.extend_from_slice(br#","nextCursor":"#);
+            json::write(wire, &cursor::at(end));
+        }
+        self.finish_cacheable(wire, revision, &self.cache_hints, None);
+    }
+
+    /// Closes a result that may be kept for a while, where a revision can say so.
+    fn finish_cacheable(&self, wire: &mut Vec<u8>, revision: Revision, hints: &str, carried_meta: Option<&RawValue>) {
+        if revision.has_result_types() {
+            wire.extend_from_slice(hints.as_bytes());
+        }
+        self.finish_result(wire, revision, carried_meta);
+    }
+
+    /// Closes a result that has at least one member, and its line.
+    fn finish_result(&self, wire: &mut Vec<u8>, revision: Revision, carried_meta: Option<&RawValue>) {
+        // Who serves the result is for us to say, whoever it came from.
+        let carried = carried_meta.and_then(Members::of).unwrap_or_default();
+        let carried = carried.iter().filter(|(name, _)| *name != SERVER_INFO);
+        if revision.has_result_types() {
+            wire.extend_from_slice(self.complete.as_bytes());
+            carried.for_each(|(name, value)| member(wire, name, value));
+            wire.push(b'}');
+        } else {
+            let mut is_first = true;
+            for (name, value) in carried {
+                wire.extend_from_slice(if is_first { br#","_meta":{"# } else { b"," });
+                is_first = false;
+                json::write(wire, name);
+                wire.push(b':');
+                wire.extend_from_slice(value.get().as_bytes());
+            }
+            if !is_first {
+                wire.push(b'}');
+            }
+        }
+        wire.push(b'}');
+        rpc::finish(wire);
+    }
+}
+
+/// The result that says no more than that it is done (handshake era).
+pub(super) fn empty_result(wire: &mut Vec<u8>, id: &Id) {
+    rpc::begin_result(wire, id);
+    wire.extend_from_slice(b"{}");
+    rpc::finish(wire);
+}
+
+fn not_asked_for(wire: &mut Vec<u8>, id: &Id) {
+    let error = errors::internal("internal", "the answer is not what was asked for".to_owned(), None);
+    rpc::error(wire, Some(id), &error);
+}
+
+/// Appends entries with commas between them.
+fn each<T>(wire: &mut Vec<u8>, entries: &[T], write: impl Fn(&mut Vec<u8>, &T)) {
+    for (at, entry) in entries.iter().enumerate() {
+        if at > 0 {
+            wire.push(b',');
+        }
+        write(wire, entry);
+    }
+}
+
+/// Appends `,"name":value`.
+fn member(wire: &mut Vec<u8>, name: &str, value: &RawValue) {
+    wire.push(b',');
+    json::write(wire, name);
+    wire.push(b':');
+    wire.extend_from_slice(value.get().as_bytes());
+}
+
+/// Appends `,"name":"text"` if there is one.
+fn text_member(wire: &mut Vec<u8>, name: &str, text: Option<&str>) {
+    if let Some(text) = text {
+        wire.push(b',');
+        json::write(wire, name);
+        wire.push(b':');
+        json::write(wire, text);
+    }
+}
+
+/// Appends members that are carried untouched, apart from those that are ours to write.
+fn extras(wire: &mut Vec<u8>, extra: &[(String, Box<RawValue>)], ours: &[&str]) {
+    for (name, value) in extra.iter().filter(|(name, _)| !ours.contains(&name.as_str())) {
+        member(wire, name, value);
+    }
+}
+
+/// The `_meta` among members that are carried.
+fn carried_meta(extra: &[(String, Box<RawValue>)]) -> Option<&RawValue> {
+    extra.iter().rev().find(|(name, _)| name == "_meta").map(|(_, value)| &**value)
+}

@@ -1,0 +1,63 @@
+//! Requests about resources: reading one, and hearing of its changes (handshake era).
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use gladhand_operations::Operation;
+use gladhand_wire::json;
+use gladhand_wire::rpc;
+
+use super::capabilities::InForce;
+use super::errors;
+use super::pending::{Asked, Watcher};
+use super::requests::Wishes;
+use super::server::{McpServer, Request};
+use super::watches::{LONGEST_URI, MAX_WATCHED};
+use crate::side::Output;
+
+impl McpServer {
+    pub(super) fn read_resource<'a>(
+        &mut self,
+        request: Request<'a>,
+        wishes: Wishes<'_>,
+        in_force: &Arc<InForce>,
+        out: &mut Output<'a>,
+    ) {
+        match uri(&request) {
+            Ok(uri) => {
+                let asked = Asked::Contents { uri: uri.as_ref().into() };
+                self.deliver(request, asked, Operation::ReadResource(uri), wishes, in_force, out);
+            }
+            Err(error) => self.refuse(&request.to, &error, out),
+        }
+    }
+
+    pub(super) fn subscribe<'a>(&mut self, request: Request<'a>, in_force: &Arc<InForce>, out: &mut Output<'a>) {
+        let error = match uri(&request) {
+            Ok(uri) if self.watches.contains(&uri) => return self.done(&request.to, out),
+            Ok(_) if self.watches.len() >= MAX_WATCHED => errors::busy("resources to watch"),
+            Ok(uri) if uri.len() > LONGEST_URI => errors::invalid_params("`uri` is longer than 4096 bytes"),
+            Ok(uri) => {
+                let asked = Asked::Watch { uri: uri.as_ref().into(), by: Watcher::Session };
+                return self.deliver(request, asked, Operation::Watch(uri), Wishes::default(), in_force, out);
+            }
+            Err(error) => error,
+        };
+        self.refuse(&request.to, &error, out);
+    }
+
+    pub(super) fn unsubscribe(&mut self, request: Request<'_>, out: &mut Output<'_>) {
+        match uri(&request) {
+            Ok(uri) => {
+                self.watches.remove(&uri, out);
+                self.done(&request.to, out);
+            }
+            Err(error) => self.refuse(&request.to, &error, out),
+        }
+    }
+}
+
+/// The URI that a request names.
+fn uri<'a>(request: &Request<'a>) -> Result<Cow<'a, str>, rpc::Error<'static>> {
+    request.params.uri.and_then(json::string).ok_or_else(|| errors::invalid_params("`uri` must be a string"))
+}

@@ -1,0 +1,223 @@
+//! What is asked about tasks, and what tasks look like on the wire.
+//!
+//! 2025-11-25 wraps a new task in `task`, keeps the outcome for `tasks/result` and names the task in the
+//! `_meta` of everything that belongs to it. The extension of 2026-07-28 writes tasks flat, has the outcome
+//! and open questions in `tasks/get`, and says milliseconds by name.
+
+use gladhand_accord::Side;
+use gladhand_operations::{Failure, FailureKind};
+use gladhand_wire::json::{self, RawValue};
+use gladhand_wire::{Id, Members, pick, rpc};
+
+use super::capabilities::InForce;
+use super::meta::RELATED_TASK;
+use super::phrasing::rewritten;
+use super::render::Renderer;
+use super::revision::Revision;
+use super::server::{McpServer, Phase, Request};
+use super::tasks::{State, Task};
+use super::{cursor, errors};
+use crate::ambient::Ambient;
+use crate::side::{Lane, Output};
+
+/// How often it makes sense to ask for a task, in milliseconds.
+const POLL_INTERVAL: u64 = 500;
+
+impl McpServer {
+    /// A request about one task.
+    pub(super) fn serve_task(
+        &mut self,
+        method: &str,
+        request: Request<'_>,
+        in_force: &InForce,
+        ambient: &mut Ambient<'_>,
+        out: &mut Output<'_>,
+    ) {
+        let revision = in_force.revision;
+        if !self.setup.menu.tasks {
+            return self.refuse(&request.to, &errors::method_not_found(method), out);
+        }
+        let params = request.all_params().and_then(|params| pick(params, ["taskId", "inputResponses"]));
+        let [id, answers] = params.unwrap_or_default();
+        let at = id.and_then(json::string).and_then(|id| self.tasks.find(&id, ambient.principal, revision));
+        let Some(at) = at else {
+            let error = errors::invalid_params("`taskId` names no task of yours, or none that is still known");
+            return self.refuse(&request.to, &error, out);
+        };
+        let call = self.tasks.all[at].call();
+        let has_ended = self.tasks.all[at].state.has_ended();
+        match method {
+            "tasks/get" => return self.answer_with_task(&request.to.id, request.to.way.lane, at, out),
+            "tasks/result" if has_ended => {
+                out.go(request.to.way.lane);
+                return outcome(&mut out.wire, &request.to.id, &self.tasks.all[at]);
+            }
+            "tasks/result" if self.tasks.waiting() >= self.setup.max_in_flight => {
+                return self.refuse(&request.to, &errors::busy("requests that wait for tasks"), out);
+            }
+            "tasks/result" => {
+                self.tasks.wait(at, request.to);
+                return self.send_task_questions(call, out);
+            }
+            "tasks/cancel" if has_ended && !revision.is_stateless() => {
+                let error = errors::invalid_params("the task has ended; it cannot be cancelled any more");
+                return self.refuse(&request.to, &error, out);
+            }
+            "tasks/cancel" => {
+                if !has_ended {
+                    self.cancel_task(at, ambient, out);
+                }
+                if !revision.is_stateless() {
+                    return self.answer_with_task(&request.to.id, request.to.way.lane, at, out);
+                }
+            }
+            _ => {
+                let Some(answers) = answers.and_then(Members::of) else {
+                    let error = errors::invalid_params("`inputResponses` must be an object");
+                    return self.refuse(&request.to, &error, out);
+                };
+                out.actions.extend(self.questions.answer(call, &answers));
+                self.task_may_go_on(call, ambient, out);
+            }
+        }
+        out.go(request.to.way.lane);
+        rpc::begin_result(&mut out.wire, &request.to.id);
+        out.wire.extend_from_slice(br#"{"resultType":"complete""#);
+        self.render.about_server(&mut out.wire);
+        out.wire.push(b'}');
+        rpc::finish(&mut out.wire);
+    }
+
+    /// All tasks of the caller, page by page (2025-11-25).
+    pub(super) fn list_tasks(&mut self, request: Request<'_>, ambient: &Ambient<'_>, out: &mut Output<'_>) {
+        let Some(from) = request.params.cursor.map_or(Some(0), cursor::read) else {
+            return self.refuse(&request.to, &cursor::bad(), out);
+        };
+        let is_shown = |task: &&Task| task.number >= from && task.is_known_to(ambient.principal, Revision::V2025_11_25);
+        let mut tasks = self.tasks.all.iter().filter(is_shown);
+        out.go(request.to.way.lane);
+        let wire = &mut out.wire;
+        rpc::begin_result(wire, &request.to.id);
+        wire.extend_from_slice(br#"{"tasks":["#);
+        for (at, task) in tasks.by_ref().take(self.setup.page_size.max(1)).enumerate() {
+            wire.extend_from_slice(if at > 0 { b",{" } else { b"{" });
+            describe(wire, task);
+            wire.push(b'}');
+        }
+        wire.push(b']');
+        if let Some(next) = tasks.next() {
+            wire.extend_from_slice(br#","nextCursor":"#);
+            json::write(wire, &cursor::at(next.number));
+        }
+        wire.push(b'}');
+        rpc::finish(wire);
+    }
+
+    fn answer_with_task(&self, id: &Id, lane: Lane, at: usize, out: &mut Output<'_>) {
+        out.go(lane);
+        rpc::begin_result(&mut out.wire, id);
+        out.wire.push(b'{');
+        self.detail(at, &mut out.wire);
+        if self.tasks.all[at].revision.is_stateless() {
+            out.wire.extend_from_slice(br#","resultType":"complete""#);
+            self.render.about_server(&mut out.wire);
+        }
+        out.wire.push(b'}');
+        rpc::finish(&mut out.wire);
+    }
+
+    /// A task with everything that there is to say about it in its revision.
+    fn detail(&self, at: usize, wire: &mut Vec<u8>) {
+        let task = &self.tasks.all[at];
+        describe(wire, task);
+        if !task.revision.is_stateless() {
+            return;
+        }
+        match &task.state {
+            State::Working | State::Cancelled => {}
+            State::InputRequired => {
+                wire.extend_from_slice(br#","inputRequests":"#);
+                self.questions.write_requests(task.call(), wire);
+            }
+            State::Completed(result) | State::FailedResult(result) => {
+                wire.extend_from_slice(br#","result":"#);
+                wire.extend_from_slice(result.get().as_bytes());
+            }
+            State::Failed(error) => {
+                wire.extend_from_slice(br#","error":"#);
+                wire.extend_from_slice(error.get().as_bytes());
+            }
+        }
+    }
+
+    /// A task is in a new state: tells whoever may be told.
+    pub(super) fn tell_task(&self, at: usize, out: &mut Output<'_>) {
+        const METHOD: &str = "notifications/tasks/status";
+        let task = &self.tasks.all[at];
+        let mut members = Vec::new();
+        self.detail(at, &mut members);
+        if task.revision.is_stateless() {
+            return self.listeners.tell_task("notifications/tasks", &task.id, &members, out);
+        }
+        if let Phase::Open(session) = &self.phase
+            && session.in_force.gate.admit(Side::Server, METHOD).is_ok()
+        {
+            out.go(Lane::MAIN);
+            let params = json::raw(format!("{{{}}}", String::from_utf8_lossy(&members)));
+            rpc::notification(&mut out.wire, METHOD, Some(&params));
+        }
+    }
+}
+
+/// The answer to a call that goes on as a task.
+pub(super) fn created(wire: &mut Vec<u8>, id: &Id, task: &Task, render: &Renderer) {
+    rpc::begin_result(wire, id);
+    if task.revision.is_stateless() {
+        wire.extend_from_slice(br#"{"resultType":"task","#);
+        describe(wire, task);
+        render.about_server(wire);
+    } else {
+        wire.extend_from_slice(br#"{"task":{"#);
+        describe(wire, task);
+        wire.push(b'}');
+    }
+    wire.push(b'}');
+    rpc::finish(wire);
+}
+
+/// The answer to `tasks/result` for a task that has ended.
+pub(super) fn outcome(wire: &mut Vec<u8>, id: &Id, task: &Task) {
+    let (name, value) = match &task.state {
+        State::Completed(result) | State::FailedResult(result) => ("result", result.to_owned()),
+        State::Failed(error) => ("error", error.to_owned()),
+        State::Working | State::InputRequired | State::Cancelled => {
+            let failure = Failure::new(FailureKind::Cancelled, "the task was cancelled");
+            ("error", json::to_raw(&errors::internal(failure.kind.word(), failure.message, None)))
+        }
+    };
+    wire.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
+    wire.extend_from_slice(id.as_json().as_bytes());
+    wire.extend_from_slice(format!(r#","{name}":{value}"#).as_bytes());
+    rpc::finish(wire);
+}
+
+/// The members of a task, without braces.
+fn describe(wire: &mut Vec<u8>, task: &Task) {
+    let (ttl, interval) =
+        if task.revision.is_stateless() { ("ttlMs", "pollIntervalMs") } else { ("ttl", "pollInterval") };
+    let (id, status, millis) = (&task.id, task.state.word(), task.ttl.as_millis());
+    let (created, updated) = (task.created.iso_millis(), task.updated.iso_millis());
+    let members = format!(
+        r#""taskId":"{id}","status":"{status}","createdAt":"{created}","lastUpdatedAt":"{updated}","{ttl}":{millis},"{interval}":{POLL_INTERVAL}"#
+    );
+    wire.extend_from_slice(members.as_bytes());
+}
+
+/// An object whose `_meta` also names the task that it belongs to.
+pub(super) fn related(object: &RawValue, task: &str) -> Box<RawValue> {
+    let members = Members::of(object).unwrap_or_default();
+    let meta = members.object("_meta").unwrap_or_default();
+    let task = json::to_raw(&serde_json::json!({"taskId": task}));
+    let meta = json::raw(rewritten(&meta, &[RELATED_TASK], Some((RELATED_TASK, &task))));
+    json::raw(rewritten(&members, &["_meta"], Some(("_meta", &meta))))
+}

@@ -1,0 +1,327 @@
+//! Calls that go on as tasks: their caller has its answer and comes back for the outcome.
+//!
+//! Both forms live here, that of 2025-11-25 and the extension of 2026-07-28; what they look like on
+//! the wire is in `task_answers`. A task belongs to whoever made it and lives until its time is
+//! over, ended or not.
+
+use std::time::Duration;
+
+use gladhand_operations::{CallId, Failure, FailureKind, Outcome, TaskWish};
+use gladhand_wire::json::{self, Kind, RawValue};
+use gladhand_wire::rpc::{self, Envelope};
+use gladhand_wire::{Members, pick};
+
+use super::errors;
+use super::ids::is_same;
+use super::pending::{Awaited, InFlight, ReplyTo};
+use super::revision::Revision;
+use super::server::McpServer;
+use super::task_answers;
+use crate::ambient::{Ambient, Moment};
+use crate::side::{Action, Lane, Output, Server};
+
+/// The capability that lets a tool be called as a task (2025-11-25).
+pub(super) const CALLS_AS_TASKS: &str = "tasks.requests.tools.call";
+
+/// How many tasks may be known at once.
+const MAX_TASKS: usize = 1024;
+
+/// Above this many bytes of kept outcomes no task is begun.
+const MAX_KEPT: usize = 32 * 1024 * 1024;
+
+/// For how long a task is known if its caller does not say.
+const DEFAULT_TTL: Duration = Duration::from_secs(30 * 60);
+
+/// Within what bounds a caller may say.
+const SHORTEST_TTL: Duration = Duration::from_secs(1);
+const LONGEST_TTL: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// For how long a caller of 2025-11-25 wants a task to be known, read off `params.task`.
+pub(super) fn wanted_ttl(wish: &RawValue) -> Result<Option<Duration>, rpc::Error<'static>> {
+    let [ttl] = pick(wish, ["ttl"]).ok_or_else(|| errors::invalid_params("`task` must be an object"))?;
+    let Some(ttl) = ttl.filter(|ttl| Kind::of(ttl) != Kind::Null) else { return Ok(None) };
+    let millis = ttl.get().parse::<f64>().ok().filter(|millis| *millis >= 0.0);
+    let millis = millis.ok_or_else(|| errors::invalid_params("`task.ttl` must be a number of milliseconds"))?;
+    // Saturates: more than the longest is the longest.
+    Ok(Some(Duration::from_millis(millis as u64).clamp(SHORTEST_TTL, LONGEST_TTL)))
+}
+
+/// All tasks, the oldest first.
+#[derive(Debug, Default)]
+pub(super) struct Tasks {
+    pub(super) all: Vec<Task>,
+    last: usize,
+    /// How many bytes of outcomes are kept.
+    kept: usize,
+    /// The session is ending: nobody can come back for a task.
+    is_closed: bool,
+}
+
+/// A call that went on, or its outcome.
+#[derive(Debug)]
+pub(super) struct Task {
+    /// Its running number, by which lists are paged.
+    pub(super) number: usize,
+    pub(super) id: String,
+    pub(super) revision: Revision,
+    call: CallId,
+    /// The way that the call came by.
+    lane: Lane,
+    principal: Option<Box<str>>,
+    pub(super) created: Moment,
+    pub(super) updated: Moment,
+    pub(super) ttl: Duration,
+    pub(super) state: State,
+    /// Requests that wait for its outcome (2025-11-25).
+    waiting: Vec<ReplyTo>,
+}
+
+/// How far a task is.
+#[derive(Debug)]
+pub(super) enum State {
+    Working,
+    InputRequired,
+    /// The result that the call would have had.
+    Completed(Box<RawValue>),
+    /// The result that the call would have had, which reports a failure (2025-11-25).
+    FailedResult(Box<RawValue>),
+    /// The error that the call would have had.
+    Failed(Box<RawValue>),
+    Cancelled,
+}
+
+impl State {
+    pub(super) fn word(&self) -> &'static str {
+        match self {
+            Self::Working => "working",
+            Self::InputRequired => "input_required",
+            Self::Completed(_) => "completed",
+            Self::FailedResult(_) | Self::Failed(_) => "failed",
+            Self::Cancelled => "cancelled",
+        }
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        !matches!(self, Self::Working | Self::InputRequired)
+    }
+
+    fn kept(&self) -> usize {
+        match self {
+            Self::Completed(kept) | Self::FailedResult(kept) | Self::Failed(kept) => kept.get().len(),
+            Self::Working | Self::InputRequired | Self::Cancelled => 0,
+        }
+    }
+}
+
+impl Task {
+    /// Whether somebody may know of it.
+    pub(super) fn is_known_to(&self, principal: Option<&str>, revision: Revision) -> bool {
+        self.principal.as_deref() == principal && self.revision.is_stateless() == revision.is_stateless()
+    }
+
+    fn expires(&self) -> Duration {
+        self.created.elapsed + self.ttl
+    }
+
+    pub(super) fn call(&self) -> CallId {
+        self.call
+    }
+}
+
+impl Tasks {
+    pub(super) fn is_full(&self) -> bool {
+        self.all.len() >= MAX_TASKS || self.kept >= MAX_KEPT
+    }
+
+    pub(super) fn deadline(&self) -> Option<Duration> {
+        self.all.iter().map(Task::expires).min()
+    }
+
+    /// Where the task of an id is, if there is one that this principal may know of.
+    pub(super) fn find(&self, id: &str, principal: Option<&str>, revision: Revision) -> Option<usize> {
+        self.all.iter().position(|task| task.id == id && task.is_known_to(principal, revision))
+    }
+
+    /// How many requests wait for outcomes.
+    pub(super) fn waiting(&self) -> usize {
+        self.all.iter().map(|task| task.waiting.len()).sum()
+    }
+
+    /// One more request waits for an outcome.
+    pub(super) fn wait(&mut self, at: usize, request: ReplyTo) {
+        self.all[at].waiting.push(request);
+    }
+
+    /// The request of a peer's id does not wait for an outcome any more; `false` if none did.
+    pub(super) fn stop_waiting(&mut self, id: &RawValue) -> bool {
+        let before = self.waiting();
+        self.all.iter_mut().for_each(|task| task.waiting.retain(|to| !is_same(to.id.as_json(), id.get())));
+        self.waiting() < before
+    }
+
+    fn of(&self, call: CallId) -> Option<usize> {
+        self.all.iter().position(|task| task.call == call)
+    }
+
+    fn remove(&mut self, at: usize) -> Task {
+        let task = self.all.remove(at);
+        self.kept -= task.state.kept();
+        task
+    }
+}
+
+impl McpServer {
+    /// A call goes on as a task: answers its request with that.
+    pub(super) fn begin_task(&mut self, call: CallId, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+        let Some(InFlight { to, awaited: Awaited::ByRequest, origin: Some(origin), revision, .. }) =
+            self.pending.get(call)
+        else {
+            return;
+        };
+        if self.tasks.is_closed || origin.task == TaskWish::Never {
+            return;
+        }
+        if self.tasks.is_full() {
+            let failure = Failure::new(FailureKind::Busy, "too many tasks; try again later");
+            out.actions.push(Action::Cancel(call));
+            return self.resolve(call, Err(failure), ambient, out);
+        }
+        self.tasks.last += 1;
+        let task = Task {
+            number: self.tasks.last,
+            id: ambient.hex_id(),
+            revision: *revision,
+            call,
+            lane: to.way.lane,
+            principal: origin.principal.clone(),
+            created: ambient.now,
+            updated: ambient.now,
+            ttl: origin.ttl.unwrap_or(DEFAULT_TTL),
+            state: State::Working,
+            waiting: Vec::new(),
+        };
+        out.go(to.way.lane);
+        task_answers::created(&mut out.wire, &to.id, &task, &self.render);
+        self.tasks.all.push(task);
+        self.pending.change(call, |call| {
+            call.awaited = Awaited::AsTask;
+            if call.revision.is_stateless() {
+                // What is said about a request ends with its answer.
+                (call.progress_token, call.log_level) = (None, None);
+            }
+            // What is said about a task does not, but its exchange does.
+            call.to.way.lane = Lane::MAIN;
+        });
+    }
+
+    /// The call of a task has ended: keeps what it would have been answered with.
+    pub(super) fn end_task(&mut self, call: CallId, outcome: Outcome, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+        let (Some(ended), Some(at)) = (self.pending.remove(call), self.tasks.of(call)) else { return };
+        let mut line = Vec::new();
+        self.render.outcome(&mut line, &ended, outcome);
+        json::flatten(&mut line);
+        let line = String::from_utf8_lossy(&line);
+        let envelope = Envelope::parse(line.trim_end()).ok();
+        let result = envelope.as_ref().and_then(|envelope| envelope.result);
+        let error = envelope.as_ref().and_then(|envelope| envelope.error);
+        let state = match (result, error) {
+            (Some(result), _) if ended.revision.is_stateless() => State::Completed(result.to_owned()),
+            (Some(result), _) => {
+                let related = task_answers::related(result, &self.tasks.all[at].id);
+                let failed = Members::of(result).and_then(|result| result.raw("isError"));
+                let has_failed = failed.is_some_and(|failed| failed.get() == "true");
+                if has_failed { State::FailedResult(related) } else { State::Completed(related) }
+            }
+            (None, Some(error)) => State::Failed(error.to_owned()),
+            (None, None) => State::Cancelled,
+        };
+        self.set_task(at, state, ambient, out);
+    }
+
+    /// The caller of a task's call is asked something.
+    pub(super) fn task_asks(&mut self, call: CallId, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+        if let Some(at) = self.tasks.of(call) {
+            self.set_task(at, State::InputRequired, ambient, out);
+            if !self.tasks.all[at].revision.is_stateless() {
+                self.send_task_questions(call, out);
+            }
+        }
+    }
+
+    /// Sends the questions of a task where they reach its caller.
+    ///
+    /// Where exchanges come and go, only a request that waits for the outcome is sure to be listened to; until there
+    /// is one the state of the task tells the caller to make it.
+    pub(super) fn send_task_questions(&mut self, call: CallId, out: &mut Output<'_>) {
+        let Some(task) = self.tasks.of(call).map(|at| &self.tasks.all[at]) else { return };
+        let waiting = task.waiting.last().map(|to| to.way.lane);
+        let only_way = (task.lane == Lane::MAIN).then_some(Lane::MAIN);
+        let id = task.id.clone();
+        if let Some(lane) = waiting.or(only_way) {
+            self.send_questions(call, lane, Some(&id), out);
+        }
+    }
+
+    /// A question was answered: if it was the last one of a task, the task goes on.
+    pub(super) fn task_may_go_on(&mut self, call: CallId, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+        if let Some(at) = self.tasks.of(call)
+            && matches!(self.tasks.all[at].state, State::InputRequired)
+            && !self.questions.has_any(call)
+        {
+            self.set_task(at, State::Working, ambient, out);
+        }
+    }
+
+    /// The caller does not want a task to go on.
+    pub(super) fn cancel_task(&mut self, at: usize, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+        self.give_up(self.tasks.all[at].call, out);
+        self.set_task(at, State::Cancelled, ambient, out);
+    }
+
+    /// A task is in a new state: tells whoever wants to know.
+    fn set_task(&mut self, at: usize, state: State, ambient: &Ambient<'_>, out: &mut Output<'_>) {
+        let task = &mut self.tasks.all[at];
+        self.tasks.kept += state.kept();
+        (task.state, task.updated) = (state, ambient.now);
+        self.tell_task(at, out);
+        let task = &mut self.tasks.all[at];
+        if task.state.has_ended() {
+            for to in std::mem::take(&mut task.waiting) {
+                out.go(to.way.lane);
+                task_answers::outcome(&mut out.wire, &to.id, task);
+            }
+        }
+    }
+
+    /// Forgets tasks whose time is over.
+    pub(super) fn expire_tasks(&mut self, ambient: &Ambient<'_>, out: &mut Output<'_>) {
+        let mut at = 0;
+        while at < self.tasks.all.len() {
+            if self.tasks.all[at].expires() <= ambient.now.elapsed {
+                self.end_now(at, &errors::invalid_params("the time of the task is over"), out);
+            } else {
+                at += 1;
+            }
+        }
+    }
+
+    /// Nobody comes back for a task any more.
+    pub(super) fn close_tasks(&mut self, out: &mut Output<'_>) {
+        self.tasks.is_closed = true;
+        let stopping = "the session ended before the task did".to_owned();
+        let stopping = errors::internal(FailureKind::Stopping.word(), stopping, None);
+        while !self.tasks.all.is_empty() {
+            self.end_now(self.tasks.all.len() - 1, &stopping, out);
+        }
+    }
+
+    fn end_now(&mut self, at: usize, why: &rpc::Error<'_>, out: &mut Output<'_>) {
+        let task = self.tasks.remove(at);
+        if !task.state.has_ended() {
+            self.give_up(task.call, out);
+        }
+        for to in task.waiting {
+            self.refuse(&to, why, out);
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! 2026-07-28 over HTTP: headers against bodies, and the status of each answer.
+
+use gladhand_dialects::mcp::http::{check_headers, is_stateless, status};
+use gladhand_operations::Tool;
+use gladhand_wire::json;
+
+use crate::*;
+
+fn tools() -> Vec<Tool> {
+    let schema = r#"{"type":"object","properties":{
+        "region":{"type":"string","x-mcp-header":"Region"},
+        "count":{"type":"integer","x-mcp-header":"Count"},
+        "dry":{"type":"boolean","x-mcp-header":"Dry"},
+        "query":{"type":"string"}}}"#;
+    let broken = r#"{"type":"object","properties":{"a":{"type":"array","x-mcp-header":"A"}}}"#;
+    let tool = |name: &str, schema: &str| Tool::new(name, "", json::raw(schema.to_owned()));
+    vec![tool("mirrored", schema), tool("broken", broken)]
+}
+
+/// The code of the rejection, if there is one. Each must have the status 400.
+fn checked(headers: &[(&str, &str)], body: &str) -> Result<(), i64> {
+    let header =
+        |name: &str| headers.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| *value);
+    check_headers(&header, body, &tools()).map_err(|rejection| {
+        assert_eq!(rejection.status, 400);
+        let answer = value(&rejection.body);
+        assert_eq!(answer["id"], value(body)["id"], "{answer}");
+        answer["error"]["code"].as_i64().unwrap()
+    })
+}
+
+const VERSION: (&str, &str) = ("mcp-protocol-version", STATELESS);
+const MISMATCH: Result<(), i64> = Err(-32020);
+
+#[test]
+fn version_and_method_must_say_what_the_body_says() {
+    let body = stateless("7", "tools/list", "", "");
+    assert_eq!(checked(&[VERSION, ("MCP-METHOD", " tools/list\t")], &body), Ok(()));
+    for headers in [
+        &[][..],
+        &[VERSION],
+        &[("Mcp-Method", "tools/list")],
+        &[VERSION, ("Mcp-Method", "TOOLS/LIST")],
+        &[VERSION, ("Mcp-Method", "prompts/list")],
+        &[("Mcp-Protocol-Version", "2025-11-25"), ("Mcp-Method", "tools/list")],
+    ] {
+        assert_eq!(checked(headers, &body), MISMATCH, "{headers:?}");
+    }
+}
+
+#[test]
+fn what_is_wrong_with_the_metadata_is_said_before_what_is_wrong_with_headers() {
+    let headers = [VERSION];
+    let with = |params: &str| request("7", "server/discover", params);
+    let capabilities = r#""io.modelcontextprotocol/clientCapabilities":{}"#;
+    let version = |version: &str| format!(r#""io.modelcontextprotocol/protocolVersion":"{version}""#);
+    for params in [
+        "{}".to_owned(),
+        r#"{"_meta":null}"#.to_owned(),
+        r#"{"_meta":[]}"#.to_owned(),
+        format!(r#"{{"_meta":{{{capabilities}}}}}"#),
+        format!(r#"{{"_meta":{{{}}}}}"#, version(STATELESS)),
+        format!(r#"{{"_meta":{{{},{capabilities},"io.modelcontextprotocol/logLevel":"loud"}}}}"#, version(STATELESS)),
+    ] {
+        assert_eq!(checked(&headers, &with(&params)), Err(-32602), "{params}");
+    }
+    let unknown = with(&format!(r#"{{"_meta":{{{},{capabilities}}}}}"#, version("v999")));
+    assert_eq!(checked(&headers, &unknown), MISMATCH);
+    assert_eq!(checked(&[("MCP-Protocol-Version", "v999")], &unknown), Err(-32022));
+}
+
+#[test]
+fn what_a_request_is_about_must_be_named() {
+    for (method, params, name) in [
+        ("tools/call", r#""name":"échο""#, "=?base64?w6ljaM6/?="),
+        ("prompts/get", r#""name":"p""#, "p"),
+        ("resources/read", r#""uri":"a://b c""#, "a://b c"),
+        ("tasks/get", r#""taskId":"t""#, "t"),
+        ("tasks/cancel", r#""taskId":"t""#, "t"),
+    ] {
+        let body = stateless("7", method, params, "");
+        let with = |name| checked(&[VERSION, ("Mcp-Method", method), ("Mcp-Name", name)], &body);
+        assert_eq!(with(name), Ok(()), "{method}");
+        assert_eq!(with("other"), MISMATCH);
+        assert_eq!(with("=?base64?dA?="), MISMATCH, "the padding is missing");
+        assert_eq!(checked(&[VERSION, ("Mcp-Method", method)], &body), MISMATCH);
+    }
+    let nameless = stateless("7", "tools/call", "", "");
+    assert_eq!(checked(&[VERSION, ("Mcp-Method", "tools/call")], &nameless), Ok(()), "that is said by the server side");
+}
+
+#[test]
+fn annotated_arguments_are_compared_by_their_kind() {
+    let call = |tool: &str, arguments: &str, params: &[(&'static str, &'static str)]| {
+        let body = stateless("7", "tools/call", &format!(r#""name":"{tool}","arguments":{arguments}"#), "");
+        let headers = [&[VERSION, ("Mcp-Method", "tools/call"), ("Mcp-Name", tool)], params].concat();
+        checked(&headers, &body)
+    };
+    let (region, count, dry) = ("Mcp-Param-Region", "mcp-param-count", "MCP-PARAM-DRY");
+    let all = r#"{"region":"Hello","count":42,"dry":false,"query":"x"}"#;
+    for params in [
+        [(region, "Hello"), (count, "42"), (dry, "false")],
+        [(region, "=?base64?SGVsbG8=?="), (count, "42.0"), (dry, " false ")],
+    ] {
+        assert_eq!(call("mirrored", all, &params), Ok(()), "{params:?}");
+    }
+    for params in [
+        &[(region, "hello"), (count, "42"), (dry, "false")][..],
+        &[(region, "Hello"), (count, "43"), (dry, "false")],
+        &[(region, "Hello"), (count, "42"), (dry, "False")],
+        &[(region, "=?base64?SGVsbG8?="), (count, "42"), (dry, "false")],
+        &[(region, "Hello"), (count, "42")],
+        &[(region, "Hello"), (dry, "false")],
+        &[(count, "42"), (dry, "false")],
+    ] {
+        assert_eq!(call("mirrored", all, params), MISMATCH, "{params:?}");
+    }
+    assert_eq!(call("mirrored", r#"{"region":null}"#, &[]), Ok(()));
+    assert_eq!(call("mirrored", r#"{"region":null}"#, &[(region, "x")]), MISMATCH);
+    let literal = r#"{"region":"=?base64?SGVsbG8="}"#;
+    assert_eq!(call("mirrored", literal, &[(region, "=?base64?SGVsbG8=")]), Ok(()), "half a wrapper is none");
+    assert_eq!(call("broken", r#"{"a":[]}"#, &[]), Ok(()));
+    assert_eq!(call("unknown", r#"{"region":"x"}"#, &[]), Ok(()));
+}
+
+#[test]
+fn what_is_no_request_is_left_to_the_server_side() {
+    for body in ["", "{", "[]", "{}", r#"{"jsonrpc":"2.0","method":"notifications/cancelled"}"#, r#"{"id":1}"#] {
+        assert_eq!(check_headers(&|_| None, body, &[]), Ok(()), "{body}");
+        assert!(!is_stateless(body));
+    }
+    assert!(is_stateless(&stateless("1", "tools/list", "", "")));
+    let meta = r#"{"_meta":{"io.modelcontextprotocol/clientInfo":{}}}"#;
+    assert!(is_stateless(&request("1", "tools/list", meta)), "incomplete, but of this era");
+    for params in [r#"{"_meta":{"progressToken":1}}"#, "{}", "[]", "null"] {
+        assert!(!is_stateless(&request("1", "tools/list", params)), "{params}");
+    }
+}
+
+#[test]
+fn each_answer_has_its_status() {
+    let answers = [
+        (stateless("1", "tools/call", ECHO, ""), 200),
+        (stateless("1", "tools/call", r#""name":"none""#, ""), 200),
+        (stateless("1", "no/such", "", ""), 404),
+        (stateless("1", "ping", "", ""), 404),
+        (stateless("1", "tasks/get", r#""taskId":"t""#, ""), 400),
+        (stateless("1", "tools/list", "", "").replace("2026-07-28", "v999"), 400),
+        ("[]".to_owned(), 400),
+        ("{".to_owned(), 400),
+    ];
+    for (line, expected) in answers {
+        let answer = server().line(&line);
+        assert_eq!(status(answer[0].as_bytes()), expected, "{answer:?}");
+    }
+    assert_eq!(status(br#"{"jsonrpc":"2.0","id":1,"error":{"code":-32020,"message":""}}"#), 400);
+    assert_eq!(status(b"\xff"), 200);
+}

@@ -1,0 +1,148 @@
+//! `subscriptions/listen` (2026-07-28), every filter of it.
+
+use gladhand_dialects::{Lane, Stop};
+use gladhand_operations::Notice;
+use serde_json::json;
+
+use crate::*;
+
+const KEY: &str = "io.modelcontextprotocol/subscriptionId";
+
+fn listen(id: &str, filter: &Value) -> String {
+    stateless(id, "subscriptions/listen", &format!(r#""notifications":{filter}"#), "")
+}
+
+fn acknowledged(id: u64, honoured: &Value) -> Value {
+    json!({
+        "jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged",
+        "params": {"_meta": {KEY: id}, "notifications": honoured},
+    })
+}
+
+/// The method and the subscription of each line.
+fn told(lines: Vec<String>) -> Vec<(String, u64)> {
+    let told = |line: &String| {
+        let line = value(line);
+        (line["method"].as_str().unwrap().to_owned(), line["params"]["_meta"][KEY].as_u64().unwrap())
+    };
+    lines.iter().map(told).collect()
+}
+
+#[test]
+fn each_filter_is_honoured_if_it_was_asked_for_and_is_there() {
+    let filters = ["toolsListChanged", "promptsListChanged", "resourcesListChanged"];
+    let notices = [Notice::ToolsChanged, Notice::PromptsChanged, Notice::ResourcesChanged];
+    let methods = ["tools", "prompts", "resources"].map(|list| format!("notifications/{list}/list_changed"));
+    for bits in 0..8 {
+        let is_asked = |at: usize| bits >> at & 1 == 1;
+        let filter: Value =
+            (0..3).map(|at| (filters[at].to_owned(), is_asked(at).into())).collect::<serde_json::Map<_, _>>().into();
+        let honoured: Value = (0..3)
+            .filter(|at| is_asked(*at))
+            .map(|at| (filters[at].to_owned(), true.into()))
+            .collect::<serde_json::Map<_, _>>()
+            .into();
+        let mut server = whole(STATELESS);
+        assert_eq!(only(server.line(&listen("5", &filter))), acknowledged(5, &honoured));
+        for at in 0..3 {
+            let expected = if is_asked(at) { vec![(methods[at].clone(), 5)] } else { vec![] };
+            assert_eq!(told(server.notice(notices[at].clone())), expected, "{filter}");
+        }
+        let mut server = with_menu(Menu { tools: true, resources: true, prompts: true, ..Menu::default() }, STATELESS);
+        assert_eq!(only(server.line(&listen("5", &filter))), acknowledged(5, &json!({})), "nothing of it may change");
+    }
+}
+
+#[test]
+fn resources_are_watched_before_the_acknowledgement_and_only_those_that_can_be_are_named() {
+    let mut server = whole(STATELESS);
+    let filter =
+        json!({"toolsListChanged": true, "resourceSubscriptions": ["test://b", "none://x", "test://a", "test://a"]});
+    assert_eq!(server.line(&listen("5", &filter)), NOTHING, "it waits for three answers");
+    assert_eq!(server.delivered.len(), 3, "nobody is asked twice");
+    assert_eq!(server.notice(Notice::ToolsChanged), NOTHING, "the acknowledgement comes first");
+    let mut lines = Vec::new();
+    while let Some(delivered) = server.delivered.pop_front() {
+        assert_eq!(lines, NOTHING);
+        let outcome = stock(&delivered.call.operation).unwrap();
+        lines = server.resolve(delivered.call.id, outcome);
+        server.notice(Notice::ResourceUpdated("test://a".to_owned()));
+    }
+    let honoured = json!({"toolsListChanged": true, "resourceSubscriptions": ["test://a", "test://b"]});
+    assert_eq!(value(&lines[0]), acknowledged(5, &honoured));
+    let rest = [("notifications/tools/list_changed".to_owned(), 5), ("notifications/resources/updated".to_owned(), 5)];
+    assert_eq!(told(lines[1..].to_vec()), rest, "what happened meanwhile follows");
+    let updated = only(server.notice(Notice::ResourceUpdated("test://b/c".to_owned())));
+    assert_eq!(updated["params"], json!({"_meta": {KEY: 5}, "uri": "test://b/c"}));
+    assert_eq!(server.notice(Notice::ResourceUpdated("none://x".to_owned())), NOTHING);
+    server.line(&cancel("5"));
+    assert_eq!(server.unwatched, ["test://a", "test://b"]);
+    assert_eq!(server.notice(Notice::ResourceUpdated("test://a".to_owned())), NOTHING);
+}
+
+#[test]
+fn a_subscription_that_ended_too_early_leaves_nothing_watched() {
+    for ended_by in ["cancelled", "hung up", "stopped"] {
+        let mut server = whole(STATELESS);
+        server.lane = Lane(7);
+        let filter = json!({"resourceSubscriptions": ["test://a", "none://x"]});
+        assert_eq!(server.line(&listen("5", &filter)), NOTHING);
+        let lines = match ended_by {
+            "cancelled" => server.line(&cancel("5")),
+            "hung up" => server.hung_up(Lane(7)),
+            _ => server.stop(Stop::Terminated),
+        };
+        assert_eq!(lines.len(), usize::from(ended_by == "stopped"));
+        assert!(server.cancelled.is_empty());
+        while let Some(delivered) = server.delivered.pop_front() {
+            let outcome = stock(&delivered.call.operation).unwrap();
+            assert_eq!(server.resolve(delivered.call.id, outcome), NOTHING, "{ended_by}");
+        }
+        assert_eq!(server.unwatched, ["test://a"], "{ended_by}");
+        assert!(server.door.in_flight().is_empty());
+    }
+}
+
+#[test]
+fn a_listener_that_hangs_up_or_is_stopped_watches_nothing_any_more() {
+    for ends in
+        [|server: &mut TestServer| server.hung_up(Lane(7)), |server: &mut TestServer| server.stop(Stop::Terminated)]
+    {
+        let mut server = whole(STATELESS);
+        server.lane = Lane(7);
+        ask(&mut server, &listen("5", &json!({"resourceSubscriptions": ["test://a"]})));
+        ends(&mut server);
+        assert_eq!(server.unwatched, ["test://a"]);
+    }
+}
+
+#[test]
+fn resources_are_not_watched_where_they_cannot_be() {
+    let mut server = with_menu(Menu { resource_updates: false, ..whole_menu() }, STATELESS);
+    let answer = only(server.line(&listen("5", &json!({"resourceSubscriptions": ["test://a"]}))));
+    assert_eq!(answer, acknowledged(5, &json!({})));
+    for bad in [json!({"resourceSubscriptions": "test://a"}), json!({"resourceSubscriptions": [7]})] {
+        assert_eq!(error(whole(STATELESS).line(&listen("5", &bad))).1, -32602);
+    }
+    let long = json!({"resourceSubscriptions": ["x".repeat(5000)]});
+    assert_eq!(error(whole(STATELESS).line(&listen("5", &long))).1, -32602);
+    let many: Vec<_> = (0..5000).map(|at| format!("test://{at}")).collect();
+    let answer = only(whole(STATELESS).line(&listen("5", &json!({"resourceSubscriptions": many}))));
+    assert_eq!(answer["error"]["data"]["reason"], "busy");
+}
+
+#[test]
+fn one_lane_cannot_take_all_the_room() {
+    let mut server = whole(STATELESS);
+    let mut count = 0;
+    for lane in 1..=17 {
+        server.lane = Lane(lane);
+        for at in 0..65 {
+            let answer = only(server.line(&listen(&at.to_string(), &json!({}))));
+            let is_busy = answer["error"]["data"]["reason"] == "busy";
+            assert_eq!(is_busy, at == 64 || lane == 17, "{lane} {at}");
+            count += usize::from(!is_busy);
+        }
+    }
+    assert_eq!(count, 1024);
+}

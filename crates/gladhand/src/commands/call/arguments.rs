@@ -1,0 +1,239 @@
+//! Arguments of a tool as people type them: `key=value`, read by the tool's own schema.
+//!
+//! `key=value` is read as the type that the schema says, `key:=JSON` as it stands, `key=@FILE` from a file. A key
+//! that comes several times makes a list where the schema wants one.
+
+use anyhow::{Context, Result, anyhow, bail};
+use gladhand_wire::{Members, RawValue};
+use serde_json::{Map, Value};
+
+/// The largest file that an argument is read from.
+const LARGEST_FILE: u64 = 16 * 1024 * 1024;
+
+/// The properties of an object schema, as far as a command line needs them.
+#[derive(Debug)]
+pub(super) struct Properties {
+    all: Vec<Property>,
+    /// Whether the schema welcomes what it does not name.
+    open: bool,
+}
+
+/// One property of an object schema.
+#[derive(Debug)]
+pub(super) struct Property {
+    pub(super) name: String,
+    pub(super) schema: Value,
+    pub(super) required: bool,
+}
+
+impl Property {
+    /// The types it may have, in the schema's order; empty if it does not say.
+    pub(super) fn types(&self) -> Vec<&str> {
+        match self.schema.get("type") {
+            Some(Value::String(one)) => vec![one],
+            Some(Value::Array(several)) => several.iter().filter_map(Value::as_str).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// The values it may have, where it names them.
+    pub(super) fn choices(&self) -> Vec<&Value> {
+        match self.schema.get("enum") {
+            Some(Value::Array(choices)) => choices.iter().collect(),
+            _ => self.schema.get("const").into_iter().collect(),
+        }
+    }
+}
+
+impl Properties {
+    /// Reads an input schema: the required ones first, otherwise in its order.
+    pub(super) fn of(schema: &str) -> Self {
+        let schema = Members::parse(schema).unwrap_or_default();
+        let required: Vec<String> =
+            schema.raw("required").and_then(|names| serde_json::from_str(names.get()).ok()).unwrap_or_default();
+        let named = schema.object("properties");
+        let property = |(name, schema): (&str, &RawValue)| Property {
+            name: name.to_owned(),
+            schema: serde_json::from_str(schema.get()).unwrap_or_default(),
+            required: required.iter().any(|required| required == name),
+        };
+        let mut all: Vec<_> = named.iter().flat_map(Members::iter).map(property).collect();
+        all.sort_by_key(|property| !property.required);
+        let welcomes_more = schema.raw("additionalProperties").is_some_and(|more| more.get() != "false");
+        Self { open: welcomes_more || named.is_none(), all }
+    }
+
+    /// All of them.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Property> {
+        self.all.iter()
+    }
+
+    /// Reads what was typed, on top of what `--args` gave.
+    pub(super) fn read(&self, given: Option<&str>, words: &[String]) -> Result<Map<String, Value>> {
+        let mut arguments = match given {
+            None => Map::new(),
+            Some(text) => match serde_json::from_str(text).context("--args is no JSON")? {
+                Value::Object(arguments) => arguments,
+                _ => bail!("--args must be a JSON object, such as {{\"key\": \"value\"}}"),
+            },
+        };
+        let mut typed: Vec<&str> = Vec::new();
+        for word in words {
+            let (key, value, is_json) = split(word)?;
+            let value = self.value(key, &value, is_json)?;
+            let again = typed.contains(&key);
+            typed.push(key);
+            match (arguments.get_mut(key), value) {
+                (Some(Value::Array(list)), Value::Array(more)) if again => list.extend(more),
+                (Some(_), _) if again => bail!("`{key}` is given twice, and it is no list"),
+                (_, value) => {
+                    arguments.insert(key.to_owned(), value);
+                }
+            }
+        }
+        // What comes as JSON is taken at its word: the server has the last one anyway.
+        if given.is_none() {
+            self.missing(&arguments)?;
+        }
+        Ok(arguments)
+    }
+
+    fn missing(&self, arguments: &Map<String, Value>) -> Result<()> {
+        let missing = self.all.iter().filter(|property| property.required && !arguments.contains_key(&property.name));
+        let names: Vec<_> = missing.map(|property| format!("`{}`", property.name)).collect();
+        match names.len() {
+            0 => Ok(()),
+            1 => bail!("{} is missing", names[0]),
+            _ => bail!("{} are missing", names.join(", ")),
+        }
+    }
+
+    fn value(&self, key: &str, text: &str, is_json: bool) -> Result<Value> {
+        let property = self.all.iter().find(|property| property.name == key);
+        if property.is_none() && !self.open {
+            let known: Vec<_> = self.all.iter().map(|property| property.name.as_str()).collect();
+            let known = if known.is_empty() { "it has none".to_owned() } else { known.join(", ") };
+            bail!("the tool has no argument `{key}` ({known})");
+        }
+        let json = || serde_json::from_str::<Value>(text);
+        if is_json {
+            return json().map_err(|error| anyhow!("`{key}` is no JSON: {error}"));
+        }
+        let types = property.map_or_else(Vec::new, Property::types);
+        let wanted = |kind: &str| types.contains(&kind);
+        // The most particular type that the text can be; a text is a text last.
+        let value = match json().ok() {
+            Some(value @ Value::Number(_)) if wanted("number") => Some(value),
+            Some(value @ Value::Number(_)) if wanted("integer") && (value.is_i64() || value.is_u64()) => Some(value),
+            Some(value @ Value::Bool(_)) if wanted("boolean") => Some(value),
+            Some(value @ Value::Array(_)) if wanted("array") => Some(value),
+            Some(value @ Value::Object(_)) if wanted("object") => Some(value),
+            Some(Value::Null) if wanted("null") => Some(Value::Null),
+            Some(value) if types.is_empty() => Some(value),
+            _ => None,
+        };
+        if let Some(value) = value {
+            return Ok(value);
+        }
+        if wanted("string") || types.is_empty() {
+            return Ok(Value::String(text.to_owned()));
+        }
+        if wanted("array") {
+            return Ok(Value::Array(vec![self.item(property, text)]));
+        }
+        bail!("`{key}` must be {}, not {text:?}", types.join(" or "))
+    }
+
+    /// One entry of a list, by the type that the schema gives its items.
+    fn item(&self, property: Option<&Property>, text: &str) -> Value {
+        let kind = property.and_then(|property| property.schema.get("items")?.get("type")?.as_str());
+        match kind {
+            None | Some("string") => Value::String(text.to_owned()),
+            Some(_) => serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned())),
+        }
+    }
+}
+
+/// `key=value`, `key:=JSON` or `key=@FILE`: the key, the text, and whether that is JSON as it stands.
+fn split(word: &str) -> Result<(&str, String, bool)> {
+    let (key, value) = word.split_once('=').with_context(|| format!("{word:?} is neither `key=value` nor a URL"))?;
+    let (key, is_json) = key.strip_suffix(':').map_or((key, false), |key| (key, true));
+    if key.is_empty() {
+        bail!("{word:?} names no argument before the `=`");
+    }
+    let value = match value.strip_prefix('@') {
+        Some(path) if !is_json => read_file(path)?,
+        _ => value.to_owned(),
+    };
+    Ok((key, value, is_json))
+}
+
+fn read_file(path: &str) -> Result<String> {
+    use std::io::Read as _;
+    let mut text = String::new();
+    fs_err::File::open(path)?.take(LARGEST_FILE + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > LARGEST_FILE {
+        bail!("{path} is larger than {LARGEST_FILE} bytes");
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SCHEMA: &str = r#"{"type":"object","properties":{
+        "text":{"type":"string"},"count":{"type":"integer"},"ratio":{"type":"number"},"loud":{"type":"boolean"},
+        "tags":{"type":"array","items":{"type":"string"}},"sizes":{"type":"array","items":{"type":"integer"}},
+        "where":{"type":"object"},"either":{"type":["string","null"]},"any":{}},"required":["text"]}"#;
+
+    fn read(words: &[&str]) -> Result<Value, String> {
+        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+        Properties::of(SCHEMA).read(None, &words).map(Value::Object).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn values_are_read_by_the_schema() {
+        let words = ["text=7", "count=7", "ratio=0.5", "loud=true", "where={\"a\":1}", "either=null", "any=[1]"];
+        let expected =
+            serde_json::json!({"text":"7","count":7,"ratio":0.5,"loud":true,"where":{"a":1},"either":null,"any":[1]});
+        assert_eq!(read(&words), Ok(expected));
+        assert_eq!(
+            read(&["text=a=b", "either=x", "any=word"]),
+            Ok(serde_json::json!({"text":"a=b","either":"x","any":"word"}))
+        );
+        assert_eq!(read(&["text:=\"x\""]), Ok(serde_json::json!({"text":"x"})));
+    }
+
+    #[test]
+    fn a_key_that_comes_again_makes_a_list() {
+        let expected = serde_json::json!({"text":"","tags":["a","1"],"sizes":[1,2]});
+        assert_eq!(read(&["text=", "tags=a", "tags=1", "sizes=1", "sizes=2"]), Ok(expected));
+        assert_eq!(read(&["text=a", "tags=[\"a\",\"b\"]"]), Ok(serde_json::json!({"text":"a","tags":["a","b"]})));
+        assert_eq!(read(&["text=a", "text=b"]), Err("`text` is given twice, and it is no list".to_owned()));
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        assert_eq!(read(&["count=1"]), Err("`text` is missing".to_owned()));
+        assert_eq!(read(&["text=a", "count=x"]), Err("`count` must be integer, not \"x\"".to_owned()));
+        assert_eq!(read(&["text=a", "loud=1"]), Err("`loud` must be boolean, not \"1\"".to_owned()));
+        let unknown = read(&["text=a", "txt=b"]).unwrap_err();
+        assert!(unknown.starts_with("the tool has no argument `txt` (text, "), "{unknown}");
+        assert_eq!(read(&["=b"]), Err("\"=b\" names no argument before the `=`".to_owned()));
+        assert_eq!(read(&["b"]), Err("\"b\" is neither `key=value` nor a URL".to_owned()));
+        assert!(read(&["text:={"]).unwrap_err().starts_with("`text` is no JSON"));
+    }
+
+    #[test]
+    fn json_is_taken_at_its_word_and_may_be_added_to() {
+        let properties = Properties::of(SCHEMA);
+        let read = |given, words: &[&str]| {
+            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+            properties.read(Some(given), &words).map(Value::Object).map_err(|error| error.to_string())
+        };
+        assert_eq!(read(r#"{"else":1}"#, &["count=2"]), Ok(serde_json::json!({"else":1,"count":2})));
+        assert_eq!(read(r#"{"count":1}"#, &["count=2"]), Ok(serde_json::json!({"count":2})));
+        assert!(read("[]", &[]).unwrap_err().contains("must be a JSON object"));
+    }
+}

@@ -1,0 +1,140 @@
+//! A tool's own help, made from its schema.
+
+use std::fmt::Write as _;
+
+use anstyle::Style;
+use gladhand_operations::Tool;
+use serde_json::Value;
+
+use super::arguments::{Properties, Property};
+use crate::commands::plain::plain;
+
+const STRONG: Style = Style::new().bold();
+const FAINT: Style = Style::new().dimmed();
+
+/// What `gladhand call TOOL --help` prints.
+pub(super) fn help(tool: &Tool, target: &str) -> String {
+    let properties = Properties::of(tool.input_schema.get());
+    let mut text = String::new();
+    let name = plain(&tool.name);
+    // Writing to a String cannot fail.
+    let _ = write!(text, "{STRONG}{name}{STRONG:#}");
+    let _ = match &tool.title {
+        Some(title) if *title != tool.name => writeln!(text, "  {}", plain(title)),
+        _ => writeln!(text),
+    };
+    for line in tool.description.trim().lines() {
+        let _ = writeln!(text, "{}", plain(line));
+    }
+    let words: String = properties.iter().map(word).collect();
+    let usage = format!("gladhand call {name}{words} {}", plain(target));
+    let _ = writeln!(text, "\n{STRONG}Usage:{STRONG:#} {}", usage.trim_end());
+    if properties.iter().next().is_some() {
+        let _ = writeln!(text, "\n{STRONG}Arguments:{STRONG:#}");
+    }
+    let width = properties.iter().map(|property| plain(&property.name).chars().count()).max().unwrap_or(0);
+    for property in properties.iter() {
+        let name = plain(&property.name);
+        let blanks = " ".repeat(width - name.chars().count());
+        let _ = writeln!(text, "  {STRONG}{name}{STRONG:#}{blanks}  {FAINT}{}{FAINT:#}", plain(&kind(property)));
+        for line in property.schema.get("description").and_then(Value::as_str).unwrap_or_default().trim().lines() {
+            let _ = writeln!(text, "  {:width$}  {}", "", plain(line));
+        }
+    }
+    text
+}
+
+/// How an argument is typed: ` text=STRING`, in brackets if it may be left out.
+fn word(property: &Property) -> String {
+    let choices = property.choices();
+    let value = match property.types().as_slice() {
+        _ if (1..=4).contains(&choices.len()) => {
+            choices.iter().map(|choice| bare(choice)).collect::<Vec<_>>().join("|")
+        }
+        ["boolean"] => "true|false".to_owned(),
+        [one] => one.to_uppercase(),
+        _ => "VALUE".to_owned(),
+    };
+    let name = plain(&property.name);
+    let value = plain(&value);
+    if property.required { format!(" {name}={value}") } else { format!(" [{name}={value}]") }
+}
+
+/// What an argument may be: `integer, 1 to 10, default 3`.
+fn kind(property: &Property) -> String {
+    let schema = &property.schema;
+    let mut parts = Vec::new();
+    let types = property.types();
+    match (types.as_slice(), schema.get("items").and_then(|items| items.get("type")).and_then(Value::as_str)) {
+        ([], _) => {}
+        (["array"], Some(items)) => parts.push(format!("list of {items}")),
+        (types, _) => parts.push(types.join(" or ")),
+    }
+    let choices = property.choices();
+    if !choices.is_empty() {
+        parts.push(format!("one of {}", choices.iter().map(|choice| bare(choice)).collect::<Vec<_>>().join(", ")));
+    }
+    match (schema.get("minimum"), schema.get("maximum")) {
+        (Some(least), Some(most)) => parts.push(format!("{least} to {most}")),
+        (Some(least), None) => parts.push(format!("at least {least}")),
+        (None, Some(most)) => parts.push(format!("at most {most}")),
+        (None, None) => {}
+    }
+    if let Some(format) = schema.get("format").and_then(Value::as_str) {
+        parts.push(format.to_owned());
+    }
+    if let Some(default) = schema.get("default") {
+        parts.push(format!("default {}", bare(default)));
+    }
+    if property.required {
+        parts.push("required".to_owned());
+    }
+    parts.join(", ")
+}
+
+/// A value as it would be typed.
+fn bare(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gladhand_wire::json;
+
+    #[test]
+    fn a_schema_becomes_help() {
+        let schema = r#"{"type":"object","properties":{
+            "loud":{"type":"boolean","default":false},
+            "text":{"type":"string","description":"What to say."},
+            "times":{"type":"integer","minimum":1,"maximum":10,"description":"How often."},
+            "tone":{"type":"string","enum":["low","high"]},
+            "tags":{"type":"array","items":{"type":"string"}}},"required":["text"]}"#;
+        let tool = Tool::new("shout", "Says it louder.\nTwice.", json::raw(schema.to_owned()));
+        let text = anstream::adapter::strip_str(&help(&tool, "-- my-server")).to_string();
+        let expected = "\
+shout
+Says it louder.
+Twice.
+
+Usage: gladhand call shout text=STRING [loud=true|false] [times=INTEGER] [tone=low|high] [tags=ARRAY] -- my-server
+
+Arguments:
+  text   string, required
+         What to say.
+  loud   boolean, default false
+  times  integer, 1 to 10
+         How often.
+  tone   string, one of low, high
+  tags   list of string
+";
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn nothing_that_a_server_wrote_moves_the_cursor() {
+        let tool = Tool::new("x\u{1b}[2J", "a\u{7}b", json::raw("{}".to_owned()));
+        let text = anstream::adapter::strip_str(&help(&tool, "")).to_string();
+        assert!(!text.contains('\u{1b}') && !text.contains('\u{7}'), "{text:?}");
+    }
+}

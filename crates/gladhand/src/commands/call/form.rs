@@ -1,0 +1,249 @@
+//! A form that a server wants a person to fill in, asked line by line.
+//!
+//! The fields come from the schema of `elicitation/create`, in all spellings that its revisions have: plain types,
+//! `enum` with `enumNames`, `oneOf` with titles, and lists of choices.
+
+use gladhand_wire::{Members, RawValue};
+use serde_json::{Map, Value, json};
+
+use crate::commands::plain::plain;
+
+/// What a person types to say no.
+const DECLINE: &str = "!no";
+
+/// Asks for every field and makes the answer. `ask` shows a prompt and gives the line; `None` when there are no more.
+pub(super) fn fill_in(schema: &RawValue, mut ask: impl FnMut(&str) -> Option<String>) -> Value {
+    let cancelled = || json!({"action": "cancel"});
+    let fields = fields(schema);
+    let mut content = Map::new();
+    if fields.is_empty() {
+        return match ask(&format!("  Enter to accept, {DECLINE} to decline: ")) {
+            None => cancelled(),
+            Some(line) if line.trim() == DECLINE => json!({"action": "decline"}),
+            Some(_) => json!({"action": "accept", "content": content}),
+        };
+    }
+    for field in &fields {
+        let mut prompt = field.prompt();
+        loop {
+            let Some(line) = ask(&prompt) else { return cancelled() };
+            if line.trim() == DECLINE {
+                return json!({"action": "decline"});
+            }
+            match field.read(line.trim()) {
+                Ok(value) => {
+                    content.extend(value.map(|value| (field.name.clone(), value)));
+                    break;
+                }
+                Err(problem) => prompt = format!("  {problem}; again: "),
+            }
+        }
+    }
+    json!({"action": "accept", "content": content})
+}
+
+/// The answer of nobody: every default where there is one, nothing else. `None` if something required has none.
+pub(super) fn defaults(schema: &RawValue) -> Option<Value> {
+    let mut content = Map::new();
+    for field in fields(schema) {
+        match field.default {
+            Some(default) => {
+                content.insert(field.name, default);
+            }
+            None if field.required => return None,
+            None => {}
+        }
+    }
+    Some(json!({"action": "accept", "content": content}))
+}
+
+#[derive(Debug)]
+struct Field {
+    name: String,
+    title: String,
+    kind: Kind,
+    required: bool,
+    default: Option<Value>,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Text,
+    Number,
+    Integer,
+    YesOrNo,
+    /// One of these: value and title.
+    One(Vec<(Value, String)>),
+    /// Any of these.
+    Several(Vec<(Value, String)>),
+}
+
+fn fields(schema: &RawValue) -> Vec<Field> {
+    let schema = Members::of(schema).unwrap_or_default();
+    let required: Vec<String> =
+        schema.raw("required").and_then(|names| serde_json::from_str(names.get()).ok()).unwrap_or_default();
+    let properties = schema.object("properties").unwrap_or_default();
+    let field = |(name, property): (&str, &RawValue)| {
+        let property: Value = serde_json::from_str(property.get()).unwrap_or_default();
+        let text = |key: &str| property.get(key).and_then(Value::as_str);
+        let kind = match text("type") {
+            Some("number") => Kind::Number,
+            Some("integer") => Kind::Integer,
+            Some("boolean") => Kind::YesOrNo,
+            Some("array") => Kind::Several(property.get("items").map(choices).unwrap_or_default()),
+            _ => match choices(&property) {
+                none if none.is_empty() => Kind::Text,
+                choices => Kind::One(choices),
+            },
+        };
+        let title = text("title").or_else(|| text("description")).unwrap_or(name);
+        Field {
+            name: name.to_owned(),
+            title: plain(title),
+            kind,
+            required: required.iter().any(|required| required == name),
+            default: property.get("default").cloned(),
+        }
+    };
+    properties.iter().map(field).collect()
+}
+
+/// The values that a schema names, with their titles.
+fn choices(schema: &Value) -> Vec<(Value, String)> {
+    let shown = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let list = |key: &str| schema.get(key).and_then(Value::as_array);
+    if let Some(values) = list("enum") {
+        let names = list("enumNames").cloned().unwrap_or_default();
+        let title = |(at, value): (usize, &Value)| (value.clone(), names.get(at).map_or_else(|| shown(value), shown));
+        return values.iter().enumerate().map(title).collect();
+    }
+    let titled = list("oneOf").or_else(|| list("anyOf"));
+    let choice = |choice: &Value| {
+        let value = choice.get("const")?;
+        Some((value.clone(), choice.get("title").map_or_else(|| shown(value), shown)))
+    };
+    titled.into_iter().flatten().filter_map(choice).collect()
+}
+
+impl Field {
+    fn prompt(&self) -> String {
+        let mut kind = match &self.kind {
+            Kind::Text => String::new(),
+            Kind::Number => "a number".to_owned(),
+            Kind::Integer => "a whole number".to_owned(),
+            Kind::YesOrNo => "y or n".to_owned(),
+            Kind::One(choices) => listed(choices),
+            Kind::Several(choices) => format!("any of {}, with commas", listed(choices)),
+        };
+        let default = self.default.as_ref().map(|default| match default {
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        });
+        let note = match (default, self.required) {
+            (Some(default), _) => format!("Enter: {}", plain(&default)),
+            (None, false) => "Enter: leave out".to_owned(),
+            (None, true) => String::new(),
+        };
+        if !kind.is_empty() && !note.is_empty() {
+            kind.push_str("; ");
+        }
+        kind.push_str(&note);
+        if kind.is_empty() { format!("  {}: ", self.title) } else { format!("  {} ({kind}): ", self.title) }
+    }
+
+    /// The value of a line; none if it is left out.
+    fn read(&self, line: &str) -> Result<Option<Value>, String> {
+        if line.is_empty() {
+            return match &self.default {
+                Some(default) => Ok(Some(default.clone())),
+                None if self.required && !matches!(self.kind, Kind::Several(_)) => Err("this one is needed".to_owned()),
+                None => Ok(None),
+            };
+        }
+        let value = match &self.kind {
+            Kind::Text => Value::String(line.to_owned()),
+            Kind::Number => match line.parse::<f64>().ok().and_then(serde_json::Number::from_f64) {
+                Some(number) => Value::Number(number),
+                None => return Err("that is no number".to_owned()),
+            },
+            Kind::Integer => line.parse::<i64>().map(Value::from).map_err(|_| "that is no whole number".to_owned())?,
+            Kind::YesOrNo => match line.to_lowercase().as_str() {
+                "y" | "yes" | "true" => Value::Bool(true),
+                "n" | "no" | "false" => Value::Bool(false),
+                _ => return Err("y or n".to_owned()),
+            },
+            Kind::One(choices) => chosen(choices, line)?,
+            Kind::Several(choices) => {
+                let each = line.split(',').map(|word| chosen(choices, word.trim()));
+                Value::Array(each.collect::<Result<_, _>>()?)
+            }
+        };
+        Ok(Some(value))
+    }
+}
+
+fn listed(choices: &[(Value, String)]) -> String {
+    let each = choices.iter().enumerate().map(|(at, (_, title))| format!("{} {}", at + 1, plain(title)));
+    each.collect::<Vec<_>>().join(", ")
+}
+
+/// A choice by its number, its title or its value.
+fn chosen(choices: &[(Value, String)], word: &str) -> Result<Value, String> {
+    let by_number = word.parse::<usize>().ok().and_then(|number| choices.get(number.checked_sub(1)?));
+    let by_name = || choices.iter().find(|(value, title)| title == word || value.as_str() == Some(word));
+    let found = by_name().or(by_number);
+    found.map(|(value, _)| value.clone()).ok_or_else(|| format!("{:?} is none of them", plain(word)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gladhand_wire::json::to_raw;
+
+    fn filled(schema: &str, lines: &[&str]) -> (Value, Vec<String>) {
+        let schema = gladhand_wire::json::raw(schema.to_owned());
+        let (mut lines, mut prompts) = (lines.iter(), Vec::new());
+        let answer = fill_in(&schema, |prompt| {
+            prompts.push(prompt.to_owned());
+            lines.next().map(|line| (*line).to_owned())
+        });
+        (answer, prompts)
+    }
+
+    #[test]
+    fn fields_of_all_kinds_are_asked_and_read() {
+        let schema = r#"{"type": "object", "required": ["name", "tone"], "properties": {
+            "name": {"type": "string", "title": "Your name"},
+            "age": {"type": "integer"},
+            "loud": {"type": "boolean", "default": false},
+            "tone": {"type": "string", "enum": ["lo", "hi"], "enumNames": ["Low", "High"]},
+            "tags": {"type": "array", "items": {"anyOf": [{"const": "a", "title": "A"}, {"const": "b", "title": "B"}]}}}}"#;
+        let (answer, prompts) = filled(schema, &["Ann", "x", "42", "", "2", "A, b"]);
+        let content = json!({"name": "Ann", "age": 42, "loud": false, "tone": "hi", "tags": ["a", "b"]});
+        assert_eq!(answer, json!({"action": "accept", "content": content}));
+        assert_eq!(prompts[0], "  Your name: ");
+        assert_eq!(prompts[1], "  age (a whole number; Enter: leave out): ");
+        assert_eq!(prompts[2], "  that is no whole number; again: ");
+        assert_eq!(prompts[3], "  loud (y or n; Enter: false): ");
+        assert_eq!(prompts[4], "  tone (1 Low, 2 High): ");
+        assert_eq!(prompts[5], "  tags (any of 1 A, 2 B, with commas; Enter: leave out): ");
+    }
+
+    #[test]
+    fn a_person_can_say_no_or_go_away() {
+        let schema = r#"{"type": "object", "properties": {"name": {"type": "string"}}}"#;
+        assert_eq!(filled(schema, &["!no"]).0, json!({"action": "decline"}));
+        assert_eq!(filled(schema, &[]).0, json!({"action": "cancel"}));
+        assert_eq!(filled(schema, &[""]).0, json!({"action": "accept", "content": {}}));
+        assert_eq!(filled("{}", &["", ""]).0, json!({"action": "accept", "content": {}}));
+        assert_eq!(filled("{}", &["!no"]).0, json!({"action": "decline"}));
+    }
+
+    #[test]
+    fn defaults_answer_for_nobody_only_where_they_suffice() {
+        let schema = json!({"properties": {"a": {"type": "string", "default": "x"}, "b": {"type": "number"}}});
+        assert_eq!(defaults(&to_raw(&schema)), Some(json!({"action": "accept", "content": {"a": "x"}})));
+        let schema = json!({"properties": {"b": {"type": "number"}}, "required": ["b"]});
+        assert_eq!(defaults(&to_raw(&schema)), None);
+    }
+}

@@ -1,0 +1,147 @@
+//! What the commands that talk to a server share: which server, opened how, and what became of it.
+
+use std::future::Future;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow};
+use gladhand_operations::{Failure, FailureKind, Outcome};
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use crate::cli::ServerArgs;
+use crate::commands::CommandError;
+use crate::config::{self, env};
+use crate::edges::signals::{self, Signals};
+use crate::exit::Exit;
+use crate::upstream::{Bearer, Host, OpenError, Options, Speak, Target, Upstream};
+
+/// A server and how to talk to it, as the command line says.
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) target: Target,
+    pub(super) options: Options,
+    /// Whether no server was named, and we start one of our own.
+    is_ours: bool,
+}
+
+impl Plan {
+    /// Reads the options; `url` is the word of the command line that names a server, if one does.
+    pub(super) fn read(args: &ServerArgs, url: Option<&str>) -> Result<Self, CommandError> {
+        let words = match (url, args.command.is_empty()) {
+            (Some(url), true) => vec![url.to_owned()],
+            (None, false) => args.command.clone(),
+            (None, true) => vec![super::own_program()?, "serve".to_owned()],
+            (Some(_), false) => {
+                return Err(CommandError::usage(anyhow!("give a URL or a command behind `--`, not both")));
+            }
+        };
+        let target = Target::parse(&words).map_err(CommandError::usage)?;
+        let speak = Speak::parse(&args.client)
+            .ok_or_else(|| CommandError::usage(anyhow!("there is no client `{}`", args.client)))?;
+        let timeout = Duration::from_secs(args.timeout);
+        let token = config::mcp_token_in_environment().map_err(CommandError::usage)?;
+        let options = Options {
+            speak,
+            opening_timeout: timeout,
+            call_timeout: Some(timeout),
+            headers: headers(&args.header).map_err(CommandError::usage)?,
+            authorizer: token.map(|token| Arc::new(Bearer::new(token)) as _),
+            hidden: vec![env::A2E_TOKEN.to_owned(), env::MCP_TOKEN.to_owned()],
+            ..Options::default()
+        };
+        Ok(Self { target, options, is_ours: url.is_none() && args.command.is_empty() })
+    }
+
+    /// The server as it would be typed behind a command.
+    pub(super) fn shown(&self) -> String {
+        match &self.target {
+            Target::Url(_) => self.target.to_string(),
+            // Without a server, the next command needs none either.
+            Target::Command(_) if self.is_ours => String::new(),
+            Target::Command(words) => format!("-- {}", words.join(" ")),
+        }
+    }
+
+    /// Opens a session, does the work, closes it. Ctrl-C and SIGTERM end it wherever it is.
+    pub(super) fn run<F: Future<Output = Result<ExitCode, CommandError>>>(
+        self,
+        host: Arc<dyn Host>,
+        work: impl FnOnce(Upstream) -> F,
+    ) -> Result<ExitCode, CommandError> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let done = runtime.block_on(async {
+            let mut signals = Signals::listen()?;
+            let opened = tokio::select! {
+                opened = Upstream::open(&self.target, self.options, host) => opened,
+                stop = signals.next() => return Ok(signals::exit_status(stop).into()),
+            };
+            let upstream = opened.map_err(|error| not_open(error, &self.target))?;
+            let done = tokio::select! {
+                done = work(upstream.clone()) => done,
+                stop = signals.next() => Ok(signals::exit_status(stop).into()),
+            };
+            tokio::select! {
+                () = upstream.close() => {}
+                _ = signals.next() => {}
+            }
+            done
+        });
+        // A person may still be looking at a question that nobody awaits any more.
+        runtime.shutdown_background();
+        done
+    }
+}
+
+fn headers(lines: &[String]) -> anyhow::Result<HeaderMap> {
+    let mut headers = HeaderMap::new();
+    for line in lines {
+        // The value may be a secret, so complaints name only what is before it.
+        let (name, value) = line.split_once(':').context("--header wants `Name: value`")?;
+        let key: HeaderName =
+            name.trim().parse().with_context(|| format!("`{}` is no name of a header", name.trim()))?;
+        let mut value = HeaderValue::from_str(value.trim())
+            .map_err(|_| anyhow!("the value of the header `{key}` holds what a header cannot"))?;
+        value.set_sensitive(true);
+        headers.append(key, value);
+    }
+    Ok(headers)
+}
+
+/// Why there is no session, with something to do about it.
+fn not_open(error: OpenError, target: &Target) -> CommandError {
+    let exit = match &error {
+        OpenError::NotStarted { .. } | OpenError::Unreachable(_) => Exit::PeerFailed,
+        OpenError::NotOverHttp(_) => Exit::Usage,
+        OpenError::Unauthorized { .. } => Exit::Refused,
+        OpenError::Refused { refusal, .. } => super::exit_of(refusal),
+    };
+    let hint = match (&error, target) {
+        (OpenError::Refused { last_words, .. }, _) if !last_words.is_empty() => {
+            format!("its last words on stderr were:\n{}", super::plain::plain_lines(&last_words.join("\n")))
+        }
+        (OpenError::Unauthorized { .. }, _) => {
+            format!("set {} to a bearer token, or give --header 'Authorization: …'", env::MCP_TOKEN)
+        }
+        (OpenError::Unreachable(_), _) => "is it running, and is the path right (often /mcp)?".to_owned(),
+        (OpenError::Refused { .. }, Target::Command(words)) => {
+            format!("`gladhand open --as mcp -- {}` shows the handshake", words.join(" "))
+        }
+        (OpenError::Refused { .. }, Target::Url(_)) => "is this the URL of an MCP endpoint?".to_owned(),
+        (OpenError::NotOverHttp(_), _) => "start the server behind `--` instead".to_owned(),
+        (OpenError::NotStarted { .. }, _) => "is the program installed and on the path?".to_owned(),
+    };
+    CommandError::new(exit, error).hint(hint)
+}
+
+/// The reply of a call, or how the command ends without one.
+pub(super) fn reply(outcome: Outcome) -> Result<gladhand_operations::Reply, CommandError> {
+    outcome.map_err(|failure: Failure| {
+        let exit = match failure.kind {
+            FailureKind::UnknownTool | FailureKind::UnknownPrompt | FailureKind::UnknownResource => Exit::Usage,
+            FailureKind::UpstreamLost | FailureKind::TimedOut => Exit::PeerFailed,
+            _ => Exit::CallFailed,
+        };
+        CommandError::new(exit, anyhow!(super::plain::plain_lines(&failure.message)))
+    })
+}

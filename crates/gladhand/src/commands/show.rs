@@ -1,0 +1,227 @@
+//! What a call returned, for people: text on stdout, everything else into files.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use gladhand_operations::{Content, Contents, PromptResult, ToolResult};
+use gladhand_wire::{Members, RawValue, json};
+
+use crate::commands::plain::{plain, plain_lines};
+
+/// How many files of one name are tried before giving up.
+const MOST_FILES: usize = 10_000;
+
+/// Where media go, and under which name.
+#[derive(Debug)]
+pub(super) struct Album {
+    folder: PathBuf,
+    name: String,
+}
+
+impl Album {
+    /// Media are saved into a folder, named after what returned them.
+    pub(super) fn new(folder: &Path, name: &str) -> Self {
+        let safe = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.') { c } else { '-' };
+        let name: String = name.chars().map(safe).take(64).collect();
+        Self { folder: folder.to_owned(), name: name.trim_start_matches(['.', '-']).to_owned() }
+    }
+
+    /// Saves base64 data under a free name.
+    fn save(&self, mime_type: &str, data: &str) -> Result<PathBuf> {
+        let bytes = STANDARD.decode(data.trim()).context("the server's data is no base64")?;
+        let extension = extension(mime_type);
+        for number in 1..=MOST_FILES {
+            let path = self.folder.join(format!("{}-{number}.{extension}", self.name));
+            let created = std::fs::File::options().write(true).create_new(true).open(&path);
+            match created {
+                Ok(mut file) => {
+                    file.write_all(&bytes).with_context(|| format!("could not write {}", path.display()))?;
+                    return Ok(path);
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error).with_context(|| format!("could not write {}", path.display())),
+            }
+        }
+        anyhow::bail!("{} is full of files named {}-…", self.folder.display(), self.name)
+    }
+
+    fn saved(&self, what: &str, mime_type: &str, data: &str) -> Result<String> {
+        let path = self.save(mime_type, data)?;
+        Ok(format!("[{what} saved as {}]", path.display()))
+    }
+}
+
+/// The ending of a file of a media type.
+fn extension(mime_type: &str) -> &str {
+    match mime_type.split(';').next().unwrap_or_default().trim() {
+        "image/png" => "png",
+        "image/jpeg" => "jpg",
+        "image/gif" => "gif",
+        "image/webp" => "webp",
+        "image/svg+xml" => "svg",
+        "audio/wav" | "audio/x-wav" | "audio/wave" => "wav",
+        "audio/mpeg" => "mp3",
+        "audio/ogg" => "ogg",
+        "application/pdf" => "pdf",
+        "application/json" => "json",
+        "application/gzip" => "gz",
+        "application/zip" => "zip",
+        _ => "bin",
+    }
+}
+
+/// A tool's result, one block after the other.
+pub(super) fn tool_result(result: &ToolResult, album: &Album) -> Result<String> {
+    let mut blocks = Vec::new();
+    for content in &result.content {
+        blocks.push(match content {
+            Content::Text(text) => plain_lines(&json::string(text).unwrap_or_else(|| text.get().into())),
+            Content::Block(block) => content_block(block, album)?,
+        });
+    }
+    if blocks.is_empty()
+        && let Some(structured) = &result.structured
+    {
+        blocks.push(plain_lines(&pretty(structured)));
+    }
+    Ok(joined(blocks))
+}
+
+/// What is in a resource, one part after the other.
+pub(super) fn contents(contents: &Contents, album: &Album) -> Result<String> {
+    let parts = contents.parts.iter().map(|part| resource_part(part, album));
+    Ok(joined(parts.collect::<Result<_>>()?))
+}
+
+/// A prompt, message by message.
+pub(super) fn prompt_result(prompt: &PromptResult, album: &Album) -> Result<String> {
+    let mut messages = Vec::new();
+    for message in &prompt.messages {
+        let message = Members::of(message).unwrap_or_default();
+        let role = message.str("role").unwrap_or_default();
+        let content =
+            message.raw("content").map_or_else(|| Ok(String::new()), |content| content_block(content, album))?;
+        messages.push(format!("{}: {content}", plain(&role)));
+    }
+    Ok(joined(messages))
+}
+
+fn joined(blocks: Vec<String>) -> String {
+    blocks.into_iter().map(|block| if block.ends_with('\n') { block } else { block + "\n" }).collect()
+}
+
+fn content_block(block: &RawValue, album: &Album) -> Result<String> {
+    let members = Members::of(block).unwrap_or_default();
+    let text = |name: &str| members.str(name).unwrap_or_default();
+    Ok(match text("type").as_ref() {
+        "text" => plain_lines(&text("text")),
+        kind @ ("image" | "audio") => album.saved(kind, &text("mimeType"), &text("data"))?,
+        "resource" => match members.raw("resource") {
+            Some(resource) => resource_part(resource, album)?,
+            None => plain_lines(&pretty(block)),
+        },
+        "resource_link" => {
+            let name = plain(&text("name"));
+            format!("[resource {name}: {}]", plain(&text("uri")))
+        }
+        _ => plain_lines(&pretty(block)),
+    })
+}
+
+fn resource_part(part: &RawValue, album: &Album) -> Result<String> {
+    let members = Members::of(part).unwrap_or_default();
+    match (members.str("text"), members.str("blob")) {
+        (Some(text), _) => Ok(plain_lines(&text)),
+        (None, Some(blob)) => {
+            let what = format!("resource {}", plain(&members.str("uri").unwrap_or_default()));
+            album.saved(&what, &members.str("mimeType").unwrap_or_default(), &blob)
+        }
+        (None, None) => Ok(plain_lines(&pretty(part))),
+    }
+}
+
+/// JSON with line breaks; as it stands if it is more than a tree can hold.
+fn pretty(raw: &RawValue) -> String {
+    let tree: Result<serde_json::Value, _> = serde_json::from_str(raw.get());
+    tree.and_then(|tree| serde_json::to_string_pretty(&tree)).unwrap_or_else(|_| raw.get().to_owned())
+}
+
+/// A tool's result as MCP writes it, for `--json`.
+pub(super) fn tool_result_json(result: &ToolResult) -> Result<String> {
+    let mut object = Vec::from(*b"{\"content\":[");
+    for (at, content) in result.content.iter().enumerate() {
+        if at > 0 {
+            object.push(b',');
+        }
+        match content {
+            Content::Text(text) => {
+                object.extend_from_slice(br#"{"type":"text","text":"#);
+                object.extend_from_slice(text.get().as_bytes());
+                object.push(b'}');
+            }
+            Content::Block(block) => object.extend_from_slice(block.get().as_bytes()),
+        }
+    }
+    object.push(b']');
+    if let Some(structured) = &result.structured {
+        object.extend_from_slice(br#","structuredContent":"#);
+        object.extend_from_slice(structured.get().as_bytes());
+    }
+    object.extend_from_slice(format!(r#","isError":{}"#, result.failed).as_bytes());
+    for (name, value) in &result.extra {
+        object.push(b',');
+        json::write(&mut object, name);
+        object.push(b':');
+        object.extend_from_slice(value.get().as_bytes());
+    }
+    object.push(b'}');
+    json::flatten(&mut object);
+    Ok(String::from_utf8(object)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn block(block: serde_json::Value) -> Content {
+        Content::Block(json::to_raw(&block))
+    }
+
+    #[test]
+    fn text_is_printed_and_media_are_saved_under_free_names() {
+        let folder = tempfile::tempdir().unwrap();
+        let album = Album::new(folder.path(), "../get image");
+        let image = || block(json!({"type": "image", "mimeType": "image/png", "data": "AAEC"}));
+        let result =
+            ToolResult { content: vec![Content::text("a\u{1b}b\n"), image(), image()], ..ToolResult::default() };
+        let text = tool_result(&result, &album).unwrap();
+        let path = |number: u8| folder.path().join(format!("get-image-{number}.png"));
+        let expected =
+            format!("a\u{fffd}b\n[image saved as {}]\n[image saved as {}]\n", path(1).display(), path(2).display());
+        assert_eq!(text, expected);
+        assert_eq!(std::fs::read(path(2)).unwrap(), [0, 1, 2]);
+    }
+
+    #[test]
+    fn data_that_is_no_base64_is_an_error_and_leaves_no_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let bad = block(json!({"type": "audio", "mimeType": "audio/wav", "data": "%"}));
+        let result = ToolResult { content: vec![bad], ..ToolResult::default() };
+        assert!(tool_result(&result, &Album::new(folder.path(), "x")).is_err());
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn structured_data_is_shown_where_there_is_no_text() {
+        let structured = Some(json::to_raw(&json!({"a": 1})));
+        let result = ToolResult { structured, ..ToolResult::default() };
+        let text = tool_result(&result, &Album::new(Path::new("."), "x")).unwrap();
+        assert_eq!(text, "{\n  \"a\": 1\n}\n");
+        let json = tool_result_json(&result).unwrap();
+        assert_eq!(json, r#"{"content":[],"structuredContent":{"a":1},"isError":false}"#);
+    }
+}

@@ -1,0 +1,107 @@
+//! A child's stdin and stdout as lines, both ways at once: a child that does not read cannot keep us from reading.
+
+use gladhand_wire::{Line, Lines, Terminator};
+use tokio::io::AsyncWriteExt;
+use tokio::process::ChildStdin;
+
+use super::child::{ChildPeer, Manner};
+
+/// How many unsent bytes are enough: whoever has more to say waits.
+const FULL: usize = 4 * 1024 * 1024;
+
+/// How much is asked for at once.
+const CHUNK: usize = 64 * 1024;
+
+/// A child that is talked to in lines.
+#[derive(Debug)]
+pub struct ChildLines {
+    child: ChildPeer,
+    stdin: Option<ChildStdin>,
+    lines: Lines,
+    unsent: Vec<u8>,
+    /// Whether the child closed its output.
+    is_over: bool,
+}
+
+/// What a child wrote.
+#[derive(Debug)]
+pub enum Wrote {
+    /// A line.
+    Line(Vec<u8>),
+    /// A line beyond the limit, in bytes.
+    TooLong(usize),
+    /// It closed its output, and all lines were taken.
+    End,
+}
+
+impl ChildLines {
+    /// Talks to a child whose lines end so.
+    pub fn new(mut child: ChildPeer, terminator: Terminator) -> Self {
+        let mut lines = Lines::default();
+        lines.end_lines_at(terminator);
+        Self { stdin: child.take_stdin(), child, lines, unsent: Vec::new(), is_over: false }
+    }
+
+    /// Sends lines, as soon as the child reads.
+    pub fn send(&mut self, lines: &[u8]) {
+        if self.stdin.is_some() {
+            self.unsent.extend_from_slice(lines);
+        }
+    }
+
+    /// Whether so much is unsent that nothing should be added.
+    pub fn is_full(&self) -> bool {
+        self.unsent.len() >= FULL
+    }
+
+    /// The next line. May be dropped and called again; unsent lines are sent meanwhile.
+    pub async fn next(&mut self) -> Wrote {
+        loop {
+            match self.lines.next_line() {
+                Some(Line::Bytes(bytes)) => return Wrote::Line(bytes.to_vec()),
+                Some(Line::TooLong { limit }) => return Wrote::TooLong(limit),
+                None if self.is_over => {
+                    return match self.lines.last_line() {
+                        Some(Line::Bytes(bytes)) => Wrote::Line(bytes.to_vec()),
+                        Some(Line::TooLong { limit }) => Wrote::TooLong(limit),
+                        None => Wrote::End,
+                    };
+                }
+                None => {}
+            }
+            let Self { child, stdin, lines, unsent, is_over } = self;
+            tokio::select! {
+                read = child.read(lines.spare(CHUNK)) => *is_over = !matches!(read, Ok(1..)),
+                wrote = write(stdin, unsent), if stdin.is_some() && !unsent.is_empty() => match wrote {
+                    Ok(length) => {
+                        unsent.drain(..length);
+                    }
+                    // It does not read any more, and may still have something to say.
+                    Err(_) => {
+                        *stdin = None;
+                        unsent.clear();
+                    }
+                },
+            }
+        }
+    }
+
+    /// Ends the child.
+    pub async fn end(&mut self, manner: Manner) {
+        self.stdin = None;
+        self.child.end(manner).await;
+    }
+
+    /// The last lines that it wrote to stderr, once it has ended or is about to.
+    pub async fn last_words(&mut self, lines: usize) -> Vec<String> {
+        self.child.ended().await;
+        self.child.last_words(lines)
+    }
+}
+
+async fn write(stdin: &mut Option<ChildStdin>, bytes: &[u8]) -> std::io::Result<usize> {
+    match stdin {
+        Some(stdin) => stdin.write(bytes).await,
+        None => Err(std::io::ErrorKind::BrokenPipe.into()),
+    }
+}

@@ -1,0 +1,158 @@
+//! Which hosts a request may be addressed to, and which web pages it may come from.
+//!
+//! A page in a browser can make its own name resolve to a loopback address and then talk to whatever
+//! listens there. The name is still in `Host`, and the page in `Origin`: both must be expected ones.
+
+use std::net::IpAddr;
+
+use http::header::{HOST, HeaderValue, ORIGIN};
+use http::{HeaderMap, Uri};
+
+/// What is expected in `Host` and `Origin`.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Guard {
+    bound: Vec<IpAddr>,
+    hosts: Vec<String>,
+    origins: Vec<String>,
+}
+
+/// Why a request is not let in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Turned {
+    /// It is addressed to somebody else.
+    Host,
+    /// It comes from a web page that is not expected.
+    Origin,
+}
+
+impl Guard {
+    /// Loopback names, the addresses that are listened on, and what is listed.
+    pub(super) fn new(bound: Vec<IpAddr>, hosts: Vec<String>, origins: Vec<String>) -> Self {
+        Self { bound, hosts, origins }
+    }
+
+    /// Looks at a request. `by_name` says whether there is a host in its address at all.
+    pub(super) fn admit(&self, headers: &HeaderMap, uri: &Uri, by_name: bool) -> Result<(), Turned> {
+        if by_name {
+            let host = headers.get(HOST).and_then(|host| host.to_str().ok());
+            let authority = uri.authority().map(http::uri::Authority::as_str).or(host);
+            if !authority.is_some_and(|authority| self.knows_host(authority)) {
+                return Err(Turned::Host);
+            }
+        }
+        match headers.get(ORIGIN) {
+            Some(origin) if !self.knows_origin(origin) => Err(Turned::Origin),
+            _ => Ok(()),
+        }
+    }
+
+    fn knows_origin(&self, origin: &HeaderValue) -> bool {
+        let Ok(origin) = origin.to_str() else { return false };
+        if self.origins.iter().any(|known| known.eq_ignore_ascii_case(origin)) {
+            return true;
+        }
+        let page = origin.split_once("://").filter(|(scheme, _)| matches!(*scheme, "http" | "https"));
+        page.is_some_and(|(_, authority)| self.knows_host(authority))
+    }
+
+    fn knows_host(&self, authority: &str) -> bool {
+        let Some(host) = without_port(authority) else { return false };
+        let listed = |known: &String| known.eq_ignore_ascii_case(host) || known.eq_ignore_ascii_case(authority);
+        if host.eq_ignore_ascii_case("localhost") || self.hosts.iter().any(listed) {
+            return true;
+        }
+        let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+        bare.parse::<IpAddr>().is_ok_and(|address| address.is_loopback() || self.bound.contains(&address))
+    }
+}
+
+/// The host of `host`, `host:port`, `[v6]` or `[v6]:port`.
+fn without_port(authority: &str) -> Option<&str> {
+    let end = match authority.find(']') {
+        Some(bracket) if authority.starts_with('[') => bracket + 1,
+        Some(_) => return None,
+        None => authority.find(':').unwrap_or(authority.len()),
+    };
+    let (host, port) = authority.split_at(end);
+    let is_port = port.is_empty() || port.strip_prefix(':').is_some_and(|port| port.parse::<u16>().is_ok());
+    (is_port && !host.is_empty()).then_some(host)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn guard() -> Guard {
+        Guard::new(
+            vec!["192.168.1.5".parse().unwrap(), "0.0.0.0".parse().unwrap()],
+            vec!["mcp.example.com".to_owned(), "other.example:81".to_owned()],
+            vec!["https://app.example".to_owned()],
+        )
+    }
+
+    fn admit(host: Option<&str>, origin: Option<&str>) -> Result<(), Turned> {
+        let mut headers = HeaderMap::new();
+        if let Some(host) = host {
+            headers.insert(HOST, host.parse().unwrap());
+        }
+        if let Some(origin) = origin {
+            headers.insert(ORIGIN, origin.parse().unwrap());
+        }
+        guard().admit(&headers, &Uri::from_static("/mcp"), true)
+    }
+
+    #[test]
+    fn only_expected_hosts_are_let_in() {
+        for host in [
+            "localhost",
+            "LOCALHOST:8080",
+            "127.0.0.1",
+            "127.0.0.1:1",
+            "[::1]",
+            "[::1]:80",
+            "192.168.1.5:9",
+            "mcp.example.com",
+            "mcp.example.com:444",
+            "other.example:81",
+        ] {
+            assert_eq!(admit(Some(host), None), Ok(()), "{host}");
+        }
+        for host in [
+            "",
+            "evil.example",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example",
+            "other.example",
+            "localhost:x",
+            "[::1",
+            "::1]",
+            "192.168.1.6",
+            "localhost@evil.example",
+            "[::1]evil",
+        ] {
+            assert_eq!(admit(Some(host), None), Err(Turned::Host), "{host}");
+        }
+        assert_eq!(admit(None, None), Err(Turned::Host));
+    }
+
+    #[test]
+    fn only_expected_pages_are_let_in() {
+        for origin in ["http://localhost:3000", "https://127.0.0.1", "https://app.example", "http://mcp.example.com"] {
+            assert_eq!(admit(Some("localhost"), Some(origin)), Ok(()), "{origin}");
+        }
+        for origin in
+            ["null", "", "http://evil.example", "http://app.example", "file://localhost", "http://localhost/x"]
+        {
+            assert_eq!(admit(Some("localhost"), Some(origin)), Err(Turned::Origin), "{origin}");
+        }
+    }
+
+    #[test]
+    fn an_address_in_the_request_line_wins_over_the_header() {
+        let mut headers = HeaderMap::new();
+        headers.insert(HOST, HeaderValue::from_static("localhost"));
+        let uri = Uri::from_static("http://evil.example/mcp");
+        assert_eq!(guard().admit(&headers, &uri, true), Err(Turned::Host));
+        assert_eq!(guard().admit(&headers, &uri, false), Ok(()));
+    }
+}

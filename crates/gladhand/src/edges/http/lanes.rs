@@ -1,0 +1,215 @@
+//! The ways back to one peer: the main stream and one stream for each exchange that is open or kept.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use gladhand_dialects::Lane;
+use serde::de::{Deserializer as _, IgnoredAny, MapAccess, Visitor};
+
+use super::stream::{Numbering, Stream};
+
+/// How a peer that lost its stream is told to wait before it comes back.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// All ways back to one peer.
+#[derive(Debug)]
+pub(super) struct Lanes {
+    numbering: Numbering,
+    /// How many bytes one stream may keep, and all that have ended together.
+    most: usize,
+    main: Stream,
+    exchanges: BTreeMap<Lane, Stream>,
+    /// Those of numbered `exchanges` that have ended and are kept for a reader that comes back, in the order of their ends.
+    ended: VecDeque<Lane>,
+    ended_bytes: usize,
+    last: u64,
+    /// Whether streams begin with something to come back with.
+    pub(super) primes: bool,
+}
+
+impl Lanes {
+    pub(super) fn new(numbering: Numbering, most: usize) -> Self {
+        Self {
+            numbering,
+            most,
+            main: Stream::new(Lane::MAIN, numbering, most),
+            exchanges: BTreeMap::new(),
+            ended: VecDeque::new(),
+            ended_bytes: 0,
+            last: 0,
+            primes: false,
+        }
+    }
+
+    /// Opens the way back for a new exchange.
+    pub(super) fn open(&mut self) -> Lane {
+        self.last += 1;
+        let lane = Lane(self.last);
+        let mut stream = Stream::new(lane, self.numbering, self.most);
+        if self.primes {
+            stream.prime(RETRY);
+        }
+        self.exchanges.insert(lane, stream);
+        lane
+    }
+
+    /// The main stream, to be read from now on.
+    pub(super) fn main(&mut self) -> &mut Stream {
+        if self.primes {
+            self.main.prime(RETRY);
+        }
+        &mut self.main
+    }
+
+    /// A stream that is open or kept.
+    pub(super) fn get(&mut self, lane: Lane) -> Option<&mut Stream> {
+        if lane == Lane::MAIN { Some(&mut self.main) } else { self.exchanges.get_mut(&lane) }
+    }
+
+    /// Writes a line; the answer of an exchange ends it. What goes nowhere any more is dropped.
+    pub(super) fn push(&mut self, lane: Lane, line: Bytes) {
+        let ends = lane != Lane::MAIN && is_answer(&line);
+        if let Some(stream) = self.get(lane) {
+            stream.push(line);
+        }
+        if ends {
+            self.end(lane);
+        }
+    }
+
+    /// Nothing more comes on a way.
+    pub(super) fn end(&mut self, lane: Lane) {
+        let Some(stream) = self.get(lane) else { return };
+        if stream.ended().is_some() {
+            return;
+        }
+        stream.end();
+        let bytes = stream.bytes();
+        if lane == Lane::MAIN || self.numbering == Numbering::Plain {
+            return;
+        }
+        self.ended_bytes += bytes;
+        self.ended.push_back(lane);
+        while self.ended_bytes > self.most {
+            // The oldest that somebody has read and may come back for.
+            let oldest = self.ended.iter().copied().find(|ended| *ended != lane && self.exchanges[ended].was_read());
+            let Some(oldest) = oldest else { break };
+            self.remove(oldest);
+        }
+    }
+
+    /// Nothing more comes on any way.
+    pub(super) fn end_all(&mut self) {
+        let open: Vec<_> = self.exchanges.keys().copied().collect();
+        open.into_iter().chain([Lane::MAIN]).for_each(|lane| self.end(lane));
+    }
+
+    /// Forgets an exchange and all that was written to it.
+    pub(super) fn remove(&mut self, lane: Lane) -> Option<Stream> {
+        let stream = self.exchanges.remove(&lane)?;
+        if let Some(at) = self.ended.iter().position(|ended| *ended == lane) {
+            self.ended.remove(at);
+            self.ended_bytes -= stream.bytes();
+        }
+        Some(stream)
+    }
+
+    /// Forgets what ended before a moment.
+    pub(super) fn forget(&mut self, before: Instant) {
+        while let Some(&lane) = self.ended.front()
+            && self.exchanges[&lane].ended().is_some_and(|ended| ended < before)
+        {
+            self.remove(lane);
+        }
+    }
+
+    /// How many exchanges are under way.
+    pub(super) fn under_way(&self) -> usize {
+        self.exchanges.len() - self.ended.len()
+    }
+
+    /// Whether somebody reads one of the streams, or an exchange is under way.
+    pub(super) fn is_busy(&self) -> bool {
+        self.under_way() > 0 || self.main.is_read() || self.exchanges.values().any(Stream::is_read)
+    }
+}
+
+/// Whether a line of ours answers a request: it has no `method`. A batch of answers is one.
+pub(super) fn is_answer(line: &[u8]) -> bool {
+    /// Looks at members until one decides, and no further.
+    struct Decide<'a>(&'a mut bool);
+
+    impl<'de> Visitor<'de> for Decide<'_> {
+        type Value = ();
+
+        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("a line of ours")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+            while let Some(name) = map.next_key::<&str>()? {
+                match name {
+                    "method" => return Ok(()),
+                    "result" | "error" => {
+                        *self.0 = true;
+                        return Ok(());
+                    }
+                    _ => map.next_value::<IgnoredAny>()?,
+                };
+            }
+            Ok(())
+        }
+    }
+
+    let mut is_answer = line.first() == Some(&b'[');
+    // It complains about the rest that was not read.
+    let _ = serde_json::Deserializer::from_slice(line).deserialize_map(Decide(&mut is_answer));
+    is_answer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(text: &str) -> Bytes {
+        Bytes::copy_from_slice(text.as_bytes())
+    }
+
+    #[test]
+    fn answers_are_told_from_what_comes_before_them() {
+        for answer in [
+            r#"{"jsonrpc":"2.0","id":1,"result":{"method":"x"}}"#,
+            r#"{"jsonrpc":"2.0","id":null,"error":{"code":1}}"#,
+            r#"[{"jsonrpc":"2.0","id":1,"result":{}}]"#,
+        ] {
+            assert!(is_answer(answer.as_bytes()), "{answer}");
+        }
+        for other in [
+            r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"result":1}}"#,
+            r#"{"jsonrpc":"2.0","id":"7","method":"ping"}"#,
+        ] {
+            assert!(!is_answer(other.as_bytes()), "{other}");
+        }
+    }
+
+    #[test]
+    fn answers_are_kept_for_a_while_and_up_to_a_bound() {
+        let mut lanes = Lanes::new(Numbering::Numbered, 1000);
+        let opened: Vec<_> = (0..50).map(|_| lanes.open()).collect();
+        assert_eq!(lanes.under_way(), 50);
+        for lane in &opened {
+            let stream = lanes.get(*lane).unwrap();
+            let reader = stream.attach();
+            stream.detach(reader);
+            lanes.push(*lane, line(&format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, lane.0)));
+        }
+        assert_eq!(lanes.under_way(), 0);
+        let kept = opened.iter().filter(|lane| lanes.get(**lane).is_some()).count();
+        assert!((5..15).contains(&kept), "{kept}");
+        assert!(lanes.get(opened[49]).is_some(), "the newest is kept");
+        lanes.forget(Instant::now() + Duration::from_secs(1));
+        assert!(opened.iter().all(|lane| lanes.get(*lane).is_none()));
+        assert_eq!(lanes.ended_bytes, 0);
+    }
+}

@@ -1,0 +1,220 @@
+//! MCP's Streamable HTTP, both eras at one address.
+//!
+//! A request that carries its own opening, in its body or in its version header, needs no session and
+//! gets none. Everything else belongs to a session: `initialize` opens one, and its id comes back in a
+//! header from then on.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use gladhand_dialects::mcp::http::{VERSION_HEADER, check_headers, is_stateless, status};
+use gladhand_dialects::mcp::revision::Revision;
+use gladhand_wire::rpc::Envelope;
+use http::header::{HeaderName, HeaderValue};
+use http::{HeaderMap, Method, Response, StatusCode};
+use hyper::body::Incoming;
+
+use super::endpoint::Endpoint;
+use super::message::Message;
+use super::request::{accepts, is_json, read_body};
+use super::respond::{self, Content, SESSION_ID};
+use super::session::{Manner, Posted, Session};
+use super::session_id::SessionId;
+use super::stream;
+
+/// The methods of this path in the handshake era.
+const METHODS: &str = "GET, POST, DELETE, OPTIONS";
+
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+
+const EVENTS: &str = "text/event-stream";
+
+/// Who asks, if that is known.
+type Principal = Option<Arc<str>>;
+
+/// Serves one request.
+pub(super) async fn serve(
+    endpoint: &Endpoint,
+    method: &Method,
+    headers: &HeaderMap,
+    body: Incoming,
+    principal: Principal,
+) -> Response<Content> {
+    let version = Version::of(headers);
+    match *method {
+        Method::POST if !is_json(headers) => {
+            respond::refusal(StatusCode::UNSUPPORTED_MEDIA_TYPE, "Content-Type must be application/json")
+        }
+        Method::POST => match read_body(body, &endpoint.shared).await {
+            Ok(body) => post(endpoint, headers, version, &body, principal),
+            Err(refusal) => refusal,
+        },
+        // There is nothing to listen to and nothing to end where there are no sessions.
+        Method::GET | Method::DELETE if version == Version::Stateless => respond::not_allowed("POST, OPTIONS"),
+        Method::GET | Method::DELETE if version == Version::Unknown => unknown_version(),
+        Method::GET if !accepts(headers, EVENTS) => {
+            respond::refusal(StatusCode::NOT_ACCEPTABLE, "Accept must allow text/event-stream")
+        }
+        Method::GET => match find(endpoint, headers, principal.as_ref()) {
+            Ok((_, session)) => listen(endpoint, headers, &session),
+            Err(refusal) => refusal,
+        },
+        Method::DELETE => match find(endpoint, headers, principal.as_ref()) {
+            Ok((id, _)) => {
+                endpoint.sessions.end(id);
+                respond::empty(StatusCode::NO_CONTENT)
+            }
+            Err(refusal) => refusal,
+        },
+        _ => respond::not_allowed(METHODS),
+    }
+}
+
+/// What the version header says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Version {
+    Absent,
+    Handshake,
+    Stateless,
+    Unknown,
+}
+
+impl Version {
+    fn of(headers: &HeaderMap) -> Self {
+        let Some(version) = headers.get(VERSION_HEADER) else { return Self::Absent };
+        match version.to_str().ok().and_then(|version| Revision::named(version.trim())) {
+            Some(revision) if revision.is_stateless() => Self::Stateless,
+            Some(_) => Self::Handshake,
+            None => Self::Unknown,
+        }
+    }
+}
+
+fn post(
+    endpoint: &Endpoint,
+    headers: &HeaderMap,
+    version: Version,
+    body: &Bytes,
+    principal: Principal,
+) -> Response<Content> {
+    if body.trim_ascii().is_empty() {
+        // On a line of its own this would be nothing at all, and nobody would answer it.
+        return respond::refusal(StatusCode::BAD_REQUEST, "the body is empty");
+    }
+    let message = Message::of(body);
+    let text = std::str::from_utf8(body).unwrap_or_default();
+    if message == Message::Unreadable || version == Version::Stateless || is_stateless(text) {
+        return stateless(endpoint, headers, &message, body, principal);
+    }
+    if !(accepts(headers, "application/json") && accepts(headers, EVENTS)) {
+        let problem = "Accept must allow both application/json and text/event-stream";
+        return respond::refusal(StatusCode::NOT_ACCEPTABLE, problem);
+    }
+    let is_initialize = matches!(&message, Message::Request(method) if method == "initialize");
+    if is_initialize && !headers.contains_key(SESSION_ID) {
+        return open(endpoint, body, principal);
+    }
+    let session = match find(endpoint, headers, principal.as_ref()) {
+        Ok((_, session)) => session,
+        Err(refusal) => return refusal,
+    };
+    if version == Version::Unknown {
+        return unknown_version();
+    }
+    answer(session.post(body, message.wants_answer(), None), |line| {
+        // What answers no request in particular answers the exchange.
+        let is_of_a_request = line.starts_with(b"[") || !line.starts_with(br#"{"jsonrpc":"2.0","id":null"#);
+        if is_of_a_request { StatusCode::OK } else { StatusCode::BAD_REQUEST }
+    })
+}
+
+/// A message that needs no session.
+fn stateless(
+    endpoint: &Endpoint,
+    headers: &HeaderMap,
+    message: &Message<'_>,
+    body: &Bytes,
+    principal: Principal,
+) -> Response<Content> {
+    if !message.wants_answer() {
+        // Whoever gives a request up closes its exchange; an id would not even say whose request is meant.
+        return respond::empty(StatusCode::ACCEPTED);
+    }
+    if let Message::Request(_) = message
+        && let Ok(text) = std::str::from_utf8(body)
+    {
+        let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+        if let Err(rejection) = check_headers(&header, text, &endpoint.shared.hub().tools()) {
+            let status = StatusCode::from_u16(rejection.status).unwrap_or(StatusCode::BAD_REQUEST);
+            return respond::json(status, rejection.body.into());
+        }
+    }
+    answer(endpoint.sessions.stateless().post(body, true, principal.as_deref()), |line| {
+        StatusCode::from_u16(status(line)).unwrap_or(StatusCode::OK)
+    })
+}
+
+/// `initialize` without a session opens one, unless the answer is an error.
+fn open(endpoint: &Endpoint, body: &Bytes, principal: Principal) -> Response<Content> {
+    let Some(session) = endpoint.sessions.prepare(Manner::Session, principal) else {
+        return respond::unavailable("busy", "busy: too many sessions; try again later");
+    };
+    let posted = session.post(body, true, None);
+    let is_open = matches!(&posted, Posted::Answer(line) if is_success(line));
+    let mut response = answer(posted, |_| StatusCode::OK);
+    if is_open {
+        let id = endpoint.sessions.open(session).written();
+        let id = HeaderValue::from_str(&id).expect("hex digits are visible");
+        response.headers_mut().insert(SESSION_ID, id);
+    }
+    response
+}
+
+fn is_success(line: &[u8]) -> bool {
+    let answer = std::str::from_utf8(line).ok().and_then(|line| Envelope::parse(line).ok());
+    answer.is_some_and(|answer| answer.result.is_some())
+}
+
+/// The stream that the session talks on by itself, or one that was lost.
+fn listen(endpoint: &Endpoint, headers: &HeaderMap, session: &Session) -> Response<Content> {
+    if !endpoint.shared.has_room_for_streams() {
+        return respond::unavailable("busy", "busy: too many streams; try again later");
+    }
+    let Some(last) = headers.get(LAST_EVENT_ID) else { return respond::events(session.listen()) };
+    let known = last.to_str().ok().and_then(stream::event_id);
+    match known.and_then(|(lane, last_seen)| session.resume(lane, last_seen)) {
+        Some(events) => respond::events(events),
+        None => {
+            respond::refusal(StatusCode::BAD_REQUEST, "what came after this Last-Event-ID is not known or not kept")
+        }
+    }
+}
+
+/// The session that a request names.
+fn find(
+    endpoint: &Endpoint,
+    headers: &HeaderMap,
+    principal: Option<&Arc<str>>,
+) -> Result<(SessionId, Arc<Session>), Response<Content>> {
+    let Some(named) = headers.get(SESSION_ID) else {
+        let problem = "a Mcp-Session-Id header is needed: `initialize` opens a session";
+        return Err(respond::refusal(StatusCode::BAD_REQUEST, problem));
+    };
+    let id = named.to_str().ok().and_then(SessionId::read);
+    let session = id.and_then(|id| Some((id, endpoint.sessions.find(id, principal)?)));
+    session.ok_or_else(|| respond::refusal(StatusCode::NOT_FOUND, "no such session: `initialize` opens a new one"))
+}
+
+fn unknown_version() -> Response<Content> {
+    respond::refusal(StatusCode::BAD_REQUEST, "MCP-Protocol-Version names no version that is spoken here")
+}
+
+/// The response to what was posted. The status of an answer depends on the era.
+fn answer(posted: Posted, status: impl FnOnce(&[u8]) -> StatusCode) -> Response<Content> {
+    match posted {
+        Posted::Accepted => respond::empty(StatusCode::ACCEPTED),
+        Posted::Answer(line) => respond::json(status(&line), line),
+        Posted::Stream(events) => respond::events(events),
+        Posted::Busy => respond::unavailable("busy", "busy: too much is under way; try again later"),
+    }
+}

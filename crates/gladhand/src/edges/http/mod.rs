@@ -1,0 +1,134 @@
+//! HTTP, server side: MCP's Streamable HTTP in both eras, and the pair of addresses before it.
+//!
+//! `listener` owns sockets and connections, `endpoint` says what is behind which path, `mcp` and `pair`
+//! are the two transports, `session` and `driver` hold a door under a lock, `lanes` and `stream` are the
+//! ways back to a peer. What the words of the protocol mean is decided below, in the dialect.
+
+mod address;
+mod authorize;
+mod driver;
+mod endpoint;
+mod events;
+mod guard;
+mod lanes;
+mod listener;
+mod mcp;
+mod message;
+mod pair;
+mod request;
+mod respond;
+mod session;
+mod session_id;
+mod sessions;
+mod shared;
+mod stream;
+mod tls;
+
+use std::future::Future;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use gladhand_dialects::Stop;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::Service;
+use crate::config::HttpConfig;
+use endpoint::Endpoint;
+use guard::Guard;
+use listener::{Floor, Listener};
+use sessions::Sessions;
+use shared::Shared;
+
+pub use address::{Address, BadAddress};
+pub use authorize::{Authorize, Authorized};
+pub use tls::Tls;
+
+/// How long unread answers may hold up the end.
+const FLUSH_GRACE: Duration = Duration::from_secs(2);
+
+/// How to serve over HTTP.
+#[derive(Debug, Clone, Default)]
+pub struct Http {
+    /// Where to listen, at one address at least.
+    pub listen: Vec<Address>,
+    /// Encrypts what goes over TCP.
+    pub tls: Option<Tls>,
+    /// Who may come in; without it, everybody who gets this far.
+    pub authorize: Option<Arc<dyn Authorize>>,
+    /// Bounds, and which hosts and origins are expected.
+    pub config: HttpConfig,
+}
+
+/// A server that is bound and not running yet.
+#[derive(Debug)]
+pub struct HttpServer {
+    listeners: Vec<Listener>,
+    urls: Vec<String>,
+    floor: Floor,
+}
+
+impl HttpServer {
+    /// Binds all addresses. Connections wait until it runs.
+    pub(crate) async fn bind(service: Service, http: Http) -> io::Result<Self> {
+        let tls = http.tls.as_ref().map(Tls::config).transpose()?;
+        let mut listeners = Vec::with_capacity(http.listen.len());
+        for address in &http.listen {
+            listeners.push(Listener::bind(address).await?);
+        }
+        let addresses: Vec<_> = listeners.iter().map(Listener::address).collect::<io::Result<_>>()?;
+        let bound: Vec<_> = addresses.into_iter().flatten().map(|address| address.ip()).collect();
+        if http.authorize.is_none() && bound.iter().any(|address| !address.is_loopback()) {
+            tracing::warn!("listening beyond this machine, and everybody who can reach it may call every tool");
+        }
+        let urls = listeners.iter().map(|listener| listener.url(tls.is_some())).collect::<io::Result<_>>()?;
+        let seats = Arc::new(Semaphore::new(http.config.connections));
+        let guard = Guard::new(bound, http.config.allow_hosts.clone(), http.config.allow_origins.clone());
+        let shared = Arc::new(Shared::new(service, http.config, tokio::runtime::Handle::current()));
+        let sessions = Arc::new(Sessions::new(Arc::clone(&shared)));
+        let stopping = AtomicBool::new(false);
+        let endpoint = Arc::new(Endpoint { shared, sessions, guard, authorize: http.authorize, stopping });
+        let (connections, stopping) = (TaskTracker::new(), CancellationToken::new());
+        Ok(Self { listeners, urls, floor: Floor { endpoint, tls, seats, connections, stopping } })
+    }
+
+    /// Where clients find it, with the ports that were really bound.
+    pub fn urls(&self) -> &[String] {
+        &self.urls
+    }
+
+    /// Serves until it is told to stop; then calls in flight are finished or failed, answers are written, and it ends.
+    pub async fn run(self, stop: impl Future<Output = Stop>) {
+        let Self { listeners, floor, .. } = self;
+        let (endpoint, chores) = (Arc::clone(&floor.endpoint), CancellationToken::new());
+        let _chores = chores.clone().drop_guard();
+        let sessions = Arc::clone(&endpoint.sessions);
+        tokio::spawn(chores.clone().run_until_cancelled_owned(async move { sessions.pass_on_changes().await }));
+        let sessions = Arc::clone(&endpoint.sessions);
+        tokio::spawn(chores.run_until_cancelled_owned(async move { sessions.end_idle().await }));
+        let accepting = TaskTracker::new();
+        for listener in listeners {
+            accepting.spawn(listener.serve(floor.clone()));
+        }
+        accepting.close();
+        let stop = stop.await;
+        tracing::info!(why = ?stop, "stopping");
+        endpoint.stopping.store(true, Ordering::Relaxed);
+        floor.seats.close();
+        floor.stopping.cancel();
+        endpoint.sessions.stop(stop);
+        let calls = &endpoint.shared.calls;
+        calls.close();
+        // In time or not: who did not finish is failed below.
+        let _ = tokio::time::timeout(endpoint.shared.service.bounds().drain(), calls.wait()).await;
+        endpoint.sessions.end_all(stop);
+        accepting.wait().await;
+        floor.connections.close();
+        if tokio::time::timeout(FLUSH_GRACE, floor.connections.wait()).await.is_err() {
+            tracing::info!("a client did not read its answers");
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! The older transport of MCP (2024-11-05): one stream for everything that we say, another address for
+//! everything that the client says. The session lives and ends with the stream.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, Response, StatusCode, Uri};
+use hyper::body::Incoming;
+
+use super::endpoint::Endpoint;
+use super::message::Message;
+use super::request::{accepts, read_body};
+use super::respond::{self, Content};
+use super::session::{Manner, Posted};
+use super::session_id::SessionId;
+use super::sessions::Farewell;
+
+/// Where the stream is.
+pub(super) const STREAM: &str = "/sse";
+/// Where messages go.
+pub(super) const MESSAGES: &str = "/messages";
+
+/// Opens a session and its stream.
+pub(super) fn stream(
+    endpoint: &Endpoint,
+    method: &Method,
+    headers: &HeaderMap,
+    principal: Option<Arc<str>>,
+) -> Response<Content> {
+    if method != Method::GET {
+        return respond::not_allowed("GET, OPTIONS");
+    }
+    if !accepts(headers, "text/event-stream") {
+        return respond::refusal(StatusCode::NOT_ACCEPTABLE, "Accept must allow text/event-stream");
+    }
+    if !endpoint.shared.has_room_for_streams() {
+        return respond::unavailable("busy", "busy: too many streams; try again later");
+    }
+    let Some(session) = endpoint.sessions.prepare(Manner::Pair, principal) else {
+        return respond::unavailable("busy", "busy: too many sessions; try again later");
+    };
+    let id = endpoint.sessions.open(Arc::clone(&session));
+    let preface = format!("event: endpoint\ndata: {MESSAGES}?sessionId={}\n\n", id.written());
+    let farewell = Farewell::new(Arc::clone(&endpoint.sessions), id);
+    respond::events(session.listen().with(Bytes::from(preface), farewell))
+}
+
+/// Takes a message; its answer goes to the stream.
+pub(super) async fn message(
+    endpoint: &Endpoint,
+    method: &Method,
+    uri: &Uri,
+    body: Incoming,
+    principal: Option<Arc<str>>,
+) -> Response<Content> {
+    if method != Method::POST {
+        return respond::not_allowed("POST, OPTIONS");
+    }
+    let mut parameters = uri.query().unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
+    let id = parameters.find(|(name, _)| *name == "sessionId").and_then(|(_, id)| SessionId::read(id));
+    let session = id.and_then(|id| endpoint.sessions.find(id, principal.as_ref()));
+    let Some(session) = session.filter(|session| session.manner == Manner::Pair) else {
+        return respond::text(StatusCode::NOT_FOUND, "no such session\n");
+    };
+    let body = match read_body(body, &endpoint.shared).await {
+        Ok(body) => body,
+        Err(refusal) => return refusal,
+    };
+    if Message::of(&body) == Message::Unreadable {
+        return respond::text(StatusCode::BAD_REQUEST, "the body is no JSON-RPC message\n");
+    }
+    match session.post(&body, false, None) {
+        Posted::Busy => respond::unavailable("busy", "busy: too much is under way; try again later"),
+        _ => respond::text(StatusCode::ACCEPTED, "accepted\n"),
+    }
+}

@@ -1,0 +1,98 @@
+//! What is read of a request before anybody looks at its message: types, sizes, time.
+
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http::header::{ACCEPT, CONTENT_TYPE};
+use http::{HeaderMap, Response, StatusCode};
+use http_body_util::BodyExt;
+use hyper::body::{Body, Incoming};
+
+use super::respond::{self, Content};
+use super::shared::Shared;
+
+/// Reads a body, within bounds of size, memory and time.
+pub(super) async fn read_body(mut body: Incoming, shared: &Shared) -> Result<Bytes, Response<Content>> {
+    let limit = shared.service.bounds().line_bytes;
+    if body.size_hint().lower() > limit as u64 {
+        return Err(too_large());
+    }
+    let within = Duration::from_millis(shared.config.body_ms);
+    let read = async {
+        let mut room = shared.reading();
+        let mut whole = Bytes::new();
+        let mut parts: Option<BytesMut> = None;
+        while let Some(frame) = body.frame().await {
+            // Cut off: there is nobody left who could read an answer.
+            let Ok(frame) = frame else {
+                return Err(respond::refusal(StatusCode::BAD_REQUEST, "the body was cut off"));
+            };
+            let Ok(data) = frame.into_data() else { continue };
+            if whole.len() + parts.as_ref().map_or(0, BytesMut::len) + data.len() > limit {
+                return Err(too_large());
+            }
+            if !room.grow(data.len()) {
+                return Err(respond::unavailable("busy", "busy: too much is being read; try again later"));
+            }
+            // Nearly always there is only one part, and it need not be copied.
+            if whole.is_empty() && parts.is_none() {
+                whole = data;
+            } else {
+                parts.get_or_insert_with(|| BytesMut::from(std::mem::take(&mut whole))).extend_from_slice(&data);
+            }
+        }
+        Ok(parts.map_or(whole, BytesMut::freeze))
+    };
+    match tokio::time::timeout(within, read).await {
+        Ok(read) => read,
+        Err(_) => Err(respond::refusal(StatusCode::REQUEST_TIMEOUT, "the body took too long")),
+    }
+}
+
+fn too_large() -> Response<Content> {
+    respond::refusal(StatusCode::PAYLOAD_TOO_LARGE, "the body is longer than the longest line that is read here")
+}
+
+/// Whether the body says that it is JSON.
+pub(super) fn is_json(headers: &HeaderMap) -> bool {
+    let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
+}
+
+/// Whether the sender takes a kind of answer. Who says nothing takes everything.
+pub(super) fn accepts(headers: &HeaderMap, kind: &str) -> bool {
+    let mut accept = headers.get_all(ACCEPT).iter().peekable();
+    if accept.peek().is_none() {
+        return true;
+    }
+    let family = kind.split_once('/').map_or(kind, |(family, _)| family);
+    let ranges = accept.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
+    ranges.map(|range| range.split(';').next().unwrap_or_default().trim()).any(|range| {
+        let in_family = range.strip_suffix("/*").is_some_and(|range| range.eq_ignore_ascii_case(family));
+        range == "*/*" || in_family || range.eq_ignore_ascii_case(kind)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_of_bodies_are_compared_without_their_parameters() {
+        let is_json = |kind: &str| is_json(&HeaderMap::from_iter([(CONTENT_TYPE, kind.parse().unwrap())]));
+        assert!(is_json("application/json") && is_json("Application/JSON; charset=utf-8"));
+        assert!(!is_json("text/plain") && !is_json("application/jsonl") && !super::is_json(&HeaderMap::new()));
+    }
+
+    #[test]
+    fn ranges_of_accepted_kinds_are_understood() {
+        let accepts = |accept: &str, kind| accepts(&HeaderMap::from_iter([(ACCEPT, accept.parse().unwrap())]), kind);
+        for accept in ["*/*", "text/event-stream", "application/json, text/Event-Stream;q=0.5", "text/*"] {
+            assert!(accepts(accept, "text/event-stream"), "{accept}");
+        }
+        for accept in ["application/json", "application/*", "text/event", ""] {
+            assert!(!accepts(accept, "text/event-stream"), "{accept}");
+        }
+        assert!(super::accepts(&HeaderMap::new(), "text/event-stream"));
+    }
+}

@@ -1,0 +1,282 @@
+//! One peer behind HTTP: a door, the ways back to the peer, and what is running for it.
+//!
+//! This file is what others may do with a session; how its door is driven is in `driver`.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use gladhand_dialects::{Door, Lane, Stop};
+use gladhand_hub::{Asking, Caller};
+use gladhand_operations::{Answered, CallId, Failure, FailureKind, Notice, QuestionId};
+use gladhand_wire::Line;
+use tokio::sync::oneshot;
+use tokio::task::AbortHandle;
+
+use super::events::Events;
+use super::lanes::Lanes;
+use super::shared::Shared;
+use super::stream::{Numbering, ReaderToken, Taken};
+use crate::edges::clock::Clock;
+
+/// What a session's side may keep for calls in flight before it takes no more.
+const MOST_HELD: usize = 64 * 1024 * 1024;
+
+/// How a peer uses HTTP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Manner {
+    /// Streamable HTTP with a session: streams can be resumed, and a lost connection cancels nothing.
+    Session,
+    /// Streamable HTTP without one: whoever lets go of an exchange gives it up.
+    Stateless,
+    /// One stream for everything that we say (2024-11-05).
+    Pair,
+}
+
+/// What became of a message that was posted.
+#[derive(Debug)]
+pub(super) enum Posted {
+    /// It wants no answer.
+    Accepted,
+    /// Its answer.
+    Answer(Bytes),
+    /// Its answer takes a while, or is more than one line.
+    Stream(Events),
+    /// Too much is under way.
+    Busy,
+}
+
+/// One peer.
+#[derive(Debug)]
+pub(super) struct Session {
+    pub(super) manner: Manner,
+    /// Who opened it; nobody else may use it.
+    pub(super) principal: Option<Arc<str>>,
+    pub(super) shared: Arc<Shared>,
+    /// Itself, for whoever answers calls.
+    pub(super) this: Weak<Self>,
+    inner: Mutex<Inner>,
+}
+
+/// What changes, under one lock.
+#[derive(Debug)]
+pub(super) struct Inner {
+    pub(super) door: Door,
+    pub(super) clock: Clock,
+    pub(super) lanes: Lanes,
+    /// Calls that were delivered and have not ended.
+    pub(super) running: HashMap<CallId, Running>,
+    /// Where answers to questions go.
+    pub(super) questions: HashMap<QuestionId, oneshot::Sender<Answered>>,
+    asked: u64,
+    /// The moment for which a timer is set, and the timer.
+    pub(super) alarm: Option<(Duration, AbortHandle)>,
+    used: Instant,
+    /// Nothing new is taken any more.
+    pub(super) ended: bool,
+}
+
+/// A call that was delivered.
+#[derive(Debug)]
+pub(super) struct Running {
+    pub(super) lane: Lane,
+    /// How to stop it, once it is a task.
+    pub(super) task: Option<AbortHandle>,
+}
+
+impl Session {
+    pub(super) fn new(manner: Manner, shared: Arc<Shared>, principal: Option<Arc<str>>) -> Arc<Self> {
+        let clock = Clock::start();
+        let numbering = if manner == Manner::Session { Numbering::Numbered } else { Numbering::Plain };
+        let inner = Inner {
+            door: shared.door(manner, &clock),
+            clock,
+            lanes: Lanes::new(numbering, shared.config.replay_bytes),
+            running: HashMap::new(),
+            questions: HashMap::new(),
+            asked: 0,
+            alarm: None,
+            used: Instant::now(),
+            ended: false,
+        };
+        Arc::new_cyclic(|this| Self { manner, principal, shared, this: Weak::clone(this), inner: Mutex::new(inner) })
+    }
+
+    /// A message came. `asks` says whether it wants an answer.
+    pub(super) fn post(&self, body: &[u8], asks: bool, principal: Option<&str>) -> Posted {
+        let lane = {
+            let mut inner = self.lock();
+            inner.used = Instant::now();
+            // Who gives something up, or answers a question of ours, is never in the way.
+            let is_busy =
+                asks && (inner.lanes.under_way() >= self.most_exchanges() || !self.shared.has_room_for_streams());
+            if inner.ended || is_busy || inner.door.held() > MOST_HELD {
+                return Posted::Busy;
+            }
+            if self.manner == Manner::Pair { Lane::MAIN } else { inner.lanes.open() }
+        };
+        self.drive(lane, principal, |door, ambient, out| door.receive(Line::Bytes(body), ambient, out));
+        if lane == Lane::MAIN {
+            return Posted::Accepted;
+        }
+        let mut inner = self.lock();
+        let Some(stream) = inner.lanes.get(lane) else { return Posted::Accepted };
+        if stream.ended().is_some()
+            && let Some(line) = stream.only_line().cloned()
+        {
+            inner.lanes.remove(lane);
+            return Posted::Answer(line);
+        }
+        if !asks {
+            inner.lanes.remove(lane);
+            return Posted::Accepted;
+        }
+        let reader = stream.attach();
+        drop(inner);
+        Posted::Stream(self.events(lane, reader))
+    }
+
+    /// Reads the main stream; whoever read it before reads it no more.
+    pub(super) fn listen(&self) -> Events {
+        let mut inner = self.lock();
+        inner.used = Instant::now();
+        let reader = inner.lanes.main().attach();
+        drop(inner);
+        self.events(Lane::MAIN, reader)
+    }
+
+    /// Reads a stream on from an event, if the rest is still kept.
+    pub(super) fn resume(&self, lane: Lane, last_seen: u64) -> Option<Events> {
+        let mut inner = self.lock();
+        inner.used = Instant::now();
+        let reader = inner.lanes.get(lane)?.resume(last_seen)?;
+        drop(inner);
+        Some(self.events(lane, reader))
+    }
+
+    /// What there is for the reader of a stream.
+    pub(super) fn take(&self, lane: Lane, reader: ReaderToken, waker: &Waker) -> Taken {
+        self.lock().lanes.get(lane).map_or(Taken::End, |stream| stream.take(reader, waker))
+    }
+
+    /// The reader of a stream is gone.
+    pub(super) fn let_go(&self, lane: Lane, reader: ReaderToken) {
+        let mut inner = self.lock();
+        inner.used = Instant::now();
+        let Some(stream) = inner.lanes.get(lane) else { return };
+        stream.detach(reader);
+        let unanswered = stream.ended().is_none();
+        if self.manner == Manner::Stateless {
+            inner.lanes.remove(lane);
+            drop(inner);
+            if unanswered {
+                self.drive(Lane::MAIN, None, |door, ambient, out| door.hung_up(lane, ambient, out));
+            }
+        }
+    }
+
+    /// Something changed for everybody.
+    pub(super) fn notice(&self, notice: Notice) {
+        self.drive(Lane::MAIN, None, |door, ambient, out| door.notice(notice, ambient, out));
+    }
+
+    /// Takes nothing new, ends what only waits for news; calls in flight go on.
+    pub(super) fn stop(&self, stop: Stop) {
+        self.drive(Lane::MAIN, None, |door, ambient, out| door.stop(stop, ambient, out));
+        let mut inner = self.lock();
+        inner.ended = true;
+        if self.manner != Manner::Pair || inner.running.is_empty() {
+            inner.lanes.end(Lane::MAIN);
+        }
+    }
+
+    /// Ends the session: calls in flight are failed, streams are ended.
+    pub(super) fn end(&self, stop: Stop) {
+        if !self.lock().ended {
+            self.stop(stop);
+        }
+        self.fail_everything();
+        let mut inner = self.lock();
+        inner.questions.clear();
+        inner.lanes.end_all();
+        if let Some((_, alarm)) = inner.alarm.take() {
+            alarm.abort();
+        }
+    }
+
+    /// Whether nobody has used it since a moment, and nobody is waiting for anything. Also tidies up.
+    pub(super) fn is_idle(&self, since: Instant, answers_kept_since: Instant) -> bool {
+        let mut inner = self.lock();
+        inner.lanes.forget(answers_kept_since);
+        inner.used < since && inner.running.is_empty() && !inner.lanes.is_busy()
+    }
+
+    fn fail_everything(&self) {
+        loop {
+            let calls = {
+                let mut inner = self.lock();
+                inner.running.drain().filter_map(|(_, running)| running.task).for_each(|task| task.abort());
+                let mut calls = inner.door.in_flight();
+                calls.sort_unstable();
+                calls
+            };
+            if calls.is_empty() {
+                return;
+            }
+            // The newest first: ending one that runs would start the next of a dialect's queue.
+            for call in calls.into_iter().rev() {
+                let failure = Failure::new(FailureKind::Stopping, "the session ended before the call did");
+                self.drive(Lane::MAIN, None, |door, ambient, out| door.resolve(call, Err(failure), ambient, out));
+            }
+        }
+    }
+
+    /// How many exchanges may be under way. Without a session everybody shares what there is for all.
+    fn most_exchanges(&self) -> usize {
+        match self.manner {
+            Manner::Stateless => usize::MAX,
+            Manner::Session | Manner::Pair => self.shared.config.streams_per_session,
+        }
+    }
+
+    fn events(&self, lane: Lane, reader: ReaderToken) -> Events {
+        // Whoever calls this holds the session.
+        let session = self.this.upgrade().expect("a session that is being used is there");
+        Events::new(session, lane, reader)
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Caller for Session {
+    fn tell(&self, notice: Notice) {
+        let has_room = self.lock().has_room(notice.about());
+        if has_room || matches!(notice, Notice::ComeBackLater(..)) {
+            self.notice(notice);
+        }
+    }
+
+    fn ask(&self, call: CallId, questions: Vec<Asking>) {
+        let asked = {
+            let mut inner = self.lock();
+            if inner.ended {
+                return;
+            }
+            // A question whose answer nobody awaits any more is forgotten here, at the latest.
+            inner.questions.retain(|_, answer| !answer.is_closed());
+            let mut asked = Vec::with_capacity(questions.len());
+            for Asking { question, answer } in questions {
+                inner.asked += 1;
+                let id = QuestionId(inner.asked);
+                inner.questions.insert(id, answer);
+                asked.push((id, question));
+            }
+            asked
+        };
+        self.drive(Lane::MAIN, None, |door, ambient, out| door.ask(call, asked, ambient, out));
+    }
+}

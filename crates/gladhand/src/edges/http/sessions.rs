@@ -1,0 +1,146 @@
+//! All sessions of one server, found by their ids, and what is done to all of them.
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use gladhand_dialects::Stop;
+use gladhand_operations::Notice;
+use tokio::sync::broadcast::error::RecvError;
+
+use super::session::{Manner, Session};
+use super::session_id::SessionId;
+use super::shared::Shared;
+
+/// For how long an answer whose reader was lost is kept.
+const ANSWERS_KEPT: Duration = Duration::from_secs(5 * 60);
+
+/// How often idle sessions are looked for, at most.
+const TIDY: Duration = Duration::from_secs(30);
+
+/// How many sessions are told of a change before others get their turn.
+const BREATH: usize = 256;
+
+/// All sessions of one server.
+#[derive(Debug)]
+pub(super) struct Sessions {
+    shared: Arc<Shared>,
+    open: RwLock<HashMap<SessionId, Arc<Session>>>,
+    /// Everybody who has no session.
+    stateless: Arc<Session>,
+}
+
+impl Sessions {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        let stateless = Session::new(Manner::Stateless, Arc::clone(&shared), None);
+        Self { shared, open: RwLock::default(), stateless }
+    }
+
+    /// What serves requests without a session.
+    pub(super) fn stateless(&self) -> &Session {
+        &self.stateless
+    }
+
+    /// The session of an id, for the one who opened it.
+    pub(super) fn find(&self, id: SessionId, principal: Option<&Arc<str>>) -> Option<Arc<Session>> {
+        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
+        open.get(&id).filter(|session| session.principal.as_ref() == principal).cloned()
+    }
+
+    /// A session that is not open yet; none if there are too many.
+    pub(super) fn prepare(&self, manner: Manner, principal: Option<Arc<str>>) -> Option<Arc<Session>> {
+        let count = self.open.read().unwrap_or_else(PoisonError::into_inner).len();
+        (count < self.shared.config.sessions).then(|| Session::new(manner, Arc::clone(&self.shared), principal))
+    }
+
+    /// Opens a session under an id of its own.
+    pub(super) fn open(&self, session: Arc<Session>) -> SessionId {
+        let id = SessionId::draw();
+        self.open.write().unwrap_or_else(PoisonError::into_inner).insert(id, session);
+        id
+    }
+
+    /// Ends a session.
+    pub(super) fn end(&self, id: SessionId) {
+        let session = self.open.write().unwrap_or_else(PoisonError::into_inner).remove(&id);
+        if let Some(session) = session {
+            session.end(Stop::InputClosed);
+        }
+    }
+
+    /// Tells everybody of changes, for as long as the hub has some.
+    pub(super) async fn pass_on_changes(&self) {
+        let mut changes = self.shared.hub().changes();
+        loop {
+            let notices = match changes.recv().await {
+                Ok(notice) => vec![notice],
+                // More changed than could be kept: everything that can be listed may have.
+                Err(RecvError::Lagged(_)) => {
+                    vec![Notice::ToolsChanged, Notice::ResourcesChanged, Notice::PromptsChanged]
+                }
+                Err(RecvError::Closed) => return,
+            };
+            for sessions in self.all().chunks(BREATH) {
+                for session in sessions {
+                    notices.iter().for_each(|notice| session.notice(notice.clone()));
+                }
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+
+    /// Ends sessions that nobody has used for a while, again and again.
+    pub(super) async fn end_idle(&self) {
+        let idle = self.shared.config.idle();
+        loop {
+            tokio::time::sleep(TIDY.min(idle / 4)).await;
+            let now = Instant::now();
+            let earlier = |by| now.checked_sub(by).unwrap_or(now);
+            let (since, answers) = (earlier(idle), earlier(ANSWERS_KEPT));
+            self.stateless.is_idle(since, answers);
+            let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
+            let idle: Vec<_> =
+                open.iter().filter(|(_, session)| session.is_idle(since, answers)).map(|(id, _)| *id).collect();
+            drop(open);
+            if !idle.is_empty() {
+                tracing::debug!(sessions = idle.len(), "ending idle sessions");
+            }
+            idle.into_iter().for_each(|id| self.end(id));
+        }
+    }
+
+    /// Everybody takes nothing new from now on.
+    pub(super) fn stop(&self, stop: Stop) {
+        self.all().iter().for_each(|session| session.stop(stop));
+    }
+
+    /// Everybody is done: what is still in flight fails.
+    pub(super) fn end_all(&self, stop: Stop) {
+        self.all().iter().for_each(|session| session.end(stop));
+        self.open.write().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    fn all(&self) -> Vec<Arc<Session>> {
+        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
+        open.values().chain([&self.stateless]).cloned().collect()
+    }
+}
+
+/// Ends a session when it is dropped.
+#[derive(Debug)]
+pub(super) struct Farewell {
+    sessions: Arc<Sessions>,
+    id: SessionId,
+}
+
+impl Farewell {
+    pub(super) fn new(sessions: Arc<Sessions>, id: SessionId) -> Self {
+        Self { sessions, id }
+    }
+}
+
+impl Drop for Farewell {
+    fn drop(&mut self) {
+        self.sessions.end(self.id);
+    }
+}

@@ -1,0 +1,394 @@
+//! One stream of server-sent events: what was written to it, what of that is kept, and who reads it.
+//!
+//! There is one buffer for both purposes, what a slow reader has not taken yet and what a reader that
+//! comes back may ask for again. A numbered stream (handshake era) keeps what was taken, up to a
+//! bound; any other forgets it. A reader that falls behind the bound has lost something and is ended.
+
+use std::collections::VecDeque;
+use std::io::Write;
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use gladhand_dialects::Lane;
+
+/// What one event costs beyond its line, roughly.
+const OVERHEAD: usize = 64;
+
+/// How many bytes of news are kept while nobody reads the main stream.
+const UNATTENDED: usize = 16 * 1024;
+
+/// Whether events have numbers, so that a reader can come back for what it missed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Numbering {
+    /// They have.
+    Numbered,
+    /// They have not; what is taken is forgotten.
+    Plain,
+}
+
+/// One stream.
+#[derive(Debug)]
+pub(super) struct Stream {
+    lane: Lane,
+    numbering: Numbering,
+    /// How many bytes are kept.
+    most: usize,
+    events: VecDeque<Event>,
+    /// The number of the first event that is kept. The first event ever has number 1.
+    first: u64,
+    /// The first event that no reader has taken yet.
+    fresh: u64,
+    bytes: usize,
+    /// Since when nothing more comes.
+    ended: Option<Instant>,
+    /// The next reader ends before this event: the stream was let go before anybody read it.
+    let_go: Option<u64>,
+    reader: Option<Reader>,
+    readers: u64,
+}
+
+#[derive(Debug)]
+enum Event {
+    Line(Bytes),
+    /// Nothing but its number: something to come back with.
+    Prime(Duration),
+}
+
+#[derive(Debug)]
+struct Reader {
+    token: ReaderToken,
+    next: u64,
+    /// It ends before this event.
+    until: Option<u64>,
+    waker: Option<Waker>,
+}
+
+/// One of the readers that a stream has had.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct ReaderToken(u64);
+
+/// What there is for a reader.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Taken {
+    /// Events as they go over the wire.
+    Events(Bytes),
+    /// Nothing yet.
+    Nothing,
+    /// Nothing more: the stream has ended, was let go, or belongs to another reader now.
+    End,
+}
+
+impl Stream {
+    /// A stream that keeps this many bytes at most, and a line more.
+    pub(super) fn new(lane: Lane, numbering: Numbering, most: usize) -> Self {
+        Self {
+            lane,
+            numbering,
+            most,
+            events: VecDeque::new(),
+            first: 1,
+            fresh: 1,
+            bytes: 0,
+            ended: None,
+            let_go: None,
+            reader: None,
+            readers: 0,
+        }
+    }
+
+    /// Appends a line.
+    pub(super) fn push(&mut self, line: Bytes) {
+        self.append(Event::Line(line));
+    }
+
+    /// Appends an event that says nothing but how to come back.
+    pub(super) fn prime(&mut self, pause: Duration) {
+        if self.numbering == Numbering::Numbered {
+            self.append(Event::Prime(pause));
+        }
+    }
+
+    /// Nothing more comes.
+    pub(super) fn end(&mut self) {
+        self.ended.get_or_insert_with(Instant::now);
+        self.wake();
+    }
+
+    /// The reader goes, and comes back for the rest after a pause.
+    pub(super) fn let_go(&mut self, pause: Duration) {
+        self.prime(pause);
+        let end = self.end_number();
+        match &mut self.reader {
+            Some(reader) => reader.until = Some(end),
+            None => self.let_go = Some(end),
+        }
+        self.wake();
+    }
+
+    /// A reader for what nobody has taken yet. It replaces whoever reads now.
+    pub(super) fn attach(&mut self) -> ReaderToken {
+        let until = self.let_go.take();
+        self.attach_at(self.fresh.max(self.first), until)
+    }
+
+    /// A reader that has seen everything up to an event, if the rest is still kept.
+    pub(super) fn resume(&mut self, last_seen: u64) -> Option<ReaderToken> {
+        let next = last_seen.checked_add(1)?;
+        if next < self.first || next > self.end_number() {
+            return None;
+        }
+        self.let_go = None;
+        Some(self.attach_at(next, None))
+    }
+
+    /// A reader is gone.
+    pub(super) fn detach(&mut self, token: ReaderToken) {
+        self.reader.take_if(|reader| reader.token == token);
+    }
+
+    /// Hands a reader what there is for it.
+    pub(super) fn take(&mut self, token: ReaderToken, waker: &Waker) -> Taken {
+        let end = self.end_number();
+        let Some(reader) = self.reader.as_mut().filter(|reader| reader.token == token) else { return Taken::End };
+        if reader.next < self.first {
+            return Taken::End;
+        }
+        let until = reader.until.unwrap_or(end).min(end);
+        if reader.next >= until {
+            if self.ended.is_some() || reader.until.is_some() {
+                return Taken::End;
+            }
+            match &mut reader.waker {
+                Some(known) => known.clone_from(waker),
+                none => *none = Some(waker.clone()),
+            }
+            return Taken::Nothing;
+        }
+        let next = std::mem::replace(&mut reader.next, until);
+        let mut wire = Vec::with_capacity(self.bytes);
+        for number in next..until {
+            let index = usize::try_from(number - self.first).expect("what is kept fits into memory");
+            self.frame(number, &self.events[index], &mut wire);
+        }
+        self.fresh = self.fresh.max(until);
+        if self.numbering == Numbering::Plain {
+            while self.first < until {
+                self.forget_first();
+            }
+        }
+        Taken::Events(wire.into())
+    }
+
+    /// The one line that was ever written to it, if it was only one.
+    pub(super) fn only_line(&self) -> Option<&Bytes> {
+        let mut lines = self.events.iter().filter_map(|event| match event {
+            Event::Line(line) => Some(line),
+            Event::Prime(_) => None,
+        });
+        lines.next().filter(|_| lines.next().is_none() && self.first == 1)
+    }
+
+    /// Whether there is more to take than a reader that keeps up would leave.
+    pub(super) fn is_behind(&self) -> bool {
+        self.unread() > self.most / 2
+    }
+
+    /// Whether somebody has read it, and does no more.
+    pub(super) fn was_read(&self) -> bool {
+        self.readers > 0 && self.reader.is_none()
+    }
+
+    /// Whether somebody reads it.
+    pub(super) fn is_read(&self) -> bool {
+        self.reader.is_some()
+    }
+
+    /// Since when nothing more comes.
+    pub(super) fn ended(&self) -> Option<Instant> {
+        self.ended
+    }
+
+    /// How many bytes it keeps.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn attach_at(&mut self, next: u64, until: Option<u64>) -> ReaderToken {
+        // Whoever reads now finds out that it is replaced.
+        self.wake();
+        self.readers += 1;
+        let token = ReaderToken(self.readers);
+        self.reader = Some(Reader { token, next, until, waker: None });
+        token
+    }
+
+    /// Appends an event. When too many bytes are kept, what was taken gives way first; what was not only if there
+    /// is too much of it even without the event.
+    fn append(&mut self, event: Event) {
+        // News that nobody may ever come for are worth less than answers.
+        let is_unattended = self.lane == Lane::MAIN && self.reader.is_none();
+        let most = if is_unattended { self.most.min(UNATTENDED) } else { self.most };
+        let behind = self.unread();
+        self.bytes += event.cost();
+        self.events.push_back(event);
+        while self.bytes > most && (self.first < self.fresh || behind > most) && self.events.len() > 1 {
+            self.forget_first();
+        }
+        self.wake();
+    }
+
+    /// How many bytes no reader has taken yet.
+    fn unread(&self) -> usize {
+        let taken = usize::try_from(self.fresh.saturating_sub(self.first)).unwrap_or(usize::MAX);
+        self.events.iter().skip(taken).map(Event::cost).sum()
+    }
+
+    fn forget_first(&mut self) {
+        if let Some(event) = self.events.pop_front() {
+            self.bytes -= event.cost();
+            self.first += 1;
+        }
+    }
+
+    fn wake(&mut self) {
+        if let Some(waker) = self.reader.as_mut().and_then(|reader| reader.waker.take()) {
+            waker.wake();
+        }
+    }
+
+    /// The number that the next event gets.
+    fn end_number(&self) -> u64 {
+        self.first + self.events.len() as u64
+    }
+
+    fn frame(&self, number: u64, event: &Event, wire: &mut Vec<u8>) {
+        if self.numbering == Numbering::Numbered {
+            writeln!(wire, "id: {}-{number}", self.lane.0).expect("a buffer takes everything");
+        }
+        match event {
+            Event::Line(line) => {
+                wire.extend_from_slice(b"event: message\ndata: ");
+                wire.extend_from_slice(line);
+            }
+            Event::Prime(pause) => {
+                write!(wire, "retry: {}\ndata:", pause.as_millis()).expect("a buffer takes everything");
+            }
+        }
+        wire.extend_from_slice(b"\n\n");
+    }
+}
+
+impl Event {
+    fn cost(&self) -> usize {
+        OVERHEAD
+            + match self {
+                Self::Line(line) => line.len(),
+                Self::Prime(_) => 0,
+            }
+    }
+}
+
+/// The stream and the event that a `Last-Event-ID` names.
+pub(super) fn event_id(text: &str) -> Option<(Lane, u64)> {
+    let (lane, number) = text.split_once('-')?;
+    Some((Lane(lane.parse().ok()?), number.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLENTY: usize = 1 << 20;
+
+    fn line(text: &'static str) -> Bytes {
+        Bytes::from_static(text.as_bytes())
+    }
+
+    fn taken(stream: &mut Stream, token: ReaderToken) -> String {
+        match stream.take(token, Waker::noop()) {
+            Taken::Events(wire) => String::from_utf8(wire.to_vec()).unwrap(),
+            other => format!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_reader_that_comes_back_gets_what_it_missed_and_no_more() {
+        let mut stream = Stream::new(Lane(3), Numbering::Numbered, PLENTY);
+        let reader = stream.attach();
+        stream.push(line("a"));
+        stream.push(line("b"));
+        assert_eq!(
+            taken(&mut stream, reader),
+            "id: 3-1\nevent: message\ndata: a\n\nid: 3-2\nevent: message\ndata: b\n\n"
+        );
+        assert_eq!(taken(&mut stream, reader), "Nothing");
+        stream.detach(reader);
+        stream.push(line("c"));
+        stream.end();
+        let again = stream.resume(1).unwrap();
+        assert_eq!(
+            taken(&mut stream, again),
+            "id: 3-2\nevent: message\ndata: b\n\nid: 3-3\nevent: message\ndata: c\n\n"
+        );
+        assert_eq!(taken(&mut stream, again), "End");
+        assert_eq!(taken(&mut stream, reader), "End", "it was replaced");
+        assert!(stream.resume(4).is_none() && stream.resume(u64::MAX).is_none());
+    }
+
+    #[test]
+    fn what_was_let_go_before_anybody_read_it_ends_the_first_reader_only() {
+        let mut stream = Stream::new(Lane(1), Numbering::Numbered, PLENTY);
+        stream.prime(Duration::from_secs(1));
+        stream.let_go(Duration::from_millis(50));
+        stream.push(line("a"));
+        let first = stream.attach();
+        assert_eq!(taken(&mut stream, first), "id: 1-1\nretry: 1000\ndata:\n\nid: 1-2\nretry: 50\ndata:\n\n");
+        assert_eq!(taken(&mut stream, first), "End");
+        let second = stream.resume(2).unwrap();
+        assert_eq!(taken(&mut stream, second), "id: 1-3\nevent: message\ndata: a\n\n");
+        assert_eq!(taken(&mut stream, second), "Nothing");
+    }
+
+    #[test]
+    fn a_reader_that_falls_behind_the_bound_is_ended() {
+        let mut stream = Stream::new(Lane::MAIN, Numbering::Numbered, 1000);
+        let reader = stream.attach();
+        for _ in 0..100 {
+            stream.push(line("0123456789"));
+        }
+        assert!(stream.bytes() <= 1200, "{}", stream.bytes());
+        assert_eq!(taken(&mut stream, reader), "End");
+        assert!(stream.resume(5).is_none());
+        assert!(stream.resume(99).is_some());
+    }
+
+    #[test]
+    fn one_huge_line_does_not_push_out_what_comes_before_it() {
+        let mut stream = Stream::new(Lane(1), Numbering::Numbered, 100);
+        let reader = stream.attach();
+        stream.push(line("a"));
+        stream.push(line("0123456789".repeat(100).leak()));
+        assert!(taken(&mut stream, reader).contains("data: a\n"));
+        stream.push(line("b"));
+        assert!(stream.bytes() <= 100, "what was taken is forgotten: {}", stream.bytes());
+    }
+
+    #[test]
+    fn a_plain_stream_keeps_nothing_that_was_taken() {
+        let mut stream = Stream::new(Lane(9), Numbering::Plain, PLENTY);
+        let reader = stream.attach();
+        stream.prime(Duration::from_secs(1));
+        stream.push(line("a"));
+        assert_eq!(taken(&mut stream, reader), "event: message\ndata: a\n\n");
+        assert_eq!(stream.bytes(), 0);
+    }
+
+    #[test]
+    fn event_ids_are_read_strictly() {
+        assert_eq!(event_id("3-17"), Some((Lane(3), 17)));
+        for wrong in ["", "3", "3-", "-1", "a-1", "1-1-1", "99999999999999999999-1"] {
+            assert_eq!(event_id(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! Certificates and keys from files.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::ServerConfig;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+/// The files, in PEM form, that make a server's identity.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tls {
+    /// The certificate and those that vouch for it.
+    pub certificate: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
+}
+
+impl Tls {
+    /// Reads the files.
+    pub(super) fn config(&self) -> io::Result<Arc<ServerConfig>> {
+        let wrong = |path: &Path, problem: &str| io::Error::other(format!("{}: {problem}", path.display()));
+        let pem = fs_err::read(&self.certificate)?;
+        let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
+        let chain = chain.map_err(|_| wrong(&self.certificate, "not a PEM file"))?;
+        if chain.is_empty() {
+            return Err(wrong(&self.certificate, "no certificate in it"));
+        }
+        let pem = fs_err::read(&self.key)?;
+        let key = PrivateKeyDer::from_pem_slice(&pem).map_err(|_| wrong(&self.key, "no private key in it"))?;
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, key))
+            .map_err(|error| wrong(&self.certificate, &error.to_string()))?;
+        Ok(Arc::new(config))
+    }
+}

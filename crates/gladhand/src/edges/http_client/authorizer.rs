@@ -1,0 +1,96 @@
+//! Where the authorization of HTTP requests comes from: a fixed token, or somebody who can get one.
+
+use std::fmt;
+
+use futures_util::future::{BoxFuture, ready};
+use gladhand_accord::Secret;
+use gladhand_auth::{AuthError, client};
+use http::header::AUTHORIZATION;
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use url::Url;
+
+pub use gladhand_auth::client::Attempt;
+
+/// Gets HTTP requests into an upstream. The attempt goes with one request through all its tries.
+pub trait Authorizer: fmt::Debug + Send + Sync {
+    /// Adds to the headers of a request what lets it in, or nothing if it should go as it is.
+    fn authorize<'a>(
+        &'a self,
+        attempt: &'a mut Attempt,
+        method: &'a Method,
+        url: &'a Url,
+        headers: &'a mut HeaderMap,
+    ) -> BoxFuture<'a, Result<(), AuthError>>;
+
+    /// A request was answered with 401 or 403. `Ok`: it is worth another try.
+    fn challenged<'a>(
+        &'a self,
+        attempt: &'a mut Attempt,
+        status: StatusCode,
+        headers: &'a HeaderMap,
+    ) -> BoxFuture<'a, Result<(), AuthError>>;
+
+    /// A request was answered in another way.
+    fn answered(&self, _headers: &HeaderMap) {}
+}
+
+impl Authorizer for client::Authorizer {
+    fn authorize<'a>(
+        &'a self,
+        attempt: &'a mut Attempt,
+        method: &'a Method,
+        url: &'a Url,
+        headers: &'a mut HeaderMap,
+    ) -> BoxFuture<'a, Result<(), AuthError>> {
+        Box::pin(self.authorize(attempt, method, url, headers))
+    }
+
+    fn challenged<'a>(
+        &'a self,
+        attempt: &'a mut Attempt,
+        status: StatusCode,
+        headers: &'a HeaderMap,
+    ) -> BoxFuture<'a, Result<(), AuthError>> {
+        Box::pin(self.challenged(attempt, status, headers))
+    }
+
+    fn answered(&self, headers: &HeaderMap) {
+        self.answered(headers);
+    }
+}
+
+/// A token that somebody configured. There is no other, so a challenge is final.
+#[derive(Debug)]
+pub struct Bearer(Secret);
+
+impl Bearer {
+    /// Presents this token.
+    pub fn new(token: Secret) -> Self {
+        Self(token)
+    }
+}
+
+impl Authorizer for Bearer {
+    fn authorize<'a>(
+        &'a self,
+        _attempt: &'a mut Attempt,
+        _method: &'a Method,
+        _url: &'a Url,
+        headers: &'a mut HeaderMap,
+    ) -> BoxFuture<'a, Result<(), AuthError>> {
+        if let Ok(mut value) = HeaderValue::from_str(&format!("Bearer {}", self.0.expose())) {
+            value.set_sensitive(true);
+            headers.insert(AUTHORIZATION, value);
+        }
+        Box::pin(ready(Ok(())))
+    }
+
+    fn challenged<'a>(
+        &'a self,
+        _attempt: &'a mut Attempt,
+        _status: StatusCode,
+        _headers: &'a HeaderMap,
+    ) -> BoxFuture<'a, Result<(), AuthError>> {
+        Box::pin(ready(Err(AuthError::TokenRejected { server: "the upstream".to_owned() })))
+    }
+}

@@ -1,0 +1,212 @@
+//! One line on its way, and the answer to it, however it comes back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use gladhand_dialects::{Lane, Loss};
+use gladhand_wire::rpc::Envelope;
+use http::StatusCode;
+use reqwest::Response;
+
+use super::events::{Events, MAX_MESSAGE, Position, Said};
+use super::requests::{is_event_stream, session_of};
+use super::{Report, Shared, Style, answers};
+
+/// How much is read of what a server says beside an error status.
+const MAX_COMPLAINT: usize = 64 * 1024;
+
+/// How long a line that wants no answer may take to arrive.
+const NOTE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How many attempts in a row to take up a broken stream may fail.
+const MAX_ATTEMPTS: u32 = 5;
+
+/// A line to be posted.
+#[derive(Debug)]
+pub(super) struct Posted {
+    line: String,
+    pub(super) headers: Vec<(String, String)>,
+    /// The id of the request that it is; `None` if it wants no answer.
+    pub(super) id: Option<u64>,
+    /// Whether a session begins with it, or is complete with it.
+    step: Step,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    Initialize,
+    Initialized,
+    Other,
+}
+
+impl Posted {
+    pub(super) fn new(line: &str, headers: Vec<(String, String)>) -> Self {
+        let envelope = Envelope::parse(line).ok();
+        let method = envelope.as_ref().and_then(Envelope::method_name);
+        let step = match method.as_deref() {
+            Some("initialize") => Step::Initialize,
+            Some("notifications/initialized") => Step::Initialized,
+            _ => Step::Other,
+        };
+        let id = envelope.and_then(|envelope| envelope.id).filter(|_| method.is_some());
+        Self { line: line.to_owned(), headers, id: id.and_then(|id| id.get().parse().ok()), step }
+    }
+}
+
+impl Shared {
+    /// Posts a line and reports what comes of it.
+    pub(super) async fn post_line(self: Arc<Self>, posted: Posted) {
+        match posted.id {
+            _ if self.style == Style::OneStream => self.post_to_one_stream(&posted).await,
+            Some(id) => {
+                if let Err(loss) = self.exchange(id, &posted).await {
+                    self.report(Report::Lost(Lane(id), loss)).await;
+                }
+            }
+            None => self.note(&posted).await,
+        }
+    }
+
+    /// A line that wants no answer. Only that the session is over is worth a report.
+    async fn note(self: Arc<Self>, posted: &Posted) {
+        let session = self.session();
+        let wanted = self.posting(&posted.line, &posted.headers);
+        match tokio::time::timeout(NOTE_TIMEOUT, self.fetch(&wanted)).await {
+            Ok(Ok(response)) if self.ended_session(session.as_deref(), &response) == Some(Loss::Session) => {
+                self.report(Report::Lost(Lane::MAIN, Loss::Session)).await;
+            }
+            Ok(Ok(response)) if !response.status().is_success() => {
+                tracing::debug!(status = response.status().as_u16(), "the upstream did not take a notification");
+            }
+            _ => {}
+        }
+        if posted.step == Step::Initialized && self.style == Style::Sessions {
+            self.start_main_stream();
+        }
+    }
+
+    /// A request and its answer. An answer that came is reported as a message; how the exchange failed otherwise is
+    /// the error.
+    async fn exchange(&self, id: u64, posted: &Posted) -> Result<(), Loss> {
+        if posted.step == Step::Initialize {
+            self.stop_main_stream();
+            self.begin_session(None);
+        }
+        let session = self.session();
+        let response = self.fetch(&self.posting(&posted.line, &posted.headers)).await?;
+        if let Some(loss) = self.ended_session(session.as_deref(), &response) {
+            return Err(loss);
+        }
+        let status = response.status();
+        if !status.is_success() {
+            return self.complaint(id, response).await;
+        }
+        if posted.step == Step::Initialize {
+            self.begin_session(session_of(&response));
+        }
+        if is_event_stream(&response) {
+            return self.follow(id, response).await;
+        }
+        let text = read(response, MAX_MESSAGE).await.ok_or(Loss::Broken)?;
+        if text.trim().is_empty() {
+            return Err(Loss::Status(status.as_u16()));
+        }
+        self.heard(id, text, status).await
+    }
+
+    /// A status that is an error. What is said beside it may be an answer.
+    async fn complaint(&self, id: u64, response: Response) -> Result<(), Loss> {
+        let status = response.status();
+        let text = read(response, MAX_COMPLAINT).await.unwrap_or_default();
+        let is_error = Envelope::parse(&text).is_ok_and(|envelope| envelope.error.is_some());
+        if is_error && !matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
+            self.heard(id, text, status).await?;
+        }
+        Err(Loss::Status(status.as_u16()))
+    }
+
+    /// Reports a message; an error if it is not the answer.
+    async fn heard(&self, id: u64, text: String, status: StatusCode) -> Result<(), Loss> {
+        let is_answer = answers(&text, id);
+        self.report(Report::Message(Lane(id), text.into_bytes(), status.as_u16())).await;
+        if is_answer { Ok(()) } else { Err(Loss::Broken) }
+    }
+
+    /// Reads a stream up to the answer, and takes it up again where it breaks.
+    async fn follow(&self, id: u64, response: Response) -> Result<(), Loss> {
+        let mut events = Events::of(response, Position::default());
+        loop {
+            while let Some(said) = events.next().await {
+                if let Said::Message(text) = said
+                    && self.heard(id, text, StatusCode::OK).await.is_ok()
+                {
+                    return Ok(());
+                }
+            }
+            events = self.take_up(events.position).await?;
+        }
+    }
+
+    /// Goes on with a stream that ended before its answer.
+    async fn take_up(&self, position: Position) -> Result<Events, Loss> {
+        if self.style != Style::Sessions || position.last_id.is_none() {
+            return Err(Loss::Broken);
+        }
+        for attempt in 0..MAX_ATTEMPTS {
+            tokio::time::sleep(position.pause * (1 << attempt)).await;
+            let session = self.session();
+            match self.fetch(&self.streaming(position.last_id.as_deref())).await {
+                Ok(response) if is_event_stream(&response) && response.status().is_success() => {
+                    return Ok(Events::of(response, position));
+                }
+                Ok(response) => {
+                    if let Some(Loss::Session) = self.ended_session(session.as_deref(), &response) {
+                        self.report(Report::Lost(Lane::MAIN, Loss::Session)).await;
+                        return Err(Loss::Broken);
+                    }
+                    if response.status().is_client_error() {
+                        return Err(Loss::Broken);
+                    }
+                }
+                Err(_) => {}
+            }
+        }
+        Err(Loss::Broken)
+    }
+
+    /// Whether a response says that the session of its request is over. If another has begun since, the request only
+    /// came too early.
+    pub(super) fn ended_session(&self, session: Option<&str>, response: &Response) -> Option<Loss> {
+        let session = session.filter(|_| response.status() == StatusCode::NOT_FOUND)?;
+        Some(if self.forget_session(session) { Loss::Session } else { Loss::Unsent })
+    }
+
+    /// Posts a line whose answer comes elsewhere.
+    async fn post_to_one_stream(&self, posted: &Posted) {
+        let wanted = self.posting(&posted.line, &posted.headers);
+        let loss = match tokio::time::timeout(NOTE_TIMEOUT, self.fetch(&wanted)).await {
+            Ok(Ok(response)) if response.status().is_success() => return,
+            Ok(Ok(response)) => Loss::Status(response.status().as_u16()),
+            Ok(Err(loss)) => loss,
+            Err(_) => Loss::Broken,
+        };
+        if let Some(id) = posted.id {
+            self.report(Report::Lost(Lane(id), loss)).await;
+        }
+    }
+}
+
+/// The text of a response; `None` if it breaks or is too long. Bad UTF-8 is left for whoever reads the message.
+async fn read(response: Response, limit: usize) -> Option<String> {
+    let mut bytes = Vec::new();
+    let mut chunks = response.bytes_stream();
+    while let Some(chunk) = chunks.next().await {
+        let chunk = chunk.ok()?;
+        if bytes.len() + chunk.len() > limit {
+            return None;
+        }
+        bytes.extend_from_slice(&chunk);
+    }
+    String::from_utf8(bytes).ok()
+}

@@ -1,0 +1,150 @@
+//! One HTTP request and what may stand between it and its response: authorization, redirects, the network.
+
+use std::time::Duration;
+
+use gladhand_dialects::Loss;
+use http::header::{ACCEPT, CONTENT_TYPE};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use reqwest::Response;
+use reqwest::redirect::Policy;
+use url::Url;
+
+use super::authorizer::Attempt;
+use super::{Shared, Style};
+
+const SESSION: &str = "mcp-session-id";
+const VERSION: &str = "mcp-protocol-version";
+const LAST_EVENT_ID: &str = "last-event-id";
+
+pub(super) const EVENT_STREAM: &str = "text/event-stream";
+const BOTH: &str = "application/json, text/event-stream";
+
+/// How long it may take to reach a server at all.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How often one request is made at most: with a stored token, a renewed, a new and a few wider ones.
+const MAX_TRIES: usize = 8;
+
+/// How many redirects are followed.
+const MAX_REDIRECTS: usize = 4;
+
+/// A client that speaks to one origin.
+pub(super) fn client() -> reqwest::Client {
+    // A redirect elsewhere would take credentials and calls along to somebody whom nobody named.
+    let redirects = Policy::custom(|attempt| {
+        let first = attempt.previous().first().map(Url::origin);
+        match first {
+            Some(origin) if origin == attempt.url().origin() && attempt.previous().len() <= MAX_REDIRECTS => {
+                attempt.follow()
+            }
+            _ => attempt.stop(),
+        }
+    });
+    let builder = reqwest::Client::builder().tcp_nodelay(true).connect_timeout(CONNECT_TIMEOUT).redirect(redirects);
+    builder.build().expect("the options are ours and do not depend on the machine")
+}
+
+/// A request to be made, as often as it takes.
+#[derive(Debug)]
+pub(super) struct Wanted<'a> {
+    pub(super) method: Method,
+    pub(super) url: &'a Url,
+    pub(super) headers: HeaderMap,
+    pub(super) body: Option<String>,
+}
+
+impl Shared {
+    /// The headers that every request of a session carries.
+    pub(super) fn usual_headers(&self) -> HeaderMap {
+        let mut headers = self.endpoint.headers.clone();
+        if let Some(session) = self.session().and_then(|session| HeaderValue::from_str(&session).ok()) {
+            headers.insert(SESSION, session);
+        }
+        headers
+    }
+
+    /// A request that posts a line.
+    pub(super) fn posting<'a>(&'a self, line: &str, headers: &[(String, String)]) -> Wanted<'a> {
+        let mut all = self.usual_headers();
+        all.insert(ACCEPT, HeaderValue::from_static(BOTH));
+        all.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        for (name, value) in headers {
+            // What cannot be a header cannot be mirrored; the server will say that it misses it.
+            if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::from_str(value)) {
+                all.insert(name, value);
+            }
+        }
+        Wanted { method: Method::POST, url: &self.post_to, headers: all, body: Some(line.to_owned()) }
+    }
+
+    /// A request for a stream, or for the rest of one.
+    pub(super) fn streaming(&self, after: Option<&str>) -> Wanted<'_> {
+        let mut headers = self.usual_headers();
+        headers.insert(ACCEPT, HeaderValue::from_static(EVENT_STREAM));
+        if let Some(version) = self.version().and_then(|version| HeaderValue::from_str(&version).ok()) {
+            headers.insert(VERSION, version);
+        }
+        if let Some(after) = after.and_then(|after| HeaderValue::from_str(after).ok()) {
+            headers.insert(LAST_EVENT_ID, after);
+        }
+        Wanted { method: Method::GET, url: &self.endpoint.url, headers, body: None }
+    }
+
+    /// Makes a request, and again with better authorization as long as somebody can get it.
+    pub(super) async fn fetch(&self, wanted: &Wanted<'_>) -> Result<Response, Loss> {
+        let mut attempt = Attempt::default();
+        for _ in 0..MAX_TRIES {
+            let mut headers = wanted.headers.clone();
+            if let Some(authorizer) = &self.endpoint.authorizer {
+                let ready = authorizer.authorize(&mut attempt, &wanted.method, wanted.url, &mut headers).await;
+                ready.map_err(|error| {
+                    tracing::warn!(%error, "could not authorize a request to the upstream");
+                    Loss::Unsent
+                })?;
+            }
+            let mut request = self.http.request(wanted.method.clone(), wanted.url.clone()).headers(headers);
+            if let Some(body) = &wanted.body {
+                request = request.body(body.clone());
+            }
+            let response = request.send().await.map_err(|error| {
+                // Without a connection nothing was sent.
+                let loss = if error.is_connect() { Loss::Unsent } else { Loss::Broken };
+                tracing::debug!(error = %error.without_url(), "a request to the upstream failed");
+                loss
+            })?;
+            let Some(authorizer) = &self.endpoint.authorizer else { return Ok(response) };
+            let status = response.status();
+            if !matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
+                authorizer.answered(response.headers());
+                return Ok(response);
+            }
+            if let Err(error) = authorizer.challenged(&mut attempt, status, response.headers()).await {
+                tracing::warn!(%error, "the upstream does not let us in");
+                return Ok(response);
+            }
+        }
+        Err(Loss::Status(StatusCode::UNAUTHORIZED.as_u16()))
+    }
+
+    /// Tells the server that the session is over.
+    pub(super) async fn end_session(&self) {
+        if self.style != Style::Sessions || self.session().is_none() {
+            return;
+        }
+        let mut wanted = self.streaming(None);
+        wanted.method = Method::DELETE;
+        // A server may not have it; then the session ends by itself.
+        let _ = self.fetch(&wanted).await;
+    }
+}
+
+/// The session that a response begins.
+pub(super) fn session_of(response: &Response) -> Option<String> {
+    response.headers().get(SESSION).and_then(|id| id.to_str().ok()).map(str::to_owned)
+}
+
+/// Whether a response is a stream of events.
+pub(super) fn is_event_stream(response: &Response) -> bool {
+    let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    kind.get(..EVENT_STREAM.len()).is_some_and(|kind| kind.eq_ignore_ascii_case(EVENT_STREAM))
+}

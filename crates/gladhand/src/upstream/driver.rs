@@ -1,0 +1,353 @@
+//! The loop that drives a session with an upstream: one task owns the client side and the way to the upstream.
+//!
+//! Whatever wakes it is one [`Wake`]; after each step everything that the client side wants is done before the next.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gladhand_accord::{Agreement, Refusal};
+use gladhand_dialects::{Client, Dialect, Event, Heard, Loss};
+use gladhand_operations::{Answered, CallId, Failure, FailureKind, Notice, Operation, Outcome, Question, QuestionId};
+use gladhand_wire::Line;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::{AbortHandle, JoinError, JoinSet};
+use tokio::time::Instant;
+
+use super::host::Host;
+use super::transport::{Inbound, Transport};
+use crate::edges::child::Manner;
+use crate::edges::clock::Clock;
+
+/// What the handles of a session ask for.
+pub(super) enum Command {
+    /// Make a call.
+    Call { id: CallId, operation: Operation<'static>, host: Option<Arc<dyn Host>>, reply: oneshot::Sender<Outcome> },
+    /// End the session, and say when that is done.
+    Close(oneshot::Sender<()>),
+}
+
+/// What must never have to wait for room: at most one of each per call.
+#[derive(Debug)]
+pub(super) enum Aside {
+    /// The caller does not want it any more.
+    Cancel(CallId),
+    /// Changes of a resource need not be told of any more.
+    Unwatch(String),
+}
+
+/// Where handles and loop meet.
+pub(super) struct Ports {
+    pub(super) commands: mpsc::Receiver<Command>,
+    pub(super) asides: mpsc::UnboundedReceiver<Aside>,
+    pub(super) agreement: watch::Sender<Arc<Agreement>>,
+}
+
+/// A session under way.
+pub(super) struct Driver {
+    client: Box<dyn Client>,
+    dialect: &'static Dialect,
+    clock: Clock,
+    pub(super) transport: Transport,
+    host: Arc<dyn Host>,
+    call_timeout: Option<Duration>,
+    calls: HashMap<CallId, Pending>,
+    /// Questions that a host is thinking about.
+    thinking: JoinSet<(QuestionId, Answered)>,
+    asked: HashMap<QuestionId, (AbortHandle, Option<CallId>)>,
+    /// Whether the upstream has nothing more to say.
+    is_gone: bool,
+    /// How the opening ended, until somebody looks.
+    opening: Option<Result<Arc<Agreement>, Refusal>>,
+    /// What HTTP said last, for those who want to know how an opening failed.
+    pub(super) evidence: Evidence,
+}
+
+/// What HTTP says about an opening that failed.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Evidence {
+    /// The status of the last response.
+    pub(super) status: Option<u16>,
+    /// How the last exchange was lost.
+    pub(super) loss: Option<Loss>,
+}
+
+struct Pending {
+    reply: oneshot::Sender<Outcome>,
+    host: Option<Arc<dyn Host>>,
+    /// When patience ends; `None` while a host thinks, or where there is no end to it.
+    expires: Option<Instant>,
+}
+
+/// What can wake the loop.
+enum Wake {
+    Inbound(Inbound),
+    Command(Option<Command>),
+    Aside(Aside),
+    Thought(Result<(QuestionId, Answered), JoinError>),
+    Time,
+}
+
+impl Driver {
+    pub(super) fn new(
+        dialect: &'static Dialect,
+        client: Box<dyn Client>,
+        transport: Transport,
+        host: Arc<dyn Host>,
+        call_timeout: Option<Duration>,
+    ) -> Self {
+        Self {
+            client,
+            dialect,
+            clock: Clock::start(),
+            transport,
+            host,
+            call_timeout,
+            calls: HashMap::new(),
+            thinking: JoinSet::new(),
+            asked: HashMap::new(),
+            is_gone: false,
+            opening: None,
+            evidence: Evidence::default(),
+        }
+    }
+
+    /// Opens the session.
+    pub(super) async fn open(&mut self, patience: Duration) -> Result<Arc<Agreement>, Refusal> {
+        let until = Instant::now() + patience;
+        self.step(|client, clock, heard| client.open(&mut clock.ambient(), heard));
+        loop {
+            if let Some(opening) = self.opening.take() {
+                return opening;
+            }
+            let wake = tokio::select! {
+                wake = self.wake(None) => wake,
+                () = tokio::time::sleep_until(until) => return Err(Refusal::TimedOut { seconds: patience.as_secs() }),
+            };
+            self.handle(wake);
+        }
+    }
+
+    /// Serves the handles until the last of them is gone, or one of them closes the session.
+    pub(super) async fn run(mut self, mut ports: Ports) {
+        let closed = loop {
+            if let Some(Ok(agreement)) = self.opening.take() {
+                ports.agreement.send_replace(agreement);
+            }
+            match self.wake(Some(&mut ports)).await {
+                Wake::Command(None) => break None,
+                Wake::Command(Some(Command::Close(closed))) => break Some(closed),
+                wake => self.handle(wake),
+            }
+        };
+        self.step(|client, clock, heard| client.close(&mut clock.ambient(), heard));
+        self.step(|client, clock, heard| client.gone(&mut clock.ambient(), heard));
+        self.transport.close(Manner::Polite).await;
+        // What came too late to be sent is answered all the same: its sender is dropped, which its caller sees.
+        if let Some(closed) = closed {
+            let _ = closed.send(());
+        }
+    }
+
+    /// Waits for the next thing to happen.
+    async fn wake(&mut self, ports: Option<&mut Ports>) -> Wake {
+        let deadline = self.client.deadline().map(|deadline| self.clock.instant(deadline));
+        let expiry = self.calls.values().filter_map(|call| call.expires).min();
+        let next = deadline.into_iter().chain(expiry).min();
+        let alarm = async {
+            match next {
+                Some(next) => tokio::time::sleep_until(next).await,
+                None => std::future::pending().await,
+            }
+        };
+        let (is_full, is_gone) = (self.transport.is_full(), self.is_gone);
+        let (commands, asides) = ports.map(|ports| (&mut ports.commands, &mut ports.asides)).unzip();
+        tokio::select! {
+            inbound = self.transport.next(), if !is_gone => Wake::Inbound(inbound),
+            Some(thought) = self.thinking.join_next() => Wake::Thought(thought),
+            Some(aside) = receive_aside(asides) => Wake::Aside(aside),
+            command = receive(commands), if !is_full => Wake::Command(command),
+            () = alarm => Wake::Time,
+        }
+    }
+
+    fn handle(&mut self, wake: Wake) {
+        self.clock.tick();
+        match wake {
+            Wake::Inbound(inbound) => self.inbound(inbound),
+            Wake::Command(Some(Command::Call { id, operation, host, reply })) => self.call(id, operation, host, reply),
+            Wake::Command(_) => {}
+            Wake::Aside(Aside::Cancel(call)) => {
+                self.step(|client, clock, heard| client.cancel(call, &mut clock.ambient(), heard));
+            }
+            Wake::Aside(Aside::Unwatch(uri)) => {
+                self.step(|client, clock, heard| client.unwatch(&uri, &mut clock.ambient(), heard));
+            }
+            Wake::Thought(Ok((question, answered))) => self.answered(question, answered),
+            Wake::Thought(Err(error)) => self.broke_down(&error),
+            Wake::Time => self.time(),
+        }
+    }
+
+    fn inbound(&mut self, inbound: Inbound) {
+        match inbound {
+            Inbound::Message(lane, bytes, status) => {
+                self.evidence.status = status.or(self.evidence.status);
+                let policy = self.dialect.text;
+                let text = policy.read(Line::Bytes(&bytes));
+                self.step(|client, clock, heard| {
+                    let mut ambient = clock.ambient();
+                    ambient.lane = lane;
+                    match text {
+                        Ok(Some(text)) => client.receive(&text, &mut ambient, heard),
+                        Ok(None) => {}
+                        Err(fault) => client.garbled(&fault, &mut ambient, heard),
+                    }
+                });
+            }
+            Inbound::Garbled(fault) => {
+                self.step(|client, clock, heard| client.garbled(&fault, &mut clock.ambient(), heard));
+            }
+            Inbound::Lost(lane, loss) => {
+                self.evidence.loss = Some(loss);
+                if let Loss::Status(status) = loss {
+                    self.evidence.status = Some(status);
+                }
+                self.step(|client, clock, heard| client.lost(lane, loss, &mut clock.ambient(), heard));
+            }
+            Inbound::Gone => {
+                self.is_gone = true;
+                self.step(|client, clock, heard| client.gone(&mut clock.ambient(), heard));
+            }
+        }
+    }
+
+    fn call(
+        &mut self,
+        id: CallId,
+        operation: Operation<'static>,
+        host: Option<Arc<dyn Host>>,
+        reply: oneshot::Sender<Outcome>,
+    ) {
+        // Nobody waits for it any more.
+        if reply.is_closed() {
+            return;
+        }
+        let wants_progress = host.is_some();
+        self.calls.insert(id, Pending { reply, host, expires: self.expiry() });
+        self.step(|client, clock, heard| client.call(id, operation, wants_progress, &mut clock.ambient(), heard));
+    }
+
+    fn expiry(&self) -> Option<Instant> {
+        self.call_timeout.map(|timeout| Instant::now() + timeout)
+    }
+
+    fn answered(&mut self, question: QuestionId, answered: Answered) {
+        if let Some((_, Some(call))) = self.asked.remove(&question) {
+            let expires = self.expiry();
+            if let Some(pending) = self.calls.get_mut(&call) {
+                pending.expires = expires;
+            }
+        }
+        self.step(|client, clock, heard| client.answer(question, answered, &mut clock.ambient(), heard));
+    }
+
+    /// A host that was thinking was told to stop, or broke down; only the latter leaves its question open.
+    fn broke_down(&mut self, error: &JoinError) {
+        let open = self.asked.iter().find(|(_, (thinking, _))| thinking.id() == error.id()).map(|(id, _)| *id);
+        if let Some(question) = open {
+            self.answered(question, Err(Failure::new(FailureKind::Unanswered, "whoever was asked broke down")));
+        }
+    }
+
+    /// Something is due: the client side wants to be woken, or somebody's patience is at its end.
+    fn time(&mut self) {
+        let now = Instant::now();
+        let is_over = |pending: &Pending| pending.expires.is_some_and(|expires| expires <= now);
+        let expired: Vec<_> = self.calls.iter().filter(|(_, call)| is_over(call)).map(|(id, _)| *id).collect();
+        for call in expired {
+            if let Some(pending) = self.calls.remove(&call) {
+                let failure = Failure::new(FailureKind::TimedOut, "the upstream did not answer in time");
+                let _ = pending.reply.send(Err(failure));
+            }
+            self.step(|client, clock, heard| client.cancel(call, &mut clock.ambient(), heard));
+        }
+        if self.client.deadline().is_some_and(|deadline| deadline <= self.clock.now().elapsed) {
+            self.step(|client, clock, heard| client.wake(&mut clock.ambient(), heard));
+        }
+    }
+
+    /// One step of the client side, and everything that it wants done.
+    fn step(&mut self, step: impl FnOnce(&mut dyn Client, &mut Clock, &mut Heard)) {
+        let mut heard = Heard::default();
+        step(&mut *self.client, &mut self.clock, &mut heard);
+        self.transport.send(&heard.wire, |line| self.client.headers(line));
+        for event in heard.events {
+            self.event(event);
+        }
+    }
+
+    fn event(&mut self, event: Event) {
+        match event {
+            Event::Opened(agreement) => self.opening = Some(Ok(agreement)),
+            Event::Refused(refusal) => self.opening = Some(Err(refusal)),
+            Event::Answered(call, outcome) => {
+                if let Some(pending) = self.calls.remove(&call) {
+                    // A caller that left does not want to know.
+                    let _ = pending.reply.send(outcome);
+                }
+            }
+            Event::Notice(notice) => self.notice(notice),
+            Event::Asked(id, call, question) => self.ask(id, call, question),
+            Event::Unasked(question) => {
+                if let Some((thinking, _)) = self.asked.remove(&question) {
+                    thinking.abort();
+                }
+            }
+            Event::LetGo(lane) => self.transport.let_go(lane),
+            Event::Dropped(what) => tracing::debug!(what, "dropped what the upstream sent"),
+        }
+    }
+
+    fn notice(&mut self, notice: Notice) {
+        let expires = self.expiry();
+        let pending = notice.about().and_then(|call| self.calls.get_mut(&call));
+        let host = match pending {
+            Some(pending) => {
+                // A sign of life.
+                pending.expires = pending.expires.and(expires);
+                pending.host.as_ref()
+            }
+            None => None,
+        };
+        host.unwrap_or(&self.host).notice(notice);
+    }
+
+    fn ask(&mut self, id: QuestionId, call: Option<CallId>, question: Question) {
+        let pending = call.and_then(|call| self.calls.get_mut(&call));
+        let host = match pending {
+            Some(pending) => {
+                pending.expires = None;
+                pending.host.as_ref()
+            }
+            None => None,
+        };
+        let answer = host.unwrap_or(&self.host).ask(question);
+        let thinking = self.thinking.spawn(async move { (id, answer.await) });
+        self.asked.insert(id, (thinking, call));
+    }
+}
+
+async fn receive(commands: Option<&mut mpsc::Receiver<Command>>) -> Option<Command> {
+    match commands {
+        Some(commands) => commands.recv().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn receive_aside(asides: Option<&mut mpsc::UnboundedReceiver<Aside>>) -> Option<Aside> {
+    match asides {
+        Some(asides) => asides.recv().await,
+        None => std::future::pending().await,
+    }
+}

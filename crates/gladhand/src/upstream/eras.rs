@@ -1,0 +1,109 @@
+//! What is remembered of programs that were opened before, so that the question is not asked each time.
+//!
+//! Only that a program opens with a handshake is worth remembering: whoever has no handshake is found out at the
+//! first attempt. A verdict holds for a program as it is now, and not for ever: a new one might be of the new era.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// How long a verdict is believed.
+const GOOD_FOR: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
+/// How many verdicts a file holds.
+const MOST: usize = 1000;
+
+/// Verdicts about programs. Clones share them.
+#[derive(Clone, Default)]
+pub struct Eras {
+    /// When each was found to open with a handshake, in seconds since 1970.
+    verdicts: Arc<Mutex<HashMap<String, u64>>>,
+    file: Option<PathBuf>,
+}
+
+impl Eras {
+    /// Verdicts that are kept in a file between runs. One that cannot be read is begun anew.
+    pub fn kept_in(file: impl Into<PathBuf>) -> Self {
+        let file = file.into();
+        let kept = std::fs::read(&file).ok().and_then(|text| serde_json::from_slice(&text).ok());
+        Self { verdicts: Arc::new(Mutex::new(kept.unwrap_or_default())), file: Some(file) }
+    }
+
+    /// Whether a command is known to open with a handshake.
+    pub(super) fn has_handshake(&self, command: &[String]) -> bool {
+        let verdicts = self.verdicts.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = verdicts.get(&key(command)).copied();
+        found.is_some_and(|found| now().saturating_sub(found) < GOOD_FOR.as_secs())
+    }
+
+    /// Remembers that a command opens with a handshake.
+    pub(super) fn remember_handshake(&self, command: &[String]) {
+        let mut verdicts = self.verdicts.lock().unwrap_or_else(PoisonError::into_inner);
+        verdicts.retain(|_, found| now().saturating_sub(*found) < GOOD_FOR.as_secs());
+        if verdicts.len() >= MOST {
+            verdicts.clear();
+        }
+        verdicts.insert(key(command), now());
+        if let Some(file) = &self.file {
+            let text = serde_json::to_vec(&*verdicts).unwrap_or_default();
+            if let Err(error) = write(file, &text) {
+                tracing::debug!(%error, "what was found out about an upstream could not be kept");
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Eras {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Eras").field("file", &self.file).finish_non_exhaustive()
+    }
+}
+
+/// Puts a new file in place of the old one, whole or not at all.
+fn write(file: &Path, text: &[u8]) -> std::io::Result<()> {
+    if let Some(folder) = file.parent() {
+        fs_err::create_dir_all(folder)?;
+    }
+    let beside = file.with_extension(format!("new-{}", std::process::id()));
+    fs_err::write(&beside, text)?;
+    fs_err::rename(beside, file)
+}
+
+/// A command as it is now: its words, hashed because they may hold secrets, and the age of the files they name.
+fn key(command: &[String]) -> String {
+    let mut hasher = DefaultHasher::new();
+    for word in command {
+        let modified = std::fs::metadata(word).and_then(|data| data.modified()).ok();
+        let age = modified.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+        (word, age).hash(&mut hasher);
+    }
+    format!("{:016x}", hasher.finish())
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_verdict_is_kept_between_runs_and_belongs_to_one_command() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, program) = (folder.path().join("a/eras.json"), folder.path().join("server"));
+        std::fs::write(&program, "1").unwrap();
+        let command = |argument: &str| vec![program.to_str().unwrap().to_owned(), argument.to_owned()];
+        let eras = Eras::kept_in(&file);
+        assert!(!eras.has_handshake(&command("x")));
+        eras.remember_handshake(&command("x"));
+        let again = Eras::kept_in(&file);
+        assert!(again.has_handshake(&command("x")) && !again.has_handshake(&command("y")));
+        let older = std::fs::File::options().write(true).open(&program).unwrap();
+        older.set_modified(UNIX_EPOCH + Duration::from_secs(1)).unwrap();
+        assert!(!again.has_handshake(&command("x")), "another program under the same name");
+    }
+}

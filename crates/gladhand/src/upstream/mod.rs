@@ -1,0 +1,176 @@
+//! A session with an upstream: any server that can be started or reached, behind one handle.
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//! use gladhand::operations::{Operation, Reply};
+//! use gladhand::upstream::{Alone, Options, Target, Upstream};
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let target = Target::parse(&["http://127.0.0.1:3000/mcp".to_owned()])?;
+//! let upstream = Upstream::open(&target, Options::default(), Arc::new(Alone)).await?;
+//! if let Reply::Tools(tools) = upstream.call(Operation::ListTools).await? {
+//!     tracing::info!(tools = tools.len(), "listed");
+//! }
+//! upstream.close().await;
+//! # Ok(())
+//! # }
+//! ```
+
+mod defaults;
+mod driver;
+mod eras;
+mod host;
+mod opening;
+mod options;
+mod target;
+mod transport;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use gladhand_accord::{Agreement, Refusal};
+use gladhand_operations::{CallId, Failure, FailureKind, Operation, Outcome};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+
+pub use crate::edges::http_client::{Attempt, Authorizer, Bearer};
+pub use defaults::accept_defaults;
+use driver::{Aside, Command, Ports};
+pub use eras::Eras;
+pub use host::{Alone, Host};
+pub use options::{Options, Speak};
+pub use target::{BadTarget, Target};
+
+/// How many calls may be under way at once; more wait for their turn.
+const MAX_CALLS: usize = 1024;
+
+/// How many commands may wait for the loop.
+const COMMANDS: usize = 64;
+
+/// An open session with an upstream. A cheap handle: clones share the session, which ends when it is closed or the
+/// last of them is dropped.
+#[derive(Clone)]
+pub struct Upstream {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    commands: mpsc::Sender<Command>,
+    asides: mpsc::UnboundedSender<Aside>,
+    agreement: watch::Receiver<Arc<Agreement>>,
+    room: Semaphore,
+    next_call: AtomicU64,
+}
+
+/// Why there is no session.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The command could not be started.
+    #[error("could not start `{program}`: {source}")]
+    NotStarted {
+        /// The program.
+        program: String,
+        /// What the operating system said.
+        source: std::io::Error,
+    },
+    /// Nobody answers at the URL, or what answers is out of order.
+    #[error("could not reach the upstream: {0}")]
+    Unreachable(String),
+    /// The upstream wants credentials that it was not given.
+    #[error("the upstream wants authorization (HTTP status {status})")]
+    Unauthorized {
+        /// 401 or 403.
+        status: u16,
+    },
+    /// What was to be spoken has no form over HTTP.
+    #[error("{0} is not spoken over HTTP")]
+    NotOverHttp(&'static str),
+    /// It answered, or was silent, and there is no session.
+    #[error("{refusal}")]
+    Refused {
+        /// Why.
+        refusal: Refusal,
+        /// The last lines that a process wrote to its stderr.
+        last_words: Vec<String>,
+    },
+}
+
+impl Upstream {
+    /// Opens a session. What the upstream says and asks on its own account goes to `host`.
+    pub async fn open(target: &Target, options: Options, host: Arc<dyn Host>) -> Result<Self, OpenError> {
+        let (driver, agreement) = opening::open(target, &options, host).await?;
+        let (commands, to_loop) = mpsc::channel(COMMANDS);
+        let (asides, asides_to_loop) = mpsc::unbounded_channel();
+        let (agreements, agreement) = watch::channel(agreement);
+        let ports = Ports { commands: to_loop, asides: asides_to_loop, agreement: agreements };
+        // It ends with the last handle, or when it is told to.
+        tokio::spawn(driver.run(ports));
+        let room = Semaphore::new(MAX_CALLS);
+        Ok(Self { shared: Arc::new(Shared { commands, asides, agreement, room, next_call: AtomicU64::new(1) }) })
+    }
+
+    /// What was agreed. Another agreement may take its place where a session had to be opened anew.
+    pub fn agreement(&self) -> Arc<Agreement> {
+        Arc::clone(&self.shared.agreement.borrow())
+    }
+
+    /// Makes a call, without hearing of its progress. Dropping the future cancels the call.
+    pub async fn call(&self, operation: Operation<'_>) -> Outcome {
+        self.make(operation, None).await
+    }
+
+    /// Makes a call whose progress, log lines and questions go to a host of its own, as far as they can be told from
+    /// those of others. Dropping the future cancels it.
+    pub async fn call_for(&self, operation: Operation<'_>, host: Arc<dyn Host>) -> Outcome {
+        self.make(operation, Some(host)).await
+    }
+
+    /// Takes back one [`Operation::Watch`] of this URI.
+    pub fn unwatch(&self, uri: &str) {
+        // Without a session nothing is watched.
+        let _ = self.shared.asides.send(Aside::Unwatch(uri.to_owned()));
+    }
+
+    /// Ends the session: calls under way fail, a process is ended, an HTTP session deleted.
+    pub async fn close(&self) {
+        let (closed, wait) = oneshot::channel();
+        if self.shared.commands.send(Command::Close(closed)).await.is_ok() {
+            // An error means that somebody else closed it.
+            let _ = wait.await;
+        }
+    }
+
+    async fn make(&self, operation: Operation<'_>, host: Option<Arc<dyn Host>>) -> Outcome {
+        let gone = || Failure::new(FailureKind::UpstreamLost, "the session with the upstream is closed");
+        let _room = self.shared.room.acquire().await.map_err(|_| gone())?;
+        let id = CallId(self.shared.next_call.fetch_add(1, Ordering::Relaxed));
+        let (reply, outcome) = oneshot::channel();
+        let operation = operation.into_owned();
+        self.shared.commands.send(Command::Call { id, operation, host, reply }).await.map_err(|_| gone())?;
+        let mut cancel = CancelOnDrop { call: Some(id), asides: &self.shared.asides };
+        let outcome = outcome.await;
+        cancel.call = None;
+        outcome.unwrap_or_else(|_| Err(gone()))
+    }
+}
+
+impl fmt::Debug for Upstream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Upstream").field("server", &self.agreement().server).finish_non_exhaustive()
+    }
+}
+
+/// Cancels a call whose future is dropped before it has an outcome.
+struct CancelOnDrop<'u> {
+    call: Option<CallId>,
+    asides: &'u mpsc::UnboundedSender<Aside>,
+}
+
+impl Drop for CancelOnDrop<'_> {
+    fn drop(&mut self) {
+        if let Some(call) = self.call {
+            // Without a session there is nothing to cancel.
+            let _ = self.asides.send(Aside::Cancel(call));
+        }
+    }
+}

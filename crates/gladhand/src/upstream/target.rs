@@ -1,0 +1,91 @@
+//! What can be an upstream, as people name it.
+
+use std::fmt;
+
+use url::Url;
+
+/// Where an upstream is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Target {
+    /// A program to start and talk to on its stdin and stdout: it and its arguments.
+    Command(Vec<String>),
+    /// An MCP endpoint to talk to over HTTP.
+    Url(Url),
+}
+
+/// What was named cannot be an upstream.
+#[derive(Debug, thiserror::Error)]
+pub enum BadTarget {
+    /// Nothing was named.
+    #[error("name a command or a URL")]
+    Nothing,
+    /// It looks like a URL and is none.
+    #[error("`{text}` is no URL: {source}")]
+    NoUrl {
+        /// What was given.
+        text: String,
+        /// What is wrong with it.
+        source: url::ParseError,
+    },
+    /// A URL takes no arguments.
+    #[error("nothing can follow a URL, and `{0}` does")]
+    Trailing(String),
+}
+
+impl Target {
+    /// The target that the words of a command line name: one that begins with `http://` or `https://` is a URL,
+    /// anything else a command.
+    pub fn parse(words: &[String]) -> Result<Self, BadTarget> {
+        let first = words.first().filter(|first| !first.is_empty()).ok_or(BadTarget::Nothing)?;
+        let is_url = ["http://", "https://"]
+            .iter()
+            .any(|scheme| first.get(..scheme.len()).is_some_and(|beginning| beginning.eq_ignore_ascii_case(scheme)));
+        match words {
+            _ if !is_url => Ok(Self::Command(words.to_vec())),
+            [_, trailing, ..] => Err(BadTarget::Trailing(trailing.clone())),
+            _ => {
+                let url = Url::parse(first);
+                url.map(Self::Url).map_err(|source| BadTarget::NoUrl { text: first.clone(), source })
+            }
+        }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Command(words) => f.write_str(&words.join(" ")),
+            // A password in a URL is nobody's business.
+            Self::Url(url) => {
+                let mut shown = url.clone();
+                if shown.password().is_some() && shown.set_password(Some("***")).is_err() {
+                    return f.write_str(url.host_str().unwrap_or_default());
+                }
+                f.write_str(shown.as_str())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(words: &[&str]) -> Result<Target, BadTarget> {
+        Target::parse(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn what_begins_like_a_url_is_one() {
+        assert!(matches!(parse(&["HTTP://localhost:1/mcp"]), Ok(Target::Url(url)) if url.port() == Some(1)));
+        assert!(matches!(parse(&["server", "http://x"]), Ok(Target::Command(words)) if words.len() == 2));
+        assert!(matches!(parse(&[]), Err(BadTarget::Nothing)));
+        assert!(matches!(parse(&["http://"]), Err(BadTarget::NoUrl { .. })));
+        assert!(matches!(parse(&["http://x", "y"]), Err(BadTarget::Trailing(word)) if word == "y"));
+    }
+
+    #[test]
+    fn a_password_in_a_url_is_not_shown() {
+        assert_eq!(parse(&["http://a:secret@x/"]).unwrap().to_string(), "http://a:***@x/");
+    }
+}

@@ -1,0 +1,92 @@
+//! The way to an upstream, whichever it is.
+
+use gladhand_dialects::{Lane, Loss};
+use gladhand_wire::Fault;
+
+use crate::edges::child::Manner;
+use crate::edges::child_lines::{ChildLines, Wrote};
+use crate::edges::http_client::{HttpClient, Report};
+
+/// A way to an upstream.
+#[derive(Debug)]
+pub(super) enum Transport {
+    /// A process.
+    Child(Box<ChildLines>),
+    /// An endpoint.
+    Http(Box<HttpClient>),
+    /// None any more.
+    Ended,
+}
+
+/// What came.
+#[derive(Debug)]
+pub(super) enum Inbound {
+    /// A message, on this way; over HTTP with its status.
+    Message(Lane, Vec<u8>, Option<u16>),
+    /// Something that cannot be read.
+    Garbled(Fault),
+    /// An exchange ended without an answer.
+    Lost(Lane, Loss),
+    /// Nothing will come any more.
+    Gone,
+}
+
+impl Transport {
+    /// Sends lines; each goes with the headers that `headers` finds for it, where there are headers.
+    pub(super) fn send(&mut self, lines: &[u8], headers: impl Fn(&str) -> Vec<(String, String)>) {
+        match self {
+            Self::Child(child) => child.send(lines),
+            Self::Http(http) => {
+                // Our lines are UTF-8, being JSON that we wrote.
+                let lines = String::from_utf8_lossy(lines);
+                lines.lines().for_each(|line| http.send(line, headers(line)));
+            }
+            Self::Ended => {}
+        }
+    }
+
+    /// The next thing that comes. May be dropped and called again.
+    pub(super) async fn next(&mut self) -> Inbound {
+        match self {
+            Self::Child(child) => match child.next().await {
+                Wrote::Line(line) => Inbound::Message(Lane::MAIN, line, None),
+                Wrote::TooLong(limit) => Inbound::Garbled(Fault::TooLong { limit }),
+                Wrote::End => Inbound::Gone,
+            },
+            Self::Http(http) => match http.next().await {
+                Report::Message(lane, text, status) => Inbound::Message(lane, text, Some(status)),
+                Report::Lost(lane, loss) => Inbound::Lost(lane, loss),
+                Report::Gone => Inbound::Gone,
+            },
+            Self::Ended => std::future::pending().await,
+        }
+    }
+
+    pub(super) fn let_go(&mut self, lane: Lane) {
+        if let Self::Http(http) = self {
+            http.let_go(lane);
+        }
+    }
+
+    /// Whether nothing more should be sent for now.
+    pub(super) fn is_full(&self) -> bool {
+        matches!(self, Self::Child(child) if child.is_full())
+    }
+
+    /// What a process wrote to stderr last.
+    pub(super) async fn last_words(&mut self, lines: usize) -> Vec<String> {
+        match self {
+            Self::Child(child) => child.last_words(lines).await,
+            Self::Http(_) | Self::Ended => Vec::new(),
+        }
+    }
+
+    /// Closes it.
+    pub(super) async fn close(&mut self, manner: Manner) {
+        match std::mem::replace(self, Self::Ended) {
+            Self::Child(mut child) => child.end(manner).await,
+            Self::Http(mut http) => http.close().await,
+            Self::Ended => {}
+        }
+    }
+}

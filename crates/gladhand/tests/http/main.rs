@@ -1,0 +1,18 @@
+//! The HTTP edge on real sockets: the built program, and servers of our own in this process.
+#![cfg(unix)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod authorize;
+mod client;
+mod eras;
+mod guard;
+mod lifecycle;
+mod limits;
+mod pair;
+mod questions;
+mod server;
+mod sockets;
+mod statuses;
+mod streams;

@@ -1,0 +1,128 @@
+//! Other sockets than plain TCP, and more than one.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use rustix::process::Signal;
+
+use crate::client::Connection;
+use crate::server::Program;
+use crate::support::{gladhand, mcp_initialize};
+
+#[test]
+fn a_socket_in_the_file_system_is_for_its_owner_and_goes_with_the_server() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("g.sock");
+    // What a server that was killed left behind is in nobody's way.
+    drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+    let mut program = Program::start_at(&format!("unix:{}", path.display()), &[]);
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    let mut connection = Connection::open_unix(&path);
+    let opened = connection.post(&[("Host", "whatever")], &mcp_initialize("2025-11-25"));
+    assert_eq!(opened.status, 200);
+    let page = connection.post(&[("Origin", "http://evil.example")], &mcp_initialize("2025-11-25"));
+    assert_eq!(page.status, 403, "a page cannot get here, so one that says it is one is not let in");
+    // A living server keeps its socket.
+    let second = gladhand().args(["serve", "--http", &format!("unix:{}", path.display())]).output().unwrap();
+    assert_eq!(second.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&second.stderr).contains("g.sock"), "{second:?}");
+    program.signal(Signal::TERM);
+    assert_eq!(program.wait().code(), Some(0));
+    assert!(!path.exists());
+}
+
+#[test]
+fn several_addresses_serve_the_same_sessions() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("g.sock");
+    let program = Program::start(&["--listen", &format!("unix:{}", path.display())]);
+    let session = crate::client::open_session(&mut program.connect(), "2025-11-25");
+    let ping = r#"{"jsonrpc":"2.0","id":7,"method":"ping"}"#;
+    let pong = Connection::open_unix(&path).post(&[("Mcp-Session-Id", &session)], ping);
+    assert_eq!(pong.status, 200);
+}
+
+fn openssl(arguments: &[&str]) -> Command {
+    let mut command = Command::new("openssl");
+    command.args(arguments);
+    command
+}
+
+fn certificate(folder: &Path) -> (String, String) {
+    let file = |name: &str| folder.join(name).to_str().expect("text").to_owned();
+    let (certificate, key) = (file("cert.pem"), file("key.pem"));
+    let made =
+        openssl(&["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"])
+            .args([
+                "-subj",
+                "/CN=localhost",
+                "-addext",
+                "subjectAltName=DNS:localhost",
+                "-keyout",
+                &key,
+                "-out",
+                &certificate,
+            ])
+            .output()
+            .expect("this test needs the openssl program");
+    assert!(made.status.success(), "{made:?}");
+    (certificate, key)
+}
+
+#[test]
+fn encrypted_connections_are_served() {
+    let folder = tempfile::tempdir().unwrap();
+    let (certificate, key) = certificate(folder.path());
+    let program = Program::start(&["--tls-cert", &certificate, "--tls-key", &key]);
+    assert!(program.url.starts_with("https://"), "{}", program.url);
+    let address = program.address().to_string();
+    let mut client = openssl(&["s_client", "-quiet", "-verify_return_error", "-CAfile", &certificate])
+        .args(["-servername", "localhost", "-connect", &address])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let body = mcp_initialize("2025-11-25");
+    let request = format!(
+        "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    client.stdin.as_mut().unwrap().write_all(request.as_bytes()).unwrap();
+    let answer = client.wait_with_output().unwrap();
+    let answer = String::from_utf8_lossy(&answer.stdout).into_owned();
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.contains(r#""protocolVersion":"2025-11-25""#), "{answer}");
+    // Who speaks no TLS is not served, and is in nobody's way.
+    let mut plain = program.connect();
+    plain.send_bytes(b"GET /healthz HTTP/1.1\r\n\r\n");
+    // An alert, and then the end.
+    while !plain.ends() {
+        plain.discard();
+    }
+}
+
+#[test]
+fn wrong_files_and_addresses_are_told_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let (certificate, key) = certificate(folder.path());
+    let complaint = |arguments: &[&str]| {
+        let output = gladhand().arg("serve").args(arguments).output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let http = ["--http", "127.0.0.1:0"];
+    for (arguments, status, word) in [
+        (vec!["--http", "8080"], 2, "HOST:PORT"),
+        (vec!["--allow-host", "x"], 2, "--http"),
+        (vec![http[0], http[1], "--tls-cert", &certificate], 2, "--tls-key"),
+        (vec![http[0], http[1], "--tls-cert", "/no/such", "--tls-key", &key], 1, "/no/such"),
+        (vec![http[0], http[1], "--tls-cert", &key, "--tls-key", &key], 1, "no certificate"),
+        (vec![http[0], http[1], "--tls-cert", &certificate, "--tls-key", &certificate], 1, "no private key"),
+        (vec![http[0], http[1], "--dialect", "loaf"], 2, "loaf"),
+        (vec!["--http", "203.0.113.1:1"], 1, "203.0.113.1:1"),
+    ] {
+        let (code, stderr) = complaint(&arguments);
+        assert!(code == Some(status) && stderr.contains(word), "{arguments:?}: {code:?} {stderr}");
+    }
+}
