@@ -44,7 +44,7 @@ pub(crate) fn run(is_quick: bool) -> Result<(Table, Report)> {
 
 /// Builds and installs everything. The order is the order of the columns.
 fn servers() -> Result<Vec<Server>> {
-    let (ours, peers, scratch) = (our_program()?, peers::install()?, scratch()?);
+    let (ours, peers, scratch) = (our_program()?, peers::sdks()?, scratch()?);
     let scripts = shell::root().join("peers/servers");
     let javascript = peers.join("npm/servers");
     copy_scripts(&scripts, &javascript)?;

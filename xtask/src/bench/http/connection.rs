@@ -18,13 +18,14 @@ pub(crate) struct Connection {
     filled: usize,
 }
 
-/// An open session, which the heads of its requests name; in the stateless era only the era.
+/// What the heads of requests say: in the stateless era only which era it is.
 #[derive(Debug, Clone)]
 pub(crate) struct Session {
+    address: SocketAddr,
     era: Era,
     id: Option<String>,
     /// When the answer to the opening was read.
-    pub(crate) opened: Instant,
+    pub(crate) opened: Option<Instant>,
 }
 
 impl Connection {
@@ -36,19 +37,20 @@ impl Connection {
 
     /// Opens a session, and confirms it where the era has a confirmation.
     pub(crate) fn open(&mut self, era: Era) -> Result<Session> {
+        let mut session = Session { address: self.stream.peer_addr()?, era, id: None, opened: None };
         let opening = era.opening();
-        let head = head_of(era, None, era.method_of_opening(), None, opening.len());
+        let head = session.head(era.method_of_opening(), None, opening.len());
         self.send(format!("{head}{opening}").as_bytes())?;
-        let id = self.receive(|response| {
+        session.id = self.receive(|response| {
             let message = response.messages().last().context("the opening was answered with nothing")?;
             let answer: Value = serde_json::from_slice(message).context("the opening's answer is no JSON")?;
             ensure!(answer.pointer(era.proof_of_opening()).is_some(), "the opening was refused: {answer}");
             Ok(response.session.map(str::to_owned))
         })?;
-        let session = Session { era, id, opened: Instant::now() };
+        session.opened = Some(Instant::now());
         let confirmation = era.confirmation();
         if !confirmation.is_empty() {
-            let head = head_of(era, Some(&session), "notifications/initialized", None, confirmation.len());
+            let head = session.head("notifications/initialized", None, confirmation.len());
             self.send(format!("{head}{confirmation}").as_bytes())?;
             self.receive(|response| {
                 ensure!(response.messages().next().is_none(), "a notice was answered: {}", response.excerpt());
@@ -96,28 +98,29 @@ impl Session {
     /// A call of `echo` in this session, as it goes over the connection.
     pub(crate) fn call(&self, payload: Payload) -> Request {
         let body = Request::new(self.era, payload);
-        let head = head_of(self.era, Some(self), "tools/call", Some("echo"), body.len());
+        let head = self.head("tools/call", Some("echo"), body.len());
         body.after(&head)
     }
-}
 
-/// The head of a POST with a body of so many bytes.
-fn head_of(era: Era, session: Option<&Session>, method: &str, name: Option<&str>, length: usize) -> String {
-    let mut head = "POST /mcp HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n\
-        accept: application/json, text/event-stream\r\n"
-        .to_owned();
-    let mut header = |name: &str, value: &str| head.extend([name, ": ", value, "\r\n"]);
-    // The handshake era has a version only once it was agreed on.
-    if era == Era::Stateless || session.is_some() {
-        header("mcp-protocol-version", era.version());
+    /// The head of a POST with a body of so many bytes.
+    fn head(&self, method: &str, name: Option<&str>, length: usize) -> String {
+        let mut head = format!(
+            "POST /mcp HTTP/1.1\r\nhost: {}\r\ncontent-type: application/json\r\n\
+             accept: application/json, text/event-stream\r\ncontent-length: {length}\r\n",
+            self.address
+        );
+        let mut header = |name: &str, value: &str| head.extend([name, ": ", value, "\r\n"]);
+        // The handshake era has a version only once it was agreed on.
+        if self.era == Era::Stateless || self.opened.is_some() {
+            header("mcp-protocol-version", self.era.version());
+        }
+        if let Some(id) = &self.id {
+            header("mcp-session-id", id);
+        }
+        if self.era == Era::Stateless {
+            header("mcp-method", method);
+            name.into_iter().for_each(|name| header("mcp-name", name));
+        }
+        head + "\r\n"
     }
-    if let Some(id) = session.and_then(|session| session.id.as_deref()) {
-        header("mcp-session-id", id);
-    }
-    if era == Era::Stateless {
-        header("mcp-method", method);
-        name.into_iter().for_each(|name| header("mcp-name", name));
-    }
-    header("content-length", &length.to_string());
-    head + "\r\n"
 }

@@ -22,7 +22,7 @@ impl Listening {
     /// Waits until it listens, and opens a session; returns when the first answer was read.
     pub(crate) fn open(&mut self, era: Era) -> Result<Instant> {
         let session = self.connect()?.open(era)?;
-        Ok(session.opened)
+        session.opened.context("the opening was not answered")
     }
 
     /// As many connections as `width`, each with a session of its own and a call to make.
