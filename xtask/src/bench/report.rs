@@ -113,7 +113,7 @@ impl Report {
                 Bound::AtLeast(bound) => format!("at least {bound} {}", bar.unit),
                 Bound::AtMost(bound) => format!("at most {bound} {}", bar.unit),
             };
-            let _ = writeln!(text, "  {verdict}  {:54}{value:>12}   ({bound})", bar.name);
+            let _ = writeln!(text, "  {verdict}  {:66}{value:>12}   ({bound})", bar.name);
         }
         text.truncate(text.trim_end().len());
         text
