@@ -19,7 +19,8 @@ Usage: cargo xtask CHORE [OPTIONS]
 
 Chores:
   test         Install the peers, then run every test of the workspace with them
-  bench        Compare `gladhand serve` with rmcp and with the bare floor
+  bench        Compare `gladhand serve` with rmcp and with the bare floor, over stdio
+  bench mcp    Compare it with the Rust, TypeScript and Python SDKs, over stdio and HTTP
   conformance  Run the official MCP conformance suite; exit with 1 if a scored scenario fails
   peers        Install the pinned real peers into target/peers (instant when nothing changed)
 

@@ -28,18 +28,23 @@ pub(crate) fn install() -> Result<PathBuf> {
     let node = node(&folder)?;
     let python = python_version()?;
 
-    let pins = shell::root().join("peers");
     refresh_npm("npm", &node, &folder)?;
     refresh_npm("suite", &node, &folder)?;
     inspector(&folder)?;
     for name in PYTHON {
-        let requirements = pins.join("python").join(name).with_extension("txt");
-        let proof = format!("{name}/bin/mcp-is-here");
-        let python = Peer { name, tool: &python, pins: std::slice::from_ref(&requirements), proof: &proof };
-        python.refresh(&folder, || install_python(&requirements, &folder.join(name), &folder.join(&proof)))?;
+        refresh_python(name, &python, &folder)?;
     }
     rust_programs()?;
     eprintln!("peers: all here, in {}", folder.display());
+    Ok(folder)
+}
+
+/// Installs the current line of each SDK and nothing else, and returns the folder of the peers.
+pub(crate) fn sdks() -> Result<PathBuf> {
+    let folder = folder()?;
+    refresh_npm("npm", &node(&folder)?, &folder)?;
+    refresh_python("py2", &python_version()?, &folder)?;
+    rust_programs()?;
     Ok(folder)
 }
 
@@ -188,6 +193,14 @@ fn install_npm(pins: &Path, into: &Path) -> Result<()> {
     }
     let hint = "is the npm registry reachable? `npm ping` tells";
     shell::run(Command::new("npm").args(["ci", "--ignore-scripts"]).current_dir(into), hint)
+}
+
+/// Installs one of the virtual environments pinned in `peers/python`.
+fn refresh_python(name: &str, python: &str, folder: &Path) -> Result<()> {
+    let requirements = shell::root().join("peers/python").join(name).with_extension("txt");
+    let proof = format!("{name}/bin/mcp-is-here");
+    let peer = Peer { name, tool: python, pins: std::slice::from_ref(&requirements), proof: &proof };
+    peer.refresh(folder, || install_python(&requirements, &folder.join(name), &folder.join(&proof)))
 }
 
 fn install_python(requirements: &Path, into: &Path, proof: &Path) -> Result<()> {

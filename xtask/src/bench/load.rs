@@ -30,27 +30,54 @@ impl Run {
     }
 }
 
+/// How long each of many calls took that came one after the other.
+#[derive(Debug)]
+pub(crate) struct Times {
+    start: Instant,
+    last: Instant,
+    laps: Vec<Duration>,
+}
+
+impl Times {
+    pub(crate) fn start() -> Self {
+        let start = Instant::now();
+        Self { start, last: start, laps: Vec::with_capacity(1 << 20) }
+    }
+
+    /// A call was answered, and the next one begins.
+    pub(crate) fn lap(&mut self) {
+        let now = Instant::now();
+        self.laps.push(now - self.last);
+        self.last = now;
+    }
+
+    /// From the start to the last answer.
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.last - self.start
+    }
+
+    pub(crate) fn run(mut self, calls: u32) -> Run {
+        let elapsed = self.elapsed();
+        let middle = self.laps.len() / 2;
+        let median = (!self.laps.is_empty()).then(|| *self.laps.select_nth_unstable(middle).1);
+        Run { calls, elapsed, median }
+    }
+}
+
 /// One call after the other for as long as `limit`.
 pub(crate) fn one_by_one(server: &mut Running, mut request: Request, limit: Duration) -> Result<Run> {
     let mut checker = Checker::new(&request);
     let mut replies = Replies::new();
-    let mut times = Vec::with_capacity(1 << 20);
-    let start = Instant::now();
-    let mut sent = start;
-    while sent - start < limit && checker.count < END_OF_IDS - FIRST_ID {
+    let mut times = Times::start();
+    while times.elapsed() < limit && checker.count < END_OF_IDS - FIRST_ID {
         let id = checker.expect_one_more();
         server.input.write_all(request.number(id))?;
         while checker.awaited() > 0 {
             replies.read(server, &mut checker)?;
         }
-        let answered = Instant::now();
-        times.push(answered - sent);
-        sent = answered;
+        times.lap();
     }
-    let elapsed = sent - start;
-    let middle = times.len() / 2;
-    let median = (!times.is_empty()).then(|| *times.select_nth_unstable(middle).1);
-    Ok(Run { calls: checker.count, elapsed, median })
+    Ok(times.run(checker.count))
 }
 
 /// As many calls as `width` in flight at any time, for as long as `limit`, and then until all are answered.

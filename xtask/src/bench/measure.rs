@@ -1,4 +1,4 @@
-//! Which figures are taken, in which order, and how rounds become one figure.
+//! Which figures are taken, in which order.
 
 use std::time::{Duration, Instant};
 
@@ -6,139 +6,44 @@ use anyhow::{Context, Result};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::Effort;
+use super::figures::{Figures, Sessions, Table};
+use super::http::Callers;
 use super::load::{self, Run};
-use super::process::{Running, Server, Streams};
-use super::request::{Era, Payload, Request};
+use super::process::{Listening, Process, Running, Server, Streams};
+use super::request::{Era, Request};
+use super::scenario::{Cores, Pace, Scenario, Way};
 
-/// Calls in flight where many are.
-pub(crate) const WIDTH: u32 = 64;
 const IDLE_STARTS: usize = 3;
+/// Sessions that are opened before idle sessions are weighed, so that what only the first ones need does not count.
+const FIRST_SESSIONS: u32 = 50;
 /// Long enough for a runtime to have started whatever it starts after the opening.
-const SETTLE: Duration = Duration::from_millis(100);
-
-/// One kind of run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Scenario {
-    pub(crate) streams: Streams,
-    pub(crate) payload: Payload,
-    pub(crate) era: Era,
-    pub(crate) pace: Pace,
-    pub(crate) cores: Cores,
-}
-
-/// Where the load generator and the server run.
-///
-/// On one core they take turns, and a figure is the work of both and the switch between them. On free cores the
-/// scheduler places them; then it is also how long a sleeping core takes to wake, which on a virtual machine can be
-/// ten times the work, is the same for every server, and depends on who else uses the machine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Cores {
-    One,
-    Free,
-}
-
-/// Whether a call waits for the reply to the one before.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Pace {
-    OneByOne,
-    InFlight,
-}
-
-/// Everything measured of one server.
-#[derive(Debug)]
-pub(crate) struct Figures {
-    pub(crate) name: &'static str,
-    pub(crate) size: u64,
-    starts: Vec<f64>,
-    idle: Vec<f64>,
-    peak: u64,
-    cells: Vec<(Scenario, Cell)>,
-}
-
-#[derive(Debug, Default)]
-struct Cell {
-    runs: Vec<Run>,
-    cpu: Duration,
-    failure: Option<String>,
-}
-
-/// The figures of all servers, in the order of the columns.
-#[derive(Debug)]
-pub(crate) struct Table {
-    pub(crate) columns: Vec<Figures>,
-    /// What a reader should know of the machine while this was measured.
-    pub(crate) machine: Option<String>,
-}
-
-impl Table {
-    /// The column called `name`.
-    pub(crate) fn of(&self, name: &str) -> &Figures {
-        self.columns.iter().find(|figures| figures.name == name).unwrap_or(&self.columns[0])
-    }
-
-    pub(crate) fn ours(&self) -> &Figures {
-        self.of("gladhand")
-    }
-}
-
-/// All scenarios, in the order of the rows.
-pub(crate) fn scenarios() -> Vec<Scenario> {
-    let mut all = Vec::new();
-    let cores = Cores::One;
-    for streams in [Streams::Pipes, Streams::Sockets] {
-        for payload in [Payload::Small, Payload::Large] {
-            for pace in [Pace::OneByOne, Pace::InFlight] {
-                all.push(Scenario { streams, payload, era: Era::Handshake, pace, cores });
-            }
-        }
-    }
-    for payload in [Payload::Small, Payload::Large] {
-        all.push(Scenario { streams: Streams::Pipes, payload, era: Era::Stateless, pace: Pace::InFlight, cores });
-    }
-    for pace in [Pace::OneByOne, Pace::InFlight] {
-        let (streams, payload) = (Streams::Pipes, Payload::Small);
-        all.push(Scenario { streams, payload, era: Era::Handshake, pace, cores: Cores::Free });
-    }
-    all
-}
+pub(crate) const SETTLE: Duration = Duration::from_millis(100);
 
 /// Measures every server; servers take turns, so that a busy minute of the machine hits them alike.
-pub(crate) fn all(servers: &[Server], effort: Effort) -> Result<Table> {
+pub(crate) fn all(servers: &[Server], scenarios: &[Scenario], effort: Effort) -> Result<Table> {
     let machine = busy_machine();
     let mut table = Vec::new();
     for server in servers {
-        let size = server.size()?;
-        let cells = scenarios().into_iter().map(|scenario| (scenario, Cell::default())).collect();
-        table.push(Figures { name: server.name, size, starts: Vec::new(), idle: Vec::new(), peak: 0, cells });
+        table.push(Figures::new(server.name, server.size()?, scenarios));
     }
-    eprintln!("bench: {} starts of each server", effort.starts);
-    for _ in 0..effort.starts {
-        for (server, figures) in servers.iter().zip(&mut table) {
-            let start = Instant::now();
-            let mut running = server.start(Streams::Pipes)?;
-            let answered = running.open(Era::Handshake).with_context(|| format!("could not open {}", server.name))?;
-            figures.starts.push((answered - start).as_secs_f64());
-        }
+    let over_http = scenarios.iter().any(|scenario| scenario.way == Way::Http);
+    costs(servers, &mut table, effort.starts, Way::Stdio(Streams::Pipes));
+    if over_http {
+        costs(servers, &mut table, effort.starts, Way::Http);
+        weigh_sessions(servers, &mut table);
     }
-    for (server, figures) in servers.iter().zip(&mut table) {
-        for _ in 0..IDLE_STARTS {
-            let mut running = server.start(Streams::Pipes)?;
-            running.open(Era::Handshake)?;
-            std::thread::sleep(SETTLE);
-            figures.idle.push(running.usage()?.resident as f64);
-        }
-    }
-    let seconds = effort.run.as_secs_f64() * (servers.len() * scenarios().len()) as f64;
+    let seconds = effort.run.as_secs_f64() * (servers.len() * scenarios.len()) as f64;
     for round in 1..=effort.rounds {
         eprintln!("bench: round {round} of {}, about {seconds:.0} s", effort.rounds);
-        for index in 0..scenarios().len() {
+        for (index, scenario) in scenarios.iter().enumerate() {
             for (server, figures) in servers.iter().zip(&mut table) {
-                let (scenario, cell) = &mut figures.cells[index];
+                let cell = &mut figures.cells[index].1;
                 match run(server, *scenario, effort.run) {
                     Ok((run, cpu, peak)) => {
                         cell.runs.push(run);
                         cell.cpu += cpu;
-                        figures.peak = figures.peak.max(peak);
+                        let costs = figures.costs(scenario.way);
+                        costs.peak = costs.peak.max(peak);
                     }
                     Err(why) => cell.failure = Some(format!("{why:#}")),
                 }
@@ -148,25 +53,113 @@ pub(crate) fn all(servers: &[Server], effort: Effort) -> Result<Table> {
     Ok(Table { columns: table, machine })
 }
 
+/// How long servers take to start and what they weigh when they have.
+fn costs(servers: &[Server], table: &mut [Figures], starts: usize, way: Way) {
+    let name = if way == Way::Http { "starting over HTTP" } else { "starting" };
+    eprintln!("bench: {name}: {starts} starts of each server");
+    for _ in 0..starts {
+        for (server, figures) in servers.iter().zip(&mut *table) {
+            match start(server, way) {
+                Ok((_, took)) => figures.costs(way).starts.push(took.as_secs_f64()),
+                Err(why) => figures.suffer(name, &why),
+            }
+        }
+    }
+    for (server, figures) in servers.iter().zip(table) {
+        for _ in 0..IDLE_STARTS {
+            let idle = start(server, way).and_then(|(started, _)| {
+                std::thread::sleep(SETTLE);
+                started.process().usage()
+            });
+            match idle {
+                Ok(usage) => figures.costs(way).idle.push(usage.resident as f64),
+                Err(why) => figures.suffer(name, &why),
+            }
+        }
+    }
+}
+
+/// How much heavier a server gets with each idle session.
+fn weigh_sessions(servers: &[Server], table: &mut [Figures]) {
+    eprintln!("bench: idle sessions over HTTP");
+    for (server, figures) in servers.iter().zip(table).filter(|(server, _)| server.sessions > 0) {
+        match weigh(server) {
+            Ok(sessions) => figures.sessions = Some(sessions),
+            Err(why) => figures.suffer("keeping idle sessions", &why),
+        }
+    }
+}
+
+fn weigh(server: &Server) -> Result<Sessions> {
+    let mut listening = server.listen()?;
+    let before = listening.open_many(FIRST_SESSIONS)?;
+    let count = server.sessions - FIRST_SESSIONS;
+    let after = listening.open_many(count)?;
+    let each = after.resident.saturating_sub(before.resident) as f64 / f64::from(count);
+    Ok(Sessions { each, resident: after.resident as f64 })
+}
+
+/// Starts a server and opens it; how long it took until the first answer.
+fn start(server: &Server, way: Way) -> Result<(Started, Duration)> {
+    let start = Instant::now();
+    let mut started = Started::new(server, way)?;
+    let answered = match &mut started {
+        Started::Stdio(running) => running.open(Era::Handshake)?,
+        Started::Http(listening) => listening.open(Era::Handshake)?,
+    };
+    Ok((started, answered - start))
+}
+
 fn run(server: &Server, scenario: Scenario, limit: Duration) -> Result<(Run, Duration, u64)> {
     // The server inherits where this thread may run.
-    let _placed = match scenario.cores {
-        Cores::One => Some(Placed::on_one_core()?),
+    let placed = match scenario.cores {
+        Cores::One | Cores::Apart => Some(Placed::on_the_last_core()?),
         Cores::Free => None,
     };
-    let mut running = server.start(scenario.streams)?;
-    running.open(scenario.era)?;
-    let request = Request::new(scenario.era, scenario.payload);
-    let go = |running: &mut Running, request: Request, limit: Duration| match scenario.pace {
-        Pace::OneByOne => load::one_by_one(running, request, limit),
-        Pace::InFlight => load::in_flight(running, request, WIDTH, limit),
+    let mut started = Started::new(server, scenario.way)?;
+    if let (Cores::Apart, Some(placed)) = (scenario.cores, &placed) {
+        placed.move_away()?;
+    }
+    let Scenario { era, payload, pace, .. } = scenario;
+    let mut callers = match &mut started {
+        Started::Stdio(running) => running.open(era).map(|_| Callers::none())?,
+        Started::Http(listening) => listening.callers(era, payload, pace.width())?,
     };
-    // A warm-up on the same session: caches, buffers and the scheduler settle; its ids come again afterwards.
-    go(&mut running, request.clone(), limit / 10)?;
-    let before = running.usage()?;
-    let run = go(&mut running, request, limit)?;
-    let after = running.usage()?;
+    let request = Request::new(era, payload);
+    let mut go = |started: &mut Started, limit| match (started, pace) {
+        (Started::Stdio(running), Pace::OneByOne) => load::one_by_one(running, request.clone(), limit),
+        (Started::Stdio(running), Pace::InFlight(width)) => load::in_flight(running, request.clone(), width, limit),
+        (Started::Http(_), Pace::OneByOne) => callers.one_by_one(limit),
+        (Started::Http(_), Pace::InFlight(_)) => callers.in_flight(limit),
+    };
+    // A warm-up on the same sessions: caches, buffers and the scheduler settle; its ids come again afterwards.
+    go(&mut started, limit / 10)?;
+    let before = started.process().usage()?;
+    let run = go(&mut started, limit)?;
+    let after = started.process().usage()?;
     Ok((run, after.cpu - before.cpu, after.peak))
+}
+
+/// A server that runs, with its streams or its address.
+enum Started {
+    Stdio(Running),
+    Http(Listening),
+}
+
+impl Started {
+    fn new(server: &Server, way: Way) -> Result<Self> {
+        match way {
+            Way::Stdio(streams) => server.start(streams).map(Self::Stdio),
+            Way::Http => server.listen().map(Self::Http),
+        }
+    }
+
+    fn process(&self) -> &Process {
+        match self {
+            Self::Stdio(running) => &running.process,
+            Self::Http(listening) => &listening.process,
+        }
+    }
 }
 
 /// This thread confined to one core, until dropped.
@@ -175,14 +168,17 @@ struct Placed {
 }
 
 impl Placed {
-    fn on_one_core() -> Result<Self> {
+    /// The last one: the first is where interrupts tend to land.
+    fn on_the_last_core() -> Result<Self> {
         let before = sched_getaffinity(None)?;
-        // The last one: the first is where interrupts tend to land.
         let core = (0..CpuSet::MAX_CPU).rev().find(|core| before.is_set(*core)).context("no core may be used")?;
-        let mut one = CpuSet::new();
-        one.set(core);
-        sched_setaffinity(None, &one)?;
+        confine(core)?;
         Ok(Self { before })
+    }
+
+    /// To the first core: another one, where there are several.
+    fn move_away(&self) -> Result<()> {
+        confine((0..CpuSet::MAX_CPU).find(|core| self.before.is_set(*core)).context("no core may be used")?)
     }
 }
 
@@ -192,87 +188,10 @@ impl Drop for Placed {
     }
 }
 
-impl Figures {
-    /// Seconds from before the start to the first answer.
-    pub(crate) fn start(&self) -> f64 {
-        median(self.starts.clone())
-    }
-
-    /// The same of the quickest start: what the program needs when nobody else wants the machine.
-    pub(crate) fn quickest_start(&self) -> f64 {
-        self.starts.iter().copied().fold(f64::NAN, f64::min)
-    }
-
-    /// Bytes resident after the opening.
-    pub(crate) fn idle(&self) -> f64 {
-        median(self.idle.clone())
-    }
-
-    /// The largest number of bytes resident in any run.
-    pub(crate) fn peak(&self) -> f64 {
-        self.peak as f64
-    }
-
-    /// Calls per second.
-    pub(crate) fn rate(&self, scenario: Scenario) -> Option<f64> {
-        self.from(scenario, |cell| Some(median(cell.runs.iter().map(Run::rate).collect())))
-    }
-
-    /// Seconds from a call to its reply, where calls go one by one.
-    pub(crate) fn latency(&self, scenario: Scenario) -> Option<f64> {
-        self.from(scenario, |cell| {
-            let medians: Option<Vec<f64>> = cell.runs.iter().map(|run| Some(run.median?.as_secs_f64())).collect();
-            medians.map(median)
-        })
-    }
-
-    /// Seconds of processor time that the server spends on a call.
-    pub(crate) fn cpu(&self, scenario: Scenario) -> Option<f64> {
-        self.from(scenario, |cell| {
-            let calls: f64 = cell.runs.iter().map(|run| f64::from(run.calls)).sum();
-            Some(cell.cpu.as_secs_f64() / calls)
-        })
-    }
-
-    /// The scenarios that failed, and why.
-    pub(crate) fn failures(&self) -> Vec<(String, &str)> {
-        self.cells
-            .iter()
-            .filter_map(|(scenario, cell)| Some((scenario.to_string(), cell.failure.as_deref()?)))
-            .collect()
-    }
-
-    /// A figure of a scenario whose rounds all succeeded.
-    fn from(&self, scenario: Scenario, figure: impl Fn(&Cell) -> Option<f64>) -> Option<f64> {
-        let (_, cell) = self.cells.iter().find(|(known, _)| *known == scenario)?;
-        if cell.failure.is_some() || cell.runs.is_empty() { None } else { figure(cell) }
-    }
-}
-
-impl std::fmt::Display for Scenario {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let streams = match self.streams {
-            Streams::Pipes => "pipes",
-            Streams::Sockets => "sockets",
-        };
-        let payload = match self.payload {
-            Payload::Small => "small",
-            Payload::Large => "4 KiB",
-        };
-        let era = match self.era {
-            Era::Handshake => "2025-11-25",
-            Era::Stateless => "2026-07-28",
-        };
-        write!(f, "{streams}, {payload}, {era}, ")?;
-        match self.pace {
-            Pace::OneByOne => f.write_str("one by one")?,
-            Pace::InFlight => write!(f, "{WIDTH} in flight")?,
-        }
-        match self.cores {
-            Cores::One => Ok(()),
-            Cores::Free => f.write_str(", free cores"),
-        }
-    }
+fn confine(core: usize) -> Result<()> {
+    let mut one = CpuSet::new();
+    one.set(core);
+    Ok(sched_setaffinity(None, &one)?)
 }
 
 /// A remark if others were using the machine before the bench began: figures then say less.
@@ -281,9 +200,4 @@ fn busy_machine() -> Option<String> {
     let load: f64 = text.split_whitespace().next()?.parse().ok()?;
     let cores = std::thread::available_parallelism().ok()?.get();
     (load > cores as f64 / 4.0).then(|| format!("the machine was busy: load {load} on {cores} cores before the bench"))
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }

@@ -1,31 +1,46 @@
-//! `cargo xtask bench`: the same echo tool on the floor, on `gladhand serve` and on rmcp, measured side by side.
+//! `cargo xtask bench`: the same echo tool on the floor, on `gladhand serve` and on other SDKs, measured side by side.
 //!
-//! The floor (`peers/floor`) only finds the id and the message; it bounds what pipes, scheduler and load
-//! generator allow. rmcp runs as people write it (`stdio()`) and in its fastest configuration (`stdio_pipes()`
-//! on one thread), built with our own release profile. Servers take turns in every round, each run starts a
-//! fresh process, and each figure is the median of the rounds. Every reply is checked: see `reply.rs`.
+//! The floor (`peers/floor`) only finds the id and the message; it bounds what pipes, sockets, scheduler and load
+//! generator allow. Rust servers are built with our own release profile. Servers take turns in every round, each run
+//! starts a fresh process, and each figure is the median of the rounds. Every reply is checked: see `reply.rs`.
+//! `stdio.rs` and `mcp.rs` say what is compared with what, and which bars are promised.
 
+mod figures;
+mod http;
 mod load;
+mod mcp;
 mod measure;
 mod process;
 mod reply;
 mod report;
 mod request;
+mod scenario;
+mod stdio;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use crate::{peers, shell};
-use process::Server;
+use crate::shell;
 
 /// How much is measured and how it is shown.
 #[derive(Debug)]
 pub(crate) struct Options {
-    effort: Effort,
+    subject: Subject,
+    is_quick: bool,
     json: bool,
     strict: bool,
+}
+
+/// What is compared.
+#[derive(Debug, Clone, Copy)]
+enum Subject {
+    /// Stdio in depth, against rmcp.
+    Stdio,
+    /// MCP in breadth, stdio and HTTP, against all SDKs.
+    Mcp,
 }
 
 /// How long the measuring takes.
@@ -39,12 +54,15 @@ struct Effort {
 impl Options {
     /// The options that these words ask for, or the first word that is none.
     pub(crate) fn read<'a>(words: &[&'a str]) -> Result<Self, &'a str> {
-        let full = Effort { starts: 41, rounds: 5, run: Duration::from_millis(500) };
-        let quick = Effort { starts: 21, rounds: 1, run: Duration::from_millis(300) };
-        let mut options = Self { effort: full, json: false, strict: false };
+        let (subject, words) = match words {
+            ["mcp", rest @ ..] => (Subject::Mcp, rest),
+            ["stdio", rest @ ..] => (Subject::Stdio, rest),
+            rest => (Subject::Stdio, rest),
+        };
+        let mut options = Self { subject, is_quick: false, json: false, strict: false };
         for word in words {
             match *word {
-                "--quick" => options.effort = quick,
+                "--quick" => options.is_quick = true,
                 "--json" => options.json = true,
                 "--strict" => options.strict = true,
                 unknown => return Err(unknown),
@@ -55,9 +73,10 @@ impl Options {
 }
 
 pub(crate) fn run(options: Options) -> Result<ExitCode> {
-    let servers = servers()?;
-    let figures = measure::all(&servers, options.effort)?;
-    let report = report::Report::new(&figures);
+    let (figures, report) = match options.subject {
+        Subject::Stdio => stdio::run(options.is_quick)?,
+        Subject::Mcp => mcp::run(options.is_quick)?,
+    };
     println!("{}", if options.json { report.to_json().to_string() } else { report.to_text() });
     let failed = figures.ours().failures();
     for (what, why) in &failed {
@@ -67,23 +86,16 @@ pub(crate) fn run(options: Options) -> Result<ExitCode> {
     Ok(if is_bad { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Builds everything in release mode. The order is the order of the columns; `measure` relies on the names.
-fn servers() -> Result<Vec<Server>> {
+/// Builds our own binary in release mode and says where it is.
+fn our_program() -> Result<PathBuf> {
     let hint = "the binary must build before it can be measured";
     shell::run(&mut shell::cargo(&["build", "--release", "--package", "gladhand", "--bin", "gladhand"]), hint)?;
-    let peers = peers::rust_programs()?;
+    Ok(shell::target().join("release/gladhand"))
+}
+
+/// An empty folder to run servers in.
+fn scratch() -> Result<PathBuf> {
     let scratch = shell::target().join("bench");
     std::fs::create_dir_all(&scratch).with_context(|| format!("could not make {}", scratch.display()))?;
-    let server = |name, program: std::path::PathBuf, argument: Option<&'static str>| Server {
-        name,
-        program,
-        arguments: argument.into_iter().collect(),
-        scratch: scratch.clone(),
-    };
-    Ok(vec![
-        server("floor", peers.join("floor"), None),
-        server("gladhand", shell::target().join("release/gladhand"), Some("serve")),
-        server("rmcp stdio()", peers.join("rmcp-echo"), None),
-        server("rmcp fastest", peers.join("rmcp-echo"), Some("single-pipes")),
-    ])
+    Ok(scratch)
 }

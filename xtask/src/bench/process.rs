@@ -1,7 +1,9 @@
-//! A server under measurement: started with pipes or sockets, opened, looked at through `/proc`, ended.
+//! A server under measurement: started with pipes, sockets or a port, looked at through `/proc`, ended.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -22,7 +24,12 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub(crate) struct Server {
     pub(crate) name: &'static str,
     pub(crate) program: PathBuf,
-    pub(crate) arguments: Vec<&'static str>,
+    /// What it is started with for stdio.
+    pub(crate) arguments: Vec<OsString>,
+    /// What it is started with for HTTP, after the last of which its port is written.
+    pub(crate) http: Vec<OsString>,
+    /// How many sessions it is asked to keep at a time; none where it keeps no session.
+    pub(crate) sessions: u32,
     /// An empty folder to run in, so that nobody's configuration is measured.
     pub(crate) scratch: PathBuf,
 }
@@ -39,6 +46,19 @@ pub(crate) enum Streams {
 pub(crate) struct Running {
     pub(crate) input: File,
     pub(crate) output: File,
+    pub(crate) process: Process,
+}
+
+/// A running server that listens, or is about to.
+#[derive(Debug)]
+pub(crate) struct Listening {
+    pub(crate) address: SocketAddr,
+    pub(crate) process: Process,
+}
+
+/// A started program, which ends when this is dropped or when it takes too long.
+#[derive(Debug)]
+pub(crate) struct Process {
     child: Child,
     _watchdog: mpsc::Sender<()>,
 }
@@ -57,11 +77,7 @@ impl Server {
     }
 
     pub(crate) fn start(&self, streams: Streams) -> Result<Running> {
-        let mut command = Command::new(&self.program);
-        command.args(&self.arguments).current_dir(&self.scratch).stderr(Stdio::null());
-        for folder in ["GLADHAND_DATA_DIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME"] {
-            command.env(folder, &self.scratch);
-        }
+        let mut command = self.command(&self.arguments);
         let sockets = match streams {
             Streams::Pipes => {
                 command.stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -74,16 +90,34 @@ impl Server {
                 Some((ours_in, ours_out))
             }
         };
-        let mut child = command.spawn().with_context(|| format!("could not start {}", self.program.display()))?;
-        // The command still holds the server's ends of the sockets; while it does, there is no end of file.
-        drop(command);
+        let mut process = Process::start(command)?;
+        let child = &mut process.child;
         let (input, output): (OwnedFd, OwnedFd) = match (sockets, child.stdin.take(), child.stdout.take()) {
             (Some(ours), ..) => ours,
             (None, Some(input), Some(output)) => (input.into(), output.into()),
             _ => bail!("the streams of {} are missing", self.name),
         };
-        let watchdog = watch(&child);
-        Ok(Running { input: input.into(), output: output.into(), child, _watchdog: watchdog })
+        Ok(Running { input: input.into(), output: output.into(), process })
+    }
+
+    /// Starts it on a port that was free a moment ago.
+    pub(crate) fn listen(&self) -> Result<Listening> {
+        let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|free| free.local_addr())?;
+        let mut arguments = self.http.clone();
+        let last = arguments.last_mut().context("it does not serve HTTP")?;
+        last.push(address.port().to_string());
+        let mut command = self.command(&arguments);
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        Ok(Listening { address, process: Process::start(command)? })
+    }
+
+    fn command(&self, arguments: &[OsString]) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(arguments).current_dir(&self.scratch).stderr(Stdio::null());
+        for folder in ["GLADHAND_DATA_DIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME"] {
+            command.env(folder, &self.scratch);
+        }
+        command
     }
 }
 
@@ -107,6 +141,20 @@ impl Running {
         self.input.write_all(era.confirmation().as_bytes())?;
         Ok(answered)
     }
+}
+
+impl Process {
+    /// The command is dropped at once: while it holds the server's ends of sockets, there is no end of file.
+    fn start(mut command: Command) -> Result<Self> {
+        let program = command.get_program().to_owned();
+        let child = command.spawn().with_context(|| format!("could not start {}", program.display()))?;
+        let watchdog = watch(&child);
+        Ok(Self { child, _watchdog: watchdog })
+    }
+
+    pub(crate) fn has_ended(&mut self) -> bool {
+        !matches!(self.child.try_wait(), Ok(None))
+    }
 
     pub(crate) fn usage(&self) -> Result<Usage> {
         let folder = PathBuf::from(format!("/proc/{}", self.child.id()));
@@ -124,7 +172,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for Process {
     fn drop(&mut self) {
         // Nothing is asked of a server's manners here: the tests do that.
         let _ = self.child.kill();

@@ -41,6 +41,20 @@ pub(crate) struct Request {
 const META: &str = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"bench","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}"#;
 
 impl Era {
+    pub(crate) fn version(self) -> &'static str {
+        match self {
+            Self::Handshake => "2025-11-25",
+            Self::Stateless => "2026-07-28",
+        }
+    }
+
+    pub(crate) fn method_of_opening(self) -> &'static str {
+        match self {
+            Self::Handshake => "initialize",
+            Self::Stateless => "server/discover",
+        }
+    }
+
     pub(crate) fn opening(self) -> String {
         match self {
             Self::Handshake => concat!(
@@ -128,6 +142,18 @@ impl Request {
         &self.line
     }
 
+    /// The same request behind a head, which has no digits to change.
+    pub(crate) fn after(mut self, head: &str) -> Self {
+        self.line.splice(..0, head.bytes());
+        self.places = self.places.map(|place| place + head.len());
+        self
+    }
+
+    /// How many bytes it has.
+    pub(crate) fn len(&self) -> usize {
+        self.line.len()
+    }
+
     /// The message without its digits in the spellings that servers use: as sent, and as `serde_json` writes it.
     pub(crate) fn spellings(&self) -> [String; 2] {
         [self.spelled.clone(), Value::from(self.text()).to_string().trim_matches('"').to_owned()]
@@ -165,6 +191,14 @@ mod tests {
                 assert_eq!(line["params"].get("_meta").is_some(), era == Era::Stateless);
             }
         }
+    }
+
+    #[test]
+    fn a_head_moves_the_places_of_the_id() {
+        let mut bare = Request::new(Era::Handshake, Payload::Small);
+        let mut headed = bare.clone().after("a head\r\n");
+        let expected = [b"a head\r\n", bare.number(12_345_678)].concat();
+        assert_eq!(headed.number(12_345_678), expected);
     }
 
     #[test]
