@@ -17,6 +17,7 @@ mod plain;
 pub mod serve;
 mod session;
 mod show;
+mod sign_in;
 
 /// A command that could not do its work: what happened, and how the process ends.
 #[derive(Debug)]

@@ -3,18 +3,23 @@
 use std::future::Future;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
+use gladhand_accord::Refusal;
 use gladhand_operations::{Failure, FailureKind, Outcome};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::cli::ServerArgs;
-use crate::commands::CommandError;
+use crate::commands::{CommandError, sign_in};
 use crate::config::{self, env};
 use crate::edges::signals::{self, Signals};
 use crate::exit::Exit;
 use crate::upstream::{Bearer, Host, OpenError, Options, Speak, Target, Upstream};
+
+/// How long a person may take to sign in.
+const SIGNING_IN: Duration = Duration::from_secs(330);
 
 /// A server and how to talk to it, as the command line says.
 #[derive(Debug)]
@@ -72,8 +77,20 @@ impl Plan {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let done = runtime.block_on(async {
             let mut signals = Signals::listen()?;
+            let mut options = self.options;
+            let (timeout, asked) = (options.opening_timeout, Arc::new(AtomicBool::new(false)));
+            if let (Target::Url(url), None) = (&self.target, &options.authorizer) {
+                let authorizer = sign_in::authorizer(url, Arc::clone(&asked)).await;
+                options.authorizer = authorizer.map(|authorizer| Arc::new(authorizer) as _);
+                // A person may take longer than a server.
+                options.opening_timeout = timeout.max(SIGNING_IN);
+            }
             let opened = tokio::select! {
-                opened = Upstream::open(&self.target, self.options, host) => opened,
+                opened = Upstream::open(&self.target, options, host) => opened,
+                () = silence(timeout, &asked) => {
+                    let refusal = Refusal::TimedOut { seconds: timeout.as_secs() };
+                    Err(OpenError::Refused { refusal, last_words: Vec::new() })
+                }
                 stop = signals.next() => return Ok(signals::exit_status(stop).into()),
             };
             let upstream = opened.map_err(|error| not_open(error, &self.target))?;
@@ -90,6 +107,15 @@ impl Plan {
         // A person may still be looking at a question that nobody awaits any more.
         runtime.shutdown_background();
         done
+    }
+}
+
+/// Ends when a server has been silent for too long, and never while a person is signing in.
+async fn silence(timeout: Duration, asked: &AtomicBool) {
+    // What the opening itself says about it is better, where it has the same time.
+    tokio::time::sleep(timeout + Duration::from_secs(1)).await;
+    if asked.load(Ordering::Relaxed) {
+        std::future::pending::<()>().await;
     }
 }
 
@@ -121,7 +147,10 @@ fn not_open(error: OpenError, target: &Target) -> CommandError {
             format!("its last words on stderr were:\n{}", super::plain::plain_lines(&last_words.join("\n")))
         }
         (OpenError::Unauthorized { .. }, _) => {
-            format!("set {} to a bearer token, or give --header 'Authorization: …'", env::MCP_TOKEN)
+            format!(
+                "sign in from a terminal, set {} to a bearer token, or give --header 'Authorization: …'",
+                env::MCP_TOKEN
+            )
         }
         (OpenError::Unreachable(_), _) => "is it running, and is the path right (often /mcp)?".to_owned(),
         (OpenError::Refused { .. }, Target::Command(words)) => {
