@@ -1,10 +1,13 @@
 //! Other sockets than plain TCP, and more than one.
 
-use std::io::Write;
-use std::path::Path;
-use std::process::{Command, Stdio};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
 
 use rustix::process::Signal;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 use crate::client::Connection;
 use crate::server::Program;
@@ -44,55 +47,34 @@ fn several_addresses_serve_the_same_sessions() {
     assert_eq!(pong.status, 200);
 }
 
-fn openssl(arguments: &[&str]) -> Command {
-    let mut command = Command::new("openssl");
-    command.args(arguments);
-    command
-}
-
-fn certificate(folder: &Path) -> (String, String) {
-    let file = |name: &str| folder.join(name).to_str().expect("text").to_owned();
-    let (certificate, key) = (file("cert.pem"), file("key.pem"));
-    let made =
-        openssl(&["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"])
-            .args([
-                "-subj",
-                "/CN=localhost",
-                "-addext",
-                "subjectAltName=DNS:localhost",
-                "-keyout",
-                &key,
-                "-out",
-                &certificate,
-            ])
-            .output()
-            .expect("this test needs the openssl program");
-    assert!(made.status.success(), "{made:?}");
-    (certificate, key)
+/// A certificate for `localhost` that signs itself, and its key: good for this test and nothing else.
+fn certificate() -> (&'static str, &'static str) {
+    (
+        concat!(env!("CARGO_MANIFEST_DIR"), "/tests/http/tls/cert.pem"),
+        concat!(env!("CARGO_MANIFEST_DIR"), "/tests/http/tls/key.pem"),
+    )
 }
 
 #[test]
 fn encrypted_connections_are_served() {
-    let folder = tempfile::tempdir().unwrap();
-    let (certificate, key) = certificate(folder.path());
-    let program = Program::start(&["--tls-cert", &certificate, "--tls-key", &key]);
+    let (certificate, key) = certificate();
+    let program = Program::start(&["--tls-cert", certificate, "--tls-key", key]);
     assert!(program.url.starts_with("https://"), "{}", program.url);
-    let address = program.address().to_string();
-    let mut client = openssl(&["s_client", "-quiet", "-verify_return_error", "-CAfile", &certificate])
-        .args(["-servername", "localhost", "-connect", &address])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
+    let mut trusted = RootCertStore::empty();
+    trusted.add(CertificateDer::from_pem_file(certificate).unwrap()).unwrap();
+    let config = ClientConfig::builder().with_root_certificates(trusted).with_no_client_auth();
+    let name = ServerName::try_from("localhost").unwrap();
+    let session = ClientConnection::new(Arc::new(config), name).unwrap();
+    let mut client = StreamOwned::new(session, TcpStream::connect(program.address()).unwrap());
     let body = mcp_initialize("2025-11-25");
     let request = format!(
         "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
         body.len()
     );
-    client.stdin.as_mut().unwrap().write_all(request.as_bytes()).unwrap();
-    let answer = client.wait_with_output().unwrap();
-    let answer = String::from_utf8_lossy(&answer.stdout).into_owned();
+    client.write_all(request.as_bytes()).unwrap();
+    let mut answer = Vec::new();
+    client.read_to_end(&mut answer).unwrap();
+    let answer = String::from_utf8_lossy(&answer);
     assert!(answer.starts_with("HTTP/1.1 200") && answer.contains(r#""protocolVersion":"2025-11-25""#), "{answer}");
     // Who speaks no TLS is not served, and is in nobody's way.
     let mut plain = program.connect();
@@ -105,8 +87,7 @@ fn encrypted_connections_are_served() {
 
 #[test]
 fn wrong_files_and_addresses_are_told_by_name() {
-    let folder = tempfile::tempdir().unwrap();
-    let (certificate, key) = certificate(folder.path());
+    let (certificate, key) = certificate();
     let complaint = |arguments: &[&str]| {
         let output = gladhand().arg("serve").args(arguments).output().unwrap();
         (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
@@ -115,10 +96,10 @@ fn wrong_files_and_addresses_are_told_by_name() {
     for (arguments, status, word) in [
         (vec!["--http", "8080"], 2, "HOST:PORT"),
         (vec!["--allow-host", "x"], 2, "--http"),
-        (vec![http[0], http[1], "--tls-cert", &certificate], 2, "--tls-key"),
-        (vec![http[0], http[1], "--tls-cert", "/no/such", "--tls-key", &key], 1, "/no/such"),
-        (vec![http[0], http[1], "--tls-cert", &key, "--tls-key", &key], 1, "no certificate"),
-        (vec![http[0], http[1], "--tls-cert", &certificate, "--tls-key", &certificate], 1, "no private key"),
+        (vec![http[0], http[1], "--tls-cert", certificate], 2, "--tls-key"),
+        (vec![http[0], http[1], "--tls-cert", "/no/such", "--tls-key", key], 1, "/no/such"),
+        (vec![http[0], http[1], "--tls-cert", key, "--tls-key", key], 1, "no certificate"),
+        (vec![http[0], http[1], "--tls-cert", certificate, "--tls-key", certificate], 1, "no private key"),
         (vec![http[0], http[1], "--dialect", "loaf"], 2, "loaf"),
         (vec!["--http", "203.0.113.1:1"], 1, "203.0.113.1:1"),
     ] {
