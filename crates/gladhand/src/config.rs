@@ -43,6 +43,8 @@ pub struct Config {
     pub authorization: AuthorizationConfig,
     /// `[policy]`
     pub policy: Policy,
+    /// `[mcp]`
+    pub mcp: McpConfig,
 }
 
 /// What is allowed and what is looked at.
@@ -51,6 +53,16 @@ pub struct Config {
 pub struct Policy {
     /// Hold arguments and structured results to the tools' schemas.
     pub validate_arguments: bool,
+}
+
+/// Settings of the MCP dialect.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct McpConfig {
+    /// Answer lists of what there is none of with an empty list in place of an error.
+    pub empty_lists: bool,
+    /// For how many milliseconds lists may be kept without asking again (2026-07-28).
+    pub cache_ms: u64,
 }
 
 /// Settings of the A2E dialect.

@@ -4,7 +4,7 @@ use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use gladhand_dialects::{Dialect, REGISTRY};
+use gladhand_dialects::{CacheHints, Dialect, REGISTRY};
 use gladhand_hub::Hub;
 
 use crate::Service;
@@ -25,6 +25,8 @@ pub fn run(args: &ServeArgs) -> Result<ExitCode, CommandError> {
     tokens.extend(config::token_in_environment().map_err(CommandError::usage)?);
     let hub = Hub::new(vec![Box::new(Toolbox)])?.validating(config.policy.validate_arguments);
     let mut service = Service::new(hub).tokens(tokens).max_parallel(config.a2e.max_parallel).limits(config.limits);
+    let cache = CacheHints { ttl_ms: config.mcp.cache_ms, public: false };
+    service = service.empty_lists(config.mcp.empty_lists).cache(cache);
     if let Some(dialect) = dialect(&args.dialect) {
         service = service.pinned(dialect);
     }
