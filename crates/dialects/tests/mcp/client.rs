@@ -3,8 +3,8 @@
 use gladhand_accord::{Agreement, Capability, Refusal, Side, Verdict, Why};
 use gladhand_dialects::mcp::DIALECT;
 use gladhand_dialects::testing::{Counting, bare_call, client_setup, lines_of, moment};
-use gladhand_dialects::{Ambient, Client, ClientSetup, Event, Heard};
-use gladhand_operations::{CallId, FailureKind, Notice, Operation, Outcome, Reply};
+use gladhand_dialects::{Ambient, Client, ClientSetup, Event, Heard, Lane, Loss};
+use gladhand_operations::{Answered, CallId, FailureKind, Notice, Operation, Outcome, Question, QuestionId, Reply};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,11 +15,15 @@ pub(crate) struct Hand {
     client: Box<dyn Client>,
     pub(crate) sent: Vec<String>,
     pub(crate) events: Vec<Event>,
+    /// The way on which the next step comes.
+    pub(crate) lane: Lane,
+    elapsed: Duration,
 }
 
 impl Hand {
     pub(crate) fn new(setup: ClientSetup) -> Self {
-        let mut hand = Self { client: (DIALECT.client)(setup), sent: Vec::new(), events: Vec::new() };
+        let client = (DIALECT.client)(setup);
+        let mut hand = Self { client, sent: Vec::new(), events: Vec::new(), lane: Lane::MAIN, elapsed: Duration::ZERO };
         hand.step(|client, ambient, heard| client.open(ambient, heard));
         hand
     }
@@ -27,7 +31,8 @@ impl Hand {
     pub(crate) fn step(&mut self, step: impl FnOnce(&mut dyn Client, &mut Ambient<'_>, &mut Heard)) {
         let mut heard = Heard::default();
         let mut entropy = Counting::default();
-        let mut ambient = Ambient::new(moment(Duration::ZERO), &mut entropy);
+        let mut ambient = Ambient::new(moment(self.elapsed), &mut entropy);
+        ambient.lane = self.lane;
         step(&mut *self.client, &mut ambient, &mut heard);
         self.sent.extend(lines_of(&heard.wire));
         self.events.extend(heard.events);
@@ -62,28 +67,116 @@ impl Hand {
         }
     }
 
-    fn drops(&self) -> usize {
+    /// Lets a line come on the way of one of our requests.
+    pub(crate) fn hears_on(&mut self, lane: u64, line: &str) {
+        self.lane = Lane(lane);
+        self.hears(line);
+        self.lane = Lane::MAIN;
+    }
+
+    pub(crate) fn loses(&mut self, lane: u64, loss: Loss) {
+        self.step(|client, ambient, heard| client.lost(Lane(lane), loss, ambient, heard));
+    }
+
+    pub(crate) fn cancels(&mut self, id: u64) {
+        self.step(|client, ambient, heard| client.cancel(CallId(id), ambient, heard));
+    }
+
+    pub(crate) fn answers(&mut self, question: QuestionId, answered: Answered) {
+        self.step(|client, ambient, heard| client.answer(question, answered, ambient, heard));
+    }
+
+    /// Moves the clock to the client's next deadline, which there must be, and returns how long that took.
+    pub(crate) fn wakes(&mut self) -> Duration {
+        let before = self.elapsed;
+        self.elapsed = self.client.deadline().expect("a deadline");
+        self.step(|client, ambient, heard| client.wake(ambient, heard));
+        self.elapsed - before
+    }
+
+    pub(crate) fn has_deadline(&self) -> bool {
+        self.client.deadline().is_some()
+    }
+
+    pub(crate) fn headers(&self, line: &str) -> Vec<(String, String)> {
+        self.client.headers(line)
+    }
+
+    /// The only line that was sent, as a tree.
+    pub(crate) fn only_sent(&mut self) -> Value {
+        let mut sent = self.take_sent();
+        assert_eq!(sent.len(), 1, "{sent:?}");
+        sent.remove(0)
+    }
+
+    /// The questions that were asked, with the calls that they belong to.
+    pub(crate) fn take_asked(&mut self) -> Vec<(QuestionId, Option<CallId>, Question)> {
+        let (asked, rest): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.events).into_iter().partition(|event| matches!(event, Event::Asked(..)));
+        self.events = rest;
+        let asked = asked.into_iter().filter_map(|event| match event {
+            Event::Asked(id, call, question) => Some((id, call, question)),
+            _ => None,
+        });
+        asked.collect()
+    }
+
+    /// The notices that were heard, as text.
+    pub(crate) fn take_notices(&mut self) -> Vec<String> {
+        let events = std::mem::take(&mut self.events);
+        let (notices, rest): (Vec<_>, Vec<_>) = events.into_iter().partition(|event| matches!(event, Event::Notice(_)));
+        self.events = rest;
+        let notices = notices.iter().filter_map(|event| match event {
+            Event::Notice(notice) => Some(format!("{notice:?}")),
+            _ => None,
+        });
+        notices.collect()
+    }
+
+    /// Whether nothing has become of a call yet.
+    pub(crate) fn is_open(&self, id: u64) -> bool {
+        !self.events.iter().any(|event| matches!(event, Event::Answered(call, _) if call.0 == id))
+    }
+
+    pub(crate) fn drops(&self) -> usize {
         self.events.iter().filter(|event| matches!(event, Event::Dropped(_))).count()
     }
 }
 
-fn result(id: &str, result: &str) -> String {
+pub(crate) fn result(id: &str, result: &str) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#)
 }
 
 fn initialize_result(version: &str) -> String {
-    result(
-        "1",
-        &format!(
-            r#"{{"protocolVersion":"{version}","capabilities":{{"tools":{{"listChanged":true}},"logging":{{}},"x":{{}}}},"serverInfo":{{"name":"s","version":"2"}}}}"#
-        ),
-    )
+    initialized_with(version, r#"{"tools":{"listChanged":true},"logging":{},"x":{}}"#)
 }
+
+fn initialized_with(version: &str, capabilities: &str) -> String {
+    let info = r#"{"name":"s","version":"2"}"#;
+    result("1", &format!(r#"{{"protocolVersion":"{version}","capabilities":{capabilities},"serverInfo":{info}}}"#))
+}
+
+/// A client in an open session with a server that declared these; its opening is id 1.
+pub(crate) fn opened_with(setup: ClientSetup, capabilities: &str) -> Hand {
+    let version = setup.version.clone();
+    let mut hand = Hand::new(setup);
+    match version.as_str() {
+        STATELESS => hand.hears(&result("1", &DISCOVERED.replace(r#"{"tools":{}}"#, capabilities))),
+        _ => hand.hears(&initialized_with(&version, capabilities)),
+    }
+    hand.take_opening().unwrap();
+    hand.sent.retain(|line| !line.contains("notifications/initialized"));
+    hand.sent.retain(|line| !line.contains("\"id\":1,"));
+    hand
+}
+
+/// Everything that a server can declare, but tasks.
+pub(crate) const EVERYTHING: &str = r#"{"tools":{"listChanged":true},"resources":{"listChanged":true,"subscribe":true},"prompts":{"listChanged":true},"completions":{},"logging":{}}"#;
 
 const DISCOVERED: &str = r#"{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"private"}"#;
 
 /// A client in an open session; its opening is id 1.
-fn open_client(version: &str) -> Hand {
+pub(crate) fn open_client(version: &str) -> Hand {
     let mut hand = Hand::new(client_setup(version));
     match version {
         STATELESS => hand.hears(&result("1", DISCOVERED)),

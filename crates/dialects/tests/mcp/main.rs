@@ -3,6 +3,12 @@
 #![expect(clippy::unwrap_used, reason = "a helper of a test may panic as the test may")]
 
 mod client;
+mod client_features;
+mod client_listening;
+mod client_questions;
+mod client_recovery;
+mod client_rounds;
+mod client_tasks;
 mod compatibility;
 mod docs;
 mod failures;

@@ -7,3 +7,4 @@
 mod clients;
 mod installed;
 mod servers;
+mod upstreams;

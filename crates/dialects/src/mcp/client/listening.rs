@@ -38,7 +38,7 @@ pub(super) struct Listening {
     /// The one that was asked for and is not acknowledged yet.
     pending: Option<Stream>,
     /// Calls that wait until a stream tells of their resource.
-    waiting: Vec<Box<Work>>,
+    waiting: Vec<Work>,
     /// When to open a stream anew.
     due: Option<Duration>,
     /// How many streams in a row ended.
@@ -68,8 +68,8 @@ impl Listening {
     }
 
     /// Takes out the calls that wait, all or those that a test picks.
-    pub(super) fn take_waiting(&mut self, picked: impl Fn(&Work) -> bool) -> Vec<Box<Work>> {
-        let (taken, left) = std::mem::take(&mut self.waiting).into_iter().partition(|work| picked(work));
+    pub(super) fn take_waiting(&mut self, picked: impl FnMut(&Work) -> bool) -> Vec<Work> {
+        let (taken, left) = std::mem::take(&mut self.waiting).into_iter().partition(picked);
         self.waiting = left;
         taken
     }
@@ -129,7 +129,7 @@ impl McpClient {
         if self.listening.current.as_ref().is_some_and(|current| current.uris.contains(uri)) {
             return self.done(&work, Ok(Reply::Done), heard);
         }
-        self.listening.waiting.push(work);
+        self.listening.waiting.push(*work);
         self.listen(heard);
     }
 

@@ -53,7 +53,7 @@ impl McpClient {
         {
             return waiting.remove(at).into_work();
         }
-        self.listening.take_waiting(is_it).pop()
+        self.listening.take_waiting(is_it).pop().map(Box::new)
     }
 
     /// Says that a request need not be answered, in the way of its era and transport.
@@ -151,13 +151,13 @@ impl McpClient {
         }
         let mut lost: Vec<_> = self.requests.drain().collect();
         lost.sort_unstable_by_key(|(id, _)| *id);
-        let in_flight = lost.into_iter().filter_map(|(_, sent)| sent.into_work());
-        let mut asking: Vec<_> = self.rounds.drain().map(|(_, round)| round.work).collect();
-        asking.sort_unstable_by_key(|work| work.call);
-        let polled = std::mem::take(&mut self.polls).into_iter().map(|poll| poll.work);
-        let waiting = self.listening.take_waiting(|_| true);
-        for work in in_flight.chain(asking).chain(polled).chain(waiting) {
-            done(work.call, Err(gone()), heard);
+        let in_flight = lost.into_iter().filter_map(|(_, sent)| sent.work().map(|work| work.call));
+        let mut asking: Vec<_> = self.rounds.drain().map(|(call, _)| call).collect();
+        asking.sort_unstable();
+        let polled = std::mem::take(&mut self.polls).into_iter().map(|poll| poll.work.call);
+        let waiting = self.listening.take_waiting(|_| true).into_iter().map(|work| work.call);
+        for call in in_flight.chain(asking).chain(polled).chain(waiting) {
+            done(call, Err(gone()), heard);
         }
         let unasked = std::mem::take(&mut self.questions).into_keys().map(Event::Unasked);
         heard.events.extend(unasked);

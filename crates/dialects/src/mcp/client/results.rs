@@ -134,8 +134,8 @@ pub(super) fn contents(members: &Members<'_>) -> Result<Contents, Failure> {
 pub(super) fn prompt_result(members: &Members<'_>) -> Result<PromptResult, Failure> {
     let messages = members.raw("messages").and_then(array);
     let messages = messages.ok_or_else(|| upstream_error("the upstream's prompt has no `messages`"))?;
-    let mut result = PromptResult::default();
-    result.messages = messages.into_iter().map(ToOwned::to_owned).collect();
+    let messages = messages.into_iter().map(ToOwned::to_owned).collect();
+    let mut result = PromptResult { messages, ..PromptResult::default() };
     for (name, value) in members.iter() {
         match name {
             "messages" => {}

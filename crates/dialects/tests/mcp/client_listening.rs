@@ -1,0 +1,132 @@
+//! Word of changes: subscriptions, and the stream that takes their place.
+
+use std::time::Duration;
+
+use gladhand_dialects::testing::client_setup;
+use gladhand_dialects::{ClientSetup, Event, Lane, Loss};
+use gladhand_operations::{FailureKind, Operation};
+
+use crate::client::{EVERYTHING, Hand, opened_with, result};
+use crate::*;
+
+fn listening(exchanges: bool) -> Hand {
+    opened_with(ClientSetup { listen: true, exchanges, ..client_setup(STATELESS) }, EVERYTHING)
+}
+
+fn watch(uri: &'static str) -> Operation<'static> {
+    Operation::Watch(uri.into())
+}
+
+fn tagged(id: u64, method: &str, params: &str) -> String {
+    let comma = if params.is_empty() { "" } else { "," };
+    format!(
+        r#"{{"jsonrpc":"2.0","method":"notifications/{method}","params":{{{params}{comma}"_meta":{{"io.modelcontextprotocol/subscriptionId":{id}}}}}}}"#
+    )
+}
+
+fn acknowledged(id: u64, filter: &str) -> String {
+    tagged(id, "subscriptions/acknowledged", &format!(r#""notifications":{{{filter}}}"#))
+}
+
+const LISTS: &str = r#""toolsListChanged":true,"promptsListChanged":true,"resourcesListChanged":true"#;
+
+#[test]
+fn subscriptions_of_the_handshake_are_counted() {
+    let mut hand = opened_with(client_setup("2025-11-25"), EVERYTHING);
+    let unwatch = |hand: &mut Hand| hand.step(|client, ambient, heard| client.unwatch("a:b", ambient, heard));
+    hand.calls(1, watch("a:b"));
+    hand.calls(2, watch("a:b"));
+    hand.hears(&result("2", "{}"));
+    hand.hears(&result("3", "{}"));
+    assert!(hand.take_outcome(1).is_ok() && hand.take_outcome(2).is_ok());
+    hand.take_sent();
+    unwatch(&mut hand);
+    assert_eq!(hand.sent, NOTHING, "somebody else still wants to hear of it");
+    unwatch(&mut hand);
+    let sent = hand.only_sent();
+    assert_eq!((&sent["method"], &sent["params"]["uri"]), (&"resources/unsubscribe".into(), &"a:b".into()));
+    unwatch(&mut hand);
+    assert_eq!(hand.sent, NOTHING);
+}
+
+#[test]
+fn a_stream_is_opened_for_what_the_server_can_tell() {
+    let mut hand = listening(false);
+    let sent = hand.only_sent();
+    assert_eq!(sent["method"], "subscriptions/listen");
+    let expected =
+        serde_json::json!({"toolsListChanged": true, "promptsListChanged": true, "resourcesListChanged": true});
+    assert_eq!(sent["params"]["notifications"], expected);
+    hand.hears(&acknowledged(2, LISTS));
+    hand.hears(&tagged(2, "tools/list_changed", ""));
+    hand.hears(&tagged(9, "prompts/list_changed", ""));
+    assert_eq!(hand.take_notices(), ["ToolsChanged"], "only what was asked for");
+    assert_eq!(opened_with(ClientSetup { listen: true, ..client_setup(STATELESS) }, r#"{"tools":{}}"#).sent, NOTHING);
+    assert_eq!(opened_with(client_setup(STATELESS), EVERYTHING).sent, NOTHING, "nobody asked for it");
+}
+
+#[test]
+fn to_watch_more_a_second_stream_takes_the_place_of_the_first() {
+    for exchanges in [false, true] {
+        let mut hand = listening(exchanges);
+        hand.hears(&acknowledged(2, LISTS));
+        hand.take_sent();
+        hand.calls(1, watch("a:b"));
+        hand.calls(2, watch("c:d"));
+        let sent = hand.only_sent();
+        assert_eq!(sent["params"]["notifications"]["resourceSubscriptions"], serde_json::json!(["a:b"]));
+        assert!(hand.is_open(1));
+        hand.hears(&tagged(2, "tools/list_changed", ""));
+        hand.hears(&acknowledged(3, &format!(r#"{LISTS},"resourceSubscriptions":["a:b"]"#)));
+        assert!(hand.take_outcome(1).is_ok() && hand.is_open(2));
+        let sent = hand.take_sent();
+        let next = sent.last().unwrap();
+        assert_eq!(next["params"]["notifications"]["resourceSubscriptions"], serde_json::json!(["a:b", "c:d"]));
+        let let_go = hand.events.iter().any(|event| matches!(event, Event::LetGo(Lane(2))));
+        let cancelled = sent[0]["params"]["requestId"] == 2;
+        assert_eq!((let_go, cancelled), (exchanges, !exchanges), "the first stream is ended in its way");
+        hand.hears(&acknowledged(4, &format!(r#"{LISTS},"resourceSubscriptions":["a:b"]"#)));
+        assert_eq!(hand.take_outcome(2).unwrap_err().kind, FailureKind::UnknownResource, "it was not honoured");
+        hand.hears(&tagged(4, "resources/updated", r#""uri":"a:b/part""#));
+        assert_eq!(hand.take_notices(), ["ToolsChanged", r#"ResourceUpdated("a:b/part")"#]);
+        hand.take_sent();
+        hand.step(|client, ambient, heard| client.unwatch("a:b", ambient, heard));
+        assert!(hand.only_sent()["params"]["notifications"].get("resourceSubscriptions").is_none());
+    }
+}
+
+#[test]
+fn a_stream_that_ends_is_opened_again_and_the_gap_is_told() {
+    let mut hand = listening(true);
+    hand.hears(&acknowledged(2, LISTS));
+    hand.take_sent();
+    hand.hears_on(2, &result("2", r#"{"resultType":"complete"}"#));
+    assert_eq!(hand.wakes(), Duration::from_millis(250));
+    assert_eq!(hand.only_sent()["method"], "subscriptions/listen");
+    hand.loses(3, Loss::Broken);
+    assert_eq!(hand.wakes(), Duration::from_millis(500), "a little later each time");
+    hand.hears(&acknowledged(4, LISTS));
+    assert_eq!(hand.take_notices(), ["ToolsChanged", "PromptsChanged", "ResourcesChanged"]);
+    let mut hand = listening(false);
+    hand.hears(&acknowledged(2, LISTS));
+    hand.hears(&cancel("2"));
+    assert!(hand.has_deadline(), "a server may also end it with a cancellation");
+}
+
+#[test]
+fn a_stream_that_is_refused_is_not_asked_for_again() {
+    let refusal = r#"{"jsonrpc":"2.0","id":2,"error":{"code":-32601,"message":"no"}}"#;
+    let mut hand = listening(false);
+    hand.hears(refusal);
+    assert!(!hand.has_deadline());
+    let mut hand = listening(true);
+    hand.loses(2, Loss::Status(405));
+    assert!(!hand.has_deadline());
+    let mut hand = opened_with(client_setup(STATELESS), EVERYTHING);
+    hand.calls(1, watch("a:b"));
+    hand.hears(refusal);
+    assert_eq!(hand.take_outcome(1).unwrap_err().kind, FailureKind::UpstreamError);
+    hand.calls(2, watch("a:b"));
+    hand.cancels(2);
+    assert_eq!(hand.take_outcome(2).unwrap_err().kind, FailureKind::Cancelled);
+}

@@ -1,0 +1,128 @@
+//! What a server of the handshake era asks of our client.
+
+use gladhand_accord::Capability;
+use gladhand_dialects::testing::{bare_call, client_setup};
+use gladhand_dialects::{ClientSetup, Event};
+use gladhand_operations::{CallId, Failure, FailureKind, QuestionKind};
+use gladhand_wire::json;
+
+use crate::client::{EVERYTHING, Hand, opened_with};
+use crate::*;
+
+fn providing(version: &str, names: &[&'static str]) -> ClientSetup {
+    let provides = names.iter().map(|name| (Capability::named(name), None)).collect();
+    ClientSetup { provides, ..client_setup(version) }
+}
+
+fn asked(names: &[&'static str]) -> Hand {
+    opened_with(providing("2025-11-25", names), EVERYTHING)
+}
+
+#[test]
+fn a_question_is_passed_on_and_its_answer_written_under_its_id() {
+    for (method, capability, kind) in [
+        ("roots/list", "roots", QuestionKind::Roots),
+        ("sampling/createMessage", "sampling", QuestionKind::Sample),
+        ("elicitation/create", "elicitation", QuestionKind::Elicit),
+    ] {
+        let mut hand = asked(&[capability]);
+        hand.calls(7, bare_call("t"));
+        hand.take_sent();
+        hand.hears(&request("\"q\"", method, r#"{"message":"m"}"#));
+        let (id, call, question) = hand.take_asked().remove(0);
+        assert_eq!((call, question.kind, question.params.get()), (Some(CallId(7)), kind, r#"{"message":"m"}"#));
+        assert_eq!(hand.sent, NOTHING);
+        hand.answers(id, Ok(json::raw("{\"x\":\n1.0}".to_owned())));
+        assert_eq!(hand.sent, [r#"{"jsonrpc":"2.0","id":"q","result":{"x": 1.0}}"#]);
+        hand.answers(id, Ok(json::raw("{}".to_owned())));
+        assert_eq!(hand.sent.len(), 1, "the second answer goes nowhere");
+    }
+}
+
+#[test]
+fn a_question_belongs_to_a_call_only_if_that_is_sure() {
+    let mut hand = asked(&["roots"]);
+    hand.hears(&request("1", "roots/list", "{}"));
+    hand.calls(7, bare_call("t"));
+    hand.calls(8, bare_call("t"));
+    hand.hears(&request("2", "roots/list", "{}"));
+    let calls: Vec<_> = hand.take_asked().into_iter().map(|(_, call, _)| call).collect();
+    assert_eq!(calls, [None, None]);
+    let setup = ClientSetup { exchanges: true, ..providing("2025-11-25", &["roots"]) };
+    let mut hand = opened_with(setup, EVERYTHING);
+    hand.calls(7, bare_call("t"));
+    hand.calls(8, bare_call("t"));
+    hand.hears_on(3, &request("1", "roots/list", "{}"));
+    hand.hears(&request("2", "roots/list", "{}"));
+    let calls: Vec<_> = hand.take_asked().into_iter().map(|(_, call, _)| call).collect();
+    assert_eq!(calls, [Some(CallId(8)), None]);
+}
+
+#[test]
+fn what_we_do_not_provide_is_refused_at_once() {
+    for (names, method, params, code) in [
+        (&["roots"][..], "sampling/createMessage", "{}", -32601),
+        (&["elicitation"], "elicitation/create", r#"{"mode":"url"}"#, -32602),
+        (&["elicitation", "elicitation.url"], "elicitation/create", r#"{"mode":"form"}"#, -32602),
+        (&["elicitation", "elicitation.url"], "elicitation/create", "{}", -32602),
+        (&["elicitation", "elicitation.form"], "elicitation/create", r#"{"mode":"dance"}"#, -32602),
+        (&["sampling"], "sampling/createMessage", r#"{"tools":[]}"#, -32602),
+    ] {
+        let mut hand = asked(names);
+        hand.hears(&request("1", method, params));
+        assert_eq!(hand.only_sent()["error"]["code"], code, "{names:?} {method} {params}");
+        assert!(hand.take_asked().is_empty());
+    }
+    let mut hand = opened_with(providing("2025-03-26", &["elicitation"]), EVERYTHING);
+    hand.hears(&request("1", "elicitation/create", "{}"));
+    assert_eq!(hand.only_sent()["error"]["code"], -32601, "the revision has no such thing");
+    let mut hand = asked(&["elicitation", "elicitation.form", "elicitation.url"]);
+    hand.hears(&request("1", "elicitation/create", r#"{"mode":"url"}"#));
+    hand.hears(&request("2", "elicitation/create", "{}"));
+    assert_eq!(hand.take_asked().len(), 2);
+}
+
+#[test]
+fn a_failure_to_answer_has_its_code() {
+    for (method, capability, kind, code) in [
+        ("sampling/createMessage", "sampling", FailureKind::Unanswered, -1),
+        ("sampling/createMessage", "sampling", FailureKind::TimedOut, -32603),
+        ("roots/list", "roots", FailureKind::Unanswered, -32603),
+        ("elicitation/create", "elicitation", FailureKind::Internal, -32603),
+    ] {
+        let mut hand = asked(&[capability]);
+        hand.hears(&request("1", method, "{}"));
+        let (id, ..) = hand.take_asked().remove(0);
+        hand.answers(id, Err(Failure::new(kind, "no")));
+        let sent = hand.only_sent();
+        assert_eq!((&sent["error"]["code"], &sent["error"]["message"]), (&code.into(), &"no".into()));
+    }
+}
+
+#[test]
+fn a_question_that_is_taken_back_wants_no_answer() {
+    let mut hand = asked(&["roots"]);
+    hand.hears(&request("1", "roots/list", "{}"));
+    let (id, ..) = hand.take_asked().remove(0);
+    hand.hears(&cancel("2"));
+    assert_eq!(hand.drops(), 1);
+    hand.hears(&cancel("1.0"));
+    assert!(hand.events.iter().any(|event| matches!(event, Event::Unasked(unasked) if *unasked == id)));
+    hand.answers(id, Ok(json::raw("{}".to_owned())));
+    assert_eq!(hand.sent, NOTHING);
+}
+
+#[test]
+fn questions_are_bounded_and_end_with_the_session() {
+    let mut hand = asked(&["roots"]);
+    for id in 0..300 {
+        hand.hears(&request(&id.to_string(), "roots/list", "{}"));
+    }
+    assert_eq!(hand.take_asked().len(), 256);
+    let refused = hand.take_sent();
+    assert_eq!(refused.len(), 44);
+    assert!(refused.iter().all(|line| line["error"]["data"]["reason"] == "busy"));
+    hand.step(|client, ambient, heard| client.gone(ambient, heard));
+    let unasked = hand.events.iter().filter(|event| matches!(event, Event::Unasked(_))).count();
+    assert_eq!(unasked, 256);
+}

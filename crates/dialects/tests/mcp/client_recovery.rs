@@ -1,0 +1,134 @@
+//! Exchanges that are lost, sessions that end, calls that are given up.
+
+use gladhand_dialects::testing::{bare_call, client_setup};
+use gladhand_dialects::{ClientSetup, Event, Lane, Loss};
+use gladhand_operations::{FailureKind, Operation, Reply};
+
+use crate::client::{EVERYTHING, Hand, opened_with, result};
+use crate::*;
+
+fn over_http(version: &str) -> Hand {
+    opened_with(ClientSetup { exchanges: true, ..client_setup(version) }, EVERYTHING)
+}
+
+#[test]
+fn a_broken_exchange_is_repeated_only_where_that_does_no_harm() {
+    for version in [STATELESS, "2025-11-25"] {
+        let mut hand = over_http(version);
+        hand.calls(1, Operation::ReadResource("a:b".into()));
+        hand.calls(2, bare_call("t"));
+        hand.take_sent();
+        hand.loses(2, Loss::Broken);
+        let again = hand.only_sent();
+        assert_eq!((&again["method"], &again["id"]), (&"resources/read".into(), &4.into()));
+        hand.loses(3, Loss::Broken);
+        assert_eq!(hand.take_outcome(2).unwrap_err().kind, FailureKind::UpstreamLost);
+        hand.loses(4, Loss::Broken);
+        hand.loses(5, Loss::Broken);
+        assert_eq!(hand.take_outcome(1).unwrap_err().kind, FailureKind::UpstreamLost, "and not for ever");
+        hand.loses(5, Loss::Broken);
+        hand.loses(99, Loss::Unsent);
+        assert!(hand.events.is_empty());
+    }
+}
+
+#[test]
+fn what_never_arrived_is_sent_again() {
+    let mut hand = over_http(STATELESS);
+    hand.calls(1, bare_call("t"));
+    hand.take_sent();
+    hand.loses(2, Loss::Unsent);
+    assert_eq!(hand.only_sent()["method"], "tools/call");
+    hand.hears_on(3, &result("3", r#"{"content":[]}"#));
+    assert!(hand.take_outcome(1).is_ok());
+}
+
+#[test]
+fn a_status_says_what_it_says() {
+    let mut hand = over_http(STATELESS);
+    hand.calls(1, Operation::ListTools);
+    hand.loses(2, Loss::Status(503));
+    let failure = hand.take_outcome(1).unwrap_err();
+    assert_eq!(failure.kind, FailureKind::UpstreamError);
+    assert!(failure.message.contains("503"), "{}", failure.message);
+    let mut hand = Hand::new(ClientSetup { exchanges: true, ..client_setup(STATELESS) });
+    hand.loses(1, Loss::Status(404));
+    assert_eq!(hand.take_opening().unwrap_err().word(), "peer_refused");
+}
+
+#[test]
+fn an_error_with_an_id_that_nobody_gave_answers_the_exchange_that_it_came_on() {
+    let error = r#"{"jsonrpc":"2.0","id":"server-error","error":{"code":-32600,"message":"no"}}"#;
+    let mut hand = over_http("2025-11-25");
+    hand.calls(1, bare_call("t"));
+    hand.calls(2, bare_call("t"));
+    hand.hears_on(3, error);
+    hand.hears_on(2, &error.replace(r#""id":"server-error","#, ""));
+    assert!(hand.take_outcome(2).is_err() && hand.take_outcome(1).is_err());
+    hand.hears(error);
+    assert_eq!(hand.drops(), 1, "on the channel itself it answers nothing");
+}
+
+#[test]
+fn a_session_that_is_over_is_opened_anew_and_calls_go_on_in_it() {
+    let mut hand = over_http("2025-11-25");
+    hand.calls(1, Operation::Watch("a:b".into()));
+    hand.hears_on(2, &result("2", "{}"));
+    assert!(hand.take_outcome(1).is_ok());
+    hand.calls(2, bare_call("t"));
+    hand.calls(3, bare_call("u"));
+    hand.take_sent();
+    hand.loses(3, Loss::Session);
+    assert_eq!(hand.only_sent()["method"], "initialize");
+    hand.loses(4, Loss::Unsent);
+    hand.calls(4, Operation::ListTools);
+    hand.calls(5, Operation::ListPrompts);
+    hand.cancels(5);
+    assert_eq!(hand.take_outcome(5).unwrap_err().kind, FailureKind::Cancelled);
+    assert_eq!(hand.sent, NOTHING, "there is no session to send anything in");
+    let opening = r#"{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"resources":{"subscribe":true}},"serverInfo":{"name":"s","version":"3"}}"#;
+    hand.hears_on(5, &result("5", opening));
+    assert_eq!(hand.take_opening().unwrap().server.version, "3");
+    let methods: Vec<_> = hand.take_sent().iter().map(|line| line["method"].clone()).collect();
+    let expected = ["notifications/initialized", "resources/subscribe", "tools/call", "tools/call", "tools/list"];
+    assert_eq!(methods, expected);
+    hand.hears_on(9, &result("9", r#"{"tools":[]}"#));
+    assert!(matches!(hand.take_outcome(4), Ok(Reply::Tools(_))));
+}
+
+#[test]
+fn a_session_that_cannot_be_opened_anew_fails_its_calls() {
+    let mut hand = over_http("2025-11-25");
+    hand.calls(1, bare_call("t"));
+    hand.loses(2, Loss::Session);
+    hand.loses(3, Loss::Status(500));
+    assert_eq!(hand.take_outcome(1).unwrap_err().kind, FailureKind::UpstreamLost);
+    assert!(hand.take_opening().is_err());
+    hand.calls(2, bare_call("t"));
+    assert_eq!(hand.take_outcome(2).unwrap_err().kind, FailureKind::UpstreamLost);
+    let mut hand = over_http("2025-11-25");
+    hand.loses(0, Loss::Session);
+    hand.calls(1, bare_call("t"));
+    hand.step(|client, ambient, heard| client.gone(ambient, heard));
+    assert_eq!(hand.take_outcome(1).unwrap_err().kind, FailureKind::UpstreamLost);
+}
+
+#[test]
+fn a_call_is_given_up_in_the_way_of_era_and_transport() {
+    for (version, exchanges, says_so) in
+        [("2025-11-25", false, true), ("2025-11-25", true, true), (STATELESS, false, true), (STATELESS, true, false)]
+    {
+        let mut hand = opened_with(ClientSetup { exchanges, ..client_setup(version) }, EVERYTHING);
+        hand.calls(1, bare_call("t"));
+        hand.take_sent();
+        hand.cancels(1);
+        hand.cancels(1);
+        let cancelled: Vec<_> = hand.take_sent().iter().map(|line| line["params"]["requestId"].clone()).collect();
+        assert_eq!(cancelled.len(), usize::from(says_so), "{version} {exchanges}");
+        let let_go = hand.events.iter().filter(|event| matches!(event, Event::LetGo(Lane(2)))).count();
+        assert_eq!(let_go, usize::from(exchanges));
+        assert_eq!(hand.take_outcome(1).unwrap_err().kind, FailureKind::Cancelled);
+        hand.hears_on(if exchanges { 2 } else { 0 }, &result("2", r#"{"content":[]}"#));
+        assert_eq!(hand.drops(), 1, "an answer that comes too late");
+    }
+}

@@ -1,0 +1,125 @@
+//! Calls that a stateless server answers with questions.
+
+use gladhand_accord::Capability;
+use gladhand_dialects::testing::{bare_call, client_setup};
+use gladhand_dialects::{ClientSetup, Event};
+use gladhand_operations::{CallId, Failure, FailureKind, Operation, QuestionKind, Reply};
+use gladhand_wire::json;
+
+use crate::client::{EVERYTHING, Hand, opened_with, result};
+use crate::*;
+
+const ELICIT: &str = r#""who":{"method":"elicitation/create","params":{"message":"who?"}}"#;
+const ROOTS: &str = r#""where":{"method":"roots/list"}"#;
+
+fn asked() -> Hand {
+    let provides = ["elicitation", "roots"].map(|name| (Capability::named(name), None)).to_vec();
+    opened_with(ClientSetup { provides, ..client_setup(STATELESS) }, EVERYTHING)
+}
+
+fn input_required(id: u64, members: &str) -> String {
+    result(&id.to_string(), &format!(r#"{{"resultType":"input_required",{members}}}"#))
+}
+
+#[test]
+fn the_same_is_asked_again_with_the_answers_and_the_state() {
+    let mut hand = asked();
+    hand.calls(1, bare_call("t"));
+    let first = hand.sent[0].clone();
+    hand.take_sent();
+    hand.hears(&input_required(2, &format!(r#""inputRequests":{{{ELICIT},{ROOTS}}},"requestState":"\u0061 \"b\"""#)));
+    let questions = hand.take_asked();
+    let shown: Vec<_> =
+        questions.iter().map(|(_, call, question)| (*call, question.kind, question.key.as_deref())).collect();
+    let call = Some(CallId(1));
+    assert_eq!(shown, [(call, QuestionKind::Elicit, Some("who")), (call, QuestionKind::Roots, Some("where"))]);
+    hand.answers(questions[1].0, Ok(json::raw(r#"{"roots":[]}"#.to_owned())));
+    assert_eq!(hand.sent, NOTHING, "one answer is missing");
+    hand.answers(questions[0].0, Ok(json::raw(r#"{"action":"accept","content":{"a":1.0}}"#.to_owned())));
+    let answers = r#""inputResponses":{"who":{"action":"accept","content":{"a":1.0}},"where":{"roots":[]}},"requestState":"\u0061 \"b\"","#;
+    let expected = first.replace(r#""id":2"#, r#""id":3"#).replace(r#""_meta""#, &format!(r#"{answers}"_meta""#));
+    assert_eq!(hand.sent, [expected.replace(r#""progressToken":2"#, r#""progressToken":3"#)]);
+    hand.hears(&result("3", r#"{"resultType":"complete","content":[]}"#));
+    assert!(matches!(hand.take_outcome(1), Ok(Reply::Tool(_))));
+}
+
+#[test]
+fn no_state_is_made_up_and_a_state_alone_is_enough() {
+    let mut hand = asked();
+    hand.calls(1, Operation::ReadResource("a:b".into()));
+    hand.take_sent();
+    hand.hears(&input_required(2, &format!(r#""inputRequests":{{{ELICIT}}}"#)));
+    let (id, ..) = hand.take_asked().remove(0);
+    hand.answers(id, Ok(json::raw(r#"{"action":"decline"}"#.to_owned())));
+    let again = hand.only_sent();
+    assert!(again["params"].get("requestState").is_none() && again["params"]["inputResponses"]["who"].is_object());
+    hand.hears(&input_required(3, r#""requestState":"s""#));
+    let again = hand.only_sent();
+    assert!(again["params"].get("inputResponses").is_none());
+    assert_eq!((&again["params"]["requestState"], &again["params"]["uri"]), (&"s".into(), &"a:b".into()));
+}
+
+#[test]
+fn who_never_stops_asking_is_not_answered_for_ever() {
+    let mut hand = asked();
+    hand.calls(1, bare_call("t"));
+    let mut id = 2;
+    while hand.is_open(1) {
+        hand.hears(&input_required(id, r#""requestState":"s""#));
+        id += 1;
+    }
+    assert_eq!(hand.take_outcome(1).unwrap_err().kind, FailureKind::UpstreamError);
+    assert_eq!(id, 2 + 17);
+}
+
+#[test]
+fn what_cannot_be_asked_fails_the_call() {
+    for members in [
+        r#""inputRequests":{"s":{"method":"sampling/createMessage","params":{}}}"#,
+        r#""inputRequests":{"u":{"method":"elicitation/create","params":{"mode":"url"}}}"#,
+        r#""inputRequests":{"n":{"method":"nonsense"}}"#,
+        r#""inputRequests":{}"#,
+        r#""other":1"#,
+    ] {
+        let mut hand = asked();
+        hand.calls(1, bare_call("t"));
+        hand.hears(&input_required(2, members));
+        assert_eq!(hand.take_outcome(1).unwrap_err().kind, FailureKind::UpstreamError, "{members}");
+        assert!(hand.take_asked().is_empty());
+    }
+    let mut hand = asked();
+    hand.calls(1, Operation::ListTools);
+    hand.hears(&input_required(2, r#""requestState":"s""#));
+    assert!(hand.take_outcome(1).is_err(), "a list asks nothing");
+}
+
+#[test]
+fn without_an_answer_a_person_walked_away_and_anything_else_fails() {
+    let unanswered = || Failure::new(FailureKind::Unanswered, "no");
+    let mut hand = asked();
+    hand.calls(1, bare_call("t"));
+    hand.take_sent();
+    hand.hears(&input_required(2, &format!(r#""inputRequests":{{{ELICIT}}}"#)));
+    let (id, ..) = hand.take_asked().remove(0);
+    hand.answers(id, Err(unanswered()));
+    assert_eq!(hand.only_sent()["params"]["inputResponses"]["who"]["action"], "cancel");
+    hand.hears(&input_required(3, &format!(r#""inputRequests":{{{ELICIT},{ROOTS}}}"#)));
+    let questions = hand.take_asked();
+    hand.answers(questions[1].0, Err(unanswered()));
+    assert_eq!(hand.take_outcome(1).unwrap_err().kind, FailureKind::Unanswered);
+    assert!(matches!(hand.events[..], [Event::Unasked(unasked)] if unasked == questions[0].0));
+    hand.answers(questions[0].0, Ok(json::raw("{}".to_owned())));
+    assert_eq!(hand.sent, NOTHING);
+}
+
+#[test]
+fn a_call_can_be_given_up_while_it_waits_for_answers() {
+    let mut hand = asked();
+    hand.calls(1, bare_call("t"));
+    hand.take_sent();
+    hand.hears(&input_required(2, &format!(r#""inputRequests":{{{ELICIT}}}"#)));
+    assert_eq!(hand.take_asked().len(), 1);
+    hand.cancels(1);
+    assert_eq!(hand.take_outcome(1).unwrap_err().kind, FailureKind::Cancelled);
+    assert_eq!((hand.sent.len(), hand.events.len()), (0, 1), "no request is under way that could be cancelled");
+}

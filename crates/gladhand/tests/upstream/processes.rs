@@ -1,0 +1,121 @@
+//! Sessions with real processes, ours and others.
+
+use gladhand::accord::Refusal;
+use gladhand::operations::{FailureKind, Operation, Reply, ToolCall};
+use gladhand::upstream::{Eras, OpenError, Options};
+use gladhand::wire::json;
+
+use crate::*;
+
+fn with_arguments(name: &'static str, arguments: &str) -> Operation<'static> {
+    let arguments = std::borrow::Cow::Owned(json::raw(arguments.to_owned()));
+    Operation::CallTool(ToolCall { name: name.into(), arguments })
+}
+
+/// A shell script that speaks the handshake, and does something else first, and something else last.
+fn old_server(on_discover: &str, after_opening: &str) -> Vec<String> {
+    let result =
+        r#"{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"old","version":"1"}}"#;
+    let script = format!(
+        r#"read -r line; case "$line" in *server/discover*) {on_discover};; esac; echo '{{"jsonrpc":"2.0","id":1,"result":{result}}}'; read -r line; {after_opening}"#
+    );
+    ["sh", "-c", &script].map(str::to_owned).to_vec()
+}
+
+async fn open_command(command: &[String], options: Options) -> Result<Upstream, OpenError> {
+    let words: Vec<_> = command.iter().map(String::as_str).collect();
+    open(&words, options).await
+}
+
+#[tokio::test]
+async fn our_own_server_is_used_in_every_revision() {
+    for (options, version) in [
+        (Options::default(), "2026-07-28"),
+        (speaking("2024-11-05"), "2024-11-05"),
+        (speaking("2025-11-25"), "2025-11-25"),
+        (speaking("2026-07-28"), "2026-07-28"),
+    ] {
+        let upstream = open(&[GLADHAND, "serve"], options).await.unwrap();
+        assert_eq!(upstream.agreement().version, version);
+        let Ok(Reply::Tools(tools)) = soon(upstream.call(Operation::ListTools)).await else { panic!() };
+        assert!(tools.iter().any(|tool| tool.name == "echo"));
+        let reply = soon(upstream.call(with_arguments("echo", "{\n\"message\": \"grüezi\"}"))).await.unwrap();
+        assert!(matches!(reply, Reply::Tool(result) if result.joined_text() == "grüezi"));
+        let failure = soon(upstream.call(tool("nothing"))).await.unwrap_err();
+        assert_eq!(failure.kind, FailureKind::UnknownTool);
+        soon(upstream.close()).await;
+    }
+}
+
+#[tokio::test]
+async fn a_dropped_call_is_cancelled_and_others_go_on() {
+    let upstream = open(&[GLADHAND, "serve"], Options::default()).await.unwrap();
+    let slow = upstream.call(with_arguments("wait", r#"{"seconds":3600}"#));
+    assert!(tokio::time::timeout(Duration::from_millis(50), slow).await.is_err());
+    let reply = soon(upstream.call(with_arguments("echo", r#"{"message":"x"}"#))).await;
+    assert!(reply.is_ok());
+    soon(upstream.close()).await;
+}
+
+#[tokio::test]
+async fn other_dialects_have_upstreams_too() {
+    for dialect in ["a2e", "loaf", "fluxloop"] {
+        let options = Options { speak: Speak::parse(dialect).unwrap(), ..Options::default() };
+        let upstream = open(&[GLADHAND, "serve", "--dialect", dialect], options).await.unwrap();
+        let reply = soon(upstream.call(with_arguments("echo", r#"{"message":"x"}"#))).await;
+        assert!(matches!(reply, Ok(Reply::Tool(_))), "{dialect}: {reply:?}");
+        soon(upstream.close()).await;
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_survive_the_question_is_asked_in_another_process() {
+    let eras = Eras::default();
+    for on_discover in ["exit 1", "exec sleep 60"] {
+        let server = old_server(on_discover, "read -r line; exit 0");
+        let patience = Duration::from_secs(2);
+        let options = Options { eras: eras.clone(), opening_timeout: patience, ..Options::default() };
+        let upstream = open_command(&server, options).await.unwrap();
+        assert_eq!(upstream.agreement().version, "2025-11-25");
+        soon(upstream.close()).await;
+    }
+}
+
+#[tokio::test]
+async fn what_was_found_out_is_not_asked_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let asked = folder.path().join("asked");
+    let server = old_server(&format!("echo >> {}; exit 1", asked.display()), "read -r line; exit 0");
+    let eras = Eras::kept_in(folder.path().join("eras.json"));
+    for _ in 0..2 {
+        let upstream = open_command(&server, Options { eras: eras.clone(), ..Options::default() }).await.unwrap();
+        soon(upstream.close()).await;
+    }
+    let again = Eras::kept_in(folder.path().join("eras.json"));
+    soon(open_command(&server, Options { eras: again, ..Options::default() }).await.unwrap().close()).await;
+    assert_eq!(std::fs::read_to_string(&asked).unwrap(), "\n");
+}
+
+#[tokio::test]
+async fn a_server_that_dies_fails_its_calls_and_nothing_hangs() {
+    let server = old_server("exit 1", "read -r line; exit 3");
+    let upstream = open_command(&server, speaking("2025-11-25")).await.unwrap();
+    let both = soon(async { tokio::join!(upstream.call(tool("t")), upstream.call(tool("t"))) }).await;
+    assert_eq!(both.0.unwrap_err().kind, FailureKind::UpstreamLost);
+    assert_eq!(both.1.unwrap_err().kind, FailureKind::UpstreamLost);
+    assert_eq!(soon(upstream.call(tool("t"))).await.unwrap_err().kind, FailureKind::UpstreamLost);
+    soon(upstream.close()).await;
+}
+
+#[tokio::test]
+async fn what_cannot_be_opened_says_why() {
+    let missing = open(&["/no/such/program"], Options::default()).await;
+    assert!(matches!(missing, Err(OpenError::NotStarted { .. })), "{missing:?}");
+    let dying = open(&["sh", "-c", "echo alas >&2; exit 1"], Options::default()).await;
+    match dying {
+        Err(OpenError::Refused { refusal: Refusal::PeerGone, last_words }) => assert_eq!(last_words, ["alas"]),
+        other => panic!("{other:?}"),
+    }
+    let options = Options { speak: Speak::parse("a2e").unwrap(), ..Options::default() };
+    assert!(matches!(open(&["http://127.0.0.1:9/"], options).await, Err(OpenError::NotOverHttp("a2e"))));
+}
