@@ -1,4 +1,6 @@
-"""The echo tool on the current line of the Python SDK: both eras."""
+"""The echo tool on the current line of the Python SDK: both eras; `py_v2.py http PORT` serves them over HTTP."""
+
+import sys
 
 from mcp.server import MCPServer
 
@@ -11,4 +13,7 @@ def echo(message: str) -> str:
     return message
 
 
-server.run("stdio")
+if sys.argv[1:2] == ["http"]:
+    server.run("streamable-http", port=int(sys.argv[2]), json_response=True)
+else:
+    server.run("stdio")

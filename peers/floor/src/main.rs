@@ -1,16 +1,29 @@
 //! The floor of the bench: finds the id, the method and the message of a line, and answers from a template.
 //!
 //! It reads each byte once, keeps no session, refuses nothing and checks nothing, so no real server can be
-//! expected to be faster. The echoed text leaves in the spelling in which it came.
+//! expected to be faster. The echoed text leaves in the spelling in which it came. Lines come on stdin, or with
+//! `http PORT` as the bodies of POSTs: see `http.rs`.
+
+mod http;
 
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
 
 fn main() -> io::Result<()> {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    match words.as_slice() {
+        [mode, port] if mode == "http" => http::serve(port.parse().map_err(io::Error::other)?),
+        _ => serve_stdio(),
+    }
+}
+
+fn serve_stdio() -> io::Result<()> {
     let mut input = BufReader::with_capacity(1 << 16, io::stdin().lock());
     let mut output = BufWriter::with_capacity(1 << 16, io::stdout().lock());
     let mut line = Vec::new();
     while input.read_until(b'\n', &mut line)? > 0 {
-        answer(&Wanted::find(&line), &mut output)?;
+        if answer(&Wanted::find(&line), &mut output)? {
+            output.write_all(b"\n")?;
+        }
         line.clear();
         // Many answers in one write while more lines are already here.
         if !input.buffer().contains(&b'\n') {
@@ -105,8 +118,9 @@ fn end_of_scalar(line: &[u8], start: usize) -> usize {
     }
 }
 
-fn answer(wanted: &Wanted, output: &mut impl Write) -> io::Result<()> {
-    let (Some(id), Some(method)) = (wanted.id, wanted.method) else { return Ok(()) };
+/// Writes the answer, if there is one to write.
+fn answer(wanted: &Wanted, output: &mut impl Write) -> io::Result<bool> {
+    let (Some(id), Some(method)) = (wanted.id, wanted.method) else { return Ok(false) };
     output.write_all(b"{\"jsonrpc\":\"2.0\",\"id\":")?;
     output.write_all(id)?;
     output.write_all(b",\"result\":{")?;
@@ -128,5 +142,6 @@ fn answer(wanted: &Wanted, output: &mut impl Write) -> io::Result<()> {
             output.write_all(b"}]")?;
         }
     }
-    output.write_all(b"}}\n")
+    output.write_all(b"}}")?;
+    Ok(true)
 }

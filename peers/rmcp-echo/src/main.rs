@@ -1,6 +1,9 @@
 //! The echo tool on rmcp, over stdin and stdout, in four configurations named by the first argument:
 //! none (`stdio()` on the multi-thread runtime, as people write it), `single` (the same on one thread),
 //! `pipes` (`stdio_pipes()`, which does without the blocking pool) and `single-pipes` (the fastest).
+//! `http PORT` and `single-http PORT` serve it at `http://127.0.0.1:PORT/mcp`: see `http.rs`.
+
+mod http;
 
 use std::process::ExitCode;
 
@@ -28,34 +31,52 @@ impl Server {
 #[tool_handler]
 impl ServerHandler for Server {}
 
+/// Where calls come from.
+enum Way {
+    Stdio,
+    Pipes,
+    Http(u16),
+}
+
 fn main() -> ExitCode {
-    let (mut runtime, pipes) = match std::env::args().nth(1).as_deref() {
-        None => (Builder::new_multi_thread(), false),
-        Some("single") => (Builder::new_current_thread(), false),
-        Some("pipes") => (Builder::new_multi_thread(), true),
-        Some("single-pipes") => (Builder::new_current_thread(), true),
-        Some(other) => {
-            eprintln!("error: no configuration `{other}`\nhint: single, pipes, single-pipes, or nothing");
-            return ExitCode::from(2);
-        }
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let (mut runtime, way) = match words.as_slice() {
+        [] => (Builder::new_multi_thread(), Way::Stdio),
+        ["single"] => (Builder::new_current_thread(), Way::Stdio),
+        ["pipes"] => (Builder::new_multi_thread(), Way::Pipes),
+        ["single-pipes"] => (Builder::new_current_thread(), Way::Pipes),
+        [name @ ("http" | "single-http"), port] => match port.parse() {
+            Ok(port) if *name == "http" => (Builder::new_multi_thread(), Way::Http(port)),
+            Ok(port) => (Builder::new_current_thread(), Way::Http(port)),
+            Err(_) => return misused(&format!("`{port}` is no port")),
+        },
+        other => return misused(&format!("no configuration `{}`", other.join(" "))),
     };
     let served = runtime.enable_all().build().map_err(|e| e.to_string()).and_then(|runtime| {
         let served = runtime.block_on(async {
-            let service = match pipes {
-                true => Server.serve(stdio_pipes()).await,
-                false => Server.serve(stdio()).await,
+            let service = match way {
+                Way::Pipes => Server.serve(stdio_pipes()).await,
+                Way::Stdio => Server.serve(stdio()).await,
+                Way::Http(port) => return http::serve(port).await.map_err(|e| e.to_string()),
             };
-            service.map_err(|e| e.to_string())?.waiting().await.map_err(|e| e.to_string())
+            let waiting = service.map_err(|e| e.to_string())?.waiting().await;
+            waiting.map(drop).map_err(|e| e.to_string())
         });
         // A blocking read of stdin may still be parked in the pool; it must not hold up the exit.
         runtime.shutdown_background();
         served
     });
     match served {
-        Ok(_) => ExitCode::SUCCESS,
+        Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
             eprintln!("error: {why}");
             ExitCode::FAILURE
         }
     }
+}
+
+fn misused(how: &str) -> ExitCode {
+    eprintln!("error: {how}\nhint: single, pipes, single-pipes, http PORT, single-http PORT, or nothing");
+    ExitCode::from(2)
 }
