@@ -143,7 +143,6 @@ impl Session {
                 other => Err(format!("{other:?}").into()),
             };
         }
-        #[expect(deprecated, reason = "it is how the handshake era subscribes")]
         self.service.subscribe(SubscribeRequestParams::new(WATCHED)).await?;
         self.call("test_trigger_resource_update", json!({})).await?;
         let updated = self.updates.lock().await.recv().await;

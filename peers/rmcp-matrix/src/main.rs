@@ -1,5 +1,6 @@
 //! rmcp for the matrix of peers: `rmcp-matrix client PLAN`, or `rmcp-matrix stdio` and `rmcp-matrix http PORT` as a
 //! server. What a plan is, and what the server's tools do, is written beside the scripts in `peers/matrix`.
+#![expect(deprecated, reason = "sampling is, and what is deprecated still has to work")]
 
 mod client;
 mod server;

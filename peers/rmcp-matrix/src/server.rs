@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use axum::Router;
 use rmcp::handler::server::router::tool::ToolRouter;
+use rmcp::handler::server::tool::InputResponses;
 use rmcp::handler::server::wrapper::Parameters;
 use rmcp::model::{
     CallToolResponse, CallToolResult, ContentBlock, CreateMessageRequest, CreateMessageRequestParams, ElicitRequest,
@@ -93,7 +94,7 @@ impl Server {
     }
 
     #[tool(description = "Asks the user for a name.")]
-    async fn ask(&self, context: Context) -> Result<CallToolResponse, ErrorData> {
+    async fn ask(&self, answers: InputResponses, context: Context) -> Result<CallToolResponse, ErrorData> {
         let schema = ElicitationSchema::builder().required_string("name").build().map_err(internal)?;
         let params = ElicitRequestParams::FormElicitationParams {
             meta: None,
@@ -104,22 +105,21 @@ impl Server {
             let answer = context.peer.create_elicitation(params).await.map_err(internal)?;
             return Ok(greeting(&answer.content.unwrap_or_default()));
         }
-        match answered(&context, "ask") {
+        match answered(answers, "ask") {
             Some(answer) => Ok(greeting(&answer["content"])),
             None => Ok(question("ask", InputRequest::Elicitation(ElicitRequest::new(params)))),
         }
     }
 
     #[tool(description = "Asks the caller's model.")]
-    async fn think(&self, context: Context) -> Result<CallToolResponse, ErrorData> {
+    async fn think(&self, answers: InputResponses, context: Context) -> Result<CallToolResponse, ErrorData> {
         let params = CreateMessageRequestParams::new(vec![SamplingMessage::user_text("Which city?")], 5);
         if !is_stateless(&context) {
-            #[expect(deprecated, reason = "it is how the handshake era samples")]
             let answer = context.peer.create_message(params).await.map_err(internal)?;
             let answer = serde_json::to_value(answer).map_err(internal)?;
             return Ok(said(answer["content"]["text"].as_str()));
         }
-        match answered(&context, "think") {
+        match answered(answers, "think") {
             Some(answer) => Ok(said(answer["content"]["text"].as_str())),
             None => Ok(question("think", InputRequest::CreateMessage(CreateMessageRequest::new(params)))),
         }
@@ -194,8 +194,8 @@ async fn report(context: &Context, progress: f64, total: f64) -> Result<(), Erro
     context.peer.notify_progress(params).await.map_err(internal)
 }
 
-fn answered(context: &Context, name: &str) -> Option<Value> {
-    context.extensions.get::<rmcp::model::InputResponses>()?.get(name).cloned()
+fn answered(InputResponses(answers): InputResponses, name: &str) -> Option<Value> {
+    answers?.remove(name)
 }
 
 fn question(name: &str, request: InputRequest) -> CallToolResponse {
