@@ -87,6 +87,26 @@ fn the_questions_of_a_task_are_answered_once() {
 }
 
 #[test]
+fn a_task_that_never_stops_asking_is_given_up() {
+    let mut hand = with_extension();
+    hand.calls(1, bare_call("t"));
+    let mut id = 2;
+    for round in 0..17 {
+        let asking = format!(r#""k{round}":{{"method":"elicitation/create","params":{{}}}}"#);
+        let kind = if round == 0 { "task" } else { "complete" };
+        hand.hears(&task(id, kind, &format!(r#""status":"input_required","inputRequests":{{{asking}}}"#)));
+        if let Some((question, ..)) = hand.take_asked().pop() {
+            hand.answers(question, Ok(json::raw(r#"{"action":"accept"}"#.to_owned())));
+            hand.hears(&result(&(id + 1).to_string(), r#"{"resultType":"complete"}"#));
+            hand.wakes();
+        }
+        id += 2;
+    }
+    assert_eq!(hand.take_outcome(1).unwrap_err().kind, FailureKind::UpstreamError);
+    assert_eq!(hand.take_sent().last().unwrap()["method"], "tasks/cancel");
+}
+
+#[test]
 fn a_task_that_is_given_up_is_cancelled() {
     let mut hand = with_extension();
     hand.calls(1, bare_call("t"));

@@ -4,6 +4,7 @@
 
 mod client;
 mod client_features;
+mod client_laws;
 mod client_listening;
 mod client_questions;
 mod client_recovery;

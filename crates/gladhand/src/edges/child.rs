@@ -117,7 +117,7 @@ impl ChildPeer {
         if !has_left {
             let _ = self.child.wait().await;
         }
-        self.reader.abort();
+        self.forget();
     }
 
     /// Ends it at once. Also for one that left by itself: what it started may have stayed.
@@ -141,6 +141,15 @@ impl ChildPeer {
         all[all.len().saturating_sub(lines)..].iter().map(|line| line.trim_end().to_owned()).collect()
     }
 
+    /// Everybody has been told to leave; the group's id may belong to others from now on.
+    fn forget(&mut self) {
+        self.reader.abort();
+        #[cfg(unix)]
+        {
+            self.group = None;
+        }
+    }
+
     async fn leaves_within(&mut self, time: Duration) -> bool {
         tokio::time::timeout(time, self.child.wait()).await.is_ok()
     }
@@ -162,6 +171,14 @@ impl ChildPeer {
     fn signal(&mut self, _: Signal) {
         // Already gone: that is what we want.
         let _ = self.child.start_kill();
+    }
+}
+
+impl Drop for ChildPeer {
+    /// Who is not ended is killed, and what it started with it.
+    fn drop(&mut self) {
+        self.kill();
+        self.forget();
     }
 }
 

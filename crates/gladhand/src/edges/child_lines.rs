@@ -9,6 +9,9 @@ use super::child::{ChildPeer, Manner};
 /// How many unsent bytes are enough: whoever has more to say waits.
 const FULL: usize = 4 * 1024 * 1024;
 
+/// How many unsent bytes are too many: what more is read may only add to them.
+const STUFFED: usize = 16 * FULL;
+
 /// How much is asked for at once.
 const CHUNK: usize = 64 * 1024;
 
@@ -71,7 +74,7 @@ impl ChildLines {
             }
             let Self { child, stdin, lines, unsent, is_over } = self;
             tokio::select! {
-                read = child.read(lines.spare(CHUNK)) => *is_over = !matches!(read, Ok(1..)),
+                read = child.read(lines.spare(CHUNK)), if unsent.len() < STUFFED => *is_over = !matches!(read, Ok(1..)),
                 wrote = write(stdin, unsent), if stdin.is_some() && !unsent.is_empty() => match wrote {
                     Ok(length) => {
                         unsent.drain(..length);

@@ -22,8 +22,8 @@ use crate::edges::child::{ChildPeer, Manner};
 use crate::edges::child_lines::ChildLines;
 use crate::edges::http_client::{Endpoint, HttpClient, Style};
 
-/// How long a process may take to answer the first question of the new era.
-const PROBE: Duration = Duration::from_secs(5);
+/// How long a process may say nothing to the first question of the new era before another is asked that of the old.
+const SILENCE: Duration = Duration::from_secs(3);
 
 /// How many lines of a process's stderr go with a refusal.
 const LAST_WORDS: usize = 8;
@@ -74,16 +74,35 @@ struct Failed {
 impl Attempt<'_> {
     /// Asks a process of which era it is, and takes another one if it is the older.
     async fn find_out(&self, command: &[String]) -> Result<Opened, OpenError> {
-        let patience = self.options.opening_timeout;
-        if !self.options.eras.has_handshake(command) {
-            let version = Revision::STATELESS[0].as_str();
-            match self.start(command, &mcp::DIALECT, version, PROBE.min(patience)).await {
-                Err(OpenError::Refused { refusal, .. }) => {
-                    tracing::debug!(%refusal, "the upstream is not of the new era");
-                }
-                opened_or_failed => return opened_or_failed,
-            }
+        if self.options.eras.has_handshake(command) {
+            return self.shake_hands(command).await;
         }
+        let patience = self.options.opening_timeout;
+        let probe = self.start(command, &mcp::DIALECT, Revision::STATELESS[0].as_str(), patience);
+        tokio::pin!(probe);
+        let Ok(answered) = tokio::time::timeout(SILENCE, &mut probe).await else {
+            // It may be of the old era, or slow to start. If another one shakes hands first, it is not slow.
+            return tokio::select! {
+                answered = &mut probe => self.believe(answered, command).await,
+                opened = self.shake_hands(command) => opened,
+            };
+        };
+        self.believe(answered, command).await
+    }
+
+    /// Takes a session of the new era, or whatever else there is where somebody refused it.
+    async fn believe(&self, answered: Result<Opened, OpenError>, command: &[String]) -> Result<Opened, OpenError> {
+        match answered {
+            Err(OpenError::Refused { refusal, .. }) => {
+                tracing::debug!(%refusal, "the upstream is not of the new era");
+                self.shake_hands(command).await
+            }
+            opened_or_failed => opened_or_failed,
+        }
+    }
+
+    async fn shake_hands(&self, command: &[String]) -> Result<Opened, OpenError> {
+        let patience = self.options.opening_timeout;
         let opened = self.start(command, &mcp::DIALECT, Revision::HANDSHAKE[0].as_str(), patience).await?;
         self.options.eras.remember_handshake(command);
         Ok(opened)

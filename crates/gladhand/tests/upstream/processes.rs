@@ -73,8 +73,7 @@ async fn a_server_that_does_not_survive_the_question_is_asked_in_another_process
     let eras = Eras::default();
     for on_discover in ["exit 1", "exec sleep 60"] {
         let server = old_server(on_discover, "read -r line; exit 0");
-        let patience = Duration::from_secs(2);
-        let options = Options { eras: eras.clone(), opening_timeout: patience, ..Options::default() };
+        let options = Options { eras: eras.clone(), ..Options::default() };
         let upstream = open_command(&server, options).await.unwrap();
         assert_eq!(upstream.agreement().version, "2025-11-25");
         soon(upstream.close()).await;

@@ -255,7 +255,7 @@ impl McpClient {
             Some(Sent::Update(work, task)) => self.updated(work, task, answer, now, heard),
             Some(Sent::Result(work, _)) => self.finished(work, answer, now, heard),
             Some(Sent::Listen) => self.listen_answered(id, answer, now, heard),
-            Some(Sent::Quiet) | None => {}
+            None => {}
         }
     }
 
@@ -340,16 +340,17 @@ impl McpClient {
 
     /// Sends a request that is not a call's own.
     fn send_other(&mut self, method: &str, params: &str, sent: Sent, heard: &mut Heard) -> u64 {
-        let id = self.take_id();
-        let beside = Beside { more: "", envelope: &self.envelope, wants_progress: false };
-        work::write(&mut heard.wire, id, method, params, beside);
+        let id = self.send_quietly(method, params, heard);
         self.requests.insert(id, sent);
         id
     }
 
-    /// Sends a request whose answer nobody waits for.
-    fn send_quietly(&mut self, method: &str, params: &str, heard: &mut Heard) {
-        self.send_other(method, params, Sent::Quiet, heard);
+    /// Sends a request whose answer nobody waits for; should one come, it is dropped.
+    fn send_quietly(&mut self, method: &str, params: &str, heard: &mut Heard) -> u64 {
+        let id = self.take_id();
+        let beside = Beside { more: "", envelope: &self.envelope, wants_progress: false };
+        work::write(&mut heard.wire, id, method, params, beside);
+        id
     }
 
     /// The outcome of a call that cannot be sent: what was not agreed is absent, so the list of it is empty.

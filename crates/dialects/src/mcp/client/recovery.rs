@@ -82,7 +82,7 @@ impl McpClient {
             self.reopen(heard);
         }
         match (sent, loss) {
-            (None | Some(Sent::Quiet), _) => {}
+            (None, _) => {}
             (Some(Sent::Listen), Loss::Status(400..500)) => {
                 self.listen_refused(lane.0, |_| failure(loss), heard);
             }
@@ -137,7 +137,7 @@ impl McpClient {
                 self.look(work, task, heard);
             }
             Sent::Result(work, task) => self.await_task(work, task, heard),
-            Sent::Listen | Sent::Quiet => {}
+            Sent::Listen => {}
         }
     }
 

@@ -16,7 +16,7 @@ use super::{McpClient, done};
 use crate::side::{Event, Heard};
 
 /// How often one call may be answered with questions.
-const MAX_ROUNDS: usize = 16;
+pub(super) const MAX_ROUNDS: usize = 16;
 
 /// The answer for a person who was not there, or whose answer cannot be had.
 const NOBODY_ANSWERED: &str = r#"{"action":"cancel"}"#;

@@ -13,6 +13,7 @@ use gladhand_wire::{Members, RawValue};
 use super::asked::Asked;
 use super::pages::{Pages, Turned};
 use super::results::upstream_error;
+use super::rounds::MAX_ROUNDS;
 use super::work::{Params, Sent, Work};
 use super::{Answer, McpClient, done};
 use crate::mcp::capabilities::TASKS_EXTENSION;
@@ -78,7 +79,12 @@ impl McpClient {
                         if questions.is_empty() {
                             return self.look_later(work, task, pause(members), now);
                         }
-                        return self.begin_round(work, questions, None, Some(task), heard);
+                        work.rounds += 1;
+                        if work.rounds <= MAX_ROUNDS {
+                            return self.begin_round(work, questions, None, Some(task), heard);
+                        }
+                        self.cancel_task(&task, heard);
+                        upstream_error("the upstream does not stop asking")
                     }
                     Err(failure) => {
                         self.cancel_task(&task, heard);

@@ -49,8 +49,6 @@ pub(super) enum Sent {
     Result(Box<Work>, String),
     /// `subscriptions/listen`.
     Listen,
-    /// Something whose answer nobody waits for.
-    Quiet,
 }
 
 impl Sent {
@@ -62,7 +60,7 @@ impl Sent {
             | Self::Look(work, _)
             | Self::Update(work, _)
             | Self::Result(work, _) => Some(work),
-            Self::Listen | Self::Quiet => None,
+            Self::Listen => None,
         }
     }
 
@@ -74,7 +72,7 @@ impl Sent {
             | Self::Look(work, _)
             | Self::Update(work, _)
             | Self::Result(work, _) => Some(work),
-            Self::Listen | Self::Quiet => None,
+            Self::Listen => None,
         }
     }
 
@@ -86,7 +84,7 @@ impl Sent {
             | Self::Look(work, _)
             | Self::Update(work, _)
             | Self::Result(work, _) => Some(work),
-            Self::Listen | Self::Quiet => None,
+            Self::Listen => None,
         }
     }
 
@@ -94,7 +92,7 @@ impl Sent {
     pub(super) fn task(&self) -> Option<&str> {
         match self {
             Self::Look(_, task) | Self::Update(_, task) | Self::Result(_, task) => Some(task),
-            Self::Work(_) | Self::Relist(..) | Self::Listen | Self::Quiet => None,
+            Self::Work(_) | Self::Relist(..) | Self::Listen => None,
         }
     }
 }

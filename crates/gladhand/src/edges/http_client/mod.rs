@@ -28,6 +28,10 @@ use exchange::Posted;
 /// How many reports wait to be taken; beyond that, nothing more is read from the network.
 const REPORTS: usize = 64;
 
+/// How many lines may be on their way before nothing more is heard, since what is heard may want an answer. More than
+/// there are calls at once, so that some of them wait for nobody who listens.
+const MAX_POSTED: usize = 2048;
+
 /// How long the server may take to hear that a session is over.
 const GOODBYE: Duration = Duration::from_secs(2);
 
@@ -156,6 +160,7 @@ impl HttpClient {
 
     /// The next thing that happens. May be dropped and called again.
     pub async fn next(&mut self) -> Report {
+        while self.tasks.len() >= MAX_POSTED && self.tasks.join_next().await.is_some() {}
         self.reports.recv().await.unwrap_or(Report::Gone)
     }
 
