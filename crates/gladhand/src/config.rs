@@ -10,6 +10,8 @@ use etcetera::BaseStrategy;
 use gladhand_accord::Secret;
 use serde::Deserialize;
 
+use crate::authorization::AuthorizationConfig;
+
 /// Environment variables that we read, named in one place.
 pub mod env {
     /// The configuration file.
@@ -37,6 +39,8 @@ pub struct Config {
     pub limits: Limits,
     /// `[http]`
     pub http: HttpConfig,
+    /// `[authorization]`
+    pub authorization: AuthorizationConfig,
     /// `[policy]`
     pub policy: Policy,
 }

@@ -8,9 +8,13 @@
 //! let ended = Service::new(hub).serve_stdio();
 //! ```
 //!
+//! [`Service::serve_http`] serves the same hub to any number of MCP peers over HTTP, and
+//! [`Service::bind_http`] does so inside a runtime of your own.
+//!
 //! The binary is a thin layer over this crate: `cli` and `commands`. Everything public here may
 //! still change; `docs/stability.md` says what is promised.
 
+pub mod authorization;
 pub mod cli;
 pub mod commands;
 pub mod config;
@@ -22,6 +26,7 @@ mod service;
 pub mod upstream;
 
 pub use gladhand_accord as accord;
+pub use gladhand_auth as auth;
 pub use gladhand_dialects as dialects;
 pub use gladhand_hub as hub;
 pub use gladhand_operations as operations;

@@ -259,4 +259,27 @@ mod tests {
         assert!(matches!(outcome(&hub, Operation::Complete(completion)).await, Ok(Reply::Completion(_))));
         assert_eq!(hub.features(), Features { completions: true, ..Features::default() });
     }
+
+    #[tokio::test]
+    async fn where_policy_says_so_arguments_and_results_are_held_to_the_schemas() {
+        let numbers = serde_json::json!({"type": "object", "properties": {"n": {"type": "integer"}}});
+        let words = serde_json::json!({"type": "object", "properties": {"n": {"type": "string"}}});
+        let hub = || {
+            let fine = Tool::plain("fine", "").taking(&numbers).returning(&numbers);
+            let fussy = Tool::plain("fussy", "").taking(&words);
+            let wrong = Tool::plain("wrong", "").returning(&words);
+            let echo = |call: ToolCall<'static>| async move { Ok(ToolResult::structured(call.arguments.into_owned())) };
+            let kit = Kit::new().slow_tool(fine, move |call, _| echo(call)).slow_tool(fussy, move |call, _| echo(call));
+            kit.slow_tool(wrong, move |call, _| echo(call)).into_hub().unwrap()
+        };
+        for (validating, expected) in [
+            (false, [None, None, None]),
+            (true, [None, Some(FailureKind::InvalidArguments), Some(FailureKind::ToolFailed)]),
+        ] {
+            let hub = hub().validating(validating);
+            for (name, expected) in ["fine", "fussy", "wrong"].into_iter().zip(expected) {
+                assert_eq!(outcome(&hub, Operation::CallTool(call(name))).await.err(), expected, "{name}");
+            }
+        }
+    }
 }

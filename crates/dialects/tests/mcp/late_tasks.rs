@@ -16,7 +16,7 @@ fn call(id: &str, declared: &str, more: &str) -> String {
 fn with_tasks() -> TestServer {
     let setup = server_setup();
     let menu = Menu { tasks: true, ..setup.menu.clone() };
-    TestServer::pinned(&DIALECT, gladhand_dialects::ServerSetup { menu, ..setup }).holding()
+    TestServer::pinned(&DIALECT, ServerSetup { menu, ..setup }).holding()
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Prompts, and completion of arguments.
 
-use gladhand_operations::{CompletionOf, Failure, PromptArgument};
+use gladhand_operations::{CompletionOf, Content, Failure, PromptArgument};
 use gladhand_wire::json;
 use serde_json::json;
 
@@ -44,8 +44,8 @@ fn a_prompt_is_filled_in_and_newer_content_is_put_into_older_words() {
         description: Some("d".to_owned()),
         extra: vec![("_meta".to_owned(), json::to_raw(&json!({"k": 1})))],
         ..PromptResult::text("hi")
-            .saying("assistant", &json!({"type": "audio", "data": "AA==", "mimeType": "audio/wav"}))
-            .saying("user", &json!({"type": "resource_link", "uri": "test://a", "name": "a"}))
+            .saying("assistant", &Content::audio("audio/wav", "AA=="))
+            .saying("user", &Content::link("test://a", "a"))
     };
     let audio = json!({"type": "audio", "data": "AA==", "mimeType": "audio/wav"});
     let blob = json!({"type": "resource", "resource": {"uri": "about:audio", "mimeType": "audio/wav", "blob": "AA=="}});

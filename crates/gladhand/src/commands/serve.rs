@@ -2,6 +2,7 @@
 
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use gladhand_dialects::{Dialect, REGISTRY};
 use gladhand_hub::Hub;
@@ -11,7 +12,7 @@ use crate::cli::ServeArgs;
 use crate::commands::CommandError;
 use crate::config::{self, HttpConfig};
 use crate::edges::downstream::Ended;
-use crate::edges::http::{Http, Tls};
+use crate::edges::http::{Authorize, Http, Tls};
 use crate::exit::Exit;
 use crate::providers::Toolbox;
 
@@ -28,7 +29,11 @@ pub fn run(args: &ServeArgs) -> Result<ExitCode, CommandError> {
         service = service.pinned(dialect);
     }
     if !args.http.is_empty() {
-        return ended(service.serve_http(http(args, config.http)?, announce)?);
+        raise_open_files();
+        let mut http = http(args, config.http)?;
+        let guard = config.authorization.guard().map_err(CommandError::usage)?;
+        http.authorize = guard.map(|guard| Arc::new(guard) as Arc<dyn Authorize>);
+        return ended(service.serve_http(http, announce)?);
     }
     if std::io::stdin().is_terminal() {
         let hint = "gladhand serve: waiting for a peer's first line on this terminal; Ctrl-D ends";
@@ -60,6 +65,18 @@ fn http(args: &ServeArgs, mut config: HttpConfig) -> Result<Http, CommandError> 
     let files = args.tls_cert.clone().zip(args.tls_key.clone());
     let tls = files.map(|(certificate, key)| Tls { certificate, key });
     Ok(Http { listen: args.http.clone(), tls, authorize: None, config })
+}
+
+/// Every connection is an open file, and what a process may have by default is meant for something else.
+fn raise_open_files() {
+    #[cfg(unix)]
+    {
+        use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+        let limit = getrlimit(Resource::Nofile);
+        if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }) {
+            tracing::debug!(%error, limit = ?limit.current, "the number of open files stays as it is");
+        }
+    }
 }
 
 /// Whoever started us wants to know where we are, whatever is logged.

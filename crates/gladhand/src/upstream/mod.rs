@@ -33,7 +33,7 @@ use gladhand_accord::{Agreement, Refusal};
 use gladhand_operations::{CallId, Failure, FailureKind, Operation, Outcome};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
-pub use crate::edges::http_client::{Authorizer, Bearer, Challenge};
+pub use crate::edges::http_client::{Attempt, Authorizer, Bearer};
 pub use defaults::accept_defaults;
 use driver::{Aside, Command, Ports};
 pub use eras::Eras;

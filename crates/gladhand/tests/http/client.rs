@@ -218,10 +218,16 @@ fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
 
 /// Opens a session; returns its id.
 pub(crate) fn open_session(connection: &mut Connection, version: &str) -> String {
-    let opened = connection.post(&[], &mcp_initialize(version));
+    open_session_with(connection, version, &[])
+}
+
+/// Opens a session with more headers; returns its id.
+pub(crate) fn open_session_with(connection: &mut Connection, version: &str, headers: &[(&str, &str)]) -> String {
+    let opened = connection.post(headers, &mcp_initialize(version));
     assert_eq!((opened.status, &opened.json()["result"]["protocolVersion"]), (200, &json!(version)), "{opened:?}");
     let session = opened.header("mcp-session-id").expect("a session").to_owned();
-    let initialized = connection.post(&[("Mcp-Session-Id", &session)], crate::support::MCP_INITIALIZED);
+    let headers: Vec<_> = headers.iter().copied().chain([("Mcp-Session-Id", session.as_str())]).collect();
+    let initialized = connection.post(&headers, crate::support::MCP_INITIALIZED);
     assert_eq!((initialized.status, initialized.body.as_str()), (202, ""));
     session
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use gladhand::config::HttpConfig;
 use gladhand::hub::{Answer, Context, Provider};
-use gladhand::operations::{Tool, ToolCall};
+use gladhand::operations::{Failure, Outcome, Reply, Tool, ToolCall};
 use gladhand::wire::json;
 use rustix::process::Signal;
 use serde_json::json;
@@ -115,6 +115,11 @@ impl Drop for Dropped {
     }
 }
 
+/// Fails to fail in an orderly way.
+fn stumble() -> Failure {
+    panic!("over its own feet")
+}
+
 impl Provider for Watched {
     fn tools(&self) -> Vec<Tool> {
         ["hang", "stumble", "stumble_later"]
@@ -124,19 +129,19 @@ impl Provider for Watched {
 
     fn call(&self, call: ToolCall<'_>, _: &Context<'_>) -> Answer {
         if call.name == "stumble" {
-            panic!("over its own feet");
+            stumble();
         }
         if call.name == "stumble_later" {
             return Answer::later(async {
                 tokio::time::sleep(Duration::from_millis(5)).await;
-                panic!("over its own feet")
+                Err::<Reply, _>(stumble())
             });
         }
         let _ = self.0.send("begun");
         let dropped = Dropped(self.0.clone());
         Answer::later(async move {
             let _dropped = dropped;
-            std::future::pending().await
+            std::future::pending::<Outcome>().await
         })
     }
 }

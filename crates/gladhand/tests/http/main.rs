@@ -4,12 +4,14 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod authorize;
 mod client;
 mod eras;
 mod guard;
 mod lifecycle;
 mod limits;
 mod pair;
+mod questions;
 mod server;
 mod sockets;
 mod statuses;

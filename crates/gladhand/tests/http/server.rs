@@ -111,9 +111,14 @@ pub(crate) struct Embedded {
 
 impl Embedded {
     pub(crate) fn start(provider: impl Provider + 'static, config: HttpConfig) -> Self {
+        Self::with(provider, Http { config, ..Http::default() })
+    }
+
+    /// A server with everything but an address.
+    pub(crate) fn with(provider: impl Provider + 'static, http: Http) -> Self {
         let hub = Hub::new(vec![Box::new(provider)]).expect("names are unique");
         let limits = Limits { drain_ms: 100, ..Limits::default() };
-        let http = Http { listen: vec!["127.0.0.1:0".parse().expect("an address")], config, ..Http::default() };
+        let http = Http { listen: vec!["127.0.0.1:0".parse().expect("an address")], ..http };
         let (stop, stopped) = tokio::sync::oneshot::channel();
         let (bound, address) = std::sync::mpsc::channel();
         let thread = std::thread::spawn(move || {

@@ -1,7 +1,8 @@
 //! Event streams: progress, numbers, resuming, letting go.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gladhand::config::HttpConfig;
 use gladhand::hub::{Answer, Bell, Context, Features, Provider};
@@ -11,7 +12,9 @@ use serde_json::json;
 use tokio::sync::Notify;
 
 use crate::client::{Connection, call_with_progress, open_session, stateless_call};
+use crate::limits::memory;
 use crate::server::{Embedded, Program};
+use crate::support::PATIENCE;
 
 /// Reads all events of a stream that ends.
 fn all(connection: &mut Connection) -> Vec<crate::client::Event> {
@@ -91,6 +94,7 @@ fn a_lost_stream_is_resumed_where_it_was_lost() {
 #[derive(Debug, Default)]
 struct Slow {
     go_on: Arc<Notify>,
+    floods: Arc<AtomicUsize>,
     bell: Mutex<Option<Bell>>,
 }
 
@@ -111,7 +115,7 @@ impl Provider for Slow {
 
     fn call(&self, call: ToolCall<'_>, context: &Context<'_>) -> Answer {
         let done = || Ok(Reply::Tool(ToolResult::text("done")));
-        let (reporter, go_on) = (context.reporter(), Arc::clone(&self.go_on));
+        let (reporter, go_on, floods) = (context.reporter(), Arc::clone(&self.go_on), Arc::clone(&self.floods));
         let progress = |step: u32| Progress { progress: f64::from(step), total: None, message: Some("x".repeat(1000)) };
         match call.name.as_ref() {
             "let_go" => Answer::later(async move {
@@ -126,6 +130,7 @@ impl Provider for Slow {
                         tokio::task::yield_now().await;
                     }
                 }
+                floods.fetch_add(1, Ordering::Relaxed);
                 done()
             }),
             // Told from within the call, before it has answered.
@@ -220,13 +225,43 @@ fn what_is_told_from_within_a_call_comes_before_its_answer() {
 
 #[test]
 fn a_reader_that_is_slow_loses_reports_and_not_its_answer() {
-    let server = Embedded::start(Slow::default(), HttpConfig { replay_bytes: 64 * 1024, ..HttpConfig::default() });
+    let slow = Slow::default();
+    let floods = Arc::clone(&slow.floods);
+    let server = Embedded::start(slow, HttpConfig { replay_bytes: 64 * 1024, ..HttpConfig::default() });
     let mut connection = server.connect();
     let session = open_session(&mut connection, "2025-11-25");
     connection.send_post(&[("Mcp-Session-Id", &session)], &call_with_progress(1, "flood", "{}"));
     connection.head();
     // Twenty megabytes are told meanwhile.
-    std::thread::sleep(Duration::from_millis(500));
+    wait_for(&floods, 1);
     let events = all(&mut connection);
     assert_eq!(events.last().expect("an answer").json()["id"], 1);
+}
+
+#[test]
+fn streams_that_are_never_read_take_little_memory() {
+    let slow = Slow::default();
+    let floods = Arc::clone(&slow.floods);
+    let server = Embedded::start(slow, HttpConfig { replay_bytes: 64 * 1024, ..HttpConfig::default() });
+    let before = memory(std::process::id());
+    let deaf: Vec<_> = (0..6)
+        .map(|_| {
+            let mut connection = server.connect();
+            let session = open_session(&mut connection, "2025-11-25");
+            connection.send_post(&[("Mcp-Session-Id", &session)], &call_with_progress(1, "flood", "{}"));
+            connection
+        })
+        .collect();
+    wait_for(&floods, deaf.len());
+    // A hundred and twenty megabytes were told.
+    let grown = memory(std::process::id()).saturating_sub(before);
+    assert!(grown < 60 * 1024, "{grown} KiB");
+}
+
+fn wait_for(floods: &AtomicUsize, count: usize) {
+    let begun = Instant::now();
+    while floods.load(Ordering::Relaxed) < count {
+        assert!(begun.elapsed() < PATIENCE, "it does not end");
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }

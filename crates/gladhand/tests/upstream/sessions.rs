@@ -5,10 +5,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures_util::future::BoxFuture;
 use gladhand::accord::{Capability, Secret};
+use gladhand::auth::AuthError;
 use gladhand::operations::{Answered, FailureKind, Notice, Operation, Question, Reply};
-use gladhand::upstream::{Authorizer, Bearer, Challenge, Host, OpenError, Options, accept_defaults};
-use http::HeaderValue;
+use gladhand::upstream::{Attempt, Authorizer, Bearer, Host, OpenError, Options, accept_defaults};
+use http::{HeaderMap, Method, StatusCode};
 use tokio::sync::mpsc;
+use url::Url;
 
 use crate::scripted::{Answer, Request, Scripted, empty, json, stream};
 use crate::*;
@@ -171,15 +173,27 @@ async fn dropping_a_call_lets_go_of_its_exchange() {
 struct Learning(AtomicUsize);
 
 impl Authorizer for Learning {
-    fn header(&self) -> BoxFuture<'_, Option<HeaderValue>> {
+    fn authorize<'a>(
+        &'a self,
+        _attempt: &'a mut Attempt,
+        _method: &'a Method,
+        _url: &'a Url,
+        headers: &'a mut HeaderMap,
+    ) -> BoxFuture<'a, Result<(), AuthError>> {
         let tries = self.0.load(Ordering::Relaxed);
-        Box::pin(async move { HeaderValue::from_str(&format!("Bearer {tries}")).ok() })
+        headers.insert("authorization", format!("Bearer {tries}").parse().unwrap());
+        Box::pin(async { Ok(()) })
     }
 
-    fn challenged(&self, challenge: Challenge) -> BoxFuture<'_, bool> {
-        assert_eq!((challenge.status, &challenge.www_authenticate[..]), (401, &["Bearer realm=\"x\"".to_owned()][..]));
+    fn challenged<'a>(
+        &'a self,
+        _attempt: &'a mut Attempt,
+        status: StatusCode,
+        headers: &'a HeaderMap,
+    ) -> BoxFuture<'a, Result<(), AuthError>> {
+        assert_eq!((status.as_u16(), headers["www-authenticate"].as_bytes()), (401, &b"Bearer realm=\"x\""[..]));
         self.0.fetch_add(1, Ordering::Relaxed);
-        Box::pin(async { true })
+        Box::pin(async { Ok(()) })
     }
 }
 

@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use gladhand_auth::resource::{Guard, Wants};
 use http::Response;
 use http::request::Parts;
 
@@ -18,4 +19,24 @@ pub type Authorized = Result<Option<Arc<str>>, Box<Response<Bytes>>>;
 pub trait Authorize: fmt::Debug + Send + Sync {
     /// Judges a request by its head.
     fn authorize<'a>(&'a self, head: &'a Parts) -> Pin<Box<dyn Future<Output = Authorized> + Send + 'a>>;
+
+    /// A document that tells strangers how to become acquainted, if this is a path of one. Everybody may read it.
+    fn document(&self, _path: &str) -> Option<Response<Bytes>> {
+        None
+    }
+}
+
+impl Authorize for Guard {
+    fn authorize<'a>(&'a self, head: &'a Parts) -> Pin<Box<dyn Future<Output = Authorized> + Send + 'a>> {
+        Box::pin(async move {
+            match self.check(&head.headers, Wants::default()).await {
+                Ok(principal) => Ok(Some(principal.name)),
+                Err(refusal) => Err(Box::new(refusal.map(Bytes::from))),
+            }
+        })
+    }
+
+    fn document(&self, path: &str) -> Option<Response<Bytes>> {
+        self.metadata(path).map(|document| document.map(Bytes::from))
+    }
 }

@@ -68,6 +68,11 @@ impl Endpoint {
 
     async fn serve(&self, head: &Parts, body: Incoming) -> Response<Content> {
         let path = head.uri.path();
+        if head.method == Method::GET
+            && let Some(document) = self.authorize.as_ref().and_then(|authorize| authorize.document(path))
+        {
+            return document.map(Content::Whole);
+        }
         if !["/mcp", pair::STREAM, pair::MESSAGES].contains(&path) {
             return respond::refusal(StatusCode::NOT_FOUND, "nothing is served at this path; MCP is at /mcp");
         }

@@ -18,7 +18,8 @@ use super::endpoint::Endpoint;
 use super::message::Message;
 use super::request::{accepts, is_json, read_body};
 use super::respond::{self, Content, SESSION_ID};
-use super::session::{Manner, Posted, Session, SessionId};
+use super::session::{Manner, Posted, Session};
+use super::session_id::SessionId;
 use super::stream;
 
 /// The methods of this path in the handshake era.
@@ -56,14 +57,14 @@ pub(super) async fn serve(
         }
         Method::GET => match find(endpoint, headers, principal.as_ref()) {
             Ok((_, session)) => listen(endpoint, headers, &session),
-            Err(refusal) => refusal,
+            Err((status, why)) => respond::refusal(status, why),
         },
         Method::DELETE => match find(endpoint, headers, principal.as_ref()) {
             Ok((id, _)) => {
                 endpoint.sessions.end(id);
                 respond::empty(StatusCode::NO_CONTENT)
             }
-            Err(refusal) => refusal,
+            Err((status, why)) => respond::refusal(status, why),
         },
         _ => respond::not_allowed(METHODS),
     }
@@ -115,7 +116,7 @@ fn post(
     }
     let session = match find(endpoint, headers, principal.as_ref()) {
         Ok((_, session)) => session,
-        Err(refusal) => return refusal,
+        Err((status, why)) => return respond::refusal(status, why),
     };
     if version == Version::Unknown {
         return unknown_version();
@@ -189,19 +190,18 @@ fn listen(endpoint: &Endpoint, headers: &HeaderMap, session: &Session) -> Respon
     }
 }
 
-/// The session that a request names.
+/// The session that a request names, or the status and the words for there being none.
 fn find(
     endpoint: &Endpoint,
     headers: &HeaderMap,
     principal: Option<&Arc<str>>,
-) -> Result<(SessionId, Arc<Session>), Response<Content>> {
+) -> Result<(SessionId, Arc<Session>), (StatusCode, &'static str)> {
     let Some(named) = headers.get(SESSION_ID) else {
-        let problem = "a Mcp-Session-Id header is needed: `initialize` opens a session";
-        return Err(respond::refusal(StatusCode::BAD_REQUEST, problem));
+        return Err((StatusCode::BAD_REQUEST, "a Mcp-Session-Id header is needed: `initialize` opens a session"));
     };
     let id = named.to_str().ok().and_then(SessionId::read);
     let session = id.and_then(|id| Some((id, endpoint.sessions.find(id, principal)?)));
-    session.ok_or_else(|| respond::refusal(StatusCode::NOT_FOUND, "no such session: `initialize` opens a new one"))
+    session.ok_or((StatusCode::NOT_FOUND, "no such session: `initialize` opens a new one"))
 }
 
 fn unknown_version() -> Response<Content> {

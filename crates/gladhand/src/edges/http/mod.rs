@@ -1,11 +1,12 @@
 //! HTTP, server side: MCP's Streamable HTTP in both eras, and the pair of addresses before it.
 //!
 //! `listener` owns sockets and connections, `endpoint` says what is behind which path, `mcp` and `pair`
-//! are the two transports, `session` drives a door under a lock, `lanes` and `stream` are the ways back
-//! to a peer. What the words of the protocol mean is decided below, in the dialect.
+//! are the two transports, `session` and `driver` hold a door under a lock, `lanes` and `stream` are the
+//! ways back to a peer. What the words of the protocol mean is decided below, in the dialect.
 
 mod address;
 mod authorize;
+mod driver;
 mod endpoint;
 mod events;
 mod guard;
@@ -17,6 +18,7 @@ mod pair;
 mod request;
 mod respond;
 mod session;
+mod session_id;
 mod sessions;
 mod shared;
 mod stream;

@@ -11,7 +11,8 @@ use super::endpoint::Endpoint;
 use super::message::Message;
 use super::request::{accepts, read_body};
 use super::respond::{self, Content};
-use super::session::{Manner, Posted, SessionId};
+use super::session::{Manner, Posted};
+use super::session_id::SessionId;
 use super::sessions::Farewell;
 
 /// Where the stream is.

@@ -8,7 +8,8 @@ use gladhand_dialects::Stop;
 use gladhand_operations::Notice;
 use tokio::sync::broadcast::error::RecvError;
 
-use super::session::{Manner, Session, SessionId};
+use super::session::{Manner, Session};
+use super::session_id::SessionId;
 use super::shared::Shared;
 
 /// For how long an answer whose reader was lost is kept.
@@ -16,6 +17,9 @@ const ANSWERS_KEPT: Duration = Duration::from_secs(5 * 60);
 
 /// How often idle sessions are looked for, at most.
 const TIDY: Duration = Duration::from_secs(30);
+
+/// How many sessions are told of a change before others get their turn.
+const BREATH: usize = 256;
 
 /// All sessions of one server.
 #[derive(Debug)]
@@ -76,8 +80,11 @@ impl Sessions {
                 }
                 Err(RecvError::Closed) => return,
             };
-            for session in self.all() {
-                notices.iter().for_each(|notice| session.notice(notice.clone()));
+            for sessions in self.all().chunks(BREATH) {
+                for session in sessions {
+                    notices.iter().for_each(|notice| session.notice(notice.clone()));
+                }
+                tokio::task::yield_now().await;
             }
         }
     }

@@ -2,29 +2,61 @@
 
 use std::fmt;
 
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, ready};
 use gladhand_accord::Secret;
-use http::HeaderValue;
+use gladhand_auth::{AuthError, client};
+use http::header::AUTHORIZATION;
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use url::Url;
 
-/// Gives HTTP requests their `Authorization`, and is told when that was not good enough.
-pub trait Authorizer: fmt::Debug + Send + Sync {
-    /// The value of `Authorization` for the next request, marked as sensitive; `None`: go without.
-    fn header(&self) -> BoxFuture<'_, Option<HeaderValue>>;
+pub use gladhand_auth::client::Attempt;
 
-    /// A request was answered with 401 or 403. True: what [`Authorizer::header`] gives now is worth another try.
-    fn challenged(&self, challenge: Challenge) -> BoxFuture<'_, bool>;
+/// Gets HTTP requests into an upstream. The attempt goes with one request through all its tries.
+pub trait Authorizer: fmt::Debug + Send + Sync {
+    /// Adds to the headers of a request what lets it in, or nothing if it should go as it is.
+    fn authorize<'a>(
+        &'a self,
+        attempt: &'a mut Attempt,
+        method: &'a Method,
+        url: &'a Url,
+        headers: &'a mut HeaderMap,
+    ) -> BoxFuture<'a, Result<(), AuthError>>;
+
+    /// A request was answered with 401 or 403. `Ok`: it is worth another try.
+    fn challenged<'a>(
+        &'a self,
+        attempt: &'a mut Attempt,
+        status: StatusCode,
+        headers: &'a HeaderMap,
+    ) -> BoxFuture<'a, Result<(), AuthError>>;
+
+    /// A request was answered in another way.
+    fn answered(&self, _headers: &HeaderMap) {}
 }
 
-/// What a server said when it refused a request.
-#[derive(Debug, Clone)]
-pub struct Challenge {
-    /// The endpoint.
-    pub url: Url,
-    /// 401 or 403.
-    pub status: u16,
-    /// Its `WWW-Authenticate` headers, as far as they are text.
-    pub www_authenticate: Vec<String>,
+impl Authorizer for client::Authorizer {
+    fn authorize<'a>(
+        &'a self,
+        attempt: &'a mut Attempt,
+        method: &'a Method,
+        url: &'a Url,
+        headers: &'a mut HeaderMap,
+    ) -> BoxFuture<'a, Result<(), AuthError>> {
+        Box::pin(self.authorize(attempt, method, url, headers))
+    }
+
+    fn challenged<'a>(
+        &'a self,
+        attempt: &'a mut Attempt,
+        status: StatusCode,
+        headers: &'a HeaderMap,
+    ) -> BoxFuture<'a, Result<(), AuthError>> {
+        Box::pin(self.challenged(attempt, status, headers))
+    }
+
+    fn answered(&self, headers: &HeaderMap) {
+        self.answered(headers);
+    }
 }
 
 /// A token that somebody configured. There is no other, so a challenge is final.
@@ -39,15 +71,26 @@ impl Bearer {
 }
 
 impl Authorizer for Bearer {
-    fn header(&self) -> BoxFuture<'_, Option<HeaderValue>> {
-        let value = HeaderValue::from_str(&format!("Bearer {}", self.0.expose())).ok().map(|mut value| {
+    fn authorize<'a>(
+        &'a self,
+        _attempt: &'a mut Attempt,
+        _method: &'a Method,
+        _url: &'a Url,
+        headers: &'a mut HeaderMap,
+    ) -> BoxFuture<'a, Result<(), AuthError>> {
+        if let Ok(mut value) = HeaderValue::from_str(&format!("Bearer {}", self.0.expose())) {
             value.set_sensitive(true);
-            value
-        });
-        Box::pin(std::future::ready(value))
+            headers.insert(AUTHORIZATION, value);
+        }
+        Box::pin(ready(Ok(())))
     }
 
-    fn challenged(&self, _challenge: Challenge) -> BoxFuture<'_, bool> {
-        Box::pin(std::future::ready(false))
+    fn challenged<'a>(
+        &'a self,
+        _attempt: &'a mut Attempt,
+        _status: StatusCode,
+        _headers: &'a HeaderMap,
+    ) -> BoxFuture<'a, Result<(), AuthError>> {
+        Box::pin(ready(Err(AuthError::TokenRejected { server: "the upstream".to_owned() })))
     }
 }

@@ -22,7 +22,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
-pub use authorizer::{Authorizer, Bearer, Challenge};
+pub use authorizer::{Attempt, Authorizer, Bearer};
 use exchange::Posted;
 
 /// How many reports wait to be taken; beyond that, nothing more is read from the network.

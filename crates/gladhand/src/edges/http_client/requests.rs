@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use gladhand_dialects::Loss;
-use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, WWW_AUTHENTICATE};
+use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use reqwest::Response;
 use reqwest::redirect::Policy;
 use url::Url;
 
-use super::authorizer::Challenge;
+use super::authorizer::Attempt;
 use super::{Shared, Style};
 
 const SESSION: &str = "mcp-session-id";
@@ -22,8 +22,8 @@ const BOTH: &str = "application/json, text/event-stream";
 /// How long it may take to reach a server at all.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How often one request is repeated with better authorization.
-const MAX_CHALLENGES: usize = 3;
+/// How often one request is made at most: with a stored token, a renewed, a new and a few wider ones.
+const MAX_TRIES: usize = 8;
 
 /// How many redirects are followed.
 const MAX_REDIRECTS: usize = 4;
@@ -92,17 +92,19 @@ impl Shared {
 
     /// Makes a request, and again with better authorization as long as somebody can get it.
     pub(super) async fn fetch(&self, wanted: &Wanted<'_>) -> Result<Response, Loss> {
-        let mut challenges = 0;
-        loop {
-            let mut request =
-                self.http.request(wanted.method.clone(), wanted.url.clone()).headers(wanted.headers.clone());
+        let mut attempt = Attempt::default();
+        for _ in 0..MAX_TRIES {
+            let mut headers = wanted.headers.clone();
+            if let Some(authorizer) = &self.endpoint.authorizer {
+                let ready = authorizer.authorize(&mut attempt, &wanted.method, wanted.url, &mut headers).await;
+                ready.map_err(|error| {
+                    tracing::warn!(%error, "could not authorize a request to the upstream");
+                    Loss::Unsent
+                })?;
+            }
+            let mut request = self.http.request(wanted.method.clone(), wanted.url.clone()).headers(headers);
             if let Some(body) = &wanted.body {
                 request = request.body(body.clone());
-            }
-            if let Some(authorizer) = &self.endpoint.authorizer
-                && let Some(value) = authorizer.header().await
-            {
-                request = request.header(AUTHORIZATION, value);
             }
             let response = request.send().await.map_err(|error| {
                 // Without a connection nothing was sent.
@@ -110,17 +112,18 @@ impl Shared {
                 tracing::debug!(error = %error.without_url(), "a request to the upstream failed");
                 loss
             })?;
-            let is_challenge = matches!(response.status(), StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
-            challenges += 1;
-            match &self.endpoint.authorizer {
-                Some(authorizer) if is_challenge && challenges <= MAX_CHALLENGES => {
-                    if !authorizer.challenged(challenge(wanted.url, &response)).await {
-                        return Ok(response);
-                    }
-                }
-                _ => return Ok(response),
+            let Some(authorizer) = &self.endpoint.authorizer else { return Ok(response) };
+            let status = response.status();
+            if !matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
+                authorizer.answered(response.headers());
+                return Ok(response);
+            }
+            if let Err(error) = authorizer.challenged(&mut attempt, status, response.headers()).await {
+                tracing::warn!(%error, "the upstream does not let us in");
+                return Ok(response);
             }
         }
+        Err(Loss::Status(StatusCode::UNAUTHORIZED.as_u16()))
     }
 
     /// Tells the server that the session is over.
@@ -132,15 +135,6 @@ impl Shared {
         wanted.method = Method::DELETE;
         // A server may not have it; then the session ends by itself.
         let _ = self.fetch(&wanted).await;
-    }
-}
-
-fn challenge(url: &Url, response: &Response) -> Challenge {
-    let said = response.headers().get_all(WWW_AUTHENTICATE).iter();
-    Challenge {
-        url: url.clone(),
-        status: response.status().as_u16(),
-        www_authenticate: said.filter_map(|value| value.to_str().ok()).map(str::to_owned).collect(),
     }
 }
 

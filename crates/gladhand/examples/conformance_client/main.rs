@@ -1,6 +1,8 @@
 //! The client that the official conformance suite drives: `conformance_client URL`, with the scenario in the
 //! environment. It is written as a user of [`gladhand::upstream`] would write it.
 
+mod authorization;
+
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -32,7 +34,9 @@ async fn main() -> ExitCode {
 async fn run() -> anyhow::Result<()> {
     let url = std::env::args().next_back().context("the last argument is the server's URL")?;
     let scenario = std::env::var("MCP_CONFORMANCE_SCENARIO").unwrap_or_default();
-    let upstream = Upstream::open(&Target::parse(&[url])?, options()?, Arc::new(Person)).await?;
+    let mut options = options()?;
+    options.authorizer = Some(Arc::new(authorization::authorizer(&scenario, &url, &context()?)?));
+    let upstream = Upstream::open(&Target::parse(&[url])?, options, Arc::new(Person)).await?;
     let done = play(&scenario, &upstream).await;
     upstream.close().await;
     done
@@ -47,6 +51,14 @@ fn options() -> anyhow::Result<Options> {
     Ok(Options { speak, provides, ..Options::default() })
 }
 
+/// What the suite tells a client about the scenario, if anything.
+fn context() -> anyhow::Result<Value> {
+    match std::env::var("MCP_CONFORMANCE_CONTEXT") {
+        Ok(context) => Ok(serde_json::from_str(&context)?),
+        Err(_) => Ok(Value::Null),
+    }
+}
+
 async fn play(scenario: &str, upstream: &Upstream) -> anyhow::Result<()> {
     let tools = tools(upstream).await?;
     match scenario {
@@ -55,8 +67,7 @@ async fn play(scenario: &str, upstream: &Upstream) -> anyhow::Result<()> {
         }
         "http-standard-headers" => every_feature(upstream, &tools).await?,
         "http-custom-headers" => {
-            let context: Value = serde_json::from_str(&std::env::var("MCP_CONFORMANCE_CONTEXT")?)?;
-            for wanted in context["toolCalls"].as_array().into_iter().flatten() {
+            for wanted in context()?["toolCalls"].as_array().into_iter().flatten() {
                 call(upstream, wanted["name"].as_str().unwrap_or_default(), &wanted["arguments"]).await?;
             }
         }

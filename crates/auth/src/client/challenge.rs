@@ -1,0 +1,145 @@
+//! Reading `WWW-Authenticate` (RFC 9110 section 11.6, RFC 6750 section 3, RFC 9728 section 5.1).
+
+use http::{HeaderMap, header};
+
+use crate::scopes::Scopes;
+
+/// What a server said about why it did not serve us. Parameters of all its bearer and DPoP challenges together.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Challenge {
+    /// Where the metadata of the protected resource is.
+    pub(crate) resource_metadata: Option<String>,
+    /// The scopes that would do.
+    pub(crate) scopes: Scopes,
+    /// The error code.
+    pub(crate) error: Option<String>,
+    /// Whether tokens bound to a key are welcome.
+    pub(crate) dpop: bool,
+}
+
+impl Challenge {
+    /// Reads all challenges of an answer. What cannot be read is left out: a challenge is a hint.
+    pub(crate) fn read(headers: &HeaderMap) -> Self {
+        let mut challenge = Self::default();
+        for value in headers.get_all(header::WWW_AUTHENTICATE) {
+            // Header values may hold bytes that are not text.
+            let text = String::from_utf8_lossy(value.as_bytes());
+            let mut relevant = false;
+            for piece in pieces(&text) {
+                match piece {
+                    Piece::Scheme(scheme) => {
+                        let dpop = scheme.eq_ignore_ascii_case("dpop");
+                        challenge.dpop |= dpop;
+                        relevant = dpop || scheme.eq_ignore_ascii_case("bearer");
+                    }
+                    Piece::Parameter(name, value) if relevant => challenge.take(name, value),
+                    Piece::Parameter(..) => {}
+                }
+            }
+        }
+        challenge
+    }
+
+    fn take(&mut self, name: &str, value: String) {
+        match name.to_ascii_lowercase().as_str() {
+            "resource_metadata" => self.resource_metadata = Some(value),
+            "scope" => self.scopes.add(&Scopes::parse(&value)),
+            "error" => self.error = Some(value),
+            _ => {}
+        }
+    }
+}
+
+enum Piece<'a> {
+    Scheme(&'a str),
+    Parameter(&'a str, String),
+}
+
+/// Schemes and parameters in the order in which they stand.
+fn pieces(text: &str) -> Vec<Piece<'_>> {
+    let mut found = Vec::new();
+    let mut rest = text;
+    loop {
+        rest = rest.trim_start_matches([' ', '\t', ',']);
+        let length = rest.find([' ', '\t', ',', '=']).unwrap_or(rest.len());
+        let (word, after) = rest.split_at(length);
+        if word.is_empty() && after.is_empty() {
+            return found;
+        }
+        let behind = after.trim_start_matches([' ', '\t']);
+        match behind.strip_prefix('=') {
+            Some(value) => {
+                let (value, left) = parameter(value.trim_start_matches([' ', '\t']));
+                found.push(Piece::Parameter(word, value));
+                rest = left;
+            }
+            None => {
+                found.push(Piece::Scheme(word));
+                rest = after;
+            }
+        }
+    }
+}
+
+/// A quoted string or a token, and what follows it.
+fn parameter(text: &str) -> (String, &str) {
+    let Some(quoted) = text.strip_prefix('"') else {
+        let length = text.find([' ', '\t', ',']).unwrap_or(text.len());
+        return (text[..length].to_owned(), &text[length..]);
+    };
+    let mut value = String::new();
+    let mut escaped = false;
+    for (at, letter) in quoted.char_indices() {
+        match letter {
+            _ if escaped => {
+                value.push(letter);
+                escaped = false;
+            }
+            '\\' => escaped = true,
+            '"' => return (value, &quoted[at + 1..]),
+            _ => value.push(letter),
+        }
+    }
+    (value, "")
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    fn read(values: &[&str]) -> Challenge {
+        let mut headers = HeaderMap::new();
+        for value in values {
+            headers.append(header::WWW_AUTHENTICATE, HeaderValue::from_str(value).unwrap());
+        }
+        Challenge::read(&headers)
+    }
+
+    #[test]
+    fn a_bearer_challenge_is_read() {
+        assert_eq!(
+            read(&[r#"Bearer error="insufficient_scope", scope="a b",resource_metadata = "https://x/y, z=1""#]),
+            Challenge {
+                resource_metadata: Some("https://x/y, z=1".to_owned()),
+                scopes: Scopes::parse("a b"),
+                error: Some("insufficient_scope".to_owned()),
+                dpop: false,
+            }
+        );
+    }
+
+    #[test]
+    fn parameters_of_other_schemes_do_not_count() {
+        let challenge = read(&[r#"Basic realm="x", scope="no", DPoP algs="ES256", scope=yes"#, "Digest error=no"]);
+        assert_eq!(challenge, Challenge { scopes: Scopes::parse("yes"), dpop: true, ..Challenge::default() });
+    }
+
+    #[test]
+    fn garbage_is_a_challenge_without_hints() {
+        for text in ["", "=", "Bearer", "Bearer =", "Bearer x=\"\\", ",,,", "Bearer \u{e9}==\"a", "\"\"\"="] {
+            assert_eq!(read(&[text]), Challenge::default(), "{text:?}");
+        }
+    }
+}

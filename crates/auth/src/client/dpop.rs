@@ -1,0 +1,121 @@
+//! Proofs that a token is in the hands of whom it was issued to (RFC 9449).
+
+use std::sync::{Mutex, PoisonError};
+
+use aws_lc_rs::digest;
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use gladhand_accord::Secret;
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use jsonwebtoken::jwk::Jwk;
+use jsonwebtoken::{Algorithm, EncodingKey, Header};
+use serde::Serialize;
+use url::Url;
+
+use super::{random, unix_now};
+use crate::error::AuthError;
+use crate::metadata::at;
+
+/// The name of the algorithm that we sign with.
+pub(crate) const ALGORITHM: &str = "ES256";
+/// The header that carries a proof.
+pub(crate) const PROOF: HeaderName = HeaderName::from_static("dpop");
+/// The header in which a server wants its nonce to be seen next time.
+pub(crate) const NONCE: HeaderName = HeaderName::from_static("dpop-nonce");
+
+/// A key of ours and the proofs made with it.
+pub(crate) struct Prover {
+    key: EncodingKey,
+    public: Jwk,
+    /// The private key as it is stored, in base64.
+    stored: Secret,
+    /// The latest nonce of the server that we call.
+    nonce: Mutex<Option<String>>,
+}
+
+#[derive(Serialize)]
+struct Claims<'a> {
+    jti: String,
+    htm: &'a str,
+    htu: &'a str,
+    iat: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ath: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    nonce: Option<&'a str>,
+}
+
+impl Prover {
+    /// A prover with a new key.
+    pub(crate) fn generate() -> Result<Self, AuthError> {
+        let document = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &SystemRandom::new())
+            .map_err(|error| broken(&error))?;
+        Self::with_key(document.as_ref())
+    }
+
+    /// A prover with the key that a stored token is bound to.
+    pub(crate) fn restore(stored: &Secret) -> Result<Self, AuthError> {
+        Self::with_key(&URL_SAFE_NO_PAD.decode(stored.expose()).map_err(|error| broken(&error))?)
+    }
+
+    fn with_key(document: &[u8]) -> Result<Self, AuthError> {
+        let key = EncodingKey::from_ec_der(document);
+        let mut public = Jwk::from_encoding_key(&key, Algorithm::ES256).map_err(|error| broken(&error))?;
+        public.common.key_algorithm = None;
+        let stored = Secret::new(URL_SAFE_NO_PAD.encode(document));
+        Ok(Self { key, public, stored, nonce: Mutex::default() })
+    }
+
+    /// The key, to be stored beside the tokens that are bound to it.
+    pub(crate) fn stored(&self) -> &Secret {
+        &self.stored
+    }
+
+    /// Remembers the nonce that the server wants to see in proofs. True if it is a new one.
+    pub(crate) fn take_nonce(&self, headers: &HeaderMap) -> bool {
+        let Some(nonce) = headers.get(NONCE).and_then(|value| value.to_str().ok()) else { return false };
+        let mut held = self.nonce.lock().unwrap_or_else(PoisonError::into_inner);
+        let new = held.as_deref() != Some(nonce);
+        *held = Some(nonce.to_owned());
+        new
+    }
+
+    /// The proof for a request that presents a token.
+    pub(crate) fn prove_possession(
+        &self,
+        method: &Method,
+        url: &Url,
+        token: &Secret,
+    ) -> Result<HeaderValue, AuthError> {
+        let nonce = self.nonce.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let hash = digest::digest(&digest::SHA256, token.expose().as_bytes());
+        self.prove(method, url, Some(URL_SAFE_NO_PAD.encode(hash)), nonce.as_deref())
+    }
+
+    /// The proof for a token request.
+    pub(crate) fn prove_request(&self, url: &Url, nonce: Option<&str>) -> Result<HeaderValue, AuthError> {
+        self.prove(&Method::POST, url, None, nonce)
+    }
+
+    fn prove(
+        &self,
+        method: &Method,
+        url: &Url,
+        ath: Option<String>,
+        nonce: Option<&str>,
+    ) -> Result<HeaderValue, AuthError> {
+        let mut header = Header::new(Algorithm::ES256);
+        header.typ = Some("dpop+jwt".to_owned());
+        header.jwk = Some(self.public.clone());
+        let target = at(url, url.path());
+        let claims = Claims { jti: random(), htm: method.as_str(), htu: target.as_str(), iat: unix_now(), ath, nonce };
+        let proof = jsonwebtoken::encode(&header, &claims, &self.key).map_err(|error| broken(&error))?;
+        HeaderValue::try_from(proof).map_err(|error| broken(&error))
+    }
+}
+
+fn broken(error: &dyn std::fmt::Display) -> AuthError {
+    AuthError::Key { key: "the key for proofs of possession", reason: error.to_string() }
+}

@@ -1,0 +1,207 @@
+//! Who we are to an authorization server: a configured client, a client described by a document, or one that we register.
+
+use std::str::FromStr;
+
+use gladhand_accord::Secret;
+use jsonwebtoken::{Algorithm, EncodingKey};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::store::exposed;
+use super::{Options, unix_now};
+use crate::error::AuthError;
+use crate::metadata::AuthorizationServer;
+use crate::web::Web;
+
+/// A client that was registered with the authorization server beforehand.
+#[derive(Debug, Clone)]
+pub struct ClientIdentity {
+    /// The client id.
+    pub id: String,
+    /// How it proves to be itself.
+    pub proof: ClientProof,
+    /// The issuer that knows it. None: whichever the server names.
+    pub issuer: Option<String>,
+}
+
+/// How a configured client proves to be itself at the token endpoint.
+#[derive(Debug, Clone)]
+pub enum ClientProof {
+    /// It does not: a public client.
+    None,
+    /// By a shared secret.
+    Secret(Secret),
+    /// By a signed assertion (`private_key_jwt`).
+    Key(SigningKey),
+}
+
+/// A private key for assertions.
+#[derive(Debug, Clone)]
+pub struct SigningKey {
+    /// `ES256`, `RS256`, `EdDSA` and so on.
+    pub algorithm: String,
+    /// The key in PEM.
+    pub pem: Secret,
+}
+
+impl SigningKey {
+    pub(crate) fn open(&self) -> Result<(Algorithm, EncodingKey), AuthError> {
+        let broken = |error: jsonwebtoken::errors::Error| AuthError::Key {
+            key: "the client's private key",
+            reason: error.to_string(),
+        };
+        let algorithm = Algorithm::from_str(&self.algorithm).map_err(broken)?;
+        let pem = self.pem.expose().as_bytes();
+        let key = match algorithm {
+            Algorithm::ES256 | Algorithm::ES384 => EncodingKey::from_ec_pem(pem),
+            Algorithm::EdDSA => EncodingKey::from_ed_pem(pem),
+            Algorithm::HS256 | Algorithm::HS384 | Algorithm::HS512 => {
+                Err(jsonwebtoken::errors::ErrorKind::UnsupportedAlgorithm.into())
+            }
+            _ => EncodingKey::from_rsa_pem(pem),
+        };
+        Ok((algorithm, key.map_err(broken)?))
+    }
+}
+
+/// The outcome of a dynamic registration (RFC 7591).
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Registration {
+    /// The client id.
+    pub client_id: String,
+    /// The client's secret, if it got one.
+    #[serde(default, with = "exposed::option", skip_serializing_if = "Option::is_none")]
+    pub client_secret: Option<Secret>,
+    /// How it is to authenticate.
+    pub token_endpoint_auth_method: String,
+    /// When the secret ends, in seconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secret_expires: Option<u64>,
+    /// The redirect address that was registered.
+    pub redirect_uri: String,
+}
+
+/// A client, ready to ask for tokens.
+#[derive(Debug, Clone)]
+pub(crate) struct Client {
+    pub(crate) id: String,
+    pub(crate) authentication: Authentication,
+    /// Set if it comes from a dynamic registration, which is worth keeping.
+    pub(crate) registration: Option<Registration>,
+}
+
+/// How a client authenticates at the token endpoint.
+#[derive(Debug, Clone)]
+pub(crate) enum Authentication {
+    None,
+    Basic(Secret),
+    Post(Secret),
+    Assertion(SigningKey),
+}
+
+impl Client {
+    /// The client to be at this authorization server. With a redirect address, one may be registered.
+    pub(crate) async fn identify(
+        web: &Web,
+        options: &Options,
+        server: &AuthorizationServer,
+        stored: Option<&Registration>,
+        redirect_uri: Option<&str>,
+    ) -> Result<Self, AuthError> {
+        if let Some(known) = Self::known(options, server) {
+            return Ok(known);
+        }
+        if let Some(registration) = stored
+            && redirect_uri.is_none_or(|redirect| redirect == registration.redirect_uri)
+            && registration.secret_expires.is_none_or(|end| unix_now() < end)
+        {
+            return Ok(Self::registered(registration.clone()));
+        }
+        match (&server.registration_endpoint, redirect_uri) {
+            (Some(endpoint), Some(redirect_uri)) => register(web, options, server, endpoint, redirect_uri).await,
+            _ => Err(AuthError::NoClient { issuer: server.issuer.clone() }),
+        }
+    }
+
+    /// The client that needs no registration, if there is one.
+    fn known(options: &Options, server: &AuthorizationServer) -> Option<Self> {
+        if let Some(identity) = &options.client
+            && identity.issuer.as_ref().is_none_or(|issuer| *issuer == server.issuer)
+        {
+            let authentication = match &identity.proof {
+                ClientProof::None => Authentication::None,
+                ClientProof::Secret(secret) => {
+                    by_secret(preferred(server, &["client_secret_basic", "client_secret_post"]), secret)
+                }
+                ClientProof::Key(key) => Authentication::Assertion(key.clone()),
+            };
+            return Some(Self { id: identity.id.clone(), authentication, registration: None });
+        }
+        let document = options.client_metadata_url.as_ref().filter(|_| server.client_id_metadata_document_supported)?;
+        Some(Self { id: document.to_string(), authentication: Authentication::None, registration: None })
+    }
+
+    fn registered(registration: Registration) -> Self {
+        let authentication = match &registration.client_secret {
+            Some(secret) => by_secret(&registration.token_endpoint_auth_method, secret),
+            None => Authentication::None,
+        };
+        Self { id: registration.client_id.clone(), authentication, registration: Some(registration) }
+    }
+}
+
+fn by_secret(method: &str, secret: &Secret) -> Authentication {
+    match method {
+        "none" => Authentication::None,
+        "client_secret_post" => Authentication::Post(secret.clone()),
+        _ => Authentication::Basic(secret.clone()),
+    }
+}
+
+/// The first of our methods that the server has. A server that does not say has `client_secret_basic` (RFC 8414).
+fn preferred<'a>(server: &AuthorizationServer, ours: &[&'a str]) -> &'a str {
+    let Some(theirs) = &server.token_endpoint_auth_methods_supported else { return "client_secret_basic" };
+    ours.iter().find(|method| theirs.iter().any(|their| their == *method)).unwrap_or(&"client_secret_basic")
+}
+
+#[derive(Deserialize)]
+struct Registered {
+    client_id: String,
+    #[serde(default, with = "exposed::option")]
+    client_secret: Option<Secret>,
+    client_secret_expires_at: Option<u64>,
+    token_endpoint_auth_method: Option<String>,
+}
+
+async fn register(
+    web: &Web,
+    options: &Options,
+    server: &AuthorizationServer,
+    endpoint: &str,
+    redirect_uri: &str,
+) -> Result<Client, AuthError> {
+    let url = web.admit(endpoint)?;
+    let method = preferred(server, &["none", "client_secret_basic", "client_secret_post"]);
+    let wish = json!({
+        "client_name": options.client_name,
+        "redirect_uris": [redirect_uri],
+        "grant_types": ["authorization_code", "refresh_token"],
+        "response_types": ["code"],
+        "token_endpoint_auth_method": method,
+        // We run on a person's machine and are redirected to its loopback.
+        "application_type": "native",
+    });
+    let answer = web.post_json(&url, &wish).await?;
+    if !answer.status.is_success() {
+        return Err(super::token::refused(&server.issuer, &url, &answer));
+    }
+    let registered: Registered = answer.read(&url)?;
+    Ok(Client::registered(Registration {
+        client_id: registered.client_id,
+        client_secret: registered.client_secret,
+        token_endpoint_auth_method: registered.token_endpoint_auth_method.unwrap_or_else(|| method.to_owned()),
+        // Zero means that it does not end.
+        secret_expires: registered.client_secret_expires_at.filter(|end| *end > 0),
+        redirect_uri: redirect_uri.to_owned(),
+    }))
+}

@@ -1,0 +1,119 @@
+//! Getting into the endpoints of others.
+//!
+//! An [`Authorizer`] belongs to one server. Before each request it adds the token that it holds, if any; when the server
+//! answers 401 or 403 it is asked whether to try again, and meanwhile finds the authorization server, obtains a token
+//! or widens the one it has. Several requests may be challenged at once: one of them does the work, the others then
+//! use its result.
+
+mod authorizer;
+mod browser;
+mod challenge;
+mod code;
+mod discovery;
+mod dpop;
+mod identity;
+mod store;
+mod token;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use gladhand_accord::Secret;
+use url::Url;
+
+pub use authorizer::{Attempt, Authorizer};
+pub use browser::{Browser, Loopback, Pending, open_in_browser};
+pub use identity::{ClientIdentity, ClientProof, Registration, SigningKey};
+pub use store::{FileStore, Grant, MemoryStore, Record, TokenStore};
+
+/// The scope that stands for refresh tokens.
+const OFFLINE: &str = "offline_access";
+
+/// How to get into one server.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The address of the server.
+    pub server: Url,
+    /// How tokens are obtained.
+    pub flow: Flow,
+    /// Who we are, if that was settled beforehand.
+    pub client: Option<ClientIdentity>,
+    /// A published document that describes us, and whose address is our client id where that is supported.
+    pub client_metadata_url: Option<Url>,
+    /// The name under which we register.
+    pub client_name: String,
+    /// Where tokens are kept.
+    pub store: Arc<dyn TokenStore>,
+}
+
+/// How tokens are obtained.
+#[derive(Clone)]
+pub enum Flow {
+    /// A person agrees in a browser.
+    Code(Arc<dyn Browser>),
+    /// The client stands for itself.
+    ClientCredentials,
+    /// The platform that we run on vouches for us with an assertion (workload identity federation).
+    Workload(Arc<dyn Assertion>),
+    /// The organisation's identity provider vouches for the person (enterprise-managed authorization).
+    Enterprise(IdentityProvider),
+}
+
+impl fmt::Debug for Flow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Code(_) => "Code",
+            Self::ClientCredentials => "ClientCredentials",
+            Self::Workload(_) => "Workload",
+            Self::Enterprise(_) => "Enterprise",
+        })
+    }
+}
+
+/// Supplies assertions about the workload that we are. They are short-lived, so each token request asks for one.
+pub trait Assertion: Send + Sync {
+    /// The assertion to use now.
+    fn current(&self) -> std::io::Result<Secret>;
+}
+
+/// An assertion that does not change.
+impl Assertion for Secret {
+    fn current(&self) -> std::io::Result<Secret> {
+        Ok(self.clone())
+    }
+}
+
+/// An assertion in a file that the platform renews.
+impl Assertion for std::path::PathBuf {
+    fn current(&self) -> std::io::Result<Secret> {
+        Ok(Secret::new(fs_err::read_to_string(self)?.trim()))
+    }
+}
+
+/// An identity provider that trades an identity token for a grant (ID-JAG).
+#[derive(Debug, Clone)]
+pub struct IdentityProvider {
+    /// Its issuer.
+    pub issuer: String,
+    /// Its token endpoint. None: the one in its metadata.
+    pub token_endpoint: Option<String>,
+    /// As whom we are known there.
+    pub client: ClientIdentity,
+    /// The person's identity token.
+    pub id_token: Secret,
+}
+
+/// Seconds since 1970.
+fn unix_now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |passed| passed.as_secs())
+}
+
+/// 32 random bytes as 43 letters.
+fn random() -> String {
+    let mut bytes = [0; 32];
+    aws_lc_rs::rand::fill(&mut bytes).expect("the operating system has random bytes once it has booted");
+    URL_SAFE_NO_PAD.encode(bytes)
+}

@@ -1,0 +1,168 @@
+//! The token endpoint: how each kind of grant is asked for, and how the client authenticates while asking.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use gladhand_accord::Secret;
+use http::{HeaderMap, HeaderValue, header};
+use jsonwebtoken::Header;
+use serde::Deserialize;
+use serde_json::json;
+use url::Url;
+use url::form_urlencoded::byte_serialize;
+
+use super::dpop::{self, Prover};
+use super::identity::{Authentication, Client};
+use super::store::exposed;
+use super::{random, unix_now};
+use crate::error::AuthError;
+use crate::web::{Answer, Web, shown};
+
+/// An assertion that authenticates a client.
+const CLIENT_ASSERTION: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
+/// An assertion is used at once.
+const ASSERTION_SECONDS: u64 = 60;
+/// A token that ends this soon may end on its way.
+const MARGIN_SECONDS: u64 = 30;
+/// No explanation of an error needs more.
+const LONGEST_DESCRIPTION: usize = 300;
+
+/// A token endpoint, as used by one client.
+pub(crate) struct TokenEndpoint<'a> {
+    pub(crate) web: &'a Web,
+    pub(crate) url: Url,
+    pub(crate) issuer: &'a str,
+    pub(crate) client: &'a Client,
+    /// Makes proofs if the token is to be bound to a key.
+    pub(crate) prover: Option<&'a Prover>,
+}
+
+/// What the endpoint issued.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Issued {
+    #[serde(with = "exposed")]
+    pub(crate) access_token: Secret,
+    #[serde(default)]
+    pub(crate) token_type: String,
+    #[serde(default, with = "exposed::option")]
+    pub(crate) refresh_token: Option<Secret>,
+    /// A number, except at servers that write numbers as text.
+    expires_in: Option<serde_json::Value>,
+    pub(crate) issued_token_type: Option<String>,
+}
+
+impl Issued {
+    /// When the token is to be renewed, in seconds since 1970: shortly before it ends.
+    pub(crate) fn renew_at(&self) -> Option<u64> {
+        let seconds = match self.expires_in.as_ref()? {
+            serde_json::Value::Number(number) => number.as_u64(),
+            serde_json::Value::String(text) => text.parse().ok(),
+            _ => None,
+        }?;
+        // A token that lives for seconds only must not be renewed before its first use.
+        Some(unix_now().saturating_add(seconds - MARGIN_SECONDS.min(seconds / 4)))
+    }
+
+    /// Whether it is bound to our key.
+    pub(crate) fn is_bound(&self) -> bool {
+        self.token_type.eq_ignore_ascii_case("dpop")
+    }
+
+    /// Makes sure that we know how to present it.
+    pub(crate) fn presentable(self, endpoint: &TokenEndpoint<'_>) -> Result<Self, AuthError> {
+        let bearer = self.token_type.eq_ignore_ascii_case("bearer");
+        if bearer || self.is_bound() && endpoint.prover.is_some() {
+            return Ok(self);
+        }
+        Err(AuthError::Nonsense {
+            address: shown(&endpoint.url),
+            what: "a token of a kind that was not asked for".to_owned(),
+        })
+    }
+}
+
+impl TokenEndpoint<'_> {
+    /// Asks for a token.
+    pub(crate) async fn request(&self, form: &[(&str, &str)]) -> Result<Issued, AuthError> {
+        let mut answer = self.post(form, None).await?;
+        // A server that wants its nonce in proofs says so once (RFC 9449 section 8).
+        if !answer.status.is_success()
+            && self.prover.is_some()
+            && let Some(nonce) = answer.headers.get(dpop::NONCE).and_then(|nonce| nonce.to_str().ok())
+            && code(&answer).as_deref() == Some("use_dpop_nonce")
+        {
+            answer = self.post(form, Some(nonce)).await?;
+        }
+        // Some servers answer 200 also when they refuse.
+        if !answer.status.is_success() || code(&answer).is_some() {
+            return Err(refused(self.issuer, &self.url, &answer));
+        }
+        answer.read(&self.url)
+    }
+
+    async fn post(&self, form: &[(&str, &str)], nonce: Option<&str>) -> Result<Answer, AuthError> {
+        let mut form = form.to_vec();
+        let mut headers = HeaderMap::new();
+        let id = self.client.id.as_str();
+        let assertion;
+        match &self.client.authentication {
+            Authentication::None => form.push(("client_id", id)),
+            Authentication::Post(secret) => form.extend([("client_id", id), ("client_secret", secret.expose())]),
+            Authentication::Basic(secret) => {
+                headers.insert(header::AUTHORIZATION, basic(id, secret));
+            }
+            Authentication::Assertion(key) => {
+                let (algorithm, key) = key.open()?;
+                let now = unix_now();
+                let claims = json!({
+                    "iss": id, "sub": id, "aud": self.issuer, "jti": random(), "iat": now, "exp": now + ASSERTION_SECONDS,
+                });
+                assertion = jsonwebtoken::encode(&Header::new(algorithm), &claims, &key)
+                    .map_err(|error| AuthError::Key { key: "the client's private key", reason: error.to_string() })?;
+                form.extend([
+                    ("client_id", id),
+                    ("client_assertion_type", CLIENT_ASSERTION),
+                    ("client_assertion", &assertion),
+                ]);
+            }
+        }
+        if let Some(prover) = self.prover {
+            headers.insert(dpop::PROOF, prover.prove_request(&self.url, nonce)?);
+        }
+        self.web.post_form(&self.url, &form, headers).await
+    }
+}
+
+fn basic(id: &str, secret: &Secret) -> HeaderValue {
+    let encoded = |text: &str| byte_serialize(text.as_bytes()).collect::<String>();
+    let pair = STANDARD.encode(format!("{}:{}", encoded(id), encoded(secret.expose())));
+    let mut value = HeaderValue::try_from(format!("Basic {pair}")).expect("base64 is visible ASCII");
+    value.set_sensitive(true);
+    value
+}
+
+#[derive(Deserialize)]
+struct Trouble {
+    error: String,
+    error_description: Option<String>,
+}
+
+/// The error code of an answer, if it is one.
+fn code(answer: &Answer) -> Option<String> {
+    serde_json::from_slice::<Trouble>(&answer.body).ok().map(|trouble| trouble.error)
+}
+
+/// The refusal that an answer is.
+pub(crate) fn refused(issuer: &str, url: &Url, answer: &Answer) -> AuthError {
+    match serde_json::from_slice::<Trouble>(&answer.body) {
+        Ok(trouble) => said_no(issuer, &trouble.error, trouble.error_description.as_deref()),
+        Err(_) => AuthError::Nonsense { address: shown(url), what: format!("status {}", answer.status.as_u16()) },
+    }
+}
+
+/// A refusal in the words of the authorization server, cut to what can be shown on a line.
+pub(crate) fn said_no(issuer: &str, code: &str, description: Option<&str>) -> AuthError {
+    let clean = |text: &str| -> String {
+        text.chars().filter(|letter| !letter.is_control()).take(LONGEST_DESCRIPTION).collect()
+    };
+    AuthError::Refused { issuer: issuer.to_owned(), code: clean(code), description: description.map(clean) }
+}

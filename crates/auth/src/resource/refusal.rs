@@ -1,0 +1,77 @@
+//! Why a request is not served, in the words of RFC 6750.
+
+use http::{HeaderValue, Response, StatusCode, header};
+use serde_json::json;
+
+use crate::scopes::Scopes;
+
+/// Why a request is not served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// It presents nothing. There is no error to report, only what is asked for.
+    NoToken,
+    /// It presents something that is no token.
+    Malformed(&'static str),
+    /// The token is not good.
+    InvalidToken(&'static str),
+    /// The token is good for other things.
+    InsufficientScope,
+    /// We cannot tell: the keys of the issuer are out of reach. Not the caller's fault.
+    Undecided,
+}
+
+impl Refusal {
+    /// The reason in words.
+    pub(crate) fn why(self) -> &'static str {
+        match self {
+            Self::NoToken => "no token",
+            Self::Malformed(why) | Self::InvalidToken(why) => why,
+            Self::InsufficientScope => "the token lacks scope",
+            Self::Undecided => "the keys of the issuer cannot be fetched",
+        }
+    }
+
+    /// The answer. The challenge names the metadata and the scopes that would do, as far as there are any.
+    pub(crate) fn response(self, metadata: Option<&str>, needed: &Scopes) -> Response<String> {
+        let (status, code) = match self {
+            Self::NoToken => (StatusCode::UNAUTHORIZED, None),
+            Self::Malformed(_) => (StatusCode::BAD_REQUEST, Some("invalid_request")),
+            Self::InvalidToken(_) => (StatusCode::UNAUTHORIZED, Some("invalid_token")),
+            Self::InsufficientScope => (StatusCode::FORBIDDEN, Some("insufficient_scope")),
+            Self::Undecided => (StatusCode::SERVICE_UNAVAILABLE, Some("temporarily_unavailable")),
+        };
+        let body = json!({"error": code.unwrap_or("unauthorized"), "error_description": self.why()});
+        let mut response = json_response(status, body.to_string());
+        if self == Self::Undecided {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("10"));
+            return response;
+        }
+        let scope = Some(needed.to_string()).filter(|scope| !scope.is_empty());
+        let description = code.map(|_| self.why());
+        let parameters = [
+            ("error", code),
+            ("error_description", description),
+            ("scope", scope.as_deref()),
+            ("resource_metadata", metadata),
+        ];
+        let given = parameters.iter().filter_map(|(name, value)| Some(format!("{name}=\"{}\"", quotable((*value)?))));
+        let challenge = format!("Bearer {}", given.collect::<Vec<_>>().join(", "));
+        let value = HeaderValue::try_from(challenge.trim_end()).expect("only visible ASCII was kept");
+        response.headers_mut().insert(header::WWW_AUTHENTICATE, value);
+        response
+    }
+}
+
+/// What may stand between quotes.
+fn quotable(text: &str) -> String {
+    text.chars().filter(|letter| matches!(letter, ' '..='~') && !matches!(letter, '"' | '\\')).collect()
+}
+
+/// A JSON answer that nobody keeps.
+pub(crate) fn json_response(status: StatusCode, body: String) -> Response<String> {
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}

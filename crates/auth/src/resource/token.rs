@@ -1,0 +1,110 @@
+//! JSON web tokens as access tokens (RFC 9068): whose they are, and whether they are made for us.
+
+use gladhand_accord::Secret;
+use jsonwebtoken::errors::ErrorKind;
+use jsonwebtoken::{Validation, dangerous, decode, decode_header};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::Principal;
+use super::keys::Keys;
+use super::refusal::Refusal;
+use crate::scopes::Scopes;
+
+/// How far clocks may be apart, in seconds.
+const LEEWAY: u64 = 30;
+
+/// Checks tokens of known issuers.
+pub(crate) struct Verifier {
+    issuers: Vec<(String, Keys)>,
+    audiences: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Claims {
+    iss: String,
+    sub: Option<String>,
+    client_id: Option<String>,
+    scope: Option<String>,
+    /// The same at servers that write a list.
+    scp: Option<Value>,
+    /// Set if the token is bound to a key of its owner.
+    cnf: Option<Value>,
+}
+
+impl Verifier {
+    pub(crate) fn new(issuers: Vec<(String, Keys)>, audiences: Vec<String>) -> Self {
+        Self { issuers, audiences }
+    }
+
+    /// The principal that a token stands for.
+    pub(crate) async fn verify(&self, token: &Secret) -> Result<Principal, Refusal> {
+        let unknown = Refusal::InvalidToken("the token is unknown");
+        if self.issuers.is_empty() {
+            return Err(unknown);
+        }
+        let header = decode_header(token.expose()).map_err(|_| unknown)?;
+        // Tokens for other purposes are signed by the same issuers with the same keys.
+        let is_access_token = header.typ.as_deref().is_none_or(|kind| {
+            ["JWT", "at+jwt", "application/at+jwt"].iter().any(|known| kind.eq_ignore_ascii_case(known))
+        });
+        if !is_access_token {
+            return Err(Refusal::InvalidToken("the token is no access token"));
+        }
+        if header.crit.is_some() {
+            return Err(Refusal::InvalidToken("the token demands an extension that is not known here"));
+        }
+        // Not checked yet: it only says whose keys to check it with.
+        let claimed: Claims = dangerous::insecure_decode_claims(token.expose()).map_err(|_| unknown)?;
+        let (issuer, keys) = self
+            .issuers
+            .iter()
+            .find(|(issuer, _)| *issuer == claimed.iss)
+            .ok_or(Refusal::InvalidToken("the issuer of the token is not trusted"))?;
+
+        let id = header.kid.as_deref();
+        let set = keys.get(|key| key.suits(id, header.alg)).await.ok_or(Refusal::Undecided)?;
+        let mut validation = Validation::new(header.alg);
+        validation.leeway = LEEWAY;
+        validation.validate_nbf = true;
+        validation.set_audience(&self.audiences);
+        validation.set_issuer(&[issuer]);
+        validation.set_required_spec_claims(&["exp", "iss", "aud"]);
+        let mut refusal = Refusal::InvalidToken("the token is signed with an unknown key");
+        for key in set.iter().filter(|key| key.suits(id, header.alg)) {
+            match decode::<Claims>(token.expose(), &key.key, &validation) {
+                Ok(data) => return principal(data.claims),
+                Err(error) => refusal = Refusal::InvalidToken(explain(error.kind())),
+            }
+        }
+        Err(refusal)
+    }
+}
+
+fn principal(claims: Claims) -> Result<Principal, Refusal> {
+    if claims.cnf.is_some() {
+        // Whoever stole it could present it as well as its owner: that is what the binding is to prevent.
+        return Err(Refusal::InvalidToken("the token is bound to a key, which cannot be proven here"));
+    }
+    let subject = claims.sub.or(claims.client_id).ok_or(Refusal::InvalidToken("the token names nobody"))?;
+    let mut scopes = Scopes::parse(claims.scope.as_deref().unwrap_or_default());
+    match claims.scp {
+        Some(Value::String(list)) => scopes.add(&Scopes::parse(&list)),
+        Some(Value::Array(list)) => scopes.add(&list.iter().filter_map(Value::as_str).collect()),
+        _ => {}
+    }
+    let name = format!("{} {subject}", claims.iss);
+    Ok(Principal { name: name.into(), subject, issuer: Some(claims.iss), scopes })
+}
+
+fn explain(error: &ErrorKind) -> &'static str {
+    match error {
+        ErrorKind::ExpiredSignature => "the token has ended",
+        ErrorKind::ImmatureSignature => "the token has not begun",
+        ErrorKind::InvalidAudience => "the token is made for somebody else",
+        ErrorKind::InvalidIssuer => "the issuer of the token is not trusted",
+        ErrorKind::MissingRequiredClaim(_) => "the token lacks a claim",
+        ErrorKind::InvalidSignature => "the signature of the token is wrong",
+        _ => "the token cannot be read",
+    }
+}

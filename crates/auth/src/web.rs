@@ -1,0 +1,130 @@
+//! Asking for small documents: bounded in size and time, never redirected, and only where credentials may go.
+
+use std::time::Duration;
+
+use http::{HeaderMap, StatusCode};
+use serde::de::DeserializeOwned;
+use url::{Host, Url};
+
+use crate::error::AuthError;
+
+/// No metadata, key set or token response is larger.
+const LARGEST: usize = 1024 * 1024;
+/// A server that takes longer is away.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The way to authorization servers.
+#[derive(Debug, Clone)]
+pub(crate) struct Web {
+    client: reqwest::Client,
+    /// Whether plain http on this machine is acceptable: only when the server itself is on this machine, or else
+    /// any server on the internet could have us send requests to our own loopback services.
+    loopback: bool,
+}
+
+/// An answer, whole.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Web {
+    /// A way for the sake of this server.
+    pub(crate) fn for_server(server: &Url) -> Result<Self, AuthError> {
+        let loopback = is_loopback(server);
+        let builder = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).timeout(PATIENCE);
+        // No proxy knows our loopback.
+        let builder = if loopback { builder.no_proxy() } else { builder };
+        let client = builder.build().map_err(|error| unreachable(server, &error))?;
+        Ok(Self { client, loopback })
+    }
+
+    /// Reads an address that somebody else gave us.
+    pub(crate) fn admit(&self, address: &str) -> Result<Url, AuthError> {
+        match Url::parse(address) {
+            Ok(url) if url.scheme() == "https" && url.has_host() => Ok(url),
+            Ok(url) if url.scheme() == "http" && self.loopback && is_loopback(&url) => Ok(url),
+            _ => Err(AuthError::UnsafeAddress { address: address.to_owned() }),
+        }
+    }
+
+    /// A JSON document, or nothing where there is none.
+    pub(crate) async fn find<T: DeserializeOwned>(&self, url: &Url) -> Result<Option<T>, AuthError> {
+        let request = self.client.get(url.clone()).header("accept", "application/json");
+        let answer = whole(url, request).await?;
+        if !answer.status.is_success() {
+            return Ok(None);
+        }
+        answer.read(url).map(Some)
+    }
+
+    /// Posts a form.
+    pub(crate) async fn post_form(
+        &self,
+        url: &Url,
+        form: &[(&str, &str)],
+        headers: HeaderMap,
+    ) -> Result<Answer, AuthError> {
+        let request = self.client.post(url.clone()).header("accept", "application/json").headers(headers).form(form);
+        whole(url, request).await
+    }
+
+    /// Posts a JSON document.
+    pub(crate) async fn post_json(&self, url: &Url, document: &serde_json::Value) -> Result<Answer, AuthError> {
+        let request = self.client.post(url.clone()).header("accept", "application/json").json(document);
+        whole(url, request).await
+    }
+}
+
+impl Answer {
+    /// The body as JSON.
+    pub(crate) fn read<T: DeserializeOwned>(&self, from: &Url) -> Result<T, AuthError> {
+        // The parser's message may quote the document, and a document may hold a token.
+        serde_json::from_slice(&self.body).map_err(|error| AuthError::Nonsense {
+            address: shown(from),
+            what: format!("something else than the expected JSON (line {}, column {})", error.line(), error.column()),
+        })
+    }
+}
+
+async fn whole(url: &Url, request: reqwest::RequestBuilder) -> Result<Answer, AuthError> {
+    let mut response = request.send().await.map_err(|error| unreachable(url, &error))?;
+    let (status, headers) = (response.status(), response.headers().clone());
+    let mut body = Vec::new();
+    while let Some(chunk) = response.chunk().await.map_err(|error| unreachable(url, &error))? {
+        if body.len() + chunk.len() > LARGEST {
+            return Err(AuthError::Nonsense { address: shown(url), what: format!("more than {LARGEST} bytes") });
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok(Answer { status, headers, body })
+}
+
+fn unreachable(url: &Url, error: &reqwest::Error) -> AuthError {
+    // Only the kind of failure: the whole chain would repeat the address with its query.
+    let reason = match error {
+        error if error.is_timeout() => "no answer in time",
+        error if error.is_connect() => "no connection",
+        error if error.is_builder() => "no secure connections on this machine",
+        _ => "the exchange broke off",
+    };
+    tracing::debug!(address = %shown(url), reason, "authorization request failed");
+    AuthError::Unreachable { address: shown(url), reason: reason.to_owned() }
+}
+
+/// An address without what may be secret in it: user, password, query and fragment.
+pub(crate) fn shown(url: &Url) -> String {
+    format!("{}{}", url.origin().ascii_serialization(), url.path())
+}
+
+/// Whether an address is on this machine.
+pub(crate) fn is_loopback(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    }
+}

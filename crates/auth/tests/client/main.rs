@@ -1,0 +1,143 @@
+//! Getting into a protected server, on real sockets. What the conformance suite watches is not repeated here.
+
+mod fake;
+
+use std::sync::Arc;
+
+use gladhand_auth::AuthError;
+use gladhand_auth::client::{FileStore, MemoryStore, TokenStore};
+use http::StatusCode;
+use serde_json::json;
+
+use fake::Fake;
+
+fn memory() -> Arc<dyn TokenStore> {
+    Arc::new(MemoryStore::default())
+}
+
+#[tokio::test]
+async fn many_challenged_requests_ask_the_person_once() {
+    let fake = Fake::start().await;
+    let authorizer = fake.authorizer(memory());
+    let one = || fake.call(&authorizer);
+    let (a, b, c, d) = tokio::join!(one(), one(), one(), one());
+    for answer in [a, b, c, d] {
+        assert_eq!(answer.unwrap(), StatusCode::OK);
+    }
+    let world = fake.world.lock().unwrap();
+    assert_eq!((world.count("/authorize"), world.count("/register"), world.count("/token")), (1, 1, 1));
+}
+
+#[tokio::test]
+async fn after_a_restart_the_stored_token_is_used_and_an_old_one_renewed() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = || Arc::new(FileStore::at(folder.path().join("tokens.json")));
+    let fake = Fake::start().await;
+    fake.call(&fake.authorizer(store())).await.unwrap();
+    fake.call(&fake.authorizer(store())).await.unwrap();
+    assert_eq!(fake.world.lock().unwrap().count("/token"), 1);
+
+    let mut record = store().records(fake.url.as_str()).unwrap().remove(0);
+    record.grant.as_mut().unwrap().renew_at = Some(1);
+    store().keep(&record).unwrap();
+    fake.call(&fake.authorizer(store())).await.unwrap();
+    let world = fake.world.lock().unwrap();
+    assert_eq!((world.count("/authorize"), world.count("/register"), world.count("/token")), (1, 1, 2));
+    assert_eq!(world.last("/token", "refresh_token"), Some("more-token-1"));
+    assert_eq!(world.last("/token", "client_id"), Some("client-1"));
+}
+
+#[tokio::test]
+async fn when_a_token_cannot_be_renewed_the_person_is_asked_again() {
+    for (code, registrations) in [("invalid_grant", 1), ("invalid_client", 2)] {
+        let fake = Fake::start().await;
+        let authorizer = fake.authorizer(memory());
+        fake.call(&authorizer).await.unwrap();
+        {
+            let mut world = fake.world.lock().unwrap();
+            world.accepted = None;
+            world.no_refresh = Some(code);
+        }
+        fake.call(&authorizer).await.unwrap();
+        let world = fake.world.lock().unwrap();
+        assert_eq!((world.count("/authorize"), world.count("/register")), (2, registrations), "{code}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_turns_down_every_token_has_the_person_asked_once() {
+    let fake = Fake::start().await;
+    fake.world.lock().unwrap().deaf = true;
+    let error = fake.call(&fake.authorizer(memory())).await.unwrap_err();
+    assert!(matches!(error, AuthError::TokenRejected { .. }), "{error}");
+    assert_eq!(fake.world.lock().unwrap().count("/authorize"), 1);
+}
+
+#[tokio::test]
+async fn a_token_of_a_kind_that_was_not_asked_for_is_not_used() {
+    let fake = Fake::start().await;
+    // The authorization server binds tokens to keys without saying so.
+    fake.world.lock().unwrap().dpop = true;
+    let error = fake.call(&fake.authorizer(memory())).await.unwrap_err();
+    assert!(matches!(error, AuthError::Nonsense { .. }), "{error}");
+    assert_eq!(fake.world.lock().unwrap().count("/authorize"), 1);
+}
+
+#[tokio::test]
+async fn wider_scopes_are_asked_for_beside_the_earlier_ones_and_only_once() {
+    let fake = Fake::start().await;
+    let authorizer = fake.authorizer(memory());
+    fake.call(&authorizer).await.unwrap();
+    fake.world.lock().unwrap().scope = Some("admin");
+    fake.call(&authorizer).await.unwrap();
+    assert_eq!(fake.world.lock().unwrap().last("/authorize", "scope"), Some("basic admin"));
+    // A scope in two words is never granted by this server.
+    fake.world.lock().unwrap().scope = Some("never ever");
+    let error = fake.call(&authorizer).await.unwrap_err();
+    assert!(matches!(error, AuthError::ScopeNotGranted { .. }), "{error}");
+    assert_eq!(fake.world.lock().unwrap().count("/authorize"), 3);
+}
+
+#[tokio::test]
+async fn a_bound_token_survives_a_restart_with_its_key() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = || Arc::new(FileStore::at(folder.path().join("tokens.json")));
+    let fake = Fake::start().await;
+    {
+        let mut world = fake.world.lock().unwrap();
+        world.dpop = true;
+        world.metadata = vec![("dpop_signing_alg_values_supported", json!(["ES256"]))];
+    }
+    fake.call(&fake.authorizer(store())).await.unwrap();
+    fake.call(&fake.authorizer(store())).await.unwrap();
+    assert_eq!(fake.world.lock().unwrap().count("/token"), 1);
+}
+
+#[tokio::test]
+async fn authorization_servers_that_are_not_safe_are_not_used() {
+    let cases = [
+        ("code_challenge_methods_supported", json!(["plain"])),
+        ("authorization_endpoint", json!("http://as.example/authorize")),
+        ("token_endpoint", json!("file:///token")),
+        ("issuer", json!("https://other.example")),
+    ];
+    for (name, value) in cases {
+        let fake = Fake::start().await;
+        fake.world.lock().unwrap().metadata = vec![(name, value)];
+        let error = fake.call(&fake.authorizer(memory())).await.unwrap_err();
+        let expected =
+            matches!(error, AuthError::Lacks { .. } | AuthError::UnsafeAddress { .. } | AuthError::OtherIssuer { .. });
+        assert!(expected, "{name}: {error}");
+        assert_eq!(fake.world.lock().unwrap().count("/authorize"), 0, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn tokens_are_never_printed() {
+    let fake = Fake::start().await;
+    let store = Arc::new(MemoryStore::default());
+    let authorizer = fake.authorizer(store.clone());
+    fake.call(&authorizer).await.unwrap();
+    let printed = format!("{authorizer:?} {store:?}");
+    assert!(printed.contains("client-1") && !printed.contains("token-1"), "{printed}");
+}

@@ -1,0 +1,146 @@
+//! `[authorization]` of the configuration: who may come in over HTTP.
+
+use std::path::PathBuf;
+
+use gladhand_accord::Secret;
+use gladhand_auth::Scopes;
+use gladhand_auth::resource::{Guard, Issuer, KeySource, KnownToken, Policy};
+use serde::Deserialize;
+use url::Url;
+
+/// Whose tokens open the HTTP endpoint. With neither issuers nor tokens, it is open to everybody who can reach it.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct AuthorizationConfig {
+    /// Our own address as callers know it. Tokens of issuers must be made for it.
+    pub resource: Option<String>,
+    /// Further audiences that mean us.
+    pub audiences: Vec<String>,
+    /// Scopes that every request needs.
+    pub scopes: Vec<String>,
+    /// Authorization servers whose tokens are accepted.
+    pub issuers: Vec<IssuerConfig>,
+    /// Tokens that are accepted as they are.
+    pub tokens: Vec<TokenConfig>,
+}
+
+/// `[[authorization.issuers]]`
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct IssuerConfig {
+    /// The identifier, exactly as the issuer writes it.
+    pub issuer: String,
+    /// The address of its keys. Neither this nor a file: its metadata says where they are.
+    pub jwks_url: Option<String>,
+    /// A file with its keys.
+    pub jwks_file: Option<PathBuf>,
+}
+
+/// `[[authorization.tokens]]`
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TokenConfig {
+    /// Whom it stands for.
+    pub name: String,
+    /// The token.
+    #[serde(deserialize_with = "token")]
+    pub token: Secret,
+}
+
+/// What is wrong with the section as a whole.
+#[derive(Debug, thiserror::Error)]
+pub enum BadAuthorization {
+    /// Tokens of issuers are made for somebody, and we do not know under which name that would be us.
+    #[error("authorization.resource must be set when there are issuers")]
+    NoResource,
+    /// Something that should be an address.
+    #[error("authorization: `{0}` is not a URL")]
+    NotUrl(String),
+    /// Two places for one thing.
+    #[error("authorization: the keys of {0} are either at jwks_url or in jwks_file")]
+    TwoPlaces(String),
+    /// The guard does not accept it.
+    #[error("authorization: {0}")]
+    Unusable(#[from] gladhand_auth::AuthError),
+}
+
+impl AuthorizationConfig {
+    /// The guard that these settings describe, if they describe one.
+    pub fn guard(&self) -> Result<Option<Guard>, BadAuthorization> {
+        if self.issuers.is_empty() && self.tokens.is_empty() {
+            return Ok(None);
+        }
+        let url = |text: &String| Url::parse(text).map_err(|_| BadAuthorization::NotUrl(text.clone()));
+        let resource = self.resource.as_ref().map(url).transpose()?;
+        if resource.is_none() && !self.issuers.is_empty() {
+            return Err(BadAuthorization::NoResource);
+        }
+        let mut issuers = Vec::new();
+        for IssuerConfig { issuer, jwks_url, jwks_file } in &self.issuers {
+            let keys = match (jwks_url, jwks_file) {
+                (None, None) => KeySource::Metadata,
+                (Some(address), None) => KeySource::Url(url(address)?),
+                (None, Some(file)) => KeySource::File(file.clone()),
+                (Some(_), Some(_)) => return Err(BadAuthorization::TwoPlaces(issuer.clone())),
+            };
+            issuers.push(Issuer { issuer: issuer.clone(), keys });
+        }
+        let scopes: Scopes = self.scopes.iter().map(String::as_str).collect();
+        // Whoever writes a token into this file means it to be enough.
+        let known = |TokenConfig { name, token }: &TokenConfig| KnownToken {
+            name: name.clone(),
+            token: token.clone(),
+            scopes: scopes.clone(),
+        };
+        let tokens = self.tokens.iter().map(known).collect();
+        let audiences = self.audiences.clone();
+        Ok(Some(Guard::new(Policy { resource, audiences, issuers, tokens, scopes, ..Policy::default() })?))
+    }
+}
+
+fn token<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Secret, D::Error> {
+    // serde's own complaint would quote what it found, which is a secret.
+    let text = toml::Value::deserialize(deserializer)?.as_str().map(str::to_owned).unwrap_or_default();
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte);
+    if text.is_empty() || !text.bytes().all(fits) {
+        return Err(serde::de::Error::custom("a token is a string of letters, digits and - . _ ~ + / ="));
+    }
+    Ok(Secret::new(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn guard(text: &str) -> Result<bool, String> {
+        let config: AuthorizationConfig = toml::from_str(text).map_err(|error| error.message().to_owned())?;
+        config.guard().map(|guard| guard.is_some()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn settings_become_a_guard_or_a_complaint() {
+        assert_eq!(guard(""), Ok(false));
+        assert_eq!(guard("tokens = [{name = 'ann', token = 'a-b'}]"), Ok(true));
+        let resource = "resource = 'https://me.example/mcp'";
+        assert_eq!(guard(&format!("{resource}\nissuers = [{{issuer = 'https://as.example'}}]")), Ok(true));
+        let wrong = [
+            (
+                "issuers = [{issuer = 'https://as.example'}]",
+                "authorization.resource must be set when there are issuers",
+            ),
+            ("resource = 'me'\ntokens = [{name = 'ann', token = 'x'}]", "authorization: `me` is not a URL"),
+            (
+                "resource = 'https://me.example'\nissuers = [{issuer = 'http://as.example'}]",
+                "authorization: http://as.example/ is not an address to send credentials to: it must be https, or \
+                 loopback for a loopback server",
+            ),
+            (
+                "tokens = [{name = 'ann', token = 'two words'}]",
+                "a token is a string of letters, digits and - . _ ~ + / =",
+            ),
+        ];
+        for (text, complaint) in wrong {
+            assert_eq!(guard(text), Err(complaint.to_owned()));
+        }
+    }
+}

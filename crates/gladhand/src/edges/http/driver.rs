@@ -1,0 +1,259 @@
+//! How a session is driven: a step of the door, everything that follows from it, and work that goes on.
+//!
+//! Steps are short and happen under one lock. Whoever answers a call may tell or ask its caller from
+//! within the call, so the hub is asked while the lock is open: lock, step, open, ask the hub, lock,
+//! hand in what it said. An answer that is there by then costs no task and no channel.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use gladhand_accord::Agreement;
+use gladhand_dialects::mcp::revision::Revision;
+use gladhand_dialects::{Action, Ambient, Door, Lane, Output};
+use gladhand_hub::{Answer, Caller, Work};
+use gladhand_operations::{Call, CallId, Failure, FailureKind, Outcome};
+use tokio::task::AbortHandle;
+
+use super::session::{Inner, Manner, Running, Session};
+
+/// What is for the hub to do, once the lock is open.
+enum Errand<'a> {
+    Deliver(Call<'a>, Arc<Agreement>),
+    Unwatch(String),
+}
+
+/// What the hub said to a call.
+enum Said {
+    Outcome(Outcome),
+    Later(Work),
+    AsTask(Work),
+}
+
+impl Session {
+    /// Takes a step and does what follows from it, until nothing is left.
+    pub(super) fn drive<'a>(
+        &self,
+        lane: Lane,
+        principal: Option<&str>,
+        step: impl FnOnce(&mut Door, &mut Ambient<'_>, &mut Output<'a>),
+    ) {
+        let mut errands = {
+            let mut inner = self.lock();
+            inner.clock.tick();
+            let principal = principal.or(self.principal.as_deref());
+            let errands = self.step(&mut inner, lane, principal, step);
+            self.set_alarm(&mut inner);
+            errands
+        };
+        while !errands.is_empty() {
+            let said: Vec<_> = errands.into_iter().filter_map(|errand| self.run(errand)).collect();
+            let mut inner = self.lock();
+            errands = Vec::new();
+            for (call, said) in said {
+                // Cancelled in between: nobody wants to know.
+                let Some(running) = inner.running.get_mut(&call) else { continue };
+                match said {
+                    Said::Outcome(outcome) => {
+                        inner.running.remove(&call);
+                        errands.extend(self.step(&mut inner, lane, None, |door, ambient, out| {
+                            door.resolve(call, outcome, ambient, out);
+                        }));
+                    }
+                    Said::Later(work) => running.task = Some(self.spawn(call, work)),
+                    Said::AsTask(work) => {
+                        running.task = Some(self.spawn(call, work));
+                        errands.extend(self.step(&mut inner, lane, None, |door, ambient, out| {
+                            door.goes_on_as_task(call, ambient, out);
+                        }));
+                    }
+                }
+            }
+            self.set_alarm(&mut inner);
+        }
+    }
+
+    /// One step of the door, and everything that it asks for except what the hub must do.
+    fn step<'a>(
+        &self,
+        inner: &mut Inner,
+        lane: Lane,
+        principal: Option<&str>,
+        step: impl FnOnce(&mut Door, &mut Ambient<'_>, &mut Output<'a>),
+    ) -> Vec<Errand<'a>> {
+        let mut out = Output::onto(Vec::new());
+        let mut ambient = inner.clock.ambient();
+        ambient.lane = lane;
+        ambient.principal = principal;
+        step(&mut inner.door, &mut ambient, &mut out);
+        inner.send(&mut out, self.manner);
+        let mut errands = Vec::new();
+        for action in out.actions {
+            match action {
+                Action::Deliver(call, agreement) => {
+                    inner.running.insert(call.id, Running { lane, task: None });
+                    errands.push(Errand::Deliver(call, agreement));
+                }
+                Action::Cancel(call) => inner.cancel(call),
+                Action::Opened(agreement) => self.opened(inner, &agreement),
+                // Anybody may try, so this is no cause for alarm here.
+                Action::Refused(refusal) => tracing::info!(%refusal, "no session"),
+                Action::Dropped(what) => tracing::debug!(what, "dropped"),
+                Action::Answered(question, answered) => {
+                    if let Some(answer) = inner.questions.remove(&question) {
+                        // Whoever asked may have stopped waiting.
+                        let _ = answer.send(answered);
+                    }
+                }
+                Action::Unwatch(uri) => errands.push(Errand::Unwatch(uri)),
+                Action::LetGo(lane, pause) => {
+                    if self.manner == Manner::Session
+                        && let Some(stream) = inner.lanes.get(lane)
+                    {
+                        stream.let_go(pause);
+                    }
+                }
+                // There is no goodbye in this dialect; a session that ends is ended by its transport.
+                Action::Close(_) => {}
+            }
+        }
+        errands
+    }
+
+    fn opened(&self, inner: &mut Inner, agreement: &Agreement) {
+        let (dialect, version, client) = (agreement.dialect, agreement.version.as_str(), &agreement.client.name);
+        if self.manner == Manner::Stateless {
+            tracing::debug!(dialect, version, client, "new terms of requests without a session");
+        } else {
+            tracing::info!(dialect, version, client, "session open");
+            inner.lanes.primes = Revision::named(version).is_some_and(Revision::has_polling);
+        }
+    }
+
+    /// Does something that needs the hub, without a lock; if it was a call, returns what the hub said.
+    fn run(&self, errand: Errand<'_>) -> Option<(CallId, Said)> {
+        match errand {
+            Errand::Deliver(call, agreement) => Some(self.deliver(call, &agreement)),
+            Errand::Unwatch(uri) => {
+                self.shared.hub().unwatch(&uri);
+                None
+            }
+        }
+    }
+
+    fn deliver(&self, call: Call<'_>, agreement: &Arc<Agreement>) -> (CallId, Said) {
+        let id = call.id;
+        let Some(this) = self.this.upgrade() else {
+            return (id, Said::Outcome(Err(Failure::new(FailureKind::Stopping, "the session has ended"))));
+        };
+        let caller: Arc<dyn Caller> = this;
+        let said = match self.shared.hub().answer(call, agreement, &caller) {
+            Answer::Now(outcome) => Said::Outcome(outcome),
+            Answer::AsTask(work) => Said::AsTask(work),
+            Answer::Later(mut work) | Answer::TaskLater(mut work) => {
+                // Much that could take a while does not: then it needs neither a task nor a stream.
+                match poll_guarded(&mut work, &mut Context::from_waker(Waker::noop())) {
+                    Poll::Ready(outcome) => Said::Outcome(outcome),
+                    Poll::Pending => Said::Later(work),
+                }
+            }
+        };
+        (id, said)
+    }
+
+    /// Lets work go on as a task; its outcome comes back here.
+    fn spawn(&self, call: CallId, mut work: Work) -> AbortHandle {
+        let this = Weak::clone(&self.this);
+        let task = async move {
+            let outcome = std::future::poll_fn(|cx| poll_guarded(&mut work, cx)).await;
+            if let Some(session) = this.upgrade() {
+                session.finished(call, outcome);
+            }
+        };
+        self.shared.calls.spawn_on(task, &self.shared.runtime).abort_handle()
+    }
+
+    fn finished(&self, call: CallId, outcome: Outcome) {
+        let Some(running) = self.lock().running.remove(&call) else { return };
+        self.drive(running.lane, None, |door, ambient, out| door.resolve(call, outcome, ambient, out));
+        let mut inner = self.lock();
+        if self.manner == Manner::Pair && inner.ended && inner.running.is_empty() {
+            inner.lanes.end(Lane::MAIN);
+        }
+    }
+
+    /// Sees to it that the door is woken when it wants to be.
+    fn set_alarm(&self, inner: &mut Inner) {
+        let Some(deadline) = inner.door.deadline() else { return };
+        if inner.ended || inner.alarm.as_ref().is_some_and(|(set, _)| *set <= deadline) {
+            return;
+        }
+        let (at, this) = (inner.clock.instant(deadline), Weak::clone(&self.this));
+        let timer = self.shared.runtime.spawn(async move {
+            tokio::time::sleep_until(at).await;
+            if let Some(session) = this.upgrade() {
+                session.wake();
+            }
+        });
+        if let Some((_, replaced)) = inner.alarm.replace((deadline, timer.abort_handle())) {
+            replaced.abort();
+        }
+    }
+
+    fn wake(&self) {
+        self.lock().alarm = None;
+        self.drive(Lane::MAIN, None, |door, ambient, out| {
+            if door.deadline().is_some_and(|deadline| deadline <= ambient.now.elapsed) {
+                door.wake(ambient, out);
+            }
+        });
+    }
+}
+
+impl Inner {
+    /// Hands the lines of a step to the ways on which they go.
+    fn send(&mut self, out: &mut Output<'_>, manner: Manner) {
+        if out.wire.is_empty() {
+            return;
+        }
+        let pieces: Vec<_> = out.pieces().map(|(lane, piece)| (lane, piece.len())).collect();
+        let wire = Bytes::from(std::mem::take(&mut out.wire));
+        let mut begin = 0;
+        for (lane, length) in pieces {
+            let lane = if manner == Manner::Pair { Lane::MAIN } else { lane };
+            let piece = wire.slice(begin..begin + length);
+            begin += length;
+            let mut from = 0;
+            for end in memchr::memchr_iter(b'\n', &piece) {
+                self.lanes.push(lane, piece.slice(from..end));
+                from = end + 1;
+            }
+        }
+    }
+
+    /// Nobody wants a call any more. An exchange that waited for nothing else ends without an answer.
+    fn cancel(&mut self, call: CallId) {
+        let Some(Running { lane, task }) = self.running.remove(&call) else { return };
+        if let Some(task) = task {
+            task.abort();
+        }
+        if lane != Lane::MAIN && !self.running.values().any(|running| running.lane == lane) {
+            self.lanes.end(lane);
+        }
+    }
+
+    /// Whether whoever hears of a call takes what it is sent.
+    pub(super) fn has_room(&mut self, about: Option<CallId>) -> bool {
+        let running = about.and_then(|call| self.running.get(&call));
+        let lane = running.map(|running| running.lane);
+        !lane.and_then(|lane| self.lanes.get(lane)).is_some_and(|stream| stream.is_behind())
+    }
+}
+
+/// Polls work that may panic: that fails its call and nothing else.
+fn poll_guarded(work: &mut Work, cx: &mut Context<'_>) -> Poll<Outcome> {
+    // Nothing of ours is touched by it, so nothing of ours can be left half changed; it is not polled again.
+    let polled = catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx)));
+    polled.unwrap_or_else(|_| Poll::Ready(Err(Failure::panicked())))
+}

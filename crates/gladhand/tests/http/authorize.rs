@@ -1,0 +1,73 @@
+//! The step that says who a request comes from.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use gladhand::edges::http::{Authorize, Authorized, Http};
+use gladhand::providers::Toolbox;
+
+use crate::client::open_session_with;
+use crate::server::{Embedded, Program};
+
+/// Believes whoever says who they are.
+#[derive(Debug)]
+struct Credulous;
+
+impl Authorize for Credulous {
+    fn authorize<'a>(
+        &'a self,
+        head: &'a http::request::Parts,
+    ) -> Pin<Box<dyn Future<Output = Authorized> + Send + 'a>> {
+        Box::pin(async move {
+            tokio::task::yield_now().await;
+            let name = head.headers.get("x-name").and_then(|name| name.to_str().ok()).map(Arc::from);
+            let denied = http::Response::builder().status(401).header("WWW-Authenticate", "Bearer");
+            name.map(Some).ok_or_else(|| Box::new(denied.body("who?".into()).expect("a response")))
+        })
+    }
+}
+
+#[test]
+fn a_session_is_for_the_one_who_opened_it() {
+    let http = Http { authorize: Some(Arc::new(Credulous)), ..Http::default() };
+    let server = Embedded::with(Toolbox, http);
+    let mut connection = server.connect();
+    let ping = r#"{"jsonrpc":"2.0","id":7,"method":"ping"}"#;
+    let nobody = connection.post(&[], ping);
+    assert_eq!((nobody.status, nobody.header("www-authenticate"), &*nobody.body), (401, Some("Bearer"), "who?"));
+    let session = open_session_with(&mut connection, "2025-11-25", &[("X-Name", "ada")]);
+    let mut status = |name| connection.post(&[("X-Name", name), ("Mcp-Session-Id", &session)], ping).status;
+    assert_eq!((status("ada"), status("eve")), (200, 404));
+    assert_eq!(connection.ask("GET", "/healthz", &[], "").status, 200, "whether we are well is no secret");
+}
+
+#[test]
+fn a_configured_token_opens_the_door_and_the_metadata_is_for_everybody() {
+    let (server, _folder) = Program::configured(
+        r#"
+        [authorization]
+        resource = "https://gladhand.example/mcp"
+        issuers = [{ issuer = "https://login.example", jwks_file = "/nowhere" }]
+        tokens = [{ name = "ann", token = "open-sesame" }]
+        "#,
+    );
+    let mut connection = server.connect();
+    let ping = r#"{"jsonrpc":"2.0","id":7,"method":"ping"}"#;
+    let nobody = connection.post(&[], ping);
+    let place = "/.well-known/oauth-protected-resource/mcp";
+    let challenge = format!(r#"Bearer resource_metadata="https://gladhand.example{place}""#);
+    assert_eq!((nobody.status, nobody.header("www-authenticate")), (401, Some(&*challenge)));
+    let metadata = connection.ask("GET", place, &[], "");
+    assert_eq!(
+        (metadata.status, metadata.json()["authorization_servers"][0].as_str()),
+        (200, Some("https://login.example"))
+    );
+
+    let ann = ("Authorization", "Bearer open-sesame");
+    let session = open_session_with(&mut connection, "2025-11-25", &[ann]);
+    assert_eq!(connection.post(&[ann, ("Mcp-Session-Id", &session)], ping).status, 200);
+    assert_eq!(connection.post(&[("Mcp-Session-Id", &session)], ping).status, 401);
+    let query = connection.ask("POST", "/mcp?access_token=open-sesame", &[], ping);
+    assert_eq!(query.status, 401, "a token in the address is no token");
+}

@@ -1,0 +1,92 @@
+//! Questions in the middle of a call, as each era asks them.
+
+use gladhand::config::HttpConfig;
+use gladhand::hub::Kit;
+use gladhand::operations::{Question, Tool, ToolResult};
+use serde_json::{Value, json};
+
+use crate::client::{Connection, STATELESS};
+use crate::server::Embedded;
+use crate::support::{MCP_INITIALIZED, mcp_call};
+
+/// Asks for a name, and greets.
+fn greeter() -> Kit {
+    Kit::new().slow_tool(Tool::plain("greet", "Asks for a name."), |_, reporter| async move {
+        let schema = json!({"type": "object", "properties": {"name": {"type": "string"}}});
+        let answer = reporter.ask(Question::form("Who are you?", &schema)).await?;
+        let answer: Value = serde_json::from_str(answer.get()).unwrap_or_default();
+        Ok(ToolResult::text(&format!("hello {}", answer["content"]["name"].as_str().unwrap_or("stranger"))))
+    })
+}
+
+fn open_with_elicitation(connection: &mut Connection) -> String {
+    let params = json!({
+        "protocolVersion": "2025-11-25",
+        "capabilities": {"elicitation": {}},
+        "clientInfo": {"name": "test", "version": "1"},
+    });
+    let initialize = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params});
+    let opened = connection.post(&[], &initialize.to_string());
+    let session = opened.header("mcp-session-id").expect("a session").to_owned();
+    assert_eq!(connection.post(&[("Mcp-Session-Id", &session)], MCP_INITIALIZED).status, 202);
+    session
+}
+
+#[test]
+fn in_a_session_the_question_comes_on_the_stream_of_its_call() {
+    let server = Embedded::start(greeter(), HttpConfig::default());
+    let mut connection = server.connect();
+    let session = open_with_elicitation(&mut connection);
+    let headers = [("Mcp-Session-Id", session.as_str())];
+    connection.send_post(&headers, &mcp_call(1, "greet", "{}"));
+    connection.head();
+    let mut events = std::iter::from_fn(|| connection.event()).filter(|event| !event.data.is_empty());
+    let question = events.next().expect("a question").json();
+    assert_eq!(question["method"], "elicitation/create");
+    let result = json!({"action": "accept", "content": {"name": "Ada"}});
+    let answer = json!({"jsonrpc": "2.0", "id": question["id"], "result": result}).to_string();
+    assert_eq!(server.connect().post(&headers, &answer).status, 202);
+    let answer = events.next().expect("an answer").json();
+    assert_eq!(answer["result"]["content"][0]["text"], "hello Ada", "{answer}");
+    assert!(events.next().is_none());
+}
+
+#[test]
+fn without_a_session_the_question_is_an_answer_and_the_retry_brings_it_back() {
+    let server = Embedded::start(greeter(), HttpConfig::default());
+    let mut connection = server.connect();
+    let headers = [("MCP-Protocol-Version", STATELESS), ("Mcp-Method", "tools/call"), ("Mcp-Name", "greet")];
+    let mut call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {
+        "name": "greet",
+        "arguments": {},
+        "_meta": {
+            "io.modelcontextprotocol/protocolVersion": STATELESS,
+            "io.modelcontextprotocol/clientCapabilities": {"elicitation": {}},
+        },
+    }});
+    let asked = connection.post(&headers, &call.to_string());
+    assert_eq!((asked.status, asked.header("content-type")), (200, Some("application/json")));
+    let asked = asked.json();
+    assert_eq!(asked["result"]["resultType"], "input_required", "{asked}");
+    let key = asked["result"]["inputRequests"].as_object().and_then(|all| all.keys().next().cloned()).expect("a key");
+    call["id"] = json!(2);
+    call["params"]["requestState"] = asked["result"]["requestState"].clone();
+    call["params"]["inputResponses"] = json!({key: {"action": "accept", "content": {"name": "Ada"}}});
+    let answer = connection.post(&headers, &call.to_string());
+    let answer = match answer.header("content-type") {
+        Some("application/json") => answer.json(),
+        _ => {
+            let last = answer.body.lines().rev().find_map(|line| line.strip_prefix("data: ")).expect("an answer");
+            serde_json::from_str(last).expect("JSON")
+        }
+    };
+    assert_eq!((&answer["id"], &answer["result"]["content"][0]["text"]), (&json!(2), &json!("hello Ada")), "{answer}");
+}
+
+#[test]
+fn what_was_not_declared_is_refused_with_the_status_of_the_era() {
+    let server = Embedded::start(greeter(), HttpConfig::default());
+    let (headers, body) = crate::client::stateless_call(1, "greet", "{}");
+    let refused = server.connect().post(&headers, &body);
+    assert_eq!((refused.status, &refused.json()["error"]["code"]), (400, &json!(-32021)), "{refused:?}");
+}
