@@ -4,6 +4,7 @@ In the handshake era it asks by a request, in the stateless one by a question in
 """
 
 import sys
+from dataclasses import dataclass
 
 import anyio
 from fastmcp import Context, FastMCP
@@ -12,6 +13,12 @@ from mcp import types
 way, port = (*sys.argv[1:], "0")[:2]
 server = FastMCP("fastmcp")
 cancelled = 0
+
+
+@dataclass
+class Form:
+    name: str
+
 
 FORM = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 WHO = types.ElicitRequestFormParams(message="Who are you?", requested_schema=FORM)
@@ -48,24 +55,28 @@ def lingered() -> str:
     return str(cancelled)
 
 
+def is_stateless(context):
+    return context.session.protocol_version == "2026-07-28"
+
+
 def question(name, request):
     return types.InputRequiredResult(input_requests={name: request})
 
 
 @server.tool
 async def ask(context: Context) -> str | types.InputRequiredResult:
-    if context._is_modern_protocol():
+    if is_stateless(context):
         answers = context.input_responses
         if answers is None:
             return question("ask", types.ElicitRequest(params=WHO))
         return f"Hello, {answers['ask'].content['name']}!"
-    answer = await context.elicit(WHO.message, str)
-    return f"Hello, {answer.data}!"
+    answer = await context.elicit(WHO.message, Form)
+    return f"Hello, {answer.data.name}!"
 
 
 @server.tool
 async def think(context: Context) -> str | types.InputRequiredResult:
-    if context._is_modern_protocol():
+    if is_stateless(context):
         answers = context.input_responses
         if answers is None:
             return question("think", types.CreateMessageRequest(params=CITY))

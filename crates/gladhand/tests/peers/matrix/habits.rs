@@ -71,7 +71,7 @@ impl Habits {
     }
 
     pub(super) fn git() -> Self {
-        Self::of_tools(step("git_init", json!({"repo_path": "FOLDER"}), "Initialized"))
+        Self::of_tools(step("git_status", json!({"repo_path": "FOLDER"}), "No commits yet"))
     }
 
     fn of_tools(call: Step) -> Self {

@@ -1,6 +1,7 @@
 //! Their servers, with our client: what each of them has is tried, and found out without being told the era.
 
 use std::ffi::OsString;
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,6 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 const NO_SUBSCRIPTIONS: &str = "The first line of the Python SDK never declares that resources can be subscribed to.";
 const NO_ELICITATION: &str = "Elicitation is younger than this version of the Python SDK.";
+const LISTENING_ONLY: &str = "The current line of the Python SDK has resources watched in the stateless era only.";
 const NOT_LISTENED_TO: &str = "FastMCP serves no `subscriptions/listen`, and declares no subscriptions.";
 const ONLY_TOOLS: &str = "The server has tools and nothing else, and they ask nothing and report nothing.";
 
@@ -52,11 +54,15 @@ pub(super) fn rows() -> Vec<Row> {
     let peer = versions::python("Python SDK", "py1", "mcp");
     add(peer, python("py1", "matrix/py_v1_server.py"), &[Stdio, Http, Sse], "2025-11-25", &absent[..1]);
     let peer = versions::python("Python SDK", "py2", "mcp");
-    add(peer, python("py2", "matrix/py_v2_server.py"), &[Stdio, Http], "2026-07-28", &[]);
+    let server = python("py2", "matrix/py_v2_server.py");
+    add(peer.clone(), server.clone(), &[Stdio, Http], "2026-07-28", &[]);
+    add(peer, server, &[Sse], "2025-11-25", &[(Cell::Subscribe, LISTENING_ONLY)]);
 
     let peer = versions::python("FastMCP", "pyservers", "fastmcp");
     let absent = [(Cell::Subscribe, NOT_LISTENED_TO)];
-    add(peer, python("pyservers", "matrix/fastmcp_server.py"), &[Stdio, Http], "2026-07-28", &absent);
+    let server = python("pyservers", "matrix/fastmcp_server.py");
+    add(peer.clone(), server.clone(), &[Stdio, Http], "2026-07-28", &absent);
+    add(peer, server, &[Sse], "2025-11-25", &absent);
 
     let server = vec![peers().join("cargo/release/rmcp-matrix").into()];
     add(versions::rmcp(), server, &[Stdio, Http], "2026-07-28", &[]);
@@ -93,7 +99,7 @@ fn reference_servers() -> Vec<Row> {
         (version("server-memory"), Start::Alone(script("server-memory")), "2025-11-25", Habits::memory),
         (
             versions::python("mcp-server-git", "pyservers", "mcp-server-git"),
-            Start::Alone(git),
+            Start::InRepository(git),
             "2026-07-28",
             Habits::git,
         ),
@@ -111,6 +117,8 @@ enum Start {
     Port(Vec<OsString>),
     /// It gets a folder to work in.
     InFolder(Vec<OsString>),
+    /// It is told of a repository that it finds.
+    InRepository(Vec<OsString>),
     /// It needs nothing.
     Alone(Vec<OsString>),
 }
@@ -185,6 +193,11 @@ fn target(transport: Transport, start: &Start, folder: &std::path::Path) -> (Tar
     match (start, transport) {
         (Start::Alone(words), _) => (with(words, &[]), None),
         (Start::InFolder(words), _) => (with(words, &[folder.as_os_str()]), None),
+        (Start::InRepository(words), _) => {
+            let made = Command::new("git").args(["init", "--quiet"]).arg(folder).status().expect("git starts");
+            assert!(made.success(), "git makes no repository");
+            (with(words, &[]), None)
+        }
         // Its own words come last.
         (Start::Way(words), Transport::Stdio) => {
             let (program, own) = words.split_at(words.len().min(2));
