@@ -23,7 +23,7 @@ use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, Stream
 use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt, schemars, tool, tool_handler, tool_router};
 use serde_json::Value;
 use tokio::net::TcpListener;
-use tokio::sync::broadcast;
+use tokio::sync::watch;
 
 use crate::Failure;
 
@@ -35,7 +35,9 @@ static CANCELLED: AtomicUsize = AtomicUsize::new(0);
 #[derive(Clone)]
 struct Server {
     /// Rings for whoever listens in the stateless era.
-    touched: broadcast::Sender<()>,
+    touched: watch::Sender<()>,
+    /// Has heard nothing yet. A listener is acknowledged before it is asked to listen, and misses nothing with this.
+    unheard: watch::Receiver<()>,
     #[expect(dead_code, reason = "read by what the macro writes")]
     tool_router: ToolRouter<Self>,
 }
@@ -49,8 +51,8 @@ type Context = RequestContext<RoleServer>;
 
 #[tool_router]
 impl Server {
-    fn new(touched: broadcast::Sender<()>) -> Self {
-        Self { touched, tool_router: Self::tool_router() }
+    fn new((touched, unheard): (watch::Sender<()>, watch::Receiver<()>)) -> Self {
+        Self { touched, unheard, tool_router: Self::tool_router() }
     }
 
     #[tool(description = "Returns its message.")]
@@ -84,8 +86,7 @@ impl Server {
     #[tool(description = "Rings for whoever watches.")]
     async fn touch(&self, context: Context) -> Result<String, ErrorData> {
         if is_stateless(&context) {
-            // Nobody may be listening.
-            let _ = self.touched.send(());
+            self.touched.send_replace(());
         } else {
             let update = ResourceUpdatedNotificationParam::new(WATCHED);
             context.peer.notify_resource_updated(update).await.map_err(internal)?;
@@ -174,11 +175,11 @@ impl ServerHandler for Server {
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
-        let mut touched = self.touched.subscribe();
+        let mut touched = self.unheard.clone();
         loop {
             tokio::select! {
                 () = context.cancelled() => return Ok(()),
-                _ = touched.recv() => context.sink().notify_resource_updated(WATCHED).await.map_err(internal)?,
+                Ok(()) = touched.changed() => context.sink().notify_resource_updated(WATCHED).await.map_err(internal)?,
             }
         }
     }
@@ -216,13 +217,13 @@ fn internal(error: impl std::fmt::Display) -> ErrorData {
 }
 
 pub(crate) async fn stdio() -> Result<(), Failure> {
-    let server = Server::new(broadcast::channel(8).0).serve(stdin_and_stdout()).await?;
+    let server = Server::new(watch::channel(())).serve(stdin_and_stdout()).await?;
     server.waiting().await?;
     Ok(())
 }
 
 pub(crate) async fn http(port: &str) -> Result<(), Failure> {
-    let touched = broadcast::channel(8).0;
+    let touched = watch::channel(());
     let sessions = LocalSessionManager::default().into();
     let make = move || Ok(Server::new(touched.clone()));
     let service = StreamableHttpService::new(make, sessions, StreamableHttpServerConfig::default());

@@ -24,6 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 const NO_SUBSCRIPTIONS: &str = "The first line of the Python SDK never declares that resources can be subscribed to.";
 const NO_ELICITATION: &str = "Elicitation is younger than this version of the Python SDK.";
+const DIES_OF_IT: &str = "A server on this version of the Python SDK ends its session when a call is cancelled.";
 const LISTENING_ONLY: &str = "The current line of the Python SDK has resources watched in the stateless era only.";
 const NOT_LISTENED_TO: &str = "FastMCP serves no `subscriptions/listen`, and declares no subscriptions.";
 const ONLY_TOOLS: &str = "The server has tools and nothing else, and they ask nothing and report nothing.";
@@ -48,9 +49,13 @@ pub(super) fn rows() -> Vec<Row> {
     server.push("modern".into());
     add(peer, server, &[Stdio, Http], "2026-07-28", &[]);
 
-    let absent = [(Cell::Subscribe, NO_SUBSCRIPTIONS), (Cell::Elicit, NO_ELICITATION)];
+    let absent = [
+        (Cell::Subscribe, NO_SUBSCRIPTIONS),
+        (Cell::Elicit, NO_ELICITATION),
+        (Cell::Cancel, DIES_OF_IT),
+    ];
     let peer = versions::python("Python SDK", "pyold", "mcp");
-    add(peer, python("pyold", "matrix/py_v1_server.py"), &[Stdio, Http, Sse], "2025-03-26", &absent);
+    add(peer, python("pyold", "matrix/py_v1_server.py"), &[Stdio, Http, Sse], "2024-11-05", &absent);
     let peer = versions::python("Python SDK", "py1", "mcp");
     add(peer, python("py1", "matrix/py_v1_server.py"), &[Stdio, Http, Sse], "2025-11-25", &absent[..1]);
     let peer = versions::python("Python SDK", "py2", "mcp");
@@ -163,9 +168,6 @@ async fn session(row: &Row, start: &Start, habits: &Habits) -> Seen {
     if let Some(step) = &habits.progress {
         note(Cell::Progress, soon(trial.progress(step, &mut heard)).await);
     }
-    if let Some((linger, proof)) = &habits.cancel {
-        note(Cell::Cancel, soon(trial.cancel(linger, proof, &mut heard)).await);
-    }
     for (cell, step) in [(Cell::Elicit, &habits.elicit), (Cell::Sample, &habits.sample)] {
         if let Some(step) = step {
             note(cell, soon(trial.call(step)).await);
@@ -179,6 +181,10 @@ async fn session(row: &Row, start: &Start, habits: &Habits) -> Seen {
     }
     if let Some(step) = &habits.prompt {
         note(Cell::Prompt, soon(trial.prompt(step)).await);
+    }
+    // Not before everything else: an old server may die of it.
+    if let Some((linger, proof)) = &habits.cancel {
+        note(Cell::Cancel, soon(trial.cancel(linger, proof, &mut heard)).await);
     }
     note(Cell::Close, soon(trial.upstream.close()).await.map(Ok));
     seen
