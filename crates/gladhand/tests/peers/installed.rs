@@ -23,12 +23,15 @@ pub(crate) fn peers() -> &'static Path {
         let named = std::env::var_os("GLADHAND_PEERS").expect("GLADHAND_PEERS names no peers: run `cargo xtask test`");
         let folder = PathBuf::from(named);
         // Modules are looked for beside the script that imports them, so scripts go where the packages are.
-        for kind in ["clients", "servers"] {
+        for kind in ["clients", "servers", "matrix"] {
             let (from, to) = (scripts().join(kind), folder.join("npm").join(kind));
             fs::create_dir_all(&to).expect("no place for the scripts among the peers");
             for entry in fs::read_dir(from).expect("no scripts").map(|entry| entry.expect("no script")) {
                 if entry.path().extension().is_some_and(|ending| ending == "mjs") {
-                    fs::copy(entry.path(), to.join(entry.file_name())).expect("a script could not be copied");
+                    // In one step, since another test may be running the script.
+                    let beside = to.join(format!(".{}", std::process::id()));
+                    let copied = fs::copy(entry.path(), &beside);
+                    copied.and_then(|_| fs::rename(beside, to.join(entry.file_name()))).expect("a script is copied");
                 }
             }
         }

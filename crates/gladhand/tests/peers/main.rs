@@ -6,5 +6,6 @@
 
 mod clients;
 mod installed;
+mod matrix;
 mod servers;
 mod upstreams;

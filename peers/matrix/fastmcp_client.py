@@ -1,0 +1,77 @@
+"""FastMCP as a client of ours: see session.py. Modes: those of the Python SDK on which it is built."""
+
+from contextlib import asynccontextmanager
+
+import anyio
+from fastmcp.client import Client as FastClient
+from fastmcp.client.transports import SSETransport, StdioTransport, StreamableHttpTransport
+from mcp import types
+from mcp.client.subscriptions import listen
+
+from session import FORM, SAID, leave_scope, run
+
+STATELESS = "2026-07-28"
+
+
+def transport(kind, target):
+    if kind == "stdio":
+        return StdioTransport(target[0], target[1:], keep_alive=False)
+    return {"http": StreamableHttpTransport, "sse": SSETransport}[kind](target)
+
+
+async def elicit(message, response_type, params, context):
+    return response_type(**FORM)
+
+
+async def sample(messages, params, context):
+    return SAID
+
+
+class Client:
+    def __init__(self, client, updated):
+        self.client = client
+        self.updated = updated
+        self.protocol = client.protocol_version
+        self.tools = client.list_tools
+        self.read = client.read_resource
+        self.prompt = client.get_prompt
+        self.give_up = leave_scope
+
+    async def call(self, name, arguments, progress):
+        return await self.client.call_tool(name, arguments, progress_handler=progress)
+
+    @asynccontextmanager
+    async def watch(self, uri):
+        """FastMCP has no way of its own to watch a resource; the session of the SDK beneath it has."""
+        if self.protocol != STATELESS:
+            await self.client.session.subscribe_resource(uri)
+            yield
+            await self.client.session.unsubscribe_resource(uri)
+            return
+        async with (
+            listen(self.client.session, resource_subscriptions=[uri]) as events,
+            anyio.create_task_group() as group,
+        ):
+
+            async def follow():
+                async for event in events:
+                    self.updated(str(event.uri))
+
+            group.start_soon(follow)
+            yield
+            group.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def connect(target, plan, updated):
+    async def message(message):
+        # What is heard by listening is told there.
+        if isinstance(message, types.ResourceUpdatedNotification) and client.protocol_version != STATELESS:
+            updated(str(message.params.uri))
+
+    answers = {"elicitation_handler": elicit, "sampling_handler": sample, "message_handler": message}
+    async with FastClient(transport(plan["transport"], target), mode=plan["mode"], **answers) as client:
+        yield Client(client, updated)
+
+
+run(connect)

@@ -1,0 +1,72 @@
+"""The first line of the Python SDK as a client of ours: see session.py."""
+
+from contextlib import asynccontextmanager
+
+import anyio
+from mcp import ClientSession, StdioServerParameters, types
+from mcp.client.sse import sse_client
+from mcp.client.stdio import stdio_client
+from mcp.client.streamable_http import streamable_http_client
+
+from session import FORM, SAID, run
+
+
+def transport(kind, target):
+    if kind == "stdio":
+        return stdio_client(StdioServerParameters(command=target[0], args=target[1:]))
+    return {"http": streamable_http_client, "sse": sse_client}[kind](target)
+
+
+async def elicit(context, params):
+    return types.ElicitResult(action="accept", content=FORM)
+
+
+async def sample(context, params):
+    content = types.TextContent(type="text", text=SAID)
+    return types.CreateMessageResult(role="assistant", model="m", content=content)
+
+
+class Client:
+    def __init__(self, session, opened):
+        self.session = session
+        self.protocol = opened.protocolVersion
+        self.read = session.read_resource
+        self.prompt = session.get_prompt
+
+    async def tools(self):
+        return (await self.session.list_tools()).tools
+
+    async def call(self, name, arguments, progress):
+        return await self.session.call_tool(name, arguments, progress_callback=progress)
+
+    @asynccontextmanager
+    async def watch(self, uri):
+        await self.session.subscribe_resource(uri)
+        yield
+        await self.session.unsubscribe_resource(uri)
+
+    async def give_up(self, progressed, call):
+        """This line has no way to cancel a call, so the notification is sent by hand, with the id of the last request."""
+        async with anyio.create_task_group() as group:
+            group.start_soon(call)
+            await progressed.wait()
+            params = types.CancelledNotificationParams(requestId=self.session._request_id - 1, reason="enough")
+            notification = types.CancelledNotification(method="notifications/cancelled", params=params)
+            await self.session.send_notification(types.ClientNotification(notification))
+            await anyio.sleep(1)
+            group.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def connect(target, plan, updated):
+    async def message(message):
+        notification = getattr(message, "root", None)
+        if isinstance(notification, types.ResourceUpdatedNotification):
+            updated(str(notification.params.uri))
+
+    answers = {"elicitation_callback": elicit, "sampling_callback": sample, "message_handler": message}
+    async with transport(plan["transport"], target) as (read, write, *_), ClientSession(read, write, **answers) as session:
+        yield Client(session, await session.initialize())
+
+
+run(connect)

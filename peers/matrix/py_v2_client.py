@@ -1,0 +1,75 @@
+"""The current line of the Python SDK as a client of ours: see session.py. Modes: legacy, auto, or a revision."""
+
+from contextlib import asynccontextmanager
+
+import anyio
+from mcp import StdioServerParameters, types
+from mcp.client import Client as SdkClient
+from mcp.client.sse import sse_client
+
+from session import FORM, SAID, leave_scope, run
+
+STATELESS = "2026-07-28"
+
+
+def transport(kind, target):
+    if kind == "stdio":
+        return StdioServerParameters(command=target[0], args=target[1:])
+    return sse_client(target) if kind == "sse" else target
+
+
+async def elicit(context, params):
+    return types.ElicitResult(action="accept", content=FORM)
+
+
+async def sample(context, params):
+    content = types.TextContent(type="text", text=SAID)
+    return types.CreateMessageResult(role="assistant", model="m", content=content)
+
+
+class Client:
+    def __init__(self, client, updated):
+        self.client = client
+        self.updated = updated
+        self.protocol = client.protocol_version
+        self.read = client.read_resource
+        self.prompt = client.get_prompt
+        self.give_up = leave_scope
+
+    async def tools(self):
+        return (await self.client.list_tools()).tools
+
+    async def call(self, name, arguments, progress):
+        return await self.client.call_tool(name, arguments, progress_callback=progress)
+
+    @asynccontextmanager
+    async def watch(self, uri):
+        if self.protocol != STATELESS:
+            await self.client.subscribe_resource(uri)
+            yield
+            await self.client.unsubscribe_resource(uri)
+            return
+        async with self.client.listen(resource_subscriptions=[uri]) as events, anyio.create_task_group() as group:
+
+            async def follow():
+                async for event in events:
+                    self.updated(str(event.uri))
+
+            group.start_soon(follow)
+            yield
+            group.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def connect(target, plan, updated):
+    async def message(message):
+        # What is heard by listening is told there.
+        if isinstance(message, types.ResourceUpdatedNotification) and client.protocol_version != STATELESS:
+            updated(str(message.params.uri))
+
+    answers = {"elicitation_callback": elicit, "sampling_callback": sample, "message_handler": message}
+    async with SdkClient(transport(plan["transport"], target), mode=plan["mode"], **answers) as client:
+        yield Client(client, updated)
+
+
+run(connect)
