@@ -71,7 +71,8 @@ impl Connection {
             scratch.body.clear();
             let input = &self.input[start..start + end];
             if answer(&Wanted::find(&input[body..]), &mut scratch.body)? {
-                let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nmcp-session-id: floor\r\ncontent-length: ";
+                let head =
+                    "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nmcp-session-id: floor\r\ncontent-length: ";
                 write!(scratch.output, "{head}{}\r\n\r\n", scratch.body.len())?;
                 scratch.output.extend_from_slice(&scratch.body);
             } else {
