@@ -130,8 +130,11 @@ impl Server {
 #[tool_handler]
 impl ServerHandler for Server {
     fn get_info(&self) -> ServerConfig {
-        let capabilities =
-            ServerCapabilities::builder().enable_tools().enable_prompts().enable_resources().enable_resources_subscribe();
+        let capabilities = ServerCapabilities::builder()
+            .enable_tools()
+            .enable_prompts()
+            .enable_resources()
+            .enable_resources_subscribe();
         ServerConfig::new(capabilities.build()).with_server_info(Implementation::new("rmcp", "3"))
     }
 
@@ -143,15 +146,15 @@ impl ServerHandler for Server {
         Ok(ListResourcesResult::with_all_items(vec![Resource::new(WATCHED, "watched")]))
     }
 
-    async fn read_resource(
-        &self,
-        _: ReadResourceRequestParams,
-        _: Context,
-    ) -> Result<ReadResourceResponse, ErrorData> {
+    async fn read_resource(&self, _: ReadResourceRequestParams, _: Context) -> Result<ReadResourceResponse, ErrorData> {
         Ok(ReadResourceResult::new(vec![ResourceContents::text("still water", WATCHED)]).into())
     }
 
-    async fn list_prompts(&self, _: Option<PaginatedRequestParams>, _: Context) -> Result<ListPromptsResult, ErrorData> {
+    async fn list_prompts(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: Context,
+    ) -> Result<ListPromptsResult, ErrorData> {
         let arguments = vec![PromptArgument::new("name").with_required(true)];
         Ok(ListPromptsResult::with_all_items(vec![Prompt::new("greeting", None::<String>, Some(arguments))]))
     }

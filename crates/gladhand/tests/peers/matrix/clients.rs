@@ -72,13 +72,7 @@ pub(super) fn rows() -> Vec<Row> {
     rows
 }
 
-fn row(
-    peer: String,
-    client: Vec<OsString>,
-    mode: &'static str,
-    transport: Transport,
-    revision: &'static str,
-) -> Row {
+fn row(peer: String, client: Vec<OsString>, mode: &'static str, transport: Transport, revision: &'static str) -> Row {
     let session = Box::new(move |row: &Row| session(row, &client));
     Row { peer, mode, transport, revision, absent: Vec::new(), session }
 }

@@ -49,11 +49,7 @@ pub(super) fn rows() -> Vec<Row> {
     server.push("modern".into());
     add(peer, server, &[Stdio, Http], "2026-07-28", &[]);
 
-    let absent = [
-        (Cell::Subscribe, NO_SUBSCRIPTIONS),
-        (Cell::Elicit, NO_ELICITATION),
-        (Cell::Cancel, DIES_OF_IT),
-    ];
+    let absent = [(Cell::Subscribe, NO_SUBSCRIPTIONS), (Cell::Elicit, NO_ELICITATION), (Cell::Cancel, DIES_OF_IT)];
     let peer = versions::python("Python SDK", "pyold", "mcp");
     add(peer, python("pyold", "matrix/py_v1_server.py"), &[Stdio, Http, Sse], "2024-11-05", &absent);
     let peer = versions::python("Python SDK", "py1", "mcp");
