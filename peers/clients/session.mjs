@@ -13,7 +13,7 @@ export async function report({ client, call, protocol }) {
   // The SDK loses a report that arrives together with the reply, as the last one does: it looks at notifications
   // a moment later than at replies. So the last is left to the tap.
   const onprogress = ({ progress, total }) => progress < total && seen.progress.push([progress, total]);
-  seen.wait = await outcome(call('wait', { ms: 60, steps: 3 }, { onprogress }));
+  seen.wait = await outcome(call('wait', { ms: 600, steps: 3 }, { onprogress }));
   Object.assign(seen, await cancelled(call));
   seen.echo_afterwards = (await call('echo', { message: 'still here' })).content;
   await client.close();

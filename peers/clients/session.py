@@ -21,7 +21,7 @@ async def report(seen, list_tools, call, cancelled):
         if progress < total:
             seen["progress"].append([int(progress), int(total)])
 
-    seen["wait"] = await outcome(call("wait", {"ms": 60, "steps": 3}, note))
+    seen["wait"] = await outcome(call("wait", {"ms": 600, "steps": 3}, note))
     seen.update(await cancelled(call))
     seen["echo_afterwards"] = content(await call("echo", {"message": "still here"}, None))
 

@@ -1,7 +1,9 @@
 //! `cargo xtask peers`: puts the pinned real peers into `target/peers`.
 //!
 //! Each peer is stamped with a hash of its pins and of the tool that installed it, so a second run only
-//! compares stamps. Layout: `bin/node`, `npm/node_modules`, `suite/node_modules` (the conformance suite), `inspector`, `py1`, `py2`, `pyservers` (virtual environments: the two lines of the Python SDK, and servers) and `cargo/release` (`rmcp-echo` and `floor`).
+//! compares stamps. Layout: `bin/node`, `npm/node_modules`, `suite/node_modules` (the conformance suite), `inspector`,
+//! `py1`, `py2`, `pyold`, `pyservers` (virtual environments: the two lines of the Python SDK, an old version of the
+//! first, and servers) and `cargo/release` (`rmcp-echo`, `rmcp-matrix` and `floor`).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -87,7 +89,7 @@ impl Suite {
     }
 }
 
-/// Builds `rmcp-echo` and `floor` in release mode and returns the folder that holds the two programs.
+/// Builds the Rust peers in release mode and returns the folder that holds the programs.
 pub(crate) fn rust_programs() -> Result<PathBuf> {
     let folder = folder()?;
     let compiler = shell::output_of("rustc", &["--version"]).context("`rustc --version` does not answer")?;

@@ -16,8 +16,9 @@ use tokio::time::sleep;
 const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR4nGP4z8AAAAMBAQDJ/pLvAAAAAElFTkSuQmCC";
 /// A moment of silence.
 const WAV: &str = "UklGRiwAAABXQVZFZm10IBAAAAABAAEAQB8AAIA+AAACABAAZGF0YQgAAAAAAAAAAAAAAA==";
-/// Between the steps of a tool that has steps.
-const STEP: Duration = Duration::from_millis(50);
+/// Between the steps of a tool that has steps. Some clients lose a report that arrives together with the reply, so they
+/// must not be so close that a busy machine makes one of two.
+const STEP: Duration = Duration::from_millis(150);
 
 pub(crate) fn kit() -> Kit {
     completed(prompts(resources(slow_tools(tools(Kit::new())))))

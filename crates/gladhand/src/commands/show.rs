@@ -29,16 +29,15 @@ impl Album {
         Self { folder: folder.to_owned(), name: name.trim_start_matches(['.', '-']).to_owned() }
     }
 
-    /// Saves base64 data under a free name.
-    fn save(&self, mime_type: &str, data: &str) -> Result<PathBuf> {
-        let bytes = STANDARD.decode(data.trim()).context("the server's data is no base64")?;
+    /// Saves data under a free name.
+    fn save(&self, mime_type: &str, bytes: &[u8]) -> Result<PathBuf> {
         let extension = extension(mime_type);
         for number in 1..=MOST_FILES {
             let path = self.folder.join(format!("{}-{number}.{extension}", self.name));
             let created = std::fs::File::options().write(true).create_new(true).open(&path);
             match created {
                 Ok(mut file) => {
-                    file.write_all(&bytes).with_context(|| format!("could not write {}", path.display()))?;
+                    file.write_all(bytes).with_context(|| format!("could not write {}", path.display()))?;
                     return Ok(path);
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
@@ -49,7 +48,9 @@ impl Album {
     }
 
     fn saved(&self, what: &str, mime_type: &str, data: &str) -> Result<String> {
-        let path = self.save(mime_type, data)?;
+        // One that is broken does not spoil the rest.
+        let Ok(bytes) = STANDARD.decode(data.trim()) else { return Ok(format!("[{what} not saved: it is no base64]")) };
+        let path = self.save(mime_type, &bytes)?;
         Ok(format!("[{what} saved as {}]", path.display()))
     }
 }
@@ -207,11 +208,12 @@ mod tests {
     }
 
     #[test]
-    fn data_that_is_no_base64_is_an_error_and_leaves_no_file() {
+    fn data_that_is_no_base64_is_told_and_leaves_no_file() {
         let folder = tempfile::tempdir().unwrap();
         let bad = block(json!({"type": "audio", "mimeType": "audio/wav", "data": "%"}));
-        let result = ToolResult { content: vec![bad], ..ToolResult::default() };
-        assert!(tool_result(&result, &Album::new(folder.path(), "x")).is_err());
+        let result = ToolResult { content: vec![bad, Content::text("the rest")], ..ToolResult::default() };
+        let text = tool_result(&result, &Album::new(folder.path(), "x")).unwrap();
+        assert_eq!(text, "[audio not saved: it is no base64]\nthe rest\n");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 

@@ -19,17 +19,19 @@ use super::transport::{Inbound, Transport};
 use crate::edges::child::Manner;
 use crate::edges::clock::Clock;
 
-/// What the handles of a session ask for.
-pub(super) enum Command {
-    /// Make a call.
-    Call { id: CallId, operation: Operation<'static>, host: Option<Arc<dyn Host>>, reply: oneshot::Sender<Outcome> },
-    /// End the session, and say when that is done.
-    Close(oneshot::Sender<()>),
+/// A call that a handle of a session wants made. It waits while the upstream does not take what it was sent.
+pub(super) struct Command {
+    pub(super) id: CallId,
+    pub(super) operation: Operation<'static>,
+    pub(super) host: Option<Arc<dyn Host>>,
+    pub(super) reply: oneshot::Sender<Outcome>,
 }
 
-/// What must never have to wait for room: at most one of each per call.
+/// What must never have to wait for room: at most one of each per call, and the end.
 #[derive(Debug)]
 pub(super) enum Aside {
+    /// End the session, and say when that is done.
+    Close(oneshot::Sender<()>),
     /// The caller does not want it any more.
     Cancel(CallId),
     /// Changes of a resource need not be told of any more.
@@ -82,8 +84,9 @@ struct Pending {
 /// What can wake the loop.
 enum Wake {
     Inbound(Inbound),
-    Command(Option<Command>),
-    Aside(Aside),
+    Command(Command),
+    /// `None`: the last handle is gone.
+    Aside(Option<Aside>),
     Thought(Result<(QuestionId, Answered), JoinError>),
     Time,
 }
@@ -135,8 +138,8 @@ impl Driver {
                 ports.agreement.send_replace(agreement);
             }
             match self.wake(Some(&mut ports)).await {
-                Wake::Command(None) => break None,
-                Wake::Command(Some(Command::Close(closed))) => break Some(closed),
+                Wake::Aside(None) => break None,
+                Wake::Aside(Some(Aside::Close(closed))) => break Some(closed),
                 wake => self.handle(wake),
             }
         };
@@ -165,8 +168,8 @@ impl Driver {
         tokio::select! {
             inbound = self.transport.next(), if !is_gone => Wake::Inbound(inbound),
             Some(thought) = self.thinking.join_next() => Wake::Thought(thought),
-            Some(aside) = receive_aside(asides) => Wake::Aside(aside),
-            command = receive(commands), if !is_full => Wake::Command(command),
+            aside = receive_aside(asides) => Wake::Aside(aside),
+            Some(command) = receive(commands), if !is_full => Wake::Command(command),
             () = alarm => Wake::Time,
         }
     }
@@ -175,12 +178,13 @@ impl Driver {
         self.clock.tick();
         match wake {
             Wake::Inbound(inbound) => self.inbound(inbound),
-            Wake::Command(Some(Command::Call { id, operation, host, reply })) => self.call(id, operation, host, reply),
-            Wake::Command(_) => {}
-            Wake::Aside(Aside::Cancel(call)) => {
+            Wake::Command(Command { id, operation, host, reply }) => self.call(id, operation, host, reply),
+            // Looked at by whoever waits.
+            Wake::Aside(None | Some(Aside::Close(_))) => {}
+            Wake::Aside(Some(Aside::Cancel(call))) => {
                 self.step(|client, clock, heard| client.cancel(call, &mut clock.ambient(), heard));
             }
-            Wake::Aside(Aside::Unwatch(uri)) => {
+            Wake::Aside(Some(Aside::Unwatch(uri))) => {
                 self.step(|client, clock, heard| client.unwatch(&uri, &mut clock.ambient(), heard));
             }
             Wake::Thought(Ok((question, answered))) => self.answered(question, answered),

@@ -134,7 +134,7 @@ impl Upstream {
     /// Ends the session: calls under way fail, a process is ended, an HTTP session deleted.
     pub async fn close(&self) {
         let (closed, wait) = oneshot::channel();
-        if self.shared.commands.send(Command::Close(closed)).await.is_ok() {
+        if self.shared.asides.send(Aside::Close(closed)).is_ok() {
             // An error means that somebody else closed it.
             let _ = wait.await;
         }
@@ -146,7 +146,7 @@ impl Upstream {
         let id = CallId(self.shared.next_call.fetch_add(1, Ordering::Relaxed));
         let (reply, outcome) = oneshot::channel();
         let operation = operation.into_owned();
-        self.shared.commands.send(Command::Call { id, operation, host, reply }).await.map_err(|_| gone())?;
+        self.shared.commands.send(Command { id, operation, host, reply }).await.map_err(|_| gone())?;
         let mut cancel = CancelOnDrop { call: Some(id), asides: &self.shared.asides };
         let outcome = outcome.await;
         cancel.call = None;

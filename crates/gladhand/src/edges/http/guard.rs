@@ -33,6 +33,13 @@ impl Guard {
 
     /// Looks at a request. `by_name` says whether there is a host in its address at all.
     pub(super) fn admit(&self, headers: &HeaderMap, uri: &Uri, by_name: bool) -> Result<(), Turned> {
+        // Of two that differ, whoever is in between may have looked at the other.
+        if headers.get_all(HOST).iter().count() > 1 {
+            return Err(Turned::Host);
+        }
+        if headers.get_all(ORIGIN).iter().count() > 1 {
+            return Err(Turned::Origin);
+        }
         if by_name {
             let host = headers.get(HOST).and_then(|host| host.to_str().ok());
             let authority = uri.authority().map(http::uri::Authority::as_str).or(host);
@@ -144,6 +151,18 @@ mod tests {
             ["null", "", "http://evil.example", "http://app.example", "file://localhost", "http://localhost/x"]
         {
             assert_eq!(admit(Some("localhost"), Some(origin)), Err(Turned::Origin), "{origin}");
+        }
+    }
+
+    #[test]
+    fn of_several_hosts_or_origins_none_is_believed() {
+        for (name, turned) in [(HOST, Turned::Host), (ORIGIN, Turned::Origin)] {
+            let mut headers = HeaderMap::new();
+            headers.insert(HOST, HeaderValue::from_static("localhost"));
+            headers.insert(ORIGIN, HeaderValue::from_static("http://localhost"));
+            assert_eq!(guard().admit(&headers, &Uri::from_static("/mcp"), true), Ok(()));
+            headers.append(name, HeaderValue::from_static("evil.example"));
+            assert_eq!(guard().admit(&headers, &Uri::from_static("/mcp"), true), Err(turned));
         }
     }
 

@@ -21,12 +21,16 @@ use tokio_util::task::TaskTracker;
 
 use super::address::Address;
 use super::endpoint::Endpoint;
+use super::patience::Patient;
 
 /// How large the head of a request may be, and how much of a response waits to be written.
 const HEAD_BYTES: usize = 64 * 1024;
 
 /// How long a client may take to agree on encryption.
 const TLS_GRACE: Duration = Duration::from_secs(10);
+
+/// How long a client may take nothing of what it is sent.
+const WRITE_GRACE: Duration = Duration::from_secs(30);
 
 /// How long to wait when there is no room for another socket.
 const OUT_OF_SOCKETS: Duration = Duration::from_millis(100);
@@ -172,7 +176,7 @@ impl Floor {
             .timer(TokioTimer::new())
             .header_read_timeout(Duration::from_millis(self.endpoint.shared.config.head_ms))
             .max_buf_size(HEAD_BYTES)
-            .serve_connection(TokioIo::new(stream), service);
+            .serve_connection(TokioIo::new(Patient::new(stream, WRITE_GRACE)), service);
         let mut connection = std::pin::pin!(connection);
         let served = tokio::select! {
             served = connection.as_mut() => served,

@@ -45,6 +45,9 @@ pub(super) async fn serve(
         Method::POST if !is_json(headers) => {
             respond::refusal(StatusCode::UNSUPPORTED_MEDIA_TYPE, "Content-Type must be application/json")
         }
+        Method::POST if !endpoint.shared.has_room_for_answers() => {
+            respond::unavailable("busy", "busy: too many answers wait to be read; try again later")
+        }
         Method::POST => match read_body(body, &endpoint.shared).await {
             Ok(body) => post(endpoint, headers, version, &body, principal),
             Err(refusal) => refusal,
@@ -121,7 +124,7 @@ fn post(
     if version == Version::Unknown {
         return unknown_version();
     }
-    answer(session.post(body, message.wants_answer(), None), |line| {
+    answer(endpoint, session.post(body, message.wants_answer(), None), |line| {
         // What answers no request in particular answers the exchange.
         let is_of_a_request = line.starts_with(b"[") || !line.starts_with(br#"{"jsonrpc":"2.0","id":null"#);
         if is_of_a_request { StatusCode::OK } else { StatusCode::BAD_REQUEST }
@@ -149,7 +152,7 @@ fn stateless(
             return respond::json(status, rejection.body.into());
         }
     }
-    answer(endpoint.sessions.stateless().post(body, true, principal.as_deref()), |line| {
+    answer(endpoint, endpoint.sessions.stateless().post(body, true, principal.as_deref()), |line| {
         StatusCode::from_u16(status(line)).unwrap_or(StatusCode::OK)
     })
 }
@@ -161,7 +164,7 @@ fn open(endpoint: &Endpoint, body: &Bytes, principal: Principal) -> Response<Con
     };
     let posted = session.post(body, true, None);
     let is_open = matches!(&posted, Posted::Answer(line) if is_success(line));
-    let mut response = answer(posted, |_| StatusCode::OK);
+    let mut response = answer(endpoint, posted, |_| StatusCode::OK);
     if is_open {
         let id = endpoint.sessions.open(session).written();
         let id = HeaderValue::from_str(&id).expect("hex digits are visible");
@@ -209,10 +212,10 @@ fn unknown_version() -> Response<Content> {
 }
 
 /// The response to what was posted. The status of an answer depends on the era.
-fn answer(posted: Posted, status: impl FnOnce(&[u8]) -> StatusCode) -> Response<Content> {
+fn answer(endpoint: &Endpoint, posted: Posted, status: impl FnOnce(&[u8]) -> StatusCode) -> Response<Content> {
     match posted {
         Posted::Accepted => respond::empty(StatusCode::ACCEPTED),
-        Posted::Answer(line) => respond::json(status(&line), line),
+        Posted::Answer(line) => respond::json(status(&line), endpoint.shared.counted(line)),
         Posted::Stream(events) => respond::events(events),
         Posted::Busy => respond::unavailable("busy", "busy: too much is under way; try again later"),
     }

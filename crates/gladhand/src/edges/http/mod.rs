@@ -15,6 +15,7 @@ mod listener;
 mod mcp;
 mod message;
 mod pair;
+mod patience;
 mod request;
 mod respond;
 mod session;

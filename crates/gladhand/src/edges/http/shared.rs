@@ -1,7 +1,9 @@
 //! What all sessions of one server have in common.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use bytes::Bytes;
 use gladhand_dialects::{Door, mcp};
 use gladhand_hub::Hub;
 use tokio::runtime::Handle;
@@ -15,6 +17,12 @@ use crate::edges::clock::Clock;
 /// How many bytes of requests may be on their way in at once, over all connections.
 const MOST_READING: usize = 256 * 1024 * 1024;
 
+/// How many bytes of answers may wait to be written, over all connections, before nothing more is taken in.
+const MOST_UNWRITTEN: usize = 256 * 1024 * 1024;
+
+/// Answers up to this size are not counted: there are many of them, and they are soon gone.
+const SMALL_ANSWER: usize = 64 * 1024;
+
 /// What all sessions of one server have in common.
 #[derive(Debug)]
 pub(super) struct Shared {
@@ -26,6 +34,7 @@ pub(super) struct Shared {
     pub(super) runtime: Handle,
     streams: AtomicUsize,
     reading: AtomicUsize,
+    unwritten: Arc<AtomicUsize>,
 }
 
 impl Shared {
@@ -37,6 +46,7 @@ impl Shared {
             runtime,
             streams: AtomicUsize::new(0),
             reading: AtomicUsize::new(0),
+            unwritten: Arc::default(),
         }
     }
 
@@ -70,9 +80,42 @@ impl Shared {
         self.streams.fetch_sub(1, Ordering::Relaxed);
     }
 
+    /// Whether what was answered before has been read, by and large.
+    pub(super) fn has_room_for_answers(&self) -> bool {
+        self.unwritten.load(Ordering::Relaxed) < MOST_UNWRITTEN
+    }
+
+    /// An answer that counts until it is written.
+    pub(super) fn counted(&self, answer: Bytes) -> Bytes {
+        if answer.len() <= SMALL_ANSWER {
+            return answer;
+        }
+        self.unwritten.fetch_add(answer.len(), Ordering::Relaxed);
+        Bytes::from_owner(Unwritten { answer, all: Arc::clone(&self.unwritten) })
+    }
+
     /// Room for a request that is being read.
     pub(super) fn reading(&self) -> Reading<'_> {
         Reading { shared: self, bytes: 0 }
+    }
+}
+
+/// An answer that waits to be written. Whoever writes it drops it when that is done.
+#[derive(Debug)]
+struct Unwritten {
+    answer: Bytes,
+    all: Arc<AtomicUsize>,
+}
+
+impl AsRef<[u8]> for Unwritten {
+    fn as_ref(&self) -> &[u8] {
+        &self.answer
+    }
+}
+
+impl Drop for Unwritten {
+    fn drop(&mut self) {
+        self.all.fetch_sub(self.answer.len(), Ordering::Relaxed);
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use super::{Cell, Row};
+use super::{Cell, Row, Seen};
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/peers.md");
 
@@ -12,7 +12,7 @@ const BEGIN: &str = "<!-- made from the rows of the matrix by a test -->\n";
 const END: &str = "<!-- end of what is made -->\n";
 
 /// Both directions, and why what is absent is absent.
-pub(super) fn render(clients: &[Row], servers: &[Row]) -> String {
+pub(super) fn render(clients: &[(&Row, Seen)], servers: &[(&Row, Seen)]) -> String {
     let mut reasons = Vec::new();
     let clients = rows(clients, &mut reasons);
     let servers = rows(servers, &mut reasons);
@@ -24,17 +24,17 @@ pub(super) fn render(clients: &[Row], servers: &[Row]) -> String {
     text
 }
 
-fn rows(rows: &[Row], reasons: &mut Vec<&'static str>) -> String {
+fn rows(sessions: &[(&Row, Seen)], reasons: &mut Vec<&'static str>) -> String {
     let names: String = Cell::ALL.iter().map(|cell| format!(" {} |", cell.name())).collect();
     let rule = "|---|---|---|---|".to_owned() + &":-:|".repeat(Cell::ALL.len());
     let mut text = format!("| peer | mode | transport | revision |{names}\n{rule}\n");
-    for row in rows {
+    for (row, seen) in sessions {
         let _ = write!(text, "| {} | {} | {} | {} |", row.peer, row.mode, row.transport.name(), row.revision);
         for cell in Cell::ALL {
-            let absent = row.absent.iter().find(|(absent, _)| *absent == cell).map(|(_, reason)| *reason);
-            let _ = match absent {
-                None => write!(text, " ✓ |"),
-                Some(reason) => write!(text, " – {} |", number(reason, reasons)),
+            let _ = match (seen.get(&cell), row.reason(cell)) {
+                (Some(Ok(())), _) => write!(text, " ✓ |"),
+                (_, Some(reason)) => write!(text, " – {} |", number(reason, reasons)),
+                _ => write!(text, " ✗ |"),
             };
         }
         text.push('\n');
@@ -51,10 +51,16 @@ fn number(reason: &'static str, reasons: &mut Vec<&'static str>) -> usize {
     position + 1
 }
 
-/// Leaves the table where somebody who ran the tests finds it.
-pub(super) fn print(table: &str) {
+/// Leaves the table where somebody who ran the tests finds it, with what was seen in the cells that have no mark.
+pub(super) fn print(table: &str, sessions: &[(&Row, Seen)]) {
+    let mut text = table.to_owned();
+    for (row, seen) in sessions {
+        for (cell, why) in seen.iter().filter_map(|(cell, seen)| Some((cell, seen.as_ref().err()?))) {
+            let _ = writeln!(text, "{}: {}: {why}", row.words(), cell.name());
+        }
+    }
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("it is in the target folder");
-    std::fs::write(target.join("peer-matrix.txt"), table).expect("the target folder can be written to");
+    std::fs::write(target.join("peer-matrix.txt"), text).expect("the target folder can be written to");
 }
 
 /// What is wrong with the page in the docs.
