@@ -1,6 +1,7 @@
 //! Getting into servers that want authorization: a person agrees in a browser once, and the tokens are kept.
 
 use std::io::{IsTerminal as _, Write as _};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -16,7 +17,8 @@ const TOKENS: &str = "tokens.json";
 /// Somebody who can get into the server at this address; none where no credentials may travel to it. `asked` becomes
 /// true when a person is asked to sign in.
 pub(super) async fn authorizer(server: &Url, asked: Arc<AtomicBool>) -> Option<Authorizer> {
-    let folder = config::data_dir(None)?;
+    let named = std::env::var_os(config::env::DATA_DIR).map(PathBuf::from);
+    let folder = config::data_dir(named.as_deref())?;
     let show = move |address: &Url| {
         asked.store(true, Ordering::Relaxed);
         show(address);
@@ -37,7 +39,7 @@ pub(super) async fn authorizer(server: &Url, asked: Arc<AtomicBool>) -> Option<A
 }
 
 /// Whether somebody sits at the terminal.
-fn is_anybody_there() -> bool {
+pub(super) fn is_anybody_there() -> bool {
     std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
 }
 

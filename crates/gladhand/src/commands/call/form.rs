@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use crate::commands::plain::plain;
 
 /// What a person types to say no.
-const DECLINE: &str = "!no";
+pub(super) const DECLINE: &str = "!no";
 
 /// Asks for every field and makes the answer. `ask` shows a prompt and gives the line; `None` when there are no more.
 pub(super) fn fill_in(schema: &RawValue, mut ask: impl FnMut(&str) -> Option<String>) -> Value {

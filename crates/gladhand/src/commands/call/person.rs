@@ -3,7 +3,7 @@
 //! Everything said here goes to stderr, so that stdout carries results and nothing else. Questions are asked one at a
 //! time; where there is no terminal they are answered from the form's own defaults, or cancelled.
 
-use std::io::{BufRead as _, IsTerminal as _, Write as _};
+use std::io::{BufRead as _, Write as _};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -16,6 +16,7 @@ use tokio::sync::Semaphore;
 
 use super::form;
 use crate::commands::plain::{plain, plain_lines};
+use crate::commands::sign_in::is_anybody_there;
 use crate::upstream::Host;
 
 /// The person who typed the command.
@@ -39,13 +40,7 @@ impl Person {
             1 => Level::Info,
             _ => Level::Debug,
         };
-        Self {
-            is_there: std::io::stdin().is_terminal() && std::io::stderr().is_terminal(),
-            level,
-            roots,
-            bar: Mutex::default(),
-            turn: Arc::new(Semaphore::new(1)),
-        }
+        Self { is_there: is_anybody_there(), level, roots, bar: Mutex::default(), turn: Arc::new(Semaphore::new(1)) }
     }
 
     /// What can be asked of them, in the words of MCP.
@@ -173,9 +168,9 @@ impl Host for Person {
 /// Shows a page to visit. It is shown whole, because whoever opens it should see where it leads.
 fn visit(message: &str, url: &str) -> serde_json::Value {
     let _ = writeln!(anstream::stderr(), "\nThe server asks: {message}\n  Open this page: {url}");
-    match ask("  Enter when you have opened it, !no to decline: ") {
+    match ask(&format!("  Enter when you have opened it, {} to decline: ", form::DECLINE)) {
         None => serde_json::json!({"action": "cancel"}),
-        Some(line) if line.trim() == "!no" => serde_json::json!({"action": "decline"}),
+        Some(line) if line.trim() == form::DECLINE => serde_json::json!({"action": "decline"}),
         Some(_) => serde_json::json!({"action": "accept"}),
     }
 }
