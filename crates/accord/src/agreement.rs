@@ -26,10 +26,16 @@ pub struct Agreement {
     /// The session's id, where the dialect has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
+    /// Whether every request carries its own opening, so that this holds for one request and not for a session.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub per_request: bool,
     /// Who opened.
     pub client: Peer,
     /// Who was opened.
     pub server: Peer,
+    /// How to use what the server has, in its own words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub instructions: Option<String>,
     /// How many calls may run at once, where the dialect bounds them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_parallel: Option<u32>,
@@ -169,8 +175,10 @@ pub fn agree(rules: &Rules, client: &Offer, server: &Offer) -> Result<Agreement,
         version,
         asked_version,
         session: None,
+        per_request: false,
         client: client.peer.clone(),
         server: server.peer.clone(),
+        instructions: None,
         max_parallel: None,
         terms,
         compatibility: Vec::new(),

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::secret::Secret;
@@ -66,7 +66,8 @@ impl fmt::Display for Capability {
 }
 
 /// Who a peer says it is. Self-reported: never a basis for trust.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Peer {
     /// Its name; empty if it gave none.
     #[serde(skip_serializing_if = "String::is_empty")]

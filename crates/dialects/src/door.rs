@@ -8,12 +8,13 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use gladhand_accord::Peer;
 use gladhand_operations::{CallId, Notice, Outcome, Question, QuestionId};
 use gladhand_wire::json::{Kind, RawValue};
 use gladhand_wire::{Fault, Line, Members, TextPolicy, rpc};
 
 use crate::ambient::Ambient;
-use crate::side::{Claim, Dialect, FirstLine, Lane, Output, Server, ServerSetup, Stop};
+use crate::side::{Askable, Claim, Dialect, FirstLine, Lane, Menu, Output, Server, ServerSetup, Stop};
 
 /// One downstream, its dialect still open or settled.
 #[derive(Debug)]
@@ -66,6 +67,21 @@ impl Door {
         }
     }
 
+    /// What whoever begins with this line can be asked; `None` if the line does not decide who it is.
+    pub fn foresee(&self, line: &[u8]) -> Option<Askable> {
+        let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
+        let dialect = match &self.settled {
+            Some((dialect, _)) => *dialect,
+            None => match self.detect(Line::Bytes(line)) {
+                Ok(Some((dialect, Claim::Certain))) => dialect,
+                _ => return None,
+            },
+        };
+        let text = std::str::from_utf8(line).ok()?;
+        let raw: &RawValue = serde_json::from_str(text).ok()?;
+        Some((dialect.askable)(&FirstLine { text, members: Members::of(raw) }))
+    }
+
     /// The dialect that was settled on.
     pub fn dialect(&self) -> Option<&'static Dialect> {
         self.settled.as_ref().map(|(dialect, _)| *dialect)
@@ -98,7 +114,7 @@ impl Door {
     /// See [`Server::ask`].
     pub fn ask(
         &mut self,
-        call: CallId,
+        call: Option<CallId>,
         questions: Vec<(QuestionId, Question)>,
         ambient: &mut Ambient<'_>,
         out: &mut Output<'_>,
@@ -113,6 +129,14 @@ impl Door {
         if let Some((_, server)) = &mut self.settled {
             server.goes_on_as_task(call, ambient, out);
         }
+    }
+
+    /// See [`Server::offer`]. It also holds for a session that is not open yet.
+    pub fn offer(&mut self, identity: Peer, menu: Menu) {
+        if let Some((_, server)) = &mut self.settled {
+            server.offer(identity.clone(), menu.clone());
+        }
+        (self.setup.identity, self.setup.menu) = (identity, menu);
     }
 
     /// See [`Server::hung_up`].

@@ -18,8 +18,8 @@ pub mod testing;
 pub use ambient::{Ambient, Entropy, Moment};
 pub use door::Door;
 pub use side::{
-    Action, CacheHints, Claim, Client, ClientSetup, Dialect, Event, FirstLine, Heard, Lane, Loss, Menu, Output, Server,
-    ServerSetup, Stop,
+    Action, Askable, CacheHints, Claim, Client, ClientSetup, Dialect, Event, FirstLine, Heard, Lane, Loss, Menu,
+    Output, Server, ServerSetup, Stop, askable, is_askable,
 };
 
 /// All dialects. Order matters only between claims of equal strength.

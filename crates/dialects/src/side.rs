@@ -8,8 +8,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gladhand_accord::{Agreement, Capability, Peer, Refusal, Secret};
-use gladhand_operations::{Answered, Call, CallId, Failure, Level, Notice, Operation, Outcome, Question, QuestionId};
+use gladhand_accord::{Agreement, Capability, Peer, Refusal, Secret, Side};
+use gladhand_operations::{
+    Answered, Call, CallId, Failure, Level, Notice, Outcome, Question, QuestionId, QuestionKind,
+};
 use gladhand_wire::{Fault, Members, RawValue, TextPolicy};
 
 use crate::ambient::{Ambient, Moment};
@@ -27,11 +29,16 @@ pub struct Dialect {
     pub has_tokens: bool,
     /// Whether a first line is of this dialect.
     pub claim: fn(&FirstLine<'_>) -> Claim,
+    /// What whoever begins with this line can be asked in the middle of a call.
+    pub askable: fn(&FirstLine<'_>) -> Askable,
     /// Our side towards a downstream.
     pub server: fn(ServerSetup) -> Box<dyn Server>,
     /// Our side towards an upstream. The version is one of `versions`.
     pub client: fn(ClientSetup) -> Box<dyn Client>,
 }
+
+/// What a client can be asked in the middle of a call, with settings, in the words that all dialects share.
+pub type Askable = Vec<(Capability, Option<Box<RawValue>>)>;
 
 /// How sure a dialect is that a first line is its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -203,8 +210,10 @@ pub enum Action<'a> {
     Dropped(&'static str),
     /// A question that was handed to [`Server::ask`] has been answered, or never will be.
     Answered(QuestionId, Answered),
-    /// Changes of a resource need not be told of any more: takes back one [`Operation::Watch`] of this URI.
+    /// Changes of a resource need not be told of any more: takes back one [`gladhand_operations::Operation::Watch`] of this URI.
     Unwatch(String),
+    /// The folders that the downstream works in have changed.
+    RootsChanged,
     /// Let go of this exchange; the caller comes back for the rest after a pause. Only where the transport can.
     LetGo(Lane, Duration),
     /// Stop reading, give calls in flight this long, fail the rest, flush, close.
@@ -222,6 +231,7 @@ impl Action<'_> {
             Self::Dropped(what) => Action::Dropped(what),
             Self::Answered(question, answered) => Action::Answered(question, answered),
             Self::Unwatch(uri) => Action::Unwatch(uri),
+            Self::RootsChanged => Action::RootsChanged,
             Self::LetGo(lane, pause) => Action::LetGo(lane, pause),
             Self::Close(grace) => Action::Close(grace),
         }
@@ -256,11 +266,11 @@ pub trait Server: fmt::Debug + Send {
     /// Something to tell the downstream, if the agreement and the caller want it.
     fn notice(&mut self, notice: Notice, ambient: &mut Ambient<'_>, out: &mut Output<'_>);
 
-    /// Whoever answers a call asks its caller something, all at once. Each question ends in exactly one
-    /// [`Action::Answered`], now or later, unless its call ends first.
+    /// Whoever answers a call asks its caller something, all at once; without a call, somebody asks the session as such.
+    /// Each question ends in exactly one [`Action::Answered`], now or later, unless its call ends first.
     fn ask(
         &mut self,
-        _call: CallId,
+        _call: Option<CallId>,
         questions: Vec<(QuestionId, Question)>,
         _ambient: &mut Ambient<'_>,
         out: &mut Output<'_>,
@@ -279,6 +289,10 @@ pub trait Server: fmt::Debug + Send {
     /// The peer let go of an exchange before its answer was written.
     fn hung_up(&mut self, _lane: Lane, _ambient: &mut Ambient<'_>, _out: &mut Output<'_>) {}
 
+    /// Who we are and what we provide is something else from now on. It holds for what is agreed from here; what was
+    /// agreed stays.
+    fn offer(&mut self, _identity: Peer, _menu: Menu) {}
+
     /// The session must end. No line comes after this; calls in flight are still resolved.
     fn stop(&mut self, stop: Stop, ambient: &mut Ambient<'_>, out: &mut Output<'_>);
 
@@ -296,6 +310,18 @@ pub trait Server: fmt::Debug + Send {
     /// How many bytes of the peer's making it keeps for them: ids, names, queued arguments, answers
     /// that wait their turn. Above a bound of its choosing the driver stops reading.
     fn held(&self) -> usize;
+}
+
+/// What the client of an agreement can be asked in the middle of a call, in the words that all dialects share.
+pub fn askable(agreement: &Agreement) -> impl Iterator<Item = (Capability, Option<Box<RawValue>>)> {
+    let terms = agreement.agreed(Side::Client).filter(|term| is_askable(&term.capability));
+    terms.map(|term| (term.capability.clone(), term.settings.clone()))
+}
+
+/// Whether a capability of a client is that it can be asked something.
+pub fn is_askable(capability: &Capability) -> bool {
+    let whole = capability.0.split('.').next().unwrap_or_default();
+    [QuestionKind::Elicit, QuestionKind::Sample, QuestionKind::Roots].iter().any(|kind| kind.capability() == whole)
 }
 
 /// What a client side heard, or wants done.
@@ -356,15 +382,12 @@ pub trait Client: fmt::Debug + Send {
     /// A line came that cannot be read.
     fn garbled(&mut self, fault: &Fault, ambient: &mut Ambient<'_>, heard: &mut Heard);
 
-    /// Makes a call under an id of the driver's choosing.
-    fn call(
-        &mut self,
-        call: CallId,
-        operation: Operation<'_>,
-        wants_progress: bool,
-        ambient: &mut Ambient<'_>,
-        heard: &mut Heard,
-    );
+    /// Makes a call under an id of the driver's choosing: on behalf of a caller with whom this was agreed, which says what
+    /// that caller can be asked, or on our own.
+    fn call(&mut self, call: Call<'_>, behalf: Option<&Arc<Agreement>>, ambient: &mut Ambient<'_>, heard: &mut Heard);
+
+    /// The folders that whoever we call for works in have changed.
+    fn roots_changed(&mut self, _ambient: &mut Ambient<'_>, _heard: &mut Heard) {}
 
     /// The answer to a question of the upstream.
     fn answer(&mut self, _question: QuestionId, _answered: Answered, _ambient: &mut Ambient<'_>, _heard: &mut Heard) {}

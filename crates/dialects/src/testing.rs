@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use gladhand_accord::{Agreement, Peer};
 use gladhand_operations::{
-    Answered, Call, CallId, Failure, FailureKind, Notice, Operation, Outcome, Question, QuestionId, Reply, Tool,
+    Answered, Call, CallId, Failure, FailureKind, Notice, Operation, Outcome, Question, QuestionId, Reply, Terms, Tool,
     ToolResult, call::no_arguments,
 };
 use gladhand_wire::{Line, Lines, json};
@@ -91,6 +91,8 @@ pub struct TestServer {
     pub answered: Vec<(QuestionId, Answered)>,
     /// Resources that need not be watched any more.
     pub unwatched: Vec<String>,
+    /// How often the downstream said that its folders have changed.
+    pub roots_changes: usize,
     /// Exchanges that the side wants to let go.
     pub let_go: Vec<(Lane, Duration)>,
     /// The way on which the next step comes.
@@ -127,6 +129,7 @@ impl TestServer {
             dropped: Vec::new(),
             answered: Vec::new(),
             unwatched: Vec::new(),
+            roots_changes: 0,
             let_go: Vec::new(),
             lane: Lane::MAIN,
             principal: None,
@@ -181,7 +184,17 @@ impl TestServer {
 
     /// Asks the caller of a call.
     pub fn ask(&mut self, call: CallId, questions: Vec<(QuestionId, Question)>) -> Vec<String> {
-        self.step(|door, ambient, out| door.ask(call, questions, ambient, out))
+        self.step(|door, ambient, out| door.ask(Some(call), questions, ambient, out))
+    }
+
+    /// Asks the session.
+    pub fn ask_session(&mut self, questions: Vec<(QuestionId, Question)>) -> Vec<String> {
+        self.step(|door, ambient, out| door.ask(None, questions, ambient, out))
+    }
+
+    /// Provides something else from now on.
+    pub fn offer(&mut self, menu: Menu) {
+        self.door.offer(Peer::default(), menu);
     }
 
     /// Lets a call go on as a task.
@@ -233,6 +246,7 @@ impl TestServer {
                     Action::Dropped(what) => self.dropped.push(what),
                     Action::Answered(question, answered) => self.answered.push((question, answered)),
                     Action::Unwatch(uri) => self.unwatched.push(uri),
+                    Action::RootsChanged => self.roots_changes += 1,
                     Action::LetGo(lane, pause) => self.let_go.push((lane, pause)),
                     Action::Close(grace) => self.closed = Some(grace),
                 }
@@ -359,9 +373,14 @@ impl Pair {
 
     /// Begins a call without expecting its end.
     pub fn begin(&mut self, operation: Operation<'_>, wants_progress: bool) -> CallId {
+        self.begin_for(operation, Terms { wants_progress, ..Terms::default() }, None)
+    }
+
+    /// Begins a call on somebody's behalf.
+    pub fn begin_for(&mut self, operation: Operation<'_>, terms: Terms<'_>, behalf: Option<&Arc<Agreement>>) -> CallId {
         self.next_call += 1;
         let id = CallId(self.next_call);
-        self.step(|client, ambient, heard| client.call(id, operation, wants_progress, ambient, heard));
+        self.step(|client, ambient, heard| client.call(Call { id, operation, terms }, behalf, ambient, heard));
         id
     }
 

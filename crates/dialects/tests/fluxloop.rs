@@ -6,7 +6,9 @@ use gladhand_accord::{Side, Verdict, Why};
 use gladhand_dialects::fluxloop::DIALECT;
 use gladhand_dialects::testing::{self, Pair, TestServer, a_failure, bare_call, client_setup, server_setup};
 use gladhand_dialects::{Ambient, Claim, Client, Event, FirstLine, Heard};
-use gladhand_operations::{CallId, Content, Failure, FailureKind, Operation, Outcome, Reply, ToolCall, ToolResult};
+use gladhand_operations::{
+    Call, CallId, Content, Failure, FailureKind, Operation, Outcome, Reply, ToolCall, ToolResult,
+};
 use gladhand_wire::{Line, Members, json};
 
 fn pair() -> Pair {
@@ -334,7 +336,7 @@ impl Alone {
     fn call(&mut self, id: u64, arguments: &str) -> (String, Vec<Event>) {
         let arguments = std::borrow::Cow::Owned(json::raw(arguments.to_owned()));
         let operation = Operation::CallTool(ToolCall { name: "faq".into(), arguments });
-        self.step(|client, ambient, heard| client.call(CallId(id), operation, false, ambient, heard))
+        self.step(|client, ambient, heard| client.call(Call::new(CallId(id), operation), None, ambient, heard))
     }
 }
 

@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use gladhand_dialects::fluxloop::DIALECT;
 use gladhand_dialects::testing::{self, TestServer, server_setup};
 use gladhand_dialects::{Ambient, Event, Heard};
-use gladhand_operations::{CallId, Failure, Operation, Outcome, Reply, Tool, ToolResult};
+use gladhand_operations::{Call, CallId, Failure, Operation, Outcome, Reply, Tool, ToolResult};
 use gladhand_wire::{Line, Lines, json};
 use recorded::Entry;
 use serde_json::{Value, json};
@@ -281,9 +281,9 @@ fn our_client_opens_the_recorded_server_in_its_own_form() {
     client.receive(&recorded_answer("02-page-dialect-at-peer.ndjson", 0), &mut ambient, &mut heard);
     let hello = recorded_answer("01-handshake.ndjson", 0).replace(r#""id": "1""#, r#""id": "2""#);
     client.receive(&hello, &mut ambient, &mut heard);
-    client.call(CallId(1), Operation::ListTools, false, &mut ambient, &mut heard);
+    client.call(Call::new(CallId(1), Operation::ListTools), None, &mut ambient, &mut heard);
     client.receive(&hello.replace(r#""id": "2""#, r#""id": "3""#), &mut ambient, &mut heard);
-    client.call(CallId(2), testing::bare_call("run_integration_workflow"), false, &mut ambient, &mut heard);
+    client.call(Call::new(CallId(2), testing::bare_call("run_integration_workflow")), None, &mut ambient, &mut heard);
     // The one error of the recorded server whose message is an object.
     let odd = recorded_answer("02-page-dialect-at-peer.ndjson", 5).replace(r#""id": "46""#, r#""id": "4""#);
     client.receive(&odd, &mut ambient, &mut heard);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use gladhand_accord::Secret;
 use gladhand_dialects::testing::{Counting, TestServer, answer, client_setup, moment, server_setup};
 use gladhand_dialects::{Ambient, Event, Heard, ServerSetup, a2e::DIALECT, a2e::registry::TYPES};
-use gladhand_operations::{CallId, Failure, FailureKind, Notice, Progress};
+use gladhand_operations::{Call, CallId, Failure, FailureKind, Notice, Progress};
 use gladhand_wire::Line;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -90,7 +90,12 @@ fn no_panic(bytes: &[u8]) {
         if let Ok(Some(text)) = DIALECT.text.read(Line::Bytes(line)) {
             agent.receive(&text, &mut ambient, &mut heard);
         }
-        agent.call(CallId(1), gladhand_operations::Operation::ListTools, true, &mut ambient, &mut heard);
+        agent.call(
+            Call::new(CallId(1), gladhand_operations::Operation::ListTools).reporting(),
+            None,
+            &mut ambient,
+            &mut heard,
+        );
         agent.cancel(CallId(1), &mut ambient, &mut heard);
     }
     agent.gone(&mut ambient, &mut heard);

@@ -7,7 +7,7 @@ mod mutation;
 use gladhand_dialects::fluxloop::DIALECT;
 use gladhand_dialects::testing::{self, TestServer, a_failure, bare_call, client_setup, server_setup};
 use gladhand_dialects::{Ambient, Event, Heard};
-use gladhand_operations::{CallId, FailureKind, Operation};
+use gladhand_operations::{Call, CallId, FailureKind, Operation};
 use gladhand_wire::{Line, Lines, Members, json};
 use mutation::{Damage, Dice};
 use proptest::prelude::*;
@@ -101,9 +101,9 @@ fn check_client(bytes: &[u8]) {
     let mut ambient = Ambient::new(testing::moment(std::time::Duration::ZERO), &mut entropy);
     client.open(&mut ambient, &mut heard);
     client.receive(r#"{"type":"response","id":"1","result":{"capabilities":[]}}"#, &mut ambient, &mut heard);
-    client.call(CallId(1), bare_call("a"), true, &mut ambient, &mut heard);
-    client.call(CallId(2), bare_call("b"), true, &mut ambient, &mut heard);
-    client.call(CallId(3), Operation::ListTools, false, &mut ambient, &mut heard);
+    client.call(Call::new(CallId(1), bare_call("a")).reporting(), None, &mut ambient, &mut heard);
+    client.call(Call::new(CallId(2), bare_call("b")).reporting(), None, &mut ambient, &mut heard);
+    client.call(Call::new(CallId(3), Operation::ListTools), None, &mut ambient, &mut heard);
     for line in [mutation::session_from(ANSWERS, bytes), bytes.to_vec()].concat().split(|byte| *byte == b'\n') {
         match DIALECT.text.read(Line::Bytes(line)) {
             Ok(Some(text)) => client.receive(&text, &mut ambient, &mut heard),

@@ -10,7 +10,7 @@ use std::time::Duration;
 use gladhand_dialects::mcp::DIALECT;
 use gladhand_dialects::testing::{Counting, TestServer, bare_call, client_setup, lines_of, moment, server_setup};
 use gladhand_dialects::{Ambient, Heard, Menu, ServerSetup, Stop};
-use gladhand_operations::{CallId, Level, Log, Notice, Operation, Progress, Question, QuestionId, Reply};
+use gladhand_operations::{Call, CallId, Level, Log, Notice, Operation, Progress, Question, QuestionId, Reply};
 use gladhand_wire::{Line, Lines, json};
 use proptest::prelude::*;
 use serde_json::Value;
@@ -139,7 +139,7 @@ fn feed_client(bytes: &[u8], version: &str) {
         }
         for operation in [Operation::ListTools, bare_call("a")] {
             calls += 1;
-            client.call(CallId(calls), operation, true, &mut ambient, &mut heard);
+            client.call(Call::new(CallId(calls), operation).reporting(), None, &mut ambient, &mut heard);
         }
     }
     client.cancel(CallId(1), &mut ambient, &mut heard);

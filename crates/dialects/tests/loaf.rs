@@ -9,7 +9,7 @@ use gladhand_dialects::loaf::DIALECT;
 use gladhand_dialects::testing::{Pair, TestServer, a_failure, bare_call, client_setup, server_setup};
 use gladhand_dialects::{Claim, Event, FirstLine, Stop};
 use gladhand_operations::{
-    Content, Failure, FailureKind, Level, Log, Notice, Operation, Outcome, Progress, Reply, ToolCall, ToolResult,
+    Call, Content, Failure, FailureKind, Level, Log, Notice, Operation, Outcome, Progress, Reply, ToolCall, ToolResult,
 };
 use gladhand_wire::{Fault, Line, Members, json};
 
@@ -146,7 +146,7 @@ fn progress_and_logs_of_a_call_are_events_before_its_response() {
     pair.server.answers_itself = false;
     let call = pair.begin(bare_call("echo"), true);
     let id = pair.server.delivered[0].call.id;
-    assert!(pair.server.delivered[0].call.wants_progress);
+    assert!(pair.server.delivered[0].call.terms.wants_progress);
     let progress = Progress { progress: 1.0, total: Some(2.5), message: Some("half".into()) };
     let log = Log { level: Level::Warning, logger: None, data: json::raw("[1]".into()) };
     let mut lines = pair.server.notice(Notice::Progress(id, progress.clone()));
@@ -485,7 +485,7 @@ fn a_client_hears_every_call_end_exactly_once() {
     assert_eq!((settings.get(), agreement.server.name.as_str()), (r#"["path"]"#, "loaf"));
     for id in 2..=4 {
         let call = gladhand_operations::CallId(id);
-        client.step(|client, ambient, heard| client.call(call, bare_call("echo"), false, ambient, heard));
+        client.step(|client, ambient, heard| client.call(Call::new(call, bare_call("echo")), None, ambient, heard));
     }
     let cancelled = client.step(|client, ambient, heard| client.cancel(gladhand_operations::CallId(2), ambient, heard));
     assert!(matches!(&cancelled[..], [Event::Answered(_, Err(failure))] if failure.kind == FailureKind::Cancelled));

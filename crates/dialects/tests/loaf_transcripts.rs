@@ -15,7 +15,7 @@ use gladhand_dialects::loaf::DIALECT;
 use gladhand_dialects::loaf::methods::{self, METHODS, Status};
 use gladhand_dialects::testing::{TestServer, server_setup};
 use gladhand_dialects::{Ambient, Event, Heard, Stop, testing};
-use gladhand_operations::{CallId, Operation, Reply, Tool};
+use gladhand_operations::{Call, CallId, Operation, Reply, Tool};
 use gladhand_wire::{Line, Lines, RawValue, json};
 use recorded::{Entry, Tree};
 
@@ -264,10 +264,10 @@ fn our_client_opens_the_recorded_server_and_lists_its_tools() {
     let mut ambient = Ambient::new(testing::moment(Duration::ZERO), &mut entropy);
     client.open(&mut ambient, &mut heard);
     client.receive(&recorded_answer("01_handshake_flexible.ndjson").unwrap(), &mut ambient, &mut heard);
-    client.call(CallId(1), Operation::ListTools, false, &mut ambient, &mut heard);
+    client.call(Call::new(CallId(1), Operation::ListTools), None, &mut ambient, &mut heard);
     let listed = recorded_answer("25_tools_list.ndjson").unwrap().replacen(r#""id":1"#, r#""id":2"#, 1);
     client.receive(&listed, &mut ambient, &mut heard);
-    client.call(CallId(2), testing::bare_call("bash"), false, &mut ambient, &mut heard);
+    client.call(Call::new(CallId(2), testing::bare_call("bash")), None, &mut ambient, &mut heard);
     let [Event::Opened(agreement), Event::Answered(_, Ok(Reply::Tools(tools))), Event::Answered(_, Err(failure))] =
         &heard.events[..]
     else {

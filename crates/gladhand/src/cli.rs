@@ -57,6 +57,8 @@ pub struct Global {
 pub enum Command {
     /// Serve one peer on stdin and stdout, or any number over HTTP.
     Serve(ServeArgs),
+    /// Put any server behind any client: couple one server to whatever speaks on stdin and stdout, or over HTTP.
+    Bridge(BridgeArgs),
     /// Start a server, open a session with it, and show the handshake.
     Open(OpenArgs),
     /// Call a tool of any server, from the command line.
@@ -129,6 +131,14 @@ fn dialects() -> clap::builder::PossibleValuesParser {
 #[derive(Debug, Args)]
 #[command(after_help = SERVE_HELP)]
 pub struct ServeArgs {
+    /// Whom to serve, and how.
+    #[command(flatten)]
+    pub listen: ListenArgs,
+}
+
+/// Whom to serve, and how.
+#[derive(Debug, Args)]
+pub struct ListenArgs {
     /// The dialect to speak; `auto` lets the first line decide.
     #[arg(long, value_name = "DIALECT", default_value = "auto", value_parser = dialects())]
     pub dialect: String,
@@ -153,6 +163,44 @@ pub struct ServeArgs {
     /// The data folder [default: the user's data folder].
     #[arg(long, value_name = "DIR", env = env::DATA_DIR, value_hint = ValueHint::DirPath)]
     pub data_dir: Option<PathBuf>,
+}
+
+const BRIDGE_HELP: &str = "\
+The client may speak any dialect and revision, and so may the server: what the one side lacks is
+translated, or absent from what is offered. The server starts with the client's first line, with
+exactly what that client can be asked. With --http any number of clients share it where that is safe.
+
+Put it before the command of any server in a client's configuration:
+  gladhand bridge -- npx -y @modelcontextprotocol/server-everything stdio
+  gladhand bridge https://example.org/mcp
+  gladhand bridge --http 127.0.0.1:8080 -- my-old-server --stdio
+
+GLADHAND_MCP_TOKEN is the bearer token that is presented to a server over HTTP.";
+
+/// Options of `bridge`.
+#[derive(Debug, Args)]
+#[command(after_help = BRIDGE_HELP)]
+pub struct BridgeArgs {
+    /// The server's URL, unless a command follows.
+    pub url: Option<String>,
+    /// What to speak to the server; `mcp` finds out which revisions it speaks.
+    #[arg(long = "as", value_name = "DIALECT[@VERSION]", default_value = "mcp", value_parser = clients(), ignore_case = true)]
+    pub client: String,
+    /// Give up opening the server after this many seconds.
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
+    pub timeout: u64,
+    /// Send this header with every HTTP request to the server; may be given several times.
+    #[arg(long, value_name = "NAME: VALUE")]
+    pub header: Vec<String>,
+    /// Give every client a server of its own, also where one could be shared.
+    #[arg(long, requires = "http")]
+    pub isolate: bool,
+    /// Whom to serve, and how.
+    #[command(flatten)]
+    pub listen: ListenArgs,
+    /// The server to start, with its arguments.
+    #[arg(last = true, value_name = "COMMAND", value_hint = ValueHint::CommandWithArguments)]
+    pub command: Vec<String>,
 }
 
 const OPEN_HELP: &str = "\

@@ -28,6 +28,7 @@ fn main() -> ExitCode {
     }));
     let ended = match cli.command {
         Command::Serve(args) => commands::serve::run(&args),
+        Command::Bridge(args) => commands::bridge::run(&args),
         Command::Call(args) => commands::call::run(args, cli.global.verbose),
         Command::Tools(args) => commands::list::tools(args),
         Command::Resources(args) => commands::list::resources(args),

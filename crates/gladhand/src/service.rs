@@ -1,6 +1,7 @@
 //! A hub and the terms on which it is served: what an embedder puts together.
 
 use std::io;
+use std::sync::Arc;
 
 use gladhand_accord::{Peer, Secret};
 use gladhand_dialects::{CacheHints, Dialect, Door, Menu, REGISTRY, ServerSetup, Stop};
@@ -9,6 +10,7 @@ use gladhand_operations::TaskSupport;
 use gladhand_wire::{RawValue, json};
 
 use crate::config::Limits;
+use crate::coupling::Coupled;
 use crate::edges::clock::Clock;
 use crate::edges::downstream::{self, Ended};
 use crate::edges::http::{Http, HttpServer};
@@ -30,6 +32,8 @@ pub struct Service {
     tokens: Vec<Secret>,
     max_parallel: u32,
     limits: Limits,
+    waits_for_upstreams: bool,
+    in_front_of: Option<Arc<Coupled>>,
 }
 
 impl Service {
@@ -48,6 +52,8 @@ impl Service {
             tokens: Vec::new(),
             max_parallel: 4,
             limits: Limits::default(),
+            waits_for_upstreams: false,
+            in_front_of: None,
         }
     }
 
@@ -103,9 +109,24 @@ impl Service {
         Self { max_parallel, ..self }
     }
 
+    /// Holds arguments and structured results to the tools' schemas, or leaves that to the tools (the default).
+    pub fn validating(self, validating: bool) -> Self {
+        Self { hub: self.hub.validating(validating), ..self }
+    }
+
     /// Keeps to other limits.
     pub fn limits(self, limits: Limits) -> Self {
         Self { limits, ..self }
+    }
+
+    /// Stands in for one upstream: introduces itself as that, in its words.
+    pub fn in_front_of(self, upstream: Arc<Coupled>) -> Self {
+        Self { in_front_of: Some(upstream), ..self }
+    }
+
+    /// Opens upstreams before the session that they are for, so that what it is offered is exactly what they have.
+    pub fn waiting_for_upstreams(self) -> Self {
+        Self { waits_for_upstreams: true, ..self }
     }
 
     /// Serves one downstream on standard input and output until it ends.
@@ -115,10 +136,12 @@ impl Service {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let ended = runtime.block_on(async {
             let clock = Clock::start();
-            let door = self.door(&clock);
-            let (input, output) = (Input::stdin()?, Output::stdout()?);
-            let drain = self.limits.drain();
-            downstream::serve(door, self.hub, self.limits.line_bytes, drain, clock, input, output).await
+            let hub = self.hub.clone();
+            let ended = downstream::serve(self, clock, Input::stdin()?, Output::stdout()?).await;
+            if !matches!(ended, Ok(Ended::AtOnce(_))) {
+                hub.closed().await;
+            }
+            ended
         });
         // A thread may be stuck reading a terminal; nobody needs what it reads.
         runtime.shutdown_background();
@@ -157,6 +180,11 @@ impl Service {
         HttpServer::bind(self, http).await
     }
 
+    /// Whether a session waits until its upstreams are open, so that what it is offered is exactly what they have.
+    pub(crate) fn waits_for_upstreams(&self) -> bool {
+        self.waits_for_upstreams
+    }
+
     /// Who answers calls.
     pub(crate) fn hub(&self) -> &Hub {
         &self.hub
@@ -167,8 +195,19 @@ impl Service {
         &self.limits
     }
 
+    /// Who we say we are.
+    pub(crate) fn identified(&self) -> Peer {
+        let fronted = self.in_front_of.as_ref().and_then(|upstream| upstream.introduction());
+        fronted.map(|(peer, _)| peer).filter(|peer| !peer.name.is_empty()).unwrap_or_else(|| self.identity.clone())
+    }
+
+    fn instructions_now(&self) -> Option<String> {
+        let fronted = || self.in_front_of.as_ref()?.introduction()?.1;
+        self.instructions.clone().or_else(fronted)
+    }
+
     /// What the hub has, as an offer to a downstream.
-    fn menu(&self) -> Menu {
+    pub(crate) fn menu(&self) -> Menu {
         let features = self.hub.features();
         let tools = self.hub.tools();
         Menu {
@@ -184,7 +223,7 @@ impl Service {
             completions: features.completions,
             logging: true,
             tasks: tools.iter().any(|tool| tool.tasks != TaskSupport::Forbidden),
-            instructions: self.instructions.clone(),
+            instructions: self.instructions_now(),
             extensions: self.extensions.clone(),
             empty_lists: self.empty_lists,
             cache: self.cache,
@@ -194,7 +233,7 @@ impl Service {
     /// What a server side is made of that begins now.
     pub(crate) fn setup(&self, clock: &Clock) -> ServerSetup {
         ServerSetup {
-            identity: self.identity.clone(),
+            identity: self.identified(),
             about: self.about.clone(),
             menu: self.menu(),
             tokens: self.tokens.clone(),
@@ -205,7 +244,7 @@ impl Service {
         }
     }
 
-    fn door(&self, clock: &Clock) -> Door {
+    pub(crate) fn door(&self, clock: &Clock) -> Door {
         let setup = self.setup(clock);
         match self.pinned {
             Some(dialect) => Door::pinned(dialect, setup),

@@ -2,9 +2,9 @@
 
 use std::sync::Weak;
 
-use gladhand_operations::Notice;
+use gladhand_operations::{Log, Notice};
 
-use crate::routes::Inner;
+use crate::hub::Inner;
 
 /// Rings in every session of a hub. Cheap to clone; does nothing once the hub is gone.
 #[derive(Debug, Clone)]
@@ -31,6 +31,11 @@ impl Bell {
     /// What is in a resource has changed.
     pub fn resource_updated(&self, uri: impl Into<String>) {
         self.ring(Notice::ResourceUpdated(uri.into()));
+    }
+
+    /// Something worth writing down, which no call is known to have caused.
+    pub fn log(&self, log: Log) {
+        self.ring(Notice::Log(None, log));
     }
 
     /// A page that a person was sent to has done its work.

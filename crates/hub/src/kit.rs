@@ -5,8 +5,9 @@ use std::future::Future;
 
 use gladhand_operations::{Completion, CompletionCall, Failure, Prompt, Reply, Resource, Template, Tool, ToolCall};
 
+use crate::hub::Hub;
 use crate::provider::{Answer, Context, Features, Provider, Reporter};
-use crate::routes::{Hub, HubError};
+use crate::routes::HubError;
 
 type Result<T, E = Failure> = std::result::Result<T, E>;
 type Called = Box<dyn Fn(ToolCall<'_>, &Context<'_>) -> Result<Answer> + Send + Sync>;
@@ -200,7 +201,7 @@ mod tests {
 
     impl Caller for Nobody {
         fn tell(&self, _: Notice) {}
-        fn ask(&self, _: CallId, _: Vec<Asking>) {}
+        fn ask(&self, _: Option<CallId>, _: Vec<Asking>) {}
     }
 
     fn agreement() -> Arc<Agreement> {
@@ -216,10 +217,7 @@ mod tests {
 
     async fn outcome(hub: &Hub, operation: Operation<'_>) -> Result<Reply, FailureKind> {
         let nobody: Arc<dyn Caller> = Arc::new(Nobody);
-        let outcome = match hub.answer(Call::new(CallId(1), operation), &agreement(), &nobody) {
-            Answer::Now(outcome) => outcome,
-            Answer::Later(work) | Answer::TaskLater(work) | Answer::AsTask(work) => work.await,
-        };
+        let outcome = hub.answer(Call::new(CallId(1), operation), &agreement(), &nobody).outcome().await;
         outcome.map_err(|failure| failure.kind)
     }
 

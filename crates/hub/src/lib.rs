@@ -4,13 +4,17 @@
 //! call comes in with its agreement, an answer goes out, now or later.
 
 mod bell;
+mod hub;
 mod kit;
+mod naming;
 mod provider;
 mod routes;
 mod schema;
 mod weight;
 
 pub use bell::Bell;
+pub use hub::{Hub, Visit};
 pub use kit::Kit;
-pub use provider::{Answer, Asking, Caller, Context, Features, Provider, Reporter, Work};
-pub use routes::{Hub, HubError};
+pub use naming::{Naming, Pattern};
+pub use provider::{Answer, Askable, Asking, Caller, Context, Features, Provider, Reporter, SessionId, Settling, Work};
+pub use routes::{HubError, Mount};

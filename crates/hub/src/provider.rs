@@ -6,11 +6,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gladhand_accord::Agreement;
+use gladhand_accord::{Agreement, Capability};
 use gladhand_operations::{
     Answered, CallId, Completion, CompletionCall, Contents, Failure, FailureKind, Log, Notice, Outcome, Progress,
-    Prompt, PromptResult, Question, Reply, Resource, Template, Tool, ToolCall, ToolResult,
+    Prompt, PromptResult, Question, Reply, Resource, Template, Terms, Tool, ToolCall, ToolResult,
 };
+use gladhand_wire::RawValue;
 use tokio::sync::oneshot;
 
 use crate::bell::Bell;
@@ -76,13 +77,55 @@ pub trait Provider: fmt::Debug + Send + Sync {
 
     /// Nobody wants to hear of changes of this resource any more.
     fn unwatch(&self, _uri: &str) {}
+
+    /// There will be one session and no other, and it can be asked this. Said before anything else, where it is so.
+    fn expects(&self, _askable: &Askable) {}
+
+    /// If it does not know yet what it has: ends when it does, or when it has given up for now. Whoever lists, or
+    /// calls something that nobody is known to have, waits for it.
+    fn settling(&self) -> Option<Settling> {
+        None
+    }
+
+    /// A session is open: whoever wants to ask it something, without a call of its, may do so from now on.
+    fn joined(&self, _caller: &Arc<dyn Caller>) {}
+
+    /// The folders that a session works in have changed.
+    fn roots_changed(&self, _session: SessionId) {}
+
+    /// A session has ended: what was kept for it may go.
+    fn left(&self, _session: SessionId) {}
+
+    /// Everything ends: ends when what it holds open is closed in order.
+    fn closing(&self) -> Option<Settling> {
+        None
+    }
+}
+
+/// What a session can be asked, with settings.
+pub type Askable = Vec<(Capability, Option<Box<RawValue>>)>;
+
+/// The time until a provider knows what it has.
+pub type Settling = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Names a session of this process with a downstream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SessionId(pub u64);
+
+impl SessionId {
+    /// No session: each call stands for itself, as in stateless MCP.
+    pub const NONE: Self = Self(0);
 }
 
 /// What a provider does beyond answering calls: what it may be advertised with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Features {
+    /// It may ask its callers something.
+    pub questions: bool,
     /// It completes arguments.
     pub completions: bool,
+    /// It may have resources that it does not list.
+    pub unlisted_resources: bool,
     /// It rings when a watched resource changes.
     pub resource_updates: bool,
     /// Its list of tools may change.
@@ -121,6 +164,16 @@ impl Answer {
     }
 }
 
+impl Answer {
+    /// The outcome, whenever it comes, for who needs no task.
+    pub async fn outcome(self) -> Outcome {
+        match self {
+            Self::Now(outcome) => outcome,
+            Self::Later(work) | Self::TaskLater(work) | Self::AsTask(work) => work.await,
+        }
+    }
+}
+
 impl From<ToolResult> for Answer {
     fn from(result: ToolResult) -> Self {
         Self::Now(Ok(result.into()))
@@ -155,8 +208,14 @@ pub trait Caller: fmt::Debug + Send + Sync {
     /// Passes a notice on. Best effort: to a downstream that does not read it is dropped rather than queued.
     fn tell(&self, notice: Notice);
 
-    /// Asks the caller of a call. Each question's sender is used or dropped, the latter if the call or the session ends.
-    fn ask(&self, call: CallId, questions: Vec<Asking>);
+    /// Asks the caller of a call, or the session as such. Each question's sender is used or dropped, the latter if the
+    /// call or the session ends.
+    fn ask(&self, call: Option<CallId>, questions: Vec<Asking>);
+
+    /// The session that it is, where there are sessions.
+    fn session(&self) -> SessionId {
+        SessionId::NONE
+    }
 }
 
 /// A question on its way to a caller, and where its answer goes.
@@ -173,6 +232,8 @@ pub struct Asking {
 pub struct Context<'c> {
     /// The call's name on this side.
     pub call: CallId,
+    /// What the caller said beside what it asks for.
+    pub terms: &'c Terms<'c>,
     /// What was agreed with the caller.
     pub agreement: &'c Arc<Agreement>,
     /// The session that it came from.
@@ -234,7 +295,7 @@ impl Reporter {
                 (Asking { question, answer }, awaited)
             })
             .unzip();
-        self.caller.ask(self.call, questions);
+        self.caller.ask(Some(self.call), questions);
         let mut all = Vec::with_capacity(answers.len());
         for answer in answers {
             all.push(answer.await.unwrap_or_else(|_| Err(unanswered())));

@@ -8,6 +8,7 @@ use gladhand_wire::RawValue;
 use serde::de::DeserializeOwned;
 
 use crate::failure::Failure;
+use crate::notice::Level;
 use crate::prompt::{Completion, Prompt, PromptResult};
 use crate::resource::{Contents, Resource, Template};
 use crate::tool::{Tool, ToolResult};
@@ -23,12 +24,33 @@ pub struct Call<'a> {
     pub id: CallId,
     /// What is asked for.
     pub operation: Operation<'a>,
-    /// Whether the caller asked to hear of progress.
+    /// What the caller said beside it.
+    pub terms: Terms<'a>,
+}
+
+/// What a caller says beside what it asks for. By default: nothing.
+#[derive(Debug, Clone, Default)]
+pub struct Terms<'a> {
+    /// Whether it asked to hear of progress.
     pub wants_progress: bool,
-    /// How long the caller is ready to wait, if it said so.
+    /// How long it is ready to wait, if it said so.
     pub timeout: Option<Duration>,
-    /// Whether the caller would take a task in place of the outcome.
+    /// Whether it would take a task in place of the outcome.
     pub task: TaskWish,
+    /// From which level on it wants log lines, if it said so.
+    pub log_level: Option<Level>,
+    /// What it sent along for whoever answers: a raw JSON object as MCP's `_meta`. What in it is between the caller and
+    /// us only is nobody else's business, and left out by whoever passes it on.
+    pub meta: Option<Cow<'a, RawValue>>,
+    /// Who it has proved to be, where the transport knows.
+    pub principal: Option<Arc<str>>,
+}
+
+impl Terms<'_> {
+    /// The same terms, free of the line they were read from.
+    pub fn into_owned(self) -> Terms<'static> {
+        Terms { meta: self.meta.map(|meta| Cow::Owned(meta.into_owned())), ..self }
+    }
 }
 
 /// Whether a caller takes a task (something to come back for) in place of an outcome.
@@ -46,20 +68,20 @@ pub enum TaskWish {
 impl<'a> Call<'a> {
     /// A call for an operation, with nothing unusual about it.
     pub fn new(id: CallId, operation: Operation<'a>) -> Self {
-        Self { id, operation, wants_progress: false, timeout: None, task: TaskWish::Never }
+        Self { id, operation, terms: Terms::default() }
     }
 }
 
 impl Call<'_> {
+    /// The same call, of a caller that wants to hear of progress.
+    pub fn reporting(mut self) -> Self {
+        self.terms.wants_progress = true;
+        self
+    }
+
     /// The same call, free of the line it was read from.
     pub fn into_owned(self) -> Call<'static> {
-        Call {
-            id: self.id,
-            operation: self.operation.into_owned(),
-            wants_progress: self.wants_progress,
-            timeout: self.timeout,
-            task: self.task,
-        }
+        Call { id: self.id, operation: self.operation.into_owned(), terms: self.terms.into_owned() }
     }
 }
 

@@ -1,12 +1,12 @@
 //! Prompts, and what their arguments could be.
 
 use gladhand_wire::{RawValue, json};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::tool::Content;
 
 /// A prompt that can be filled in.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Prompt {
     /// The name under which it is asked for.
     pub name: String,
@@ -41,7 +41,7 @@ impl Prompt {
 }
 
 /// An argument of a prompt. Its value is a string.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct PromptArgument {
     /// Its name.
     pub name: String,

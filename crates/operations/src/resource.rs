@@ -1,9 +1,10 @@
 //! Resources: things that can be read, by URI.
 
 use gladhand_wire::{RawValue, json};
+use serde::{Deserialize, Serialize};
 
 /// A resource that can be read.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Resource {
     /// Under which it is read.
     pub uri: String,
@@ -39,7 +40,7 @@ impl Resource {
 }
 
 /// Resources whose URIs follow a pattern (RFC 6570).
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Template {
     /// The pattern, such as `file:///{path}`. The rest is said of every resource that follows it.
     pub uri_template: String,

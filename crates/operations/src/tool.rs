@@ -1,9 +1,10 @@
 //! Tools and what they return.
 
 use gladhand_wire::{Members, RawValue, json};
+use serde::{Deserialize, Serialize};
 
 /// A tool as every dialect can show it.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Tool {
     /// The name under which it is called.
     pub name: String,
@@ -26,7 +27,7 @@ pub struct Tool {
 }
 
 /// Whether a tool can be had as a task.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum TaskSupport {
     /// Never.
     #[default]

@@ -110,6 +110,12 @@ impl Lines {
         }
     }
 
+    /// The beginning of what is unread, up to the first LF, without taking it. `None` while there is no LF.
+    pub fn peek(&self) -> Option<&[u8]> {
+        let unread = &self.buffer[self.start..];
+        memchr(b'\n', unread).map(|end| &unread[..end])
+    }
+
     /// What is left when the input has ended: a last line without a terminator.
     pub fn last_line(&mut self) -> Option<Line<'_>> {
         let from = self.start;

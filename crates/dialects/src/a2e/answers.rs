@@ -60,6 +60,8 @@ pub(super) fn read_handshake(members: &Members<'_>, setup: &ClientSetup) -> Resu
     Ok(Agreement {
         version: VERSION.to_owned(),
         session: session.filter(|session| !session.is_empty()).map(Cow::into_owned),
+        per_request: false,
+        instructions: None,
         max_parallel: Some(u32::try_from(max_parallel).unwrap_or(u32::MAX)),
         ..agreement
     })

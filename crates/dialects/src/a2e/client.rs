@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use gladhand_accord::{Agreement, Gate, Refusal, Secret, Side};
-use gladhand_operations::{CallId, Failure, FailureKind, Operation, Outcome, Reply, Tool};
+use gladhand_operations::{Call, CallId, Failure, FailureKind, Operation, Outcome, Reply, Tool};
 use gladhand_wire::{Fault, Members, RawValue};
 
 use super::answers;
@@ -232,14 +232,8 @@ impl Client for Agent {
         heard.events.push(Event::Dropped("a line that cannot be read"));
     }
 
-    fn call(
-        &mut self,
-        call: CallId,
-        operation: Operation<'_>,
-        wants_progress: bool,
-        ambient: &mut Ambient<'_>,
-        heard: &mut Heard,
-    ) {
+    fn call(&mut self, call: Call<'_>, _behalf: Option<&Arc<Agreement>>, ambient: &mut Ambient<'_>, heard: &mut Heard) {
+        let (wants_progress, operation, call) = (call.terms.wants_progress, call.operation, call.id);
         if let Some(outcome) = operation.where_there_are_only_tools() {
             heard.events.push(Event::Answered(call, outcome));
             return;

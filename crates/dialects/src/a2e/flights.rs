@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gladhand_accord::Agreement;
-use gladhand_operations::{Call, CallId, Operation};
+use gladhand_operations::{Call, CallId, Operation, Terms};
 use gladhand_wire::Id;
 
 use super::tools::Filter;
@@ -113,7 +113,8 @@ impl Flights {
         self.last_call += 1;
         let id = CallId(self.last_call);
         let wants_progress = matches!(asked, Asked::Tool { streaming: true, .. });
-        let call = Call { wants_progress, timeout, ..Call::new(id, operation) };
+        let terms = Terms { wants_progress, timeout, ..Terms::default() };
+        let call = Call { id, operation, terms };
         let deadline = timeout.map(|timeout| now.saturating_add(timeout));
         self.deadlines.extend(deadline.map(|deadline| (deadline, id)));
         let delivered = (!must_wait).then_some(now);
@@ -135,7 +136,7 @@ impl Flights {
         if let Some(flight) = self.flights.get_mut(&call.id) {
             flight.delivered = Some(now);
             // The caller has been waiting since it asked.
-            call.timeout = flight.deadline.map(|deadline| deadline.saturating_sub(now));
+            call.terms.timeout = flight.deadline.map(|deadline| deadline.saturating_sub(now));
         }
         self.delivered += 1;
         Some(Action::Deliver(call, agreement))

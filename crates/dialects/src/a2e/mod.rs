@@ -39,6 +39,7 @@ pub static DIALECT: Dialect = Dialect {
     },
     has_tokens: true,
     claim,
+    askable: |_| Vec::new(),
     server: |setup| Box::new(server::Host::new(setup)),
     client: |setup| Box::new(client::Agent::new(setup)),
 };

@@ -77,6 +77,8 @@ impl<'a> HandshakeRequest<'a> {
         Ok(Agreement {
             version: VERSION.to_owned(),
             asked_version,
+            per_request: false,
+            instructions: None,
             max_parallel: Some(setup.max_parallel),
             ..agreement
         })

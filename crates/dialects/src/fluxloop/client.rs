@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use gladhand_accord::Refusal;
-use gladhand_operations::{CallId, Failure, FailureKind, Operation, Outcome, Reply, Tool, ToolCall};
+use gladhand_accord::{Agreement, Refusal};
+use gladhand_operations::{Call, CallId, Failure, FailureKind, Operation, Outcome, Reply, Tool, ToolCall};
 use gladhand_wire::json::Kind;
 use gladhand_wire::text::MAX_DEPTH;
 use gladhand_wire::{Fault, Members, RawValue, json};
@@ -226,12 +226,12 @@ impl Client for FluxloopClient {
 
     fn call(
         &mut self,
-        call: CallId,
-        operation: Operation<'_>,
-        _wants_progress: bool,
+        call: Call<'_>,
+        _behalf: Option<&Arc<Agreement>>,
         _ambient: &mut Ambient<'_>,
         heard: &mut Heard,
     ) {
+        let (operation, call) = (call.operation, call.id);
         if let Some(outcome) = operation.where_there_are_only_tools() {
             heard.events.push(Event::Answered(call, outcome));
         } else if let Err(failure) = self.begin(call, &operation, heard) {

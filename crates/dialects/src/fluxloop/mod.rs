@@ -32,6 +32,7 @@ pub static DIALECT: Dialect = Dialect {
     },
     has_tokens: false,
     claim,
+    askable: |_| Vec::new(),
     server: |setup| Box::new(server::FluxloopServer::new(setup)),
     client: |setup| Box::new(client::FluxloopClient::new(setup)),
 };

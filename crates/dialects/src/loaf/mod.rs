@@ -37,6 +37,7 @@ pub static DIALECT: Dialect = Dialect {
     },
     has_tokens: false,
     claim,
+    askable: |_| Vec::new(),
     server: |setup| Box::new(server::LoafServer::new(setup)),
     client: |setup| Box::new(client::LoafClient::new(setup)),
 };

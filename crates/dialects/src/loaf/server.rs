@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use gladhand_accord::Agreement;
 use gladhand_operations::call::no_arguments;
-use gladhand_operations::{Call, CallId, Failure, FailureKind, Notice, Operation, Outcome, Reply, ToolCall};
+use gladhand_operations::{Call, CallId, Failure, FailureKind, Notice, Operation, Outcome, Reply, Terms, ToolCall};
 use gladhand_wire::json::Kind;
 use gladhand_wire::rpc::{self, Envelope};
 use gladhand_wire::{Fault, Id, RawValue, json};
@@ -243,7 +243,8 @@ impl LoafServer {
         let waiting = Waiting { id: id.clone(), what };
         self.held += waiting.held();
         self.calls.insert(call, waiting);
-        let call = Call { wants_progress, ..Call::new(call, operation) };
+        let terms = Terms { wants_progress, ..Terms::default() };
+        let call = Call { id: call, operation, terms };
         out.actions.push(Action::Deliver(call, agreement));
         Ok(())
     }

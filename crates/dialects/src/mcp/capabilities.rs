@@ -121,10 +121,11 @@ pub(super) struct InForce {
 impl InForce {
     /// Compares two offers and sets up the gate.
     pub(super) fn between(rules: &Rules, client: &Offer, server: &Offer) -> Result<Self, Refusal> {
-        let agreement = agree(rules, client, server)?;
+        let mut agreement = agree(rules, client, server)?;
         let Some(revision) = Revision::named(&agreement.version) else {
             return Err(Refusal::VersionMismatch { asked: client.versions.clone(), spoken: server.versions.clone() });
         };
+        agreement.per_request = revision.is_stateless();
         let gate = Gate::new(TABLE, &agreement);
         Ok(Self { revision, agreement: Arc::new(agreement), gate })
     }

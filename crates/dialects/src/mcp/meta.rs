@@ -42,6 +42,11 @@ impl<'a> Meta<'a> {
     }
 }
 
+/// Whether a member belongs to the protocol itself, and so to one hop of it.
+pub(super) fn is_reserved(name: &str) -> bool {
+    name.starts_with("io.modelcontextprotocol/")
+}
+
 /// The level that a raw string names.
 pub(super) fn level(raw: &RawValue) -> Option<Level> {
     json::string(raw).and_then(|word| Level::from_word(&word))

@@ -53,6 +53,7 @@ pub static DIALECT: Dialect = Dialect {
     },
     has_tokens: false,
     claim,
+    askable: opening::askable,
     server: |setup| Box::new(server::McpServer::new(setup)),
     client: |setup| Box::new(client::McpClient::new(setup)),
 };

@@ -12,9 +12,10 @@ use gladhand_wire::{Members, rpc};
 
 use super::capabilities::{self, HANDSHAKE_RULES, InForce, offer_of_menu};
 use super::errors;
+use super::meta::CLIENT_CAPABILITIES;
 use super::revision::Revision;
 use super::server::{DEFAULT_LEVEL, McpServer, Phase, Request, Session};
-use crate::side::{Action, Output};
+use crate::side::{Action, Askable, FirstLine, Output, is_askable};
 use gladhand_wire::pick;
 
 impl McpServer {
@@ -84,4 +85,12 @@ fn read_offer(params: Option<&RawValue>) -> Result<Offer, rpc::Error<'static>> {
     let provides = capabilities::declared(Side::Client, &declared)
         .map_err(|_| wrong("capabilities", "an object of at most 256 capabilities"))?;
     Ok(Offer { provides, ..Offer::new(peer, [version]) })
+}
+
+/// What whoever begins with this line can be asked: what it declares, at the top or in `_meta`.
+pub(super) fn askable(line: &FirstLine<'_>) -> Askable {
+    let params = line.members.as_ref().and_then(|members| members.object("params")).unwrap_or_default();
+    let declared = params.object("capabilities").or_else(|| params.object("_meta")?.object(CLIENT_CAPABILITIES));
+    let declared = declared.and_then(|members| capabilities::declared(Side::Client, &members).ok());
+    declared.unwrap_or_default().into_iter().filter(|(capability, _)| is_askable(capability)).collect()
 }

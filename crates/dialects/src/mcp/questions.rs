@@ -32,7 +32,8 @@ struct Open {
     /// The id of our request, which no two questions share.
     number: u64,
     question: QuestionId,
-    call: CallId,
+    /// The call in whose middle it was asked; `None`: it belongs to the session.
+    call: Option<CallId>,
     /// Its name among the questions of the call.
     key: String,
     kind: QuestionKind,
@@ -44,13 +45,13 @@ struct Open {
 impl Questions {
     /// Whether a call has open questions.
     pub(super) fn has_any(&self, call: CallId) -> bool {
-        self.open.iter().any(|open| open.call == call)
+        self.open.iter().any(|open| open.call == Some(call))
     }
 
     /// Writes the open questions of a call as an `inputRequests` object.
     pub(super) fn write_requests(&self, call: CallId, wire: &mut Vec<u8>) {
         wire.push(b'{');
-        for (at, open) in self.open.iter().filter(|open| open.call == call).enumerate() {
+        for (at, open) in self.open.iter().filter(|open| open.call == Some(call)).enumerate() {
             if at > 0 {
                 wire.push(b',');
             }
@@ -68,7 +69,7 @@ impl Questions {
     /// right kind stays open, and what was not asked is ignored.
     pub(super) fn answer(&mut self, call: CallId, answers: &Members<'_>) -> Vec<Action<'static>> {
         self.settle(|open| {
-            let answer = answers.raw(&open.key).filter(|_| open.call == call)?;
+            let answer = answers.raw(&open.key).filter(|_| open.call == Some(call))?;
             phrasing::is_answer(answer).then(|| Ok(answer.to_owned()))
         })
     }
@@ -76,7 +77,7 @@ impl Questions {
     /// Gives up the questions of a call that may not be asked under what is in force now.
     pub(super) fn drop_unaskable(&mut self, call: CallId, in_force: &InForce) -> Vec<Action<'static>> {
         self.settle(|open| {
-            let params = Members::of(&open.params).filter(|_| open.call == call)?;
+            let params = Members::of(&open.params).filter(|_| open.call == Some(call))?;
             let missing = phrasing::missing_capability(open.kind, &params, &in_force.agreement)?;
             Some(Err(Failure::missing_capability(missing)))
         })
@@ -84,7 +85,7 @@ impl Questions {
 
     /// Forgets the questions of a call that has ended.
     pub(super) fn forget(&mut self, call: CallId) {
-        self.open.retain(|open| open.call != call);
+        self.open.retain(|open| open.call != Some(call));
     }
 
     /// Ends the questions for which there is an answer.
@@ -100,7 +101,7 @@ impl Questions {
         settled
     }
 
-    fn add(&mut self, question: QuestionId, call: CallId, asked: Question, params: Box<RawValue>) {
+    fn add(&mut self, question: QuestionId, call: Option<CallId>, asked: Question, params: Box<RawValue>) {
         self.last += 1;
         let number = self.last;
         let is_free = |key: &String| self.open.iter().all(|open| open.call != call || open.key != *key);
@@ -139,7 +140,7 @@ impl McpServer {
                     match answer.filter(|answer| phrasing::is_answer(answer)) {
                         Some(answer) => Ok(answer.to_owned()),
                         None => {
-                            self.questions.add(id, call, question, params);
+                            self.questions.add(id, Some(call), question, params);
                             continue;
                         }
                     }
@@ -150,11 +151,37 @@ impl McpServer {
         let Some(asker) = self.pending.get(call).filter(|_| self.questions.open.len() > before) else { return };
         match asker.awaited {
             Awaited::ByRequest if asker.revision.is_stateless() => self.park(call, ambient, out),
-            Awaited::ByRequest => self.send_questions(call, asker.to.way.lane, None, out),
+            Awaited::ByRequest => self.send_questions(Some(call), asker.to.way.lane, None, out),
             // What is asked meanwhile is asked with what remains, when the caller comes back.
             Awaited::Parked => {}
             Awaited::AsTask => self.task_asks(call, ambient, out),
         }
+    }
+
+    /// Somebody asks the session as such, which only one with a handshake can be.
+    pub(super) fn ask_session(
+        &mut self,
+        questions: Vec<(QuestionId, Question)>,
+        ambient: &mut Ambient<'_>,
+        out: &mut Output<'_>,
+    ) {
+        for (id, question) in questions {
+            let phrased = match &self.phase {
+                _ if self.questions.is_closed => Err(Failure::new(FailureKind::Stopping, "the session is ending")),
+                _ if self.questions.open.len() >= MAX_QUESTIONS => {
+                    Err(Failure::new(FailureKind::Busy, "too many questions are waiting for answers"))
+                }
+                Phase::ExpectInitialized(session) | Phase::Open(session) => {
+                    phrasing::phrase(&question, &session.in_force, ambient)
+                }
+                Phase::ExpectInitialize => Err(Failure::missing_capability(question.kind.capability())),
+            };
+            match phrased {
+                Ok(params) => self.questions.add(id, None, question, params),
+                Err(failure) => out.actions.push(Action::Answered(id, Err(failure))),
+            }
+        }
+        self.send_questions(None, Lane::MAIN, None, out);
     }
 
     /// A question as its caller can be asked, or why it cannot.
@@ -177,7 +204,13 @@ impl McpServer {
     }
 
     /// Sends the questions of a call that were not sent yet, if the session is open.
-    pub(super) fn send_questions(&mut self, call: CallId, lane: Lane, task: Option<&str>, out: &mut Output<'_>) {
+    pub(super) fn send_questions(
+        &mut self,
+        call: Option<CallId>,
+        lane: Lane,
+        task: Option<&str>,
+        out: &mut Output<'_>,
+    ) {
         if !matches!(self.phase, Phase::Open(_)) {
             return;
         }
@@ -197,10 +230,14 @@ impl McpServer {
         let unsent = self.questions.open.iter().filter(|open| open.sent.is_none());
         let calls: Vec<_> = unsent.map(|open| open.call).collect();
         for call in calls {
+            let Some(call) = call else {
+                self.send_questions(None, Lane::MAIN, None, out);
+                continue;
+            };
             match self.pending.get(call) {
                 Some(asker) if asker.revision.is_stateless() => {}
                 Some(asker) if asker.awaited == Awaited::AsTask => self.send_task_questions(call, out),
-                Some(asker) => self.send_questions(call, asker.to.way.lane, None, out),
+                Some(asker) => self.send_questions(Some(call), asker.to.way.lane, None, out),
                 None => {}
             }
         }
@@ -229,12 +266,14 @@ impl McpServer {
             _ => Err(Failure::new(FailureKind::Unanswered, "the client's answer is no object")),
         };
         out.actions.push(Action::Answered(open.question, answered));
-        self.task_may_go_on(open.call, ambient, out);
+        if let Some(call) = open.call {
+            self.task_may_go_on(call, ambient, out);
+        }
     }
 
     /// A call has ended: its caller need not answer any more.
     pub(super) fn withdraw_questions(&mut self, call: CallId, out: &mut Output<'_>) {
-        for open in self.questions.open.iter().filter(|open| open.call == call) {
+        for open in self.questions.open.iter().filter(|open| open.call == Some(call)) {
             let Some(lane) = open.sent else { continue };
             out.go(lane);
             let params = serde_json::json!({"requestId": open.number, "reason": "the call has ended"});

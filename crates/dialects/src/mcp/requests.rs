@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use gladhand_accord::{Closed, Kind, Side};
 use gladhand_operations::call::no_arguments;
-use gladhand_operations::{Call, Level, Operation, TaskWish, ToolCall};
+use gladhand_operations::{Call, Level, Operation, TaskWish, Terms, ToolCall};
 use gladhand_wire::json::{self, RawValue};
 
 use super::capabilities::InForce;
@@ -157,7 +157,20 @@ impl McpServer {
             log_level: wishes.log_level,
             ..InFlight::new(request.to, asked, in_force)
         });
-        let call = Call { wants_progress: wishes.progress_token.is_some(), task, ..Call::new(id, operation) };
+        let log_level = match &self.phase {
+            Phase::ExpectInitialized(session) | Phase::Open(session) if !in_force.revision.is_stateless() => {
+                Some(session.level)
+            }
+            _ => wishes.log_level,
+        };
+        let terms = Terms {
+            wants_progress: wishes.progress_token.is_some(),
+            task,
+            log_level,
+            meta: request.params.meta.map(Cow::Borrowed),
+            ..Terms::default()
+        };
+        let call = Call { id, operation, terms };
         out.actions.push(Action::Deliver(call, Arc::clone(&in_force.agreement)));
     }
 

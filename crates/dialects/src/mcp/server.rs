@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gladhand_accord::{Peer, Side};
 use gladhand_operations::{CallId, Level, Notice, Outcome, Question, QuestionId, Reply};
 use gladhand_wire::json::{self, Kind, RawValue};
 use gladhand_wire::rpc::{self, Envelope};
@@ -27,7 +28,7 @@ use super::stateless::Stateless;
 use super::tasks::Tasks;
 use super::watches::Watches;
 use crate::ambient::Ambient;
-use crate::side::{Action, Lane, Output, Server, ServerSetup, Stop};
+use crate::side::{Action, Lane, Menu, Output, Server, ServerSetup, Stop};
 
 /// The level from which log messages are sent until the client sets one.
 pub(super) const DEFAULT_LEVEL: Level = Level::Warning;
@@ -238,7 +239,12 @@ impl McpServer {
             (_, Phase::ExpectInitialize) => {
                 out.actions.push(Action::Dropped("a notification before a session was open"));
             }
-            // Progress, changes of roots: open or closed, there is nobody here who asked for them.
+            ("notifications/roots/list_changed", Phase::ExpectInitialized(session) | Phase::Open(session))
+                if session.in_force.gate.admit(Side::Client, method).is_ok() =>
+            {
+                out.actions.push(Action::RootsChanged);
+            }
+            // Progress: open or closed, there is nobody here who asked for it.
             _ => out.actions.push(Action::Dropped("a notification that nobody here waits for")),
         }
     }
@@ -351,12 +357,21 @@ impl Server for McpServer {
 
     fn ask(
         &mut self,
-        call: CallId,
+        call: Option<CallId>,
         questions: Vec<(QuestionId, Question)>,
         ambient: &mut Ambient<'_>,
         out: &mut Output<'_>,
     ) {
-        self.ask_caller(call, questions, ambient, out);
+        match call {
+            Some(call) => self.ask_caller(call, questions, ambient, out),
+            None => self.ask_session(questions, ambient, out),
+        }
+    }
+
+    fn offer(&mut self, identity: Peer, menu: Menu) {
+        (self.setup.identity, self.setup.menu) = (identity, menu);
+        self.render = Renderer::new(&self.setup);
+        self.stateless = Stateless::default();
     }
 
     fn goes_on_as_task(&mut self, call: CallId, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {

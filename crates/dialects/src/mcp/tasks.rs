@@ -258,7 +258,7 @@ impl McpServer {
         let only_way = (task.lane == Lane::MAIN).then_some(Lane::MAIN);
         let id = task.id.clone();
         if let Some(lane) = waiting.or(only_way) {
-            self.send_questions(call, lane, Some(&id), out);
+            self.send_questions(Some(call), lane, Some(&id), out);
         }
     }
 

@@ -4,7 +4,9 @@ use gladhand_accord::{Agreement, Capability, Refusal, Side, Verdict, Why};
 use gladhand_dialects::mcp::DIALECT;
 use gladhand_dialects::testing::{Counting, bare_call, client_setup, lines_of, moment};
 use gladhand_dialects::{Ambient, Client, ClientSetup, Event, Heard, Lane, Loss};
-use gladhand_operations::{Answered, CallId, FailureKind, Notice, Operation, Outcome, Question, QuestionId, Reply};
+use gladhand_operations::{
+    Answered, Call, CallId, FailureKind, Notice, Operation, Outcome, Question, QuestionId, Reply,
+};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,7 +45,9 @@ impl Hand {
     }
 
     pub(crate) fn calls(&mut self, id: u64, operation: Operation<'_>) {
-        self.step(|client, ambient, heard| client.call(CallId(id), operation, true, ambient, heard));
+        self.step(|client, ambient, heard| {
+            client.call(Call::new(CallId(id), operation).reporting(), None, ambient, heard)
+        });
     }
 
     pub(crate) fn take_sent(&mut self) -> Vec<Value> {
@@ -349,9 +353,9 @@ fn a_stateless_server_may_not_ask_anything() {
 #[test]
 fn requests_are_written_as_their_era_wants_them() {
     let mut hand = open_client("2025-06-18");
-    hand.step(|client, ambient, heard| client.call(CallId(1), bare_call("t"), false, ambient, heard));
+    hand.step(|client, ambient, heard| client.call(Call::new(CallId(1), bare_call("t")), None, ambient, heard));
     hand.calls(2, bare_call("t"));
-    hand.step(|client, ambient, heard| client.call(CallId(3), Operation::ListTools, false, ambient, heard));
+    hand.step(|client, ambient, heard| client.call(Call::new(CallId(3), Operation::ListTools), None, ambient, heard));
     let expected = [
         r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"t","arguments":{}}}"#,
         r#"{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"t","arguments":{},"_meta":{"progressToken":3}}}"#,

@@ -3,7 +3,9 @@
 use gladhand_dialects::testing::{bare_call, client_setup};
 use gladhand_dialects::{ClientSetup, Event};
 use gladhand_operations::call::no_arguments;
-use gladhand_operations::{CompletionCall, CompletionOf, FailureKind, Level, Operation, Reply, TaskSupport, ToolCall};
+use gladhand_operations::{
+    Call, CompletionCall, CompletionOf, FailureKind, Level, Operation, Reply, TaskSupport, ToolCall,
+};
 use gladhand_wire::RawValue;
 
 use crate::client::{EVERYTHING, open_client, opened_with, result};
@@ -35,7 +37,7 @@ fn each_operation_is_written_as_the_wire_wants_it() {
     .enumerate()
     {
         hand.step(|client, ambient, heard| {
-            client.call(gladhand_operations::CallId(call as u64), operation, false, ambient, heard);
+            client.call(Call::new(gladhand_operations::CallId(call as u64), operation), None, ambient, heard);
         });
     }
     let sent: Vec<_> = hand.sent.iter().map(|line| line.split_once(r#","method":"#).unwrap().1.to_owned()).collect();

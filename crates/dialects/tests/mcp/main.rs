@@ -11,6 +11,7 @@ mod client_recovery;
 mod client_rounds;
 mod client_tasks;
 mod compatibility;
+mod coupling;
 mod docs;
 mod failures;
 mod gate;

@@ -33,7 +33,7 @@ fn waiting(version: &str, token: &str) -> (TestServer, CallId) {
     };
     assert_eq!(server.line(&line), NOTHING);
     let call = &server.delivered[0].call;
-    assert!(call.wants_progress);
+    assert!(call.terms.wants_progress);
     let id = call.id;
     (server, id)
 }
@@ -66,7 +66,7 @@ fn without_a_token_there_is_no_progress() {
         let mut server = open("2025-11-25").holding();
         server.line(&request("1", "tools/call", &format!(r#"{{{ECHO},"_meta":{{"progressToken":{token}}}}}"#)));
         let call = &server.delivered[0].call;
-        assert!(!call.wants_progress, "{token}");
+        assert!(!call.terms.wants_progress, "{token}");
         let id = call.id;
         assert_eq!(server.notice(Notice::Progress(id, report(1.0))), NOTHING);
     }

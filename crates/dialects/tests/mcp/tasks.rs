@@ -76,7 +76,7 @@ fn failed() -> Outcome {
 fn a_task_is_wished_for_only_where_it_was_agreed() {
     let wish = |server: &mut TestServer, line: &str| {
         delivered(server, line);
-        server.delivered.back().unwrap().call.task
+        server.delivered.back().unwrap().call.terms.task
     };
     assert_eq!(wish(&mut session(), &legacy_call("1", "{}")), TaskWish::Only);
     assert_eq!(wish(&mut session(), &echo("1")), TaskWish::Never);
@@ -422,7 +422,7 @@ fn tasks_are_bounded() {
     }
     assert_eq!(error(server.line(&legacy_call("1", "{}"))), (json!(1), -32603));
     delivered(&mut server, &extended("2", "tools/call", ECHO));
-    assert_eq!(server.delivered.back().unwrap().call.task, TaskWish::Never, "it can still be had without");
+    assert_eq!(server.delivered.back().unwrap().call.terms.task, TaskWish::Never, "it can still be had without");
 }
 
 #[test]

@@ -9,6 +9,7 @@ use gladhand_accord::Refusal;
 
 use crate::exit::Exit;
 
+pub mod bridge;
 pub mod call;
 pub mod list;
 pub mod manual;

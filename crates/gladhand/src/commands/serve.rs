@@ -8,9 +8,9 @@ use gladhand_dialects::{CacheHints, Dialect, REGISTRY};
 use gladhand_hub::Hub;
 
 use crate::Service;
-use crate::cli::ServeArgs;
+use crate::cli::{ListenArgs, ServeArgs};
 use crate::commands::CommandError;
-use crate::config::{self, HttpConfig};
+use crate::config::{self, Config, HttpConfig};
 use crate::edges::downstream::Ended;
 use crate::edges::http::{Authorize, Http, Tls};
 use crate::exit::Exit;
@@ -18,15 +18,30 @@ use crate::providers::Toolbox;
 
 /// Serves until the downstream ends.
 pub fn run(args: &ServeArgs) -> Result<ExitCode, CommandError> {
+    let config = settings(&args.listen)?;
+    let hub = Hub::new(vec![Box::new(Toolbox)])?;
+    serve(Service::new(hub), &args.listen, config)
+}
+
+/// The configuration that holds.
+pub(super) fn settings(args: &ListenArgs) -> Result<Config, CommandError> {
     let (config, path) = config::load(args.config.as_deref()).map_err(CommandError::usage)?;
-    let data_dir = config::data_dir(args.data_dir.as_deref());
-    tracing::debug!(config = ?path, ?data_dir, "settings");
+    tracing::debug!(config = ?path, data_dir = ?config::data_dir(args.data_dir.as_deref()), "settings");
+    Ok(config)
+}
+
+/// Serves what a service has, on the terms of the configuration, to whom the command line says.
+pub(super) fn serve(service: Service, args: &ListenArgs, config: Config) -> Result<ExitCode, CommandError> {
     let mut tokens = config.a2e.tokens;
     tokens.extend(config::token_in_environment().map_err(CommandError::usage)?);
-    let hub = Hub::new(vec![Box::new(Toolbox)])?.validating(config.policy.validate_arguments);
-    let mut service = Service::new(hub).tokens(tokens).max_parallel(config.a2e.max_parallel).limits(config.limits);
     let cache = CacheHints { ttl_ms: config.mcp.cache_ms, public: false };
-    service = service.empty_lists(config.mcp.empty_lists).cache(cache);
+    let mut service = service
+        .validating(config.policy.validate_arguments)
+        .tokens(tokens)
+        .max_parallel(config.a2e.max_parallel)
+        .limits(config.limits)
+        .empty_lists(config.mcp.empty_lists)
+        .cache(cache);
     if let Some(dialect) = dialect(&args.dialect) {
         service = service.pinned(dialect);
     }
@@ -38,7 +53,7 @@ pub fn run(args: &ServeArgs) -> Result<ExitCode, CommandError> {
         return ended(service.serve_http(http, announce)?);
     }
     if std::io::stdin().is_terminal() {
-        let hint = "gladhand serve: waiting for a peer's first line on this terminal; Ctrl-D ends";
+        let hint = "gladhand: waiting for a peer's first line on this terminal; Ctrl-D ends";
         let _ = writeln!(std::io::stderr(), "{hint}");
     }
     ended(service.serve_stdio()?)
@@ -57,7 +72,7 @@ fn ended(ended: Ended) -> Result<ExitCode, CommandError> {
 }
 
 /// How to serve over HTTP: what the flags say, and what the configuration adds to it.
-fn http(args: &ServeArgs, mut config: HttpConfig) -> Result<Http, CommandError> {
+fn http(args: &ListenArgs, mut config: HttpConfig) -> Result<Http, CommandError> {
     if !["auto", "mcp"].contains(&args.dialect.as_str()) {
         let error = anyhow::anyhow!("{} cannot be spoken over HTTP", args.dialect);
         return Err(CommandError::usage(error).hint("leave --dialect away, or serve it on stdin and stdout"));

@@ -119,7 +119,7 @@ async fn silence(timeout: Duration, asked: &AtomicBool) {
     }
 }
 
-fn headers(lines: &[String]) -> anyhow::Result<HeaderMap> {
+pub(super) fn headers(lines: &[String]) -> anyhow::Result<HeaderMap> {
     let mut headers = HeaderMap::new();
     for line in lines {
         // The value may be a secret, so complaints name only what is before it.

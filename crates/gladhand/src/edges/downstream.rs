@@ -12,13 +12,14 @@ use std::time::{Duration, Instant};
 
 use gladhand_accord::Agreement;
 use gladhand_dialects::{Action, Door, Output, Stop};
-use gladhand_hub::{Answer, Asking, Caller, Hub};
+use gladhand_hub::{Answer, Asking, Caller, Hub, SessionId, Visit};
 use gladhand_operations::{Answered, CallId, Failure, FailureKind, Notice, Outcome, QuestionId};
 use gladhand_wire::{Line, Lines};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{AbortHandle, JoinSet};
 
+use crate::Service;
 use crate::edges::alertness::{self, Alertness};
 use crate::edges::clock::Clock;
 use crate::edges::outbox::Outbox;
@@ -49,24 +50,25 @@ pub enum Ended {
 }
 
 /// Serves one downstream until it ends.
-pub async fn serve(
-    door: Door,
-    hub: Hub,
-    max_line: usize,
-    drain: Duration,
-    clock: Clock,
-    mut input: Input,
-    mut output: stdio::Output,
-) -> io::Result<Ended> {
+pub async fn serve(service: Service, clock: Clock, mut input: Input, mut output: stdio::Output) -> io::Result<Ended> {
     let mut signals = Signals::listen()?;
+    let mut door = service.door(&clock);
+    let mut lines = Lines::with_limit(service.bounds().line_bytes);
+    if service.hub().features().questions {
+        let preparing = prepare(&service, &mut door, &mut input, &mut lines);
+        tokio::select! {
+            prepared = preparing => prepared?,
+            stop = signals.next() => return Ok(Ended::AtOnce(signals::exit_status(stop))),
+        }
+    }
+    let (hub, drain) = (service.hub().clone(), service.bounds().drain());
     let (sender, mut reports) = mpsc::channel(NOTICES);
     let mut changes = hub.changes();
-    let mut lines = Lines::with_limit(max_line);
     let mut session = Session {
         door,
+        caller: Arc::new(Reports { to_loop: sender, visit: hub.visit() }),
         hub,
         clock,
-        caller: Arc::new(Reports(sender)),
         questions: HashMap::new(),
         asked: 0,
         outbox: Outbox::default(),
@@ -168,6 +170,25 @@ pub async fn serve(
     }
 }
 
+/// Looks at the first line, so that whoever will ask this downstream something knows beforehand what it can be asked.
+async fn prepare(service: &Service, door: &mut Door, input: &mut Input, lines: &mut Lines) -> io::Result<()> {
+    let askable = loop {
+        if let Some(line) = lines.peek() {
+            break door.foresee(line);
+        }
+        // The end of input is found again by whoever reads next.
+        if lines.pending() > service.bounds().line_bytes || input.read(lines.spare(0)).await? == 0 {
+            break None;
+        }
+    };
+    service.hub().expects(&askable.unwrap_or_default());
+    if service.waits_for_upstreams() {
+        service.hub().settled().await;
+    }
+    door.offer(service.identified(), service.menu());
+    Ok(())
+}
+
 async fn sleep_until(deadline: Option<tokio::time::Instant>) {
     if let Some(deadline) = deadline {
         tokio::time::sleep_until(deadline).await;
@@ -178,22 +199,29 @@ async fn sleep_until(deadline: Option<tokio::time::Instant>) {
 #[derive(Debug)]
 enum Report {
     Notice(Notice),
-    Questions(CallId, Vec<Asking>),
+    Questions(Option<CallId>, Vec<Asking>),
 }
 
 /// The way from whoever answers calls to the loop.
 #[derive(Debug)]
-struct Reports(mpsc::Sender<Report>);
+struct Reports {
+    to_loop: mpsc::Sender<Report>,
+    visit: Visit,
+}
 
 impl Caller for Reports {
     fn tell(&self, notice: Notice) {
-        let _ = self.0.try_send(Report::Notice(notice));
+        let _ = self.to_loop.try_send(Report::Notice(notice));
     }
 
-    fn ask(&self, call: CallId, questions: Vec<Asking>) {
+    fn session(&self) -> SessionId {
+        self.visit.id()
+    }
+
+    fn ask(&self, call: Option<CallId>, questions: Vec<Asking>) {
         use mpsc::error::TrySendError;
         if let Err(TrySendError::Full(Report::Questions(_, questions))) =
-            self.0.try_send(Report::Questions(call, questions))
+            self.to_loop.try_send(Report::Questions(call, questions))
         {
             for asking in questions {
                 let busy = Failure::new(FailureKind::Busy, "too much is waiting for this caller");
@@ -370,7 +398,12 @@ impl Session {
                         }
                     }
                     Action::Cancel(call) => self.cancel(call),
-                    Action::Opened(agreement) => announce(&agreement),
+                    Action::Opened(agreement) => {
+                        announce(&agreement);
+                        if !agreement.per_request {
+                            self.hub.joined(&self.caller);
+                        }
+                    }
                     Action::Refused(refusal) => tracing::warn!(%refusal, "no session"),
                     Action::Dropped(what) => tracing::debug!(what, "dropped"),
                     Action::Answered(question, answered) => {
@@ -380,6 +413,7 @@ impl Session {
                         }
                     }
                     Action::Unwatch(uri) => self.hub.unwatch(&uri),
+                    Action::RootsChanged => self.hub.roots_changed(self.caller.session()),
                     // There is only one way, and it stays.
                     Action::LetGo(..) => {}
                     Action::Close(grace) => {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use gladhand_accord::{Agreement, Refusal};
 use gladhand_dialects::{Client, Dialect, Event, Heard, Loss};
-use gladhand_operations::{Answered, CallId, Failure, FailureKind, Notice, Operation, Outcome, Question, QuestionId};
+use gladhand_operations::{Answered, Call, CallId, Failure, FailureKind, Notice, Outcome, Question, QuestionId};
 use gladhand_wire::Line;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{AbortHandle, JoinError, JoinSet};
@@ -21,8 +21,9 @@ use crate::edges::clock::Clock;
 
 /// A call that a handle of a session wants made. It waits while the upstream does not take what it was sent.
 pub(super) struct Command {
-    pub(super) id: CallId,
-    pub(super) operation: Operation<'static>,
+    pub(super) call: Call<'static>,
+    /// On whose behalf it is made.
+    pub(super) behalf: Option<Arc<Agreement>>,
     pub(super) host: Option<Arc<dyn Host>>,
     pub(super) reply: oneshot::Sender<Outcome>,
 }
@@ -36,6 +37,8 @@ pub(super) enum Aside {
     Cancel(CallId),
     /// Changes of a resource need not be told of any more.
     Unwatch(String),
+    /// The folders that whoever we call for works in have changed.
+    RootsChanged,
 }
 
 /// Where handles and loop meet.
@@ -131,7 +134,7 @@ impl Driver {
         }
     }
 
-    /// Serves the handles until the last of them is gone, or one of them closes the session.
+    /// Serves the handles until the last of them is gone, one of them closes the session, or the upstream is gone.
     pub(super) async fn run(mut self, mut ports: Ports) {
         let closed = loop {
             if let Some(Ok(agreement)) = self.opening.take() {
@@ -141,6 +144,9 @@ impl Driver {
                 Wake::Aside(None) => break None,
                 Wake::Aside(Some(Aside::Close(closed))) => break Some(closed),
                 wake => self.handle(wake),
+            }
+            if self.is_gone {
+                break None;
             }
         };
         self.step(|client, clock, heard| client.close(&mut clock.ambient(), heard));
@@ -178,7 +184,7 @@ impl Driver {
         self.clock.tick();
         match wake {
             Wake::Inbound(inbound) => self.inbound(inbound),
-            Wake::Command(Command { id, operation, host, reply }) => self.call(id, operation, host, reply),
+            Wake::Command(command) => self.call(command),
             // Looked at by whoever waits.
             Wake::Aside(None | Some(Aside::Close(_))) => {}
             Wake::Aside(Some(Aside::Cancel(call))) => {
@@ -186,6 +192,9 @@ impl Driver {
             }
             Wake::Aside(Some(Aside::Unwatch(uri))) => {
                 self.step(|client, clock, heard| client.unwatch(&uri, &mut clock.ambient(), heard));
+            }
+            Wake::Aside(Some(Aside::RootsChanged)) => {
+                self.step(|client, clock, heard| client.roots_changed(&mut clock.ambient(), heard));
             }
             Wake::Thought(Ok((question, answered))) => self.answered(question, answered),
             Wake::Thought(Err(error)) => self.broke_down(&error),
@@ -226,20 +235,14 @@ impl Driver {
         }
     }
 
-    fn call(
-        &mut self,
-        id: CallId,
-        operation: Operation<'static>,
-        host: Option<Arc<dyn Host>>,
-        reply: oneshot::Sender<Outcome>,
-    ) {
+    fn call(&mut self, command: Command) {
+        let Command { call, behalf, host, reply } = command;
         // Nobody waits for it any more.
         if reply.is_closed() {
             return;
         }
-        let wants_progress = host.is_some();
-        self.calls.insert(id, Pending { reply, host, expires: self.expiry() });
-        self.step(|client, clock, heard| client.call(id, operation, wants_progress, &mut clock.ambient(), heard));
+        self.calls.insert(call.id, Pending { reply, host, expires: self.expiry() });
+        self.step(|client, clock, heard| client.call(call, behalf.as_ref(), &mut clock.ambient(), heard));
     }
 
     fn expiry(&self) -> Option<Instant> {

@@ -30,7 +30,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use gladhand_accord::{Agreement, Refusal};
-use gladhand_operations::{CallId, Failure, FailureKind, Operation, Outcome};
+use gladhand_operations::{Call, CallId, Failure, FailureKind, Operation, Outcome, Terms};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
 pub use crate::edges::http_client::{Attempt, Authorizer, Bearer};
@@ -116,13 +116,43 @@ impl Upstream {
 
     /// Makes a call, without hearing of its progress. Dropping the future cancels the call.
     pub async fn call(&self, operation: Operation<'_>) -> Outcome {
-        self.make(operation, None).await
+        self.make(operation.into_owned(), Terms::default(), None, None).await
     }
 
     /// Makes a call whose progress, log lines and questions go to a host of its own, as far as they can be told from
     /// those of others. Dropping the future cancels it.
     pub async fn call_for(&self, operation: Operation<'_>, host: Arc<dyn Host>) -> Outcome {
-        self.make(operation, Some(host)).await
+        let terms = Terms { wants_progress: true, ..Terms::default() };
+        self.make(operation.into_owned(), terms, None, Some(host)).await
+    }
+
+    /// Makes a call on behalf of somebody with whom this was agreed, on that caller's own terms. Dropping the future
+    /// cancels it.
+    pub async fn call_on_behalf(
+        &self,
+        operation: Operation<'static>,
+        terms: Terms<'static>,
+        agreement: Arc<Agreement>,
+        host: Arc<dyn Host>,
+    ) -> Outcome {
+        self.make(operation, terms, Some(agreement), Some(host)).await
+    }
+
+    /// The folders that whoever we call for works in have changed.
+    pub fn roots_changed(&self) {
+        // Without a session nobody needs to know.
+        let _ = self.shared.asides.send(Aside::RootsChanged);
+    }
+
+    /// Waits until the session is over, whoever ended it. Does not keep it open.
+    pub fn ended(&self) -> impl Future<Output = ()> + Send + 'static {
+        let commands = self.shared.commands.clone();
+        async move { commands.closed().await }
+    }
+
+    /// Whether the session is over.
+    pub fn is_over(&self) -> bool {
+        self.shared.commands.is_closed()
     }
 
     /// Takes back one [`Operation::Watch`] of this URI.
@@ -140,13 +170,19 @@ impl Upstream {
         }
     }
 
-    async fn make(&self, operation: Operation<'_>, host: Option<Arc<dyn Host>>) -> Outcome {
+    async fn make(
+        &self,
+        operation: Operation<'static>,
+        terms: Terms<'static>,
+        behalf: Option<Arc<Agreement>>,
+        host: Option<Arc<dyn Host>>,
+    ) -> Outcome {
         let gone = || Failure::new(FailureKind::UpstreamLost, "the session with the upstream is closed");
         let _room = self.shared.room.acquire().await.map_err(|_| gone())?;
         let id = CallId(self.shared.next_call.fetch_add(1, Ordering::Relaxed));
         let (reply, outcome) = oneshot::channel();
-        let operation = operation.into_owned();
-        self.shared.commands.send(Command { id, operation, host, reply }).await.map_err(|_| gone())?;
+        let call = Call { id, operation, terms };
+        self.shared.commands.send(Command { call, behalf, host, reply }).await.map_err(|_| gone())?;
         let mut cancel = CancelOnDrop { call: Some(id), asides: &self.shared.asides };
         let outcome = outcome.await;
         cancel.call = None;

@@ -28,7 +28,7 @@ fn a_call_is_delivered_with_its_arguments_untouched_and_answered_with_a_tool_res
         (tool.name.as_ref(), tool.arguments.get()),
         ("echo", r#"{ "n":12345678901234567890123, "s":"\ud83d" }"#)
     );
-    assert_eq!((delivered.wants_progress, delivered.timeout), (true, Some(Duration::from_secs(60))));
+    assert_eq!((delivered.terms.wants_progress, delivered.terms.timeout), (true, Some(Duration::from_secs(60))));
     let id = delivered.id;
     server.advance(Duration::from_millis(71));
     let answer = bodies(&server.resolve(id, Ok(Reply::Tool(ToolResult::text("héllo ✓ 𝄞")))));
@@ -145,7 +145,7 @@ fn a_call_that_takes_too_long_is_answered_and_cancelled_and_makes_room() {
         "detail": {"reason": "timed_out"}, "retryable": true, "capability_name": "tools"});
     assert_eq!(late[0], expected);
     assert_eq!(server.cancelled, [slow], "the one that never left the queue is known to nobody");
-    assert_eq!((server.delivered.len(), server.delivered[0].call.timeout), (1, Some(Duration::from_secs(29))));
+    assert_eq!((server.delivered.len(), server.delivered[0].call.terms.timeout), (1, Some(Duration::from_secs(29))));
     assert_eq!(server.door.deadline(), Some(Duration::from_secs(30)));
     assert!(server.resolve(slow, Ok(Reply::Tool(ToolResult::text("late")))).is_empty());
     assert_eq!(ids(&bodies(&server.advance(Duration::from_secs(29)))), ["default", "also-default"]);
@@ -156,7 +156,7 @@ fn a_call_that_takes_too_long_is_answered_and_cancelled_and_makes_room() {
 fn absurd_timeouts_are_clamped() {
     let mut server = open(server_setup());
     say(&mut server, &call("c").replace("\"arguments\"", "\"timeout\":1e300,\"arguments\""));
-    assert_eq!(server.delivered[0].call.timeout, Some(Duration::from_secs(7 * 24 * 3600)));
+    assert_eq!(server.delivered[0].call.terms.timeout, Some(Duration::from_secs(7 * 24 * 3600)));
 }
 
 #[test]

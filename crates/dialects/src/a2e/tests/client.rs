@@ -286,7 +286,9 @@ fn each_answer_to_a_call_has_its_meaning_and_the_first_one_counts() {
         let id = agent.open();
         agent.hear(&format!("{{{GRANT}}}").replace("$ID", &id));
         let call = gladhand_operations::CallId(7);
-        let (lines, _) = agent.step(|client, ambient, heard| client.call(call, bare_call("t"), false, ambient, heard));
+        let (lines, _) = agent.step(|client, ambient, heard| {
+            client.call(gladhand_operations::Call::new(call, bare_call("t")), None, ambient, heard)
+        });
         let expected_fields = json!({"session_id": "s", "tool_name": "t", "arguments": {}, "correlation_id": "", "streaming": false, "timeout": 3600});
         for (name, value) in expected_fields.as_object().unwrap() {
             assert_eq!(&lines[0][name], value, "{name}");
@@ -303,7 +305,12 @@ fn each_answer_to_a_call_has_its_meaning_and_the_first_one_counts() {
 fn calls_that_cannot_be_made_fail_at_once_and_calls_under_way_fail_with_the_host() {
     let call = |agent: &mut Alone, id| {
         let (_, events) = agent.step(|client, ambient, heard| {
-            client.call(gladhand_operations::CallId(id), Operation::ListTools, false, ambient, heard);
+            client.call(
+                gladhand_operations::Call::new(gladhand_operations::CallId(id), Operation::ListTools),
+                None,
+                ambient,
+                heard,
+            );
         });
         events
             .iter()

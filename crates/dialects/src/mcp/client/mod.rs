@@ -5,6 +5,7 @@
 //! nobody waits for, ids spelt differently, error code 0) is tolerated and said to be dropped.
 
 mod asked;
+mod behalf;
 mod headers;
 mod listening;
 mod notices;
@@ -21,13 +22,14 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use gladhand_accord::{Offer, Refusal, Rules, Side, Wants};
-use gladhand_operations::{Answered, CallId, Failure, FailureKind, Level, Operation, Outcome, QuestionId, Reply};
+use gladhand_accord::{Agreement, Offer, Refusal, Rules, Side, Wants};
+use gladhand_operations::{Answered, Call, CallId, Failure, FailureKind, Level, Operation, Outcome, QuestionId, Reply};
 use gladhand_wire::json::{self, Kind, RawValue};
-use gladhand_wire::rpc::Envelope;
+use gladhand_wire::rpc::{self, Envelope};
 use gladhand_wire::{Fault, Members};
 
 use asked::{Asked, ResultKind};
+use behalf::Behalf;
 use headers::Facts;
 use listening::Listening;
 use pages::Turned;
@@ -39,7 +41,6 @@ use work::{Beside, Sent, Work};
 use super::batch::MAX_BATCH;
 use super::capabilities::{self, InForce};
 use super::ids;
-use super::meta;
 use super::revision::Revision;
 use crate::ambient::Ambient;
 use crate::side::{Client, ClientSetup, Event, Heard, Lane, Loss};
@@ -58,6 +59,8 @@ pub(super) struct McpClient {
     declaration: String,
     /// What every request carries in `_meta`, without the braces; empty with a handshake.
     envelope: String,
+    /// On whose behalf the last call was made, where every request says so.
+    behalf: Option<Arc<Behalf>>,
     log_level: Option<Level>,
     /// Whether each request is an exchange of its own.
     exchanges: bool,
@@ -104,27 +107,14 @@ impl McpClient {
             offer.wants = Wants::Only(wants.into_iter().collect());
         }
         let declaration = capabilities::declaration(&offer.provides);
-        let mut envelope = String::new();
-        if revision.is_stateless() {
-            envelope = format!(
-                r#""{}":"{}","{}":{},"{}":{}"#,
-                meta::PROTOCOL_VERSION,
-                revision.as_str(),
-                meta::CLIENT_INFO,
-                json::to_raw(&offer.peer).get(),
-                meta::CLIENT_CAPABILITIES,
-                declaration,
-            );
-            if let Some(level) = setup.log_level {
-                envelope.push_str(&format!(r#","{}":"{}""#, meta::LOG_LEVEL, level.word()));
-            }
-        }
+        let envelope = behalf::envelope(revision, &offer.peer, &declaration, setup.log_level);
         Self {
             offer,
             revision,
             phase: Phase::Unopened,
             declaration,
             envelope,
+            behalf: None,
             log_level: setup.log_level,
             exchanges: setup.exchanges,
             requests: HashMap::new(),
@@ -173,14 +163,19 @@ impl McpClient {
             Phase::Reopening { waiting, .. } => waiting,
             _ => Vec::new(),
         };
-        if let (Some(level), true) = (self.log_level, self.may_send("logging/setLevel")) {
-            let level = format!(r#""level":"{}""#, level.word());
-            self.send_quietly("logging/setLevel", &level, heard);
-        }
+        self.set_level(heard);
         self.watch_again(heard);
         self.listen(heard);
         for sent in waiting {
             self.send_again(sent, heard);
+        }
+    }
+
+    /// Says from which level on log lines are wanted, where that is said once for all calls.
+    fn set_level(&mut self, heard: &mut Heard) {
+        if let (Some(level), true) = (self.log_level, self.may_send("logging/setLevel")) {
+            let level = format!(r#""level":"{}""#, level.word());
+            self.send_quietly("logging/setLevel", &level, heard);
         }
     }
 
@@ -201,13 +196,18 @@ impl McpClient {
         version: &str,
         declared: &RawValue,
         server_info: Option<&RawValue>,
+        instructions: Option<&RawValue>,
     ) -> Result<InForce, Refusal> {
         let misbehaved = |problem: &str| Refusal::PeerMisbehaved { problem: problem.to_owned() };
         let members = Members::of(declared).ok_or_else(|| misbehaved("`capabilities` is no object"))?;
         let provides = capabilities::declared(Side::Server, &members)
             .map_err(|_| misbehaved("`capabilities` declares more than 256 of them"))?;
         let server = Offer { provides, ..Offer::new(capabilities::peer(server_info), [version]) };
-        InForce::between(rules, &self.offer, &server)
+        let mut in_force = InForce::between(rules, &self.offer, &server)?;
+        if let Some(instructions) = instructions.and_then(json::string) {
+            Arc::make_mut(&mut in_force.agreement).instructions = Some(instructions.into_owned());
+        }
+        Ok(in_force)
     }
 
     fn message(&mut self, text: &str, ambient: &Ambient<'_>, heard: &mut Heard) {
@@ -333,7 +333,8 @@ impl McpClient {
     fn send_with(&mut self, mut work: Box<Work>, more: &str, heard: &mut Heard) {
         let (id, wants_progress) = (self.take_id(), work.wants_progress);
         work.token = Some(id);
-        let beside = Beside { more, envelope: &self.envelope, wants_progress };
+        let envelope = work.behalf.as_ref().map_or(&*self.envelope, |behalf| behalf.envelope());
+        let beside = Beside { more, envelope, meta: &work.meta, wants_progress };
         work::write(&mut heard.wire, id, work.method, &work.params, beside);
         self.requests.insert(id, Sent::Work(work));
     }
@@ -348,7 +349,7 @@ impl McpClient {
     /// Sends a request whose answer nobody waits for; should one come, it is dropped.
     fn send_quietly(&mut self, method: &str, params: &str, heard: &mut Heard) -> u64 {
         let id = self.take_id();
-        let beside = Beside { more: "", envelope: &self.envelope, wants_progress: false };
+        let beside = Beside { more: "", envelope: &self.envelope, meta: "", wants_progress: false };
         work::write(&mut heard.wire, id, method, params, beside);
         id
     }
@@ -424,19 +425,16 @@ impl Client for McpClient {
         heard.events.push(Event::Dropped("a line that cannot be read"));
     }
 
-    fn call(
-        &mut self,
-        call: CallId,
-        operation: Operation<'_>,
-        wants_progress: bool,
-        _ambient: &mut Ambient<'_>,
-        heard: &mut Heard,
-    ) {
-        if let Some(outcome) = self.unsendable(&operation) {
-            done(call, outcome, heard);
+    fn call(&mut self, call: Call<'_>, behalf: Option<&Arc<Agreement>>, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
+        if let Some(outcome) = self.unsendable(&call.operation) {
+            done(call.id, outcome, heard);
             return;
         }
-        let mut work = Box::new(Work::new(call, &operation, wants_progress));
+        let mut work = Box::new(Work::new(&call));
+        if let Some(agreement) = behalf {
+            work.behalf = self.on_behalf(agreement, call.terms.log_level, heard);
+        }
+        let operation = call.operation;
         if let Phase::Reopening { waiting, .. } = &mut self.phase {
             waiting.push(Sent::Work(work));
             return;
@@ -449,6 +447,12 @@ impl Client for McpClient {
         }
         self.ask_for_task(&mut work);
         self.send(work, heard);
+    }
+
+    fn roots_changed(&mut self, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
+        if self.may_send("notifications/roots/list_changed") {
+            rpc::notification::<()>(&mut heard.wire, "notifications/roots/list_changed", None);
+        }
     }
 
     fn answer(&mut self, question: QuestionId, answered: Answered, _ambient: &mut Ambient<'_>, heard: &mut Heard) {

@@ -63,16 +63,17 @@ impl McpClient {
     }
 
     fn initialize_result(&self, result: Option<&RawValue>) -> Result<InForce, Refusal> {
-        let members = ["protocolVersion", "capabilities", "serverInfo"];
+        let members = ["protocolVersion", "capabilities", "serverInfo", "instructions"];
         let picked = result.and_then(|result| pick(result, members));
-        let [version, declared, info] = picked.ok_or_else(|| misbehaved("the result of `initialize` is no object"))?;
+        let [version, declared, info, instructions] =
+            picked.ok_or_else(|| misbehaved("the result of `initialize` is no object"))?;
         let version = version.and_then(json::string);
         let version = version.ok_or_else(|| misbehaved("the result of `initialize` names no `protocolVersion`"))?;
         if Revision::named(&version).is_none_or(|revision| !revision.has_initialize()) {
             return Err(self.mismatch([version.as_ref()]));
         }
         let declared = declared.ok_or_else(|| misbehaved("the result of `initialize` has no `capabilities`"))?;
-        self.compare(&HANDSHAKE_RULES, &version, declared, info)
+        self.compare(&HANDSHAKE_RULES, &version, declared, info, instructions)
     }
 
     pub(super) fn discover_answered(&mut self, answer: Answer<'_>, again: bool, heard: &mut Heard) {
@@ -94,9 +95,9 @@ impl McpClient {
     }
 
     fn discover_result(&self, result: Option<&RawValue>) -> Result<InForce, Refusal> {
-        let members = ["resultType", "supportedVersions", "capabilities", "_meta"];
+        let members = ["resultType", "supportedVersions", "capabilities", "_meta", "instructions"];
         let picked = result.and_then(|result| pick(result, members));
-        let [kind, versions, declared, meta] =
+        let [kind, versions, declared, meta, instructions] =
             picked.ok_or_else(|| misbehaved("the result of `server/discover` is no object"))?;
         if kind.and_then(json::string).as_deref() != Some("complete") {
             return Err(misbehaved("the result of `server/discover` has no `resultType` \"complete\""));
@@ -110,7 +111,7 @@ impl McpClient {
         }
         let declared = declared.ok_or_else(|| misbehaved("the result of `server/discover` has no `capabilities`"))?;
         let info = meta.and_then(|meta| pick(meta, [SERVER_INFO])).and_then(|[info]| info);
-        self.compare(&STATELESS_RULES, self.revision.as_str(), declared, info)
+        self.compare(&STATELESS_RULES, self.revision.as_str(), declared, info, instructions)
     }
 
     /// Whether the server refuses our version and names it as one to try.

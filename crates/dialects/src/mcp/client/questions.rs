@@ -8,6 +8,7 @@ use gladhand_wire::json::{self, Kind, RawValue};
 use gladhand_wire::rpc::{self, Error, code};
 use gladhand_wire::{Id, Members, pick};
 
+use super::work::Work;
 use super::{McpClient, our_id};
 use crate::mcp::{errors, ids};
 use crate::side::{Event, Heard, Lane};
@@ -64,7 +65,7 @@ impl McpClient {
         gate.map_err(|closed| errors::closed(method, closed, in_force.revision))?;
         let params = params.filter(|params| Kind::of(params) == Kind::Object);
         let params = params.map_or_else(|| json::raw("{}".to_owned()), ToOwned::to_owned);
-        if let Some(objection) = self.objection(kind, &params) {
+        if let Some(objection) = self.objection(None, kind, &params) {
             return Err(errors::invalid_params(objection));
         }
         if self.questions.len() >= MAX_QUESTIONS {
@@ -74,8 +75,8 @@ impl McpClient {
     }
 
     /// Why a question of a kind that we answer is still one that we do not: it needs a part that was not agreed.
-    pub(super) fn objection(&self, kind: QuestionKind, params: &RawValue) -> Option<&'static str> {
-        let agreed = |capability| self.is_agreed(Side::Client, capability);
+    pub(super) fn objection(&self, work: Option<&Work>, kind: QuestionKind, params: &RawValue) -> Option<&'static str> {
+        let agreed = |capability| self.may_be_asked(work, capability);
         let members = Members::of(params).unwrap_or_default();
         match kind {
             QuestionKind::Elicit => match members.str("mode").as_deref() {

@@ -3,7 +3,6 @@
 //! What is sent again is the same to the byte, under a new id, with the answers and, if one was given, the
 //! upstream's own note to itself (`requestState`) as it came.
 
-use gladhand_accord::Side;
 use gladhand_operations::{Answered, CallId, Failure, Question, QuestionKind};
 use gladhand_wire::Members;
 use gladhand_wire::json::{self, Kind, RawValue};
@@ -45,7 +44,7 @@ impl McpClient {
         } else if work.rounds > MAX_ROUNDS {
             Err(upstream_error("the upstream does not stop asking"))
         } else {
-            self.questions_of(&entries)
+            self.questions_of(&work, &entries)
         };
         match questions {
             Ok(questions) => self.begin_round(work, questions, state.map(ToOwned::to_owned), None, heard),
@@ -54,7 +53,7 @@ impl McpClient {
     }
 
     /// The questions of an `inputRequests`, if all of them are such as we said that we answer.
-    pub(super) fn questions_of(&self, entries: &Members<'_>) -> Result<Vec<(String, Question)>, Failure> {
+    pub(super) fn questions_of(&self, work: &Work, entries: &Members<'_>) -> Result<Vec<(String, Question)>, Failure> {
         if entries.len() + self.questions.len() > MAX_QUESTIONS {
             return Err(upstream_error("the upstream asks more than can be answered"));
         }
@@ -66,7 +65,8 @@ impl McpClient {
             let params = params.map_or_else(|| json::raw("{}".to_owned()), ToOwned::to_owned);
             match kind_of(&method) {
                 Some(kind)
-                    if self.is_agreed(Side::Client, kind.capability()) && self.objection(kind, &params).is_none() =>
+                    if self.may_be_asked(Some(work), kind.capability())
+                        && self.objection(Some(work), kind, &params).is_none() =>
                 {
                     questions.push((key.to_owned(), Question { key: Some(key.to_owned()), kind, params }));
                 }

@@ -72,7 +72,7 @@ impl McpClient {
             Some("cancelled") => Failure::new(FailureKind::Cancelled, "the upstream cancelled the task"),
             Some("input_required") => {
                 let entries = members.object("inputRequests").unwrap_or_default();
-                match self.questions_of(&entries) {
+                match self.questions_of(&work, &entries) {
                     Ok(mut questions) => {
                         // A task may go on asking until it has read our answer; once is enough.
                         questions.retain(|(key, _)| work.asked_keys.insert(key.clone()));

@@ -1,12 +1,14 @@
 //! Calls under way: how each is put into words, sent, and sent again.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
-use gladhand_operations::{CallId, CompletionCall, CompletionOf, Operation};
+use gladhand_operations::{Call, CallId, CompletionCall, CompletionOf, Operation};
 use gladhand_wire::json::{self, RawValue};
 use gladhand_wire::rpc;
 
 use super::asked::Asked;
+use super::behalf::{self, Behalf};
 use super::pages::Pages;
 use crate::mcp::meta::PROGRESS_TOKEN;
 
@@ -19,6 +21,10 @@ pub(super) struct Work {
     pub(super) method: &'static str,
     /// The members of `params` but for `_meta`: what is sent again is the same to the byte.
     pub(super) params: String,
+    /// What the caller sent along, without the braces.
+    pub(super) meta: String,
+    /// On whose behalf it is made, where its requests say so.
+    pub(super) behalf: Option<Arc<Behalf>>,
     pub(super) wants_progress: bool,
     /// The id of its last request of its own, which is its progress token.
     pub(super) token: Option<u64>,
@@ -98,8 +104,9 @@ impl Sent {
 }
 
 impl Work {
-    pub(super) fn new(call: CallId, operation: &Operation<'_>, wants_progress: bool) -> Self {
+    pub(super) fn new(call: &Call<'_>) -> Self {
         let mut params = Params::default();
+        let operation = &call.operation;
         let method = match operation {
             Operation::ListTools => "tools/list",
             Operation::ListResources => "resources/list",
@@ -129,11 +136,13 @@ impl Work {
             }
         };
         Self {
-            call,
+            call: call.id,
             asked: Asked::by(operation),
             method,
             params: params.0,
-            wants_progress,
+            meta: call.terms.meta.as_deref().map(behalf::passed_on).unwrap_or_default(),
+            behalf: None,
+            wants_progress: call.terms.wants_progress,
             token: None,
             rounds: 0,
             repeats: 0,
@@ -188,24 +197,34 @@ pub(super) struct Beside<'a> {
     pub(super) more: &'a str,
     /// What every request carries in `_meta`, without the braces.
     pub(super) envelope: &'a str,
+    /// What else is in `_meta`, without the braces.
+    pub(super) meta: &'a str,
     /// Whether to put a token there too: our id, so that one number finds the call.
     pub(super) wants_progress: bool,
 }
 
 /// Writes a request.
 pub(super) fn write(wire: &mut Vec<u8>, id: u64, method: &str, params: &str, beside: Beside<'_>) {
-    let mut meta = beside.envelope.to_owned();
-    if beside.wants_progress {
-        let comma = if meta.is_empty() { "" } else { "," };
-        meta.push_str(&format!(r#"{comma}"{PROGRESS_TOKEN}":{id}"#));
-    }
+    let token = if beside.wants_progress { format!(r#""{PROGRESS_TOKEN}":{id}"#) } else { String::new() };
+    let meta = joined([beside.envelope, beside.meta, &token]);
     let meta = if meta.is_empty() { meta } else { format!(r#""_meta":{{{meta}}}"#) };
-    let members: Vec<_> = [params, beside.more, &meta].into_iter().filter(|members| !members.is_empty()).collect();
     let beginning = wire.len();
     wire.extend_from_slice(format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{{"#).as_bytes());
-    wire.extend_from_slice(members.join(",").as_bytes());
+    wire.extend_from_slice(joined([params, beside.more, &meta]).as_bytes());
     wire.push(b'}');
     // Arguments may come from somebody who writes JSON on several lines.
     json::flatten(&mut wire[beginning..]);
     rpc::finish(wire);
+}
+
+/// Members of one object from several places, any of which may have none.
+fn joined(places: [&str; 3]) -> String {
+    let mut members = String::with_capacity(places.iter().map(|place| place.len() + 1).sum());
+    for place in places.into_iter().filter(|place| !place.is_empty()) {
+        if !members.is_empty() {
+            members.push(',');
+        }
+        members.push_str(place);
+    }
+    members
 }

@@ -27,6 +27,7 @@ pub(crate) static DIALECT: Dialect = Dialect {
     text: TextPolicy::UNDECIDED,
     has_tokens: false,
     claim,
+    askable: |_| Vec::new(),
     server: |setup| Box::new(ParrotServer::new(setup)),
     client: |setup| Box::new(ParrotClient { setup, waiting: VecDeque::new() }),
 };
@@ -197,8 +198,8 @@ impl Client for ParrotClient {
         heard.events.push(Event::Dropped("garbled"));
     }
 
-    fn call(&mut self, call: CallId, operation: Operation<'_>, _: bool, _: &mut Ambient<'_>, heard: &mut Heard) {
-        let message = match &operation {
+    fn call(&mut self, call: Call<'_>, _: Option<&Arc<Agreement>>, _: &mut Ambient<'_>, heard: &mut Heard) {
+        let message = match &call.operation {
             Operation::CallTool(tool) if tool.name == "echo" => {
                 Members::of(&tool.arguments).and_then(|m| m.raw("message"))
             }
@@ -206,12 +207,12 @@ impl Client for ParrotClient {
         };
         match message {
             Some(message) => {
-                self.waiting.push_back(call);
+                self.waiting.push_back(call.id);
                 say(&mut heard.wire, "say", message);
             }
             None => {
                 let failure = Failure::new(FailureKind::UnknownTool, "a parrot only echoes");
-                heard.events.push(Event::Answered(call, Err(failure)));
+                heard.events.push(Event::Answered(call.id, Err(failure)));
             }
         }
     }

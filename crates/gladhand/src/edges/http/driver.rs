@@ -22,6 +22,8 @@ use super::session::{Inner, Manner, Running, Session};
 enum Errand<'a> {
     Deliver(Call<'a>, Arc<Agreement>),
     Unwatch(String),
+    Joined,
+    RootsChanged,
 }
 
 /// What the hub said to a call.
@@ -91,12 +93,18 @@ impl Session {
         let mut errands = Vec::new();
         for action in out.actions {
             match action {
-                Action::Deliver(call, agreement) => {
+                Action::Deliver(mut call, agreement) => {
+                    call.terms.principal = principal.map(Arc::from);
                     inner.running.insert(call.id, Running { lane, task: None });
                     errands.push(Errand::Deliver(call, agreement));
                 }
                 Action::Cancel(call) => inner.cancel(call),
-                Action::Opened(agreement) => self.opened(inner, &agreement),
+                Action::Opened(agreement) => {
+                    self.opened(inner, &agreement);
+                    if !agreement.per_request {
+                        errands.push(Errand::Joined);
+                    }
+                }
                 // Anybody may try, so this is no cause for alarm here.
                 Action::Refused(refusal) => tracing::info!(%refusal, "no session"),
                 Action::Dropped(what) => tracing::debug!(what, "dropped"),
@@ -107,6 +115,7 @@ impl Session {
                     }
                 }
                 Action::Unwatch(uri) => errands.push(Errand::Unwatch(uri)),
+                Action::RootsChanged => errands.push(Errand::RootsChanged),
                 Action::LetGo(lane, pause) => {
                     if self.manner == Manner::Session
                         && let Some(stream) = inner.lanes.get(lane)
@@ -137,6 +146,17 @@ impl Session {
             Errand::Deliver(call, agreement) => Some(self.deliver(call, &agreement)),
             Errand::Unwatch(uri) => {
                 self.shared.hub().unwatch(&uri);
+                None
+            }
+            Errand::Joined => {
+                if let Some(this) = self.this.upgrade() {
+                    let caller: Arc<dyn Caller> = this;
+                    self.shared.hub().joined(&caller);
+                }
+                None
+            }
+            Errand::RootsChanged => {
+                self.shared.hub().roots_changed(self.session());
                 None
             }
         }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use gladhand_dialects::{Door, Lane, Stop};
-use gladhand_hub::{Asking, Caller};
+use gladhand_hub::{Asking, Caller, SessionId, Visit};
 use gladhand_operations::{Answered, CallId, Failure, FailureKind, Notice, QuestionId};
 use gladhand_wire::Line;
 use tokio::sync::oneshot;
@@ -55,6 +55,8 @@ pub(super) struct Session {
     /// Who opened it; nobody else may use it.
     pub(super) principal: Option<Arc<str>>,
     pub(super) shared: Arc<Shared>,
+    /// Itself among all sessions, if it is one.
+    visit: Option<Visit>,
     /// Itself, for whoever answers calls.
     pub(super) this: Weak<Self>,
     inner: Mutex<Inner>,
@@ -101,7 +103,11 @@ impl Session {
             used: Instant::now(),
             ended: false,
         };
-        Arc::new_cyclic(|this| Self { manner, principal, shared, this: Weak::clone(this), inner: Mutex::new(inner) })
+        let visit = (manner != Manner::Stateless).then(|| shared.hub().visit());
+        Arc::new_cyclic(|this| {
+            let (this, inner) = (Weak::clone(this), Mutex::new(inner));
+            Self { manner, principal, shared, visit, this, inner }
+        })
     }
 
     /// A message came. `asks` says whether it wants an answer.
@@ -260,7 +266,11 @@ impl Caller for Session {
         }
     }
 
-    fn ask(&self, call: CallId, questions: Vec<Asking>) {
+    fn session(&self) -> SessionId {
+        self.visit.as_ref().map_or(SessionId::NONE, Visit::id)
+    }
+
+    fn ask(&self, call: Option<CallId>, questions: Vec<Asking>) {
         let asked = {
             let mut inner = self.lock();
             if inner.ended {

@@ -1,0 +1,108 @@
+//! Calls on behalf of somebody: what our requests say of whoever wants to know.
+//!
+//! With a handshake all calls of a session are made in our own name, under what was agreed once. Without one every
+//! request declares what its caller can be asked, so that one way to the upstream serves callers of all kinds.
+
+use std::sync::Arc;
+
+use gladhand_accord::{Agreement, Peer, Side};
+use gladhand_operations::Level;
+use gladhand_wire::{Members, RawValue, json};
+
+use super::McpClient;
+use super::work::{Params, Work};
+use crate::mcp::capabilities;
+use crate::mcp::meta;
+use crate::mcp::revision::Revision;
+use crate::side::{Heard, askable, is_askable};
+
+/// Somebody on whose behalf calls are made.
+#[derive(Debug)]
+pub(super) struct Behalf {
+    agreement: Arc<Agreement>,
+    log_level: Option<Level>,
+    envelope: String,
+}
+
+impl Behalf {
+    /// What every request for it carries in `_meta`, without the braces.
+    pub(super) fn envelope(&self) -> &str {
+        &self.envelope
+    }
+}
+
+impl McpClient {
+    /// Somebody with whom this was agreed; `None` where requests do not say for whom they are made. There the log
+    /// lines of all callers come at the level of who wants most, and each caller's own level is kept elsewhere.
+    pub(super) fn on_behalf(
+        &mut self,
+        agreement: &Arc<Agreement>,
+        log_level: Option<Level>,
+        heard: &mut Heard,
+    ) -> Option<Arc<Behalf>> {
+        if !self.revision.is_stateless() {
+            if log_level.is_some_and(|wanted| self.log_level.is_none_or(|level| wanted < level)) {
+                self.log_level = log_level;
+                self.set_level(heard);
+            }
+            return None;
+        }
+        let is_same = |last: &&Arc<Behalf>| Arc::ptr_eq(&last.agreement, agreement) && last.log_level == log_level;
+        if let Some(last) = self.behalf.as_ref().filter(is_same) {
+            return Some(Arc::clone(last));
+        }
+        // What we do ourselves we do for everybody; whom to ask is the caller's own.
+        let ours = self.offer.provides.iter().filter(|(capability, _)| !is_askable(capability));
+        let ours = ours.map(|(capability, settings)| (capability.clone(), settings.clone()));
+        // Nobody tells of changes here: roots are asked for each time.
+        let theirs = askable(agreement).filter_map(|(capability, settings)| match capability.0.split_once('.') {
+            Some(("roots", _)) => None,
+            None if capability.0 == "roots" => Some((capability, None)),
+            _ => Some((capability, settings)),
+        });
+        let declaration = capabilities::declaration(&ours.chain(theirs).collect());
+        let envelope = envelope(self.revision, &self.offer.peer, &declaration, log_level);
+        let behalf = Arc::new(Behalf { agreement: Arc::clone(agreement), log_level, envelope });
+        self.behalf = Some(Arc::clone(&behalf));
+        Some(behalf)
+    }
+
+    /// Whether somebody can be asked in the middle of a call.
+    pub(super) fn may_be_asked(&self, work: Option<&Work>, capability: &str) -> bool {
+        match work.and_then(|work| work.behalf.as_ref()) {
+            Some(behalf) => behalf.agreement.allows(Side::Client, capability),
+            None => self.is_agreed(Side::Client, capability),
+        }
+    }
+}
+
+/// What every request carries in `_meta`, without the braces; empty with a handshake.
+pub(super) fn envelope(revision: Revision, peer: &Peer, declaration: &str, log_level: Option<Level>) -> String {
+    if !revision.is_stateless() {
+        return String::new();
+    }
+    let mut envelope = format!(
+        r#""{}":"{}","{}":{},"{}":{}"#,
+        meta::PROTOCOL_VERSION,
+        revision.as_str(),
+        meta::CLIENT_INFO,
+        json::to_raw(peer).get(),
+        meta::CLIENT_CAPABILITIES,
+        declaration,
+    );
+    if let Some(level) = log_level {
+        envelope.push_str(&format!(r#","{}":"{}""#, meta::LOG_LEVEL, level.word()));
+    }
+    envelope
+}
+
+/// What a caller sent along, without what was meant for us, as members without the braces.
+pub(super) fn passed_on(sent: &RawValue) -> String {
+    let mut members = Params::default();
+    for (name, value) in Members::of(sent).unwrap_or_default().iter() {
+        if name != meta::PROGRESS_TOKEN && !meta::is_reserved(name) {
+            members.raw(name, value);
+        }
+    }
+    members.0
+}

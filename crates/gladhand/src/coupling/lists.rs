@@ -1,0 +1,213 @@
+//! What an upstream has, as it was last heard.
+
+use std::sync::{Mutex, PoisonError};
+
+use gladhand_accord::{Agreement, Peer, Side};
+use gladhand_hub::Features;
+use gladhand_operations::{Failure, Operation, Prompt, Reply, Resource, Template, Tool};
+use serde::{Deserialize, Serialize};
+use tokio::sync::Notify;
+
+use crate::upstream::Upstream;
+
+/// Everything that an upstream lists, and what it does beside that. Can be kept between runs.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct Lists {
+    pub(super) tools: Vec<Tool>,
+    pub(super) resources: Vec<Resource>,
+    pub(super) templates: Vec<Template>,
+    pub(super) prompts: Vec<Prompt>,
+    pub(super) has_resources: bool,
+    pub(super) completions: bool,
+    pub(super) resource_updates: bool,
+    pub(super) server: Peer,
+    pub(super) instructions: Option<String>,
+}
+
+/// Which of the lists is meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum List {
+    Tools,
+    Resources,
+    Prompts,
+}
+
+/// Lists that are not what they were, until somebody asks for them again. However often a list changes meanwhile, it is
+/// asked for once.
+#[derive(Debug, Default)]
+pub(super) struct Stale {
+    lists: Mutex<Vec<List>>,
+    told: Notify,
+}
+
+impl Stale {
+    /// These have changed.
+    pub(super) fn mark(&self, lists: &[List]) {
+        let mut stale = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
+        for list in lists {
+            if !stale.contains(list) {
+                stale.push(*list);
+            }
+        }
+        self.told.notify_one();
+    }
+
+    /// Waits until some have changed.
+    pub(super) async fn take(&self) -> Vec<List> {
+        loop {
+            let stale = std::mem::take(&mut *self.lists.lock().unwrap_or_else(PoisonError::into_inner));
+            if !stale.is_empty() {
+                return stale;
+            }
+            self.told.notified().await;
+        }
+    }
+}
+
+impl List {
+    pub(super) const ALL: [Self; 3] = [Self::Tools, Self::Resources, Self::Prompts];
+}
+
+impl Lists {
+    /// Asks for everything.
+    pub(super) async fn fetch(upstream: &Upstream) -> Result<Self, Failure> {
+        Self::agreed(&upstream.agreement()).refreshed(&List::ALL, upstream).await
+    }
+
+    /// Asks for some of the lists again.
+    pub(super) async fn refreshed(&self, stale: &[List], upstream: &Upstream) -> Result<Self, Failure> {
+        let mut lists = self.clone();
+        for list in stale {
+            lists.refresh(*list, upstream).await?;
+        }
+        Ok(lists)
+    }
+
+    fn agreed(agreement: &Agreement) -> Self {
+        let has = |capability| agreement.allows(Side::Server, capability);
+        Self {
+            has_resources: has("resources"),
+            completions: has("completions"),
+            resource_updates: has("resources.subscribe"),
+            server: agreement.server.clone(),
+            instructions: agreement.instructions.clone(),
+            ..Self::default()
+        }
+    }
+
+    /// Asks for one list again. What was not agreed is an empty list.
+    async fn refresh(&mut self, list: List, upstream: &Upstream) -> Result<(), Failure> {
+        match list {
+            List::Tools => {
+                if let Reply::Tools(tools) = upstream.call(Operation::ListTools).await? {
+                    self.tools = tools.to_vec();
+                }
+            }
+            List::Resources => {
+                if let Reply::Resources(resources) = upstream.call(Operation::ListResources).await? {
+                    self.resources = resources.to_vec();
+                }
+                // Some servers have resources and no word for templates.
+                if let Ok(Reply::Templates(templates)) = upstream.call(Operation::ListTemplates).await {
+                    self.templates = templates.to_vec();
+                }
+            }
+            List::Prompts => {
+                if let Reply::Prompts(prompts) = upstream.call(Operation::ListPrompts).await? {
+                    self.prompts = prompts.to_vec();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether one of the lists is not what it was.
+    pub(super) fn differs(&self, list: List, before: &Self) -> bool {
+        fn text<T: Serialize>(list: &T) -> Option<String> {
+            serde_json::to_string(list).ok()
+        }
+        match list {
+            List::Tools => text(&self.tools) != text(&before.tools),
+            List::Resources => {
+                text(&(&self.resources, &self.templates)) != text(&(&before.resources, &before.templates))
+            }
+            List::Prompts => text(&self.prompts) != text(&before.prompts),
+        }
+    }
+
+    /// What it does beyond answering calls. Any list may change: the upstream may come back as another.
+    pub(super) fn features(&self) -> Features {
+        Features {
+            questions: true,
+            completions: self.completions,
+            unlisted_resources: self.has_resources,
+            resource_updates: self.resource_updates,
+            tool_changes: true,
+            resource_changes: self.has_resources,
+            prompt_changes: true,
+        }
+    }
+
+    /// What somebody of whom nothing is known might do.
+    pub(super) fn unknown() -> Features {
+        Features {
+            questions: true,
+            completions: true,
+            unlisted_resources: true,
+            resource_updates: true,
+            tool_changes: true,
+            resource_changes: true,
+            prompt_changes: true,
+        }
+    }
+
+    /// Whether a tool says of itself that calling it twice does no more than calling it once.
+    pub(super) fn is_repeatable(&self, tool: &str) -> bool {
+        #[derive(Deserialize, Default)]
+        #[serde(default, rename_all = "camelCase")]
+        struct Hints {
+            read_only_hint: bool,
+            idempotent_hint: bool,
+        }
+        let tool = self.tools.iter().find(|known| known.name == tool);
+        let annotations = tool.and_then(|tool| tool.extra.iter().find(|(name, _)| name == "annotations"));
+        let hints = annotations.and_then(|(_, raw)| serde_json::from_str::<Hints>(raw.get()).ok());
+        hints.is_some_and(|hints| hints.read_only_hint || hints.idempotent_hint)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn only_what_a_tool_says_of_itself_makes_it_repeatable() {
+        let tool = |name: &str, annotations| Tool::plain(name, "").with("annotations", &annotations);
+        let tools = vec![
+            tool("reads", json!({"readOnlyHint": true})),
+            tool("sets", json!({"idempotentHint": true, "destructiveHint": true})),
+            tool("adds", json!({"idempotentHint": false})),
+            tool("odd", json!(7)),
+            Tool::plain("silent", ""),
+        ];
+        let lists = Lists { tools, ..Lists::default() };
+        let repeatable = ["reads", "sets", "adds", "odd", "silent", "unknown"].map(|name| lists.is_repeatable(name));
+        assert_eq!(repeatable, [true, true, false, false, false, false]);
+    }
+
+    #[test]
+    fn lists_can_be_kept_and_read_again() {
+        let lists = Lists {
+            tools: vec![Tool::plain("t", "does").with("annotations", &json!({"a": [1, 2]}))],
+            resources: vec![Resource::new("x:1", "one", "")],
+            prompts: vec![Prompt::new("p", "").argument("a", "")],
+            instructions: Some("so".to_owned()),
+            ..Lists::default()
+        };
+        let text = serde_json::to_string(&lists).unwrap();
+        let again: Lists = serde_json::from_str(&text).unwrap();
+        assert_eq!(format!("{again:?}"), format!("{lists:?}"));
+    }
+}

@@ -1,0 +1,435 @@
+//! The coupling: an upstream as a provider, so that whatever is downstream reaches it.
+//!
+//! Nothing is started before it is needed. What an upstream had last time is remembered, so that lists are there at
+//! once. One way to an upstream is shared by everybody for whom that is safe; see [`Coupled`] for who gets one of
+//! their own.
+
+mod breaker;
+mod hosting;
+mod lists;
+mod memory;
+mod pool;
+mod way;
+
+use std::collections::{BTreeSet, HashMap};
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::Duration;
+
+use gladhand_accord::Peer;
+use gladhand_dialects::{Askable, askable};
+use gladhand_hub::{Answer, Bell, Caller, Context, Features, Provider, SessionId, Settling};
+use gladhand_operations::{
+    CompletionCall, Failure, FailureKind, Operation, Outcome, Prompt, Resource, Template, Terms, Tool, ToolCall,
+};
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+
+use crate::upstream::{Options, Target, Upstream};
+use hosting::{CallHost, WayHost};
+use lists::{List, Lists, Stale};
+use pool::Pools;
+use way::Way;
+
+/// How long whoever lists waits for an upstream of which nothing is known yet.
+const SETTLING: Duration = Duration::from_secs(15);
+
+/// An upstream as it is configured.
+#[derive(Debug, Clone)]
+pub struct Spec {
+    /// What it is called here.
+    pub name: String,
+    /// Where it is.
+    pub target: Target,
+    /// How to open it. What is provided is decided by who is downstream.
+    pub options: Options,
+    /// Whether every session gets a way of its own, whatever was agreed.
+    pub isolated: bool,
+    /// The file in which what it has is remembered between runs.
+    pub remembered_in: Option<PathBuf>,
+}
+
+/// An upstream behind the hub.
+///
+/// Who shares a way to it:
+///
+/// - Where only one session will ever be downstream ([`Provider::expects`]), there is one way, opened with exactly what
+///   that session can be asked.
+/// - Callers who can be asked nothing share the main way.
+/// - Where every request says for whom it is made (stateless MCP), everybody shares the main way.
+/// - Otherwise the upstream could not tell whom to ask: a session has a way of its own, and calls without a session take
+///   one that no other call uses meanwhile.
+#[derive(Debug)]
+pub struct Coupled {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    spec: Arc<Spec>,
+    /// What it has, as far as is known.
+    lists: watch::Sender<Option<Arc<Lists>>>,
+    stale: Arc<Stale>,
+    bell: OnceLock<Bell>,
+    ways: Mutex<Ways>,
+    /// Resources that somebody wants to hear of.
+    watched: Mutex<BTreeSet<String>>,
+    /// The only session that there will be, once it is open.
+    session: watch::Sender<Option<Arc<dyn Caller>>>,
+    keeper: OnceLock<AbortHandle>,
+}
+
+#[derive(Default)]
+struct Ways {
+    /// What the one session that will be downstream can be asked.
+    expected: Option<Askable>,
+    main: Option<Arc<Way>>,
+    own: HashMap<SessionId, Arc<Way>>,
+    pools: Pools,
+}
+
+impl Coupled {
+    /// An upstream that is not started yet.
+    pub fn new(spec: Spec) -> Self {
+        let remembered = spec.remembered_in.as_deref().and_then(memory::recall);
+        let inner = Inner {
+            spec: Arc::new(spec),
+            lists: watch::Sender::new(remembered.map(Arc::new)),
+            stale: Arc::default(),
+            bell: OnceLock::new(),
+            ways: Mutex::default(),
+            watched: Mutex::default(),
+            session: watch::Sender::new(None),
+            keeper: OnceLock::new(),
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// Who it says it is, and how it says it is to be used, if that is known.
+    pub fn introduction(&self) -> Option<(Peer, Option<String>)> {
+        self.inner.known().map(|lists| (lists.server.clone(), lists.instructions.clone()))
+    }
+
+    /// Opens the main way, and says why not if that fails.
+    pub async fn open(&self) -> Result<(), Failure> {
+        self.inner.open_main().await?;
+        self.inner.listed().await;
+        Ok(())
+    }
+
+    /// Passes a call on, by the way that its caller may take.
+    fn pass_on(&self, operation: Operation<'_>, repeatable: bool, context: &Context<'_>) -> Answer {
+        let inner = Arc::clone(&self.inner);
+        let errand = Errand {
+            operation: operation.into_owned(),
+            terms: context.terms.clone().into_owned(),
+            agreement: Arc::clone(context.agreement),
+            host: Arc::new(CallHost { call: context.call, caller: Arc::clone(context.caller) }),
+        };
+        Answer::Later(Box::pin(async move {
+            match inner.run(&errand).await {
+                Err(failure) if repeatable && failure.kind == FailureKind::UpstreamLost => {
+                    tracing::debug!(upstream = inner.spec.name, %failure, "a call that may be repeated is repeated");
+                    inner.run(&errand).await
+                }
+                outcome => outcome,
+            }
+        }))
+    }
+}
+
+/// A call to be passed on.
+struct Errand {
+    operation: Operation<'static>,
+    terms: Terms<'static>,
+    agreement: Arc<gladhand_accord::Agreement>,
+    host: Arc<CallHost>,
+}
+
+impl Inner {
+    fn known(&self) -> Option<Arc<Lists>> {
+        self.lists.borrow().clone()
+    }
+
+    fn ways(&self) -> MutexGuard<'_, Ways> {
+        self.ways.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn run(self: &Arc<Self>, errand: &Errand) -> Outcome {
+        let (way, _turn) = self.way_for(errand).await?;
+        let session = if self.is_main(&way) { self.open_main().await? } else { way.open(|_| {}).await? };
+        let _under_way = way.host.begin(errand.host.call, &errand.host.caller);
+        let (operation, terms) = (errand.operation.clone(), errand.terms.clone());
+        session.call_on_behalf(operation, terms, Arc::clone(&errand.agreement), Arc::clone(&errand.host) as _).await
+    }
+
+    /// The way that a caller may take, and a turn on it where turns are taken.
+    async fn way_for(self: &Arc<Self>, errand: &Errand) -> Result<(Arc<Way>, Option<pool::Turn>), Failure> {
+        let provides: Askable = askable(&errand.agreement).collect();
+        let (main, is_alone) = self.main();
+        if is_alone || (provides.is_empty() && !self.spec.isolated) {
+            return Ok((main, None));
+        }
+        if !self.spec.isolated && self.open_main().await?.agreement().per_request {
+            return Ok((main, None));
+        }
+        let caller = &errand.host.caller;
+        if caller.session() == SessionId::NONE {
+            let (pool, key) = self.ways().pools.of(&provides);
+            let turn = pool.turn(|| Way::new(Arc::clone(&self.spec), key.clone(), self.host(None))).await;
+            return Ok((Arc::clone(turn.way()), Some(turn)));
+        }
+        let mut ways = self.ways();
+        let own = ways.own.entry(caller.session()).or_insert_with(|| {
+            let session = watch::Sender::new(Some(Arc::clone(caller))).subscribe();
+            Way::new(Arc::clone(&self.spec), provides, self.host(Some(session)))
+        });
+        Ok((Arc::clone(own), None))
+    }
+
+    fn host(&self, session: Option<watch::Receiver<Option<Arc<dyn Caller>>>>) -> WayHost {
+        WayHost::new(session, self.bell.get().cloned(), Arc::clone(&self.stale))
+    }
+
+    /// The main way, and whether there will never be but one session downstream.
+    fn main(&self) -> (Arc<Way>, bool) {
+        let mut ways = self.ways();
+        let is_alone = ways.expected.is_some();
+        if let Some(main) = &ways.main {
+            return (Arc::clone(main), is_alone);
+        }
+        let session = is_alone.then(|| self.session.subscribe());
+        let provides = ways.expected.clone().unwrap_or_default();
+        let main = Way::new(Arc::clone(&self.spec), provides, self.host(session));
+        ways.main = Some(Arc::clone(&main));
+        (main, is_alone)
+    }
+
+    fn is_main(&self, way: &Arc<Way>) -> bool {
+        self.ways().main.as_ref().is_some_and(|main| Arc::ptr_eq(main, way))
+    }
+
+    async fn open_main(self: &Arc<Self>) -> Result<Upstream, Failure> {
+        let (main, _) = self.main();
+        if let Some(session) = main.session() {
+            return Ok(session);
+        }
+        self.keep();
+        let this = Arc::downgrade(self);
+        main.open(move |session| {
+            if let Some(this) = this.upgrade() {
+                this.opened(session);
+            }
+        })
+        .await
+    }
+
+    /// The main way is open: what is listed and watched must be asked for again.
+    fn opened(&self, session: &Upstream) {
+        self.stale.mark(&List::ALL);
+        let watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let session = session.clone();
+        tokio::spawn(async move {
+            for uri in watched {
+                watch(&session, uri).await;
+            }
+        });
+    }
+
+    /// Sees to it that what is known of the lists is what they are.
+    fn keep(self: &Arc<Self>) {
+        self.keeper.get_or_init(|| {
+            let (this, stale) = (Arc::downgrade(self), Arc::clone(&self.stale));
+            tokio::spawn(async move {
+                loop {
+                    let changed = stale.take().await;
+                    let Some(this) = Weak::upgrade(&this) else { return };
+                    this.refresh(&changed).await;
+                }
+            })
+            .abort_handle()
+        });
+    }
+
+    async fn refresh(&self, changed: &[List]) {
+        let Some(session) = self.main().0.session() else { return };
+        let before = self.known();
+        let lists = match &before {
+            Some(before) if changed.len() < List::ALL.len() => before.refreshed(changed, &session).await,
+            _ => Lists::fetch(&session).await,
+        };
+        let lists = match lists {
+            Ok(lists) => Arc::new(lists),
+            Err(failure) => {
+                tracing::warn!(upstream = self.spec.name, %failure, "what the upstream has could not be listed");
+                return;
+            }
+        };
+        let differs = |list: List| before.as_deref().is_none_or(|before| lists.differs(list, before));
+        let different: Vec<_> = List::ALL.into_iter().filter(|list| differs(*list)).collect();
+        self.lists.send_replace(Some(Arc::clone(&lists)));
+        if different.is_empty() {
+            return;
+        }
+        if let Some(file) = &self.spec.remembered_in {
+            memory::remember(file, &lists);
+        }
+        let Some(bell) = self.bell.get() else { return };
+        for list in different {
+            match list {
+                List::Tools => bell.tools_changed(),
+                List::Resources => bell.resources_changed(),
+                List::Prompts => bell.prompts_changed(),
+            }
+        }
+    }
+
+    /// Waits until something is known of the lists.
+    async fn listed(&self) {
+        let mut lists = self.lists.subscribe();
+        let _ = tokio::time::timeout(SETTLING, lists.wait_for(Option::is_some)).await;
+    }
+}
+
+async fn watch(session: &Upstream, uri: String) {
+    if let Err(failure) = session.call(Operation::Watch(uri.into())).await {
+        tracing::debug!(%failure, "a resource is not watched");
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if let Some(keeper) = self.keeper.get() {
+            keeper.abort();
+        }
+    }
+}
+
+impl fmt::Debug for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inner").field("name", &self.spec.name).finish_non_exhaustive()
+    }
+}
+
+impl Provider for Coupled {
+    fn tools(&self) -> Vec<Tool> {
+        self.inner.known().map(|lists| lists.tools.clone()).unwrap_or_default()
+    }
+
+    fn resources(&self) -> Vec<Resource> {
+        self.inner.known().map(|lists| lists.resources.clone()).unwrap_or_default()
+    }
+
+    fn templates(&self) -> Vec<Template> {
+        self.inner.known().map(|lists| lists.templates.clone()).unwrap_or_default()
+    }
+
+    fn prompts(&self) -> Vec<Prompt> {
+        self.inner.known().map(|lists| lists.prompts.clone()).unwrap_or_default()
+    }
+
+    fn features(&self) -> Features {
+        self.inner.known().map_or_else(Lists::unknown, |lists| lists.features())
+    }
+
+    fn attach(&self, bell: &Bell) {
+        // The first hub is the only one.
+        let _ = self.inner.bell.set(bell.clone());
+    }
+
+    fn call(&self, call: ToolCall<'_>, context: &Context<'_>) -> Answer {
+        let repeatable = self.inner.known().is_some_and(|lists| lists.is_repeatable(&call.name));
+        self.pass_on(Operation::CallTool(call), repeatable, context)
+    }
+
+    fn read(&self, uri: &str, context: &Context<'_>) -> Answer {
+        self.pass_on(Operation::ReadResource(uri.into()), true, context)
+    }
+
+    fn prompt(&self, call: ToolCall<'_>, context: &Context<'_>) -> Answer {
+        self.pass_on(Operation::GetPrompt(call), true, context)
+    }
+
+    fn complete(&self, call: CompletionCall<'_>, context: &Context<'_>) -> Answer {
+        self.pass_on(Operation::Complete(call), true, context)
+    }
+
+    fn watch(&self, uri: &str) {
+        self.inner.watched.lock().unwrap_or_else(PoisonError::into_inner).insert(uri.to_owned());
+        let (inner, uri) = (Arc::clone(&self.inner), uri.to_owned());
+        tokio::spawn(async move {
+            // A way that is opened on this occasion watches everything that is to be watched.
+            match inner.main().0.session() {
+                Some(session) => watch(&session, uri).await,
+                None => drop(inner.open_main().await),
+            }
+        });
+    }
+
+    fn unwatch(&self, uri: &str) {
+        self.inner.watched.lock().unwrap_or_else(PoisonError::into_inner).remove(uri);
+        if let Some(session) = self.inner.main().0.session() {
+            session.unwatch(uri);
+        }
+    }
+
+    fn expects(&self, provides: &Askable) {
+        self.inner.ways().expected = Some(provides.clone());
+    }
+
+    fn settling(&self) -> Option<Settling> {
+        if self.inner.lists.borrow().is_some() {
+            return None;
+        }
+        let inner = Arc::clone(&self.inner);
+        Some(Box::pin(async move {
+            let opening = async {
+                if inner.open_main().await.is_ok() {
+                    inner.listed().await;
+                }
+            };
+            if tokio::time::timeout(SETTLING, opening).await.is_err() {
+                tracing::warn!(upstream = inner.spec.name, "still not open: what it has is shown when it is");
+            }
+        }))
+    }
+
+    fn joined(&self, caller: &Arc<dyn Caller>) {
+        if self.inner.main().1 {
+            self.inner.session.send_replace(Some(Arc::clone(caller)));
+        }
+    }
+
+    fn roots_changed(&self, session: SessionId) {
+        let own = self.inner.ways().own.get(&session).cloned();
+        let (main, is_alone) = self.inner.main();
+        if let Some(session) = own.or_else(|| is_alone.then_some(main)).and_then(|way| way.session()) {
+            session.roots_changed();
+        }
+    }
+
+    fn left(&self, session: SessionId) {
+        let own = self.inner.ways().own.remove(&session);
+        if let Some(own) = own
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+        {
+            runtime.spawn(async move { own.close().await });
+        }
+        if self.inner.main().1 {
+            // A session that is over cannot be asked, and must not be kept by who would ask it.
+            self.inner.session.send_replace(None);
+        }
+    }
+
+    fn closing(&self) -> Option<Settling> {
+        let ways = {
+            let mut ways = self.inner.ways();
+            let own: Vec<_> = ways.own.drain().map(|(_, way)| way).collect();
+            let pooled = ways.pools.drain();
+            ways.main.iter().cloned().chain(own).chain(pooled).collect::<Vec<_>>()
+        };
+        Some(Box::pin(async move {
+            futures_util::future::join_all(ways.iter().map(|way| way.close())).await;
+        }))
+    }
+}

@@ -1,0 +1,103 @@
+//! One way to an upstream: a session that is opened when it is needed, and again after it broke.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use gladhand_dialects::Askable;
+use gladhand_operations::{Failure, FailureKind};
+
+use super::Spec;
+use super::breaker::Breaker;
+use super::hosting::WayHost;
+use crate::upstream::{Host, Options, Upstream};
+
+/// One way to an upstream.
+#[derive(Debug)]
+pub(super) struct Way {
+    spec: Arc<Spec>,
+    provides: Askable,
+    pub(super) host: Arc<WayHost>,
+    /// The session, while it is open.
+    session: Mutex<Option<Upstream>>,
+    /// Held by whoever opens it, so that it is opened once.
+    opening: tokio::sync::Mutex<Breaker>,
+}
+
+impl Way {
+    pub(super) fn new(spec: Arc<Spec>, provides: Askable, host: WayHost) -> Arc<Self> {
+        let (session, opening) = (Mutex::default(), tokio::sync::Mutex::default());
+        Arc::new(Self { spec, provides, host: Arc::new(host), session, opening })
+    }
+
+    /// The session if it is open.
+    pub(super) fn session(&self) -> Option<Upstream> {
+        self.session.lock().unwrap_or_else(PoisonError::into_inner).clone().filter(|session| !session.is_over())
+    }
+
+    /// The session, opened if need be. Whoever stops waiting does not stop the opening; `opened` is told of a new one.
+    pub(super) async fn open(
+        self: &Arc<Self>,
+        opened: impl FnOnce(&Upstream) + Send + 'static,
+    ) -> Result<Upstream, Failure> {
+        if let Some(session) = self.session() {
+            return Ok(session);
+        }
+        let way = Arc::clone(self);
+        let opening = tokio::spawn(async move {
+            let mut breaker = way.opening.lock().await;
+            if let Some(session) = way.session() {
+                return Ok(session);
+            }
+            way.open_now(&mut breaker).await.inspect(opened)
+        });
+        let broke_down = |_| Err(Failure::new(FailureKind::Internal, "the upstream could not be opened"));
+        opening.await.unwrap_or_else(broke_down)
+    }
+
+    async fn open_now(self: &Arc<Self>, breaker: &mut Breaker) -> Result<Upstream, Failure> {
+        let name = &self.spec.name;
+        let lost = |why: String| Failure::new(FailureKind::UpstreamLost, format!("upstream {name}: {why}"));
+        if let Some(objection) = breaker.objection(Instant::now()) {
+            return Err(lost(objection));
+        }
+        let options = Options { provides: self.provides.clone(), listen: true, ..self.spec.options.clone() };
+        let host: Arc<dyn Host> = Arc::clone(&self.host) as _;
+        match Upstream::open(&self.spec.target, options, host).await {
+            Ok(session) => {
+                let agreement = session.agreement();
+                let (dialect, version, server) = (agreement.dialect, &agreement.version, &agreement.server.name);
+                tracing::info!(upstream = name, dialect, version, server, "upstream open");
+                *self.session.lock().unwrap_or_else(PoisonError::into_inner) = Some(session.clone());
+                self.watch_over(&session);
+                Ok(session)
+            }
+            Err(error) => {
+                let pause = breaker.failed(&error.to_string(), Instant::now());
+                tracing::warn!(upstream = name, %error, pause_ms = pause.as_millis(), "upstream not open");
+                Err(lost(error.to_string()))
+            }
+        }
+    }
+
+    /// Takes note when the session ends by itself.
+    fn watch_over(self: &Arc<Self>, session: &Upstream) {
+        let (way, ended, begun) = (Arc::downgrade(self), session.ended(), Instant::now());
+        tokio::spawn(async move {
+            ended.await;
+            let Some(way) = way.upgrade() else { return };
+            let mut breaker = way.opening.lock().await;
+            if way.session.lock().unwrap_or_else(PoisonError::into_inner).take().is_some() {
+                tracing::warn!(upstream = way.spec.name, "upstream lost");
+                breaker.ended("it ended by itself", begun, Instant::now());
+            }
+        });
+    }
+
+    /// Ends the session, if it is open.
+    pub(super) async fn close(&self) {
+        let session = self.session.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(session) = session {
+            session.close().await;
+        }
+    }
+}

@@ -1,0 +1,499 @@
+//! Finds who answers a call.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+
+use gladhand_accord::Agreement;
+use gladhand_operations::{
+    Call, CompletionCall, CompletionOf, Failure, FailureKind, Notice, Operation, Outcome, Prompt, Reply, Resource,
+    TaskSupport, TaskWish, Template, Tool, ToolCall,
+};
+use tokio::sync::broadcast;
+
+use crate::bell::Bell;
+use crate::provider::{Answer, Askable, Caller, Context, Features, Provider, SessionId, Settling, Work};
+use crate::routes::{HubError, Mount, Route, Routes};
+
+/// Changes that a session may fall behind; later ones push out the oldest, and the session is told that it missed some.
+const CHANGES: usize = 64;
+
+/// Finds who answers a call. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Hub {
+    inner: Arc<Inner>,
+    bell: Bell,
+}
+
+#[derive(Debug)]
+pub(crate) struct Inner {
+    routes: RwLock<Arc<Routes>>,
+    /// Held while the providers are asked, so that of two changes the later one is seen.
+    asking: Mutex<()>,
+    /// How many want to hear of changes of a resource.
+    watched: Mutex<HashMap<String, usize>>,
+    changes: broadcast::Sender<Notice>,
+    /// Whether arguments and results are held to the tools' schemas.
+    validating: AtomicBool,
+    sessions: AtomicU64,
+}
+
+impl Inner {
+    fn routes(&self) -> Arc<Routes> {
+        Arc::clone(&self.routes.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Something changed: asks for the lists again if it was one of them, then tells every session.
+    pub(crate) fn changed(&self, notice: Notice) {
+        if matches!(notice, Notice::ToolsChanged | Notice::ResourcesChanged | Notice::PromptsChanged) {
+            let _asking = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
+            let mounts = Arc::clone(&self.routes().mounts);
+            self.show(mounts);
+        }
+        // Nobody listening is no failure.
+        let _ = self.changes.send(notice);
+    }
+
+    fn show(&self, mounts: Arc<[Mount]>) {
+        let (routes, _) = Routes::ask(mounts);
+        *self.routes.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(routes);
+    }
+}
+
+/// What one provider answers. One that panics fails its call, not the session: it is shared and gets nothing by `&mut`,
+/// so there is no state of ours that it could have left half changed.
+fn guarded(routes: &Routes, mount: usize, answer: impl FnOnce(&dyn Provider) -> Answer) -> Answer {
+    let answer = AssertUnwindSafe(|| answer(&*routes.mounts[mount].provider));
+    catch_unwind(answer).unwrap_or_else(|_| Answer::Now(Err(Failure::panicked())))
+}
+
+impl Hub {
+    /// A hub in front of these providers; what they have is shown in this order, under its own names, of which there
+    /// must not be two alike.
+    pub fn new(providers: Vec<Box<dyn Provider>>) -> Result<Self, HubError> {
+        let mounts = providers.into_iter().map(|provider| Mount::plain(Arc::from(provider))).collect();
+        let (hub, duplicate) = Self::build(mounts);
+        match duplicate {
+            Some(error) => Err(error),
+            None => Ok(hub),
+        }
+    }
+
+    /// A hub in front of these providers; what they have is shown in this order. Where two have something of one name,
+    /// the later one's gets another.
+    pub fn of(mounts: Vec<Mount>) -> Self {
+        Self::build(mounts).0
+    }
+
+    fn build(mounts: Vec<Mount>) -> (Self, Option<HubError>) {
+        let (routes, duplicate) = Routes::ask(mounts.into());
+        let inner = Arc::new(Inner {
+            routes: RwLock::new(Arc::new(routes)),
+            asking: Mutex::default(),
+            watched: Mutex::default(),
+            changes: broadcast::Sender::new(CHANGES),
+            validating: AtomicBool::new(false),
+            sessions: AtomicU64::new(1),
+        });
+        let bell = Bell { hub: Arc::downgrade(&inner) };
+        inner.routes().mounts.iter().for_each(|mount| mount.provider.attach(&bell));
+        (Self { inner, bell }, duplicate)
+    }
+
+    /// Puts other providers in place, and tells every session. Those that were there before go on undisturbed.
+    pub fn remount(&self, mounts: Vec<Mount>) {
+        {
+            let _asking = self.inner.asking.lock().unwrap_or_else(PoisonError::into_inner);
+            let before = self.inner.routes();
+            let is_new = |mount: &&Mount| !before.mounts.iter().any(|old| Arc::ptr_eq(&old.provider, &mount.provider));
+            let mounts: Arc<[Mount]> = mounts.into();
+            let new: Vec<_> = mounts.iter().filter(is_new).cloned().collect();
+            self.inner.show(mounts);
+            new.iter().for_each(|mount| mount.provider.attach(&self.bell));
+        }
+        for notice in [Notice::ToolsChanged, Notice::ResourcesChanged, Notice::PromptsChanged] {
+            // Nobody listening is no failure.
+            let _ = self.inner.changes.send(notice);
+        }
+    }
+
+    /// Holds arguments and structured results to the tools' schemas, or leaves that to the tools (the default).
+    pub fn validating(self, validating: bool) -> Self {
+        self.inner.validating.store(validating, Ordering::Relaxed);
+        self
+    }
+
+    /// A session with a downstream begins; it ends when this is dropped.
+    pub fn visit(&self) -> Visit {
+        let id = SessionId(self.inner.sessions.fetch_add(1, Ordering::Relaxed));
+        Visit { hub: Arc::downgrade(&self.inner), id }
+    }
+
+    /// Waits until all providers know what they have, or have given up for now.
+    pub async fn settled(&self) {
+        settle(self.unsettled()).await;
+    }
+
+    /// There will be one session and no other, and it can be asked this.
+    pub fn expects(&self, askable: &Askable) {
+        self.inner.routes().mounts.iter().for_each(|mount| mount.provider.expects(askable));
+    }
+
+    /// Closes in order what the providers hold open. To be called once, at the end.
+    pub async fn closed(&self) {
+        settle(self.inner.routes().mounts.iter().filter_map(|mount| mount.provider.closing()).collect()).await;
+    }
+
+    fn unsettled(&self) -> Vec<Settling> {
+        self.inner.routes().mounts.iter().filter_map(|mount| mount.provider.settling()).collect()
+    }
+
+    /// Answers a call, now or later.
+    pub fn answer(&self, call: Call<'_>, agreement: &Arc<Agreement>, caller: &Arc<dyn Caller>) -> Answer {
+        let routes = self.inner.routes();
+        if self.is_answerable(&call.operation, &routes) {
+            return self.route(call, routes, agreement, caller);
+        }
+        let unsettled = self.unsettled();
+        if unsettled.is_empty() {
+            return self.route(call, routes, agreement, caller);
+        }
+        let (hub, call) = (self.clone(), call.into_owned());
+        let (agreement, caller) = (Arc::clone(agreement), Arc::clone(caller));
+        Answer::Later(Box::pin(async move {
+            settle(unsettled).await;
+            let routes = hub.inner.routes();
+            hub.route(call, routes, &agreement, &caller).outcome().await
+        }))
+    }
+
+    /// Whether it is known who answers, so that nobody who is still finding out matters.
+    fn is_answerable(&self, operation: &Operation<'_>, routes: &Routes) -> bool {
+        match operation {
+            Operation::CallTool(tool) => routes.by_tool.contains_key(tool.name.as_ref()),
+            Operation::GetPrompt(prompt) => routes.prompt(&prompt.name).is_some(),
+            Operation::ReadResource(uri) | Operation::Watch(uri) => routes.resource(uri).is_some(),
+            Operation::Complete(completion) => routes.completion(&completion.of).is_some(),
+            Operation::ListTools | Operation::ListResources | Operation::ListTemplates | Operation::ListPrompts => {
+                false
+            }
+        }
+    }
+
+    fn route(
+        &self,
+        call: Call<'_>,
+        routes: Arc<Routes>,
+        agreement: &Arc<Agreement>,
+        caller: &Arc<dyn Caller>,
+    ) -> Answer {
+        let context = Context { call: call.id, terms: &call.terms, agreement, caller, bell: &self.bell };
+        let now = |outcome: Outcome| Answer::Now(outcome);
+        match call.operation {
+            Operation::CallTool(tool) => self.call_tool(tool, routes, &context),
+            Operation::ListTools => now(Ok(Reply::Tools(Arc::clone(&routes.tools)))),
+            Operation::ListResources => now(Ok(Reply::Resources(Arc::clone(&routes.resources)))),
+            Operation::ListTemplates => now(Ok(Reply::Templates(Arc::clone(&routes.templates)))),
+            Operation::ListPrompts => now(Ok(Reply::Prompts(Arc::clone(&routes.prompts)))),
+            Operation::ReadResource(uri) => match routes.resource(&uri) {
+                Some(route) => guarded(&routes, route.mount, |provider| provider.read(&route.own, &context)),
+                None => self.read_unlisted(&uri, &routes, &context),
+            },
+            Operation::Watch(uri) => match routes.resource(&uri) {
+                Some(route) => {
+                    let mut watched = self.inner.watched.lock().unwrap_or_else(PoisonError::into_inner);
+                    let count = watched.entry(uri.clone().into_owned()).or_default();
+                    *count += 1;
+                    if *count == 1 {
+                        routes.mounts[route.mount].provider.watch(&route.own);
+                    }
+                    now(Ok(Reply::Done))
+                }
+                None => now(Err(Failure::unknown_resource(&uri))),
+            },
+            Operation::GetPrompt(prompt) => match routes.prompt(&prompt.name) {
+                Some(route) => {
+                    let prompt = ToolCall { name: Cow::Borrowed(&route.own), arguments: prompt.arguments };
+                    guarded(&routes, route.mount, |provider| provider.prompt(prompt, &context))
+                }
+                None => now(Err(Failure::unknown_prompt(&prompt.name))),
+            },
+            Operation::Complete(completion) => match (routes.completion(&completion.of), &completion.of) {
+                (Some(Route { mount, own }), of) => {
+                    let of = match of {
+                        CompletionOf::Prompt(_) => CompletionOf::Prompt(own.into()),
+                        CompletionOf::Template(_) => CompletionOf::Template(own.into()),
+                    };
+                    let completion = CompletionCall { of, ..completion };
+                    guarded(&routes, mount, |provider| provider.complete(completion, &context))
+                }
+                (None, CompletionOf::Prompt(name)) => now(Err(Failure::unknown_prompt(name))),
+                (None, CompletionOf::Template(uri)) => now(Err(Failure::unknown_resource(uri))),
+            },
+        }
+    }
+
+    /// Reads what nobody lists: whoever may have such is asked, one after the other.
+    fn read_unlisted(&self, uri: &str, routes: &Arc<Routes>, context: &Context<'_>) -> Answer {
+        let may_have_it = |mount: &Mount| mount.provider.features().unlisted_resources;
+        let candidates: Vec<usize> =
+            routes.mounts.iter().enumerate().filter(|(_, mount)| may_have_it(mount)).map(|(index, _)| index).collect();
+        match candidates[..] {
+            [] => return Answer::Now(Err(Failure::unknown_resource(uri))),
+            [one] => return guarded(routes, one, |provider| provider.read(uri, context)),
+            _ => {}
+        }
+        let (uri, routes, bell) = (uri.to_owned(), Arc::clone(routes), self.bell.clone());
+        let (call, terms) = (context.call, context.terms.clone().into_owned());
+        let (agreement, caller) = (Arc::clone(context.agreement), Arc::clone(context.caller));
+        Answer::later(async move {
+            for candidate in candidates {
+                let answer = {
+                    let context = Context { call, terms: &terms, agreement: &agreement, caller: &caller, bell: &bell };
+                    guarded(&routes, candidate, |provider| provider.read(&uri, &context))
+                };
+                match answer.outcome().await {
+                    Err(failure) if failure.kind == FailureKind::UnknownResource => {}
+                    outcome => return outcome,
+                }
+            }
+            Err(Failure::unknown_resource(&uri))
+        })
+    }
+
+    fn call_tool(&self, call: ToolCall<'_>, routes: Arc<Routes>, context: &Context<'_>) -> Answer {
+        let Some((tool, route)) = routes.by_tool.get(call.name.as_ref()) else {
+            return Answer::Now(Err(Failure::unknown_tool(&call.name)));
+        };
+        let (tool, mount) = (*tool, route.mount);
+        let as_task = match is_task(&call.name, context.terms.task, routes.tools[tool].tasks) {
+            Ok(as_task) => as_task,
+            Err(failure) => return Answer::Now(Err(failure)),
+        };
+        let validating = self.inner.validating.load(Ordering::Relaxed);
+        if validating && let Err(failure) = routes.checks[tool].arguments(&routes.tools[tool], &call.arguments) {
+            return Answer::Now(Err(failure));
+        }
+        let call = ToolCall { name: Cow::Borrowed(&route.own), arguments: call.arguments };
+        let answer = guarded(&routes, mount, |provider| provider.call(call, context));
+        let answer = if validating { checked(answer, routes, tool) } else { answer };
+        match answer {
+            Answer::Now(outcome) if as_task => Answer::AsTask(Box::pin(std::future::ready(outcome))),
+            Answer::Later(work) if as_task => Answer::AsTask(work),
+            answer => answer,
+        }
+    }
+
+    /// Takes back one [`Operation::Watch`].
+    pub fn unwatch(&self, uri: &str) {
+        let mut watched = self.inner.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(count) = watched.get_mut(uri) else { return };
+        *count -= 1;
+        if *count == 0 {
+            watched.remove(uri);
+            let routes = self.inner.routes();
+            if let Some(route) = routes.resource(uri) {
+                routes.mounts[route.mount].provider.unwatch(&route.own);
+            }
+        }
+    }
+
+    /// A session is open.
+    pub fn joined(&self, caller: &Arc<dyn Caller>) {
+        self.inner.routes().mounts.iter().for_each(|mount| mount.provider.joined(caller));
+    }
+
+    /// The folders that a session works in have changed.
+    pub fn roots_changed(&self, session: SessionId) {
+        self.inner.routes().mounts.iter().for_each(|mount| mount.provider.roots_changed(session));
+    }
+
+    /// What changes for everybody, from now on.
+    pub fn changes(&self) -> broadcast::Receiver<Notice> {
+        self.inner.changes.subscribe()
+    }
+
+    /// What the providers do together beyond answering calls.
+    pub fn features(&self) -> Features {
+        let routes = self.inner.routes();
+        let all = routes.mounts.iter().map(|mount| mount.provider.features());
+        all.fold(Features::default(), |sum, one| Features {
+            questions: sum.questions || one.questions,
+            completions: sum.completions || one.completions,
+            unlisted_resources: sum.unlisted_resources || one.unlisted_resources,
+            resource_updates: sum.resource_updates || one.resource_updates,
+            tool_changes: sum.tool_changes || one.tool_changes,
+            resource_changes: sum.resource_changes || one.resource_changes,
+            prompt_changes: sum.prompt_changes || one.prompt_changes,
+        })
+    }
+
+    /// All tools as they are now, in a fixed order.
+    pub fn tools(&self) -> Arc<[Tool]> {
+        Arc::clone(&self.inner.routes().tools)
+    }
+
+    /// All resources as they are now, in a fixed order.
+    pub fn resources(&self) -> Arc<[Resource]> {
+        Arc::clone(&self.inner.routes().resources)
+    }
+
+    /// All templates as they are now, in a fixed order.
+    pub fn templates(&self) -> Arc<[Template]> {
+        Arc::clone(&self.inner.routes().templates)
+    }
+
+    /// All prompts as they are now, in a fixed order.
+    pub fn prompts(&self) -> Arc<[Prompt]> {
+        Arc::clone(&self.inner.routes().prompts)
+    }
+}
+
+/// A session of a downstream, as long as it lasts.
+#[derive(Debug)]
+pub struct Visit {
+    hub: Weak<Inner>,
+    id: SessionId,
+}
+
+impl Visit {
+    /// The session's name.
+    pub fn id(&self) -> SessionId {
+        self.id
+    }
+}
+
+impl Drop for Visit {
+    fn drop(&mut self) {
+        if let Some(hub) = self.hub.upgrade() {
+            hub.routes().mounts.iter().for_each(|mount| mount.provider.left(self.id));
+        }
+    }
+}
+
+async fn settle(unsettled: Vec<Settling>) {
+    for settling in unsettled {
+        settling.await;
+    }
+}
+
+/// Whether a call becomes a task, by what its caller wishes and what the tool can.
+fn is_task(name: &str, wish: TaskWish, support: TaskSupport) -> Result<bool, Failure> {
+    match (wish, support) {
+        (TaskWish::Never | TaskWish::Able, TaskSupport::Forbidden) | (TaskWish::Never, TaskSupport::Optional) => {
+            Ok(false)
+        }
+        (TaskWish::Able | TaskWish::Only, TaskSupport::Optional | TaskSupport::Required) => Ok(true),
+        (TaskWish::Only, TaskSupport::Forbidden) => {
+            Err(Failure::new(FailureKind::NotAsTask, format!("{name} cannot be had as a task")))
+        }
+        (TaskWish::Never, TaskSupport::Required) => {
+            Err(Failure::new(FailureKind::OnlyAsTask, format!("{name} can only be had as a task")))
+        }
+    }
+}
+
+/// The same answer, with its result held to the tool's schema.
+fn checked(answer: Answer, routes: Arc<Routes>, tool: usize) -> Answer {
+    if routes.tools[tool].output_schema.is_none() {
+        return answer;
+    }
+    let check = move |outcome: Outcome| {
+        let reply = outcome?;
+        routes.checks[tool].reply(&routes.tools[tool], &reply)?;
+        Ok(reply)
+    };
+    let later = |work: Work, check: Box<dyn FnOnce(Outcome) -> Outcome + Send>| -> Work {
+        Box::pin(async move { check(work.await) })
+    };
+    match answer {
+        Answer::Now(outcome) => Answer::Now(check(outcome)),
+        Answer::Later(work) => Answer::Later(later(work, Box::new(check))),
+        Answer::TaskLater(work) => Answer::TaskLater(later(work, Box::new(check))),
+        Answer::AsTask(work) => Answer::AsTask(later(work, Box::new(check))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gladhand_operations::call::no_arguments;
+    use gladhand_operations::{CallId, FailureKind, ToolCall, ToolResult};
+    use gladhand_wire::json;
+
+    #[derive(Debug)]
+    struct Named(&'static [&'static str]);
+
+    impl Provider for Named {
+        fn tools(&self) -> Vec<Tool> {
+            self.0.iter().map(|name| Tool::new(*name, "", json::raw(r#"{"type":"object"}"#.to_owned()))).collect()
+        }
+
+        fn call(&self, call: ToolCall<'_>, _: &Context<'_>) -> Answer {
+            Answer::Now(Ok(Reply::Tool(ToolResult::text(&format!("{} of {:?}", call.name, self.0)))))
+        }
+    }
+
+    #[derive(Debug)]
+    struct Nobody;
+
+    impl Caller for Nobody {
+        fn tell(&self, _: Notice) {}
+        fn ask(&self, _: Option<CallId>, _: Vec<crate::Asking>) {}
+    }
+
+    #[derive(Debug)]
+    struct Clumsy;
+
+    impl Provider for Clumsy {
+        fn tools(&self) -> Vec<Tool> {
+            Named(&["stumble"]).tools()
+        }
+
+        fn call(&self, _: ToolCall<'_>, _: &Context<'_>) -> Answer {
+            panic!("over its own feet")
+        }
+    }
+
+    #[test]
+    fn a_provider_that_panics_fails_its_call_and_nothing_else() {
+        let hub = Hub::new(vec![Box::new(Clumsy), Box::new(Named(&["a"]))]).unwrap();
+        let nobody: Arc<dyn Caller> = Arc::new(Nobody);
+        let agreement = Arc::new(agreement());
+        let answer = |name: &'static str| {
+            let operation = Operation::CallTool(ToolCall { name: name.into(), arguments: no_arguments() });
+            match hub.answer(Call::new(CallId(1), operation), &agreement, &nobody) {
+                Answer::Now(outcome) => outcome.map_err(|failure| failure.kind),
+                Answer::Later(_) | Answer::TaskLater(_) | Answer::AsTask(_) => panic!("it was to answer at once"),
+            }
+        };
+        assert!(matches!(answer("stumble"), Err(FailureKind::Internal)));
+        assert!(matches!(answer("a"), Ok(Reply::Tool(_))));
+    }
+
+    fn agreement() -> Agreement {
+        use gladhand_accord::{Defined, Minimum, Offer, Peer, Rules, VersionRule, agree};
+        let rules = Rules {
+            dialect: "test",
+            versions: VersionRule::Common,
+            minimum: Minimum::Nothing,
+            defines: |_, _, _| Defined::Yes,
+        };
+        let offer = Offer::new(Peer::default(), ["1"]);
+        agree(&rules, &offer, &offer).expect("one version on both sides")
+    }
+
+    #[test]
+    fn two_tools_of_one_name_are_refused() {
+        let error = Hub::new(vec![Box::new(Named(&["a", "b"])), Box::new(Named(&["b"]))]).unwrap_err();
+        assert_eq!(error, HubError::Duplicate { what: "tool", name: "b".to_owned() });
+    }
+
+    #[test]
+    fn tools_keep_the_order_of_their_providers() {
+        let hub = Hub::new(vec![Box::new(Named(&["z", "b"])), Box::new(Named(&["a"]))]).unwrap();
+        assert_eq!(hub.tools().iter().map(|tool| tool.name.as_str()).collect::<Vec<_>>(), ["z", "b", "a"]);
+    }
+}

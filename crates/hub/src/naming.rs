@@ -1,0 +1,153 @@
+//! Under which names what a provider has is shown.
+//!
+//! Names of many servers meet here. A prefix keeps them apart (`server__tool`); what does not fit into what clients
+//! take for a name (letters, digits, `_` and `-`, at most 64 of them) is cut and told apart by a hash of what it
+//! was, so that a name is the same each time.
+
+use std::collections::BTreeMap;
+
+/// The longest name that every client takes.
+const LONGEST: usize = 64;
+
+/// What stands between a prefix and a name.
+const BETWEEN: &str = "__";
+
+/// How the names of one provider are shown. By default: as they are.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Naming {
+    /// What is said before each name. Also keeps equal URIs apart.
+    pub prefix: Option<String>,
+    /// Names that are shown as something else, prefix and all.
+    pub renamed: BTreeMap<String, String>,
+    /// If there are any: only what fits one of these is shown.
+    pub only: Vec<Pattern>,
+    /// What fits one of these is not shown.
+    pub hidden: Vec<Pattern>,
+}
+
+impl Naming {
+    /// With a prefix.
+    pub fn prefixed(prefix: impl Into<String>) -> Self {
+        Self { prefix: Some(prefix.into()), ..Self::default() }
+    }
+
+    /// How a name is shown; `None` if it is not.
+    pub fn shown(&self, name: &str) -> Option<String> {
+        if self.hidden.iter().any(|pattern| pattern.fits(name)) {
+            return None;
+        }
+        if !self.only.is_empty() && !self.only.iter().any(|pattern| pattern.fits(name)) {
+            return None;
+        }
+        if let Some(renamed) = self.renamed.get(name) {
+            return Some(renamed.clone());
+        }
+        Some(match &self.prefix {
+            Some(prefix) => fitted(&format!("{prefix}{BETWEEN}{name}")),
+            None => name.to_owned(),
+        })
+    }
+
+    /// Another name for what somebody else already has the name of.
+    pub(crate) fn instead(&self, taken: &str, name: &str) -> String {
+        let prefix = self.prefix.as_deref().unwrap_or_default();
+        marked(taken, &format!("{prefix}\0{name}"))
+    }
+
+    /// Another URI for what somebody else already has the URI of; `None` if there is nothing to tell them apart by.
+    pub(crate) fn other_uri(&self, uri: &str) -> Option<String> {
+        self.prefix.as_ref().map(|prefix| format!("{prefix}+{uri}"))
+    }
+}
+
+/// A name as all clients take it.
+fn fitted(name: &str) -> String {
+    let is_fine = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    if name.len() <= LONGEST && name.chars().all(is_fine) {
+        return name.to_owned();
+    }
+    let clean: String = name.chars().map(|c| if is_fine(c) { c } else { '_' }).collect();
+    marked(&clean, name)
+}
+
+/// A clean name with the mark of what it stands for, within the length that there is.
+fn marked(clean: &str, of: &str) -> String {
+    let mark = format!("_{:08x}", hash(of) >> 32);
+    let kept: String = clean.chars().take(LONGEST - mark.len()).collect();
+    kept + &mark
+}
+
+/// FNV-1a: the same on every machine and in every release, as names must be.
+fn hash(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+/// Which names are meant: `*` stands for any number of characters, everything else for itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pattern(pub String);
+
+impl Pattern {
+    /// Whether a name is meant.
+    pub fn fits(&self, name: &str) -> bool {
+        let mut parts = self.0.split('*');
+        let Some(mut rest) = parts.next().and_then(|first| name.strip_prefix(first)) else { return false };
+        let mut parts: Vec<_> = parts.collect();
+        let Some(last) = parts.pop() else { return rest.is_empty() };
+        for part in parts {
+            match rest.find(part) {
+                Some(at) => rest = &rest[at + part.len()..],
+                None => return false,
+            }
+        }
+        rest.ends_with(last)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_get_a_prefix_and_fit_everywhere() {
+        let naming = Naming::prefixed("git");
+        assert_eq!(naming.shown("status").as_deref(), Some("git__status"));
+        assert_eq!(Naming::default().shown("a.b/c").as_deref(), Some("a.b/c"), "a single server keeps its names");
+        let odd = naming.shown("a.b/ü").unwrap();
+        assert!(odd.starts_with("git__a_b___") && odd.len() <= 64, "{odd}");
+        assert_ne!(odd, naming.shown("a_b/ü").unwrap(), "what looks alike is told apart");
+        let (long, longer) = (naming.shown(&"x".repeat(64)).unwrap(), naming.shown(&"x".repeat(65)).unwrap());
+        assert_eq!((long.len(), longer.len()), (64, 64));
+        assert_ne!(long, longer);
+        assert_eq!(long, naming.shown(&"x".repeat(64)).unwrap(), "and is the same each time");
+    }
+
+    #[test]
+    fn what_is_renamed_or_hidden_is_shown_so() {
+        let naming = Naming {
+            renamed: BTreeMap::from([("status".to_owned(), "how_is_it".to_owned())]),
+            hidden: vec![Pattern("push*".to_owned())],
+            ..Naming::prefixed("git")
+        };
+        assert_eq!(naming.shown("status").as_deref(), Some("how_is_it"));
+        assert_eq!(naming.shown("push_force"), None);
+        let naming = Naming { only: vec![Pattern("log".to_owned())], ..Naming::default() };
+        assert_eq!((naming.shown("log").as_deref(), naming.shown("diff")), (Some("log"), None));
+    }
+
+    #[test]
+    fn patterns_fit_as_a_whole() {
+        for (pattern, name, fits) in [
+            ("a", "a", true),
+            ("a", "ab", false),
+            ("*", "", true),
+            ("a*", "abc", true),
+            ("*c", "abc", true),
+            ("a*b*c", "aXbYc", true),
+            ("a*b*c", "acb", false),
+            ("*b*", "abc", true),
+            ("ab*ba", "aba", false),
+        ] {
+            assert_eq!(Pattern(pattern.to_owned()).fits(name), fits, "{pattern} {name}");
+        }
+    }
+}
