@@ -191,12 +191,25 @@ impl Hub {
     ) -> Answer {
         let context = Context { call: call.id, terms: &call.terms, agreement, caller, bell: &self.bell };
         let now = |outcome: Outcome| Answer::Now(outcome);
+        // Whoever finds nothing because somebody could not be asked is told so.
+        let listed = |is_empty: bool, reply| {
+            let trouble = if is_empty { trouble(&routes) } else { None };
+            Answer::Now(trouble.map_or(Ok(reply), Err))
+        };
+        let missing = |failure| Answer::Now(Err(trouble(&routes).unwrap_or(failure)));
         match call.operation {
-            Operation::CallTool(tool) => self.call_tool(tool, routes, &context),
-            Operation::ListTools => now(Ok(Reply::Tools(Arc::clone(&routes.tools)))),
-            Operation::ListResources => now(Ok(Reply::Resources(Arc::clone(&routes.resources)))),
-            Operation::ListTemplates => now(Ok(Reply::Templates(Arc::clone(&routes.templates)))),
-            Operation::ListPrompts => now(Ok(Reply::Prompts(Arc::clone(&routes.prompts)))),
+            Operation::CallTool(tool) if !routes.by_tool.contains_key(tool.name.as_ref()) => {
+                missing(Failure::unknown_tool(&tool.name))
+            }
+            Operation::CallTool(tool) => self.call_tool(tool, Arc::clone(&routes), &context),
+            Operation::ListTools => listed(routes.tools.is_empty(), Reply::Tools(Arc::clone(&routes.tools))),
+            Operation::ListResources => {
+                listed(routes.resources.is_empty(), Reply::Resources(Arc::clone(&routes.resources)))
+            }
+            Operation::ListTemplates => {
+                listed(routes.templates.is_empty(), Reply::Templates(Arc::clone(&routes.templates)))
+            }
+            Operation::ListPrompts => listed(routes.prompts.is_empty(), Reply::Prompts(Arc::clone(&routes.prompts))),
             Operation::ReadResource(uri) => match routes.resource(&uri) {
                 Some(route) => guarded(&routes, route.mount, |provider| provider.read(&route.own, &context)),
                 None => self.read_unlisted(&uri, &routes, &context),
@@ -218,7 +231,7 @@ impl Hub {
                     let prompt = ToolCall { name: Cow::Borrowed(&route.own), arguments: prompt.arguments };
                     guarded(&routes, route.mount, |provider| provider.prompt(prompt, &context))
                 }
-                None => now(Err(Failure::unknown_prompt(&prompt.name))),
+                None => missing(Failure::unknown_prompt(&prompt.name)),
             },
             Operation::Complete(completion) => match (routes.completion(&completion.of), &completion.of) {
                 (Some(Route { mount, own }), of) => {
@@ -371,6 +384,11 @@ impl Drop for Visit {
             hub.routes().mounts.iter().for_each(|mount| mount.provider.left(self.id));
         }
     }
+}
+
+/// Why somebody does not know what it has, if there is such a one.
+fn trouble(routes: &Routes) -> Option<Failure> {
+    routes.mounts.iter().find_map(|mount| mount.provider.trouble())
 }
 
 async fn settle(unsettled: Vec<Settling>) {

@@ -87,6 +87,11 @@ pub trait Provider: fmt::Debug + Send + Sync {
         None
     }
 
+    /// Why it does not know what it has, if it has tried to find out.
+    fn trouble(&self) -> Option<Failure> {
+        None
+    }
+
     /// A session is open: whoever wants to ask it something, without a call of its, may do so from now on.
     fn joined(&self, _caller: &Arc<dyn Caller>) {}
 

@@ -72,6 +72,8 @@ struct Inner {
     stale: Arc<Stale>,
     bell: OnceLock<Bell>,
     ways: Mutex<Ways>,
+    /// Why it could not be opened, the last time that was tried.
+    trouble: Mutex<Option<Failure>>,
     /// Resources that somebody wants to hear of.
     watched: Mutex<BTreeSet<String>>,
     /// The only session that there will be, once it is open.
@@ -98,6 +100,7 @@ impl Coupled {
             stale: Arc::default(),
             bell: OnceLock::new(),
             ways: Mutex::default(),
+            trouble: Mutex::default(),
             watched: Mutex::default(),
             session: watch::Sender::new(None),
             keeper: OnceLock::new(),
@@ -216,12 +219,14 @@ impl Inner {
         }
         self.keep();
         let this = Arc::downgrade(self);
-        main.open(move |session| {
+        let opened = main.open(move |session| {
             if let Some(this) = this.upgrade() {
                 this.opened(session);
             }
-        })
-        .await
+        });
+        let opened = opened.await;
+        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = opened.as_ref().err().cloned();
+        opened
     }
 
     /// The main way is open: what is listed and watched must be asked for again.
@@ -392,6 +397,11 @@ impl Provider for Coupled {
                 tracing::warn!(upstream = inner.spec.name, "still not open: what it has is shown when it is");
             }
         }))
+    }
+
+    fn trouble(&self) -> Option<Failure> {
+        let is_known = self.inner.lists.borrow().is_some();
+        self.inner.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone().filter(|_| !is_known)
     }
 
     fn joined(&self, caller: &Arc<dyn Caller>) {
