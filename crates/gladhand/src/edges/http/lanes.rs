@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use gladhand_dialects::Lane;
-use serde::de::{Deserializer as _, IgnoredAny, MapAccess, Visitor};
+use gladhand_wire::rpc;
 
 use super::stream::{Numbering, Stream};
 
@@ -135,37 +135,9 @@ impl Lanes {
     }
 }
 
-/// Whether a line of ours answers a request: it has no `method`. A batch of answers is one.
-pub(super) fn is_answer(line: &[u8]) -> bool {
-    /// Looks at members until one decides, and no further.
-    struct Decide<'a>(&'a mut bool);
-
-    impl<'de> Visitor<'de> for Decide<'_> {
-        type Value = ();
-
-        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-            f.write_str("a line of ours")
-        }
-
-        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-            while let Some(name) = map.next_key::<&str>()? {
-                match name {
-                    "method" => return Ok(()),
-                    "result" | "error" => {
-                        *self.0 = true;
-                        return Ok(());
-                    }
-                    _ => map.next_value::<IgnoredAny>()?,
-                };
-            }
-            Ok(())
-        }
-    }
-
-    let mut is_answer = line.first() == Some(&b'[');
-    // It complains about the rest that was not read.
-    let _ = serde_json::Deserializer::from_slice(line).deserialize_map(Decide(&mut is_answer));
-    is_answer
+/// Whether a line of ours answers what was posted. A batch of answers does.
+fn is_answer(line: &[u8]) -> bool {
+    line.first() == Some(&b'[') || rpc::verdict(line).is_some()
 }
 
 #[cfg(test)]
