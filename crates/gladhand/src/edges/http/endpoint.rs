@@ -13,6 +13,7 @@ use hyper::body::Incoming;
 use super::authorize::Authorize;
 use super::guard::{Guard, Turned};
 use super::respond::{self, Content};
+use super::served::{Line, Served, Serving};
 use super::sessions::Sessions;
 use super::shared::Shared;
 use super::who::{Visitor, Who};
@@ -39,11 +40,13 @@ impl Endpoint {
         &self,
         request: Request<Incoming>,
         visitor: Visitor,
-    ) -> Result<Response<Content>, Infallible> {
+        line: Arc<Line>,
+    ) -> Result<Response<Served>, Infallible> {
         let (head, body) = request.into_parts();
         let response = self.respond(&head, body, visitor).await;
+        let serving = Serving::on(line);
         tracing::debug!(method = %head.method, path = head.uri.path(), status = response.status().as_u16(), "request");
-        Ok(response)
+        Ok(response.map(|content| Served::new(content, serving)))
     }
 
     async fn respond(&self, head: &Parts, body: Incoming, visitor: Visitor) -> Response<Content> {

@@ -22,6 +22,7 @@ use tokio_util::task::TaskTracker;
 use super::address::Address;
 use super::endpoint::Endpoint;
 use super::patience::Patient;
+use super::served::Line;
 use super::who::Visitor;
 
 /// How large the head of a request may be, and how much of a response waits to be written.
@@ -173,12 +174,13 @@ impl Floor {
     }
 
     async fn serve(&self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, visitor: Visitor) {
-        let service = service_fn(|request| self.endpoint.answer(request, visitor));
+        let line = Arc::<Line>::default();
+        let service = service_fn(|request| self.endpoint.answer(request, visitor, Arc::clone(&line)));
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(Duration::from_millis(self.endpoint.shared.config.head_ms))
             .max_buf_size(HEAD_BYTES)
-            .serve_connection(TokioIo::new(Patient::new(stream, WRITE_GRACE)), service);
+            .serve_connection(TokioIo::new(Patient::new(stream, WRITE_GRACE, Arc::clone(&line))), service);
         let mut connection = std::pin::pin!(connection);
         let served = tokio::select! {
             served = connection.as_mut() => served,

@@ -17,6 +17,7 @@ mod pair;
 mod patience;
 mod request;
 mod respond;
+mod served;
 mod session;
 mod session_id;
 mod sessions;
