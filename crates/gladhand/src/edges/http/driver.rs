@@ -5,7 +5,7 @@
 //! hand in what it said. An answer that is there by then costs no task and no channel.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, MutexGuard, Weak};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
@@ -35,13 +35,22 @@ impl Session {
         who: Option<&Who>,
         step: impl FnOnce(&mut McpServer, &mut Ambient<'_>, &mut Output<'a>),
     ) {
-        let mut errands = {
-            let mut inner = self.lock();
-            inner.clock.tick();
-            let errands = self.step(&mut inner, lane, who, step);
-            self.set_alarm(&mut inner);
-            errands
-        };
+        let mut inner = self.lock();
+        inner.clock.tick();
+        self.drive_on(inner, lane, who, step);
+    }
+
+    /// The same by somebody who has the lock already, and has looked at the clock.
+    pub(super) fn drive_on<'a>(
+        &self,
+        mut inner: MutexGuard<'_, Inner>,
+        lane: Lane,
+        who: Option<&Who>,
+        step: impl FnOnce(&mut McpServer, &mut Ambient<'_>, &mut Output<'a>),
+    ) {
+        let mut errands = self.step(&mut inner, lane, who, step);
+        self.set_alarm(&mut inner);
+        drop(inner);
         while !errands.is_empty() {
             let mut following = Vec::new();
             for errand in errands {

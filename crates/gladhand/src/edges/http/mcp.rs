@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use gladhand_dialects::mcp::Message;
-use gladhand_dialects::mcp::http::{VERSION_HEADER, check_headers, status};
+use gladhand_dialects::mcp::http::{check_headers, status};
 use gladhand_dialects::mcp::revision::Revision;
 use gladhand_wire::rpc::{self, Verdict};
 use http::header::{HeaderName, HeaderValue};
@@ -16,7 +16,7 @@ use http::{HeaderMap, Method, Response, StatusCode};
 use hyper::body::Incoming;
 
 use super::endpoint::Endpoint;
-use super::request::{accepts, is_json, read_body};
+use super::request::{EVENTS, accepts, accepts_both, is_json, is_unpacked, read_body};
 use super::respond::{self, Content, SESSION_ID};
 use super::session::{Manner, Posted, Session};
 use super::session_id::SessionId;
@@ -26,9 +26,8 @@ use super::who::Who;
 /// The methods of this path in the handshake era.
 const METHODS: &str = "GET, POST, DELETE, OPTIONS";
 
+const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
-
-const EVENTS: &str = "text/event-stream";
 
 /// Serves one request.
 pub(super) async fn serve(
@@ -41,7 +40,10 @@ pub(super) async fn serve(
     let version = Version::of(headers);
     match *method {
         Method::POST if !is_json(headers) => {
-            respond::refusal(StatusCode::UNSUPPORTED_MEDIA_TYPE, "Content-Type must be application/json")
+            respond::refusal(StatusCode::UNSUPPORTED_MEDIA_TYPE, "Content-Type must be application/json, in UTF-8")
+        }
+        Method::POST if !is_unpacked(headers) => {
+            respond::refusal(StatusCode::UNSUPPORTED_MEDIA_TYPE, "Content-Encoding must be identity")
         }
         Method::POST if !endpoint.shared.has_room_for_answers() => {
             respond::unavailable("busy", "busy: too many answers wait to be read; try again later")
@@ -82,7 +84,7 @@ enum Version {
 
 impl Version {
     fn of(headers: &HeaderMap) -> Self {
-        let Some(version) = headers.get(VERSION_HEADER) else { return Self::Absent };
+        let Some(version) = headers.get(PROTOCOL_VERSION) else { return Self::Absent };
         match version.to_str().ok().and_then(|version| Revision::named(version.trim())) {
             Some(revision) if revision.is_stateless() => Self::Stateless,
             Some(_) => Self::Handshake,
@@ -99,7 +101,7 @@ fn post(endpoint: &Endpoint, headers: &HeaderMap, version: Version, body: &Bytes
     if version == Version::Stateless || !message.is_readable() || message.is_stateless() {
         return stateless(endpoint, headers, message, &who);
     }
-    if !(accepts(headers, "application/json") && accepts(headers, EVENTS)) {
+    if !accepts_both(headers) {
         let problem = "Accept must allow both application/json and text/event-stream";
         return respond::refusal(StatusCode::NOT_ACCEPTABLE, problem);
     }

@@ -109,33 +109,31 @@ impl Session {
     pub(super) fn post(&self, message: Message<'_>, who: Option<&Who>) -> Posted {
         // On a pair of addresses the answer goes elsewhere.
         let asks = self.manner != Manner::Pair && message.wants_answer();
-        let lane = {
+        let (inner, lane) = {
             let mut inner = self.lock();
-            inner.used = Instant::now();
+            inner.touch();
             // Who gives something up, or answers a question of ours, is never in the way.
             let is_busy =
                 asks && (inner.lanes.under_way() >= self.most_exchanges() || !self.shared.has_room_for_streams());
             if inner.ended || is_busy || inner.server.held() > MOST_HELD {
                 return Posted::Busy;
             }
-            if self.manner == Manner::Pair { Lane::MAIN } else { inner.lanes.open() }
+            let lane = if self.manner == Manner::Pair { Lane::MAIN } else { inner.lanes.open() };
+            (inner, lane)
         };
-        self.drive(lane, who, |server, ambient, out| server.take(message, ambient, out));
+        self.drive_on(inner, lane, who, |server, ambient, out| server.take(message, ambient, out));
         if lane == Lane::MAIN {
             return Posted::Accepted;
         }
         let mut inner = self.lock();
-        let Some(stream) = inner.lanes.get(lane) else { return Posted::Accepted };
-        if stream.ended().is_some()
-            && let Some(line) = stream.only_line().cloned()
-        {
-            inner.lanes.remove(lane);
+        if let Some(line) = inner.lanes.take_answer(lane) {
             return Posted::Answer(line);
         }
         if !asks {
             inner.lanes.remove(lane);
             return Posted::Accepted;
         }
+        let Some(stream) = inner.lanes.get(lane) else { return Posted::Accepted };
         let reader = stream.attach();
         drop(inner);
         Posted::Stream(self.events(lane, reader))
@@ -144,7 +142,7 @@ impl Session {
     /// Reads the main stream; whoever read it before reads it no more.
     pub(super) fn listen(&self) -> Events {
         let mut inner = self.lock();
-        inner.used = Instant::now();
+        inner.touch();
         let reader = inner.lanes.main().attach();
         drop(inner);
         self.events(Lane::MAIN, reader)
@@ -153,7 +151,7 @@ impl Session {
     /// Reads a stream on from an event, if the rest is still kept.
     pub(super) fn resume(&self, lane: Lane, last_seen: u64) -> Option<Events> {
         let mut inner = self.lock();
-        inner.used = Instant::now();
+        inner.touch();
         let reader = inner.lanes.get(lane)?.resume(last_seen)?;
         drop(inner);
         Some(self.events(lane, reader))
@@ -167,7 +165,7 @@ impl Session {
     /// The reader of a stream is gone.
     pub(super) fn let_go(&self, lane: Lane, reader: ReaderToken) {
         let mut inner = self.lock();
-        inner.used = Instant::now();
+        inner.touch();
         let Some(stream) = inner.lanes.get(lane) else { return };
         stream.detach(reader);
         let unanswered = stream.ended().is_none();
@@ -257,6 +255,14 @@ impl Session {
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    /// Somebody uses it now.
+    pub(super) fn touch(&mut self) {
+        self.clock.tick();
+        self.used = self.clock.instant(self.clock.now().elapsed).into_std();
     }
 }
 
