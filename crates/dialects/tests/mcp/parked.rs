@@ -297,7 +297,7 @@ fn at_the_end_parked_calls_are_ended_at_once() {
 fn one_peer_of_many_cannot_take_all_the_room() {
     let setup = ServerSetup { max_in_flight: 8, ..server_setup() };
     let mut server = TestServer::pinned(&DIALECT, setup).holding();
-    let mut is_parked = |server: &mut TestServer, party| {
+    let is_parked = |server: &mut TestServer, party| {
         server.party = Some(Party(party));
         let id = delivered(server, &call("1"));
         let lines = ask(server, id, 1, form());
