@@ -5,6 +5,7 @@
 //! produced before it takes the next step. A side never calls back and never waits.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -188,10 +189,14 @@ impl Output<'_> {
 
     /// What was written, way by way, in the order in which it was written. Empty pieces are left out.
     pub fn pieces(&self) -> impl Iterator<Item = (Lane, &[u8])> {
+        self.spans(self.wire.len()).map(|(lane, span)| (lane, &self.wire[span]))
+    }
+
+    /// Where the [`Self::pieces`] are, for whoever has taken `wire`, which was so long.
+    pub fn spans(&self, length: usize) -> impl Iterator<Item = (Lane, Range<usize>)> {
         let starts = std::iter::once((0, Lane::MAIN)).chain(self.lanes.iter().copied());
-        let ends = self.lanes.iter().map(|(start, _)| *start).chain([self.wire.len()]);
-        let pieces = starts.zip(ends).map(|((start, lane), end)| (lane, &self.wire[start..end]));
-        pieces.filter(|(_, piece)| !piece.is_empty())
+        let ends = self.lanes.iter().map(|(start, _)| *start).chain([length]);
+        starts.zip(ends).map(|((start, lane), end)| (lane, start..end)).filter(|(_, span)| !span.is_empty())
     }
 }
 

@@ -13,7 +13,7 @@ use gladhand_operations::{
 };
 use gladhand_wire::{Line, Lines, json};
 
-use crate::ambient::{Ambient, Entropy, Moment};
+use crate::ambient::{Ambient, Entropy, Moment, Party};
 use crate::door::Door;
 use crate::side::{Action, Client, ClientSetup, Dialect, Event, Heard, Lane, Menu, Output, ServerSetup, Stop};
 
@@ -99,6 +99,8 @@ pub struct TestServer {
     pub lane: Lane,
     /// Who the peer has proved to be.
     pub principal: Option<String>,
+    /// Whose share the next step takes.
+    pub party: Option<Party>,
     /// Which way each line of the last step went.
     pub lanes: Vec<Lane>,
     /// Answer delivered calls at once with [`answer`]; otherwise they wait in `delivered`.
@@ -133,6 +135,7 @@ impl TestServer {
             let_go: Vec::new(),
             lane: Lane::MAIN,
             principal: None,
+            party: None,
             lanes: Vec::new(),
             answers_itself: true,
             entropy: Counting::default(),
@@ -226,7 +229,7 @@ impl TestServer {
         let now = moment(self.elapsed);
         let principal = self.principal.clone();
         let mut ambient = Ambient::new(now, &mut self.entropy);
-        (ambient.lane, ambient.principal) = (self.lane, principal.as_deref());
+        (ambient.lane, ambient.principal, ambient.party) = (self.lane, principal.as_deref(), self.party);
         step(&mut self.door, &mut ambient, &mut out);
         loop {
             let mut outcomes = Vec::new();

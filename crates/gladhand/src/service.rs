@@ -153,6 +153,13 @@ impl Service {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         let ended = runtime.block_on(async {
             let mut signals = Signals::listen()?;
+            let hub = self.hub.clone();
+            if self.waits_for_upstreams {
+                tokio::select! {
+                    () = hub.settled() => {}
+                    stop = signals.next() => return Ok(Ended::AtOnce(signals::exit_status(stop))),
+                }
+            }
             let server = self.bind_http(http).await?;
             listening(server.urls());
             let (first, stop) = tokio::sync::oneshot::channel();
@@ -167,8 +174,12 @@ impl Service {
                         Some(first) => drop(first.send(stop)),
                         None => return Ok(Ended::AtOnce(signals::exit_status(stop))),
                     },
-                    () = &mut run => return Ok(Ended::Cleanly),
+                    () = &mut run => break,
                 }
+            }
+            tokio::select! {
+                () = hub.closed() => Ok(Ended::Cleanly),
+                stop = signals.next() => Ok(Ended::AtOnce(signals::exit_status(stop))),
             }
         });
         runtime.shutdown_background();
