@@ -6,10 +6,16 @@ use clap::Parser;
 use gladhand::cli::{Cli, Command};
 use gladhand::commands::{self, CommandError};
 use gladhand::config::env;
+#[cfg(unix)]
+use gladhand::edges::leash;
 use gladhand::exit::Exit;
 use gladhand::logging::{self, LogChoice};
 
 fn main() -> ExitCode {
+    #[cfg(unix)]
+    if let Some(code) = leash::enable() {
+        return code;
+    }
     let cli = Cli::parse();
     let choice = LogChoice {
         verbosity: i8::try_from(cli.global.verbose).unwrap_or(i8::MAX)

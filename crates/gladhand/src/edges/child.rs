@@ -11,6 +11,9 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
+#[cfg(unix)]
+use super::leash;
+
 /// How much of stderr is kept: its last bytes.
 const KEPT: usize = 16 * 1024;
 
@@ -56,8 +59,19 @@ impl ChildPeer {
             builder.env_remove(name);
         }
         #[cfg(unix)]
-        builder.process_group(0);
+        {
+            builder.process_group(0);
+            if let Some(leash) = leash::leash() {
+                builder.env(leash.mark(), "1");
+            }
+        }
         let mut child = builder.spawn()?;
+        #[cfg(unix)]
+        let group = child.id().and_then(|id| i32::try_from(id).ok()).and_then(rustix::process::Pid::from_raw);
+        #[cfg(unix)]
+        if let (Some(leash), Some(group)) = (leash::leash(), group) {
+            leash.hold(group);
+        }
         let (Some(stdin), Some(stdout), Some(mut errors)) =
             (child.stdin.take(), child.stdout.take(), child.stderr.take())
         else {
@@ -77,7 +91,7 @@ impl ChildPeer {
         });
         Ok(Self {
             #[cfg(unix)]
-            group: child.id().and_then(|id| i32::try_from(id).ok()).and_then(rustix::process::Pid::from_raw),
+            group,
             child,
             stdin: Some(stdin),
             stdout,
@@ -145,8 +159,8 @@ impl ChildPeer {
     fn forget(&mut self) {
         self.reader.abort();
         #[cfg(unix)]
-        {
-            self.group = None;
+        if let (Some(leash), Some(group)) = (leash::leash(), self.group.take()) {
+            leash.let_go(group);
         }
     }
 

@@ -8,6 +8,8 @@ pub mod clock;
 pub mod downstream;
 pub mod http;
 pub mod http_client;
+#[cfg(unix)]
+pub mod leash;
 mod outbox;
 pub mod signals;
 pub mod stdio;

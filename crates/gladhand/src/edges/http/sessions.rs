@@ -110,9 +110,15 @@ impl Sessions {
                 }
                 Err(RecvError::Closed) => return,
             };
+            let is_list = |notice: &Notice| {
+                matches!(notice, Notice::ToolsChanged | Notice::ResourcesChanged | Notice::PromptsChanged)
+            };
+            let offers_differ = notices.iter().any(is_list);
             for sessions in self.all().chunks(BREATH) {
                 for session in sessions {
-                    session.offer_anew();
+                    if offers_differ {
+                        session.offer_anew();
+                    }
                     notices.iter().for_each(|notice| session.notice(notice.clone()));
                 }
                 tokio::task::yield_now().await;
