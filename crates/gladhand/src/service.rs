@@ -232,7 +232,7 @@ impl Service {
             prompts: !self.hub.prompts().is_empty() || features.prompt_changes,
             prompt_changes: features.prompt_changes,
             completions: features.completions,
-            logging: true,
+            logging: !features.silent,
             tasks: tools.iter().any(|tool| tool.tasks != TaskSupport::Forbidden),
             instructions: self.instructions_now(),
             extensions: self.extensions.clone(),

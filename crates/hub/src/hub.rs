@@ -332,7 +332,10 @@ impl Hub {
     pub fn features(&self) -> Features {
         let routes = self.inner.routes();
         let all = routes.mounts.iter().map(|mount| mount.provider.features());
-        all.fold(Features::default(), |sum, one| Features {
+        // Somebody who may speak is enough.
+        let nobody = Features { silent: !routes.mounts.is_empty(), ..Features::default() };
+        all.fold(nobody, |sum, one| Features {
+            silent: sum.silent && one.silent,
             questions: sum.questions || one.questions,
             completions: sum.completions || one.completions,
             unlisted_resources: sum.unlisted_resources || one.unlisted_resources,

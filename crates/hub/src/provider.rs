@@ -127,6 +127,8 @@ impl SessionId {
 pub struct Features {
     /// It may ask its callers something.
     pub questions: bool,
+    /// It never writes log lines.
+    pub silent: bool,
     /// It completes arguments.
     pub completions: bool,
     /// It may have resources that it does not list.
