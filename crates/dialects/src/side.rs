@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use gladhand_accord::{Agreement, Capability, Peer, Refusal, Secret};
 use gladhand_operations::{Answered, Call, CallId, Failure, Level, Notice, Operation, Outcome, Question, QuestionId};
-use gladhand_wire::{Fault, Members, RawValue, TextPolicy};
+use gladhand_wire::{Fault, Members, RawValue, Skim, TextPolicy};
 
 use crate::ambient::{Ambient, Moment};
 
@@ -331,6 +331,8 @@ pub enum Loss {
     Session,
     /// An HTTP status was the answer, and nothing that says more.
     Status(u16),
+    /// The answer came, and is longer than this many bytes, which is the limit.
+    TooLong(usize),
 }
 
 /// What one step of a client side produced.
@@ -353,8 +355,8 @@ pub trait Client: fmt::Debug + Send {
     /// A line came. Its text passed the dialect's policy and the limits; it may still be no JSON.
     fn receive(&mut self, text: &str, ambient: &mut Ambient<'_>, heard: &mut Heard);
 
-    /// A line came that cannot be read.
-    fn garbled(&mut self, fault: &Fault, ambient: &mut Ambient<'_>, heard: &mut Heard);
+    /// A line came that cannot be read; `skim` is what could be told of it in passing.
+    fn garbled(&mut self, fault: &Fault, skim: &Skim, ambient: &mut Ambient<'_>, heard: &mut Heard);
 
     /// Makes a call under an id of the driver's choosing.
     fn call(

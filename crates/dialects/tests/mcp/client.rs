@@ -5,6 +5,7 @@ use gladhand_dialects::mcp::DIALECT;
 use gladhand_dialects::testing::{Counting, bare_call, client_setup, lines_of, moment};
 use gladhand_dialects::{Ambient, Client, ClientSetup, Event, Heard, Lane, Loss};
 use gladhand_operations::{Answered, CallId, FailureKind, Notice, Operation, Outcome, Question, QuestionId, Reply};
+use gladhand_wire::{Line, Skim};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,6 +41,15 @@ impl Hand {
 
     pub(crate) fn hears(&mut self, line: &str) {
         self.step(|client, ambient, heard| client.receive(line, ambient, heard));
+    }
+
+    /// Lets bytes come that may be no message at all.
+    pub(crate) fn reads(&mut self, bytes: &[u8]) {
+        self.step(|client, ambient, heard| match DIALECT.text.read(Line::Bytes(bytes)) {
+            Ok(Some(text)) => client.receive(&text, ambient, heard),
+            Ok(None) => {}
+            Err(fault) => client.garbled(&fault, &Skim::of(bytes), ambient, heard),
+        });
     }
 
     pub(crate) fn calls(&mut self, id: u64, operation: Operation<'_>) {

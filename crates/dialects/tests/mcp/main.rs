@@ -10,6 +10,7 @@ mod client_questions;
 mod client_recovery;
 mod client_rounds;
 mod client_tasks;
+mod client_unreadable;
 mod compatibility;
 mod docs;
 mod failures;

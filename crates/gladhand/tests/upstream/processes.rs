@@ -107,6 +107,20 @@ async fn a_server_that_dies_fails_its_calls_and_nothing_hangs() {
 }
 
 #[tokio::test]
+async fn an_answer_that_cannot_be_taken_is_not_waited_for() {
+    let long = r#"read -r line; printf '{"result":"'; head -c 17000000 /dev/zero | tr '\0' x; echo '","id":2}'"#;
+    let deep = r#"read -r line; echo '{"id":2,"result":'"$(head -c 200 /dev/zero | tr '\0' '[')"'}'"#;
+    for (answer, problem) in [(long, "longer than"), (deep, "nests deeper")] {
+        let server = old_server("exit 1", &format!("{answer}; read -r line"));
+        let upstream = open_command(&server, speaking("2025-11-25")).await.unwrap();
+        let failure = soon(upstream.call(tool("t"))).await.unwrap_err();
+        assert_eq!(failure.kind, FailureKind::UpstreamError);
+        assert!(failure.message.contains(problem), "{failure}");
+        soon(upstream.close()).await;
+    }
+}
+
+#[tokio::test]
 async fn what_cannot_be_opened_says_why() {
     let missing = open(&["/no/such/program"], Options::default()).await;
     assert!(matches!(missing, Err(OpenError::NotStarted { .. })), "{missing:?}");

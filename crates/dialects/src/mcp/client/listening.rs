@@ -244,7 +244,7 @@ fn subscription(params: Option<&RawValue>) -> Option<u64> {
     let [id] = pick(meta?, [SUBSCRIPTION_ID])?;
     // Some write the number as a string.
     let id = id?;
-    our_id(id).or_else(|| json::string(id)?.parse().ok())
+    our_id(id.get()).or_else(|| json::string(id)?.parse().ok())
 }
 
 /// Which resources an acknowledgement honours; one that does not say honours all.

@@ -46,7 +46,7 @@ impl McpClient {
 
     fn progress(&self, params: Option<&RawValue>) -> Option<Notice> {
         let [token, progress, total, message] = pick(params?, ["progressToken", "progress", "total", "message"])?;
-        let call = self.call_of_token(our_id(token?)?)?;
+        let call = self.call_of_token(our_id(token?.get())?)?;
         let number = |raw: &RawValue| raw.get().parse::<f64>().ok();
         let progress = Progress {
             progress: number(progress?)?,

@@ -121,7 +121,7 @@ impl McpClient {
         if let Some(question) = asked {
             self.questions.remove(&question);
             heard.events.push(Event::Unasked(question));
-        } else if let Some(listen) = id.and_then(our_id).filter(|id| self.listening.is_under(*id)) {
+        } else if let Some(listen) = id.and_then(|id| our_id(id.get())).filter(|id| self.listening.is_under(*id)) {
             self.requests.remove(&listen);
             self.listen_ended(listen, now);
         } else {
