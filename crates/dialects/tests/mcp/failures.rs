@@ -80,6 +80,22 @@ fn what_a_client_left_out_is_named() {
 }
 
 #[test]
+fn a_wish_for_a_visit_is_passed_on_where_it_exists() {
+    let wish = json!({"code": -32042, "message": "sign in", "data": {"elicitations": [{"url": "https://a.test"}]}});
+    for version in DIALECT.versions {
+        let failure = Failure::new(FailureKind::UpstreamError, "sign in (visit first: https://a.test)");
+        let failure = Failure { data: Some(gladhand_wire::json::to_raw(&wish)), ..failure };
+        let error = fails(version, "tools/call", ECHO, failure)["error"].clone();
+        if *version == "2025-11-25" {
+            assert_eq!(error, wish);
+        } else {
+            assert_eq!((&error["code"], &error["data"]["detail"]), (&json!(-32603), &wish), "{version}");
+            assert!(error["message"].as_str().unwrap().contains("https://a.test"), "{version}");
+        }
+    }
+}
+
+#[test]
 fn an_answer_of_another_kind_is_our_own_fault() {
     for (method, params) in METHODS {
         let mut server = whole("2025-11-25");

@@ -11,6 +11,7 @@ mod client_recovery;
 mod client_rounds;
 mod client_tasks;
 mod client_unreadable;
+mod client_visits;
 mod compatibility;
 mod docs;
 mod failures;

@@ -15,6 +15,7 @@ mod recovery;
 mod results;
 mod rounds;
 mod tasks;
+mod visits;
 mod work;
 
 use std::collections::{BTreeMap, HashMap};
@@ -34,6 +35,7 @@ use pages::Turned;
 use questions::Asker;
 use rounds::Round;
 use tasks::Poll;
+use visits::Visit;
 use work::{Beside, Sent, Work};
 
 use super::batch::MAX_BATCH;
@@ -69,6 +71,8 @@ pub(super) struct McpClient {
     next_question: u64,
     /// Calls that wait for answers of ours.
     rounds: HashMap<CallId, Round>,
+    /// Calls that wait until a person has visited a page.
+    visits: HashMap<CallId, Visit>,
     /// Calls that have become tasks and are looked after from time to time.
     polls: Vec<Poll>,
     /// How many wish to hear of each resource.
@@ -132,6 +136,7 @@ impl McpClient {
             questions: BTreeMap::new(),
             next_question: 0,
             rounds: HashMap::new(),
+            visits: HashMap::new(),
             polls: Vec::new(),
             watched: BTreeMap::new(),
             listening: Listening::new(setup.listen),
@@ -284,6 +289,7 @@ impl McpClient {
     /// An answer that may be the end of a call.
     fn finished(&mut self, mut work: Box<Work>, answer: Answer<'_>, now: Duration, heard: &mut Heard) {
         let members = match answer {
+            Err(error) if self.wants_visits(&work, error) => return self.visit_first(work, error, now, heard),
             Err(error) => return self.done(&work, Err(work.asked.failure(error)), heard),
             Ok(result) => match result.and_then(Members::of) {
                 Some(members) => members,
@@ -463,8 +469,8 @@ impl Client for McpClient {
         self.send(work, heard);
     }
 
-    fn answer(&mut self, question: QuestionId, answered: Answered, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
-        self.question_answered(question, answered, heard);
+    fn answer(&mut self, question: QuestionId, answered: Answered, ambient: &mut Ambient<'_>, heard: &mut Heard) {
+        self.question_answered(question, answered, ambient.now.elapsed, heard);
     }
 
     fn unwatch(&mut self, uri: &str, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
@@ -495,12 +501,14 @@ impl Client for McpClient {
     fn wake(&mut self, ambient: &mut Ambient<'_>, heard: &mut Heard) {
         let now = ambient.now.elapsed;
         self.look_after_tasks(now, heard);
+        self.look_after_visits(now, heard);
         self.listen_if_due(now, heard);
     }
 
     fn deadline(&self) -> Option<Duration> {
         let polls = self.polls.iter().map(|poll| poll.due);
-        polls.chain(self.listening.due()).min()
+        let visits = self.visits.values().filter_map(|visit| visit.due);
+        polls.chain(visits).chain(self.listening.due()).min()
     }
 
     fn headers(&self, line: &str) -> Vec<(String, String)> {

@@ -25,6 +25,8 @@ pub(super) enum Asker {
     Request(Id, QuestionKind),
     /// One of the questions that a call was answered with, by its name.
     Round(CallId, String, QuestionKind),
+    /// A call that wants a page to be visited first, by the page's id.
+    Page(CallId, String),
 }
 
 impl McpClient {
@@ -102,12 +104,30 @@ impl McpClient {
     }
 
     /// An answer of ours. A question that was taken back has none.
-    pub(super) fn question_answered(&mut self, question: QuestionId, answered: Answered, heard: &mut Heard) {
+    pub(super) fn question_answered(
+        &mut self,
+        question: QuestionId,
+        answered: Answered,
+        now: Duration,
+        heard: &mut Heard,
+    ) {
         match self.questions.remove(&question) {
             Some(Asker::Request(id, kind)) => respond(&id, kind, answered, heard),
             Some(Asker::Round(call, key, kind)) => self.round_answered(call, &key, kind, answered, heard),
+            Some(Asker::Page(call, id)) => self.page_answered(call, &id, answered, now, heard),
             None => {}
         }
+    }
+
+    /// What is asked on behalf of a call need not be answered any more.
+    pub(super) fn unask(&mut self, call: CallId, heard: &mut Heard) {
+        self.questions.retain(|question, asker| {
+            let is_of_call = matches!(asker, Asker::Round(asked, ..) | Asker::Page(asked, _) if *asked == call);
+            if is_of_call {
+                heard.events.push(Event::Unasked(*question));
+            }
+            !is_of_call
+        });
     }
 
     /// `notifications/cancelled`: the upstream takes back a question, or ends what we listen to.

@@ -44,6 +44,9 @@ impl McpClient {
             }
             return Some(round.work);
         }
+        if let Some(visit) = self.abandon_visit(call, heard) {
+            return Some(visit.work);
+        }
         if let Some(at) = self.polls.iter().position(|poll| is_it(&poll.work)) {
             let poll = self.polls.swap_remove(at);
             self.cancel_task(&poll.task, heard);
@@ -179,7 +182,8 @@ impl McpClient {
         let mut lost: Vec<_> = self.requests.drain().collect();
         lost.sort_unstable_by_key(|(id, _)| *id);
         let in_flight = lost.into_iter().filter_map(|(_, sent)| sent.work().map(|work| work.call));
-        let mut asking: Vec<_> = self.rounds.drain().map(|(call, _)| call).collect();
+        let visiting = self.visits.drain().map(|(call, _)| call);
+        let mut asking: Vec<_> = self.rounds.drain().map(|(call, _)| call).chain(visiting).collect();
         asking.sort_unstable();
         let polled = std::mem::take(&mut self.polls).into_iter().map(|poll| poll.work.call);
         let waiting = self.listening.take_waiting(|_| true).into_iter().map(|work| work.call);

@@ -13,7 +13,7 @@ use super::questions::{Asker, MAX_QUESTIONS, kind_of};
 use super::results::upstream_error;
 use super::work::{Params, Sent, Work};
 use super::{McpClient, done};
-use crate::side::{Event, Heard};
+use crate::side::Heard;
 
 /// How often one call may be answered with questions.
 pub(super) const MAX_ROUNDS: usize = 16;
@@ -129,13 +129,7 @@ impl McpClient {
     /// Takes a call out of its round; what is still asked need not be answered.
     pub(super) fn abandon_round(&mut self, call: CallId, heard: &mut Heard) -> Option<Round> {
         let round = self.rounds.remove(&call)?;
-        self.questions.retain(|question, asker| {
-            let is_of_round = matches!(asker, Asker::Round(asked, ..) if *asked == call);
-            if is_of_round {
-                heard.events.push(Event::Unasked(*question));
-            }
-            !is_of_round
-        });
+        self.unask(call, heard);
         Some(round)
     }
 
