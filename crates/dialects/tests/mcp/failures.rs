@@ -46,6 +46,7 @@ fn each_kind_has_its_code() {
                 (FailureKind::UnknownResource, if is_stateless { -32602 } else { -32002 }),
                 (FailureKind::InvalidArguments, for_the_model(-32602)),
                 (FailureKind::MissingCapability, if is_stateless { -32021 } else { for_the_model(-32601) }),
+                (FailureKind::Unsupported, -32601),
                 (FailureKind::OnlyAsTask, if is_stateless { -32021 } else { -32601 }),
                 (FailureKind::NotAsTask, -32601),
                 (FailureKind::Unanswered, for_the_model(-32603)),

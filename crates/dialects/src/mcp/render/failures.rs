@@ -42,9 +42,10 @@ pub(super) fn failed(wire: &mut Vec<u8>, id: &Id, asked: &Asked, failure: &Failu
             errors::missing_capability(&capability.unwrap_or_default(), message())
         }
         FailureKind::OnlyAsTask if revision.is_stateless() => errors::missing_capability(TASKS_EXTENSION, message()),
-        FailureKind::MissingCapability | FailureKind::OnlyAsTask | FailureKind::NotAsTask => {
-            rpc::Error::new(code::METHOD_NOT_FOUND, message())
-        }
+        FailureKind::MissingCapability
+        | FailureKind::Unsupported
+        | FailureKind::OnlyAsTask
+        | FailureKind::NotAsTask => rpc::Error::new(code::METHOD_NOT_FOUND, message()),
         FailureKind::UpstreamError => {
             let is_known =
                 |code| code != i64::from(errors::URL_ELICITATION_REQUIRED) || revision.has_url_elicitation_required();
