@@ -9,7 +9,7 @@ use gladhand_wire::rpc::{self, Error, code};
 use gladhand_wire::{Id, Members, pick};
 
 use super::{McpClient, our_id};
-use crate::mcp::{errors, ids};
+use crate::mcp::{conversation, errors, ids};
 use crate::side::{Event, Heard, Lane};
 
 /// How many questions may be open at once.
@@ -75,7 +75,8 @@ impl McpClient {
         Ok(Question { key: None, kind, params })
     }
 
-    /// Why a question of a kind that we answer is still one that we do not: it needs a part that was not agreed.
+    /// Why a question of a kind that we answer is still one that we do not: it needs a part that was not agreed, or
+    /// makes no sense.
     pub(super) fn objection(&self, kind: QuestionKind, params: &RawValue) -> Option<&'static str> {
         let agreed = |capability| self.is_agreed(Side::Client, capability);
         let members = Members::of(params).unwrap_or_default();
@@ -91,7 +92,8 @@ impl McpClient {
             QuestionKind::Sample if members.some("tools").is_some() && !agreed("sampling.tools") => {
                 Some("sampling with tools was not agreed")
             }
-            QuestionKind::Sample | QuestionKind::Roots => None,
+            QuestionKind::Sample => conversation::disorder(&members),
+            QuestionKind::Roots => None,
         }
     }
 

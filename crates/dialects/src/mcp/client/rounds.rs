@@ -64,13 +64,13 @@ impl McpClient {
             let method = members.str("method").unwrap_or_default();
             let params = members.raw("params").filter(|params| Kind::of(params) == Kind::Object);
             let params = params.map_or_else(|| json::raw("{}".to_owned()), ToOwned::to_owned);
-            match kind_of(&method) {
-                Some(kind)
-                    if self.is_agreed(Side::Client, kind.capability()) && self.objection(kind, &params).is_none() =>
-                {
+            let kind = kind_of(&method).filter(|kind| self.is_agreed(Side::Client, kind.capability()));
+            match kind.map(|kind| (kind, self.objection(kind, &params))) {
+                Some((kind, None)) => {
                     questions.push((key.to_owned(), Question { key: Some(key.to_owned()), kind, params }));
                 }
-                _ => unanswerable.push(method.into_owned()),
+                Some((_, Some(objection))) => unanswerable.push(format!("{method} ({objection})")),
+                None => unanswerable.push(method.into_owned()),
             }
         }
         if unanswerable.is_empty() {
