@@ -237,6 +237,8 @@ pub enum Stop {
     Interrupted,
     /// SIGTERM.
     Terminated,
+    /// SIGHUP: the terminal is gone.
+    HungUp,
 }
 
 /// Our side towards a downstream.
