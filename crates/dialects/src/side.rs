@@ -13,7 +13,7 @@ use gladhand_accord::{Agreement, Capability, Peer, Refusal, Secret, Side};
 use gladhand_operations::{
     Answered, Call, CallId, Failure, Level, Notice, Outcome, Question, QuestionId, QuestionKind,
 };
-use gladhand_wire::{Fault, Members, RawValue, TextPolicy};
+use gladhand_wire::{Fault, Members, RawValue, Skim, TextPolicy};
 
 use crate::ambient::{Ambient, Moment};
 
@@ -252,6 +252,8 @@ pub enum Stop {
     Interrupted,
     /// SIGTERM.
     Terminated,
+    /// SIGHUP: the terminal is gone.
+    HungUp,
 }
 
 /// Our side towards a downstream.
@@ -362,6 +364,8 @@ pub enum Loss {
     Session,
     /// An HTTP status was the answer, and nothing that says more.
     Status(u16),
+    /// The answer came, and is longer than this many bytes, which is the limit.
+    TooLong(usize),
 }
 
 /// What one step of a client side produced.
@@ -384,8 +388,8 @@ pub trait Client: fmt::Debug + Send {
     /// A line came. Its text passed the dialect's policy and the limits; it may still be no JSON.
     fn receive(&mut self, text: &str, ambient: &mut Ambient<'_>, heard: &mut Heard);
 
-    /// A line came that cannot be read.
-    fn garbled(&mut self, fault: &Fault, ambient: &mut Ambient<'_>, heard: &mut Heard);
+    /// A line came that cannot be read; `skim` is what could be told of it in passing.
+    fn garbled(&mut self, fault: &Fault, skim: &Skim, ambient: &mut Ambient<'_>, heard: &mut Heard);
 
     /// Makes a call under an id of the driver's choosing: on behalf of a caller with whom this was agreed, which says what
     /// that caller can be asked, or on our own.

@@ -11,7 +11,7 @@ use gladhand_operations::{
     Answered, Call, CallId, Failure, FailureKind, Notice, Operation, Outcome, Question, QuestionId, Reply, Terms, Tool,
     ToolResult, call::no_arguments,
 };
-use gladhand_wire::{Line, Lines, json};
+use gladhand_wire::{Line, Lines, Skim, json};
 
 use crate::ambient::{Ambient, Entropy, Moment, Party};
 use crate::door::Door;
@@ -441,7 +441,7 @@ impl Pair {
             match self.text.read(Line::Bytes(line.as_bytes())) {
                 Ok(Some(text)) => self.client.receive(&text, &mut ambient, heard),
                 Ok(None) => {}
-                Err(fault) => self.client.garbled(&fault, &mut ambient, heard),
+                Err(fault) => self.client.garbled(&fault, &Skim::of(line.as_bytes()), &mut ambient, heard),
             }
         }
     }

@@ -9,6 +9,7 @@ mod batch;
 pub mod capabilities;
 mod changes;
 mod client;
+mod conversation;
 mod cursor;
 mod errors;
 mod header_params;

@@ -1,6 +1,7 @@
 //! What the commands that talk to a server share: which server, opened how, and what became of it.
 
 use std::future::Future;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,10 +17,13 @@ use crate::commands::{CommandError, sign_in};
 use crate::config::{self, env};
 use crate::edges::signals::{self, Signals};
 use crate::exit::Exit;
-use crate::upstream::{Bearer, Host, OpenError, Options, Speak, Target, Upstream};
+use crate::upstream::{Bearer, Eras, Host, OpenError, Options, Speak, Target, Upstream};
 
 /// How long a person may take to sign in.
 const SIGNING_IN: Duration = Duration::from_secs(330);
+
+/// The file of the data folder in which it is kept what was found out about servers.
+const ERAS: &str = "eras.json";
 
 /// A server and how to talk to it, as the command line says.
 #[derive(Debug)]
@@ -52,6 +56,7 @@ impl Plan {
             call_timeout: Some(timeout),
             headers: headers(&args.header).map_err(CommandError::usage)?,
             authorizer: token.map(|token| Arc::new(Bearer::new(token)) as _),
+            eras: eras(std::env::var_os(env::DATA_DIR).map(PathBuf::from).as_deref()),
             hidden: vec![env::A2E_TOKEN.to_owned(), env::MCP_TOKEN.to_owned()],
             ..Options::default()
         };
@@ -117,6 +122,11 @@ async fn silence(timeout: Duration, asked: &AtomicBool) {
     if asked.load(Ordering::Relaxed) {
         std::future::pending::<()>().await;
     }
+}
+
+/// What other runs found out about servers, where there is a place to keep it.
+pub(super) fn eras(data_dir: Option<&Path>) -> Eras {
+    config::data_dir(data_dir).map(|folder| Eras::kept_in(folder.join(ERAS))).unwrap_or_default()
 }
 
 pub(super) fn headers(lines: &[String]) -> anyhow::Result<HeaderMap> {

@@ -98,7 +98,8 @@ pub enum OpenError {
 impl Upstream {
     /// Opens a session. What the upstream says and asks on its own account goes to `host`.
     pub async fn open(target: &Target, options: Options, host: Arc<dyn Host>) -> Result<Self, OpenError> {
-        let (driver, agreement) = opening::open(target, &options, host).await?;
+        // Two ways to open may be tried at once, which takes more room than a stack should give.
+        let (driver, agreement) = Box::pin(opening::open(target, &options, host)).await?;
         let (commands, to_loop) = mpsc::channel(COMMANDS);
         let (asides, asides_to_loop) = mpsc::unbounded_channel();
         let (agreements, agreement) = watch::channel(agreement);
