@@ -69,6 +69,9 @@ pub enum Command {
     Resources(ResourcesArgs),
     /// List the prompts of a server, or fill one in.
     Prompts(PromptsArgs),
+    /// Show what runs: sessions, upstreams, their processes, and what sharing saves.
+    #[cfg(unix)]
+    Ps(PsArgs),
     /// Print a completion script for a shell.
     ///
     /// For bash: gladhand completions bash > ~/.local/share/bash-completion/completions/gladhand
@@ -201,6 +204,14 @@ pub struct BridgeArgs {
     /// The server to start, with its arguments.
     #[arg(last = true, value_name = "COMMAND", value_hint = ValueHint::CommandWithArguments)]
     pub command: Vec<String>,
+}
+
+/// Options of `ps`.
+#[derive(Debug, Args)]
+pub struct PsArgs {
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
 }
 
 const OPEN_HELP: &str = "\

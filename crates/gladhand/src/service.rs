@@ -12,6 +12,7 @@ use gladhand_wire::{RawValue, json};
 use crate::config::Limits;
 use crate::coupling::Coupled;
 use crate::edges::clock::Clock;
+use crate::edges::control::Control;
 use crate::edges::downstream::{self, Ended};
 use crate::edges::http::{Http, HttpServer};
 use crate::edges::signals::{self, Signals};
@@ -34,6 +35,7 @@ pub struct Service {
     limits: Limits,
     waits_for_upstreams: bool,
     in_front_of: Option<Arc<Coupled>>,
+    shown_as: Option<String>,
 }
 
 impl Service {
@@ -54,6 +56,7 @@ impl Service {
             limits: Limits::default(),
             waits_for_upstreams: false,
             in_front_of: None,
+            shown_as: None,
         }
     }
 
@@ -124,6 +127,11 @@ impl Service {
         Self { in_front_of: Some(upstream), ..self }
     }
 
+    /// Is seen by `gladhand ps`, as this.
+    pub fn shown_as(self, command: impl Into<String>) -> Self {
+        Self { shown_as: Some(command.into()), ..self }
+    }
+
     /// Opens upstreams before the session that they are for, so that what it is offered is exactly what they have.
     pub fn waiting_for_upstreams(self) -> Self {
         Self { waits_for_upstreams: true, ..self }
@@ -137,6 +145,8 @@ impl Service {
         let ended = runtime.block_on(async {
             let clock = Clock::start();
             let hub = self.hub.clone();
+            // There is something to see only where there are upstreams.
+            let _control = hub.features().questions.then(|| self.control(Vec::new()));
             let ended = downstream::serve(self, clock, Input::stdin()?, Output::stdout()?).await;
             if !matches!(ended, Ok(Ended::AtOnce(_))) {
                 hub.closed().await;
@@ -160,8 +170,10 @@ impl Service {
                     stop = signals.next() => return Ok(Ended::AtOnce(signals::exit_status(stop))),
                 }
             }
+            let command = self.shown_as.clone();
             let server = self.bind_http(http).await?;
             listening(server.urls());
+            let _control = control(&hub, command.as_deref(), server.urls().to_vec());
             let (first, stop) = tokio::sync::oneshot::channel();
             let mut first = Some(first);
             // The sender is dropped only after it was used.
@@ -184,6 +196,10 @@ impl Service {
         });
         runtime.shutdown_background();
         ended
+    }
+
+    fn control(&self, listening: Vec<String>) -> Option<Control> {
+        control(&self.hub, self.shown_as.as_deref(), listening)
     }
 
     /// Binds an HTTP server for a runtime of the caller's own; [`HttpServer::run`] serves.
@@ -262,4 +278,11 @@ impl Service {
             None => Door::detecting(self.registry, setup),
         }
     }
+}
+
+/// Lets `gladhand ps` see us, where that was asked for. Without it everything else goes on.
+#[cfg(unix)]
+fn control(hub: &Hub, shown_as: Option<&str>, listening: Vec<String>) -> Option<Control> {
+    let opened = Control::open(hub.clone(), shown_as?, listening);
+    opened.inspect_err(|error| tracing::debug!(%error, "`gladhand ps` does not see this process")).ok()
 }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 
 use gladhand_accord::Agreement;
@@ -16,6 +16,7 @@ use tokio::sync::broadcast;
 use crate::bell::Bell;
 use crate::provider::{Answer, Askable, Caller, Context, Features, Provider, SessionId, Settling, Work};
 use crate::routes::{HubError, Mount, Route, Routes};
+use crate::status::HubStatus;
 
 /// Changes that a session may fall behind; later ones push out the oldest, and the session is told that it missed some.
 const CHANGES: usize = 64;
@@ -38,6 +39,8 @@ pub(crate) struct Inner {
     /// Whether arguments and results are held to the tools' schemas.
     validating: AtomicBool,
     sessions: AtomicU64,
+    /// Sessions that have begun and not ended.
+    visitors: AtomicUsize,
 }
 
 impl Inner {
@@ -96,6 +99,7 @@ impl Hub {
             changes: broadcast::Sender::new(CHANGES),
             validating: AtomicBool::new(false),
             sessions: AtomicU64::new(1),
+            visitors: AtomicUsize::new(0),
         });
         let bell = Bell { hub: Arc::downgrade(&inner) };
         inner.routes().mounts.iter().for_each(|mount| mount.provider.attach(&bell));
@@ -128,6 +132,7 @@ impl Hub {
     /// A session with a downstream begins; it ends when this is dropped.
     pub fn visit(&self) -> Visit {
         let id = SessionId(self.inner.sessions.fetch_add(1, Ordering::Relaxed));
+        self.inner.visitors.fetch_add(1, Ordering::Relaxed);
         Visit { hub: Arc::downgrade(&self.inner), id }
     }
 
@@ -346,6 +351,16 @@ impl Hub {
         })
     }
 
+    /// How things stand.
+    pub fn status(&self) -> HubStatus {
+        let routes = self.inner.routes();
+        HubStatus {
+            sessions: self.inner.visitors.load(Ordering::Relaxed),
+            tools: routes.tools.len(),
+            upstreams: routes.mounts.iter().filter_map(|mount| mount.provider.status()).collect(),
+        }
+    }
+
     /// All tools as they are now, in a fixed order.
     pub fn tools(&self) -> Arc<[Tool]> {
         Arc::clone(&self.inner.routes().tools)
@@ -384,6 +399,7 @@ impl Visit {
 impl Drop for Visit {
     fn drop(&mut self) {
         if let Some(hub) = self.hub.upgrade() {
+            hub.visitors.fetch_sub(1, Ordering::Relaxed);
             hub.routes().mounts.iter().for_each(|mount| mount.provider.left(self.id));
         }
     }

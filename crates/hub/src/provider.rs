@@ -15,6 +15,7 @@ use gladhand_wire::RawValue;
 use tokio::sync::oneshot;
 
 use crate::bell::Bell;
+use crate::status::UpstreamStatus;
 
 /// Somebody who answers calls: the toolbox, an upstream, a capability with state.
 ///
@@ -100,6 +101,11 @@ pub trait Provider: fmt::Debug + Send + Sync {
 
     /// A session has ended: what was kept for it may go.
     fn left(&self, _session: SessionId) {}
+
+    /// How it stands, if it is an upstream.
+    fn status(&self) -> Option<UpstreamStatus> {
+        None
+    }
 
     /// Everything ends: ends when what it holds open is closed in order.
     fn closing(&self) -> Option<Settling> {

@@ -19,7 +19,7 @@ pub fn run(args: &BridgeArgs) -> Result<ExitCode, CommandError> {
     let config = serve::settings(&args.listen)?;
     let upstream = Arc::new(Coupled::new(spec(args)?));
     let hub = Hub::of(vec![Mount::plain(Arc::clone(&upstream) as _)]);
-    let service = Service::new(hub).in_front_of(upstream).waiting_for_upstreams();
+    let service = Service::new(hub).in_front_of(upstream).waiting_for_upstreams().shown_as("bridge");
     serve::serve(service, &args.listen, config)
 }
 

@@ -15,6 +15,8 @@ pub mod list;
 pub mod manual;
 pub mod open;
 mod plain;
+#[cfg(unix)]
+pub mod ps;
 pub mod serve;
 mod session;
 mod show;

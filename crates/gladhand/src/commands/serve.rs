@@ -20,7 +20,7 @@ use crate::providers::Toolbox;
 pub fn run(args: &ServeArgs) -> Result<ExitCode, CommandError> {
     let config = settings(&args.listen)?;
     let hub = Hub::new(vec![Box::new(Toolbox)])?;
-    serve(Service::new(hub), &args.listen, config)
+    serve(Service::new(hub).shown_as("serve"), &args.listen, config)
 }
 
 /// The configuration that holds.

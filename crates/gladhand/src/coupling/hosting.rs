@@ -63,6 +63,11 @@ impl WayHost {
         UnderWay { host: Arc::clone(self), call, session: caller.session() }
     }
 
+    /// How many calls are under way.
+    pub(super) fn calls(&self) -> usize {
+        self.lock().len()
+    }
+
     fn newest(&self) -> Option<(CallId, Arc<dyn Caller>)> {
         self.lock().last().cloned()
     }

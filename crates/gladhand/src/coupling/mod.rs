@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use gladhand_accord::Peer;
 use gladhand_dialects::{Askable, askable};
-use gladhand_hub::{Answer, Bell, Caller, Context, Features, Provider, SessionId, Settling};
+use gladhand_hub::{Answer, Bell, Caller, Context, Features, Provider, SessionId, Settling, UpstreamStatus};
 use gladhand_operations::{
     CompletionCall, Failure, FailureKind, Operation, Outcome, Prompt, Resource, Template, Terms, Tool, ToolCall,
 };
@@ -429,6 +429,36 @@ impl Provider for Coupled {
             // A session that is over cannot be asked, and must not be kept by who would ask it.
             self.inner.session.send_replace(None);
         }
+    }
+
+    fn status(&self) -> Option<UpstreamStatus> {
+        let inner = &self.inner;
+        let ways: Vec<_> = {
+            let ways = inner.ways();
+            ways.main.iter().chain(ways.own.values()).cloned().chain(ways.pools.idle()).collect()
+        };
+        let open: Vec<_> = ways.iter().filter_map(|way| way.session()).collect();
+        let (state, detail) = match (open.first(), self.inner.trouble.lock()) {
+            (Some(session), _) => {
+                let agreement = session.agreement();
+                let server = &agreement.server;
+                let who = format!("{} {} as {} {}", server.name, server.version, agreement.dialect, agreement.version);
+                ("open", Some(who))
+            }
+            (None, Ok(trouble)) if trouble.is_some() => ("failed", trouble.as_ref().map(|why| why.message.clone())),
+            _ => ("idle", None),
+        };
+        Some(UpstreamStatus {
+            name: inner.spec.name.clone(),
+            target: inner.spec.target.to_string(),
+            state: state.to_owned(),
+            detail,
+            processes: open.iter().filter_map(Upstream::process).collect(),
+            ways: open.len(),
+            calls: ways.iter().map(|way| way.host.calls()).sum(),
+            restarts: ways.iter().map(|way| way.restarts()).sum(),
+            tools: inner.known().map_or(0, |lists| lists.tools.len()),
+        })
     }
 
     fn closing(&self) -> Option<Settling> {

@@ -100,6 +100,11 @@ impl ChildPeer {
         })
     }
 
+    /// Its id, while it runs.
+    pub fn process(&self) -> Option<u32> {
+        self.child.id()
+    }
+
     /// Appends what the child wrote, waiting until there is something. Zero means the end.
     pub async fn read(&mut self, buffer: &mut Vec<u8>) -> io::Result<usize> {
         self.stdout.read_buf(buffer).await

@@ -45,6 +45,11 @@ impl ChildLines {
         Self { stdin: child.take_stdin(), child, lines, unsent: Vec::new(), is_over: false }
     }
 
+    /// The id of the process, while it runs.
+    pub fn process(&self) -> Option<u32> {
+        self.child.process()
+    }
+
     /// Sends lines, as soon as the child reads.
     pub fn send(&mut self, lines: &[u8]) {
         if self.stdin.is_some() {

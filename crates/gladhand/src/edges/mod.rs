@@ -5,6 +5,8 @@ mod alertness;
 pub mod child;
 pub mod child_lines;
 pub mod clock;
+#[cfg(unix)]
+pub mod control;
 pub mod downstream;
 pub mod http;
 pub mod http_client;

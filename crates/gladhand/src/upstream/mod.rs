@@ -58,6 +58,8 @@ struct Shared {
     commands: mpsc::Sender<Command>,
     asides: mpsc::UnboundedSender<Aside>,
     agreement: watch::Receiver<Arc<Agreement>>,
+    /// The process that was started for it.
+    process: Option<u32>,
     room: Semaphore,
     next_call: AtomicU64,
 }
@@ -100,6 +102,7 @@ impl Upstream {
     pub async fn open(target: &Target, options: Options, host: Arc<dyn Host>) -> Result<Self, OpenError> {
         // Two ways to open may be tried at once, which takes more room than a stack should give.
         let (driver, agreement) = Box::pin(opening::open(target, &options, host)).await?;
+        let process = driver.transport.process();
         let (commands, to_loop) = mpsc::channel(COMMANDS);
         let (asides, asides_to_loop) = mpsc::unbounded_channel();
         let (agreements, agreement) = watch::channel(agreement);
@@ -107,12 +110,18 @@ impl Upstream {
         // It ends with the last handle, or when it is told to.
         tokio::spawn(driver.run(ports));
         let room = Semaphore::new(MAX_CALLS);
-        Ok(Self { shared: Arc::new(Shared { commands, asides, agreement, room, next_call: AtomicU64::new(1) }) })
+        let next_call = AtomicU64::new(1);
+        Ok(Self { shared: Arc::new(Shared { commands, asides, agreement, process, room, next_call }) })
     }
 
     /// What was agreed. Another agreement may take its place where a session had to be opened anew.
     pub fn agreement(&self) -> Arc<Agreement> {
         Arc::clone(&self.shared.agreement.borrow())
+    }
+
+    /// The process that was started for it, if one was.
+    pub fn process(&self) -> Option<u32> {
+        self.shared.process
     }
 
     /// Makes a call, without hearing of its progress. Dropping the future cancels the call.

@@ -32,6 +32,14 @@ pub(super) enum Inbound {
 }
 
 impl Transport {
+    /// The id of the process, if it is one.
+    pub(super) fn process(&self) -> Option<u32> {
+        match self {
+            Self::Child(child) => child.process(),
+            Self::Http(_) | Self::Ended => None,
+        }
+    }
+
     /// Sends lines; each goes with the headers that `headers` finds for it, where there are headers.
     pub(super) fn send(&mut self, lines: &[u8], headers: impl Fn(&str) -> Vec<(String, String)>) {
         match self {
