@@ -68,7 +68,12 @@ impl Way {
         if let Some(objection) = breaker.objection(Instant::now()) {
             return Err(lost(objection));
         }
-        let options = Options { provides: self.provides.clone(), listen: true, ..self.spec.options.clone() };
+        let options = Options {
+            name: Some(name.clone()),
+            provides: self.provides.clone(),
+            listen: true,
+            ..self.spec.options.clone()
+        };
         let host: Arc<dyn Host> = Arc::clone(&self.host) as _;
         match Upstream::open(&self.spec.target, options, host).await {
             Ok(session) => {

@@ -51,7 +51,11 @@ pub struct ChildPeer {
 impl ChildPeer {
     /// Starts a command without the variables named in `hidden`. What it writes to stderr is handed to
     /// `on_stderr`, which must not block.
-    pub fn start(command: &[String], hidden: &[&str], on_stderr: impl Fn(&str) + Send + 'static) -> io::Result<Self> {
+    pub fn start(
+        command: &[String],
+        hidden: &[&str],
+        mut on_stderr: impl FnMut(&str) + Send + 'static,
+    ) -> io::Result<Self> {
         let (program, arguments) = command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
         let mut builder = Command::new(program);
         builder.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);

@@ -4,6 +4,7 @@
 mod alertness;
 pub mod child;
 pub mod child_lines;
+pub mod child_log;
 pub mod clock;
 #[cfg(unix)]
 pub mod control;

@@ -20,6 +20,7 @@ use super::target::Target;
 use super::transport::Transport;
 use crate::edges::child::{ChildPeer, Manner};
 use crate::edges::child_lines::ChildLines;
+use crate::edges::child_log::ChildLog;
 use crate::edges::http_client::{Endpoint, HttpClient, Style};
 
 /// How long a process may say nothing to the first question of the new era before another is asked that of the old.
@@ -128,7 +129,9 @@ impl Attempt<'_> {
         patience: Duration,
     ) -> Result<Opened, OpenError> {
         let hidden: Vec<_> = self.options.hidden.iter().map(String::as_str).collect();
-        let on_stderr = |text: &str| text.lines().for_each(|line| tracing::debug!("upstream: {line}"));
+        let program = || command.first().map(String::as_str).unwrap_or_default();
+        let mut log = ChildLog::new(self.options.name.as_deref().unwrap_or_else(program));
+        let on_stderr = move |text: &str| log.write(text);
         let child = ChildPeer::start(command, &hidden, on_stderr).map_err(|source| {
             let program = command.first().cloned().unwrap_or_default();
             OpenError::NotStarted { program, source }

@@ -15,6 +15,8 @@ use crate::edges::http_client::Authorizer;
 /// How to open a session, and what to declare in it.
 #[derive(Debug, Clone)]
 pub struct Options {
+    /// What the upstream is called in the log; by default what its program is called.
+    pub name: Option<String>,
     /// Who we are.
     pub identity: Peer,
     /// What to speak.
@@ -45,6 +47,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
+            name: None,
             identity: Peer::new("gladhand", env!("CARGO_PKG_VERSION")),
             speak: Speak::Auto,
             provides: Vec::new(),
