@@ -119,7 +119,7 @@ pub struct HttpConfig {
     pub allow_origins: Vec<String>,
     /// Connections that may be open.
     pub connections: usize,
-    /// Sessions that may be open.
+    /// Sessions that may be open; beyond it one that nobody uses gives way.
     pub sessions: usize,
     /// After how many seconds without use, and without anybody waiting, a session ends.
     pub idle_s: u64,
