@@ -1,4 +1,7 @@
-//! `[authorization]` of the configuration: who may come in over HTTP.
+//! Authorization: who may come in over HTTP (`[authorization]` of the configuration), and where the tokens are that get us
+//! into the servers of others.
+
+mod tokens;
 
 use std::path::PathBuf;
 
@@ -7,6 +10,8 @@ use gladhand_auth::Scopes;
 use gladhand_auth::resource::{Guard, Issuer, KeySource, KnownToken, Policy};
 use serde::Deserialize;
 use url::Url;
+
+pub use tokens::KeptTokens;
 
 /// Whose tokens open the HTTP endpoint. With neither issuers nor tokens, it is open to everybody who can reach it.
 #[derive(Debug, Clone, Default, Deserialize)]

@@ -67,6 +67,12 @@ pub enum Command {
     Resources(ResourcesArgs),
     /// List the prompts of a server, or fill one in.
     Prompts(PromptsArgs),
+    /// Keep secrets on this machine, encrypted.
+    Secret(crate::commands::secret::SecretArgs),
+    /// Sign in to a server ahead of time.
+    Login(crate::commands::login::LoginArgs),
+    /// Sign out of a server, and forget its tokens.
+    Logout(crate::commands::login::LogoutArgs),
     /// Print a completion script for a shell.
     ///
     /// For bash: gladhand completions bash > ~/.local/share/bash-completion/completions/gladhand

@@ -22,6 +22,7 @@ pub mod edges;
 pub mod exit;
 pub mod logging;
 pub mod providers;
+mod secrets;
 mod service;
 pub mod upstream;
 
@@ -30,6 +31,7 @@ pub use gladhand_auth as auth;
 pub use gladhand_dialects as dialects;
 pub use gladhand_hub as hub;
 pub use gladhand_operations as operations;
+pub use gladhand_store as store;
 pub use gladhand_wire as wire;
 
 pub use service::Service;

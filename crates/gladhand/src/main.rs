@@ -33,6 +33,9 @@ fn main() -> ExitCode {
         Command::Resources(args) => commands::list::resources(args),
         Command::Prompts(args) => commands::list::prompts(args),
         Command::Open(args) => commands::open::run(args, cli.global.verbose),
+        Command::Secret(args) => commands::secret::run(args),
+        Command::Login(args) => commands::login::login(args),
+        Command::Logout(args) => commands::login::logout(&args),
         Command::Completions { shell } => commands::manual::completions(shell),
         Command::Man { out } => commands::manual::man(out.as_deref()),
     };

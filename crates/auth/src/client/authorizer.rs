@@ -29,10 +29,10 @@ const ID_JAG: &str = "urn:ietf:params:oauth:token-type:id-jag";
 
 /// Gets requests into one server.
 pub struct Authorizer {
-    options: Options,
-    web: Web,
+    pub(super) options: Options,
+    pub(super) web: Web,
     /// Whoever obtains a token holds this, so that two challenged requests do not both ask a person.
-    turn: tokio::sync::Mutex<()>,
+    pub(super) turn: tokio::sync::Mutex<()>,
     state: Mutex<State>,
 }
 
@@ -270,17 +270,15 @@ impl Authorizer {
             return Ok(ready);
         }
         let _turn = self.turn.lock().await;
-        self.look()?;
+        if let Err(error) = self.look() {
+            // A server that wants no token need not suffer for it; one that does will have it told.
+            tracing::debug!(%error, "the request goes without a token");
+        }
         if let Some(ready) = ready(&self.state()) {
             return Ok(ready);
         }
         let Some(held) = self.held() else { return Ok(None) };
-        let server = match AuthorizationServer::discover(&self.web, &held.issuer).await {
-            Err(AuthError::NoMetadata { .. }) => {
-                AuthorizationServer::discover_at_root(&self.web, &self.options.server).await?
-            }
-            found => found?,
-        };
+        let server = self.authorization_server(&held.issuer).await?;
         if server.issuer != held.issuer || !self.refresh(&server, &held).await? {
             self.state().held = None;
         }
@@ -325,6 +323,16 @@ impl Authorizer {
         };
         self.hold(&held.issuer, client.registration, grant)?;
         Ok(true)
+    }
+
+    /// The authorization server that issued something to us before.
+    pub(super) async fn authorization_server(&self, issuer: &str) -> Result<AuthorizationServer, AuthError> {
+        match AuthorizationServer::discover(&self.web, issuer).await {
+            Err(AuthError::NoMetadata { .. }) => {
+                AuthorizationServer::discover_at_root(&self.web, &self.options.server).await
+            }
+            found => found,
+        }
     }
 
     fn endpoint<'a>(
@@ -373,6 +381,11 @@ impl Authorizer {
     fn registration(&self, issuer: &str) -> Result<Option<Registration>, AuthError> {
         let records = self.options.store.records(self.options.server.as_str())?;
         Ok(records.into_iter().find(|record| record.issuer == issuer).and_then(|record| record.registration))
+    }
+
+    /// Uses no token from now on.
+    pub(super) fn let_go(&self) {
+        self.state().held = None;
     }
 
     fn state(&self) -> std::sync::MutexGuard<'_, State> {

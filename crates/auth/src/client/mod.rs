@@ -12,6 +12,7 @@ mod code;
 mod discovery;
 mod dpop;
 mod identity;
+mod sign_out;
 mod store;
 mod token;
 
@@ -27,7 +28,8 @@ use url::Url;
 pub use authorizer::{Attempt, Authorizer};
 pub use browser::{Browser, Loopback, Pending, open_in_browser};
 pub use identity::{ClientIdentity, ClientProof, Registration, SigningKey};
-pub use store::{FileStore, Grant, MemoryStore, Record, TokenStore};
+pub use sign_out::Revocation;
+pub use store::{Grant, MemoryStore, Record, TokenStore};
 
 /// The scope that stands for refresh tokens.
 const OFFLINE: &str = "offline_access";

@@ -99,6 +99,16 @@ impl TokenEndpoint<'_> {
         answer.read(&self.url)
     }
 
+    /// Takes a token back (RFC 7009), where this is a revocation endpoint.
+    pub(crate) async fn revoke(&self, token: &Secret, kind: &str) -> Result<(), AuthError> {
+        let answer = self.post(&[("token", token.expose()), ("token_type_hint", kind)], None).await?;
+        // One that it does not take back ends by itself.
+        if answer.status.is_success() || code(&answer).as_deref() == Some("unsupported_token_type") {
+            return Ok(());
+        }
+        Err(refused(self.issuer, &self.url, &answer))
+    }
+
     async fn post(&self, form: &[(&str, &str)], nonce: Option<&str>) -> Result<Answer, AuthError> {
         let mut form = form.to_vec();
         let mut headers = HeaderMap::new();

@@ -11,9 +11,12 @@ use crate::exit::Exit;
 
 pub mod call;
 pub mod list;
+pub mod login;
 pub mod manual;
 pub mod open;
 mod plain;
+pub mod secret;
+mod secret_prompt;
 pub mod serve;
 mod session;
 mod show;
