@@ -18,12 +18,13 @@ mod token;
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use gladhand_accord::Secret;
 use url::Url;
+
+use crate::time::unix_now;
 
 pub use authorizer::{Attempt, Authorizer};
 pub use browser::{Browser, Loopback, Pending, open_in_browser};
@@ -106,11 +107,6 @@ pub struct IdentityProvider {
     pub client: ClientIdentity,
     /// The person's identity token.
     pub id_token: Secret,
-}
-
-/// Seconds since 1970.
-fn unix_now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |passed| passed.as_secs())
 }
 
 /// 32 random bytes as 43 letters.

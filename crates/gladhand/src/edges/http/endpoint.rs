@@ -4,6 +4,8 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use bytes::Bytes;
+use gladhand_auth::resource::Principal;
 use http::header::{HeaderName, HeaderValue, ORIGIN, VARY};
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode, header};
@@ -11,6 +13,7 @@ use hyper::body::Incoming;
 
 use super::authorize::Authorize;
 use super::guard::{Guard, Turned};
+use super::request::read_body;
 use super::respond::{self, Content};
 use super::sessions::Sessions;
 use super::shared::Shared;
@@ -87,10 +90,19 @@ impl Endpoint {
             },
         };
         match path {
-            pair::STREAM => pair::stream(self, &head.method, &head.headers, principal),
-            pair::MESSAGES => pair::message(self, &head.method, &head.uri, body, principal).await,
-            _ => mcp::serve(self, &head.method, &head.headers, body, principal).await,
+            pair::STREAM => pair::stream(self, &head.method, &head.headers, principal.map(|principal| principal.name)),
+            pair::MESSAGES => pair::message(self, &head.method, &head.uri, body, principal.as_ref()).await,
+            _ => mcp::serve(self, &head.method, &head.headers, body, principal.as_ref()).await,
         }
+    }
+
+    /// Reads the message of a request, unless whoever sends it may not.
+    pub(super) async fn read(&self, body: Incoming, sender: Option<&Principal>) -> Result<Bytes, Response<Content>> {
+        let body = read_body(body, &self.shared).await?;
+        if let (Some(authorize), Some(sender)) = (&self.authorize, sender) {
+            authorize.permit(sender, &body).map_err(|denied| denied.map(Content::Whole))?;
+        }
+        Ok(body)
     }
 
     fn is_stopping(&self) -> bool {

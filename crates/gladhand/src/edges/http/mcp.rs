@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use gladhand_auth::resource;
 use gladhand_dialects::mcp::http::{VERSION_HEADER, check_headers, is_stateless, status};
 use gladhand_dialects::mcp::revision::Revision;
 use gladhand_wire::rpc::Envelope;
@@ -16,7 +17,7 @@ use hyper::body::Incoming;
 
 use super::endpoint::Endpoint;
 use super::message::Message;
-use super::request::{accepts, is_json, read_body};
+use super::request::{accepts, is_json};
 use super::respond::{self, Content, SESSION_ID};
 use super::session::{Manner, Posted, Session};
 use super::session_id::SessionId;
@@ -38,8 +39,9 @@ pub(super) async fn serve(
     method: &Method,
     headers: &HeaderMap,
     body: Incoming,
-    principal: Principal,
+    sender: Option<&resource::Principal>,
 ) -> Response<Content> {
+    let principal = sender.map(|sender| Arc::clone(&sender.name));
     let version = Version::of(headers);
     match *method {
         Method::POST if !is_json(headers) => {
@@ -48,7 +50,7 @@ pub(super) async fn serve(
         Method::POST if !endpoint.shared.has_room_for_answers() => {
             respond::unavailable("busy", "busy: too many answers wait to be read; try again later")
         }
-        Method::POST => match read_body(body, &endpoint.shared).await {
+        Method::POST => match endpoint.read(body, sender).await {
             Ok(body) => post(endpoint, headers, version, &body, principal),
             Err(refusal) => refusal,
         },

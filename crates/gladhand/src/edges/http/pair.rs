@@ -4,12 +4,13 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use gladhand_auth::resource::Principal;
 use http::{HeaderMap, Method, Response, StatusCode, Uri};
 use hyper::body::Incoming;
 
 use super::endpoint::Endpoint;
 use super::message::Message;
-use super::request::{accepts, read_body};
+use super::request::accepts;
 use super::respond::{self, Content};
 use super::session::{Manner, Posted};
 use super::session_id::SessionId;
@@ -51,18 +52,18 @@ pub(super) async fn message(
     method: &Method,
     uri: &Uri,
     body: Incoming,
-    principal: Option<Arc<str>>,
+    sender: Option<&Principal>,
 ) -> Response<Content> {
     if method != Method::POST {
         return respond::not_allowed("POST, OPTIONS");
     }
     let mut parameters = uri.query().unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
     let id = parameters.find(|(name, _)| *name == "sessionId").and_then(|(_, id)| SessionId::read(id));
-    let session = id.and_then(|id| endpoint.sessions.find(id, principal.as_ref()));
+    let session = id.and_then(|id| endpoint.sessions.find(id, sender.map(|sender| &sender.name)));
     let Some(session) = session.filter(|session| session.manner == Manner::Pair) else {
         return respond::text(StatusCode::NOT_FOUND, "no such session\n");
     };
-    let body = match read_body(body, &endpoint.shared).await {
+    let body = match endpoint.read(body, sender).await {
         Ok(body) => body,
         Err(refusal) => return refusal,
     };
