@@ -321,7 +321,7 @@ pub enum Event {
 }
 
 /// How an exchange ended without an answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Loss {
     /// The request did not reach anybody who would have worked on it.
     Unsent,
@@ -331,6 +331,8 @@ pub enum Loss {
     Session,
     /// An HTTP status was the answer, and nothing that says more.
     Status(u16),
+    /// The upstream does not let us in, and this is why.
+    Denied(Box<str>),
 }
 
 /// What one step of a client side produced.

@@ -236,3 +236,49 @@ fn only_servers_with_an_address_can_be_signed_in_to() {
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("`server` is no URL of a server"));
 }
+
+#[test]
+fn why_a_server_keeps_us_out_is_told_without_what_we_presented() {
+    let (home, fake) = (home(), Fake::start());
+    login(home.path(), &fake);
+    let failure = |world: World| {
+        *fake.world.lock().expect("no panics") = world;
+        let output = run(home.path(), &["tools", &fake.url()]);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(3), "{said}");
+        assert!(!said.contains("issued-1") && !said.contains("refresh-1"), "{said}");
+        said
+    };
+    let refusal = Some((403, r#"Bearer error="access_denied", error_description="issued-1 is not of this team""#));
+    let said = failure(World { refusal, ..World::default() });
+    let expected = "forbids this request (access_denied, [redacted] is not of this team)";
+    assert!(said.contains("the upstream does not let us in: ") && said.contains(expected), "{said}");
+
+    let refusal = Some((401, r#"Bearer error="invalid_token", error_description="too old""#));
+    let no_refresh = Some("refresh-1 was revoked");
+    let said = failure(World { refusal, no_refresh, ..World::default() });
+    let expected =
+        format!("{} refused: invalid_grant ([redacted] was revoked); could not ask for consent: nobody", fake.origin);
+    assert!(said.contains(&expected), "{said}");
+}
+
+#[test]
+fn that_nobody_issues_tokens_any_more_is_told() {
+    let (home, fake) = (home(), Fake::start());
+    login(home.path(), &fake);
+    let refusal = Some((401, r#"Bearer resource_metadata="http://127.0.0.1:1/gone""#));
+    fake.world.lock().unwrap().refusal = refusal;
+    let said = text(&run(home.path(), &["tools", &fake.url()]).stderr);
+    assert!(said.contains("does not let us in: could not reach http://127.0.0.1:1/gone: no connection"), "{said}");
+}
+
+#[test]
+fn a_token_from_the_environment_is_not_repeated_either() {
+    let fake = Fake::start();
+    let refusal = Some((403, r#"Bearer error="insufficient_scope", error_description="issued-by-hand lacks admin""#));
+    fake.world.lock().unwrap().refusal = refusal;
+    let mut command = command(home().path(), &["tools", &fake.url()]);
+    let said = text(&command.env("GLADHAND_MCP_TOKEN", "issued-by-hand").output().unwrap().stderr);
+    let expected = "the upstream does not let us in: HTTP status 403 (insufficient_scope, [redacted] lacks admin)";
+    assert!(said.contains(expected), "{said}");
+}

@@ -109,6 +109,16 @@ pub struct IdentityProvider {
     pub id_token: Secret,
 }
 
+/// What an answer 401 or 403 says, where there is nobody who could do something about it. `sent` are the headers of the
+/// request; what is secret in them is not repeated.
+pub fn denial(status: http::StatusCode, headers: &http::HeaderMap, sent: &http::HeaderMap) -> crate::AuthError {
+    let sent = sent.values().filter(|value| value.is_sensitive()).filter_map(|value| value.to_str().ok());
+    // A scheme in front of a secret is none itself.
+    let secrets = sent.map(|value| value.split_once(' ').map_or(value, |(_, secret)| secret));
+    let complaint = challenge::Challenge::read(headers).complaint(secrets);
+    crate::AuthError::Denied { status: status.as_u16(), complaint }
+}
+
 /// 32 random bytes as 43 letters.
 fn random() -> String {
     let mut bytes = [0; 32];

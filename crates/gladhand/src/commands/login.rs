@@ -46,7 +46,7 @@ pub struct LoginArgs {
 const LOGOUT_HELP: &str = "\
 Tokens are revoked where the authorization server can do that, and forgotten in any case.
 
-Example:
+Examples:
   gladhand logout https://example.org/mcp";
 
 /// Options of `logout`.

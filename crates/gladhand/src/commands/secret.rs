@@ -108,7 +108,7 @@ fn value(name: &str) -> Result<Option<Secret>, CommandError> {
     }
     let text = Secret::new(text);
     // What ends the line is not meant.
-    let value = text.expose().strip_suffix('\n').unwrap_or(text.expose());
+    let value = text.expose().strip_suffix('\n').unwrap_or_else(|| text.expose());
     let value = value.strip_suffix('\r').unwrap_or(value);
     Ok((!value.is_empty()).then(|| Secret::new(value)))
 }

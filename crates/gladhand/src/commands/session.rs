@@ -155,7 +155,7 @@ fn not_open(error: OpenError, target: &Target) -> CommandError {
         }
         (OpenError::Unauthorized { .. }, _) => {
             format!(
-                "sign in from a terminal, set {} to a bearer token, or give --header 'Authorization: …'",
+                "sign in with `gladhand login`, set {} to a bearer token, or give --header 'Authorization: …'",
                 env::MCP_TOKEN
             )
         }

@@ -66,7 +66,7 @@ pub(super) struct Driver {
 }
 
 /// What HTTP says about an opening that failed.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Evidence {
     /// The status of the last response.
     pub(super) status: Option<u16>,
@@ -213,7 +213,7 @@ impl Driver {
                 self.step(|client, clock, heard| client.garbled(&fault, &mut clock.ambient(), heard));
             }
             Inbound::Lost(lane, loss) => {
-                self.evidence.loss = Some(loss);
+                self.evidence.loss = Some(loss.clone());
                 if let Loss::Status(status) = loss {
                     self.evidence.status = Some(status);
                 }

@@ -120,7 +120,7 @@ impl Shared {
         let status = response.status();
         let text = read(response, MAX_COMPLAINT).await.unwrap_or_default();
         let is_error = Envelope::parse(&text).is_ok_and(|envelope| envelope.error.is_some());
-        if is_error && !matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
+        if is_error {
             self.heard(id, text, status).await?;
         }
         Err(Loss::Status(status.as_u16()))
@@ -169,6 +169,7 @@ impl Shared {
                         return Err(Loss::Broken);
                     }
                 }
+                Err(denied @ Loss::Denied(_)) => return Err(denied),
                 Err(_) => {}
             }
         }
