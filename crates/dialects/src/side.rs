@@ -354,7 +354,7 @@ pub enum Event {
 }
 
 /// How an exchange ended without an answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Loss {
     /// The request did not reach anybody who would have worked on it.
     Unsent,
@@ -366,6 +366,8 @@ pub enum Loss {
     Status(u16),
     /// The answer came, and is longer than this many bytes, which is the limit.
     TooLong(usize),
+    /// The upstream does not let us in, and this is why.
+    Denied(Box<str>),
 }
 
 /// What one step of a client side produced.

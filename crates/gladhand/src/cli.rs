@@ -72,6 +72,12 @@ pub enum Command {
     /// Show what runs: sessions, upstreams, their processes, and what sharing saves.
     #[cfg(unix)]
     Ps(PsArgs),
+    /// Keep secrets on this machine, encrypted.
+    Secret(crate::commands::secret::SecretArgs),
+    /// Sign in to a server ahead of time.
+    Login(crate::commands::login::LoginArgs),
+    /// Sign out of a server, and forget its tokens.
+    Logout(crate::commands::login::LogoutArgs),
     /// Print a completion script for a shell.
     ///
     /// For bash: gladhand completions bash > ~/.local/share/bash-completion/completions/gladhand

@@ -24,6 +24,8 @@ pub mod env {
     pub const A2E_TOKEN: &str = "GLADHAND_A2E_TOKEN";
     /// A bearer token that commands present to MCP servers over HTTP.
     pub const MCP_TOKEN: &str = "GLADHAND_MCP_TOKEN";
+    /// The passphrase of the secret store.
+    pub const PASSPHRASE: &str = "GLADHAND_PASSPHRASE";
 }
 
 /// The largest configuration file.
@@ -249,6 +251,11 @@ pub fn mcp_token_in_environment() -> Result<Option<Secret>, ConfigError> {
     secret_in_environment(env::MCP_TOKEN)
 }
 
+/// The passphrase in `GLADHAND_PASSPHRASE`; none if it is not set or empty.
+pub fn passphrase_in_environment() -> Result<Option<Secret>, ConfigError> {
+    secret_in_environment(env::PASSPHRASE)
+}
+
 fn secret_in_environment(name: &'static str) -> Result<Option<Secret>, ConfigError> {
     match std::env::var(name) {
         Ok(token) if token.is_empty() => Ok(None),
@@ -276,7 +283,7 @@ pub fn load(named: Option<&Path>) -> Result<(Config, Option<PathBuf>), ConfigErr
         let text = read(path).map_err(ConfigError::Unreadable)?;
         return Ok((parse(path, &text)?, Some(path.to_owned())));
     }
-    let user = etcetera::choose_base_strategy().ok().map(|dirs| dirs.config_dir().join("gladhand/gladhand.toml"));
+    let user = config_dir().map(|folder| folder.join("gladhand.toml"));
     for path in [Some(PathBuf::from("gladhand.toml")), user].into_iter().flatten() {
         match read(&path) {
             Ok(text) => return Ok((parse(&path, &text)?, Some(path))),
@@ -326,6 +333,11 @@ fn describe(error: &toml::de::Error, text: &str) -> String {
 pub fn data_dir(named: Option<&Path>) -> Option<PathBuf> {
     let user = || etcetera::choose_base_strategy().ok().map(|dirs| dirs.data_dir().join("gladhand"));
     named.map(Path::to_owned).or_else(user)
+}
+
+/// The user's config folder.
+pub fn config_dir() -> Option<PathBuf> {
+    etcetera::choose_base_strategy().ok().map(|dirs| dirs.config_dir().join("gladhand"))
 }
 
 #[cfg(test)]

@@ -42,6 +42,9 @@ fn main() -> ExitCode {
         Command::Open(args) => commands::open::run(args, cli.global.verbose),
         #[cfg(unix)]
         Command::Ps(args) => commands::ps::run(&args),
+        Command::Secret(args) => commands::secret::run(args),
+        Command::Login(args) => commands::login::login(args),
+        Command::Logout(args) => commands::login::logout(&args),
         Command::Completions { shell } => commands::manual::completions(shell),
         Command::Man { out } => commands::manual::man(out.as_deref()),
     };

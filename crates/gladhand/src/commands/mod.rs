@@ -12,11 +12,14 @@ use crate::exit::Exit;
 pub mod bridge;
 pub mod call;
 pub mod list;
+pub mod login;
 pub mod manual;
 pub mod open;
 mod plain;
 #[cfg(unix)]
 pub mod ps;
+pub mod secret;
+mod secret_prompt;
 pub mod serve;
 mod session;
 mod show;

@@ -30,6 +30,8 @@ const ERAS: &str = "eras.json";
 pub(super) struct Plan {
     pub(super) target: Target,
     pub(super) options: Options,
+    /// How a person is asked to sign in, should the server want it.
+    pub(super) sign_in: sign_in::Manner,
     /// Whether no server was named, and we start one of our own.
     is_ours: bool,
 }
@@ -57,10 +59,15 @@ impl Plan {
             headers: headers(&args.header).map_err(CommandError::usage)?,
             authorizer: token.map(|token| Arc::new(Bearer::new(token)) as _),
             eras: eras(std::env::var_os(env::DATA_DIR).map(PathBuf::from).as_deref()),
-            hidden: vec![env::A2E_TOKEN.to_owned(), env::MCP_TOKEN.to_owned()],
+            hidden: [env::A2E_TOKEN, env::MCP_TOKEN, env::PASSPHRASE].map(str::to_owned).to_vec(),
             ..Options::default()
         };
-        Ok(Self { target, options, is_ours: url.is_none() && args.command.is_empty() })
+        Ok(Self {
+            target,
+            options,
+            sign_in: sign_in::Manner::InPassing,
+            is_ours: url.is_none() && args.command.is_empty(),
+        })
     }
 
     /// The server as it would be typed behind a command.
@@ -85,7 +92,7 @@ impl Plan {
             let mut options = self.options;
             let (timeout, asked) = (options.opening_timeout, Arc::new(AtomicBool::new(false)));
             if let (Target::Url(url), None) = (&self.target, &options.authorizer) {
-                let authorizer = sign_in::authorizer(url, Arc::clone(&asked)).await;
+                let authorizer = sign_in::authorizer(url, self.sign_in, Arc::clone(&asked)).await;
                 options.authorizer = authorizer.map(|authorizer| Arc::new(authorizer) as _);
                 // A person may take longer than a server.
                 options.opening_timeout = timeout.max(SIGNING_IN);
@@ -158,7 +165,7 @@ fn not_open(error: OpenError, target: &Target) -> CommandError {
         }
         (OpenError::Unauthorized { .. }, _) => {
             format!(
-                "sign in from a terminal, set {} to a bearer token, or give --header 'Authorization: …'",
+                "sign in with `gladhand login`, set {} to a bearer token, or give --header 'Authorization: …'",
                 env::MCP_TOKEN
             )
         }

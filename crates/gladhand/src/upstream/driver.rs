@@ -69,7 +69,7 @@ pub(super) struct Driver {
 }
 
 /// What HTTP says about an opening that failed.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Evidence {
     /// The status of the last response.
     pub(super) status: Option<u16>,
@@ -218,7 +218,7 @@ impl Driver {
             }
             Inbound::Garbled(fault, skim) => self.garbled(Lane::MAIN, &fault, &skim),
             Inbound::Lost(lane, loss) => {
-                self.evidence.loss = Some(loss);
+                self.evidence.loss = Some(loss.clone());
                 if let Loss::Status(status) = loss {
                     self.evidence.status = Some(status);
                 }

@@ -192,7 +192,7 @@ impl Attempt<'_> {
         match driver.open(patience).await {
             Ok(agreement) => Ok((driver, agreement)),
             Err(refusal) => {
-                let evidence = driver.evidence;
+                let evidence = std::mem::take(&mut driver.evidence);
                 driver.transport.close(Manner::Hurried).await;
                 Err(Failed { refusal, evidence })
             }
@@ -271,7 +271,7 @@ fn may_be_of_the_handshake(refusal: &Refusal) -> bool {
 impl Failed {
     /// Whether the answer to a question of the new era may be that of somebody who knows only the old one.
     fn may_be_of_the_handshake(&self) -> bool {
-        if self.outage().is_some() || matches!(self.evidence.status, Some(401 | 403)) {
+        if self.outage().is_some() || matches!(self.evidence.loss, Some(Loss::Denied(_))) {
             return false;
         }
         // Silence says nothing: the same question may be answered later.
@@ -280,7 +280,7 @@ impl Failed {
 
     /// What is out of order, if it is the upstream as a whole.
     fn outage(&self) -> Option<String> {
-        match (self.evidence.status, self.evidence.loss) {
+        match (self.evidence.status, &self.evidence.loss) {
             (Some(status @ 500..), _) => Some(format!("HTTP status {status}")),
             (_, Some(Loss::Unsent)) => Some("no connection".to_owned()),
             (None, Some(Loss::Broken)) => Some("the connection broke".to_owned()),
@@ -289,9 +289,9 @@ impl Failed {
     }
 
     fn into_error(self) -> OpenError {
-        match (self.outage(), self.evidence.status) {
+        match (self.outage(), self.evidence.loss) {
             (Some(outage), _) => OpenError::Unreachable(outage),
-            (None, Some(status @ (401 | 403))) => OpenError::Unauthorized { status },
+            (None, Some(Loss::Denied(why))) => OpenError::Unauthorized { why },
             _ => OpenError::Refused { refusal: self.refusal, last_words: Vec::new() },
         }
     }

@@ -125,7 +125,7 @@ pub(super) async fn open<'s>(
             hiding.hide(text).lines().for_each(|line| tracing::info!("server: {line}"));
         }
     };
-    let child = match ChildPeer::start(&record.command, &[env::A2E_TOKEN], on_stderr) {
+    let child = match ChildPeer::start(&record.command, &[env::A2E_TOKEN, env::MCP_TOKEN, env::PASSPHRASE], on_stderr) {
         Ok(child) => child,
         Err(error) => {
             let program = record.command.first().map_or("", String::as_str);
