@@ -17,6 +17,7 @@ use super::redact::Redactor;
 use super::report::{Reason, hints};
 use crate::commands::plain::plain;
 use crate::commands::{CommandError, written};
+use crate::upstream::Target;
 
 const GOOD: Style = AnsiColor::Green.on_default().bold();
 const BAD: Style = AnsiColor::Red.on_default().bold();
@@ -45,14 +46,11 @@ pub(super) struct Page {
 
 impl Page {
     /// Begins with a headline.
-    pub(super) fn new(dialect: &Dialect, version: &str, command: &[String], redactor: Redactor) -> Self {
+    pub(super) fn new(dialect: &Dialect, version: &str, target: &Target, redactor: Redactor) -> Self {
         let lane = (width().saturating_sub(16)).clamp(40, 84);
         let mut page = Self { lane, has_messages: false, garbage: 0, redactor, written: Ok(()) };
-        let command = plain(&shown_command(command));
-        page.print(&format!(
-            "\n{STRONG}opening as {}@{version}{STRONG:#}  {FAINT}{command}{FAINT:#}\n\n",
-            dialect.name
-        ));
+        let target = plain(&shown(target));
+        page.print(&format!("\n{STRONG}opening as {}@{version}{STRONG:#}  {FAINT}{target}{FAINT:#}\n\n", dialect.name));
         page
     }
 
@@ -127,9 +125,10 @@ pub(super) fn millis(duration: std::time::Duration) -> f64 {
     (duration.as_secs_f64() * 1e6).round() / 1e3
 }
 
-/// The command, with this program under its plain name.
-fn shown_command(command: &[String]) -> String {
-    let mut words = command.to_vec();
+/// The server, with this program under its plain name.
+fn shown(target: &Target) -> String {
+    let Target::Command(words) = target else { return target.to_string() };
+    let mut words = words.clone();
     if let (Some(first), Ok(own)) = (words.first_mut(), std::env::current_exe())
         && *first == own.to_string_lossy()
     {
@@ -174,8 +173,9 @@ fn verdict(record: &Record, text: &mut String) {
             };
             let took = millis(record.took);
             let (dialect, version) = (agreement.dialect, plain(&agreement.version));
+            let since = if matches!(record.target, Target::Url(_)) { "the first request" } else { "its start" };
             let _ =
-                writeln!(text, "  {GOOD}open{GOOD:#}  {dialect} {version} with {server}, {took:.1} ms after its start");
+                writeln!(text, "  {GOOD}open{GOOD:#}  {dialect} {version} with {server}, {took:.1} ms after {since}");
             if let Some(asked) = &agreement.asked_version {
                 let _ = writeln!(text, "        we asked for {asked}; the server speaks {version} instead");
             }
