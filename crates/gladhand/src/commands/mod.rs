@@ -14,6 +14,7 @@ pub mod list;
 pub mod manual;
 pub mod open;
 mod plain;
+mod screen;
 pub mod serve;
 mod session;
 mod show;

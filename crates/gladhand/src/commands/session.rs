@@ -1,6 +1,7 @@
 //! What the commands that talk to a server share: which server, opened how, and what became of it.
 
 use std::future::Future;
+use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use gladhand_accord::{Refusal, Secret};
+use gladhand_dialects::Stop;
 use gladhand_operations::{Failure, FailureKind, Outcome};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use url::Url;
@@ -92,12 +94,12 @@ impl Plan {
                     let refusal = Refusal::TimedOut { seconds: timeout.as_secs() };
                     Err(OpenError::Refused { refusal, last_words: Vec::new() })
                 }
-                stop = signals.next() => return Ok(signals::exit_status(stop).into()),
+                stop = signals.next() => return Ok(stopped(stop)),
             };
             let upstream = opened.map_err(|error| not_open(error, &self.target))?;
             let done = tokio::select! {
                 done = work(upstream.clone()) => done,
-                stop = signals.next() => Ok(signals::exit_status(stop).into()),
+                stop = signals.next() => Ok(stopped(stop)),
             };
             tokio::select! {
                 () = upstream.close() => {}
@@ -109,6 +111,16 @@ impl Plan {
         runtime.shutdown_background();
         done
     }
+}
+
+/// How a command ends that was told to stop. Whoever pressed Ctrl-C may have been asked something, and what comes next
+/// does not belong behind it.
+fn stopped(stop: Stop) -> ExitCode {
+    if stop == Stop::Interrupted && std::io::stderr().is_terminal() {
+        // Nobody reads stderr: then there is nobody to tell.
+        let _ = writeln!(std::io::stderr());
+    }
+    signals::exit_status(stop).into()
 }
 
 /// What gets requests into a server.
@@ -206,7 +218,7 @@ fn not_open(error: OpenError, target: &Target) -> CommandError {
     };
     let hint = match (&error, target) {
         (OpenError::Refused { last_words, .. }, _) if !last_words.is_empty() => {
-            format!("its last words on stderr were:\n{}", super::plain::plain_lines(&last_words.join("\n")))
+            format!("its last words on stderr were:\n  {}", super::plain::plain_lines(&last_words.join("\n  ")))
         }
         (OpenError::Unauthorized { .. }, _) => unauthorized(),
         (OpenError::Unreachable(_), _) => UNREACHABLE.to_owned(),

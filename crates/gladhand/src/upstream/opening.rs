@@ -29,7 +29,7 @@ const SILENCE: Duration = Duration::from_secs(3);
 const BELIEF: u32 = 2;
 
 /// How many lines of a process's stderr go with a refusal.
-const LAST_WORDS: usize = 8;
+const LAST_WORDS: usize = 20;
 
 /// A session that is open.
 type Opened = (Driver, Arc<Agreement>);

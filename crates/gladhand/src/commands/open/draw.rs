@@ -16,6 +16,7 @@ use super::exchange::{Message, Record, Verdict};
 use super::redact::Redactor;
 use super::report::{Reason, hints};
 use crate::commands::plain::plain;
+use crate::commands::screen::width;
 use crate::commands::{CommandError, written};
 use crate::upstream::Target;
 
@@ -23,6 +24,9 @@ const GOOD: Style = AnsiColor::Green.on_default().bold();
 const BAD: Style = AnsiColor::Red.on_default().bold();
 const FAINT: Style = Style::new().dimmed();
 const STRONG: Style = Style::new().bold();
+
+/// What fits most pages, where nobody says how wide they are.
+const USUAL_WIDTH: usize = 100;
 
 /// How many rows of a message are shown; `--json` has all of it.
 const ROWS: usize = 6;
@@ -47,7 +51,7 @@ pub(super) struct Page {
 impl Page {
     /// Begins with a headline.
     pub(super) fn new(dialect: &Dialect, version: &str, target: &Target, redactor: Redactor) -> Self {
-        let lane = (width().saturating_sub(16)).clamp(40, 84);
+        let lane = (width().unwrap_or(USUAL_WIDTH).saturating_sub(16)).clamp(40, 84);
         let mut page = Self { lane, has_messages: false, garbage: 0, redactor, written: Ok(()) };
         let target = plain(&shown(target));
         page.print(&format!("\n{STRONG}opening as {}@{version}{STRONG:#}  {FAINT}{target}{FAINT:#}\n\n", dialect.name));
@@ -229,15 +233,4 @@ fn wrap(text: &str, width: usize, rows: usize) -> Vec<String> {
         last.push('…');
     }
     wrapped
-}
-
-/// The terminal's width, or what fits most pages.
-fn width() -> usize {
-    let named = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
-    #[cfg(unix)]
-    let named = named.or_else(|| {
-        let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
-        (size.ws_col > 0).then_some(usize::from(size.ws_col))
-    });
-    named.unwrap_or(100)
 }

@@ -27,7 +27,7 @@ const MOST_LINES: usize = 1000;
 const MOST_BYTES: usize = 32 * 1024 * 1024;
 
 /// How many lines of the server's stderr are shown when there is no session.
-const LAST_WORDS: usize = 8;
+const LAST_WORDS: usize = 20;
 
 /// After the opening the server may still have something to say about it.
 const AFTERTHOUGHT: Duration = Duration::from_millis(50);
