@@ -59,7 +59,7 @@ pub enum Command {
     Serve(ServeArgs),
     /// Put any server behind any client: couple one server to whatever speaks on stdin and stdout, or over HTTP.
     Bridge(BridgeArgs),
-    /// Start a server, open a session with it, and show the handshake.
+    /// Open a session with a server, and show the handshake.
     Open(OpenArgs),
     /// Call a tool of any server, from the command line.
     Call(CallArgs),
@@ -227,9 +227,11 @@ of it and what survived, then the verdict. Exit code 0 only if a session opened.
 Examples:
   gladhand open --as mcp@2025-06-18
   gladhand open --as mcp -- npx -y @modelcontextprotocol/server-everything stdio
+  gladhand open --as mcp@2026-07-28 https://example.org/mcp
   gladhand open --as a2e --want tools,memory --json -- my-a2e-host
 
-GLADHAND_A2E_TOKEN is the token that `--as a2e` presents; the server does not get to see the variable.";
+GLADHAND_A2E_TOKEN is the token that `--as a2e` presents, GLADHAND_MCP_TOKEN the bearer token that is presented over HTTP;
+a server that is started does not get to see the variables.";
 
 /// Options of `open`.
 #[derive(Debug, Args)]
@@ -250,9 +252,14 @@ pub struct OpenArgs {
     /// Give up after this many seconds.
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
     pub timeout: u64,
+    /// Send this header with every HTTP request; may be given several times.
+    #[arg(long, value_name = "NAME: VALUE")]
+    pub header: Vec<String>,
+    /// The server's URL, unless a command follows.
+    pub url: Option<String>,
     /// The server to start, with its arguments [default: gladhand serve].
-    #[arg(trailing_var_arg = true, value_name = "COMMAND", value_hint = ValueHint::CommandWithArguments)]
-    pub server: Vec<String>,
+    #[arg(last = true, value_name = "COMMAND", value_hint = ValueHint::CommandWithArguments)]
+    pub command: Vec<String>,
 }
 
 /// Which server, and how to talk to it.

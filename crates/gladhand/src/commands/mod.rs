@@ -18,6 +18,7 @@ pub mod open;
 mod plain;
 #[cfg(unix)]
 pub mod ps;
+mod screen;
 pub mod secret;
 mod secret_prompt;
 pub mod serve;

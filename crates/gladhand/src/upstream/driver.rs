@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gladhand_accord::{Agreement, Refusal};
-use gladhand_dialects::{Client, Dialect, Event, Heard, Lane, Loss};
+use gladhand_dialects::{Client, Dialect, Event, Heard, Lane};
 use gladhand_operations::{Answered, Call, CallId, Failure, FailureKind, Notice, Outcome, Question, QuestionId};
 use gladhand_wire::{Fault, Line, Skim};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -15,7 +15,7 @@ use tokio::task::{AbortHandle, JoinError, JoinSet};
 use tokio::time::Instant;
 
 use super::host::Host;
-use super::transport::{Inbound, Transport};
+use super::transport::{Evidence, Inbound, Transport};
 use crate::edges::child::Manner;
 use crate::edges::clock::Clock;
 
@@ -66,15 +66,6 @@ pub(super) struct Driver {
     opening: Option<Result<Arc<Agreement>, Refusal>>,
     /// What HTTP said last, for those who want to know how an opening failed.
     pub(super) evidence: Evidence,
-}
-
-/// What HTTP says about an opening that failed.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Evidence {
-    /// The status of the last response.
-    pub(super) status: Option<u16>,
-    /// How the last exchange was lost.
-    pub(super) loss: Option<Loss>,
 }
 
 struct Pending {
@@ -203,25 +194,19 @@ impl Driver {
     }
 
     fn inbound(&mut self, inbound: Inbound) {
+        self.evidence.note(&inbound);
         match inbound {
-            Inbound::Message(lane, bytes, status) => {
-                self.evidence.status = status.or(self.evidence.status);
-                match self.dialect.text.read(Line::Bytes(&bytes)) {
-                    Ok(Some(text)) => self.step(|client, clock, heard| {
-                        let mut ambient = clock.ambient();
-                        ambient.lane = lane;
-                        client.receive(&text, &mut ambient, heard);
-                    }),
-                    Ok(None) => {}
-                    Err(fault) => self.garbled(lane, &fault, &Skim::of(&bytes)),
-                }
-            }
+            Inbound::Message(lane, bytes, _) => match self.dialect.text.read(Line::Bytes(&bytes)) {
+                Ok(Some(text)) => self.step(|client, clock, heard| {
+                    let mut ambient = clock.ambient();
+                    ambient.lane = lane;
+                    client.receive(&text, &mut ambient, heard);
+                }),
+                Ok(None) => {}
+                Err(fault) => self.garbled(lane, &fault, &Skim::of(&bytes)),
+            },
             Inbound::Garbled(fault, skim) => self.garbled(Lane::MAIN, &fault, &skim),
             Inbound::Lost(lane, loss) => {
-                self.evidence.loss = Some(loss.clone());
-                if let Loss::Status(status) = loss {
-                    self.evidence.status = Some(status);
-                }
                 self.step(|client, clock, heard| client.lost(lane, loss, &mut clock.ambient(), heard));
             }
             Inbound::Gone => {

@@ -23,7 +23,7 @@ mod host;
 mod opening;
 mod options;
 mod target;
-mod transport;
+pub(crate) mod transport;
 
 use std::fmt;
 use std::sync::Arc;
