@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
 
 use gladhand_accord::Agreement;
 use gladhand_operations::{
@@ -14,6 +14,7 @@ use gladhand_operations::{
 use tokio::sync::broadcast;
 
 use crate::bell::Bell;
+use crate::policy::Governor;
 use crate::provider::{Answer, Askable, Caller, Context, Features, Provider, SessionId, Settling, Work};
 use crate::routes::{HubError, Mount, Route, Routes};
 
@@ -38,6 +39,7 @@ pub(crate) struct Inner {
     /// Whether arguments and results are held to the tools' schemas.
     validating: AtomicBool,
     sessions: AtomicU64,
+    governor: OnceLock<Arc<Governor>>,
 }
 
 impl Inner {
@@ -57,7 +59,10 @@ impl Inner {
     }
 
     fn show(&self, mounts: Arc<[Mount]>) {
-        let (routes, _) = Routes::ask(mounts);
+        let (mut routes, _) = Routes::ask(mounts);
+        if let Some(governor) = self.governor.get() {
+            routes.stopped = governor.look(&routes);
+        }
         *self.routes.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(routes);
     }
 }
@@ -96,6 +101,7 @@ impl Hub {
             changes: broadcast::Sender::new(CHANGES),
             validating: AtomicBool::new(false),
             sessions: AtomicU64::new(1),
+            governor: OnceLock::new(),
         });
         let bell = Bell { hub: Arc::downgrade(&inner) };
         inner.routes().mounts.iter().for_each(|mount| mount.provider.attach(&bell));
@@ -123,6 +129,27 @@ impl Hub {
     pub fn validating(self, validating: bool) -> Self {
         self.inner.validating.store(validating, Ordering::Relaxed);
         self
+    }
+
+    /// Holds all calls to a policy. Once only: a governor takes other policies later.
+    pub fn governed(self, governor: Arc<Governor>) -> Self {
+        if self.inner.governor.set(governor).is_err() {
+            tracing::warn!("the hub is governed already");
+        }
+        self.look_again();
+        self
+    }
+
+    /// Who holds calls to a policy, if anybody does.
+    pub fn governor(&self) -> Option<&Arc<Governor>> {
+        self.inner.governor.get()
+    }
+
+    /// What callers get to see may have changed, though no provider has: asks all of them again, and tells every session.
+    pub fn look_again(&self) {
+        for notice in [Notice::ToolsChanged, Notice::ResourcesChanged, Notice::PromptsChanged] {
+            self.inner.changed(notice);
+        }
     }
 
     /// A session with a downstream begins; it ends when this is dropped.
@@ -172,7 +199,7 @@ impl Hub {
     /// Whether it is known who answers, so that nobody who is still finding out matters.
     fn is_answerable(&self, operation: &Operation<'_>, routes: &Routes) -> bool {
         match operation {
-            Operation::CallTool(tool) => routes.by_tool.contains_key(tool.name.as_ref()),
+            Operation::CallTool(tool) => routes.place_of(&tool.name).is_some(),
             Operation::GetPrompt(prompt) => routes.prompt(&prompt.name).is_some(),
             Operation::ReadResource(uri) | Operation::Watch(uri) => routes.resource(uri).is_some(),
             Operation::Complete(completion) => routes.completion(&completion.of).is_some(),
@@ -191,17 +218,36 @@ impl Hub {
     ) -> Answer {
         let context = Context { call: call.id, terms: &call.terms, agreement, caller, bell: &self.bell };
         let now = |outcome: Outcome| Answer::Now(outcome);
+        // A call of a tool looks for itself, and most there are.
+        let is_call = matches!(call.operation, Operation::CallTool(_));
+        let view = if is_call { None } else { self.view(&routes, &context) };
+        let seen = |route: Option<Route>| route.filter(|to| view.as_ref().is_none_or(|view| view.shows(to.mount)));
         match call.operation {
-            Operation::CallTool(tool) => self.call_tool(tool, routes, &context),
-            Operation::ListTools => now(Ok(Reply::Tools(Arc::clone(&routes.tools)))),
-            Operation::ListResources => now(Ok(Reply::Resources(Arc::clone(&routes.resources)))),
-            Operation::ListTemplates => now(Ok(Reply::Templates(Arc::clone(&routes.templates)))),
-            Operation::ListPrompts => now(Ok(Reply::Prompts(Arc::clone(&routes.prompts)))),
-            Operation::ReadResource(uri) => match routes.resource(&uri) {
+            Operation::CallTool(tool) => match self.governor() {
+                Some(governor) => self.call_governed(governor, tool, routes, &context),
+                None => self.call_tool(tool, routes, &context),
+            },
+            Operation::ListTools => {
+                let tools = view.as_ref().map_or(&routes.tools, |view| &view.tools);
+                now(Ok(Reply::Tools(Arc::clone(tools))))
+            }
+            Operation::ListResources => {
+                let resources = view.as_ref().map_or(&routes.resources, |view| &view.resources);
+                now(Ok(Reply::Resources(Arc::clone(resources))))
+            }
+            Operation::ListTemplates => {
+                let templates = view.as_ref().map_or(&routes.templates, |view| &view.templates);
+                now(Ok(Reply::Templates(Arc::clone(templates))))
+            }
+            Operation::ListPrompts => {
+                let prompts = view.as_ref().map_or(&routes.prompts, |view| &view.prompts);
+                now(Ok(Reply::Prompts(Arc::clone(prompts))))
+            }
+            Operation::ReadResource(uri) => match seen(routes.resource(&uri)) {
                 Some(route) => guarded(&routes, route.mount, |provider| provider.read(&route.own, &context)),
                 None => self.read_unlisted(&uri, &routes, &context),
             },
-            Operation::Watch(uri) => match routes.resource(&uri) {
+            Operation::Watch(uri) => match seen(routes.resource(&uri)) {
                 Some(route) => {
                     let mut watched = self.inner.watched.lock().unwrap_or_else(PoisonError::into_inner);
                     let count = watched.entry(uri.clone().into_owned()).or_default();
@@ -213,14 +259,14 @@ impl Hub {
                 }
                 None => now(Err(Failure::unknown_resource(&uri))),
             },
-            Operation::GetPrompt(prompt) => match routes.prompt(&prompt.name) {
+            Operation::GetPrompt(prompt) => match seen(routes.prompt(&prompt.name).cloned()) {
                 Some(route) => {
                     let prompt = ToolCall { name: Cow::Borrowed(&route.own), arguments: prompt.arguments };
                     guarded(&routes, route.mount, |provider| provider.prompt(prompt, &context))
                 }
                 None => now(Err(Failure::unknown_prompt(&prompt.name))),
             },
-            Operation::Complete(completion) => match (routes.completion(&completion.of), &completion.of) {
+            Operation::Complete(completion) => match (seen(routes.completion(&completion.of)), &completion.of) {
                 (Some(Route { mount, own }), of) => {
                     let of = match of {
                         CompletionOf::Prompt(_) => CompletionOf::Prompt(own.into()),
@@ -238,8 +284,11 @@ impl Hub {
     /// Reads what nobody lists: whoever may have such is asked, one after the other.
     fn read_unlisted(&self, uri: &str, routes: &Arc<Routes>, context: &Context<'_>) -> Answer {
         let may_have_it = |mount: &Mount| mount.provider.features().unlisted_resources;
+        let view = self.view(routes, context);
+        let is_seen = |index: usize| view.as_ref().is_none_or(|view| view.shows(index));
+        let mounts = routes.mounts.iter().enumerate();
         let candidates: Vec<usize> =
-            routes.mounts.iter().enumerate().filter(|(_, mount)| may_have_it(mount)).map(|(index, _)| index).collect();
+            mounts.filter(|(index, mount)| may_have_it(mount) && is_seen(*index)).map(|(index, _)| index).collect();
         match candidates[..] {
             [] => return Answer::Now(Err(Failure::unknown_resource(uri))),
             [one] => return guarded(routes, one, |provider| provider.read(uri, context)),
@@ -264,20 +313,37 @@ impl Hub {
     }
 
     fn call_tool(&self, call: ToolCall<'_>, routes: Arc<Routes>, context: &Context<'_>) -> Answer {
-        let Some((tool, route)) = routes.by_tool.get(call.name.as_ref()) else {
+        let Some(tool) = routes.place_of(&call.name) else {
             return Answer::Now(Err(Failure::unknown_tool(&call.name)));
         };
-        let (tool, mount) = (*tool, route.mount);
-        let as_task = match is_task(&call.name, context.terms.task, routes.tools[tool].tasks) {
-            Ok(as_task) => as_task,
-            Err(failure) => return Answer::Now(Err(failure)),
-        };
-        let validating = self.inner.validating.load(Ordering::Relaxed);
-        if validating && let Err(failure) = routes.checks[tool].arguments(&routes.tools[tool], &call.arguments) {
-            return Answer::Now(Err(failure));
+        match self.errand(call, tool, routes, context) {
+            Ok(errand) => self.run(errand, context),
+            Err(failure) => Answer::Now(Err(failure)),
         }
-        let call = ToolCall { name: Cow::Borrowed(&route.own), arguments: call.arguments };
-        let answer = guarded(&routes, mount, |provider| provider.call(call, context));
+    }
+
+    /// A call of a tool that can be made as it is.
+    pub(crate) fn errand<'a>(
+        &self,
+        call: ToolCall<'a>,
+        tool: usize,
+        routes: Arc<Routes>,
+        context: &Context<'_>,
+    ) -> Result<Errand<'a>, Failure> {
+        let as_task = is_task(&call.name, context.terms.task, routes.tools[tool].tasks)?;
+        if self.inner.validating.load(Ordering::Relaxed) {
+            routes.checks[tool].arguments(&routes.tools[tool], &call.arguments)?;
+        }
+        Ok(Errand { call, tool, as_task, routes })
+    }
+
+    /// Makes the call.
+    pub(crate) fn run(&self, errand: Errand<'_>, context: &Context<'_>) -> Answer {
+        let Errand { call, tool, as_task, routes } = errand;
+        let Route { mount, own } = routes.route_of(tool);
+        let call = ToolCall { name: Cow::Borrowed(own), arguments: call.arguments };
+        let answer = guarded(&routes, *mount, |provider| provider.call(call, context));
+        let validating = self.inner.validating.load(Ordering::Relaxed);
         let answer = if validating { checked(answer, routes, tool) } else { answer };
         match answer {
             Answer::Now(outcome) if as_task => Answer::AsTask(Box::pin(std::future::ready(outcome))),
@@ -351,6 +417,23 @@ impl Hub {
     }
 }
 
+/// A call of a tool that can be made as it is.
+#[derive(Debug)]
+pub(crate) struct Errand<'a> {
+    pub(crate) call: ToolCall<'a>,
+    /// The tool's place in the routes.
+    pub(crate) tool: usize,
+    as_task: bool,
+    pub(crate) routes: Arc<Routes>,
+}
+
+impl Errand<'_> {
+    /// The same errand, free of the line it was read from.
+    pub(crate) fn into_owned(self) -> Errand<'static> {
+        Errand { call: self.call.into_owned(), tool: self.tool, as_task: self.as_task, routes: self.routes }
+    }
+}
+
 /// A session of a downstream, as long as it lasts.
 #[derive(Debug)]
 pub struct Visit {
@@ -369,6 +452,9 @@ impl Drop for Visit {
     fn drop(&mut self) {
         if let Some(hub) = self.hub.upgrade() {
             hub.routes().mounts.iter().for_each(|mount| mount.provider.left(self.id));
+            if let Some(governor) = hub.governor.get() {
+                governor.left(self.id);
+            }
         }
     }
 }
