@@ -14,7 +14,7 @@ use gladhand_operations::{
 use tokio::sync::broadcast;
 
 use crate::bell::Bell;
-use crate::policy::Governor;
+use crate::policy::{Governor, Violations};
 use crate::provider::{Answer, Askable, Caller, Context, Features, Provider, SessionId, Settling, Work};
 use crate::routes::{HubError, Mount, Route, Routes};
 
@@ -40,6 +40,7 @@ pub(crate) struct Inner {
     validating: AtomicBool,
     sessions: AtomicU64,
     governor: OnceLock<Arc<Governor>>,
+    violations: OnceLock<Arc<Violations>>,
 }
 
 impl Inner {
@@ -56,6 +57,13 @@ impl Inner {
         }
         // Nobody listening is no failure.
         let _ = self.changes.send(notice);
+    }
+
+    fn tell_of_all_lists(&self) {
+        for notice in [Notice::ToolsChanged, Notice::ResourcesChanged, Notice::PromptsChanged] {
+            // Nobody listening is no failure.
+            let _ = self.changes.send(notice);
+        }
     }
 
     fn show(&self, mounts: Arc<[Mount]>) {
@@ -102,6 +110,7 @@ impl Hub {
             validating: AtomicBool::new(false),
             sessions: AtomicU64::new(1),
             governor: OnceLock::new(),
+            violations: OnceLock::new(),
         });
         let bell = Bell { hub: Arc::downgrade(&inner) };
         inner.routes().mounts.iter().for_each(|mount| mount.provider.attach(&bell));
@@ -119,10 +128,7 @@ impl Hub {
             self.inner.show(mounts);
             new.iter().for_each(|mount| mount.provider.attach(&self.bell));
         }
-        for notice in [Notice::ToolsChanged, Notice::ResourcesChanged, Notice::PromptsChanged] {
-            // Nobody listening is no failure.
-            let _ = self.inner.changes.send(notice);
-        }
+        self.inner.tell_of_all_lists();
     }
 
     /// Holds arguments and structured results to the tools' schemas, or leaves that to the tools (the default).
@@ -145,11 +151,27 @@ impl Hub {
         self.inner.governor.get()
     }
 
+    /// Counts what downstreams do against what was negotiated here. Once only, before the first session.
+    pub fn noting(self, violations: Arc<Violations>) -> Self {
+        if self.inner.violations.set(violations).is_err() {
+            tracing::warn!("violations are counted elsewhere already");
+        }
+        self
+    }
+
+    /// Where what downstreams do against what was negotiated is counted.
+    pub fn violations(&self) -> &Arc<Violations> {
+        self.inner.violations.get_or_init(Arc::default)
+    }
+
     /// What callers get to see may have changed, though no provider has: asks all of them again, and tells every session.
     pub fn look_again(&self) {
-        for notice in [Notice::ToolsChanged, Notice::ResourcesChanged, Notice::PromptsChanged] {
-            self.inner.changed(notice);
+        {
+            let _asking = self.inner.asking.lock().unwrap_or_else(PoisonError::into_inner);
+            let mounts = Arc::clone(&self.inner.routes().mounts);
+            self.inner.show(mounts);
         }
+        self.inner.tell_of_all_lists();
     }
 
     /// A session with a downstream begins; it ends when this is dropped.

@@ -1,6 +1,6 @@
 //! Applies a policy: what is counted, remembered and written down on the way.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Instant;
 
@@ -24,6 +24,8 @@ pub struct Governor {
     pinboard: Option<Arc<dyn Pinboard>>,
     /// What was allowed for the rest of a session: the rule that asked, and the tool.
     consents: Mutex<HashMap<SessionId, HashSet<(String, String)>>>,
+    /// Tools that were seen to be not what they were.
+    changed: Mutex<BTreeSet<String>>,
 }
 
 /// A policy, and what was used up under it.
@@ -78,6 +80,11 @@ impl Governor {
         *self.regime.write().unwrap_or_else(PoisonError::into_inner) = Regime::of(policy);
     }
 
+    /// Tools that were seen to be not what they were, stopped or not.
+    pub fn changed_tools(&self) -> Vec<String> {
+        self.changed.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+    }
+
     /// A session has ended.
     pub(crate) fn left(&self, session: SessionId) {
         self.consents().remove(&session);
@@ -99,7 +106,9 @@ impl Governor {
             let Standing::Changed { since } = standing else { continue };
             let tool = &routes.tools[index].name;
             let is_stopped = mode == PinMode::Stop;
-            tracing::warn!(tool, since, is_stopped, "the definition of a tool changed");
+            if self.changed.lock().unwrap_or_else(PoisonError::into_inner).insert(tool.clone()) {
+                tracing::warn!(tool, since, is_stopped, "the definition of a tool changed");
+            }
             if is_stopped {
                 let hint = format!("`gladhand policy approve {tool}` lets it back in");
                 stopped.insert(index, format!("{tool}: the definition changed since {since}; {hint}"));

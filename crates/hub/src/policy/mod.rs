@@ -16,6 +16,7 @@ mod pins;
 mod profile;
 mod rule;
 mod view;
+mod violation;
 
 use gladhand_wire::RawValue;
 
@@ -30,6 +31,7 @@ pub use pins::{Definition, PinMode, Pinboard, Standing};
 pub use profile::Profile;
 pub use rule::{ArgumentSchema, Effect, Match, Rule};
 pub(crate) use view::{View, Views};
+pub use violation::{Handling, Offender, Violation, Violations};
 
 /// What is allowed. By default: everything.
 #[derive(Debug, Default)]

@@ -8,10 +8,12 @@ use std::fmt;
 use std::fmt::Write as _;
 
 use gladhand_operations::Tool;
+use serde::Deserialize;
 use serde_json::Value;
 
 /// What is done about a definition that changed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum PinMode {
     /// Nothing is pinned.
     #[default]

@@ -528,6 +528,8 @@ async fn a_tool_that_is_not_what_it_was_is_stopped_until_it_is_approved() {
         assert_eq!(called.is_err(), is_stopped, "{mode:?}");
         assert_eq!(someone.tools(&hub).contains(&"s__sum".to_owned()), !is_stopped);
         assert!(someone.call(&hub, "s__other", json!({})).await.is_ok(), "what did not change goes on");
+        let changed: &[&str] = if mode == PinMode::Off { &[] } else { &["s__sum"] };
+        assert_eq!(hub.governor().unwrap().changed_tools(), changed);
         if let Err(failure) = called {
             let told = "s__sum: the definition changed since then; `gladhand policy approve s__sum` lets it back in";
             assert_eq!((failure.kind, failure.message.as_str()), (FailureKind::Denied, told));
