@@ -33,6 +33,7 @@ fn main() -> ExitCode {
         Command::Tools(args) => commands::list::tools(args),
         Command::Resources(args) => commands::list::resources(args),
         Command::Prompts(args) => commands::list::prompts(args),
+        Command::Policy(args) => commands::policy::run(&args),
         Command::Open(args) => commands::open::run(args, cli.global.verbose),
         Command::Completions { shell } => commands::manual::completions(shell),
         Command::Man { out } => commands::manual::man(out.as_deref()),

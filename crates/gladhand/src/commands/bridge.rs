@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::anyhow;
+use gladhand_hub::policy::Violations;
 use gladhand_hub::{Hub, Mount};
 
 use crate::Service;
@@ -17,7 +18,9 @@ use crate::upstream::{Bearer, Eras, Options, Speak, Target};
 /// Couples until the downstream ends.
 pub fn run(args: &BridgeArgs) -> Result<ExitCode, CommandError> {
     let config = serve::settings(&args.listen)?;
-    let upstream = Arc::new(Coupled::new(spec(args)?));
+    let mut spec = spec(args)?;
+    spec.options.violations = Arc::new(Violations::new(config.policy.violations));
+    let upstream = Arc::new(Coupled::new(spec));
     let hub = Hub::of(vec![Mount::plain(Arc::clone(&upstream) as _)]);
     let service = Service::new(hub).in_front_of(upstream).waiting_for_upstreams();
     serve::serve(service, &args.listen, config)

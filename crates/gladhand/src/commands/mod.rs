@@ -15,6 +15,7 @@ pub mod list;
 pub mod manual;
 pub mod open;
 mod plain;
+pub mod policy;
 pub mod serve;
 mod session;
 mod show;

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gladhand_accord::{Agreement, Refusal};
-use gladhand_dialects::{Client, Dialect, Event, Heard, Loss};
+use gladhand_dialects::{Breach, Client, Dialect, Event, Heard, Loss};
+use gladhand_hub::policy::{Offender, Violations};
 use gladhand_operations::{Answered, Call, CallId, Failure, FailureKind, Notice, Outcome, Question, QuestionId};
 use gladhand_wire::Line;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -15,9 +16,11 @@ use tokio::task::{AbortHandle, JoinError, JoinSet};
 use tokio::time::Instant;
 
 use super::host::Host;
+use super::options::Options;
 use super::transport::{Inbound, Transport};
 use crate::edges::child::Manner;
 use crate::edges::clock::Clock;
+use crate::edges::violations;
 
 /// A call that a handle of a session wants made. It waits while the upstream does not take what it was sent.
 pub(super) struct Command {
@@ -60,6 +63,9 @@ pub(super) struct Driver {
     /// Questions that a host is thinking about.
     thinking: JoinSet<(QuestionId, Answered)>,
     asked: HashMap<QuestionId, (AbortHandle, Option<CallId>)>,
+    /// Who it is where violations are counted, and where that is.
+    offender: Offender,
+    violations: Arc<Violations>,
     /// Whether the upstream has nothing more to say.
     is_gone: bool,
     /// How the opening ended, until somebody looks.
@@ -100,7 +106,7 @@ impl Driver {
         client: Box<dyn Client>,
         transport: Transport,
         host: Arc<dyn Host>,
-        call_timeout: Option<Duration>,
+        options: &Options,
     ) -> Self {
         Self {
             client,
@@ -108,7 +114,9 @@ impl Driver {
             clock: Clock::start(),
             transport,
             host,
-            call_timeout,
+            call_timeout: options.call_timeout,
+            offender: Offender::Server(options.called.clone()),
+            violations: Arc::clone(&options.violations),
             calls: HashMap::new(),
             thinking: JoinSet::new(),
             asked: HashMap::new(),
@@ -208,6 +216,7 @@ impl Driver {
                 self.evidence.status = status.or(self.evidence.status);
                 let policy = self.dialect.text;
                 let text = policy.read(Line::Bytes(&bytes));
+                let mut breaches = Vec::new();
                 self.step(|client, clock, heard| {
                     let mut ambient = clock.ambient();
                     ambient.lane = lane;
@@ -216,10 +225,17 @@ impl Driver {
                         Ok(None) => {}
                         Err(fault) => client.garbled(&fault, &mut ambient, heard),
                     }
+                    breaches = violations::of_events(&heard.events);
                 });
+                self.broke(&breaches, &bytes);
             }
             Inbound::Garbled(fault) => {
-                self.step(|client, clock, heard| client.garbled(&fault, &mut clock.ambient(), heard));
+                let mut breaches = Vec::new();
+                self.step(|client, clock, heard| {
+                    client.garbled(&fault, &mut clock.ambient(), heard);
+                    breaches = violations::of_events(&heard.events);
+                });
+                self.broke(&breaches, &[]);
             }
             Inbound::Lost(lane, loss) => {
                 self.evidence.loss = Some(loss);
@@ -233,6 +249,17 @@ impl Driver {
                 self.step(|client, clock, heard| client.gone(&mut clock.ambient(), heard));
             }
         }
+    }
+
+    /// The upstream broke rules: they are counted, and where they are enforced the session ends.
+    fn broke(&mut self, breaches: &[Breach], line: &[u8]) {
+        let Some(violation) = violations::note(&self.violations, &self.offender, breaches, line) else { return };
+        for (_, pending) in self.calls.drain() {
+            let message = format!("the session was ended because the {violation}");
+            let _ = pending.reply.send(Err(Failure::new(FailureKind::UpstreamLost, message)));
+        }
+        self.is_gone = true;
+        self.step(|client, clock, heard| client.gone(&mut clock.ambient(), heard));
     }
 
     fn call(&mut self, command: Command) {

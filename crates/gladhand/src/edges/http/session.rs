@@ -8,7 +8,7 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use gladhand_dialects::{Door, Lane, Stop};
+use gladhand_dialects::{Breach, Door, Lane, Stop};
 use gladhand_hub::{Asking, Caller, SessionId, Visit};
 use gladhand_operations::{Answered, CallId, Failure, FailureKind, Notice, QuestionId};
 use gladhand_wire::Line;
@@ -20,6 +20,7 @@ use super::lanes::Lanes;
 use super::shared::Shared;
 use super::stream::{Numbering, ReaderToken, Taken};
 use crate::edges::clock::Clock;
+use crate::edges::violations;
 
 /// What a session's side may keep for calls in flight before it takes no more.
 const MOST_HELD: usize = 64 * 1024 * 1024;
@@ -76,6 +77,8 @@ pub(super) struct Inner {
     /// The moment for which a timer is set, and the timer.
     pub(super) alarm: Option<(Duration, AbortHandle)>,
     used: Instant,
+    /// What the downstream calls itself, once it has.
+    pub(super) client: String,
     /// Nothing new is taken any more.
     pub(super) ended: bool,
 }
@@ -101,6 +104,7 @@ impl Session {
             asked: 0,
             alarm: None,
             used: Instant::now(),
+            client: String::new(),
             ended: false,
         };
         let visit = (manner != Manner::Stateless).then(|| shared.hub().visit());
@@ -123,7 +127,14 @@ impl Session {
             }
             if self.manner == Manner::Pair { Lane::MAIN } else { inner.lanes.open() }
         };
-        self.drive(lane, principal, |door, ambient, out| door.receive(Line::Bytes(body), ambient, out));
+        let mut breaches = Vec::new();
+        self.drive(lane, principal, |door, ambient, out| {
+            door.receive(Line::Bytes(body), ambient, out);
+            breaches = violations::of_actions(&out.actions);
+        });
+        if !breaches.is_empty() {
+            self.broke(&breaches, body);
+        }
         if lane == Lane::MAIN {
             return Posted::Accepted;
         }
@@ -142,6 +153,14 @@ impl Session {
         let reader = stream.attach();
         drop(inner);
         Posted::Stream(self.events(lane, reader))
+    }
+
+    /// The downstream broke rules. Where there is no session, there is none to end.
+    fn broke(&self, breaches: &[Breach], body: &[u8]) {
+        let client = self.lock().client.clone();
+        if violations::note_client(self.shared.hub(), &client, breaches, body) && self.manner != Manner::Stateless {
+            self.end(Stop::Terminated);
+        }
     }
 
     /// Reads the main stream; whoever read it before reads it no more.
