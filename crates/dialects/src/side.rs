@@ -211,7 +211,8 @@ pub enum Action<'a> {
     Opened(Arc<Agreement>),
     /// There will be no session, for now.
     Refused(Refusal),
-    /// Something came that was dropped without an answer, as the dialect demands.
+    /// Something came that was dropped without an answer, as the dialect demands, or refused because of what was agreed.
+    /// [`Breach::of`](crate::Breach::of) tells whether that broke a rule.
     Dropped(&'static str),
     /// A question that was handed to [`Server::ask`] has been answered, or never will be.
     Answered(QuestionId, Answered),

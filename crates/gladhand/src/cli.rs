@@ -78,6 +78,8 @@ pub enum Command {
     Login(crate::commands::login::LoginArgs),
     /// Sign out of a server, and forget its tokens.
     Logout(crate::commands::login::LogoutArgs),
+    /// Explain what policy makes of a call, and approve tools that changed.
+    Policy(PolicyArgs),
     /// Print a completion script for a shell.
     ///
     /// For bash: gladhand completions bash > ~/.local/share/bash-completion/completions/gladhand
@@ -376,4 +378,68 @@ pub struct PromptsArgs {
     /// Which server, and how.
     #[command(flatten)]
     pub server: ServerArgs,
+}
+
+const POLICY_HELP: &str = "\
+Examples:
+  gladhand policy test git__push --args '{\"branch\": \"main\"}' --as alice --client cursor
+  gladhand policy test git__status --read-only --json
+  gladhand policy approve                        list the tools that changed and wait
+  gladhand policy approve git__push              let one back in";
+
+/// Options of `policy`.
+#[derive(Debug, Args)]
+#[command(after_help = POLICY_HELP)]
+pub struct PolicyArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: PolicyCommand,
+}
+
+/// What `policy` does.
+#[derive(Debug, Subcommand)]
+pub enum PolicyCommand {
+    /// Explain, rule by rule, what becomes of a call. Nothing is called.
+    Test(PolicyTestArgs),
+    /// Approve tools that are not what they were; without a name, list those that wait.
+    Approve(PolicyApproveArgs),
+}
+
+/// Options of `policy test`.
+#[derive(Debug, Args)]
+pub struct PolicyTestArgs {
+    /// The tool, by the name under which it is shown.
+    pub tool: String,
+    /// Its arguments.
+    #[arg(long, value_name = "JSON", default_value = "{}")]
+    pub args: String,
+    /// Who the caller has proved to be.
+    #[arg(long = "as", value_name = "PRINCIPAL")]
+    pub principal: Option<String>,
+    /// What the caller calls itself.
+    #[arg(long, value_name = "NAME", default_value = "")]
+    pub client: String,
+    /// The upstream that has the tool, for profiles.
+    #[arg(long, value_name = "NAME")]
+    pub upstream: Option<String>,
+    /// Take the tool for one that says that it changes nothing.
+    #[arg(long)]
+    pub read_only: bool,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub json: bool,
+    /// The configuration file [default: ./gladhand.toml, then the user's config folder].
+    #[arg(long, value_name = "FILE", env = env::CONFIG, value_hint = ValueHint::FilePath)]
+    pub config: Option<PathBuf>,
+}
+
+/// Options of `policy approve`.
+#[derive(Debug, Args)]
+pub struct PolicyApproveArgs {
+    /// The tools, by the names under which they were shown.
+    #[arg(value_name = "TOOL")]
+    pub names: Vec<String>,
+    /// The data folder [default: the user's data folder].
+    #[arg(long, value_name = "DIR", env = env::DATA_DIR, value_hint = ValueHint::DirPath)]
+    pub data_dir: Option<PathBuf>,
 }

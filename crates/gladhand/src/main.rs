@@ -39,6 +39,7 @@ fn main() -> ExitCode {
         Command::Tools(args) => commands::list::tools(args),
         Command::Resources(args) => commands::list::resources(args),
         Command::Prompts(args) => commands::list::prompts(args),
+        Command::Policy(args) => commands::policy::run(&args),
         Command::Open(args) => commands::open::run(args, cli.global.verbose),
         #[cfg(unix)]
         Command::Ps(args) => commands::ps::run(&args),

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use gladhand_accord::Secret;
+use gladhand_hub::policy::Violations;
 use gladhand_hub::{Hub, Mount};
 
 use crate::Service;
@@ -18,7 +19,9 @@ use crate::upstream::{Authorizer, Bearer, Options, Speak, Target};
 /// Couples until the downstream ends.
 pub fn run(args: &BridgeArgs) -> Result<ExitCode, CommandError> {
     let config = serve::settings(&args.listen)?;
-    let upstream = Arc::new(Coupled::new(spec(args)?));
+    let mut spec = spec(args)?;
+    spec.options.violations = Arc::new(Violations::new(config.policy.violations));
+    let upstream = Arc::new(Coupled::new(spec));
     let hub = Hub::of(vec![Mount::plain(Arc::clone(&upstream) as _)]);
     let service = Service::new(hub).in_front_of(upstream).waiting_for_upstreams().shown_as("bridge");
     serve::serve(service, &args.listen, config)

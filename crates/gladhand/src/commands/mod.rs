@@ -16,6 +16,7 @@ pub mod login;
 pub mod manual;
 pub mod open;
 mod plain;
+pub mod policy;
 #[cfg(unix)]
 pub mod ps;
 mod screen;

@@ -213,7 +213,7 @@ impl Attempt<'_> {
             exchanges: style != Style::OneStream,
         };
         let client = (dialect.client)(setup);
-        Driver::new(dialect, client, transport, Arc::clone(&self.host), self.options.call_timeout)
+        Driver::new(dialect, client, transport, Arc::clone(&self.host), self.options)
     }
 }
 
