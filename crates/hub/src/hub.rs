@@ -17,6 +17,7 @@ use crate::bell::Bell;
 use crate::policy::{Governor, Violations};
 use crate::provider::{Answer, Askable, Caller, Context, Features, Provider, SessionId, Settling, Work};
 use crate::routes::{HubError, Mount, Route, Routes};
+use crate::stand_ins;
 use crate::status::HubStatus;
 
 /// Changes that a session may fall behind; later ones push out the oldest, and the session is told that it missed some.
@@ -257,6 +258,16 @@ impl Hub {
         let seen = |route: Option<Route>| route.filter(|to| view.as_ref().is_none_or(|view| view.shows(to.mount)));
         match call.operation {
             Operation::CallTool(tool) => {
+                if let Some(stand_in) = stand_ins::stand_in(&tool.name, &routes, agreement) {
+                    return match stand_in.operation(&tool) {
+                        Ok(operation) => {
+                            let meant = Call { id: call.id, operation, terms: call.terms.clone() };
+                            let templates = Arc::clone(&routes.templates);
+                            stand_ins::as_answer(self.route(meant, routes, agreement, caller), templates)
+                        }
+                        Err(failure) => Answer::Now(Err(failure)),
+                    };
+                }
                 let answer = match self.governor() {
                     Some(governor) => self.call_governed(governor, tool, Arc::clone(&routes), &context),
                     None => self.call_tool(tool, Arc::clone(&routes), &context),
@@ -268,7 +279,8 @@ impl Hub {
             }
             Operation::ListTools => {
                 let tools = view.as_ref().map_or(&routes.tools, |view| &view.tools);
-                listed(tools.is_empty(), Reply::Tools(Arc::clone(tools)))
+                let tools = stand_ins::with_stand_ins(tools, &routes, agreement);
+                listed(tools.is_empty(), Reply::Tools(tools))
             }
             Operation::ListResources => {
                 let resources = view.as_ref().map_or(&routes.resources, |view| &view.resources);

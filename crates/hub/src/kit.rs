@@ -259,6 +259,32 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn who_has_no_words_for_resources_and_prompts_has_tools_instead() {
+        let hub = || {
+            let kit = Kit::new().tool(Tool::plain("get_prompt", "its own"), |_, _| Ok(ToolResult::text("own")));
+            let kit =
+                kit.resource(Resource::new("x:1", "one", ""), |uri, _| Ok(Contents::text(uri, "text/plain", "1")));
+            kit.prompt(Prompt::new("p", ""), |_, _| Ok(PromptResult::text("said"))).into_hub().unwrap()
+        };
+        let Ok(Reply::Tools(tools)) = outcome(&hub(), Operation::ListTools).await else { panic!() };
+        let names: Vec<_> = tools.iter().map(|tool| tool.name.as_str()).collect();
+        assert_eq!(names, ["get_prompt", "list_resources", "read_resource", "list_prompts"]);
+        let read = |arguments: &str| {
+            let arguments = std::borrow::Cow::Owned(json::raw(arguments.to_owned()));
+            Operation::CallTool(ToolCall { name: "read_resource".into(), arguments })
+        };
+        let reply = outcome(&hub(), read(r#"{"uri":"x:1"}"#)).await;
+        assert!(matches!(reply, Ok(Reply::Tool(result)) if result.joined_text() == "1"));
+        assert_eq!(outcome(&hub(), read("{}")).await.unwrap_err(), FailureKind::InvalidArguments);
+        assert_eq!(outcome(&hub(), read(r#"{"uri":"y"}"#)).await.unwrap_err(), FailureKind::UnknownResource);
+        let own = outcome(&hub(), Operation::CallTool(call("get_prompt"))).await;
+        assert!(
+            matches!(own, Ok(Reply::Tool(result)) if result.joined_text() == "own"),
+            "a tool of that name goes before"
+        );
+    }
+
+    #[tokio::test]
     async fn where_policy_says_so_arguments_and_results_are_held_to_the_schemas() {
         let numbers = serde_json::json!({"type": "object", "properties": {"n": {"type": "integer"}}});
         let words = serde_json::json!({"type": "object", "properties": {"n": {"type": "string"}}});

@@ -12,6 +12,7 @@ pub mod policy;
 mod provider;
 mod routes;
 mod schema;
+mod stand_ins;
 mod status;
 mod weight;
 
