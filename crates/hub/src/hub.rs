@@ -407,7 +407,9 @@ impl Hub {
     pub fn features(&self) -> Features {
         let routes = self.inner.routes();
         let all = routes.mounts.iter().map(|mount| mount.provider.features());
-        all.fold(Features::default(), |sum, one| Features {
+        let governed =
+            Features { tool_changes: self.governor().is_some_and(|by| by.stops_tools()), ..Features::default() };
+        all.fold(governed, |sum, one| Features {
             questions: sum.questions || one.questions,
             completions: sum.completions || one.completions,
             unlisted_resources: sum.unlisted_resources || one.unlisted_resources,

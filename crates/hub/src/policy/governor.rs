@@ -85,6 +85,11 @@ impl Governor {
         self.changed.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }
 
+    /// Whether tools may be stopped and let back in while sessions are open.
+    pub(crate) fn stops_tools(&self) -> bool {
+        self.pinboard.is_some() && self.regime().policy.pins == PinMode::Stop
+    }
+
     /// A session has ended.
     pub(crate) fn left(&self, session: SessionId) {
         self.consents().remove(&session);

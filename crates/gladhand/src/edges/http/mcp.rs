@@ -117,14 +117,18 @@ fn post(
     if is_initialize && !headers.contains_key(SESSION_ID) {
         return open(endpoint, body, principal);
     }
-    let session = match find(endpoint, headers, principal.as_ref()) {
-        Ok((_, session)) => session,
+    let (id, session) = match find(endpoint, headers, principal.as_ref()) {
+        Ok(found) => found,
         Err((status, why)) => return respond::refusal(status, why),
     };
     if version == Version::Unknown {
         return unknown_version();
     }
-    answer(endpoint, session.post(body, message.wants_answer(), None), |line| {
+    let posted = session.post(body, message.wants_answer(), None);
+    if session.is_refused() {
+        endpoint.sessions.end(id);
+    }
+    answer(endpoint, posted, |line| {
         // What answers no request in particular answers the exchange.
         let is_of_a_request = line.starts_with(b"[") || !line.starts_with(br#"{"jsonrpc":"2.0","id":null"#);
         if is_of_a_request { StatusCode::OK } else { StatusCode::BAD_REQUEST }
