@@ -244,7 +244,8 @@ impl Hub {
         let is_call = matches!(call.operation, Operation::CallTool(_));
         let view = if is_call { None } else { self.view(&routes, &context) };
         let seen = |route: Option<Route>| route.filter(|to| view.as_ref().is_none_or(|view| view.shows(to.mount)));
-        match call.operation {
+        let logged = self.written_down(&call.operation, &routes, &context);
+        let answer = match call.operation {
             Operation::CallTool(tool) => match self.governor() {
                 Some(governor) => self.call_governed(governor, tool, routes, &context),
                 None => self.call_tool(tool, routes, &context),
@@ -300,6 +301,10 @@ impl Hub {
                 (None, CompletionOf::Prompt(name)) => now(Err(Failure::unknown_prompt(name))),
                 (None, CompletionOf::Template(uri)) => now(Err(Failure::unknown_resource(uri))),
             },
+        };
+        match logged {
+            Some(logged) => logged.hold(answer),
+            None => answer,
         }
     }
 

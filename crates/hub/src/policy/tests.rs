@@ -417,7 +417,7 @@ async fn every_call_is_written_down_with_its_end() {
     let line = serde_json::to_value(&records[0]).unwrap();
     let expected = json!({
         "session": 3, "principal": "alice", "client": "c", "client_version": "1.2", "dialect": "test", "dialect_version": "1",
-        "upstream": "", "tool": "echo", "own_name": "echo", "outcome": "ok", "duration_ms": line["duration_ms"],
+        "upstream": "", "operation": "tool", "tool": "echo", "own_name": "echo", "outcome": "ok", "duration_ms": line["duration_ms"],
         "bytes_in": 17, "bytes_out": 6,
     });
     assert_eq!(line, expected, "and nothing of what was said");
@@ -435,6 +435,33 @@ async fn payloads_are_written_down_only_where_they_are_wanted() {
     let value: Value = serde_json::from_str(&line).unwrap();
     assert_eq!(value["arguments"], json!({"a": 1}));
     assert_eq!(value["result"], json!([{"type": "text", "text": "echo"}]));
+}
+
+#[tokio::test]
+async fn what_is_read_and_filled_in_is_written_down_too() {
+    use gladhand_operations::{Contents, Prompt, PromptResult, Resource};
+    let kit = Kit::new()
+        .resource(Resource::new("memo://a", "a", ""), |uri, _| Ok(Contents::text(uri, "text/plain", "hi")))
+        .prompt(Prompt::new("greet", ""), |_, _| Ok(PromptResult::text("hello")));
+    let book = Arc::new(Book::default());
+    let governor = Governor::default().audited(Arc::clone(&book) as _);
+    let mount = Mount { provider: Arc::new(kit), naming: Naming::prefixed("k") };
+    let hub = Hub::of(vec![mount]).governed(Arc::new(governor));
+    let someone = Someone::called("c");
+    let prompt = ToolCall { name: "k__greet".into(), arguments: gladhand_operations::call::no_arguments() };
+    for operation in [
+        Operation::ReadResource("memo://a".into()),
+        Operation::ReadResource("memo://b".into()),
+        Operation::GetPrompt(prompt),
+        Operation::ListPrompts,
+    ] {
+        let _ = someone.answer(&hub, operation).outcome().await;
+    }
+    assert_eq!(
+        book.told(),
+        ["memo://a k/memo://a ok -", "memo://b / unknown_resource -", "k__greet k/greet ok -"],
+        "lists are not: they say nothing of anybody"
+    );
 }
 
 /// Sets a flag when it is dropped.
