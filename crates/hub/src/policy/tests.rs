@@ -20,11 +20,14 @@ struct Person {
     session: u64,
     answer: Option<Value>,
     asked: Mutex<Vec<Value>>,
+    told: Mutex<Vec<Notice>>,
     waiting: Mutex<Vec<Asking>>,
 }
 
 impl Caller for Person {
-    fn tell(&self, _: Notice) {}
+    fn tell(&self, notice: Notice) {
+        self.told.lock().unwrap().push(notice);
+    }
 
     fn ask(&self, _: Option<CallId>, questions: Vec<Asking>) {
         for asking in questions {
@@ -340,6 +343,24 @@ async fn who_cannot_be_asked_is_refused_with_the_reason() {
         let told = "policy forbids git__push (rule `careful`): because of careful; somebody must be asked first, and this \
                     client cannot ask anybody";
         assert_eq!((failure.kind, failure.message.as_str()), (FailureKind::Denied, told));
+    }
+}
+
+#[tokio::test]
+async fn what_is_to_become_a_task_asks_first_and_goes_on_as_one_then() {
+    let tool = Tool::plain("t", "").as_task(gladhand_operations::TaskSupport::Optional);
+    let hub = Kit::new().slow_tool(tool, |_, _| async { Ok(ToolResult::text("done")) }).into_hub().unwrap();
+    let hub = hub.governed(Arc::new(Governor::new(rules(vec![rule("careful", &[], &["t"], None, Effect::Ask)]))));
+    for (answer, is_task) in [("yes", true), ("no", false)] {
+        let someone = Someone::answering(1, &accept(answer));
+        let arguments = gladhand_operations::call::no_arguments();
+        let mut call = Call::new(CallId(1), Operation::CallTool(ToolCall { name: "t".into(), arguments }));
+        call.terms.task = gladhand_operations::TaskWish::Able;
+        let caller: Arc<dyn Caller> = Arc::clone(&someone.person) as _;
+        let Answer::TaskLater(work) = hub.answer(call, &someone.agreement, &caller) else { panic!("it asks first") };
+        assert_eq!(work.await.is_ok(), is_task);
+        let told = someone.person.told.lock().unwrap();
+        assert_eq!(matches!(told[..], [Notice::GoesOnAsTask(CallId(1))]), is_task, "{told:?}");
     }
 }
 
