@@ -46,8 +46,8 @@ pub(crate) struct PinFile {
 #[derive(Debug)]
 struct Known {
     book: Book,
-    /// When the file was written last, as far as we know.
-    written: Option<SystemTime>,
+    /// The file as it was written last, as far as we know.
+    written: Option<Stamp>,
 }
 
 impl PinFile {
@@ -152,8 +152,12 @@ fn read(path: &Path) -> io::Result<Book> {
     }
 }
 
-fn written(path: &Path) -> Option<SystemTime> {
-    fs_err::metadata(path).and_then(|metadata| metadata.modified()).ok()
+/// When a file was written, and its length: two writes may share a tick of the clock.
+type Stamp = (SystemTime, u64);
+
+fn written(path: &Path) -> Option<Stamp> {
+    let metadata = fs_err::metadata(path).ok()?;
+    Some((metadata.modified().ok()?, metadata.len()))
 }
 
 #[cfg(test)]

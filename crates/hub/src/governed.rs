@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gladhand_operations::{Failure, FailureKind, ToolCall};
+use gladhand_operations::{Failure, FailureKind, Operation, ToolCall};
 
 use crate::hub::{Errand, Hub};
 use crate::policy::{Asked, Course, Governor, Logged, View, Who};
@@ -15,6 +15,28 @@ impl Hub {
         self.governor()?.view(&Who::of(context), routes)
     }
 
+    /// Begins to write down what is read or filled in, where calls are. A call of a tool writes down itself.
+    pub(crate) fn written_down(
+        &self,
+        operation: &Operation<'_>,
+        routes: &Routes,
+        context: &Context<'_>,
+    ) -> Option<Logged> {
+        let governor = self.governor().filter(|governor| governor.is_audited())?;
+        let (mut logged, route) = match operation {
+            Operation::ReadResource(uri) => (governor.begin("resource", uri, None, context), routes.resource(uri)),
+            Operation::GetPrompt(prompt) => {
+                let logged = governor.begin("prompt", &prompt.name, Some(&prompt.arguments), context);
+                (logged, routes.prompt(&prompt.name).cloned())
+            }
+            _ => return None,
+        };
+        if let Some(route) = route {
+            logged.leads_to(routes.upstream(route.mount), &route.own);
+        }
+        Some(logged)
+    }
+
     /// Calls a tool, as far as policy allows.
     pub(crate) fn call_governed(
         &self,
@@ -23,14 +45,14 @@ impl Hub {
         routes: Arc<Routes>,
         context: &Context<'_>,
     ) -> Answer {
-        let mut logged = governor.begin(&call.name, &call.arguments, context);
+        let mut logged = governor.begin("tool", &call.name, Some(&call.arguments), context);
         let place = match self.view(&routes, context) {
             Some(view) => view.tool(&call.name),
             None => routes.place_of(&call.name),
         };
         let Some(tool) = place else { return logged.refused(Failure::unknown_tool(&call.name)) };
         let what = routes.what(tool);
-        logged.leads_to(&what);
+        logged.leads_to(what.upstream, what.own);
         if let Some(why) = routes.stopped.get(&tool) {
             logged.decided_by("pin");
             return logged.refused(Failure::new(FailureKind::Denied, why.clone()));

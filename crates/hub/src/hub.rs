@@ -256,7 +256,8 @@ impl Hub {
         let is_call = matches!(call.operation, Operation::CallTool(_));
         let view = if is_call { None } else { self.view(&routes, &context) };
         let seen = |route: Option<Route>| route.filter(|to| view.as_ref().is_none_or(|view| view.shows(to.mount)));
-        match call.operation {
+        let logged = self.written_down(&call.operation, &routes, &context);
+        let answer = match call.operation {
             Operation::CallTool(tool) => {
                 if let Some(stand_in) = stand_ins::stand_in(&tool.name, &routes, agreement) {
                     return match stand_in.operation(&tool) {
@@ -329,6 +330,10 @@ impl Hub {
                 (None, CompletionOf::Prompt(name)) => now(Err(Failure::unknown_prompt(name))),
                 (None, CompletionOf::Template(uri)) => now(Err(Failure::unknown_resource(uri))),
             },
+        };
+        match logged {
+            Some(logged) => logged.hold(answer),
+            None => answer,
         }
     }
 
@@ -437,7 +442,11 @@ impl Hub {
         let routes = self.inner.routes();
         let all = routes.mounts.iter().map(|mount| mount.provider.features());
         // Somebody who may speak is enough.
-        let nobody = Features { silent: !routes.mounts.is_empty(), ..Features::default() };
+        let nobody = Features {
+            silent: !routes.mounts.is_empty(),
+            tool_changes: self.governor().is_some_and(|by| by.stops_tools()),
+            ..Features::default()
+        };
         all.fold(nobody, |sum, one| Features {
             silent: sum.silent && one.silent,
             questions: sum.questions || one.questions,

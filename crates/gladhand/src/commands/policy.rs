@@ -62,7 +62,7 @@ fn as_text(policy: &Policy, who: &Who<'_>, what: &What<'_>, arguments: &RawValue
     let mut lines = vec![
         format!("tool      {} {}", what.tool.name, arguments.get()),
         format!("principal {}", who.principal.unwrap_or("-")),
-        format!("client    {}", who.client),
+        format!("client    {}", if who.client.is_empty() { "-" } else { who.client }),
     ];
     if let Some(profile) = policy.profile(who) {
         let seen = profile.shown(what).map_or_else(|| "not seen".to_owned(), |name| format!("seen as {name}"));

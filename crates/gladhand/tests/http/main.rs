@@ -11,6 +11,7 @@ mod guard;
 mod lifecycle;
 mod limits;
 mod pair;
+mod policy;
 mod questions;
 mod server;
 mod sockets;

@@ -45,9 +45,11 @@ pub struct Record {
     pub dialect: &'static str,
     /// The version of the dialect.
     pub dialect_version: String,
-    /// Who has the tool.
+    /// Who has it.
     pub upstream: String,
-    /// The tool's name as it was called.
+    /// What was done: `tool` (called), `resource` (read) or `prompt` (filled in).
+    pub operation: &'static str,
+    /// The tool's name as it was called, the resource's URI, the prompt's name.
     pub tool: String,
     /// What those who have it call it.
     pub own_name: String,
@@ -81,14 +83,15 @@ pub(super) struct Entry {
 impl Entry {
     pub(super) fn begin(
         auditor: &Arc<dyn Auditor>,
-        who: &Who<'_>,
-        tool: &str,
-        arguments: &RawValue,
+        operation: &'static str,
+        name: &str,
+        arguments: Option<&RawValue>,
         context: &Context<'_>,
     ) -> Self {
+        let who = Who::of(context);
         let short = |text: &str| text.chars().take(LONGEST).collect::<String>();
         let agreement = context.agreement;
-        let bytes_in = arguments.get().len();
+        let bytes_in = arguments.map_or(0, |arguments| arguments.get().len());
         let has_payload = auditor.wants_payloads() && bytes_in <= LARGEST_PAYLOAD;
         let record = Record {
             session: (who.session != SessionId::NONE).then_some(who.session.0),
@@ -98,14 +101,15 @@ impl Entry {
             dialect: agreement.dialect,
             dialect_version: short(&agreement.version),
             upstream: String::new(),
-            tool: short(tool),
+            operation,
+            tool: short(name),
             own_name: String::new(),
             outcome: "cancelled",
             rule: None,
             duration_ms: 0.0,
             bytes_in,
             bytes_out: 0,
-            arguments: has_payload.then(|| on_one_line(arguments)),
+            arguments: arguments.filter(|_| has_payload).map(on_one_line),
             result: None,
         };
         Self { auditor: Arc::clone(auditor), record: Some(record), started: Instant::now() }
@@ -135,11 +139,8 @@ impl Entry {
                 let failed = matches!(reply, Reply::Tool(result) if result.failed);
                 record.outcome = if failed { "tool_error" } else { "ok" };
                 record.bytes_out = reply_bytes(reply);
-                if let Reply::Tool(result) = reply
-                    && self.auditor.wants_payloads()
-                    && record.bytes_out <= LARGEST_PAYLOAD
-                {
-                    record.result = Some(result.content.iter().map(|block| on_one_line(&block.to_block())).collect());
+                if self.auditor.wants_payloads() && record.bytes_out <= LARGEST_PAYLOAD {
+                    record.result = Some(payload(reply));
                 }
             }
         }
@@ -155,6 +156,16 @@ impl Drop for Entry {
     }
 }
 
+/// What a reply says.
+fn payload(reply: &Reply) -> Vec<Box<RawValue>> {
+    match reply {
+        Reply::Tool(result) => result.content.iter().map(|block| on_one_line(&block.to_block())).collect(),
+        Reply::Contents(contents) => contents.parts.iter().map(|part| on_one_line(part)).collect(),
+        Reply::Prompt(prompt) => prompt.messages.iter().map(|message| on_one_line(message)).collect(),
+        _ => Vec::new(),
+    }
+}
+
 /// The same JSON without line ends, which JSON has only between its values.
 fn on_one_line(value: &RawValue) -> Box<RawValue> {
     if value.get().contains(['\n', '\r']) {
@@ -165,7 +176,13 @@ fn on_one_line(value: &RawValue) -> Box<RawValue> {
 
 /// The size of a reply: its raw content.
 pub(super) fn reply_bytes(reply: &Reply) -> usize {
-    let Reply::Tool(result) = reply else { return 0 };
+    let sum = |parts: &[Box<RawValue>]| parts.iter().map(|part| part.get().len()).sum();
+    let result = match reply {
+        Reply::Tool(result) => result,
+        Reply::Contents(contents) => return sum(&contents.parts),
+        Reply::Prompt(prompt) => return sum(&prompt.messages),
+        _ => return 0,
+    };
     let blocks = result.content.iter().map(|block| match block {
         Content::Text(raw) | Content::Block(raw) => raw.get().len(),
     });

@@ -85,6 +85,11 @@ impl Governor {
         self.changed.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }
 
+    /// Whether tools may be stopped and let back in while sessions are open.
+    pub(crate) fn stops_tools(&self) -> bool {
+        self.pinboard.is_some() && self.regime().policy.pins == PinMode::Stop
+    }
+
     /// A session has ended.
     pub(crate) fn left(&self, session: SessionId) {
         self.consents().remove(&session);
@@ -124,9 +129,20 @@ impl Governor {
         is_partial.then(|| routes.views.of(&regime.policy, who, routes))
     }
 
+    /// Whether calls are written down.
+    pub(crate) fn is_audited(&self) -> bool {
+        self.auditor.is_some()
+    }
+
     /// Begins to write down a call, where calls are written down.
-    pub(crate) fn begin(&self, tool: &str, arguments: &RawValue, context: &Context<'_>) -> Logged {
-        Logged(self.auditor.as_ref().map(|auditor| Entry::begin(auditor, &Who::of(context), tool, arguments, context)))
+    pub(crate) fn begin(
+        &self,
+        operation: &'static str,
+        name: &str,
+        arguments: Option<&RawValue>,
+        context: &Context<'_>,
+    ) -> Logged {
+        Logged(self.auditor.as_ref().map(|auditor| Entry::begin(auditor, operation, name, arguments, context)))
     }
 
     /// How a call goes on.
@@ -222,9 +238,9 @@ pub(crate) struct Logged(Option<Entry>);
 
 impl Logged {
     /// Says where the call leads.
-    pub(crate) fn leads_to(&mut self, what: &What<'_>) {
+    pub(crate) fn leads_to(&mut self, upstream: &str, own: &str) {
         if let Some(entry) = &mut self.0 {
-            entry.leads_to(what.upstream, what.own);
+            entry.leads_to(upstream, own);
         }
     }
 
@@ -241,6 +257,11 @@ impl Logged {
             entry.end(&outcome);
         }
         outcome
+    }
+
+    /// The same answer, written down when it is there.
+    pub(crate) fn hold(self, answer: Answer) -> Answer {
+        Leave(Permit::default()).hold(answer, self)
     }
 
     /// The end of a call that was not made.

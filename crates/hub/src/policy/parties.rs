@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use gladhand_accord::Agreement;
 use gladhand_operations::Tool;
 use gladhand_wire::Members;
 
@@ -23,12 +22,11 @@ pub struct Who<'a> {
 impl<'a> Who<'a> {
     /// Who made a call.
     pub(crate) fn of(context: &Context<'a>) -> Self {
-        Self::saying(context.agreement, context.terms.principal.as_deref(), context.caller.session())
-    }
-
-    /// Who made an agreement.
-    pub(crate) fn saying(agreement: &'a Agreement, principal: Option<&'a str>, session: SessionId) -> Self {
-        Self { principal, client: &agreement.client.name, session }
+        Self {
+            principal: context.terms.principal.as_deref(),
+            client: &context.agreement.client.name,
+            session: context.caller.session(),
+        }
     }
 }
 

@@ -20,11 +20,14 @@ struct Person {
     session: u64,
     answer: Option<Value>,
     asked: Mutex<Vec<Value>>,
+    told: Mutex<Vec<Notice>>,
     waiting: Mutex<Vec<Asking>>,
 }
 
 impl Caller for Person {
-    fn tell(&self, _: Notice) {}
+    fn tell(&self, notice: Notice) {
+        self.told.lock().unwrap().push(notice);
+    }
 
     fn ask(&self, _: Option<CallId>, questions: Vec<Asking>) {
         for asking in questions {
@@ -343,6 +346,24 @@ async fn who_cannot_be_asked_is_refused_with_the_reason() {
     }
 }
 
+#[tokio::test]
+async fn what_is_to_become_a_task_asks_first_and_goes_on_as_one_then() {
+    let tool = Tool::plain("t", "").as_task(gladhand_operations::TaskSupport::Optional);
+    let hub = Kit::new().slow_tool(tool, |_, _| async { Ok(ToolResult::text("done")) }).into_hub().unwrap();
+    let hub = hub.governed(Arc::new(Governor::new(rules(vec![rule("careful", &[], &["t"], None, Effect::Ask)]))));
+    for (answer, is_task) in [("yes", true), ("no", false)] {
+        let someone = Someone::answering(1, &accept(answer));
+        let arguments = gladhand_operations::call::no_arguments();
+        let mut call = Call::new(CallId(1), Operation::CallTool(ToolCall { name: "t".into(), arguments }));
+        call.terms.task = gladhand_operations::TaskWish::Able;
+        let caller: Arc<dyn Caller> = Arc::clone(&someone.person) as _;
+        let Answer::TaskLater(work) = hub.answer(call, &someone.agreement, &caller) else { panic!("it asks first") };
+        assert_eq!(work.await.is_ok(), is_task);
+        let told = someone.person.told.lock().unwrap();
+        assert_eq!(matches!(told[..], [Notice::GoesOnAsTask(CallId(1))]), is_task, "{told:?}");
+    }
+}
+
 /// An auditor that keeps everything.
 #[derive(Debug, Default)]
 struct Book {
@@ -417,7 +438,7 @@ async fn every_call_is_written_down_with_its_end() {
     let line = serde_json::to_value(&records[0]).unwrap();
     let expected = json!({
         "session": 3, "principal": "alice", "client": "c", "client_version": "1.2", "dialect": "test", "dialect_version": "1",
-        "upstream": "", "tool": "echo", "own_name": "echo", "outcome": "ok", "duration_ms": line["duration_ms"],
+        "upstream": "", "operation": "tool", "tool": "echo", "own_name": "echo", "outcome": "ok", "duration_ms": line["duration_ms"],
         "bytes_in": 17, "bytes_out": 6,
     });
     assert_eq!(line, expected, "and nothing of what was said");
@@ -435,6 +456,33 @@ async fn payloads_are_written_down_only_where_they_are_wanted() {
     let value: Value = serde_json::from_str(&line).unwrap();
     assert_eq!(value["arguments"], json!({"a": 1}));
     assert_eq!(value["result"], json!([{"type": "text", "text": "echo"}]));
+}
+
+#[tokio::test]
+async fn what_is_read_and_filled_in_is_written_down_too() {
+    use gladhand_operations::{Contents, Prompt, PromptResult, Resource};
+    let kit = Kit::new()
+        .resource(Resource::new("memo://a", "a", ""), |uri, _| Ok(Contents::text(uri, "text/plain", "hi")))
+        .prompt(Prompt::new("greet", ""), |_, _| Ok(PromptResult::text("hello")));
+    let book = Arc::new(Book::default());
+    let governor = Governor::default().audited(Arc::clone(&book) as _);
+    let mount = Mount { provider: Arc::new(kit), naming: Naming::prefixed("k") };
+    let hub = Hub::of(vec![mount]).governed(Arc::new(governor));
+    let someone = Someone::called("c");
+    let prompt = ToolCall { name: "k__greet".into(), arguments: gladhand_operations::call::no_arguments() };
+    for operation in [
+        Operation::ReadResource("memo://a".into()),
+        Operation::ReadResource("memo://b".into()),
+        Operation::GetPrompt(prompt),
+        Operation::ListPrompts,
+    ] {
+        let _ = someone.answer(&hub, operation).outcome().await;
+    }
+    assert_eq!(
+        book.told(),
+        ["memo://a k/memo://a ok -", "memo://b / unknown_resource -", "k__greet k/greet ok -"],
+        "lists are not: they say nothing of anybody"
+    );
 }
 
 /// Sets a flag when it is dropped.

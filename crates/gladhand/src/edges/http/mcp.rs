@@ -110,14 +110,18 @@ fn post(endpoint: &Endpoint, headers: &HeaderMap, version: Version, body: &Bytes
     if message.request().as_deref() == Some("initialize") && !headers.contains_key(SESSION_ID) {
         return open(endpoint, message, who);
     }
-    let session = match find(endpoint, headers, &who) {
-        Ok((_, session)) => session,
+    let (id, session) = match find(endpoint, headers, &who) {
+        Ok(found) => found,
         Err((status, why)) => return respond::refusal(status, why),
     };
     if version == Version::Unknown {
         return unknown_version();
     }
-    answer(endpoint, session.post(message, None), |line| {
+    let posted = session.post(message, None);
+    if session.is_refused() {
+        endpoint.sessions.end(id);
+    }
+    answer(endpoint, posted, |line| {
         // What answers no request in particular answers the exchange.
         let is_of_a_request = line.starts_with(b"[") || !line.starts_with(br#"{"jsonrpc":"2.0","id":null"#);
         if is_of_a_request { StatusCode::OK } else { StatusCode::BAD_REQUEST }

@@ -3,6 +3,7 @@
 //! This file is what others may do with a session; how that side is driven is in `driver`.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::Waker;
 use std::time::{Duration, Instant};
@@ -59,6 +60,8 @@ pub(super) struct Session {
     pub(super) shared: Arc<Shared>,
     /// Itself among all sessions, if it is one.
     visit: Option<Visit>,
+    /// Whether it broke a rule that is enforced.
+    refused: AtomicBool,
     /// Itself, for whoever answers calls.
     pub(super) this: Weak<Self>,
     inner: Mutex<Inner>,
@@ -111,7 +114,7 @@ impl Session {
         let visit = (manner != Manner::Stateless).then(|| shared.hub().visit());
         Arc::new_cyclic(|this| {
             let (this, inner) = (Weak::clone(this), Mutex::new(inner));
-            Self { manner, who, shared, visit, this, inner }
+            Self { manner, who, shared, visit, refused: AtomicBool::new(false), this, inner }
         })
     }
 
@@ -164,12 +167,20 @@ impl Session {
         Posted::Stream(self.events(lane, reader))
     }
 
-    /// The downstream broke rules. Where there is no session, there is none to end.
+    /// The downstream broke rules. Where there is no session, there is none to refuse.
     fn broke(&self, breaches: &[Breach], body: &[u8]) {
         let client = self.lock().client.clone();
         if violations::note_client(self.shared.hub(), &client, breaches, body) && self.manner != Manner::Stateless {
-            self.end(Stop::Terminated);
+            self.refused.store(true, Ordering::Relaxed);
+            if self.manner == Manner::Pair {
+                self.end(Stop::Terminated);
+            }
         }
+    }
+
+    /// Whether it broke a rule that is enforced, so that whoever knows it by its id is to end it.
+    pub(super) fn is_refused(&self) -> bool {
+        self.refused.load(Ordering::Relaxed)
     }
 
     /// Reads the main stream; whoever read it before reads it no more.
