@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use gladhand_accord::Secret;
 use gladhand_auth::Scopes;
 use gladhand_auth::resource::{Guard, Issuer, KeySource, KnownToken, Policy};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use url::Url;
 
 /// Whose tokens open the HTTP endpoint. With neither issuers nor tokens, it is open to everybody who can reach it.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct AuthorizationConfig {
     /// Our own address as callers know it. Tokens of issuers must be made for it.
@@ -25,7 +25,7 @@ pub struct AuthorizationConfig {
 }
 
 /// `[[authorization.issuers]]`
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct IssuerConfig {
     /// The identifier, exactly as the issuer writes it.
@@ -37,13 +37,13 @@ pub struct IssuerConfig {
 }
 
 /// `[[authorization.tokens]]`
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct TokenConfig {
     /// Whom it stands for.
     pub name: String,
     /// The token.
-    #[serde(deserialize_with = "token")]
+    #[serde(deserialize_with = "token", serialize_with = "masked")]
     pub token: Secret,
 }
 
@@ -96,6 +96,10 @@ impl AuthorizationConfig {
         let audiences = self.audiences.clone();
         Ok(Some(Guard::new(Policy { resource, audiences, issuers, tokens, scopes, ..Policy::default() })?))
     }
+}
+
+fn masked<S: serde::Serializer>(_: &Secret, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(crate::config::MASK)
 }
 
 fn token<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Secret, D::Error> {

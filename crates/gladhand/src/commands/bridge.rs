@@ -10,13 +10,13 @@ use gladhand_hub::{Hub, Mount};
 use crate::Service;
 use crate::cli::BridgeArgs;
 use crate::commands::{CommandError, serve, session};
-use crate::config::{self, env};
+use crate::config::{self, Reading, env};
 use crate::coupling::{Coupled, Spec};
 use crate::upstream::{Bearer, Eras, Options, Speak, Target};
 
 /// Couples until the downstream ends.
 pub fn run(args: &BridgeArgs) -> Result<ExitCode, CommandError> {
-    let config = serve::settings(&args.listen)?;
+    let (config, _) = serve::settings(&args.listen, Reading::WithoutUpstreams)?;
     let upstream = Arc::new(Coupled::new(spec(args)?));
     let hub = Hub::of(vec![Mount::plain(Arc::clone(&upstream) as _)]);
     let service = Service::new(hub).in_front_of(upstream).waiting_for_upstreams();

@@ -12,6 +12,7 @@ use crate::exit::Exit;
 pub mod bridge;
 pub mod call;
 pub mod list;
+mod lookup;
 pub mod manual;
 pub mod open;
 mod plain;

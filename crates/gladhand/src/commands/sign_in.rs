@@ -17,8 +17,6 @@ const TOKENS: &str = "tokens.json";
 /// Somebody who can get into the server at this address; none where no credentials may travel to it. `asked` becomes
 /// true when a person is asked to sign in.
 pub(super) async fn authorizer(server: &Url, asked: Arc<AtomicBool>) -> Option<Authorizer> {
-    let named = std::env::var_os(config::env::DATA_DIR).map(PathBuf::from);
-    let folder = config::data_dir(named.as_deref())?;
     let show = move |address: &Url| {
         asked.store(true, Ordering::Relaxed);
         show(address);
@@ -27,6 +25,17 @@ pub(super) async fn authorizer(server: &Url, asked: Arc<AtomicBool>) -> Option<A
         true => Arc::new(Loopback::bind(0, show).await.ok()?),
         false => Arc::new(Nobody),
     };
+    with_browser(server, browser)
+}
+
+/// The same where nobody is to be asked.
+pub(super) fn authorizer_for_nobody(server: &Url) -> Option<Authorizer> {
+    with_browser(server, Arc::new(Nobody))
+}
+
+fn with_browser(server: &Url, browser: Arc<dyn Browser>) -> Option<Authorizer> {
+    let named = std::env::var_os(config::env::DATA_DIR).map(PathBuf::from);
+    let folder = config::data_dir(named.as_deref())?;
     let options = Options {
         server: server.clone(),
         flow: Flow::Code(browser),

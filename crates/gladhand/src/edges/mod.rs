@@ -11,3 +11,4 @@ pub mod http_client;
 mod outbox;
 pub mod signals;
 pub mod stdio;
+pub mod surroundings;

@@ -118,7 +118,7 @@ impl Attempt<'_> {
     ) -> Result<Opened, OpenError> {
         let hidden: Vec<_> = self.options.hidden.iter().map(String::as_str).collect();
         let on_stderr = |text: &str| text.lines().for_each(|line| tracing::debug!("upstream: {line}"));
-        let child = ChildPeer::start(command, &hidden, on_stderr).map_err(|source| {
+        let child = ChildPeer::start(command, &self.options.surroundings, &hidden, on_stderr).map_err(|source| {
             let program = command.first().cloned().unwrap_or_default();
             OpenError::NotStarted { program, source }
         })?;

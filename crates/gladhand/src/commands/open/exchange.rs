@@ -13,6 +13,7 @@ use crate::config::env;
 use crate::edges::child::{ChildPeer, Manner};
 use crate::edges::clock::Clock;
 use crate::edges::signals::Signals;
+use crate::edges::surroundings::Surroundings;
 
 /// How many lines are recorded; a server that floods is not worth more.
 const MOST_LINES: usize = 1000;
@@ -125,7 +126,7 @@ pub(super) async fn open<'s>(
             hiding.hide(text).lines().for_each(|line| tracing::info!("server: {line}"));
         }
     };
-    let child = match ChildPeer::start(&record.command, &[env::A2E_TOKEN], on_stderr) {
+    let child = match ChildPeer::start(&record.command, &Surroundings::default(), &[env::A2E_TOKEN], on_stderr) {
         Ok(child) => child,
         Err(error) => {
             let program = record.command.first().map_or("", String::as_str);

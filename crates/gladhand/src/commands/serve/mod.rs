@@ -1,5 +1,8 @@
 //! `gladhand serve`: one downstream on stdin and stdout, or any number over HTTP.
 
+mod mounted;
+mod reload;
+
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -9,25 +12,32 @@ use gladhand_hub::Hub;
 
 use crate::Service;
 use crate::cli::{ListenArgs, ServeArgs};
-use crate::commands::CommandError;
-use crate::config::{self, Config, HttpConfig};
+use crate::commands::{CommandError, lookup};
+use crate::config::{self, Config, File, HttpConfig, Reading};
 use crate::edges::downstream::Ended;
 use crate::edges::http::{Authorize, Http, Tls};
 use crate::exit::Exit;
-use crate::providers::Toolbox;
+use mounted::{Memory, Mounted};
 
 /// Serves until the downstream ends.
 pub fn run(args: &ServeArgs) -> Result<ExitCode, CommandError> {
-    let config = settings(&args.listen)?;
-    let hub = Hub::new(vec![Box::new(Toolbox)])?;
-    serve(Service::new(hub), &args.listen, config)
+    let (config, file) = settings(&args.listen, Reading::Whole(&lookup::lookup()))?;
+    let memory = Memory::in_folder(config::data_dir(args.listen.data_dir.as_deref()));
+    let mounted = Mounted::new(&config, memory);
+    let hub = Hub::of(mounted.mounts());
+    let service = match file {
+        Some(file) => Service::new(hub.clone()).alongside(reload::follow(file, mounted, hub)),
+        None => Service::new(hub),
+    };
+    serve(service, &args.listen, config)
 }
 
-/// The configuration that holds.
-pub(super) fn settings(args: &ListenArgs) -> Result<Config, CommandError> {
-    let (config, path) = config::load(args.config.as_deref()).map_err(CommandError::usage)?;
+/// The configuration that holds, and its file.
+pub(super) fn settings(args: &ListenArgs, reading: Reading<'_>) -> Result<(Config, Option<File>), CommandError> {
+    let (config, file) = config::load(args.config.as_deref(), reading).map_err(CommandError::usage)?;
+    let path = file.as_ref().map(|file| &file.path);
     tracing::debug!(config = ?path, data_dir = ?config::data_dir(args.data_dir.as_deref()), "settings");
-    Ok(config)
+    Ok((config, file))
 }
 
 /// Serves what a service has, on the terms of the configuration, to whom the command line says.
