@@ -16,6 +16,7 @@
 
 pub mod authorization;
 pub mod cli;
+mod clients;
 pub mod commands;
 pub mod config;
 pub mod coupling;

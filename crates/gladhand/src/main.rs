@@ -34,6 +34,8 @@ fn main() -> ExitCode {
         Command::Resources(args) => commands::list::resources(args),
         Command::Prompts(args) => commands::list::prompts(args),
         Command::Open(args) => commands::open::run(args, cli.global.verbose),
+        Command::Config(args) => commands::config::run(&args),
+        Command::Doctor(args) => commands::doctor::run(&args),
         Command::Completions { shell } => commands::manual::completions(shell),
         Command::Man { out } => commands::manual::man(out.as_deref()),
     };

@@ -3,6 +3,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod commands;
 mod reload;
 mod upstreams;
 
