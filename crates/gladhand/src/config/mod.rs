@@ -34,6 +34,8 @@ pub mod env {
     pub const A2E_TOKEN: &str = "GLADHAND_A2E_TOKEN";
     /// A bearer token that commands present to MCP servers over HTTP.
     pub const MCP_TOKEN: &str = "GLADHAND_MCP_TOKEN";
+    /// The configuration files of those who started us, for who starts programs with ours.
+    pub const WITHIN: &str = "GLADHAND_WITHIN";
     /// What the name of a secret in the environment begins with.
     pub const SECRET: &str = "GLADHAND_SECRET_";
 }

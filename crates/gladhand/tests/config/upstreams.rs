@@ -102,18 +102,27 @@ fn a_program_gets_the_usual_variables_and_its_own_and_no_others() {
 }
 
 #[test]
+fn a_server_that_has_itself_behind_it_does_not_start_itself_for_ever() {
+    let setting = Setting::new(&ours("me").replace(", \"--config\", \"/dev/null\"", ""));
+    let mut process = setting.session();
+    let names = ["echo", "agreement", "wait", "me__echo", "me__agreement", "me__wait"];
+    assert_eq!(tools(&mut process), names);
+}
+
+#[test]
 fn upstreams_are_there_over_http_and_follow_the_file() {
     let setting = Setting::new(&ours("a"));
     let mut command = setting.gladhand(&["serve", "--http", "127.0.0.1:0"]);
     let mut server = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
-    BufReader::new(server.stderr.take().unwrap()).read_line(&mut line).unwrap();
+    let mut errors = BufReader::new(server.stderr.take().unwrap());
+    errors.read_line(&mut line).unwrap();
     let url = line.trim().rsplit(' ').next().unwrap().to_owned();
     let call = |tool: &str| {
         let output = setting.gladhand(&["call", tool, "message=hi", &url]).stdin(Stdio::null()).output().unwrap();
-        String::from_utf8(output.stdout).unwrap()
+        String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
     };
-    assert_eq!(call("a__echo"), "hi\n", "{line}");
+    assert_eq!(call("a__echo"), "hi\n");
     setting.write(&ours("b"));
     let begun = Instant::now();
     while call("b__echo") != "hi\n" {

@@ -2,6 +2,7 @@
 
 mod mounted;
 mod reload;
+mod within;
 
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
@@ -18,16 +19,24 @@ use crate::edges::downstream::Ended;
 use crate::edges::http::{Authorize, Http, Tls};
 use crate::exit::Exit;
 use mounted::{Memory, Mounted};
+use within::Within;
 
 /// Serves until the downstream ends.
 pub fn run(args: &ServeArgs) -> Result<ExitCode, CommandError> {
-    let (config, file) = settings(&args.listen, Reading::Whole(&lookup::lookup()))?;
+    let (mut config, file) = settings(&args.listen, Reading::Whole(&lookup::lookup()))?;
+    let path = file.as_ref().map(|file| file.path.as_path());
+    let within = Within::new(std::env::var_os(config::env::WITHIN), path);
+    if within.is_circle() {
+        tracing::warn!("started by a server with the same configuration: its upstreams are left away");
+        config.upstreams.0.clear();
+    }
+    let is_circle = within.is_circle();
     let memory = Memory::in_folder(config::data_dir(args.listen.data_dir.as_deref()));
-    let mounted = Mounted::new(&config, memory);
+    let mounted = Mounted::new(&config, memory, within);
     let hub = Hub::of(mounted.mounts());
     let service = match file {
-        Some(file) => Service::new(hub.clone()).alongside(reload::follow(file, mounted, hub)),
-        None => Service::new(hub),
+        Some(file) if !is_circle => Service::new(hub.clone()).alongside(reload::follow(file, mounted, hub)),
+        _ => Service::new(hub),
     };
     serve(service, &args.listen, config)
 }

@@ -6,10 +6,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gladhand_accord::Secret;
 use gladhand_hub::{Mount, Provider, Settling};
 
+use super::within::Within;
 use crate::commands::{lookup, sign_in};
-use crate::config::{Config, UpstreamConfig};
+use crate::config::{Config, UpstreamConfig, env};
 use crate::coupling::{Coupled, Spec};
 use crate::providers::Toolbox;
 use crate::upstream::{Bearer, Eras, Options, Target};
@@ -44,6 +46,7 @@ impl Memory {
 #[derive(Debug)]
 pub(super) struct Mounted {
     memory: Memory,
+    within: Within,
     toolbox: Option<Arc<Toolbox>>,
     upstreams: Vec<Entry>,
 }
@@ -72,8 +75,8 @@ pub(super) struct Change {
 
 impl Mounted {
     /// What a configuration wants mounted. Nothing is started yet.
-    pub(super) fn new(config: &Config, memory: Memory) -> Self {
-        let mut mounted = Self { memory, toolbox: None, upstreams: Vec::new() };
+    pub(super) fn new(config: &Config, memory: Memory, within: Within) -> Self {
+        let mut mounted = Self { memory, within, toolbox: None, upstreams: Vec::new() };
         mounted.update(config);
         mounted
     }
@@ -133,6 +136,9 @@ impl Mounted {
             }
             _ => None,
         };
+        let mut surroundings = config.surroundings();
+        let within = self.within.passed_on().map(|files| (env::WITHIN.to_owned(), Secret::new(files)));
+        surroundings.variables.extend(within);
         let timeout = |ms: u64| (ms > 0).then(|| Duration::from_millis(ms));
         let options = Options {
             speak: config.speak()?,
@@ -142,7 +148,7 @@ impl Mounted {
             authorizer,
             token: config.token.as_ref().map(|token| token.0.clone()),
             hidden: lookup::hidden(),
-            surroundings: config.surroundings(),
+            surroundings,
             eras: self.memory.eras.clone(),
             ..Options::default()
         };
@@ -172,7 +178,7 @@ mod tests {
     #[test]
     fn only_what_is_different_is_touched() {
         let before = "[upstreams.a]\ncommand = 'a'\n[upstreams.b]\ncommand = 'b'\n[upstreams.c]\ncommand = 'c'\n";
-        let mut mounted = Mounted::new(&config(before), Memory::default());
+        let mut mounted = Mounted::new(&config(before), Memory::default(), Within::default());
         let old = mounted.mounts();
         let after = "[upstreams.d]\ncommand = 'd'\n[upstreams.b]\ncommand = 'b'\nargs = ['-v']\n\
                      [upstreams.a]\ncommand = 'a'\nprefix = 'x'\n";
@@ -191,6 +197,6 @@ mod tests {
     #[test]
     fn what_is_switched_off_is_not_mounted() {
         let text = "[toolbox]\nenabled = false\n[upstreams.a]\ncommand = 'a'\nenabled = false\n";
-        assert!(Mounted::new(&config(text), Memory::default()).mounts().is_empty());
+        assert!(Mounted::new(&config(text), Memory::default(), Within::default()).mounts().is_empty());
     }
 }

@@ -4,7 +4,7 @@
 //! nothing, and is complained of once.
 
 use std::path::PathBuf;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use gladhand_hub::Hub;
 
@@ -18,7 +18,8 @@ const PERIOD: Duration = Duration::from_secs(1);
 /// Sections that follow the file.
 const FOLLOWING: [&str; 2] = ["upstreams", "toolbox"];
 
-/// Follows a file for ever: looks at it each second, and reads it when it looks different or SIGHUP comes.
+/// Follows a file for ever: reads it each second and when SIGHUP comes. It is small, and its text is a better witness of
+/// a change than its time.
 pub(super) async fn follow(file: File, mut mounted: Mounted, hub: Hub) {
     let mut hangups = Hangups::listen();
     let mut reader = Reader::new(file);
@@ -44,9 +45,10 @@ pub(super) async fn follow(file: File, mut mounted: Mounted, hub: Hub) {
 #[derive(Debug)]
 struct Reader {
     path: PathBuf,
-    stamp: Option<(SystemTime, u64)>,
     /// The text that was looked at last, right or wrong.
     seen: String,
+    /// Whether it could not be read, and that was said.
+    is_unreadable: bool,
     /// The settings as they were last right.
     settings: toml::Table,
 }
@@ -54,28 +56,22 @@ struct Reader {
 impl Reader {
     fn new(file: File) -> Self {
         let settings = file.text.parse().unwrap_or_default();
-        // Without a stamp the text is compared once more, in case it changed since it was read.
-        Self { path: file.path, stamp: None, seen: file.text, settings }
+        Self { path: file.path, seen: file.text, is_unreadable: false, settings }
     }
 
     /// The configuration, if there is one to follow.
     fn look(&mut self, is_asked_for: bool) -> Option<Config> {
-        let stamp = std::fs::metadata(&self.path).and_then(|data| Ok((data.modified()?, data.len()))).ok();
-        // A file that is being replaced may be gone for a moment.
-        if !is_asked_for && (stamp.is_none() || stamp == self.stamp) {
-            return None;
-        }
         let text = match config::read(&self.path) {
             Ok(text) => text,
             Err(error) => {
-                if is_asked_for || stamp != self.stamp {
+                if is_asked_for || !self.is_unreadable {
                     tracing::warn!(%error, "the configuration could not be read again: the old one stays in force");
                 }
-                self.stamp = stamp;
+                self.is_unreadable = true;
                 return None;
             }
         };
-        self.stamp = stamp;
+        self.is_unreadable = false;
         if !is_asked_for && text == self.seen {
             return None;
         }
@@ -161,7 +157,7 @@ mod tests {
         write("[upstreams.a\n");
         assert!(reader.look(false).is_none() && reader.look(false).is_none());
         std::fs::remove_file(&path).unwrap();
-        assert!(reader.look(false).is_none());
+        assert!(reader.look(false).is_none() && reader.is_unreadable);
         write("[upstreams.bc]\ncommand = 'a'\n");
         assert_eq!(reader.look(false).unwrap().upstreams.0[0].0, "bc");
     }
