@@ -44,6 +44,8 @@ pub(crate) struct Found {
 impl fmt::Display for Found {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for note in &self.notes {
+            // What a name holds must not become a line of its own.
+            let note: String = note.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
             writeln!(f, "# {note}")?;
         }
         writeln!(f, "[upstreams.{}]", self.name)?;
@@ -135,8 +137,21 @@ fn upstream(name: &str, server: &RawValue) -> Option<Found> {
         notes.push(format!("it was called {}", serde_json::to_string(name).unwrap_or_default()));
     }
     let mut settings: Vec<_> = settings.into_iter().filter_map(|(key, value)| Some((key, value?))).collect();
+    notes.extend(settings.iter().flat_map(|(_, value)| in_clear(value)));
     settings.iter_mut().for_each(|(_, value)| translate(value, &mut notes));
     Some(Found { name: clean, settings, notes })
+}
+
+/// A note for each variable or header that looks like a secret and is written out.
+fn in_clear(value: &Value) -> Vec<String> {
+    let is_secret = |name: &str| {
+        let name = name.to_ascii_uppercase();
+        ["TOKEN", "KEY", "SECRET", "PASSWORD", "AUTHORIZATION"].iter().any(|word| name.contains(word))
+    };
+    let written_out = value.as_object().into_iter().flatten().filter(|(name, value)| {
+        is_secret(name) && value.as_str().is_some_and(|text| !text.is_empty() && !text.contains("${"))
+    });
+    written_out.map(|(name, _)| format!("{name} is written out: ${{secret:NAME}} keeps it out of this file")).collect()
 }
 
 /// Variables and headers are text, whatever they are written as.
@@ -261,6 +276,15 @@ command = ["y"]
         );
         let windsurf = r#"{ "mcpServers": { "far": { "serverUrl": "https://x.example/sse" } } }"#;
         assert_eq!(imported(windsurf), "[upstreams.far]\nurl = \"https://x.example/sse\"\n");
+    }
+
+    #[test]
+    fn notes_point_at_secrets_and_stay_on_their_line() {
+        let text = r#"{ "mcpServers": { "a": { "command": "a", "env": { "API_KEY": "x", "LEVEL": "y", "TOKEN": "${T}" } } } }"#;
+        let toml = imported(text);
+        let evil = imported(r#"{ "servers": { "a\nb = 1": { "command": "a", "c\nd = 2": 1 } } }"#);
+        assert_eq!(evil.lines().count(), 4, "{evil}");
+        assert!(toml.starts_with("# API_KEY is written out: ${secret:NAME} keeps it out of this file\n[up"), "{toml}");
     }
 
     #[test]

@@ -380,19 +380,17 @@ fn read_through<'t>(text: &'t str, reading: Reading<'_>) -> Examined<'t> {
             Vec::new()
         }
     };
-    let mut config: Config = match source.parse() {
-        Ok(config) => config,
-        Err(mut problems) => {
-            problems.extend(unresolved);
-            return Examined { config: None, problems: in_order(problems), places: source };
-        }
+    let (config, mut problems) = source.parse::<Config>();
+    problems.extend(unresolved);
+    let Some(mut config) = config else {
+        return Examined { config: None, problems: in_order(problems), places: source };
     };
     config.upstreams.0.sort_by_key(|(name, _)| source.span(&["upstreams", name]).start);
-    let mut problems = config.out_of_range(&source);
+    let range = config.out_of_range(&source);
     if matches!(reading, Reading::Whole(_)) {
         for (name, upstream) in config.upstreams.0.iter().filter(|(_, upstream)| upstream.enabled) {
-            // Of what could not be looked up nothing more can be said.
-            if !unresolved.iter().any(|problem| problem.is_of(&["upstreams", name])) {
+            // Of what could not be read or looked up nothing more can be said.
+            if !problems.iter().any(|problem| problem.is_of(&["upstreams", name])) {
                 problems.extend(upstream.mistakes(name).into_iter().map(|(key, message)| {
                     let path: Vec<_> = ["upstreams", name].into_iter().chain(key).collect();
                     source.problem(&path, message)
@@ -400,7 +398,7 @@ fn read_through<'t>(text: &'t str, reading: Reading<'_>) -> Examined<'t> {
             }
         }
     }
-    problems.extend(unresolved);
+    problems.extend(range);
     Examined { config: Some(config), problems: in_order(problems), places: source }
 }
 
@@ -500,7 +498,7 @@ mod tests {
     fn everything_that_is_wrong_with_upstreams_is_told_at_once() {
         let text = "[upstreams.a]\ncommand = 'x'\nurl = 'y'\n[upstreams.b]\nenv = { T = 'hush ${NOPE}' }\n\
                     [upstreams.c]\nurl = 'ftp://x'\nargs = ['hush']\nspeak = 'hush'\n[upstreams.'d d']\n\
-                    [upstreams.e]\nenabled = false\ncommand = '${NOPE}'\n[http]\nsessions = 0\n";
+                    [upstreams.e]\nenabled = false\ncommand = '${NOPE}'\n[http]\nsessions = 0\nstreams = 'hush'\n";
         let problem = problem(text);
         assert!(!problem.contains("hush"), "{problem}");
         let expected = "\
@@ -511,7 +509,8 @@ line 8, column 1: upstreams.c.args: it belongs to a `command`, and there is none
 line 9, column 1: upstreams.c.speak: expected a dialect, as in \"mcp\", \"mcp@2025-06-18\" or \"a2e\"
 line 10, column 12: upstreams.d d: a name is made of letters, digits, `_` and `-`
 line 10, column 12: upstreams.d d: it needs a `command` or a `url`
-line 15, column 1: http.sessions: must be from 1 to 1000000";
+line 15, column 1: http.sessions: must be from 1 to 1000000
+line 16, column 11: http.streams: expected a whole number";
         assert_eq!(problem, expected);
     }
 

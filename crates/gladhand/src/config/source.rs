@@ -60,37 +60,48 @@ impl<'t> Source<'t> {
         (source, problems)
     }
 
-    /// The whole as something that has a default for every key; else the mistakes, of which there is at most one in each
-    /// key.
-    pub(crate) fn parse<T: DeserializeOwned>(&self) -> Result<T, Vec<Problem>> {
+    /// The whole as something that has a default for every key, without the keys that hold mistakes; and these, of which
+    /// there is at most one in each key.
+    pub(crate) fn parse<T: DeserializeOwned>(&self) -> (Option<T>, Vec<Problem>) {
         let whole = match T::deserialize(document(self.root.clone())) {
-            Ok(parsed) => return Ok(parsed),
+            Ok(parsed) => return (Some(parsed), Vec::new()),
             Err(error) => error,
         };
-        let mut problems = Vec::new();
-        self.search::<T>(&mut Vec::new(), &self.root, &mut problems);
+        let (mut rest, mut problems) = (self.root.clone(), Vec::new());
+        self.search::<T>(&mut Vec::new(), &self.root, &mut |path, problem| {
+            remove(&mut rest, path);
+            problems.push(problem);
+        });
         if problems.is_empty() {
             // Only together do the keys make a mistake.
             problems.push(self.at(whole.span(), "", &discreet(whole.message())));
         }
-        Err(in_order(problems))
+        (T::deserialize(document(rest)).ok(), problems)
     }
 
     /// Looks for mistakes by leaving everything else away: a mistake of one key does not hide those of others.
-    fn search<T: DeserializeOwned>(&self, path: &mut Vec<String>, table: &DeTable<'_>, problems: &mut Vec<Problem>) {
+    fn search<T: DeserializeOwned>(
+        &self,
+        path: &mut Vec<String>,
+        table: &DeTable<'_>,
+        found: &mut impl FnMut(&[String], Problem),
+    ) -> bool {
+        let mut is_wrong = false;
         for (key, value) in table.iter() {
             path.push(key.get_ref().to_string());
             if let Err(error) = T::deserialize(document(only(path, key.span(), value.clone()))) {
-                let before = problems.len();
-                if let (DeValue::Table(inner), true) = (value.get_ref(), path.len() < DEEPEST) {
-                    self.search::<T>(path, inner, problems);
-                }
-                if problems.len() == before {
-                    problems.push(self.at(error.span(), &path.join("."), &discreet(error.message())));
+                is_wrong = true;
+                let is_deeper = match value.get_ref() {
+                    DeValue::Table(inner) if path.len() < DEEPEST => self.search::<T>(path, inner, found),
+                    _ => false,
+                };
+                if !is_deeper {
+                    found(path, self.at(error.span(), &path.join("."), &discreet(error.message())));
                 }
             }
             path.pop();
         }
+        is_wrong
     }
 
     /// A problem with the value of a key, or with the nearest table around it.
@@ -134,6 +145,16 @@ fn document(root: DeTable<'_>) -> toml::Deserializer<'_> {
     Spanned::new(0..0, root).into()
 }
 
+/// Takes away what is at a path.
+fn remove(table: &mut DeTable<'_>, path: &[String]) {
+    let Some((name, inside)) = path.split_first() else { return };
+    if inside.is_empty() {
+        table.remove(name.as_str());
+    } else if let Some(DeValue::Table(inner)) = table.get_mut(name.as_str()).map(Spanned::get_mut) {
+        remove(inner, inside);
+    }
+}
+
 /// A document in which there is nothing but the value at a path.
 fn only<'v>(path: &[String], span: Range<usize>, value: Spanned<DeValue<'v>>) -> DeTable<'v> {
     path.iter()
@@ -152,7 +173,10 @@ fn discreet(message: &str) -> String {
     let first = message.lines().next().unwrap_or_default();
     let quotes_a_value = ["invalid type", "invalid value"].iter().any(|beginning| first.starts_with(beginning));
     match first.rfind("expected ") {
-        Some(at) if quotes_a_value => first[at..].to_owned(),
+        Some(at) if quotes_a_value => match &first[at..] {
+            "expected u8" | "expected u32" | "expected u64" | "expected usize" => "expected a whole number".to_owned(),
+            expected => expected.to_owned(),
+        },
         _ => first.to_owned(),
     }
 }
@@ -168,7 +192,6 @@ mod tests {
     #[derive(Debug, Default, Deserialize)]
     #[serde(deny_unknown_fields, default)]
     struct Whole {
-        #[allow(dead_code, reason = "only read to see whether it can be")]
         one: BTreeMap<String, Part>,
     }
 
@@ -182,7 +205,7 @@ mod tests {
 
     fn problems(text: &str) -> Vec<String> {
         let (source, problems) = Source::read(text);
-        let problems = if problems.is_empty() { source.parse::<Whole>().unwrap_err() } else { problems };
+        let problems = if problems.is_empty() { in_order(source.parse::<Whole>().1) } else { problems };
         problems.iter().map(ToString::to_string).collect()
     }
 
@@ -192,11 +215,18 @@ mod tests {
         assert_eq!(
             problems(text),
             [
-                "line 2, column 10: one.a.number: expected u8",
+                "line 2, column 10: one.a.number: expected a whole number",
                 "line 3, column 6: one.a.is: expected a boolean",
                 "line 6, column 1: one.b.numbre: unknown field `numbre`, expected `number` or `is`",
             ]
         );
+    }
+
+    #[test]
+    fn what_is_right_is_read_beside_what_is_wrong() {
+        let (source, _) = Source::read("[one.a]\nnumber = 7\nis = 5\n[two]\n");
+        let (whole, problems) = source.parse::<Whole>();
+        assert_eq!((whole.unwrap().one["a"].number, problems.len()), (7, 2));
     }
 
     #[test]

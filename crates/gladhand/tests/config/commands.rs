@@ -29,7 +29,7 @@ impl Setting {
 fn check_tells_everything_at_once_with_its_place_and_its_exit_code() {
     let setting = Setting::new(&ours("a"));
     let output = setting.run(&["config", "check"]);
-    assert_eq!(text(&output.stdout), "gladhand.toml is fine, with 1 upstreams\n");
+    assert_eq!(text(&output.stdout), "gladhand.toml is fine, with 1 upstream\n");
     assert_eq!(output.status.code(), Some(0));
 
     setting.write("[upstreams.a]\ncommand = \"no-such-program\"\ncwd = \"/no/such/folder\"\n");

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anstyle::{AnsiColor, Style};
 use serde_json::{Value, json};
 
-use super::CheckArgs;
+use super::{CheckArgs, counted};
 use crate::commands::{CommandError, lookup, outside};
 use crate::config::{self, Examined, File, Problem};
 use crate::exit::Exit;
@@ -91,10 +91,10 @@ fn drawn(file: Option<&File>, verdict: &Verdict) -> String {
             let _ = writeln!(text, "{place}: {style}{word}:{style:#} {key}{message}");
         }
     }
-    let upstreams = verdict.upstreams;
+    let upstreams = counted(verdict.upstreams, "upstream");
     let _ = match (verdict.errors.len(), verdict.warnings.len()) {
-        (0, 0) => writeln!(text, "{GOOD}{} is fine{GOOD:#}, with {upstreams} upstreams", file.path.display()),
-        (errors, warnings) => writeln!(text, "{errors} errors, {warnings} warnings"),
+        (0, 0) => writeln!(text, "{GOOD}{} is fine{GOOD:#}, with {upstreams}", file.path.display()),
+        (errors, warnings) => writeln!(text, "{}, {}", counted(errors, "error"), counted(warnings, "warning")),
     };
     text
 }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::{Context as _, anyhow};
 use clap::ValueEnum;
 
-use super::{ImportArgs, say};
+use super::{ImportArgs, counted, say};
 use crate::clients::import::{self, Found};
 use crate::clients::{self, Client};
 use crate::commands::CommandError;
@@ -51,7 +51,7 @@ fn everything() -> Result<Vec<Found>, CommandError> {
     let mut all: Vec<Found> = Vec::new();
     for file in of_project.into_iter().chain(of_user).filter(|file| file.is_file()) {
         let found = read(&file)?;
-        say(&format!("{}: {} servers", file.display(), found.len()));
+        say(&format!("{}: {}", file.display(), counted(found.len(), "server")));
         for server in found {
             match all.iter().any(|other| other.name == server.name) {
                 true => say(&format!("  {} is there already", server.name)),
@@ -82,7 +82,7 @@ fn add(found: &[Found], file: PathBuf) -> Result<ExitCode, CommandError> {
     }
     if !added.is_empty() {
         crate::files::rewrite(&file, after.as_bytes())?;
-        say(&format!("{} has {} more upstreams", file.display(), added.len()));
+        say(&format!("{} has {} more", file.display(), counted(added.len(), "upstream")));
     }
     Ok(Exit::Success.into())
 }

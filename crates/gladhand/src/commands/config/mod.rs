@@ -154,3 +154,8 @@ fn say(text: &str) {
     // Nobody reads stderr: then there is nobody to tell.
     let _ = writeln!(anstream::stderr(), "{text}");
 }
+
+/// A number of things, in words.
+fn counted(number: usize, thing: &str) -> String {
+    if number == 1 { format!("1 {thing}") } else { format!("{number} {thing}s") }
+}
