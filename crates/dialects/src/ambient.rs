@@ -34,6 +34,11 @@ pub trait Entropy {
     fn bits(&mut self) -> u128;
 }
 
+/// Whose share an input takes of what many peers have in common: a principal's, or an address's where nobody proved who
+/// they are. It says nothing of what anybody may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Party(pub u64);
+
 /// What a state machine needs of the outside world while it takes one step.
 pub struct Ambient<'e> {
     /// Now.
@@ -44,12 +49,14 @@ pub struct Ambient<'e> {
     pub lane: Lane,
     /// Who the peer has proved to be, where the transport knows.
     pub principal: Option<&'e str>,
+    /// Whose share it takes, where the side serves more than one peer.
+    pub party: Option<Party>,
 }
 
 impl<'e> Ambient<'e> {
     /// For a step on the only way there is, by nobody in particular.
     pub fn new(now: Moment, entropy: &'e mut dyn Entropy) -> Self {
-        Self { now, entropy, lane: Lane::MAIN, principal: None }
+        Self { now, entropy, lane: Lane::MAIN, principal: None, party: None }
     }
 }
 

@@ -15,7 +15,7 @@ pub mod side;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
-pub use ambient::{Ambient, Entropy, Moment};
+pub use ambient::{Ambient, Entropy, Moment, Party};
 pub use door::Door;
 pub use side::{
     Action, Askable, CacheHints, Claim, Client, ClientSetup, Dialect, Event, FirstLine, Heard, Lane, Loss, Menu,

@@ -5,6 +5,7 @@
 //! produced before it takes the next step. A side never calls back and never waits.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use gladhand_accord::{Agreement, Capability, Peer, Refusal, Secret, Side};
 use gladhand_operations::{
     Answered, Call, CallId, Failure, Level, Notice, Outcome, Question, QuestionId, QuestionKind,
 };
-use gladhand_wire::{Fault, Members, RawValue, TextPolicy};
+use gladhand_wire::{Fault, Members, RawValue, Skim, TextPolicy};
 
 use crate::ambient::{Ambient, Moment};
 
@@ -188,10 +189,14 @@ impl Output<'_> {
 
     /// What was written, way by way, in the order in which it was written. Empty pieces are left out.
     pub fn pieces(&self) -> impl Iterator<Item = (Lane, &[u8])> {
+        self.spans(self.wire.len()).map(|(lane, span)| (lane, &self.wire[span]))
+    }
+
+    /// Where the [`Self::pieces`] are, for whoever has taken `wire`, which was so long.
+    pub fn spans(&self, length: usize) -> impl Iterator<Item = (Lane, Range<usize>)> {
         let starts = std::iter::once((0, Lane::MAIN)).chain(self.lanes.iter().copied());
-        let ends = self.lanes.iter().map(|(start, _)| *start).chain([self.wire.len()]);
-        let pieces = starts.zip(ends).map(|((start, lane), end)| (lane, &self.wire[start..end]));
-        pieces.filter(|(_, piece)| !piece.is_empty())
+        let ends = self.lanes.iter().map(|(start, _)| *start).chain([length]);
+        starts.zip(ends).map(|((start, lane), end)| (lane, start..end)).filter(|(_, span)| !span.is_empty())
     }
 }
 
@@ -247,6 +252,8 @@ pub enum Stop {
     Interrupted,
     /// SIGTERM.
     Terminated,
+    /// SIGHUP: the terminal is gone.
+    HungUp,
 }
 
 /// Our side towards a downstream.
@@ -347,7 +354,7 @@ pub enum Event {
 }
 
 /// How an exchange ended without an answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Loss {
     /// The request did not reach anybody who would have worked on it.
     Unsent,
@@ -357,6 +364,10 @@ pub enum Loss {
     Session,
     /// An HTTP status was the answer, and nothing that says more.
     Status(u16),
+    /// The answer came, and is longer than this many bytes, which is the limit.
+    TooLong(usize),
+    /// The upstream does not let us in, and this is why.
+    Denied(Box<str>),
 }
 
 /// What one step of a client side produced.
@@ -379,8 +390,8 @@ pub trait Client: fmt::Debug + Send {
     /// A line came. Its text passed the dialect's policy and the limits; it may still be no JSON.
     fn receive(&mut self, text: &str, ambient: &mut Ambient<'_>, heard: &mut Heard);
 
-    /// A line came that cannot be read.
-    fn garbled(&mut self, fault: &Fault, ambient: &mut Ambient<'_>, heard: &mut Heard);
+    /// A line came that cannot be read; `skim` is what could be told of it in passing.
+    fn garbled(&mut self, fault: &Fault, skim: &Skim, ambient: &mut Ambient<'_>, heard: &mut Heard);
 
     /// Makes a call under an id of the driver's choosing: on behalf of a caller with whom this was agreed, which says what
     /// that caller can be asked, or on our own.

@@ -11,9 +11,9 @@ use gladhand_operations::{
     Answered, Call, CallId, Failure, FailureKind, Notice, Operation, Outcome, Question, QuestionId, Reply, Terms, Tool,
     ToolResult, call::no_arguments,
 };
-use gladhand_wire::{Line, Lines, json};
+use gladhand_wire::{Line, Lines, Skim, json};
 
-use crate::ambient::{Ambient, Entropy, Moment};
+use crate::ambient::{Ambient, Entropy, Moment, Party};
 use crate::door::Door;
 use crate::side::{Action, Client, ClientSetup, Dialect, Event, Heard, Lane, Menu, Output, ServerSetup, Stop};
 
@@ -99,6 +99,8 @@ pub struct TestServer {
     pub lane: Lane,
     /// Who the peer has proved to be.
     pub principal: Option<String>,
+    /// Whose share the next step takes.
+    pub party: Option<Party>,
     /// Which way each line of the last step went.
     pub lanes: Vec<Lane>,
     /// Answer delivered calls at once with [`answer`]; otherwise they wait in `delivered`.
@@ -133,6 +135,7 @@ impl TestServer {
             let_go: Vec::new(),
             lane: Lane::MAIN,
             principal: None,
+            party: None,
             lanes: Vec::new(),
             answers_itself: true,
             entropy: Counting::default(),
@@ -226,7 +229,7 @@ impl TestServer {
         let now = moment(self.elapsed);
         let principal = self.principal.clone();
         let mut ambient = Ambient::new(now, &mut self.entropy);
-        (ambient.lane, ambient.principal) = (self.lane, principal.as_deref());
+        (ambient.lane, ambient.principal, ambient.party) = (self.lane, principal.as_deref(), self.party);
         step(&mut self.door, &mut ambient, &mut out);
         loop {
             let mut outcomes = Vec::new();
@@ -438,7 +441,7 @@ impl Pair {
             match self.text.read(Line::Bytes(line.as_bytes())) {
                 Ok(Some(text)) => self.client.receive(&text, &mut ambient, heard),
                 Ok(None) => {}
-                Err(fault) => self.client.garbled(&fault, &mut ambient, heard),
+                Err(fault) => self.client.garbled(&fault, &Skim::of(line.as_bytes()), &mut ambient, heard),
             }
         }
     }

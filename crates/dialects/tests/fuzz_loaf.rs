@@ -8,7 +8,7 @@ use gladhand_dialects::loaf::DIALECT;
 use gladhand_dialects::testing::{self, TestServer, a_failure, bare_call, client_setup, server_setup};
 use gladhand_dialects::{Ambient, Event, Heard};
 use gladhand_operations::{Call, CallId, FailureKind};
-use gladhand_wire::{Line, Lines, Members, RawValue, json};
+use gladhand_wire::{Line, Lines, Members, RawValue, Skim, json};
 use mutation::{Damage, Dice};
 use proptest::prelude::*;
 
@@ -123,7 +123,7 @@ fn check_client(bytes: &[u8]) {
         match DIALECT.text.read(Line::Bytes(line)) {
             Ok(Some(text)) => client.receive(&text, &mut ambient, &mut heard),
             Ok(None) => {}
-            Err(fault) => client.garbled(&fault, &mut ambient, &mut heard),
+            Err(fault) => client.garbled(&fault, &Skim::of(line), &mut ambient, &mut heard),
         }
     }
     client.gone(&mut ambient, &mut heard);

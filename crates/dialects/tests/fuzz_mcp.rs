@@ -135,7 +135,7 @@ fn feed_client(bytes: &[u8], version: &str) {
         match DIALECT.text.read(line) {
             Ok(Some(text)) => client.receive(&text, &mut ambient, &mut heard),
             Ok(None) => {}
-            Err(fault) => client.garbled(&fault, &mut ambient, &mut heard),
+            Err(fault) => client.garbled(&fault, lines.skimmed(), &mut ambient, &mut heard),
         }
         for operation in [Operation::ListTools, bare_call("a")] {
             calls += 1;

@@ -445,6 +445,7 @@ fn shutdown_speaks_before_it_answers_and_is_silent_afterwards() {
         (Stop::InputClosed, None),
         (Stop::Interrupted, Some(event("sigint"))),
         (Stop::Terminated, Some(event("sigterm"))),
+        (Stop::HungUp, Some(event("sigterm"))),
     ] {
         let mut server = TestServer::pinned(&DIALECT, server_setup());
         server.line(&request("1", "system.ping", "{}"));

@@ -75,6 +75,15 @@ pub enum Command {
     Config(crate::commands::config::ConfigArgs),
     /// Look whether everything that is needed is there, and say what to do where it is not.
     Doctor(crate::commands::doctor::DoctorArgs),
+    /// Show what runs: sessions, upstreams, their processes, and what sharing saves.
+    #[cfg(unix)]
+    Ps(PsArgs),
+    /// Keep secrets on this machine, encrypted.
+    Secret(crate::commands::secret::SecretArgs),
+    /// Sign in to a server ahead of time.
+    Login(crate::commands::login::LoginArgs),
+    /// Sign out of a server, and forget its tokens.
+    Logout(crate::commands::login::LogoutArgs),
     /// Print a completion script for a shell.
     ///
     /// For bash: gladhand completions bash > ~/.local/share/bash-completion/completions/gladhand
@@ -210,6 +219,14 @@ pub struct BridgeArgs {
     /// The server to start, with its arguments.
     #[arg(last = true, value_name = "COMMAND", value_hint = ValueHint::CommandWithArguments)]
     pub command: Vec<String>,
+}
+
+/// Options of `ps`.
+#[derive(Debug, Args)]
+pub struct PsArgs {
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
 }
 
 const OPEN_HELP: &str = "\

@@ -25,6 +25,7 @@ pub mod exit;
 mod files;
 pub mod logging;
 pub mod providers;
+mod secrets;
 mod service;
 pub mod upstream;
 
@@ -33,6 +34,7 @@ pub use gladhand_auth as auth;
 pub use gladhand_dialects as dialects;
 pub use gladhand_hub as hub;
 pub use gladhand_operations as operations;
+pub use gladhand_store as store;
 pub use gladhand_wire as wire;
 
 pub use service::Service;

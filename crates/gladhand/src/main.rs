@@ -6,10 +6,16 @@ use clap::Parser;
 use gladhand::cli::{Cli, Command};
 use gladhand::commands::{self, CommandError};
 use gladhand::config::env;
+#[cfg(unix)]
+use gladhand::edges::leash;
 use gladhand::exit::Exit;
 use gladhand::logging::{self, LogChoice};
 
 fn main() -> ExitCode {
+    #[cfg(unix)]
+    if let Some(code) = leash::enable() {
+        return code;
+    }
     let cli = Cli::parse();
     let choice = LogChoice {
         verbosity: i8::try_from(cli.global.verbose).unwrap_or(i8::MAX)
@@ -36,6 +42,11 @@ fn main() -> ExitCode {
         Command::Open(args) => commands::open::run(args, cli.global.verbose),
         Command::Config(args) => commands::config::run(&args),
         Command::Doctor(args) => commands::doctor::run(&args),
+        #[cfg(unix)]
+        Command::Ps(args) => commands::ps::run(&args),
+        Command::Secret(args) => commands::secret::run(args),
+        Command::Login(args) => commands::login::login(args),
+        Command::Logout(args) => commands::login::logout(&args),
         Command::Completions { shell } => commands::manual::completions(shell),
         Command::Man { out } => commands::manual::man(out.as_deref()),
     };

@@ -15,6 +15,7 @@ use gladhand_wire::{RawValue, json};
 use crate::config::Limits;
 use crate::coupling::Coupled;
 use crate::edges::clock::Clock;
+use crate::edges::control::Control;
 use crate::edges::downstream::{self, Ended};
 use crate::edges::http::{Http, HttpServer};
 use crate::edges::signals::{self, Signals};
@@ -39,6 +40,7 @@ pub struct Service {
     in_front_of: Option<Arc<Coupled>>,
     alongside: Option<Work>,
     tools_may_change: bool,
+    shown_as: Option<String>,
 }
 
 /// Something that goes on while we serve. In a mutex only because a service is shared between threads.
@@ -70,6 +72,7 @@ impl Service {
             in_front_of: None,
             alongside: None,
             tools_may_change: false,
+            shown_as: None,
         }
     }
 
@@ -140,6 +143,11 @@ impl Service {
         Self { in_front_of: Some(upstream), ..self }
     }
 
+    /// Is seen by `gladhand ps`, as this.
+    pub fn shown_as(self, command: impl Into<String>) -> Self {
+        Self { shown_as: Some(command.into()), ..self }
+    }
+
     /// Opens upstreams before the session that they are for, so that what it is offered is exactly what they have.
     pub fn waiting_for_upstreams(self) -> Self {
         Self { waits_for_upstreams: true, ..self }
@@ -168,6 +176,8 @@ impl Service {
             self.begin_alongside();
             let clock = Clock::start();
             let hub = self.hub.clone();
+            // There is something to see only where there are upstreams.
+            let _control = hub.features().questions.then(|| self.control(Vec::new()));
             let ended = downstream::serve(self, clock, Input::stdin()?, Output::stdout()?).await;
             if !matches!(ended, Ok(Ended::AtOnce(_))) {
                 hub.closed().await;
@@ -185,8 +195,17 @@ impl Service {
         let ended = runtime.block_on(async {
             self.begin_alongside();
             let mut signals = Signals::listen()?;
+            let hub = self.hub.clone();
+            if self.waits_for_upstreams {
+                tokio::select! {
+                    () = hub.settled() => {}
+                    stop = signals.next() => return Ok(Ended::AtOnce(signals::exit_status(stop))),
+                }
+            }
+            let command = self.shown_as.clone();
             let server = self.bind_http(http).await?;
             listening(server.urls());
+            let _control = control(&hub, command.as_deref(), server.urls().to_vec());
             let (first, stop) = tokio::sync::oneshot::channel();
             let mut first = Some(first);
             // The sender is dropped only after it was used.
@@ -199,12 +218,20 @@ impl Service {
                         Some(first) => drop(first.send(stop)),
                         None => return Ok(Ended::AtOnce(signals::exit_status(stop))),
                     },
-                    () = &mut run => return Ok(Ended::Cleanly),
+                    () = &mut run => break,
                 }
+            }
+            tokio::select! {
+                () = hub.closed() => Ok(Ended::Cleanly),
+                stop = signals.next() => Ok(Ended::AtOnce(signals::exit_status(stop))),
             }
         });
         runtime.shutdown_background();
         ended
+    }
+
+    fn control(&self, listening: Vec<String>) -> Option<Control> {
+        control(&self.hub, self.shown_as.as_deref(), listening)
     }
 
     /// Binds an HTTP server for a runtime of the caller's own; [`HttpServer::run`] serves.
@@ -254,7 +281,7 @@ impl Service {
             prompts: !self.hub.prompts().is_empty() || features.prompt_changes,
             prompt_changes: features.prompt_changes,
             completions: features.completions,
-            logging: true,
+            logging: !features.silent,
             tasks: tools.iter().any(|tool| tool.tasks != TaskSupport::Forbidden),
             instructions: self.instructions_now(),
             extensions: self.extensions.clone(),
@@ -284,4 +311,11 @@ impl Service {
             None => Door::detecting(self.registry, setup),
         }
     }
+}
+
+/// Lets `gladhand ps` see us, where that was asked for. Without it everything else goes on.
+#[cfg(unix)]
+fn control(hub: &Hub, shown_as: Option<&str>, listening: Vec<String>) -> Option<Control> {
+    let opened = Control::open(hub.clone(), shown_as?, listening);
+    opened.inspect_err(|error| tracing::debug!(%error, "`gladhand ps` does not see this process")).ok()
 }

@@ -34,7 +34,7 @@ fn a_signal_fails_what_cannot_finish_in_time_and_ends_with_0() {
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("gladhand.toml");
     std::fs::write(&config, "[limits]\ndrain_ms = 100\n").unwrap();
-    for signal in [Signal::INT, Signal::TERM] {
+    for (signal, _) in signals() {
         let mut process = mcp_session(&["--config", config.to_str().unwrap()]);
         process.send(&mcp_call(1, "wait", r#"{"ms":60000}"#));
         process.send(r#"{"jsonrpc":"2.0","id":2,"method":"ping"}"#);
@@ -43,6 +43,52 @@ fn a_signal_fails_what_cannot_finish_in_time_and_ends_with_0() {
         let answer = process.value();
         assert_eq!((&answer["id"], &answer["error"]["data"]["reason"]), (&json!(1), &json!("stopping")), "{answer}");
         assert_eq!(process.wait().code(), Some(0));
+    }
+}
+
+/// The signals that stop us, with the exit codes of those who are stopped. A test that was told to ignore one hands
+/// that down to what it starts.
+fn signals() -> Vec<(Signal, i32)> {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or_default();
+    let all = [(Signal::HUP, 129), (Signal::INT, 130), (Signal::TERM, 143)];
+    all.into_iter().filter(|(signal, _)| ignored & (1 << (signal.as_raw() - 1)) == 0).collect()
+}
+
+#[test]
+fn whatever_stops_a_command_it_takes_its_server_along() {
+    let result =
+        r#"{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}"#;
+    let opens = format!(r#"read -r line; echo '{{"jsonrpc":"2.0","id":1,"result":{result}}}'"#);
+    let folder = tempfile::tempdir().unwrap();
+    for (at, (command, before)) in [("open", ":"), ("tools", ":"), ("tools", opens.as_str())].into_iter().enumerate() {
+        for (signal, code) in signals() {
+            let file = folder.path().join(format!("{at}-{code}"));
+            let script = format!("trap '' HUP; {before}; echo $$ > {}; exec sleep 300", file.display());
+            let mut started = gladhand();
+            started.args([command, "--as", "mcp@2025-11-25", "--", "sh", "-c", &script]);
+            let mut process = Process::start(started);
+            let begun = Instant::now();
+            let pid = loop {
+                let pid = std::fs::read_to_string(&file).unwrap_or_default();
+                if pid.ends_with('\n') {
+                    break pid.trim().to_owned();
+                }
+                assert!(begun.elapsed() < support::PATIENCE, "the server does not start");
+                std::thread::sleep(Duration::from_millis(10));
+            };
+            process.signal(signal);
+            assert_eq!(process.wait().code(), Some(code), "{command} {signal:?}");
+            let is_running = || {
+                let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+                !state.is_empty() && !state.contains(") Z ")
+            };
+            while is_running() {
+                assert!(begun.elapsed() < support::PATIENCE, "{command} {signal:?} left its server");
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
     }
 }
 

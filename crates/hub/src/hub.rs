@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 
 use gladhand_accord::Agreement;
@@ -16,6 +16,7 @@ use tokio::sync::broadcast;
 use crate::bell::Bell;
 use crate::provider::{Answer, Askable, Caller, Context, Features, Provider, SessionId, Settling, Work};
 use crate::routes::{HubError, Mount, Route, Routes};
+use crate::status::HubStatus;
 
 /// Changes that a session may fall behind; later ones push out the oldest, and the session is told that it missed some.
 const CHANGES: usize = 64;
@@ -38,6 +39,8 @@ pub(crate) struct Inner {
     /// Whether arguments and results are held to the tools' schemas.
     validating: AtomicBool,
     sessions: AtomicU64,
+    /// Sessions that have begun and not ended.
+    visitors: AtomicUsize,
 }
 
 impl Inner {
@@ -96,6 +99,7 @@ impl Hub {
             changes: broadcast::Sender::new(CHANGES),
             validating: AtomicBool::new(false),
             sessions: AtomicU64::new(1),
+            visitors: AtomicUsize::new(0),
         });
         let bell = Bell { hub: Arc::downgrade(&inner) };
         inner.routes().mounts.iter().for_each(|mount| mount.provider.attach(&bell));
@@ -128,6 +132,7 @@ impl Hub {
     /// A session with a downstream begins; it ends when this is dropped.
     pub fn visit(&self) -> Visit {
         let id = SessionId(self.inner.sessions.fetch_add(1, Ordering::Relaxed));
+        self.inner.visitors.fetch_add(1, Ordering::Relaxed);
         Visit { hub: Arc::downgrade(&self.inner), id }
     }
 
@@ -191,12 +196,25 @@ impl Hub {
     ) -> Answer {
         let context = Context { call: call.id, terms: &call.terms, agreement, caller, bell: &self.bell };
         let now = |outcome: Outcome| Answer::Now(outcome);
+        // Whoever finds nothing because somebody could not be asked is told so.
+        let listed = |is_empty: bool, reply| {
+            let trouble = if is_empty { trouble(&routes) } else { None };
+            Answer::Now(trouble.map_or(Ok(reply), Err))
+        };
+        let missing = |failure| Answer::Now(Err(trouble(&routes).unwrap_or(failure)));
         match call.operation {
-            Operation::CallTool(tool) => self.call_tool(tool, routes, &context),
-            Operation::ListTools => now(Ok(Reply::Tools(Arc::clone(&routes.tools)))),
-            Operation::ListResources => now(Ok(Reply::Resources(Arc::clone(&routes.resources)))),
-            Operation::ListTemplates => now(Ok(Reply::Templates(Arc::clone(&routes.templates)))),
-            Operation::ListPrompts => now(Ok(Reply::Prompts(Arc::clone(&routes.prompts)))),
+            Operation::CallTool(tool) if !routes.by_tool.contains_key(tool.name.as_ref()) => {
+                missing(Failure::unknown_tool(&tool.name))
+            }
+            Operation::CallTool(tool) => self.call_tool(tool, Arc::clone(&routes), &context),
+            Operation::ListTools => listed(routes.tools.is_empty(), Reply::Tools(Arc::clone(&routes.tools))),
+            Operation::ListResources => {
+                listed(routes.resources.is_empty(), Reply::Resources(Arc::clone(&routes.resources)))
+            }
+            Operation::ListTemplates => {
+                listed(routes.templates.is_empty(), Reply::Templates(Arc::clone(&routes.templates)))
+            }
+            Operation::ListPrompts => listed(routes.prompts.is_empty(), Reply::Prompts(Arc::clone(&routes.prompts))),
             Operation::ReadResource(uri) => match routes.resource(&uri) {
                 Some(route) => guarded(&routes, route.mount, |provider| provider.read(&route.own, &context)),
                 None => self.read_unlisted(&uri, &routes, &context),
@@ -218,7 +236,7 @@ impl Hub {
                     let prompt = ToolCall { name: Cow::Borrowed(&route.own), arguments: prompt.arguments };
                     guarded(&routes, route.mount, |provider| provider.prompt(prompt, &context))
                 }
-                None => now(Err(Failure::unknown_prompt(&prompt.name))),
+                None => missing(Failure::unknown_prompt(&prompt.name)),
             },
             Operation::Complete(completion) => match (routes.completion(&completion.of), &completion.of) {
                 (Some(Route { mount, own }), of) => {
@@ -319,7 +337,10 @@ impl Hub {
     pub fn features(&self) -> Features {
         let routes = self.inner.routes();
         let all = routes.mounts.iter().map(|mount| mount.provider.features());
-        all.fold(Features::default(), |sum, one| Features {
+        // Somebody who may speak is enough.
+        let nobody = Features { silent: !routes.mounts.is_empty(), ..Features::default() };
+        all.fold(nobody, |sum, one| Features {
+            silent: sum.silent && one.silent,
             questions: sum.questions || one.questions,
             completions: sum.completions || one.completions,
             unlisted_resources: sum.unlisted_resources || one.unlisted_resources,
@@ -328,6 +349,16 @@ impl Hub {
             resource_changes: sum.resource_changes || one.resource_changes,
             prompt_changes: sum.prompt_changes || one.prompt_changes,
         })
+    }
+
+    /// How things stand.
+    pub fn status(&self) -> HubStatus {
+        let routes = self.inner.routes();
+        HubStatus {
+            sessions: self.inner.visitors.load(Ordering::Relaxed),
+            tools: routes.tools.len(),
+            upstreams: routes.mounts.iter().filter_map(|mount| mount.provider.status()).collect(),
+        }
     }
 
     /// All tools as they are now, in a fixed order.
@@ -368,9 +399,15 @@ impl Visit {
 impl Drop for Visit {
     fn drop(&mut self) {
         if let Some(hub) = self.hub.upgrade() {
+            hub.visitors.fetch_sub(1, Ordering::Relaxed);
             hub.routes().mounts.iter().for_each(|mount| mount.provider.left(self.id));
         }
     }
+}
+
+/// Why somebody does not know what it has, if there is such a one.
+fn trouble(routes: &Routes) -> Option<Failure> {
+    routes.mounts.iter().find_map(|mount| mount.provider.trouble())
 }
 
 async fn settle(unsettled: Vec<Settling>) {

@@ -10,6 +10,7 @@ mod naming;
 mod provider;
 mod routes;
 mod schema;
+mod status;
 mod weight;
 
 pub use bell::Bell;
@@ -18,3 +19,4 @@ pub use kit::Kit;
 pub use naming::{Naming, Pattern};
 pub use provider::{Answer, Askable, Asking, Caller, Context, Features, Provider, Reporter, SessionId, Settling, Work};
 pub use routes::{HubError, Mount};
+pub use status::{HubStatus, UpstreamStatus};

@@ -15,6 +15,7 @@ use gladhand_wire::RawValue;
 use tokio::sync::oneshot;
 
 use crate::bell::Bell;
+use crate::status::UpstreamStatus;
 
 /// Somebody who answers calls: the toolbox, an upstream, a capability with state.
 ///
@@ -87,6 +88,11 @@ pub trait Provider: fmt::Debug + Send + Sync {
         None
     }
 
+    /// Why it does not know what it has, if it has tried to find out.
+    fn trouble(&self) -> Option<Failure> {
+        None
+    }
+
     /// A session is open: whoever wants to ask it something, without a call of its, may do so from now on.
     fn joined(&self, _caller: &Arc<dyn Caller>) {}
 
@@ -95,6 +101,11 @@ pub trait Provider: fmt::Debug + Send + Sync {
 
     /// A session has ended: what was kept for it may go.
     fn left(&self, _session: SessionId) {}
+
+    /// How it stands, if it is an upstream.
+    fn status(&self) -> Option<UpstreamStatus> {
+        None
+    }
 
     /// Everything ends: ends when what it holds open is closed in order.
     fn closing(&self) -> Option<Settling> {
@@ -122,6 +133,8 @@ impl SessionId {
 pub struct Features {
     /// It may ask its callers something.
     pub questions: bool,
+    /// It never writes log lines.
+    pub silent: bool,
     /// It completes arguments.
     pub completions: bool,
     /// It may have resources that it does not list.

@@ -142,7 +142,8 @@ impl Operation<'_> {
             Self::ListResources => Ok(Reply::Resources(Arc::from([]))),
             Self::ListTemplates => Ok(Reply::Templates(Arc::from([]))),
             Self::ListPrompts => Ok(Reply::Prompts(Arc::from([]))),
-            Self::ReadResource(uri) | Self::Watch(uri) => Err(Failure::unknown_resource(uri)),
+            Self::ReadResource(uri) => Err(Failure::unknown_resource(uri)),
+            Self::Watch(_) => Err(Failure::cannot_watch()),
             Self::GetPrompt(prompt) => Err(Failure::unknown_prompt(&prompt.name)),
             Self::Complete(_) => Ok(Reply::Completion(Completion::default())),
         })

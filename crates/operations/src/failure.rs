@@ -28,6 +28,8 @@ pub enum FailureKind {
     InvalidArguments,
     /// It needs something of the caller that was not agreed; `data` is the capability's name as a JSON string.
     MissingCapability,
+    /// Whoever would have to answer does not do such things.
+    Unsupported,
     /// It can only be had as a task, and none was asked for.
     OnlyAsTask,
     /// A task was asked for, and it can only be had without.
@@ -63,6 +65,7 @@ impl FailureKind {
             Self::UnknownPrompt => "unknown_prompt",
             Self::InvalidArguments => "invalid_arguments",
             Self::MissingCapability => "missing_capability",
+            Self::Unsupported => "unsupported",
             Self::OnlyAsTask => "only_as_task",
             Self::NotAsTask => "not_as_task",
             Self::Unanswered => "unanswered",
@@ -111,6 +114,11 @@ impl Failure {
         let message = format!("this needs {capability:?} of the client, which was not agreed");
         let data = Some(gladhand_wire::json::to_raw(capability));
         Self { data, ..Self::new(FailureKind::MissingCapability, message) }
+    }
+
+    /// Nobody is told of changes of resources here.
+    pub fn cannot_watch() -> Self {
+        Self::new(FailureKind::Unsupported, "not supported by this server: it does not tell of changes of a resource")
     }
 
     /// Whoever was to answer the call broke down.

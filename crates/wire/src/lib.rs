@@ -10,6 +10,7 @@ pub mod lines;
 pub mod members;
 pub mod pick;
 pub mod rpc;
+pub mod skim;
 pub mod text;
 
 pub use id::Id;
@@ -17,4 +18,5 @@ pub use json::RawValue;
 pub use lines::{Line, Lines, Terminator};
 pub use members::Members;
 pub use pick::{Picked, pick};
+pub use skim::Skim;
 pub use text::{Fault, TextPolicy};

@@ -3,7 +3,11 @@
 //! It splits, bounds and resynchronises; it does not look inside a line. What a carriage return,
 //! a byte-order mark or a bad UTF-8 sequence means is the business of [`crate::text`].
 
+use std::ops::Range;
+
 use memchr::{memchr, memchr2};
+
+use crate::skim::Skim;
 
 /// The longest line that is accepted unless somebody says otherwise: 16 MiB.
 pub const MAX_LINE: usize = 16 * 1024 * 1024;
@@ -26,7 +30,8 @@ pub enum Terminator {
 pub enum Line<'a> {
     /// The bytes between two terminators.
     Bytes(&'a [u8]),
-    /// A line that exceeded the limit. Its bytes are gone; the next line is intact.
+    /// A line that exceeded the limit, told of when it has ended. Its bytes are gone but for what [`Lines::skimmed`]
+    /// says; the next line is intact.
     TooLong {
         /// The limit that it exceeded.
         limit: usize,
@@ -46,8 +51,10 @@ pub struct Lines {
     searched: usize,
     limit: usize,
     terminator: Terminator,
-    /// The current line exceeded the limit: drop bytes up to the next terminator.
-    discarding: bool,
+    /// The current line exceeded the limit: drop bytes up to the next terminator, and note what can be told of them.
+    overlong: Option<Skim>,
+    /// What could be told of the last line that was too long.
+    skimmed: Skim,
 }
 
 impl Default for Lines {
@@ -59,7 +66,15 @@ impl Default for Lines {
 impl Lines {
     /// A splitter that refuses lines of more than `limit` bytes.
     pub fn with_limit(limit: usize) -> Self {
-        Self { buffer: Vec::new(), start: 0, searched: 0, limit, terminator: Terminator::Lf, discarding: false }
+        Self {
+            buffer: Vec::new(),
+            start: 0,
+            searched: 0,
+            limit,
+            terminator: Terminator::Lf,
+            overlong: None,
+            skimmed: Skim::default(),
+        }
     }
 
     /// Changes what ends a line, from the next unread line on.
@@ -87,27 +102,23 @@ impl Lines {
 
     /// The next complete line, if there is one.
     pub fn next_line(&mut self) -> Option<Line<'_>> {
-        loop {
-            let unread = &self.buffer[self.searched..];
-            let found = match self.terminator {
-                Terminator::Lf => memchr(b'\n', unread),
-                Terminator::LfOrCr => memchr2(b'\n', b'\r', unread),
-            };
-            let Some(offset) = found else {
-                self.searched = self.buffer.len();
-                return self.note_an_overlong_beginning();
-            };
-            let (from, to) = (self.start, self.searched + offset);
-            self.start = to + 1;
-            self.searched = self.start;
-            if std::mem::take(&mut self.discarding) {
-                continue;
-            }
-            if to - from > self.limit {
-                return Some(Line::TooLong { limit: self.limit });
-            }
-            return Some(Line::Bytes(&self.buffer[from..to]));
+        let unread = &self.buffer[self.searched..];
+        let found = match self.terminator {
+            Terminator::Lf => memchr(b'\n', unread),
+            Terminator::LfOrCr => memchr2(b'\n', b'\r', unread),
+        };
+        let Some(offset) = found else {
+            self.searched = self.buffer.len();
+            self.drop_an_overlong_beginning();
+            return None;
+        };
+        let (from, to) = (self.start, self.searched + offset);
+        self.start = to + 1;
+        self.searched = self.start;
+        if self.overlong.is_some() || to - from > self.limit {
+            return Some(self.too_long(from..to));
         }
+        Some(Line::Bytes(&self.buffer[from..to]))
     }
 
     /// The beginning of what is unread, up to the first LF, without taking it. `None` while there is no LF.
@@ -121,10 +132,15 @@ impl Lines {
         let from = self.start;
         self.start = self.buffer.len();
         self.searched = self.start;
-        if std::mem::take(&mut self.discarding) || from == self.buffer.len() {
-            return None;
+        if self.overlong.is_some() {
+            return Some(self.too_long(from..self.start));
         }
-        Some(Line::Bytes(&self.buffer[from..]))
+        Some(Line::Bytes(&self.buffer[from..])).filter(|_| from < self.start)
+    }
+
+    /// What could be told of the last line that was too long.
+    pub fn skimmed(&self) -> &Skim {
+        &self.skimmed
     }
 
     /// How many bytes are held for lines that have not been handed out.
@@ -132,18 +148,19 @@ impl Lines {
         self.buffer.len() - self.start
     }
 
-    /// Says once that the line under way is too long, and forgets what came of it so far.
-    fn note_an_overlong_beginning(&mut self) -> Option<Line<'static>> {
-        if self.discarding {
+    /// Forgets what came so far of a line that is too long already.
+    fn drop_an_overlong_beginning(&mut self) {
+        if self.overlong.is_some() || self.buffer.len() - self.start > self.limit {
+            self.overlong.get_or_insert_default().feed(&self.buffer[self.start..]);
             self.forget();
-            return None;
         }
-        if self.buffer.len() - self.start <= self.limit {
-            return None;
-        }
-        self.discarding = true;
-        self.forget();
-        Some(Line::TooLong { limit: self.limit })
+    }
+
+    /// A line that was too long has ended with these bytes.
+    fn too_long(&mut self, rest: Range<usize>) -> Line<'static> {
+        self.skimmed = self.overlong.take().unwrap_or_default();
+        self.skimmed.feed(&self.buffer[rest]);
+        Line::TooLong { limit: self.limit }
     }
 
     fn forget(&mut self) {
@@ -212,6 +229,21 @@ mod tests {
         for size in [1, 3, 7, 11, 60] {
             let cuts = vec![size; 60];
             assert_eq!(split(&input, &cuts, 10, Terminator::Lf), vec![None, Some(b"ok".to_vec())], "chunks of {size}");
+        }
+    }
+
+    #[test]
+    fn whom_an_overlong_line_answers_is_known_when_it_has_ended() {
+        let input = format!("{{\"result\":\"{}\",\"id\":7}}\nok\n", "x".repeat(50));
+        for size in [1, 3, 7, 11, 100] {
+            let mut lines = Lines::with_limit(10);
+            for piece in input.as_bytes().chunks(size) {
+                lines.push(piece);
+                while let Some(Line::TooLong { .. }) = lines.next_line() {
+                    assert_eq!(lines.skimmed().answered(), Some("7"), "chunks of {size}");
+                }
+            }
+            assert_eq!(lines.skimmed().answered(), Some("7"), "chunks of {size}");
         }
     }
 

@@ -119,6 +119,8 @@ impl<'de, S: DeserializeSeed<'de> + Copy> Visitor<'de> for Object<S> {
 
 /// Appends the beginning of a success up to where the result goes; close it with [`finish`].
 pub fn begin_result(out: &mut Vec<u8>, id: &Id) {
+    // Room for most answers, in place of growing step by step.
+    out.reserve(256);
     out.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
     out.extend_from_slice(id.as_json().as_bytes());
     out.extend_from_slice(br#","result":"#);
@@ -169,6 +171,43 @@ pub fn finish(out: &mut Vec<u8>) {
     out.extend_from_slice(b"}\n");
 }
 
+/// What an answer says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// It has a result.
+    Result,
+    /// It has an error.
+    Error,
+}
+
+/// What a line that was written here says to a request; `None` if it answers none.
+///
+/// Looks only at how the line begins: `jsonrpc`, `id` and what follows are always written in this order.
+pub fn verdict(line: &[u8]) -> Option<Verdict> {
+    let id = line.strip_prefix(br#"{"jsonrpc":"2.0","id":"#)?;
+    let rest = match id.strip_prefix(b"\"") {
+        Some(text) => &text[end_of_string(text)?..],
+        None => &id[memchr::memchr(b',', id)?..],
+    };
+    if rest.starts_with(br#","result":"#) {
+        Some(Verdict::Result)
+    } else {
+        rest.starts_with(br#","error":"#).then_some(Verdict::Error)
+    }
+}
+
+/// Where a string ends whose first quote was taken off already.
+fn end_of_string(text: &[u8]) -> Option<usize> {
+    let mut at = 0;
+    loop {
+        at += memchr::memchr2(b'"', b'\\', text.get(at..)?)?;
+        if text[at] == b'"' {
+            return Some(at + 1);
+        }
+        at += 2;
+    }
+}
+
 /// A JSON-RPC error object.
 #[derive(Debug, Clone, serde::Serialize)]
 pub struct Error<'a> {
@@ -209,6 +248,32 @@ mod tests {
                 format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{}}}}\n")
             );
         }
+    }
+
+    #[test]
+    fn answers_are_told_from_everything_else() {
+        for (line, expected) in [
+            (r#"{"jsonrpc":"2.0","id":1,"result":{"method":"x"}}"#, Some(Verdict::Result)),
+            (r#"{"jsonrpc":"2.0","id":"a\"\\","result":{}}"#, Some(Verdict::Result)),
+            (r#"{"jsonrpc":"2.0","id":null,"error":{"code":1}}"#, Some(Verdict::Error)),
+            (r#"{"jsonrpc":"2.0","id":",\"result\":","error":{}}"#, Some(Verdict::Error)),
+            (r#"{"jsonrpc":"2.0","id":"7","method":"ping","params":{"result":1}}"#, None),
+            (r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"id":1,"result":1}}"#, None),
+            (r#"{"jsonrpc":"2.0","id":"7\"#, None),
+            (r#"{"jsonrpc":"2.0","id":"#, None),
+            ("", None),
+        ] {
+            assert_eq!(verdict(line.as_bytes()), expected, "{line}");
+        }
+        let (mut line, id) = (Vec::new(), Id::number(7));
+        result(&mut line, &id, &1);
+        assert_eq!(verdict(&line), Some(Verdict::Result));
+        line.clear();
+        error(&mut line, None, &Error::new(1, "no"));
+        assert_eq!(verdict(&line), Some(Verdict::Error));
+        line.clear();
+        request::<()>(&mut line, &id, "ping", None);
+        assert_eq!(verdict(&line), None);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use gladhand_accord::{Agreement, Gate, Refusal, Secret, Side};
 use gladhand_operations::{Call, CallId, Failure, FailureKind, Operation, Outcome, Reply, Tool};
-use gladhand_wire::{Fault, Members, RawValue};
+use gladhand_wire::{Fault, Members, RawValue, Skim};
 
 use super::answers;
 use super::fields::text_of;
@@ -228,7 +228,7 @@ impl Client for Agent {
         }
     }
 
-    fn garbled(&mut self, _fault: &Fault, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
+    fn garbled(&mut self, _fault: &Fault, _skim: &Skim, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
         heard.events.push(Event::Dropped("a line that cannot be read"));
     }
 

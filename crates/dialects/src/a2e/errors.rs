@@ -107,6 +107,7 @@ impl ErrorBody {
             | FailureKind::UnknownResource
             | FailureKind::UnknownPrompt
             | FailureKind::MissingCapability
+            | FailureKind::Unsupported
             | FailureKind::OnlyAsTask
             | FailureKind::NotAsTask
             | FailureKind::Unanswered => ("tool_error", false),

@@ -10,7 +10,7 @@ use gladhand_accord::{Agreement, Refusal};
 use gladhand_operations::{Call, CallId, Failure, FailureKind, Operation, Outcome, Reply, Tool, ToolCall};
 use gladhand_wire::json::Kind;
 use gladhand_wire::text::MAX_DEPTH;
-use gladhand_wire::{Fault, Members, RawValue, json};
+use gladhand_wire::{Fault, Members, RawValue, Skim, json};
 
 use super::answers;
 use super::envelope::{Form, HANDSHAKE, RESERVED, push_member};
@@ -220,7 +220,7 @@ impl Client for FluxloopClient {
         }
     }
 
-    fn garbled(&mut self, _fault: &Fault, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
+    fn garbled(&mut self, _fault: &Fault, _skim: &Skim, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
         heard.events.push(Event::Dropped("a line that cannot be read"));
     }
 

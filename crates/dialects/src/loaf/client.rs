@@ -10,7 +10,7 @@ use gladhand_accord::{Agreement, Refusal};
 use gladhand_operations::{Call, CallId, Failure, FailureKind, Notice, Operation, Outcome};
 use gladhand_wire::json::Kind;
 use gladhand_wire::rpc::{self, Envelope};
-use gladhand_wire::{Fault, Id, Members, RawValue, json};
+use gladhand_wire::{Fault, Id, Members, RawValue, Skim, json};
 use serde::Serialize;
 
 use super::opening::{self, HandshakeParams};
@@ -167,7 +167,7 @@ impl Client for LoafClient {
         }
     }
 
-    fn garbled(&mut self, _fault: &Fault, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
+    fn garbled(&mut self, _fault: &Fault, _skim: &Skim, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
         heard.events.push(Event::Dropped("a line that cannot be read"));
     }
 

@@ -332,7 +332,8 @@ impl Server for LoafServer {
         let reason = match stop {
             Stop::InputClosed => None,
             Stop::Interrupted => Some("sigint"),
-            Stop::Terminated => Some("sigterm"),
+            // loaf has no other word for it.
+            Stop::Terminated | Stop::HungUp => Some("sigterm"),
         };
         if let Some(reason) = reason
             && self.phase == Phase::Serving

@@ -9,6 +9,7 @@ use gladhand_wire::RawValue;
 use gladhand_wire::rpc::Envelope;
 
 use super::errors;
+use super::message::Params;
 use super::pending::Way;
 use super::server::McpServer;
 use crate::ambient::Ambient;
@@ -103,8 +104,13 @@ impl Batches {
 
 impl McpServer {
     /// An array came.
-    pub(super) fn receive_batch<'a>(&mut self, text: &'a str, ambient: &mut Ambient<'_>, out: &mut Output<'a>) {
-        let refused = match serde_json::from_str::<Vec<&RawValue>>(text) {
+    pub(super) fn receive_batch<'a>(
+        &mut self,
+        parts: Result<Vec<&'a RawValue>, serde_json::Error>,
+        ambient: &mut Ambient<'_>,
+        out: &mut Output<'a>,
+    ) {
+        let refused = match parts {
             Err(error) => errors::unreadable(&error.into()),
             Ok(_) if !self.has_batches() => {
                 errors::invalid_request("batches are not part of the protocol version in force")
@@ -115,13 +121,13 @@ impl McpServer {
                 (true, true) => errors::invalid_request("a batch holds either requests or responses, not both"),
                 (_, false) => {
                     let way = Way { lane: ambient.lane, batch: None };
-                    return parts.into_iter().for_each(|part| self.message(part.get(), way, ambient, out));
+                    return parts.into_iter().for_each(|part| self.part(part, way, ambient, out));
                 }
                 (false, true) => {
                     let batch = self.batches.begin(ambient.lane);
                     let way = Way { lane: ambient.lane, batch: Some(batch) };
                     for part in parts {
-                        self.message(part.get(), way, ambient, out);
+                        self.part(part, way, ambient, out);
                     }
                     self.batches.settle(batch, out);
                     return;
@@ -129,6 +135,10 @@ impl McpServer {
             },
         };
         self.refuse_unread(Way { lane: ambient.lane, batch: None }, &refused, out);
+    }
+
+    fn part<'a>(&mut self, part: &'a RawValue, way: Way, ambient: &mut Ambient<'_>, out: &mut Output<'a>) {
+        self.message(part.get(), Envelope::picking(part.get(), Params::NAMES), way, ambient, out);
     }
 }
 

@@ -11,6 +11,8 @@ use super::revision::{Revision, names};
 
 /// There is no such resource (handshake era).
 pub(super) const RESOURCE_NOT_FOUND: i32 = -32002;
+/// A person must visit a page before the request can be answered (2025-11-25).
+pub(super) const URL_ELICITATION_REQUIRED: i32 = -32042;
 /// A header of HTTP does not say what the body says (2026-07-28).
 pub(super) const HEADER_MISMATCH: i32 = -32020;
 /// A request needs a client capability that was not declared with it (2026-07-28).

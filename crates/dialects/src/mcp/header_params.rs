@@ -4,9 +4,11 @@
 //! server to compare, the client to write. A value that is no plain text for a header travels in base64.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use gladhand_operations::Tool;
 use gladhand_wire::json::{self, Kind, RawValue};
 use gladhand_wire::{Members, pick};
 
@@ -61,6 +63,27 @@ impl HeaderParam {
             Kind::Number | Kind::Bool => Some(argument.get().to_owned()),
             Kind::Object | Kind::Array | Kind::Null => None,
         }
+    }
+}
+
+/// The arguments that are mirrored, tool by tool. Made once for a list of tools, because reading schemas takes a while.
+#[derive(Debug, Clone, Default)]
+pub struct Mirrors {
+    by_tool: HashMap<String, Vec<HeaderParam>>,
+}
+
+impl Mirrors {
+    /// Reads the schemas of these tools.
+    pub fn new(tools: &[Tool]) -> Self {
+        // Annotations that break the rules mean nothing: a client that keeps them does not offer the tool.
+        let params = |tool: &Tool| header_params(&tool.input_schema).ok().filter(|params| !params.is_empty());
+        let by_tool = tools.iter().filter_map(|tool| Some((tool.name.clone(), params(tool)?)));
+        Self { by_tool: by_tool.collect() }
+    }
+
+    /// What a call of a tool mirrors.
+    pub fn of(&self, tool: &str) -> &[HeaderParam] {
+        self.by_tool.get(tool).map_or(&[], Vec::as_slice)
     }
 }
 

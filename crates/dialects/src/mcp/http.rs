@@ -3,15 +3,17 @@
 //! An edge asks these before it feeds a stateless request to the server side. What is wrong with `_meta` itself is
 //! answered here already, because HTTP wants a status for it that the same code elsewhere does not get.
 
-use gladhand_operations::Tool;
+use std::borrow::Cow;
+
 use gladhand_wire::json::{self, Kind, RawValue};
 use gladhand_wire::rpc::{self, Envelope, code};
-use gladhand_wire::{Id, Picked, pick};
+use gladhand_wire::{Id, Line, pick};
 
 pub use super::header_params::{
-    BadAnnotation, HeaderParam, PREFIX, decode_header_value, encode_header_value, header_params,
+    BadAnnotation, HeaderParam, Mirrors, PREFIX, decode_header_value, encode_header_value, header_params,
 };
 use super::ids::is_same;
+use super::message::{Message, Params};
 use super::meta::Meta;
 use super::{errors, stateless};
 
@@ -31,12 +33,20 @@ pub struct Rejection {
     pub body: String,
 }
 
-/// Whether a request carries its own opening, complete or not. A version in the header alone counts as one too: ask
-/// [`super::revision::Revision::is_stateless`].
-pub fn is_stateless(body: &str) -> bool {
-    let envelope = Envelope::picking(body, ["_meta"]);
-    let meta = envelope.ok().and_then(|envelope| envelope.params).and_then(|params| params.members[0]);
-    meta.and_then(Meta::of).is_some_and(|meta| meta.is_stateless())
+/// The names of all tools that a body calls, read as the server side will read it.
+pub fn called_tools(body: &[u8]) -> Vec<String> {
+    // What cannot be read calls nothing: the server side refuses it.
+    let Ok(Some(text)) = super::DIALECT.text.read(Line::Bytes(body)) else { return Vec::new() };
+    let one = |message: &str| {
+        let envelope = Envelope::picking(message, ["name"]).ok()?;
+        let [name] = envelope.params.filter(|_| envelope.method_name().as_deref() == Some("tools/call"))?.members;
+        name.and_then(json::string).map(Cow::into_owned)
+    };
+    if !text.trim_start().starts_with('[') {
+        return one(&text).into_iter().collect();
+    }
+    let parts: Vec<&RawValue> = serde_json::from_str(&text).unwrap_or_default();
+    parts.into_iter().filter_map(|part| one(part.get())).collect()
 }
 
 /// Which parameter names what a request of this method is about.
@@ -49,35 +59,33 @@ pub fn named_by(method: &str) -> Option<&'static str> {
     }
 }
 
-/// Compares a stateless request with its headers. Names of headers are asked for in any case; `tools` are those that
-/// the caller may call.
+/// Compares a stateless request with its headers. Names of headers are asked for in any case; `mirrors` are those of the
+/// tools that the caller may call.
 ///
 /// What is no request at all passes: the server side has the words for it.
 pub fn check_headers<'h>(
     header: &dyn Fn(&str) -> Option<&'h str>,
-    body: &str,
-    tools: &[Tool],
+    message: &Message<'_>,
+    mirrors: &Mirrors,
 ) -> Result<(), Rejection> {
-    const NAMES: [&str; 5] = ["_meta", "name", "uri", "taskId", "arguments"];
-    let Ok(envelope) = Envelope::picking(body, NAMES) else { return Ok(()) };
-    let (Some(method), Some(id)) = (envelope.method_name(), envelope.id) else { return Ok(()) };
-    let params = envelope.params.unwrap_or(Picked { kind: Kind::Null, members: [None; 5] });
-    let [meta, name, uri, task, arguments] = params.members;
+    let Some(call) = message.call() else { return Ok(()) };
+    let (Some(method), Some(id)) = (call.method_name(), call.id) else { return Ok(()) };
+    let params = Params::of(call.params).unwrap_or_default();
     let named = match named_by(&method) {
-        Some("name") => name,
-        Some("uri") => uri,
-        Some(_) => task,
+        Some("name") => params.name,
+        Some("uri") => params.uri,
+        Some(_) => params.task_id,
         None => None,
     };
-    let tool = || named.and_then(json::string).and_then(|name| tools.iter().find(|tool| tool.name == name));
-    let checked = check_version(header(VERSION_HEADER), meta)
+    let named = named.and_then(json::string);
+    let checked = check_version(header(VERSION_HEADER), params.meta)
         .and_then(|()| is_text(METHOD_HEADER, header(METHOD_HEADER), &method))
-        .and_then(|()| match named.and_then(json::string) {
-            Some(named) => is_text(NAME_HEADER, header(NAME_HEADER), &named),
+        .and_then(|()| match &named {
+            Some(named) => is_text(NAME_HEADER, header(NAME_HEADER), named),
             None => Ok(()),
         })
-        .and_then(|()| match tool() {
-            Some(tool) if method == "tools/call" => check_arguments(header, tool, arguments),
+        .and_then(|()| match &named {
+            Some(tool) if method == "tools/call" => check_arguments(header, mirrors.of(tool), params.arguments),
             _ => Ok(()),
         });
     checked.map_err(|error| {
@@ -102,11 +110,10 @@ fn check_version(header: Option<&str>, meta: Option<&RawValue>) -> Result<(), rp
 
 fn check_arguments<'h>(
     header: &dyn Fn(&str) -> Option<&'h str>,
-    tool: &Tool,
+    params: &[HeaderParam],
     arguments: Option<&RawValue>,
 ) -> Result<(), rpc::Error<'static>> {
-    // Annotations that break the rules mean nothing: a client that keeps them does not offer the tool.
-    for param in header_params(&tool.input_schema).unwrap_or_default() {
+    for param in params {
         let (name, value) = (param.header.as_str(), header(&param.header));
         match arguments.and_then(|arguments| param.argument(arguments)).map(|raw| (Kind::of(raw), raw)) {
             None if value.is_some() => {
@@ -138,6 +145,9 @@ fn is_text(name: &str, value: Option<&str>, expected: &str) -> Result<(), rpc::E
 
 /// The status under which a line answers a stateless request.
 pub fn status(line: &[u8]) -> u16 {
+    if rpc::verdict(line) != Some(rpc::Verdict::Error) {
+        return 200;
+    }
     let error = std::str::from_utf8(line).ok().and_then(|line| Envelope::parse(line).ok()).and_then(|line| line.error);
     let code = error.and_then(|error| pick(error, ["code"])).and_then(|[code]| code);
     match code.and_then(|code| code.get().parse::<i32>().ok()) {

@@ -20,8 +20,9 @@ use super::meta::SUBSCRIPTION_ID;
 use super::pending::{Asked, InFlight, ReplyTo, Watcher, Way};
 use super::render::Renderer;
 use super::server::{McpServer, Request};
+use super::shares::Bound;
 use super::watches::{LONGEST_URI, Watches};
-use crate::ambient::Ambient;
+use crate::ambient::{Ambient, Party};
 use crate::side::{Action, Lane, Output};
 
 /// How many subscriptions may be open at once on one lane, and on all of them.
@@ -47,6 +48,8 @@ struct Listener {
     key: ListenerId,
     id: Id,
     lane: Lane,
+    /// Whose share it takes.
+    party: Option<Party>,
     /// The changes that it is told of.
     wants: Changes,
     /// The resources whose changes it is told of.
@@ -143,18 +146,23 @@ impl Listeners {
         }
     }
 
-    fn is_full(&self, lane: Lane) -> bool {
-        let on_lane = self.all.iter().filter(|listener| listener.lane == lane).count();
-        self.all.len() >= MAX_LISTENERS || on_lane >= MAX_PER_LANE
-    }
-
-    /// How many resources and tasks are watched, or will be.
-    fn watching(&self) -> usize {
-        self.all.iter().map(|listener| listener.watches.len() + listener.unanswered + listener.tasks.len()).sum()
+    /// Whether somebody may have one more on a lane, and watch so many things more.
+    fn has_room_for(&self, lane: Lane, watching: usize, party: Option<Party>) -> bool {
+        let of = |party| self.all.iter().filter(move |listener| listener.party == Some(party));
+        let count = Bound { most: MAX_LISTENERS, taken: self.all.len() };
+        let watched = Bound { most: MAX_WATCHED, taken: self.all.iter().map(Listener::watching).sum() };
+        self.all.iter().filter(|listener| listener.lane == lane).count() < MAX_PER_LANE
+            && count.admits(1, party, |party| of(party).count())
+            && watched.admits(watching, party, |party| of(party).map(Listener::watching).sum())
     }
 }
 
 impl Listener {
+    /// How many resources and tasks it watches, or will.
+    fn watching(&self) -> usize {
+        self.watches.len() + self.unanswered + self.tasks.len()
+    }
+
     /// The first notice of every subscription, and what happened before it.
     fn acknowledge(&mut self, out: &mut Output<'_>) {
         out.go(self.lane);
@@ -207,8 +215,8 @@ impl McpServer {
             Err(error) => return self.refuse(&request.to, &error, out),
         };
         tasks.retain(|task| self.tasks.find(task, ambient.principal, in_force.revision).is_some());
-        let watching = self.listeners.watching() + uris.len() + tasks.len();
-        if self.listeners.is_full(request.to.way.lane) || watching > MAX_WATCHED {
+        let party = request.party;
+        if !self.listeners.has_room_for(request.to.way.lane, uris.len() + tasks.len(), party) {
             return self.refuse(&request.to, &errors::busy("subscriptions"), out);
         }
         let ReplyTo { id, way: Way { lane, .. } } = request.to;
@@ -222,7 +230,7 @@ impl McpServer {
             out.actions.push(Action::Deliver(call, Arc::clone(&in_force.agreement)));
         }
         let (watches, owed) = (Watches::default(), Changes::default());
-        let mut listener = Listener { key, id, lane, wants, watches, tasks, unanswered: uris.len(), owed };
+        let mut listener = Listener { key, id, lane, party, wants, watches, tasks, unanswered: uris.len(), owed };
         if uris.is_empty() {
             listener.acknowledge(out);
         }

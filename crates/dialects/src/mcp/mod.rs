@@ -9,6 +9,7 @@ mod batch;
 pub mod capabilities;
 mod changes;
 mod client;
+mod conversation;
 mod cursor;
 mod errors;
 mod header_params;
@@ -16,6 +17,7 @@ pub mod http;
 mod ids;
 mod listen;
 mod lists;
+mod message;
 mod meta;
 pub mod methods;
 mod notices;
@@ -30,6 +32,7 @@ mod requests;
 mod resources;
 pub mod revision;
 mod server;
+mod shares;
 mod stateless;
 mod task_answers;
 mod tasks;
@@ -40,6 +43,9 @@ use gladhand_wire::text::{BadUtf8, ByteOrderMark, LoneSurrogate};
 use gladhand_wire::{Terminator, json};
 
 use crate::side::{Claim, Dialect, FirstLine};
+
+pub use message::Message;
+pub use server::McpServer;
 
 /// The dialect.
 pub static DIALECT: Dialect = Dialect {
@@ -54,7 +60,7 @@ pub static DIALECT: Dialect = Dialect {
     has_tokens: false,
     claim,
     askable: opening::askable,
-    server: |setup| Box::new(server::McpServer::new(setup)),
+    server: |setup| Box::new(McpServer::new(setup)),
     client: |setup| Box::new(client::McpClient::new(setup)),
 };
 

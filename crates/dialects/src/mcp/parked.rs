@@ -21,8 +21,9 @@ use super::errors;
 use super::pending::Awaited;
 use super::requests::Wishes;
 use super::server::{McpServer, Request};
+use super::shares::Bound;
 use super::tasks;
-use crate::ambient::Ambient;
+use crate::ambient::{Ambient, Party};
 use crate::side::{Action, Output, Server};
 
 /// How many calls may be parked at once.
@@ -75,10 +76,6 @@ struct Waiting {
 }
 
 impl Parked {
-    pub(super) fn is_full(&self) -> bool {
-        self.all.len() >= MAX_PARKED
-    }
-
     pub(super) fn deadline(&self) -> Option<Duration> {
         self.all.front().map(|waiting| waiting.expires)
     }
@@ -107,14 +104,14 @@ impl McpServer {
                 return Ok(None);
             }
             let takes_tasks = self.setup.menu.tasks && in_force.agreement.allows(Side::Client, TASKS_EXTENSION);
-            if is_tool && takes_tasks && !self.tasks.is_full() {
+            if is_tool && takes_tasks && self.tasks.has_room_for(request.party) {
                 task = TaskWish::Able;
             }
         } else {
             let has_tasks = || in_force.agreement.allows(Side::Server, tasks::CALLS_AS_TASKS);
             let Some(wish) = request.params.task.filter(|_| is_tool && has_tasks()) else { return Ok(None) };
             ttl = tasks::wanted_ttl(wish)?;
-            if self.tasks.is_full() {
+            if !self.tasks.has_room_for(request.party) {
                 return Err(errors::busy("tasks"));
             }
             task = TaskWish::Only;
@@ -128,6 +125,15 @@ impl McpServer {
             task,
             ttl,
         })))
+    }
+
+    /// Whether one more call of somebody may be parked.
+    pub(super) fn may_park(&self, party: Option<Party>) -> bool {
+        let bound = Bound { most: MAX_PARKED, taken: self.parked.all.len() };
+        bound.admits(1, party, |party| {
+            let parties = self.parked.all.iter().filter_map(|waiting| self.pending.get(waiting.call)?.party);
+            parties.filter(|other| *other == party).count()
+        })
     }
 
     /// Answers a call's request with its open questions; it goes on when the caller comes back.
@@ -165,13 +171,14 @@ impl McpServer {
             Ok(found) => found,
             Err(error) => return self.refuse(&request.to, &error, out),
         };
-        if self.pending.len() >= self.setup.max_in_flight {
+        if !self.has_room_for(request.party) {
             return self.refuse(&request.to, &errors::busy("calls in flight"), out);
         }
         let Some(Waiting { call, outcome, .. }) = self.parked.all.remove(at) else { return };
         self.pending.change(call, |call| {
             call.awaited = Awaited::ByRequest;
             call.to = request.to;
+            call.party = request.party;
             call.in_force = Arc::clone(in_force);
             call.progress_token = wishes.progress_token.map(ToOwned::to_owned);
             call.progress = None;

@@ -16,6 +16,7 @@ use super::listen::ListenerId;
 use super::lists::Page;
 use super::parked::Origin;
 use super::revision::Revision;
+use crate::ambient::Party;
 use crate::side::Lane;
 
 /// The way back to a request.
@@ -106,6 +107,8 @@ pub(super) struct InFlight {
     pub(super) in_force: Arc<InForce>,
     /// How it came, where that matters later.
     pub(super) origin: Option<Box<Origin>>,
+    /// Whose share it takes.
+    pub(super) party: Option<Party>,
     /// The revision that the answer is written in.
     pub(super) revision: Revision,
     /// The token under which the caller wants to hear of progress, as it was written.
@@ -125,6 +128,7 @@ impl InFlight {
             awaited: Awaited::ByRequest,
             in_force: Arc::clone(in_force),
             origin: None,
+            party: None,
             revision: in_force.revision,
             progress_token: None,
             progress: None,
@@ -154,6 +158,11 @@ impl Pending {
     /// How many requests wait.
     pub(super) fn len(&self) -> usize {
         self.slots.len() - self.free.len() - self.away
+    }
+
+    /// How many requests of somebody wait.
+    pub(super) fn len_of(&self, party: Party) -> usize {
+        self.waiting().filter(|(_, call)| call.party == Some(party)).count()
     }
 
     /// How many bytes of ids and tokens are kept.

@@ -10,6 +10,7 @@ use gladhand_wire::json::{self, Kind, RawValue};
 use serde_json::{Map, Value};
 
 use super::capabilities::InForce;
+use super::conversation;
 use crate::ambient::Ambient;
 
 /// The method that asks for it.
@@ -34,6 +35,11 @@ pub(super) fn phrase(
         return Err(Failure::missing_capability(missing));
     }
     let revision = in_force.revision;
+    // Older revisions have no tools in a conversation, which is said below.
+    let is_conversation = question.kind == QuestionKind::Sample && revision.has_content_lists();
+    if let Some(disorder) = is_conversation.then(|| conversation::disorder(&members)).flatten() {
+        return Err(Failure::new(FailureKind::InvalidArguments, disorder));
+    }
     let phrased = match question.kind {
         QuestionKind::Roots => question.params.to_string(),
         QuestionKind::Elicit if is_url(&members) => {

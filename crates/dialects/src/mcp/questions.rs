@@ -197,7 +197,7 @@ impl McpServer {
         if is_parking && asker.origin.is_none() {
             return Err(Failure::new(FailureKind::Unanswered, "this request cannot be answered with a question"));
         }
-        if self.questions.open.len() >= MAX_QUESTIONS || is_parking && self.parked.is_full() {
+        if self.questions.open.len() >= MAX_QUESTIONS || is_parking && !self.may_park(asker.party) {
             return Err(Failure::new(FailureKind::Busy, "too many questions are waiting for answers"));
         }
         Ok(params)

@@ -16,8 +16,9 @@ use super::lists::{List, Page};
 use super::pending::{Asked, InFlight, ReplyTo};
 use super::render;
 use super::server::{McpServer, Phase, Request};
+use super::shares::Bound;
 use super::{cursor, errors, meta, parked};
-use crate::ambient::Ambient;
+use crate::ambient::{Ambient, Party};
 use crate::side::{Action, Output};
 use gladhand_wire::pick;
 
@@ -144,7 +145,7 @@ impl McpServer {
         in_force: &Arc<InForce>,
         out: &mut Output<'a>,
     ) {
-        if self.pending.len() >= self.setup.max_in_flight {
+        if !self.has_room_for(request.party) {
             return self.refuse(&request.to, &errors::busy("calls in flight"), out);
         }
         if let Some(batch) = request.to.way.batch {
@@ -153,6 +154,7 @@ impl McpServer {
         let task = request.origin.as_ref().map_or(TaskWish::Never, |origin| origin.task);
         let id = self.pending.insert(InFlight {
             origin: request.origin,
+            party: request.party,
             progress_token: wishes.progress_token.map(ToOwned::to_owned),
             log_level: wishes.log_level,
             ..InFlight::new(request.to, asked, in_force)
@@ -172,6 +174,12 @@ impl McpServer {
         };
         let call = Call { id, operation, terms };
         out.actions.push(Action::Deliver(call, Arc::clone(&in_force.agreement)));
+    }
+
+    /// Whether somebody may have one more call in flight.
+    pub(super) fn has_room_for(&self, party: Option<Party>) -> bool {
+        let bound = Bound { most: self.setup.max_in_flight, taken: self.pending.len() };
+        bound.admits(1, party, |party| self.pending.len_of(party))
     }
 
     pub(super) fn pong(&mut self, request: Request<'_>, out: &mut Output<'_>) {

@@ -110,6 +110,11 @@ impl Revision {
         self >= Self::V2025_11_25
     }
 
+    /// Whether a request may be refused until a person has visited a page.
+    pub fn has_url_elicitation_required(self) -> bool {
+        self == Self::V2025_11_25
+    }
+
     /// Whether what is asked of a model may hold several blocks per message, and tools.
     pub fn has_content_lists(self) -> bool {
         self >= Self::V2025_11_25
@@ -150,6 +155,7 @@ mod tests {
         assert_eq!(of(Revision::has_structured_output), ["2025-06-18", "2025-11-25", "2026-07-28"]);
         assert_eq!(of(Revision::has_any_structured_output), ["2026-07-28"]);
         assert_eq!(of(Revision::has_elicitation_modes), ["2025-11-25", "2026-07-28"]);
+        assert_eq!(of(Revision::has_url_elicitation_required), ["2025-11-25"]);
         assert_eq!(of(Revision::has_content_lists), ["2025-11-25", "2026-07-28"]);
         assert_eq!(of(Revision::has_result_types), ["2026-07-28"]);
         assert_eq!(of(Revision::has_audio), ["2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"]);

@@ -12,13 +12,14 @@ use gladhand_accord::{Peer, Side};
 use gladhand_operations::{CallId, Level, Notice, Outcome, Question, QuestionId, Reply};
 use gladhand_wire::json::{self, Kind, RawValue};
 use gladhand_wire::rpc::{self, Envelope};
-use gladhand_wire::{Fault, Id, Picked, pick};
+use gladhand_wire::{Fault, Id, pick};
 
 use super::batch::Batches;
 use super::capabilities::InForce;
 use super::changes::Changes;
 use super::errors;
 use super::listen::Listeners;
+use super::message::{self, Message, Params, Read};
 use super::meta::Meta;
 use super::parked::{Origin, Parked};
 use super::pending::{Asked, Awaited, Pending, ReplyTo, Watcher, Way};
@@ -27,7 +28,7 @@ use super::render::Renderer;
 use super::stateless::Stateless;
 use super::tasks::Tasks;
 use super::watches::Watches;
-use crate::ambient::Ambient;
+use crate::ambient::{Ambient, Party};
 use crate::side::{Action, Lane, Menu, Output, Server, ServerSetup, Stop};
 
 /// The level from which log messages are sent until the client sets one.
@@ -37,7 +38,7 @@ pub(super) const DEFAULT_LEVEL: Level = Level::Warning;
 ///
 /// One step, then drain: everything that a step put into its output is taken before the next.
 #[derive(Debug)]
-pub(super) struct McpServer {
+pub struct McpServer {
     pub(super) setup: ServerSetup,
     pub(super) phase: Phase,
     pub(super) stateless: Stateless,
@@ -81,6 +82,8 @@ pub(super) struct Request<'a> {
     pub(super) params: Params<'a>,
     /// How it came, where that matters later.
     pub(super) origin: Option<Box<Origin>>,
+    /// Whose share it takes.
+    pub(super) party: Option<Party>,
     /// The message that it came in.
     text: &'a str,
 }
@@ -96,39 +99,9 @@ fn all_params(text: &str) -> Option<&RawValue> {
     Envelope::parse(text).ok()?.params.filter(|params| Kind::of(params) != Kind::Null)
 }
 
-/// The parameters that the hot path needs, picked while the envelope was read.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Params<'a> {
-    pub(super) name: Option<&'a RawValue>,
-    pub(super) arguments: Option<&'a RawValue>,
-    pub(super) meta: Option<&'a RawValue>,
-    pub(super) cursor: Option<&'a RawValue>,
-    pub(super) uri: Option<&'a RawValue>,
-    pub(super) task: Option<&'a RawValue>,
-    pub(super) request_state: Option<&'a RawValue>,
-    pub(super) input_responses: Option<&'a RawValue>,
-}
-
-impl<'a> Params<'a> {
-    const NAMES: [&'static str; 8] =
-        ["name", "arguments", "_meta", "cursor", "uri", "task", "requestState", "inputResponses"];
-
-    /// What was picked; absent and `null` are the same. `None` if they are no object.
-    fn of(picked: Option<Picked<'a, 8>>) -> Option<Self> {
-        match picked {
-            None | Some(Picked { kind: Kind::Null, .. }) => Some(Self::default()),
-            Some(Picked { kind: Kind::Object, members }) => {
-                let [name, arguments, meta, cursor, uri, task, request_state, input_responses] =
-                    members.map(|member| member.filter(|raw| Kind::of(raw) != Kind::Null));
-                Some(Self { name, arguments, meta, cursor, uri, task, request_state, input_responses })
-            }
-            Some(_) => None,
-        }
-    }
-}
-
 impl McpServer {
-    pub(super) fn new(setup: ServerSetup) -> Self {
+    /// A side that waits for its first message.
+    pub fn new(setup: ServerSetup) -> Self {
         Self {
             render: Renderer::new(&setup),
             phase: Phase::ExpectInitialize,
@@ -145,9 +118,27 @@ impl McpServer {
         }
     }
 
+    /// A message came that was read already.
+    pub fn take<'a>(&mut self, message: Message<'a>, ambient: &mut Ambient<'_>, out: &mut Output<'a>) {
+        match message.read {
+            Read::One(text, read) => {
+                self.message(text, read, Way { lane: ambient.lane, batch: None }, ambient, out);
+            }
+            Read::Batch(parts) => self.receive_batch(parts, ambient, out),
+            Read::Garbled(fault) => self.garbled(&fault, ambient, out),
+        }
+    }
+
     /// One message, alone or out of a batch.
-    pub(super) fn message<'a>(&mut self, text: &'a str, way: Way, ambient: &mut Ambient<'_>, out: &mut Output<'a>) {
-        let envelope = match Envelope::picking(text, Params::NAMES) {
+    pub(super) fn message<'a>(
+        &mut self,
+        text: &'a str,
+        read: Result<message::Call<'a>, serde_json::Error>,
+        way: Way,
+        ambient: &mut Ambient<'_>,
+        out: &mut Output<'a>,
+    ) {
+        let envelope = match read {
             Ok(envelope) => envelope,
             Err(error) => {
                 let error = match serde_json::from_str::<&RawValue>(text) {
@@ -184,7 +175,10 @@ impl McpServer {
             (Some(_), Some(id)) => {
                 let to = ReplyTo { id: Id::of(id), way };
                 match Params::of(envelope.params) {
-                    Some(params) => self.request(Request { to, method, params, origin: None, text }, ambient, out),
+                    Some(params) => {
+                        let party = ambient.party;
+                        self.request(Request { to, method, params, origin: None, party, text }, ambient, out);
+                    }
                     None => self.refuse(&to, &errors::invalid_params("`params` must be an object"), out),
                 }
             }
@@ -298,11 +292,7 @@ impl McpServer {
 
 impl Server for McpServer {
     fn receive<'a>(&mut self, text: &'a str, ambient: &mut Ambient<'_>, out: &mut Output<'a>) {
-        if text.starts_with('[') {
-            self.receive_batch(text, ambient, out);
-        } else {
-            self.message(text, Way { lane: ambient.lane, batch: None }, ambient, out);
-        }
+        self.take(Message::read(text), ambient, out);
     }
 
     fn garbled(&mut self, fault: &Fault, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {

@@ -1,7 +1,7 @@
 //! Requests that carry their own opening (2026-07-28): version and capabilities in `_meta`.
 //!
-//! Each is judged alone. Peers repeat the same `_meta` all day, so the last one is remembered with
-//! what came of it, and an equal one is not negotiated again: the same text gives the same result.
+//! Each is judged alone. Peers repeat the same `_meta` all day, so the last few are remembered with
+//! what came of them, and an equal one is not negotiated again: the same text gives the same result.
 
 use std::sync::Arc;
 
@@ -21,10 +21,17 @@ use crate::side::{Action, Output, ServerSetup};
 /// The longest `_meta` that is remembered as a whole.
 const MAX_REMEMBERED: usize = 4096;
 
-/// The last opening that a request carried.
+/// How many openings are remembered: over HTTP many clients share one server side.
+const MOST_REMEMBERED: usize = 16;
+
+/// How many bytes of them, unless a single one has more.
+const MOST_BYTES: usize = 256 * 1024;
+
+/// The openings that the last requests carried.
 #[derive(Debug, Default)]
 pub(super) struct Stateless {
-    last: Option<Remembered>,
+    /// The one that was used last comes first.
+    known: Vec<Remembered>,
 }
 
 #[derive(Debug)]
@@ -39,47 +46,69 @@ struct Remembered {
 }
 
 impl Stateless {
-    /// Whether the last request had this very `_meta`, so that nothing of it need be read.
+    /// Whether some request had this very `_meta`, so that nothing of it need be read.
     pub(super) fn remembers(&self, meta: &RawValue) -> bool {
-        self.last.as_ref().and_then(|last| last.meta.as_deref()) == Some(meta.get())
+        self.known.iter().any(|known| known.is(meta))
     }
 
     /// Whether some request was agreed on.
     fn has_agreed(&self) -> bool {
-        self.last.is_some()
+        !self.known.is_empty()
+    }
+
+    /// What is remembered of an opening, from now on in front.
+    fn recall(&mut self, is_it: impl Fn(&Remembered) -> bool) -> Option<&mut Remembered> {
+        let at = self.known.iter().position(is_it)?;
+        self.known[..=at].rotate_right(1);
+        self.known.first_mut()
     }
 
     /// What is in force for a request, and whether that is new.
     fn judge(&mut self, raw: &RawValue, meta: &Meta<'_>, setup: &ServerSetup) -> Result<Judged, rpc::Error<'static>> {
-        if let Some(last) = &self.last
-            && self.remembers(raw)
-        {
-            return Ok(Judged { in_force: Arc::clone(&last.in_force), log_level: last.log_level, is_new: false });
+        if let Some(known) = self.recall(|known| known.is(raw)) {
+            return Ok(Judged { in_force: Arc::clone(&known.in_force), log_level: known.log_level, is_new: false });
         }
         let (version, declared) = required(meta)?;
         let log_level = log_level(meta)?;
         let is_worth_keeping = meta.progress_token.is_none() && raw.get().len() <= MAX_REMEMBERED;
         let whole = || is_worth_keeping.then(|| Box::from(raw.get()));
-        if let Some(last) = &mut self.last
-            && *last.version == *version.get()
-            && *last.capabilities == *declared.get()
-            && last.client_info.as_deref() == meta.client_info.map(RawValue::get)
-        {
+        let is_equal = |known: &Remembered| {
+            *known.version == *version.get()
+                && *known.capabilities == *declared.get()
+                && known.client_info.as_deref() == meta.client_info.map(RawValue::get)
+        };
+        if let Some(known) = self.recall(is_equal) {
             if let Some(meta) = whole() {
-                (last.meta, last.log_level) = (Some(meta), log_level);
+                (known.meta, known.log_level) = (Some(meta), log_level);
             }
-            return Ok(Judged { in_force: Arc::clone(&last.in_force), log_level, is_new: false });
+            return Ok(Judged { in_force: Arc::clone(&known.in_force), log_level, is_new: false });
         }
         let in_force = Arc::new(negotiate(version, declared, meta.client_info, setup)?);
-        self.last = Some(Remembered {
+        let known = Remembered {
             meta: whole(),
             version: version.get().into(),
             capabilities: declared.get().into(),
             client_info: meta.client_info.map(|info| info.get().into()),
             log_level,
             in_force: Arc::clone(&in_force),
-        });
+        };
+        self.known.insert(0, known);
+        self.known.truncate(MOST_REMEMBERED);
+        while self.known.len() > 1 && self.known.iter().map(Remembered::bytes).sum::<usize>() > MOST_BYTES {
+            self.known.pop();
+        }
         Ok(Judged { in_force, log_level, is_new: true })
+    }
+}
+
+impl Remembered {
+    fn is(&self, meta: &RawValue) -> bool {
+        self.meta.as_deref() == Some(meta.get())
+    }
+
+    fn bytes(&self) -> usize {
+        let optional = [&self.meta, &self.client_info].into_iter().flatten().map(|text| text.len()).sum::<usize>();
+        self.version.len() + self.capabilities.len() + optional
     }
 }
 

@@ -16,8 +16,9 @@ use super::ids::is_same;
 use super::pending::{Awaited, InFlight, ReplyTo};
 use super::revision::Revision;
 use super::server::McpServer;
+use super::shares::Bound;
 use super::task_answers;
-use crate::ambient::{Ambient, Moment};
+use crate::ambient::{Ambient, Moment, Party};
 use crate::side::{Action, Lane, Output, Server};
 
 /// The capability that lets a tool be called as a task (2025-11-25).
@@ -68,6 +69,8 @@ pub(super) struct Task {
     /// The way that the call came by.
     lane: Lane,
     principal: Option<Box<str>>,
+    /// Whose share it takes.
+    party: Option<Party>,
     pub(super) created: Moment,
     pub(super) updated: Moment,
     pub(super) ttl: Duration,
@@ -129,8 +132,13 @@ impl Task {
 }
 
 impl Tasks {
-    pub(super) fn is_full(&self) -> bool {
-        self.all.len() >= MAX_TASKS || self.kept >= MAX_KEPT
+    /// Whether somebody may begin one more.
+    pub(super) fn has_room_for(&self, party: Option<Party>) -> bool {
+        let of = |party| self.all.iter().filter(move |task| task.party == Some(party));
+        let count = Bound { most: MAX_TASKS, taken: self.all.len() };
+        let kept = Bound { most: MAX_KEPT, taken: self.kept };
+        count.admits(1, party, |party| of(party).count())
+            && kept.admits(1, party, |party| of(party).map(|task| task.state.kept()).sum())
     }
 
     pub(super) fn deadline(&self) -> Option<Duration> {
@@ -173,7 +181,7 @@ impl Tasks {
 impl McpServer {
     /// A call goes on as a task: answers its request with that.
     pub(super) fn begin_task(&mut self, call: CallId, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
-        let Some(InFlight { to, awaited: Awaited::ByRequest, origin: Some(origin), revision, .. }) =
+        let Some(InFlight { to, awaited: Awaited::ByRequest, origin: Some(origin), party, revision, .. }) =
             self.pending.get(call)
         else {
             return;
@@ -181,7 +189,7 @@ impl McpServer {
         if self.tasks.is_closed || origin.task == TaskWish::Never {
             return;
         }
-        if self.tasks.is_full() {
+        if !self.tasks.has_room_for(*party) {
             let failure = Failure::new(FailureKind::Busy, "too many tasks; try again later");
             out.actions.push(Action::Cancel(call));
             return self.resolve(call, Err(failure), ambient, out);
@@ -194,6 +202,7 @@ impl McpServer {
             call,
             lane: to.way.lane,
             principal: origin.principal.clone(),
+            party: *party,
             created: ambient.now,
             updated: ambient.now,
             ttl: origin.ttl.unwrap_or(DEFAULT_TTL),

@@ -72,7 +72,7 @@ fn what_was_not_agreed_is_absent() {
         hand.calls(8, prompt("p"));
         let kinds = [5, 6, 7, 8].map(|call| hand.take_outcome(call).unwrap_err().kind);
         let unknown = [FailureKind::UnknownTool, FailureKind::UnknownResource];
-        assert_eq!(kinds, [unknown[0], unknown[1], unknown[1], FailureKind::UnknownPrompt]);
+        assert_eq!(kinds, [unknown[0], unknown[1], FailureKind::Unsupported, FailureKind::UnknownPrompt]);
         assert_eq!(hand.sent, NOTHING);
         hand.calls(9, completion(CompletionOf::Prompt("p".into())));
         // The oldest revision has no word for it, so one may try.
@@ -80,7 +80,9 @@ fn what_was_not_agreed_is_absent() {
     }
     let mut hand = opened_with(client_setup("2025-11-25"), r#"{"resources":{}}"#);
     hand.calls(1, Operation::Watch("a:b".into()));
-    assert_eq!(hand.take_outcome(1).unwrap_err().kind, FailureKind::UnknownResource, "no `subscribe`");
+    let failure = hand.take_outcome(1).unwrap_err();
+    assert_eq!(failure.kind, FailureKind::Unsupported, "no `subscribe`");
+    assert!(failure.message.contains("not supported by this server"), "{failure}");
 }
 
 fn extra(members: &[(String, Box<RawValue>)]) -> Vec<(&str, &str)> {

@@ -130,3 +130,18 @@ fn a_stream_that_is_refused_is_not_asked_for_again() {
     hand.cancels(2);
     assert_eq!(hand.take_outcome(2).unwrap_err().kind, FailureKind::Cancelled);
 }
+
+#[test]
+fn a_resource_that_is_not_honoured_is_unknown_or_such_things_are_not_supported() {
+    for (filter, kind) in [
+        (r#""resourceSubscriptions":["c:d"]"#, FailureKind::UnknownResource),
+        ("", FailureKind::Unsupported),
+        (LISTS, FailureKind::Unsupported),
+    ] {
+        let mut hand = opened_with(client_setup(STATELESS), EVERYTHING);
+        hand.calls(1, watch("a:b"));
+        let id = hand.only_sent()["id"].as_u64().unwrap();
+        hand.hears(&acknowledged(id, filter));
+        assert_eq!(hand.take_outcome(1).unwrap_err().kind, kind, "{filter}");
+    }
+}

@@ -67,6 +67,12 @@ fn what_we_do_not_provide_is_refused_at_once() {
         (&["elicitation", "elicitation.url"], "elicitation/create", "{}", -32602),
         (&["elicitation", "elicitation.form"], "elicitation/create", r#"{"mode":"dance"}"#, -32602),
         (&["sampling"], "sampling/createMessage", r#"{"tools":[]}"#, -32602),
+        (
+            &["sampling", "sampling.tools"],
+            "sampling/createMessage",
+            r#"{"messages":[{"role":"user","content":{"type":"tool_result","toolUseId":"a","content":[]}}]}"#,
+            -32602,
+        ),
     ] {
         let mut hand = asked(names);
         hand.hears(&request("1", method, params));

@@ -78,6 +78,7 @@ fn what_cannot_be_asked_fails_the_call() {
         r#""inputRequests":{"s":{"method":"sampling/createMessage","params":{}}}"#,
         r#""inputRequests":{"u":{"method":"elicitation/create","params":{"mode":"url"}}}"#,
         r#""inputRequests":{"n":{"method":"nonsense"}}"#,
+        r#""inputRequests":{"e":{"method":"elicitation/create","params":{"mode":"dance"}}}"#,
         r#""inputRequests":{}"#,
         r#""other":1"#,
     ] {

@@ -46,6 +46,7 @@ fn each_kind_has_its_code() {
                 (FailureKind::UnknownResource, if is_stateless { -32602 } else { -32002 }),
                 (FailureKind::InvalidArguments, for_the_model(-32602)),
                 (FailureKind::MissingCapability, if is_stateless { -32021 } else { for_the_model(-32601) }),
+                (FailureKind::Unsupported, -32601),
                 (FailureKind::OnlyAsTask, if is_stateless { -32021 } else { -32601 }),
                 (FailureKind::NotAsTask, -32601),
                 (FailureKind::Unanswered, for_the_model(-32603)),
@@ -77,6 +78,22 @@ fn what_a_client_left_out_is_named() {
     assert_eq!(answer["error"]["data"], required);
     let answer = fails("2025-11-25", "tools/call", ECHO, Failure::missing_capability("sampling"));
     assert!(answer["result"]["content"][0]["text"].as_str().unwrap().contains("\"sampling\""), "{answer}");
+}
+
+#[test]
+fn a_wish_for_a_visit_is_passed_on_where_it_exists() {
+    let wish = json!({"code": -32042, "message": "sign in", "data": {"elicitations": [{"url": "https://a.test"}]}});
+    for version in DIALECT.versions {
+        let failure = Failure::new(FailureKind::UpstreamError, "sign in (visit first: https://a.test)");
+        let failure = Failure { data: Some(gladhand_wire::json::to_raw(&wish)), ..failure };
+        let error = fails(version, "tools/call", ECHO, failure)["error"].clone();
+        if *version == "2025-11-25" {
+            assert_eq!(error, wish);
+        } else {
+            assert_eq!((&error["code"], &error["data"]["detail"]), (&json!(-32603), &wish), "{version}");
+            assert!(error["message"].as_str().unwrap().contains("https://a.test"), "{version}");
+        }
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! 2026-07-28 over HTTP: headers against bodies, and the status of each answer.
 
-use gladhand_dialects::mcp::http::{check_headers, is_stateless, status};
+use gladhand_dialects::mcp::Message;
+use gladhand_dialects::mcp::http::{Mirrors, check_headers, status};
 use gladhand_operations::Tool;
 use gladhand_wire::json;
 
@@ -21,7 +22,8 @@ fn tools() -> Vec<Tool> {
 fn checked(headers: &[(&str, &str)], body: &str) -> Result<(), i64> {
     let header =
         |name: &str| headers.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| *value);
-    check_headers(&header, body, &tools()).map_err(|rejection| {
+    let message = Message::of(body.as_bytes()).unwrap();
+    check_headers(&header, &message, &Mirrors::new(&tools())).map_err(|rejection| {
         assert_eq!(rejection.status, 400);
         let answer = value(&rejection.body);
         assert_eq!(answer["id"], value(body)["id"], "{answer}");
@@ -125,8 +127,10 @@ fn annotated_arguments_are_compared_by_their_kind() {
 
 #[test]
 fn what_is_no_request_is_left_to_the_server_side() {
-    for body in ["", "{", "[]", "{}", r#"{"jsonrpc":"2.0","method":"notifications/cancelled"}"#, r#"{"id":1}"#] {
-        assert_eq!(check_headers(&|_| None, body, &[]), Ok(()), "{body}");
+    let is_stateless = |body: &str| Message::of(body.as_bytes()).unwrap().is_stateless();
+    for body in ["{", "[]", "{}", r#"{"jsonrpc":"2.0","method":"notifications/cancelled"}"#, r#"{"id":1}"#] {
+        let message = Message::of(body.as_bytes()).unwrap();
+        assert_eq!(check_headers(&|_| None, &message, &Mirrors::default()), Ok(()), "{body}");
         assert!(!is_stateless(body));
     }
     assert!(is_stateless(&stateless("1", "tools/list", "", "")));

@@ -1,6 +1,6 @@
 //! `subscriptions/listen` (2026-07-28), every filter of it.
 
-use gladhand_dialects::{Lane, Stop};
+use gladhand_dialects::{Lane, Party, Stop};
 use gladhand_operations::Notice;
 use serde_json::json;
 
@@ -145,4 +145,26 @@ fn one_lane_cannot_take_all_the_room() {
         }
     }
     assert_eq!(count, 1024);
+}
+
+#[test]
+fn one_peer_of_many_cannot_take_all_the_room() {
+    let mut server = whole(STATELESS);
+    let mut lane = 0;
+    let mut listens = |party, filter: &Value| {
+        lane += 1;
+        (server.lane, server.party) = (Lane(lane), Some(Party(party)));
+        let lines = server.line(&listen("1", filter));
+        !lines.first().is_some_and(|line| line.contains(r#""reason":"busy""#))
+    };
+    let mut shares = [0; 3];
+    for (party, share) in shares.iter_mut().enumerate() {
+        while listens(party as u64, &json!({})) {
+            *share += 1;
+        }
+    }
+    assert_eq!(shares, [512, 256, 128]);
+    let many: Vec<_> = (0..2100).map(|at| format!("test://{at}")).collect();
+    assert!(!listens(9, &json!({"resourceSubscriptions": many})), "nor watch everything");
+    assert!(listens(9, &json!({"resourceSubscriptions": many[..2000]})));
 }

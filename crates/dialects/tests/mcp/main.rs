@@ -10,6 +10,8 @@ mod client_questions;
 mod client_recovery;
 mod client_rounds;
 mod client_tasks;
+mod client_unreadable;
+mod client_visits;
 mod compatibility;
 mod coupling;
 mod docs;
@@ -37,7 +39,9 @@ use std::sync::Arc;
 use gladhand_dialects::mcp::DIALECT;
 use gladhand_dialects::testing::{Delivered, TestServer, answer, server_setup};
 use gladhand_dialects::{Menu, ServerSetup};
-use gladhand_operations::{Completion, Contents, Operation, Outcome, Prompt, PromptResult, Reply, Resource, Template};
+use gladhand_operations::{
+    Completion, Contents, Failure, Operation, Outcome, Prompt, PromptResult, Reply, Resource, Template,
+};
 use serde_json::Value;
 
 const HANDSHAKE: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
@@ -173,6 +177,7 @@ fn stock(operation: &Operation<'_>) -> Option<Outcome> {
             Ok(Reply::Contents(Contents::text(uri, "text/plain", "content of a")))
         }
         Operation::Watch(uri) if uri.starts_with("test://") => Ok(Reply::Done),
+        Operation::Watch(uri) => Err(Failure::unknown_resource(uri)),
         Operation::ListPrompts => Ok(Reply::Prompts(Arc::from([Prompt::new("p", "A prompt").argument("x", "An x")]))),
         Operation::GetPrompt(prompt) if prompt.name == "p" => Ok(Reply::Prompt(PromptResult::text("filled in"))),
         Operation::Complete(_) => {

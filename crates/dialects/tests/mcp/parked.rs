@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use gladhand_dialects::{CacheHints, Lane, Stop};
-use gladhand_operations::{CallId, FailureKind, Notice, Progress, Question, QuestionId};
+use gladhand_dialects::{CacheHints, Lane, Party, Stop};
+use gladhand_operations::{CallId, Failure, FailureKind, Notice, Progress, Question, QuestionId};
 use serde_json::json;
 
 use crate::questions::{EVERYTHING, answer, ask, delivered, form};
@@ -291,4 +291,28 @@ fn at_the_end_parked_calls_are_ended_at_once() {
     assert_eq!(ask(&mut server, open, 2, form()), NOTHING, "nobody could come back");
     assert_eq!(answer(&mut server), (2, Err(FailureKind::Stopping)));
     assert_eq!(only(server.resolve_next())["id"], 2);
+}
+
+#[test]
+fn one_peer_of_many_cannot_take_all_the_room() {
+    let setup = ServerSetup { max_in_flight: 8, ..server_setup() };
+    let mut server = TestServer::pinned(&DIALECT, setup).holding();
+    let is_parked = |server: &mut TestServer, party| {
+        server.party = Some(Party(party));
+        let id = delivered(server, &call("1"));
+        let lines = ask(server, id, 1, form());
+        let is_parked = lines.first().is_some_and(|line| line.contains("input_required"));
+        if !is_parked {
+            server.resolve(id, Err(Failure::new(FailureKind::Unanswered, "")));
+        }
+        is_parked
+    };
+    let shares = [1, 2].map(|party| (0..).take_while(|_| is_parked(&mut server, party)).count());
+    assert_eq!(shares, [128, 64]);
+
+    server.party = Some(Party(3));
+    let in_flight = (0..).take_while(|_| server.line(&call("1")).is_empty()).count();
+    assert_eq!(in_flight, 4, "nor all the calls in flight");
+    server.party = Some(Party(4));
+    assert_eq!(server.line(&call("1")), NOTHING);
 }

@@ -70,6 +70,20 @@ fn a_question_is_a_request_by_the_way_of_its_call_and_its_response_is_the_answer
 }
 
 #[test]
+fn a_conversation_out_of_order_is_not_asked() {
+    let used = json!({"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "t", "input": {}}]});
+    let result = json!({"role": "user", "content": [{"type": "tool_result", "toolUseId": "a", "content": []}]});
+    let sample = |messages: &[&Value]| Question::sample(&json!({"messages": messages, "maxTokens": 1, "tools": []}));
+    let mut server = open_with("2025-11-25", EVERYTHING);
+    let call = delivered(&mut server, &echo("1"));
+    for messages in [&[&used][..], &[&result], &[&result, &used]] {
+        assert_eq!(ask(&mut server, call, 9, sample(messages)), NOTHING);
+        assert_eq!(answer(&mut server), (9, Err(FailureKind::InvalidArguments)));
+    }
+    assert_eq!(ask(&mut server, call, 9, sample(&[&used, &result])).len(), 1);
+}
+
+#[test]
 fn what_was_not_agreed_is_not_asked() {
     let url = || Question::elicit(&json!({"mode": "url", "url": "https://example.org", "message": "Go"}));
     let with_tools = || Question::sample(&json!({"messages": [], "maxTokens": 1, "tools": []}));

@@ -215,3 +215,17 @@ fn either_era_may_come_first_and_neither_locks_the_other_out() {
         json!(["2026-07-28"])
     );
 }
+
+#[test]
+fn several_clients_are_remembered_side_by_side() {
+    let mut server = server();
+    for round in 0..3 {
+        for client in 0..16 {
+            let info = format!(r#","io.modelcontextprotocol/clientInfo":{{"name":"{client}","version":"1"}}"#);
+            let line = stateless("1", "tools/list", "", "");
+            let line = line.replace(r#"clientCapabilities":{}"#, &format!(r#"clientCapabilities":{{}}{info}"#));
+            assert!(only(server.line(&line))["result"].is_object(), "{line}");
+        }
+        assert_eq!(server.opened.len(), 16, "round {round}");
+    }
+}

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gladhand_dialects::{Lane, Stop};
+use gladhand_dialects::{Lane, Party, Stop};
 use gladhand_operations::{CallId, FailureKind, Notice, Progress, Question, QuestionId, TaskWish};
 use gladhand_operations::{Failure, Reply, ToolResult};
 use serde_json::json;
@@ -423,6 +423,22 @@ fn tasks_are_bounded() {
     assert_eq!(error(server.line(&legacy_call("1", "{}"))), (json!(1), -32603));
     delivered(&mut server, &extended("2", "tools/call", ECHO));
     assert_eq!(server.delivered.back().unwrap().call.terms.task, TaskWish::Never, "it can still be had without");
+}
+
+#[test]
+fn one_peer_of_many_cannot_have_all_the_tasks() {
+    let mut server = with_tasks();
+    let mut wish = |party| {
+        server.party = Some(Party(party));
+        let call = delivered(&mut server, &extended("1", "tools/call", ECHO));
+        let wish = server.delivered.back().unwrap().call.terms.task;
+        server.goes_on_as_task(call);
+        wish
+    };
+    for _ in 0..512 {
+        assert_eq!(wish(1), TaskWish::Able);
+    }
+    assert_eq!((wish(1), wish(2)), (TaskWish::Never, TaskWish::Able));
 }
 
 #[test]

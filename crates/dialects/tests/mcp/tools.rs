@@ -183,7 +183,7 @@ fn each_failure_has_its_own_answer() {
             let failure = Failure { data: Some(json::raw(data.to_owned())), ..Failure::new(UpstreamError, "why") };
             answer(version, "tools/call", ECHO, Err(failure))["error"].clone()
         };
-        let error = r#"{"code":-32042,"message":"theirs","data":{"x":[1.0]}}"#;
+        let error = r#"{"code":-32050,"message":"theirs","data":{"x":[1.0]}}"#;
         assert_eq!(passed(error), value(error), "{version}");
         let odd =
             json!({"code": -32603, "message": "why", "data": {"reason": "upstream_error", "detail": {"code": "x"}}});

@@ -12,14 +12,14 @@ use crate::cli::BridgeArgs;
 use crate::commands::{CommandError, serve, session};
 use crate::config::{self, Reading, env};
 use crate::coupling::{Coupled, Spec};
-use crate::upstream::{Bearer, Eras, Options, Speak, Target};
+use crate::upstream::{Bearer, Options, Speak, Target};
 
 /// Couples until the downstream ends.
 pub fn run(args: &BridgeArgs) -> Result<ExitCode, CommandError> {
     let (config, _) = serve::settings(&args.listen, Reading::WithoutUpstreams)?;
     let upstream = Arc::new(Coupled::new(spec(args)?));
     let hub = Hub::of(vec![Mount::plain(Arc::clone(&upstream) as _)]);
-    let service = Service::new(hub).in_front_of(upstream).waiting_for_upstreams();
+    let service = Service::new(hub).in_front_of(upstream).waiting_for_upstreams().shown_as("bridge");
     serve::serve(service, &args.listen, config)
 }
 
@@ -39,14 +39,13 @@ fn spec(args: &BridgeArgs) -> Result<Spec, CommandError> {
     let speak = Speak::parse(&args.client)
         .ok_or_else(|| CommandError::usage(anyhow!("there is no client `{}`", args.client)))?;
     let token = config::mcp_token_in_environment().map_err(CommandError::usage)?;
-    let data_dir = config::data_dir(args.listen.data_dir.as_deref());
     let options = Options {
         speak,
         opening_timeout: Duration::from_secs(args.timeout),
         headers: session::headers(&args.header).map_err(CommandError::usage)?,
         authorizer: token.map(|token| Arc::new(Bearer::new(token)) as _),
         hidden: vec![env::A2E_TOKEN.to_owned(), env::MCP_TOKEN.to_owned()],
-        eras: data_dir.map(|folder| Eras::kept_in(folder.join("eras.json"))).unwrap_or_default(),
+        eras: session::eras(args.listen.data_dir.as_deref()),
         ..Options::default()
     };
     // What it has is asked for each time: a bridge offers exactly what the server has now.

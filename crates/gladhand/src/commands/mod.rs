@@ -14,11 +14,16 @@ pub mod call;
 pub mod config;
 pub mod doctor;
 pub mod list;
+pub mod login;
 mod lookup;
 pub mod manual;
 pub mod open;
 mod outside;
 mod plain;
+#[cfg(unix)]
+pub mod ps;
+pub mod secret;
+mod secret_prompt;
 pub mod serve;
 mod session;
 mod show;

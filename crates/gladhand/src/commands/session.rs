@@ -1,6 +1,7 @@
 //! What the commands that talk to a server share: which server, opened how, and what became of it.
 
 use std::future::Future;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,16 +17,21 @@ use crate::commands::{CommandError, sign_in};
 use crate::config::{self, env};
 use crate::edges::signals::{self, Signals};
 use crate::exit::Exit;
-use crate::upstream::{Bearer, Host, OpenError, Options, Speak, Target, Upstream};
+use crate::upstream::{Bearer, Eras, Host, OpenError, Options, Speak, Target, Upstream};
 
 /// How long a person may take to sign in.
 const SIGNING_IN: Duration = Duration::from_secs(330);
+
+/// The file of the data folder in which it is kept what was found out about servers.
+const ERAS: &str = "eras.json";
 
 /// A server and how to talk to it, as the command line says.
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) target: Target,
     pub(super) options: Options,
+    /// How a person is asked to sign in, should the server want it.
+    pub(super) sign_in: sign_in::Manner,
     /// Whether no server was named, and we start one of our own.
     is_ours: bool,
 }
@@ -52,10 +58,16 @@ impl Plan {
             call_timeout: Some(timeout),
             headers: headers(&args.header).map_err(CommandError::usage)?,
             authorizer: token.map(|token| Arc::new(Bearer::new(token)) as _),
-            hidden: vec![env::A2E_TOKEN.to_owned(), env::MCP_TOKEN.to_owned()],
+            eras: eras(std::env::var_os(env::DATA_DIR).map(PathBuf::from).as_deref()),
+            hidden: [env::A2E_TOKEN, env::MCP_TOKEN, env::PASSPHRASE].map(str::to_owned).to_vec(),
             ..Options::default()
         };
-        Ok(Self { target, options, is_ours: url.is_none() && args.command.is_empty() })
+        Ok(Self {
+            target,
+            options,
+            sign_in: sign_in::Manner::InPassing,
+            is_ours: url.is_none() && args.command.is_empty(),
+        })
     }
 
     /// The server as it would be typed behind a command.
@@ -80,7 +92,7 @@ impl Plan {
             let mut options = self.options;
             let (timeout, asked) = (options.opening_timeout, Arc::new(AtomicBool::new(false)));
             if let (Target::Url(url), None) = (&self.target, &options.authorizer) {
-                let authorizer = sign_in::authorizer(url, Arc::clone(&asked)).await;
+                let authorizer = sign_in::authorizer(url, self.sign_in, Arc::clone(&asked)).await;
                 options.authorizer = authorizer.map(|authorizer| Arc::new(authorizer) as _);
                 // A person may take longer than a server.
                 options.opening_timeout = timeout.max(SIGNING_IN);
@@ -119,6 +131,11 @@ async fn silence(timeout: Duration, asked: &AtomicBool) {
     }
 }
 
+/// What other runs found out about servers, where there is a place to keep it.
+pub(super) fn eras(data_dir: Option<&Path>) -> Eras {
+    config::data_dir(data_dir).map(|folder| Eras::kept_in(folder.join(ERAS))).unwrap_or_default()
+}
+
 pub(super) fn headers(lines: &[String]) -> anyhow::Result<HeaderMap> {
     let mut headers = HeaderMap::new();
     for line in lines {
@@ -148,7 +165,7 @@ fn not_open(error: OpenError, target: &Target) -> CommandError {
         }
         (OpenError::Unauthorized { .. }, _) => {
             format!(
-                "sign in from a terminal, set {} to a bearer token, or give --header 'Authorization: …'",
+                "sign in with `gladhand login`, set {} to a bearer token, or give --header 'Authorization: …'",
                 env::MCP_TOKEN
             )
         }

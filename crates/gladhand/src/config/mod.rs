@@ -34,6 +34,8 @@ pub mod env {
     pub const A2E_TOKEN: &str = "GLADHAND_A2E_TOKEN";
     /// A bearer token that commands present to MCP servers over HTTP.
     pub const MCP_TOKEN: &str = "GLADHAND_MCP_TOKEN";
+    /// The passphrase of the secret store.
+    pub const PASSPHRASE: &str = "GLADHAND_PASSPHRASE";
     /// The configuration files of those who started us, for who starts programs with ours.
     pub const WITHIN: &str = "GLADHAND_WITHIN";
     /// What the name of a secret in the environment begins with.
@@ -151,7 +153,7 @@ pub struct HttpConfig {
     pub allow_origins: Vec<String>,
     /// Connections that may be open.
     pub connections: usize,
-    /// Sessions that may be open.
+    /// Sessions that may be open; beyond it one that nobody uses gives way.
     pub sessions: usize,
     /// After how many seconds without use, and without anybody waiting, a session ends.
     pub idle_s: u64,
@@ -274,6 +276,11 @@ pub fn mcp_token_in_environment() -> Result<Option<Secret>, ConfigError> {
     secret_in_environment(env::MCP_TOKEN)
 }
 
+/// The passphrase in `GLADHAND_PASSPHRASE`; none if it is not set or empty.
+pub fn passphrase_in_environment() -> Result<Option<Secret>, ConfigError> {
+    secret_in_environment(env::PASSPHRASE)
+}
+
 fn secret_in_environment(name: &'static str) -> Result<Option<Secret>, ConfigError> {
     match std::env::var(name) {
         Ok(token) if token.is_empty() => Ok(None),
@@ -322,7 +329,7 @@ pub fn find(named: Option<&Path>) -> Result<Option<File>, ConfigError> {
 
 /// The file in the user's config folder.
 pub fn users_file() -> Option<PathBuf> {
-    etcetera::choose_base_strategy().ok().map(|dirs| dirs.config_dir().join("gladhand/gladhand.toml"))
+    config_dir().map(|folder| folder.join("gladhand.toml"))
 }
 
 /// Which part of a file is read.
@@ -426,6 +433,11 @@ impl Config {
 pub fn data_dir(named: Option<&Path>) -> Option<PathBuf> {
     let user = || etcetera::choose_base_strategy().ok().map(|dirs| dirs.data_dir().join("gladhand"));
     named.map(Path::to_owned).or_else(user)
+}
+
+/// The user's config folder.
+pub fn config_dir() -> Option<PathBuf> {
+    etcetera::choose_base_strategy().ok().map(|dirs| dirs.config_dir().join("gladhand"))
 }
 
 #[cfg(test)]

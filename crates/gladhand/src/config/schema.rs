@@ -45,12 +45,14 @@ enum Kind {
     Text,
     Texts,
     TextByName,
+    TextsByName,
     TextOrTexts,
     /// A whole number, from and to.
     Number(u64, u64),
     AllOrTexts,
     Speak,
     Oauth,
+    Dpop,
     Issuers,
     Tokens,
 }
@@ -85,10 +87,12 @@ const HTTP: [Key; 12] = [
     ("keep_alive_ms", TIME, "After which silence an event stream says that it is alive."),
 ];
 
-const AUTHORIZATION: [Key; 5] = [
+const AUTHORIZATION: [Key; 7] = [
     ("resource", Kind::Text, "Our own address as callers know it. Tokens of issuers must be made for it."),
     ("audiences", Kind::Texts, "Further audiences that mean us."),
     ("scopes", Kind::Texts, "Scopes that every request needs."),
+    ("tool_scopes", Kind::TextsByName, "Scopes that calls of single tools need besides; `*` fits any characters."),
+    ("dpop", Kind::Dpop, "Tokens that are bound to a key (RFC 9449)."),
     ("issuers", Kind::Issuers, "Authorization servers whose tokens are accepted."),
     ("tokens", Kind::Tokens, "Tokens that are accepted as they are."),
 ];
@@ -146,6 +150,8 @@ impl Kind {
             Self::Text => json!({ "type": "string" }),
             Self::Texts => texts(),
             Self::TextByName => json!({ "type": "object", "additionalProperties": { "type": "string" } }),
+            Self::TextsByName => json!({ "type": "object", "additionalProperties": texts() }),
+            Self::Dpop => json!({ "enum": ["off", "accepted", "required"] }),
             Self::TextOrTexts => json!({ "anyOf": [{ "type": "string" }, texts()] }),
             Self::Number(from, to) => json!({ "type": "integer", "minimum": from, "maximum": to }),
             Self::AllOrTexts => json!({ "anyOf": [{ "const": "all" }, texts()] }),
@@ -169,6 +175,7 @@ impl Kind {
                 &json!({
                     "name": { "type": "string", "description": "Whom it stands for." },
                     "token": { "type": "string", "description": "The token." },
+                    "scopes": { "type": "array", "items": { "type": "string" }, "description": "What it may be used for." },
                 }),
                 &["name", "token"],
             ),

@@ -24,7 +24,8 @@ impl Breaker {
     pub(super) fn objection(&self, now: Instant) -> Option<String> {
         let (until, why) = self.closed_until.as_ref().filter(|(until, _)| *until > now)?;
         let pause = (*until - now).as_millis();
-        Some(format!("{why} (failed {} times in a row; the next attempt is made in {pause} ms)", self.failures))
+        let times = if self.failures == 1 { "once".to_owned() } else { format!("{} times in a row", self.failures) };
+        Some(format!("{why} (it failed {times}; the next attempt may be made in {pause} ms)"))
     }
 
     /// An attempt failed, or a session broke soon after it began. Returns how long nobody may try.
@@ -59,7 +60,7 @@ mod tests {
         assert_eq!(breaker.objection(start), None);
         assert_eq!(breaker.failed("no such file", start), Duration::from_millis(250));
         let objection = breaker.objection(start).unwrap();
-        assert!(objection.starts_with("no such file (failed 1 times in a row"), "{objection}");
+        assert!(objection.starts_with("no such file (it failed once; "), "{objection}");
         assert_eq!(breaker.objection(start + Duration::from_millis(250)), None);
         let pauses: Vec<_> = (0..12).map(|_| breaker.failed("again", start).as_millis()).collect();
         assert_eq!(pauses[..3], [500, 1000, 2000]);

@@ -4,7 +4,7 @@
 //! say in which call's middle, it goes by the way of the newest call that is under way; a way to an upstream is only
 //! shared by callers for whom that cannot be wrong.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use futures_util::future::BoxFuture;
 use gladhand_hub::{Asking, Bell, Caller};
@@ -13,6 +13,10 @@ use tokio::sync::{oneshot, watch};
 
 use super::lists::{List, Stale};
 use crate::upstream::Host;
+
+/// The one session that a way belongs to, once it is open. It is not kept by this: who asks it must not keep it from
+/// ending.
+pub(super) type Session = watch::Receiver<Option<Weak<dyn Caller>>>;
 
 /// The host of one call: its notices and questions go to its caller.
 #[derive(Debug)]
@@ -42,18 +46,14 @@ pub(super) struct WayHost {
     /// Calls under way, the newest last.
     under_way: Mutex<Vec<(CallId, Arc<dyn Caller>)>>,
     /// The one session that this way belongs to, once it is open; without one, nobody but callers can be asked.
-    session: Option<watch::Receiver<Option<Arc<dyn Caller>>>>,
+    session: Option<Session>,
     bell: Option<Bell>,
     /// Where word goes that a list has changed.
     stale: Arc<Stale>,
 }
 
 impl WayHost {
-    pub(super) fn new(
-        session: Option<watch::Receiver<Option<Arc<dyn Caller>>>>,
-        bell: Option<Bell>,
-        stale: Arc<Stale>,
-    ) -> Self {
+    pub(super) fn new(session: Option<Session>, bell: Option<Bell>, stale: Arc<Stale>) -> Self {
         Self { under_way: Mutex::default(), session, bell, stale }
     }
 
@@ -61,6 +61,11 @@ impl WayHost {
     pub(super) fn begin(self: &Arc<Self>, call: CallId, caller: &Arc<dyn Caller>) -> UnderWay {
         self.lock().push((call, Arc::clone(caller)));
         UnderWay { host: Arc::clone(self), call, session: caller.session() }
+    }
+
+    /// How many calls are under way.
+    pub(super) fn calls(&self) -> usize {
+        self.lock().len()
     }
 
     fn newest(&self) -> Option<(CallId, Arc<dyn Caller>)> {
@@ -82,7 +87,7 @@ impl Host for WayHost {
         };
         Box::pin(async move {
             let caller = session.wait_for(Option::is_some).await.ok().and_then(|caller| caller.clone());
-            match caller {
+            match caller.and_then(|caller| caller.upgrade()) {
                 Some(caller) => ask(&caller, None, question).await,
                 None => Err(unanswered()),
             }

@@ -18,7 +18,10 @@ pub(super) struct Lists {
     pub(super) resources: Vec<Resource>,
     pub(super) templates: Vec<Template>,
     pub(super) prompts: Vec<Prompt>,
+    pub(super) has_tools: bool,
     pub(super) has_resources: bool,
+    pub(super) has_prompts: bool,
+    pub(super) logs: bool,
     pub(super) completions: bool,
     pub(super) resource_updates: bool,
     pub(super) server: Peer,
@@ -87,7 +90,11 @@ impl Lists {
     fn agreed(agreement: &Agreement) -> Self {
         let has = |capability| agreement.allows(Side::Server, capability);
         Self {
+            has_tools: has("tools"),
             has_resources: has("resources"),
+            has_prompts: has("prompts"),
+            // Where nobody declares it, nobody knows.
+            logs: has("logging") || agreement.terms.is_empty(),
             completions: has("completions"),
             resource_updates: has("resources.subscribe"),
             server: agreement.server.clone(),
@@ -136,16 +143,17 @@ impl Lists {
         }
     }
 
-    /// What it does beyond answering calls. Any list may change: the upstream may come back as another.
+    /// What it does beyond answering calls. Any list that it has may change: the upstream may come back as another.
     pub(super) fn features(&self) -> Features {
         Features {
             questions: true,
             completions: self.completions,
             unlisted_resources: self.has_resources,
             resource_updates: self.resource_updates,
-            tool_changes: true,
+            tool_changes: self.has_tools,
             resource_changes: self.has_resources,
-            prompt_changes: true,
+            prompt_changes: self.has_prompts,
+            silent: !self.logs,
         }
     }
 
@@ -159,6 +167,7 @@ impl Lists {
             tool_changes: true,
             resource_changes: true,
             prompt_changes: true,
+            silent: false,
         }
     }
 

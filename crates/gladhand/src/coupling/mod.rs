@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use gladhand_accord::Peer;
 use gladhand_dialects::{Askable, askable};
-use gladhand_hub::{Answer, Bell, Caller, Context, Features, Provider, SessionId, Settling};
+use gladhand_hub::{Answer, Bell, Caller, Context, Features, Provider, SessionId, Settling, UpstreamStatus};
 use gladhand_operations::{
     CompletionCall, Failure, FailureKind, Operation, Outcome, Prompt, Resource, Template, Terms, Tool, ToolCall,
 };
@@ -27,7 +27,7 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 use crate::upstream::{Options, Target, Upstream};
-use hosting::{CallHost, WayHost};
+use hosting::{CallHost, Session, WayHost};
 use lists::{List, Lists, Stale};
 use pool::Pools;
 use way::Way;
@@ -74,10 +74,12 @@ struct Inner {
     stale: Arc<Stale>,
     bell: OnceLock<Bell>,
     ways: Mutex<Ways>,
+    /// Why it could not be opened, the last time that was tried.
+    trouble: Mutex<Option<Failure>>,
     /// Resources that somebody wants to hear of.
     watched: Mutex<BTreeSet<String>>,
     /// The only session that there will be, once it is open.
-    session: watch::Sender<Option<Arc<dyn Caller>>>,
+    session: watch::Sender<Option<Weak<dyn Caller>>>,
     keeper: OnceLock<AbortHandle>,
 }
 
@@ -101,6 +103,7 @@ impl Coupled {
             stale: Arc::default(),
             bell: OnceLock::new(),
             ways: Mutex::default(),
+            trouble: Mutex::default(),
             watched: Mutex::default(),
             session: watch::Sender::new(None),
             keeper: OnceLock::new(),
@@ -184,13 +187,13 @@ impl Inner {
         }
         let mut ways = self.ways();
         let own = ways.own.entry(caller.session()).or_insert_with(|| {
-            let session = watch::Sender::new(Some(Arc::clone(caller))).subscribe();
+            let session = watch::Sender::new(Some(Arc::downgrade(caller))).subscribe();
             Way::new(Arc::clone(&self.spec), provides, self.host(Some(session)))
         });
         Ok((Arc::clone(own), None))
     }
 
-    fn host(&self, session: Option<watch::Receiver<Option<Arc<dyn Caller>>>>) -> WayHost {
+    fn host(&self, session: Option<Session>) -> WayHost {
         WayHost::new(session, self.bell.get().cloned(), Arc::clone(&self.stale))
     }
 
@@ -219,12 +222,14 @@ impl Inner {
         }
         self.keep();
         let this = Arc::downgrade(self);
-        main.open(move |session| {
+        let opened = main.open(move |session| {
             if let Some(this) = this.upgrade() {
                 this.opened(session);
             }
-        })
-        .await
+        });
+        let opened = opened.await;
+        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = opened.as_ref().err().cloned();
+        opened
     }
 
     /// The main way is open: what is listed and watched must be asked for again.
@@ -404,9 +409,14 @@ impl Provider for Coupled {
         }))
     }
 
+    fn trouble(&self) -> Option<Failure> {
+        let is_known = self.inner.lists.borrow().is_some();
+        self.inner.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone().filter(|_| !is_known)
+    }
+
     fn joined(&self, caller: &Arc<dyn Caller>) {
         if self.inner.main().1 {
-            self.inner.session.send_replace(Some(Arc::clone(caller)));
+            self.inner.session.send_replace(Some(Arc::downgrade(caller)));
         }
     }
 
@@ -425,10 +435,36 @@ impl Provider for Coupled {
         {
             runtime.spawn(async move { own.close().await });
         }
-        if self.inner.main().1 {
-            // A session that is over cannot be asked, and must not be kept by who would ask it.
-            self.inner.session.send_replace(None);
-        }
+    }
+
+    fn status(&self) -> Option<UpstreamStatus> {
+        let inner = &self.inner;
+        let ways: Vec<_> = {
+            let ways = inner.ways();
+            ways.main.iter().chain(ways.own.values()).cloned().chain(ways.pools.idle()).collect()
+        };
+        let open: Vec<_> = ways.iter().filter_map(|way| way.session()).collect();
+        let (state, detail) = match (open.first(), self.inner.trouble.lock()) {
+            (Some(session), _) => {
+                let agreement = session.agreement();
+                let server = &agreement.server;
+                let who = format!("{} {} as {} {}", server.name, server.version, agreement.dialect, agreement.version);
+                ("open", Some(who))
+            }
+            (None, Ok(trouble)) if trouble.is_some() => ("failed", trouble.as_ref().map(|why| why.message.clone())),
+            _ => ("idle", None),
+        };
+        Some(UpstreamStatus {
+            name: inner.spec.name.clone(),
+            target: inner.spec.target.to_string(),
+            state: state.to_owned(),
+            detail,
+            processes: open.iter().filter_map(Upstream::process).collect(),
+            ways: open.len(),
+            calls: ways.iter().map(|way| way.host.calls()).sum(),
+            restarts: ways.iter().map(|way| way.restarts()).sum(),
+            tools: inner.known().map_or(0, |lists| lists.tools.len()),
+        })
     }
 
     fn closing(&self) -> Option<Settling> {

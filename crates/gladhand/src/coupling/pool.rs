@@ -33,6 +33,12 @@ impl Pools {
         (Arc::clone(self.by_kind.entry(kind).or_default()), provides.clone())
     }
 
+    /// All ways that nobody uses.
+    pub(super) fn idle(&self) -> Vec<Arc<Way>> {
+        let idle = |pool: &Arc<Pool>| pool.idle.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        self.by_kind.values().flat_map(idle).collect()
+    }
+
     /// Takes all ways that nobody uses.
     pub(super) fn drain(&mut self) -> Vec<Arc<Way>> {
         let idle = |pool: &Arc<Pool>| std::mem::take(&mut *pool.idle.lock().unwrap_or_else(PoisonError::into_inner));

@@ -1,5 +1,6 @@
 //! One way to an upstream: a session that is opened when it is needed, and again after it broke.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -19,19 +20,26 @@ pub(super) struct Way {
     pub(super) host: Arc<WayHost>,
     /// The session, while it is open.
     session: Mutex<Option<Upstream>>,
+    /// How often it was opened.
+    openings: AtomicU64,
     /// Held by whoever opens it, so that it is opened once.
     opening: tokio::sync::Mutex<Breaker>,
 }
 
 impl Way {
     pub(super) fn new(spec: Arc<Spec>, provides: Askable, host: WayHost) -> Arc<Self> {
-        let (session, opening) = (Mutex::default(), tokio::sync::Mutex::default());
-        Arc::new(Self { spec, provides, host: Arc::new(host), session, opening })
+        let (session, openings, opening) = (Mutex::default(), AtomicU64::new(0), tokio::sync::Mutex::default());
+        Arc::new(Self { spec, provides, host: Arc::new(host), session, openings, opening })
     }
 
     /// The session if it is open.
     pub(super) fn session(&self) -> Option<Upstream> {
         self.session.lock().unwrap_or_else(PoisonError::into_inner).clone().filter(|session| !session.is_over())
+    }
+
+    /// How often it had to be opened again.
+    pub(super) fn restarts(&self) -> u64 {
+        self.openings.load(Ordering::Relaxed).saturating_sub(1)
     }
 
     /// The session, opened if need be. Whoever stops waiting does not stop the opening; `opened` is told of a new one.
@@ -60,7 +68,12 @@ impl Way {
         if let Some(objection) = breaker.objection(Instant::now()) {
             return Err(lost(objection));
         }
-        let options = Options { provides: self.provides.clone(), listen: true, ..self.spec.options.clone() };
+        let options = Options {
+            name: Some(name.clone()),
+            provides: self.provides.clone(),
+            listen: true,
+            ..self.spec.options.clone()
+        };
         let host: Arc<dyn Host> = Arc::clone(&self.host) as _;
         match Upstream::open(&self.spec.target, options, host).await {
             Ok(session) => {
@@ -68,6 +81,7 @@ impl Way {
                 let (dialect, version, server) = (agreement.dialect, &agreement.version, &agreement.server.name);
                 tracing::info!(upstream = name, dialect, version, server, "upstream open");
                 *self.session.lock().unwrap_or_else(PoisonError::into_inner) = Some(session.clone());
+                self.openings.fetch_add(1, Ordering::Relaxed);
                 self.watch_over(&session);
                 Ok(session)
             }

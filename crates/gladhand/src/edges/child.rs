@@ -11,6 +11,8 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
+#[cfg(unix)]
+use super::leash;
 use super::surroundings::Surroundings;
 
 /// How much of stderr is kept: its last bytes.
@@ -54,15 +56,26 @@ impl ChildPeer {
         command: &[String],
         surroundings: &Surroundings,
         hidden: &[&str],
-        on_stderr: impl Fn(&str) + Send + 'static,
+        mut on_stderr: impl FnMut(&str) + Send + 'static,
     ) -> io::Result<Self> {
         let (program, arguments) = command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
         let mut builder = Command::new(program);
         builder.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
         surroundings.surround(&mut builder, hidden);
         #[cfg(unix)]
-        builder.process_group(0);
+        {
+            builder.process_group(0);
+            if let Some(leash) = leash::leash() {
+                builder.env(leash.mark(), "1");
+            }
+        }
         let mut child = builder.spawn()?;
+        #[cfg(unix)]
+        let group = child.id().and_then(|id| i32::try_from(id).ok()).and_then(rustix::process::Pid::from_raw);
+        #[cfg(unix)]
+        if let (Some(leash), Some(group)) = (leash::leash(), group) {
+            leash.hold(group);
+        }
         let (Some(stdin), Some(stdout), Some(mut errors)) =
             (child.stdin.take(), child.stdout.take(), child.stderr.take())
         else {
@@ -82,13 +95,18 @@ impl ChildPeer {
         });
         Ok(Self {
             #[cfg(unix)]
-            group: child.id().and_then(|id| i32::try_from(id).ok()).and_then(rustix::process::Pid::from_raw),
+            group,
             child,
             stdin: Some(stdin),
             stdout,
             stderr,
             reader,
         })
+    }
+
+    /// Its id, while it runs.
+    pub fn process(&self) -> Option<u32> {
+        self.child.id()
     }
 
     /// Appends what the child wrote, waiting until there is something. Zero means the end.
@@ -150,8 +168,8 @@ impl ChildPeer {
     fn forget(&mut self) {
         self.reader.abort();
         #[cfg(unix)]
-        {
-            self.group = None;
+        if let (Some(leash), Some(group)) = (leash::leash(), self.group.take()) {
+            leash.let_go(group);
         }
     }
 

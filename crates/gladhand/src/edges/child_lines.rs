@@ -1,6 +1,6 @@
 //! A child's stdin and stdout as lines, both ways at once: a child that does not read cannot keep us from reading.
 
-use gladhand_wire::{Line, Lines, Terminator};
+use gladhand_wire::{Line, Lines, Skim, Terminator};
 use tokio::io::AsyncWriteExt;
 use tokio::process::ChildStdin;
 
@@ -31,8 +31,8 @@ pub struct ChildLines {
 pub enum Wrote {
     /// A line.
     Line(Vec<u8>),
-    /// A line beyond the limit, in bytes.
-    TooLong(usize),
+    /// A line beyond the limit, in bytes, and what could be told of it.
+    TooLong(usize, Skim),
     /// It closed its output, and all lines were taken.
     End,
 }
@@ -43,6 +43,11 @@ impl ChildLines {
         let mut lines = Lines::default();
         lines.end_lines_at(terminator);
         Self { stdin: child.take_stdin(), child, lines, unsent: Vec::new(), is_over: false }
+    }
+
+    /// The id of the process, while it runs.
+    pub fn process(&self) -> Option<u32> {
+        self.child.process()
     }
 
     /// Sends lines, as soon as the child reads.
@@ -62,11 +67,11 @@ impl ChildLines {
         loop {
             match self.lines.next_line() {
                 Some(Line::Bytes(bytes)) => return Wrote::Line(bytes.to_vec()),
-                Some(Line::TooLong { limit }) => return Wrote::TooLong(limit),
+                Some(Line::TooLong { limit }) => return Wrote::TooLong(limit, self.lines.skimmed().clone()),
                 None if self.is_over => {
                     return match self.lines.last_line() {
                         Some(Line::Bytes(bytes)) => Wrote::Line(bytes.to_vec()),
-                        Some(Line::TooLong { limit }) => Wrote::TooLong(limit),
+                        Some(Line::TooLong { limit }) => Wrote::TooLong(limit, self.lines.skimmed().clone()),
                         None => Wrote::End,
                     };
                 }

@@ -4,10 +4,15 @@
 mod alertness;
 pub mod child;
 pub mod child_lines;
+pub mod child_log;
 pub mod clock;
+#[cfg(unix)]
+pub mod control;
 pub mod downstream;
 pub mod http;
 pub mod http_client;
+#[cfg(unix)]
+pub mod leash;
 mod outbox;
 pub mod signals;
 pub mod stdio;

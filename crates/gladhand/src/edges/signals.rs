@@ -1,4 +1,4 @@
-//! SIGINT and SIGTERM (Ctrl-C elsewhere) as a stream of reasons to stop.
+//! SIGINT, SIGTERM and SIGHUP (Ctrl-C elsewhere) as a stream of reasons to stop.
 
 use gladhand_dialects::Stop;
 
@@ -9,6 +9,9 @@ pub struct Signals {
     interrupt: tokio::signal::unix::Signal,
     #[cfg(unix)]
     terminate: tokio::signal::unix::Signal,
+    /// None where whoever started us wants us to outlive the terminal.
+    #[cfg(unix)]
+    hang_up: Option<tokio::signal::unix::Signal>,
 }
 
 impl Signals {
@@ -17,7 +20,12 @@ impl Signals {
         #[cfg(unix)]
         {
             use tokio::signal::unix::{SignalKind, signal};
-            Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
+            let hang_up = if ignores_hang_up() { None } else { Some(signal(SignalKind::hangup())?) };
+            Ok(Self {
+                interrupt: signal(SignalKind::interrupt())?,
+                terminate: signal(SignalKind::terminate())?,
+                hang_up,
+            })
         }
         #[cfg(not(unix))]
         Ok(Self {})
@@ -26,9 +34,18 @@ impl Signals {
     /// The next signal.
     pub async fn next(&mut self) -> Stop {
         #[cfg(unix)]
-        tokio::select! {
-            _ = self.interrupt.recv() => Stop::Interrupted,
-            _ = self.terminate.recv() => Stop::Terminated,
+        {
+            let hang_up = async {
+                match &mut self.hang_up {
+                    Some(hang_up) => hang_up.recv().await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                _ = self.interrupt.recv() => Stop::Interrupted,
+                _ = self.terminate.recv() => Stop::Terminated,
+                _ = hang_up => Stop::HungUp,
+            }
         }
         #[cfg(not(unix))]
         {
@@ -41,10 +58,22 @@ impl Signals {
     }
 }
 
-/// The exit status of a process that was told twice to stop.
+/// Whether SIGHUP was ignored when we were started, as `nohup` has it. To listen would end that. Asked where the
+/// kernel tells; elsewhere nobody is known to ignore it.
+#[cfg(unix)]
+fn ignores_hang_up() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or_default();
+    // Signals are counted from one, and this is the first.
+    ignored & 1 != 0
+}
+
+/// The exit status of a process that was told to stop and did not finish its work.
 pub fn exit_status(stop: Stop) -> u8 {
     match stop {
-        Stop::Terminated => 143,
+        Stop::HungUp => 129,
         Stop::Interrupted | Stop::InputClosed => 130,
+        Stop::Terminated => 143,
     }
 }

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gladhand_accord::{Agreement, Refusal};
-use gladhand_dialects::{Client, Dialect, Event, Heard, Loss};
+use gladhand_dialects::{Client, Dialect, Event, Heard, Lane, Loss};
 use gladhand_operations::{Answered, Call, CallId, Failure, FailureKind, Notice, Outcome, Question, QuestionId};
-use gladhand_wire::Line;
+use gladhand_wire::{Fault, Line, Skim};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{AbortHandle, JoinError, JoinSet};
 use tokio::time::Instant;
@@ -69,7 +69,7 @@ pub(super) struct Driver {
 }
 
 /// What HTTP says about an opening that failed.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Evidence {
     /// The status of the last response.
     pub(super) status: Option<u16>,
@@ -206,23 +206,19 @@ impl Driver {
         match inbound {
             Inbound::Message(lane, bytes, status) => {
                 self.evidence.status = status.or(self.evidence.status);
-                let policy = self.dialect.text;
-                let text = policy.read(Line::Bytes(&bytes));
-                self.step(|client, clock, heard| {
-                    let mut ambient = clock.ambient();
-                    ambient.lane = lane;
-                    match text {
-                        Ok(Some(text)) => client.receive(&text, &mut ambient, heard),
-                        Ok(None) => {}
-                        Err(fault) => client.garbled(&fault, &mut ambient, heard),
-                    }
-                });
+                match self.dialect.text.read(Line::Bytes(&bytes)) {
+                    Ok(Some(text)) => self.step(|client, clock, heard| {
+                        let mut ambient = clock.ambient();
+                        ambient.lane = lane;
+                        client.receive(&text, &mut ambient, heard);
+                    }),
+                    Ok(None) => {}
+                    Err(fault) => self.garbled(lane, &fault, &Skim::of(&bytes)),
+                }
             }
-            Inbound::Garbled(fault) => {
-                self.step(|client, clock, heard| client.garbled(&fault, &mut clock.ambient(), heard));
-            }
+            Inbound::Garbled(fault, skim) => self.garbled(Lane::MAIN, &fault, &skim),
             Inbound::Lost(lane, loss) => {
-                self.evidence.loss = Some(loss);
+                self.evidence.loss = Some(loss.clone());
                 if let Loss::Status(status) = loss {
                     self.evidence.status = Some(status);
                 }
@@ -233,6 +229,18 @@ impl Driver {
                 self.step(|client, clock, heard| client.gone(&mut clock.ambient(), heard));
             }
         }
+    }
+
+    /// Something came that cannot be read. Whoever it answers hears of it; otherwise the log has to do.
+    fn garbled(&mut self, lane: Lane, fault: &Fault, skim: &Skim) {
+        if skim.answered().is_none() {
+            tracing::warn!(%fault, "dropped what the upstream sent");
+        }
+        self.step(|client, clock, heard| {
+            let mut ambient = clock.ambient();
+            ambient.lane = lane;
+            client.garbled(fault, skim, &mut ambient, heard);
+        });
     }
 
     fn call(&mut self, command: Command) {

@@ -58,6 +58,8 @@ struct Shared {
     commands: mpsc::Sender<Command>,
     asides: mpsc::UnboundedSender<Aside>,
     agreement: watch::Receiver<Arc<Agreement>>,
+    /// The process that was started for it.
+    process: Option<u32>,
     room: Semaphore,
     next_call: AtomicU64,
 }
@@ -77,10 +79,10 @@ pub enum OpenError {
     #[error("could not reach the upstream: {0}")]
     Unreachable(String),
     /// The upstream wants credentials that it was not given.
-    #[error("the upstream wants authorization (HTTP status {status})")]
+    #[error("the upstream does not let us in: {why}")]
     Unauthorized {
-        /// 401 or 403.
-        status: u16,
+        /// What it or its authorization server says.
+        why: Box<str>,
     },
     /// What was to be spoken has no form over HTTP.
     #[error("{0} is not spoken over HTTP")]
@@ -98,7 +100,9 @@ pub enum OpenError {
 impl Upstream {
     /// Opens a session. What the upstream says and asks on its own account goes to `host`.
     pub async fn open(target: &Target, options: Options, host: Arc<dyn Host>) -> Result<Self, OpenError> {
-        let (driver, agreement) = opening::open(target, &options, host).await?;
+        // Two ways to open may be tried at once, which takes more room than a stack should give.
+        let (driver, agreement) = Box::pin(opening::open(target, &options, host)).await?;
+        let process = driver.transport.process();
         let (commands, to_loop) = mpsc::channel(COMMANDS);
         let (asides, asides_to_loop) = mpsc::unbounded_channel();
         let (agreements, agreement) = watch::channel(agreement);
@@ -106,12 +110,18 @@ impl Upstream {
         // It ends with the last handle, or when it is told to.
         tokio::spawn(driver.run(ports));
         let room = Semaphore::new(MAX_CALLS);
-        Ok(Self { shared: Arc::new(Shared { commands, asides, agreement, room, next_call: AtomicU64::new(1) }) })
+        let next_call = AtomicU64::new(1);
+        Ok(Self { shared: Arc::new(Shared { commands, asides, agreement, process, room, next_call }) })
     }
 
     /// What was agreed. Another agreement may take its place where a session had to be opened anew.
     pub fn agreement(&self) -> Arc<Agreement> {
         Arc::clone(&self.shared.agreement.borrow())
+    }
+
+    /// The process that was started for it, if one was.
+    pub fn process(&self) -> Option<u32> {
+        self.shared.process
     }
 
     /// Makes a call, without hearing of its progress. Dropping the future cancels the call.

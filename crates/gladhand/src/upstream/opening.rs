@@ -20,10 +20,14 @@ use super::target::Target;
 use super::transport::Transport;
 use crate::edges::child::{ChildPeer, Manner};
 use crate::edges::child_lines::ChildLines;
+use crate::edges::child_log::ChildLog;
 use crate::edges::http_client::{Endpoint, HttpClient, Style};
 
 /// How long a process may say nothing to the first question of the new era before another is asked that of the old.
 const SILENCE: Duration = Duration::from_secs(3);
+
+/// What part of the time for an opening a remembered era is believed in, while nothing comes.
+const BELIEF: u32 = 2;
 
 /// How many lines of a process's stderr go with a refusal.
 const LAST_WORDS: usize = 8;
@@ -38,7 +42,7 @@ pub(super) async fn open(target: &Target, options: &Options, host: Arc<dyn Host>
         (Target::Command(command), Speak::As(dialect, version)) => {
             attempt.start(command, dialect, version, options.opening_timeout).await
         }
-        (Target::Command(command), Speak::Auto) => attempt.find_out(command).await,
+        (Target::Command(_) | Target::Url(_), Speak::Auto) => attempt.find_out(target).await,
         (Target::Url(_), Speak::As(dialect, _)) if dialect.name != mcp::DIALECT.name => {
             Err(OpenError::NotOverHttp(dialect.name))
         }
@@ -46,13 +50,6 @@ pub(super) async fn open(target: &Target, options: &Options, host: Arc<dyn Host>
             attempt.stateless(url, version).await.map_err(Failed::into_error)
         }
         (Target::Url(url), Speak::As(_, version)) => attempt.with_handshake(url, version).await,
-        (Target::Url(url), Speak::Auto) => match attempt.stateless(url, Revision::STATELESS[0].as_str()).await {
-            Ok(opened) => Ok(opened),
-            Err(failed) if failed.may_be_of_the_handshake() => {
-                attempt.with_handshake(url, Revision::HANDSHAKE[0].as_str()).await
-            }
-            Err(failed) => Err(failed.into_error()),
-        },
     }
 }
 
@@ -72,40 +69,55 @@ struct Failed {
 }
 
 impl Attempt<'_> {
-    /// Asks a process of which era it is, and takes another one if it is the older.
-    async fn find_out(&self, command: &[String]) -> Result<Opened, OpenError> {
-        if self.options.eras.has_handshake(command) {
-            return self.shake_hands(command).await;
-        }
-        let patience = self.options.opening_timeout;
-        let probe = self.start(command, &mcp::DIALECT, Revision::STATELESS[0].as_str(), patience);
-        tokio::pin!(probe);
-        let Ok(answered) = tokio::time::timeout(SILENCE, &mut probe).await else {
-            // It may be of the old era, or slow to start. If another one shakes hands first, it is not slow.
-            return tokio::select! {
-                answered = &mut probe => self.believe(answered, command).await,
-                opened = self.shake_hands(command) => opened,
+    /// Opens a session in whichever era the upstream turns out to be. What was found out before is tried first, and
+    /// forgotten if it is not true any more.
+    async fn find_out(&self, target: &Target) -> Result<Opened, OpenError> {
+        let eras = &self.options.eras;
+        if eras.has_handshake(target) {
+            let hands = async {
+                self.shake_hands(target).await.inspect_err(|error| {
+                    if !error.says_nothing_of_the_era() {
+                        eras.forget(target);
+                    }
+                })
             };
-        };
-        self.believe(answered, command).await
-    }
-
-    /// Takes a session of the new era, or whatever else there is where somebody refused it.
-    async fn believe(&self, answered: Result<Opened, OpenError>, command: &[String]) -> Result<Opened, OpenError> {
-        match answered {
-            Err(OpenError::Refused { refusal, .. }) => {
-                tracing::debug!(%refusal, "the upstream is not of the new era");
-                self.shake_hands(command).await
+            let belief = self.options.opening_timeout / BELIEF;
+            let opened = either(hands, belief, self.probe(target), OpenError::says_nothing_of_the_era).await;
+            return opened.map_err(|(hands, _)| hands);
+        }
+        let hands = async { self.shake_hands(target).await.inspect(|_| eras.remember_handshake(target)) };
+        match target {
+            // It may be of the old era, or slow to start; the other one will show.
+            Target::Command(_) => {
+                let opened = either(self.probe(target), SILENCE, hands, OpenError::says_nothing_of_the_era).await;
+                opened.map_err(|(probe, hands)| match hands {
+                    Some(hands) if !probe.is_of_the_new_era() => hands,
+                    _ => probe,
+                })
             }
-            opened_or_failed => opened_or_failed,
+            Target::Url(url) => match self.stateless(url, Revision::STATELESS[0].as_str()).await {
+                Err(failed) if failed.may_be_of_the_handshake() => hands.await,
+                opened => opened.map_err(Failed::into_error),
+            },
         }
     }
 
-    async fn shake_hands(&self, command: &[String]) -> Result<Opened, OpenError> {
-        let patience = self.options.opening_timeout;
-        let opened = self.start(command, &mcp::DIALECT, Revision::HANDSHAKE[0].as_str(), patience).await?;
-        self.options.eras.remember_handshake(command);
-        Ok(opened)
+    /// Asks the first question of the new era.
+    async fn probe(&self, target: &Target) -> Result<Opened, OpenError> {
+        let version = Revision::STATELESS[0].as_str();
+        match target {
+            Target::Command(command) => self.start(command, &mcp::DIALECT, version, self.options.opening_timeout).await,
+            Target::Url(url) => self.stateless(url, version).await.map_err(Failed::into_error),
+        }
+    }
+
+    /// Opens a session as the old era does.
+    async fn shake_hands(&self, target: &Target) -> Result<Opened, OpenError> {
+        let version = Revision::HANDSHAKE[0].as_str();
+        match target {
+            Target::Command(command) => self.start(command, &mcp::DIALECT, version, self.options.opening_timeout).await,
+            Target::Url(url) => self.with_handshake(url, version).await,
+        }
     }
 
     /// Starts a process and opens a session with it.
@@ -117,7 +129,9 @@ impl Attempt<'_> {
         patience: Duration,
     ) -> Result<Opened, OpenError> {
         let hidden: Vec<_> = self.options.hidden.iter().map(String::as_str).collect();
-        let on_stderr = |text: &str| text.lines().for_each(|line| tracing::debug!("upstream: {line}"));
+        let program = || command.first().map(String::as_str).unwrap_or_default();
+        let mut log = ChildLog::new(self.options.name.as_deref().unwrap_or_else(program));
+        let on_stderr = move |text: &str| log.write(text);
         let child = ChildPeer::start(command, &self.options.surroundings, &hidden, on_stderr).map_err(|source| {
             let program = command.first().cloned().unwrap_or_default();
             OpenError::NotStarted { program, source }
@@ -178,7 +192,7 @@ impl Attempt<'_> {
         match driver.open(patience).await {
             Ok(agreement) => Ok((driver, agreement)),
             Err(refusal) => {
-                let evidence = driver.evidence;
+                let evidence = std::mem::take(&mut driver.evidence);
                 driver.transport.close(Manner::Hurried).await;
                 Err(Failed { refusal, evidence })
             }
@@ -202,27 +216,71 @@ impl Attempt<'_> {
     }
 }
 
+/// Takes whichever of two attempts succeeds first; their errors if neither does. The second begins when the first has
+/// failed or has said nothing for so long, and not at all if the first failed in a way that is final.
+async fn either<T, E>(
+    first: impl Future<Output = Result<T, E>>,
+    silence: Duration,
+    second: impl Future<Output = Result<T, E>>,
+    is_final: impl Fn(&E) -> bool,
+) -> Result<T, (E, Option<E>)> {
+    tokio::pin!(first, second);
+    match tokio::time::timeout(silence, &mut first).await {
+        Ok(Ok(opened)) => return Ok(opened),
+        Ok(Err(error)) if is_final(&error) => return Err((error, None)),
+        Ok(Err(error)) => return second.await.map_err(|other| (error, Some(other))),
+        Err(_) => {}
+    }
+    // One that fails says nothing about the other.
+    tokio::select! {
+        ended = &mut first => match ended {
+            Ok(opened) => Ok(opened),
+            Err(error) => second.await.map_err(|other| (error, Some(other))),
+        },
+        ended = &mut second => match ended {
+            Ok(opened) => Ok(opened),
+            Err(other) => first.await.map_err(|error| (error, Some(other))),
+        },
+    }
+}
+
+impl OpenError {
+    /// Whether somebody of either era would have failed in this way.
+    fn says_nothing_of_the_era(&self) -> bool {
+        matches!(self, Self::NotStarted { .. } | Self::Unauthorized { .. } | Self::NotOverHttp(_))
+    }
+
+    /// Whether somebody of the new era refused, and nobody of the old one would have said so.
+    fn is_of_the_new_era(&self) -> bool {
+        matches!(self, Self::Refused { refusal, .. } if !may_be_of_the_handshake(refusal))
+    }
+}
+
+/// Whether the answer to a question of the new era may be that of somebody who knows the old one.
+fn may_be_of_the_handshake(refusal: &Refusal) -> bool {
+    match refusal {
+        Refusal::VersionMismatch { spoken, .. } => {
+            spoken.iter().filter_map(|version| Revision::named(version)).any(Revision::has_initialize)
+        }
+        // Only the new era has these.
+        Refusal::PeerRefused { code, .. } => !matches!(code.as_str(), "-32020" | "-32021" | "-32022"),
+        _ => true,
+    }
+}
+
 impl Failed {
     /// Whether the answer to a question of the new era may be that of somebody who knows only the old one.
     fn may_be_of_the_handshake(&self) -> bool {
-        if self.outage().is_some() || matches!(self.evidence.status, Some(401 | 403)) {
+        if self.outage().is_some() || matches!(self.evidence.loss, Some(Loss::Denied(_))) {
             return false;
         }
-        match &self.refusal {
-            // Silence says nothing: the same question may be answered later.
-            Refusal::TimedOut { .. } => false,
-            Refusal::VersionMismatch { spoken, .. } => {
-                spoken.iter().filter_map(|version| Revision::named(version)).any(Revision::has_initialize)
-            }
-            // Only the new era has these.
-            Refusal::PeerRefused { code, .. } => !matches!(code.as_str(), "-32020" | "-32021" | "-32022"),
-            _ => true,
-        }
+        // Silence says nothing: the same question may be answered later.
+        !matches!(self.refusal, Refusal::TimedOut { .. }) && may_be_of_the_handshake(&self.refusal)
     }
 
     /// What is out of order, if it is the upstream as a whole.
     fn outage(&self) -> Option<String> {
-        match (self.evidence.status, self.evidence.loss) {
+        match (self.evidence.status, &self.evidence.loss) {
             (Some(status @ 500..), _) => Some(format!("HTTP status {status}")),
             (_, Some(Loss::Unsent)) => Some("no connection".to_owned()),
             (None, Some(Loss::Broken)) => Some("the connection broke".to_owned()),
@@ -231,9 +289,9 @@ impl Failed {
     }
 
     fn into_error(self) -> OpenError {
-        match (self.outage(), self.evidence.status) {
+        match (self.outage(), self.evidence.loss) {
             (Some(outage), _) => OpenError::Unreachable(outage),
-            (None, Some(status @ (401 | 403))) => OpenError::Unauthorized { status },
+            (None, Some(Loss::Denied(why))) => OpenError::Unauthorized { why },
             _ => OpenError::Refused { refusal: self.refusal, last_words: Vec::new() },
         }
     }

@@ -16,6 +16,8 @@ use crate::edges::surroundings::Surroundings;
 /// How to open a session, and what to declare in it.
 #[derive(Debug, Clone)]
 pub struct Options {
+    /// What the upstream is called in the log; by default what its program is called.
+    pub name: Option<String>,
     /// Who we are.
     pub identity: Peer,
     /// What to speak.
@@ -48,6 +50,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
+            name: None,
             identity: Peer::new("gladhand", env!("CARGO_PKG_VERSION")),
             speak: Speak::Auto,
             provides: Vec::new(),

@@ -1,7 +1,7 @@
 //! The way to an upstream, whichever it is.
 
 use gladhand_dialects::{Lane, Loss};
-use gladhand_wire::Fault;
+use gladhand_wire::{Fault, Skim};
 
 use crate::edges::child::Manner;
 use crate::edges::child_lines::{ChildLines, Wrote};
@@ -23,8 +23,8 @@ pub(super) enum Transport {
 pub(super) enum Inbound {
     /// A message, on this way; over HTTP with its status.
     Message(Lane, Vec<u8>, Option<u16>),
-    /// Something that cannot be read.
-    Garbled(Fault),
+    /// Something that cannot be read, and what could be told of it.
+    Garbled(Fault, Skim),
     /// An exchange ended without an answer.
     Lost(Lane, Loss),
     /// Nothing will come any more.
@@ -32,6 +32,14 @@ pub(super) enum Inbound {
 }
 
 impl Transport {
+    /// The id of the process, if it is one.
+    pub(super) fn process(&self) -> Option<u32> {
+        match self {
+            Self::Child(child) => child.process(),
+            Self::Http(_) | Self::Ended => None,
+        }
+    }
+
     /// Sends lines; each goes with the headers that `headers` finds for it, where there are headers.
     pub(super) fn send(&mut self, lines: &[u8], headers: impl Fn(&str) -> Vec<(String, String)>) {
         match self {
@@ -50,7 +58,7 @@ impl Transport {
         match self {
             Self::Child(child) => match child.next().await {
                 Wrote::Line(line) => Inbound::Message(Lane::MAIN, line, None),
-                Wrote::TooLong(limit) => Inbound::Garbled(Fault::TooLong { limit }),
+                Wrote::TooLong(limit, skim) => Inbound::Garbled(Fault::TooLong { limit }, skim),
                 Wrote::End => Inbound::Gone,
             },
             Self::Http(http) => match http.next().await {

@@ -1,7 +1,7 @@
 //! A client that writes requests byte by byte and reads answers as they come. Every read has a bound.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
@@ -15,8 +15,21 @@ pub(crate) const ACCEPT: &str = "application/json, text/event-stream";
 /// The one stateless version.
 pub(crate) const STATELESS: &str = "2026-07-28";
 
-trait Wire: Read + Write + Send {}
-impl<T: Read + Write + Send> Wire for T {}
+trait Wire: Read + Write + Send {
+    fn finish(&self);
+}
+
+impl Wire for TcpStream {
+    fn finish(&self) {
+        self.shutdown(Shutdown::Write).expect("a connection");
+    }
+}
+
+impl Wire for UnixStream {
+    fn finish(&self) {
+        self.shutdown(Shutdown::Write).expect("a connection");
+    }
+}
 
 /// One connection.
 pub(crate) struct Connection {
@@ -75,6 +88,11 @@ impl Connection {
 
     pub(crate) fn send_bytes(&mut self, bytes: &[u8]) {
         self.wire.write_all(bytes).expect("it reads");
+    }
+
+    /// Says that nothing more is sent; answers are still read.
+    pub(crate) fn finish(&mut self) {
+        self.wire.finish();
     }
 
     /// Sends a request. `Host` is a loopback name unless one is given.

@@ -186,3 +186,17 @@ fn a_provider_that_panics_fails_its_call_and_nothing_else() {
     let ping = r#"{"jsonrpc":"2.0","id":7,"method":"ping"}"#;
     assert_eq!(connection.post(&headers, ping).status, 200);
 }
+
+#[test]
+fn who_asks_nothing_more_still_gets_its_answer() {
+    let program = Program::start(&[]);
+    for arguments in [r#"{"ms":0}"#, r#"{"ms":1500}"#] {
+        let mut connection = program.connect();
+        let session = open_session(&mut connection, "2025-11-25");
+        connection.send_post(&[("Mcp-Session-Id", &session)], &mcp_call(1, "wait", arguments));
+        connection.finish();
+        let answer = connection.response();
+        assert!(answer.body.contains(r#""id":1,"result""#), "{answer:?}");
+        assert!(connection.ends());
+    }
+}

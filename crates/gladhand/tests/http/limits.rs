@@ -72,8 +72,6 @@ fn too_many_sessions_and_streams_are_refused() {
     let (program, _folder) = Program::configured("[http]\nsessions = 2\nstreams = 2\n");
     let mut connection = program.connect();
     let sessions: Vec<_> = (0..2).map(|_| open_session(&mut connection, "2025-11-25")).collect();
-    let refused = connection.post(&[], &mcp_initialize("2025-11-25"));
-    assert_eq!((refused.status, &refused.json()["error"]["data"]["reason"]), (503, &"busy".into()));
     let mut streams: Vec<Connection> = Vec::new();
     for session in &sessions {
         let mut stream = program.connect();
@@ -83,6 +81,8 @@ fn too_many_sessions_and_streams_are_refused() {
     }
     let headers = [("Mcp-Session-Id", sessions[0].as_str())];
     assert_eq!(program.connect().ask("GET", "/mcp", &headers, "").status, 503);
+    let refused = connection.post(&[], &mcp_initialize("2025-11-25"));
+    assert_eq!((refused.status, &refused.json()["error"]["data"]["reason"]), (503, &"busy".into()));
     assert_eq!(connection.ask("DELETE", "/mcp", &headers, "").status, 204);
     // The session's stream ends on a connection of its own, so its place is free a moment later.
     let opens = (0..1000).any(|_| {
@@ -90,6 +90,29 @@ fn too_many_sessions_and_streams_are_refused() {
         connection.post(&[], &mcp_initialize("2025-11-25")).status == 200
     });
     assert!(opens, "there is room again");
+}
+
+#[test]
+fn a_session_that_nobody_uses_gives_way_to_a_new_one() {
+    let (program, _folder) = Program::configured("[http]\nsessions = 3\n");
+    let mut connection = program.connect();
+    let open: Vec<_> = (0..3).map(|_| open_session(&mut connection, "2025-11-25")).collect();
+    let is_there = |connection: &mut Connection, session: &str| {
+        connection.post(&[("Mcp-Session-Id", session)], PING).status == 200
+    };
+    // The oldest has a stream, the second a call in flight, the third was used last.
+    let mut stream = program.connect();
+    stream.send("GET", "/mcp", &[("Mcp-Session-Id", &open[0])], "");
+    assert_eq!(stream.head().status, 200);
+    let mut waiting = program.connect();
+    waiting.send_post(&[("Mcp-Session-Id", &open[1])], &mcp_call(1, "wait", r#"{"ms":60000}"#));
+    assert_eq!(waiting.head().status, 200);
+    assert!(is_there(&mut connection, &open[2]));
+    let newest = open_session(&mut connection, "2025-11-25");
+    assert_eq!(connection.post(&[("Mcp-Session-Id", &open[2])], PING).status, 404);
+    for session in [&open[0], &open[1], &newest] {
+        assert!(is_there(&mut connection, session));
+    }
 }
 
 #[test]

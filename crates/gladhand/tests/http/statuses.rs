@@ -97,6 +97,10 @@ fn types_and_versions_must_be_right() {
     assert_eq!(status("POST", &[id, JSON, ("Accept", "text/event-stream")]), 406);
     assert_eq!(status("POST", &[id, ("Content-Type", "text/plain"), ("Accept", ACCEPT)]), 415);
     assert_eq!(status("POST", &[id, ("Accept", ACCEPT)]), 415);
+    let latin = ("Content-Type", "application/json; charset=iso-8859-1");
+    assert_eq!(status("POST", &[id, latin, ("Accept", ACCEPT)]), 415);
+    let (json, gzip) = (("Content-Type", "application/json"), ("Content-Encoding", "gzip"));
+    assert_eq!(status("POST", &[id, json, gzip, ("Accept", ACCEPT)]), 415);
     assert_eq!(status("POST", &[id, JSON, ("MCP-Protocol-Version", "2025-06-18")]), 200);
     assert_eq!(status("POST", &[id, JSON, ("MCP-Protocol-Version", "1999-01-01")]), 400);
     assert_eq!(status("GET", &[id, ("MCP-Protocol-Version", "1999-01-01")]), 400);

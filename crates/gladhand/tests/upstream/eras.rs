@@ -1,8 +1,10 @@
 //! Finding out over HTTP which era an upstream is of.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use gladhand::accord::Refusal;
 use gladhand::operations::Reply;
-use gladhand::upstream::{OpenError, Options};
+use gladhand::upstream::{Eras, OpenError, Options};
 
 use crate::scripted::{Answer, Request, Scripted, empty, json, stream};
 use crate::sessions::opening;
@@ -40,6 +42,47 @@ async fn whoever_does_not_know_the_new_era_is_opened_as_the_old() {
         let upstream = open(&[&server.url], Options::default()).await.unwrap();
         assert_eq!(upstream.agreement().version, "2025-11-25", "server {at}");
         assert!(soon(upstream.call(tool("t"))).await.is_ok());
+    }
+}
+
+#[tokio::test]
+async fn what_was_found_out_about_an_address_is_not_asked_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = of_the_handshake(|_| empty(404)).await;
+    for _ in 0..3 {
+        let eras = Eras::kept_in(folder.path().join("eras.json"));
+        let upstream = open(&[&server.url], Options { eras, ..Options::default() }).await.unwrap();
+        assert!(soon(upstream.call(tool("t"))).await.is_ok());
+        soon(upstream.close()).await;
+    }
+    assert_eq!(server.calls().iter().filter(|call| *call == "server/discover").count(), 1);
+}
+
+#[tokio::test]
+async fn what_is_not_true_any_more_is_found_out_again() {
+    let servers: [fn(&Request) -> Answer; 5] = [
+        |request| error(request, 400, "1", -32601, ""),
+        |request| error(request, 200, "1", -32022, r#","data":{"supported":["2026-07-28"]}"#),
+        |_| empty(404),
+        |_| empty(500),
+        |_| Answer::Silence,
+    ];
+    for (at, otherwise) in servers.into_iter().enumerate() {
+        let is_new = Arc::new(AtomicBool::new(false));
+        let now_new = Arc::clone(&is_new);
+        let server = Scripted::start(move |request, _| match (request.call(), now_new.load(Ordering::Relaxed)) {
+            ("initialize", true) | ("", true) => otherwise(request),
+            ("server/discover", false) => empty(404),
+            _ => opening(request).unwrap_or_else(|| request.result(r#"{"resultType":"complete","content":[]}"#)),
+        })
+        .await;
+        let options = Options { opening_timeout: Duration::from_secs(4), ..Options::default() };
+        for version in ["2025-11-25", "2026-07-28", "2026-07-28"] {
+            let upstream = open(&[&server.url], options.clone()).await.unwrap();
+            assert_eq!(upstream.agreement().version, version, "server {at}");
+            assert!(soon(upstream.call(tool("t"))).await.is_ok());
+            is_new.store(true, Ordering::Relaxed);
+        }
     }
 }
 

@@ -150,5 +150,25 @@ async fn an_event_without_end_is_not_read_without_end() {
     })
     .await;
     let upstream = open(&[&server.url], speaking("2026-07-28")).await.unwrap();
-    assert_eq!(soon(upstream.call(tool("t"))).await.unwrap_err().kind, FailureKind::UpstreamLost);
+    let failure = soon(upstream.call(tool("t"))).await.unwrap_err();
+    assert!(failure.message.contains("longer than"), "{failure}");
+}
+
+#[tokio::test]
+async fn an_answer_that_cannot_be_taken_is_not_waited_for() {
+    let deep: fn(&Request) -> Answer = |request| request.result(&format!("{}{}", "[".repeat(200), "]".repeat(200)));
+    let long: fn(&Request) -> Answer = |request| request.result(&format!(r#"{{"x":"{}"}}"#, "x".repeat(17 << 20)));
+    let events: fn(&Request) -> Answer = |request| {
+        let event = request.message(&format!("{}{}", "[".repeat(200), "]".repeat(200)));
+        Answer::Hold(stream(&format!("data: {event}\n\n")))
+    };
+    for (broken, problem) in [(deep, "nests deeper"), (long, "longer than"), (events, "nests deeper")] {
+        for version in ["2026-07-28", "2025-11-25"] {
+            let server = breaking(broken).await;
+            let upstream = open(&[&server.url], speaking(version)).await.unwrap();
+            let failure = soon(upstream.call(Operation::ListTools)).await.unwrap_err();
+            assert_eq!(failure.kind, FailureKind::UpstreamError);
+            assert!(failure.message.contains(problem), "{version}: {failure}");
+        }
+    }
 }

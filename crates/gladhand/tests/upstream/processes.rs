@@ -95,6 +95,114 @@ async fn what_was_found_out_is_not_asked_again() {
     assert_eq!(std::fs::read_to_string(&asked).unwrap(), "\n");
 }
 
+/// What a scripted server does when it is asked the first question of an era, this many seconds later.
+#[derive(Debug, Clone, Copy)]
+enum Does {
+    Open(u8),
+    Refuse(u8),
+    Die(u8),
+    Nothing,
+}
+
+impl Does {
+    fn script(self, result: &str) -> String {
+        let answer = |answer: &str| format!(r#"echo '{{"jsonrpc":"2.0","id":1,{answer}}}'"#);
+        match self {
+            Self::Open(after) => format!("sleep {after}; {}", answer(&format!(r#""result":{result}"#))),
+            Self::Refuse(after) => {
+                format!("sleep {after}; {}", answer(r#""error":{"code":-32601,"message":"no such method"}"#))
+            }
+            Self::Die(after) => format!("sleep {after}; exit 1"),
+            Self::Nothing => ":".to_owned(),
+        }
+    }
+}
+
+/// The script of a server that does one thing for each era and writes a line into a file for each process of it.
+fn of_eras(new: Does, old: Does, started: &std::path::Path) -> String {
+    let new = new.script(r#"{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{}}"#);
+    let old =
+        old.script(r#"{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"1"}}"#);
+    format!(
+        r#"echo >> {}; read -r line; case "$line" in *server/discover*) {new};; *) {old};; esac; cat > /dev/null"#,
+        started.display()
+    )
+}
+
+/// What comes of opening such a server: the version, or the word for the refusal.
+async fn found_out(new: Does, old: Does, has_shaken_hands: bool) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let (started, script) = (folder.path().join("started"), folder.path().join("script"));
+    let server = ["sh", "-c", &format!(". {}", script.display())].map(str::to_owned);
+    // Silence is noticed after three seconds, or half of this where hands were shaken before.
+    let options = Options { opening_timeout: Duration::from_secs(12), ..Options::default() };
+    if has_shaken_hands {
+        std::fs::write(&script, of_eras(Does::Die(0), Does::Open(0), &folder.path().join("before"))).unwrap();
+        soon(open_command(&server, options.clone()).await.unwrap().close()).await;
+    }
+    std::fs::write(&script, of_eras(new, old, &started)).unwrap();
+    let opened = open_command(&server, options).await;
+    let processes = std::fs::read_to_string(&started).unwrap().lines().count();
+    assert!(processes <= 2, "{processes} processes of one server: {new:?}, {old:?}");
+    match opened {
+        Ok(upstream) => {
+            let version = upstream.agreement().version.clone();
+            soon(upstream.close()).await;
+            version
+        }
+        Err(OpenError::Refused { refusal, .. }) => refusal.word().to_owned(),
+        Err(other) => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn whichever_era_answers_is_taken_in_whatever_order_the_other_fails() {
+    use Does::{Die, Nothing, Open, Refuse};
+    let (new, old) = ("2026-07-28", "2025-11-25");
+    let table = [
+        // It is of the new era, at once or slow to start, whatever becomes of the handshake meanwhile.
+        (Open(0), Refuse(0), false, new),
+        (Open(5), Refuse(0), false, new),
+        (Open(5), Refuse(4), false, new),
+        (Open(5), Die(0), false, new),
+        (Open(5), Die(4), false, new),
+        (Open(5), Nothing, false, new),
+        // It is of the old era, and does not take the first question well.
+        (Refuse(0), Open(0), false, old),
+        (Refuse(5), Open(0), false, old),
+        (Refuse(4), Open(3), false, old),
+        (Die(0), Open(0), false, old),
+        (Die(4), Open(3), false, old),
+        (Nothing, Open(0), false, old),
+        (Nothing, Open(4), false, old),
+        // It is of both, and of two the faster is taken.
+        (Open(0), Open(0), false, new),
+        (Open(9), Open(0), false, old),
+        // It is of neither.
+        (Refuse(0), Refuse(0), false, "peer_refused"),
+        (Refuse(5), Refuse(0), false, "peer_refused"),
+        (Die(0), Die(0), false, "peer_gone"),
+        (Nothing, Die(0), false, "peer_gone"),
+        (Nothing, Refuse(0), false, "peer_refused"),
+        (Nothing, Nothing, false, "timed_out"),
+        // It has shaken hands before, and does so still.
+        (Open(0), Open(0), true, old),
+        (Open(0), Open(3), true, old),
+        // It has shaken hands before, and does so no longer.
+        (Open(0), Refuse(0), true, new),
+        (Open(4), Die(0), true, new),
+        (Open(0), Nothing, true, new),
+        (Refuse(0), Refuse(0), true, "peer_refused"),
+    ];
+    let mut rows = tokio::task::JoinSet::new();
+    for (new, old, before, expected) in table {
+        rows.spawn(async move {
+            assert_eq!(found_out(new, old, before).await, expected, "{new:?}, {old:?}, {before}");
+        });
+    }
+    rows.join_all().await;
+}
+
 #[tokio::test]
 async fn a_server_that_dies_fails_its_calls_and_nothing_hangs() {
     let server = old_server("exit 1", "read -r line; exit 3");
@@ -104,6 +212,20 @@ async fn a_server_that_dies_fails_its_calls_and_nothing_hangs() {
     assert_eq!(both.1.unwrap_err().kind, FailureKind::UpstreamLost);
     assert_eq!(soon(upstream.call(tool("t"))).await.unwrap_err().kind, FailureKind::UpstreamLost);
     soon(upstream.close()).await;
+}
+
+#[tokio::test]
+async fn an_answer_that_cannot_be_taken_is_not_waited_for() {
+    let long = r#"read -r line; printf '{"result":"'; head -c 17000000 /dev/zero | tr '\0' x; echo '","id":2}'"#;
+    let deep = r#"read -r line; echo '{"id":2,"result":'"$(head -c 200 /dev/zero | tr '\0' '[')"'}'"#;
+    for (answer, problem) in [(long, "longer than"), (deep, "nests deeper")] {
+        let server = old_server("exit 1", &format!("{answer}; read -r line"));
+        let upstream = open_command(&server, speaking("2025-11-25")).await.unwrap();
+        let failure = soon(upstream.call(tool("t"))).await.unwrap_err();
+        assert_eq!(failure.kind, FailureKind::UpstreamError);
+        assert!(failure.message.contains(problem), "{failure}");
+        soon(upstream.close()).await;
+    }
 }
 
 #[tokio::test]

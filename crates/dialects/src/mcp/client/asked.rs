@@ -5,7 +5,7 @@ use gladhand_operations::{Failure, FailureKind, Operation, Outcome, Reply};
 use gladhand_wire::{Members, RawValue, json};
 
 use super::pages::Pages;
-use super::results;
+use super::{results, visits};
 use crate::mcp::capabilities;
 use crate::mcp::errors::MISSING_CLIENT_CAPABILITY;
 
@@ -62,6 +62,9 @@ impl Asked {
         if let (Some(MISSING_CLIENT_CAPABILITY), Some(capability)) = (code, data.as_ref().and_then(required)) {
             return Failure { message: message.into_owned(), ..Failure::missing_capability(&capability) };
         }
+        let pages =
+            visits::pages(error).into_iter().filter_map(|page| Some(Members::of(page)?.str("url")?.into_owned()));
+        let pages = pages.collect::<Vec<_>>().join(", ");
         let failure = match (self, code, reason.as_deref()) {
             (Self::Tool { name }, Some(-32602), _) if says_there_is_no("tool", &message) => Failure::unknown_tool(name),
             (Self::Prompt { name }, Some(-32602), _) if says_there_is_no("prompt", &message) => {
@@ -75,6 +78,7 @@ impl Asked {
             (_, Some(-32603), Some("timed_out")) => Failure::new(FailureKind::TimedOut, message),
             (_, Some(-32603), Some("stopping")) => Failure::new(FailureKind::Stopping, message),
             (_, Some(-32603), Some("upstream_lost")) => Failure::new(FailureKind::UpstreamLost, message),
+            _ if !pages.is_empty() => results::upstream_error(format!("{message} (visit first: {pages})")),
             _ if message.is_empty() => results::upstream_error("the upstream answered with an error"),
             _ => results::upstream_error(message),
         };

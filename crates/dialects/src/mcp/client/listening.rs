@@ -164,16 +164,20 @@ impl McpClient {
             return;
         };
         self.listening.ends = 0;
-        let is_honoured = honoured(params);
+        let honoured = honoured(params);
         let asked_for = |work: &Work| matches!(&work.asked, Asked::Watch { uri } if stream.uris.contains(uri));
         for work in self.listening.take_waiting(asked_for) {
             let Asked::Watch { uri } = &work.asked else { continue };
-            if is_honoured(uri) {
-                self.done(&work, Ok(Reply::Done), heard);
-            } else {
+            let outcome = match &honoured {
+                Honoured::All => Ok(Reply::Done),
+                Honoured::Only(uris) if uris.contains(uri) => Ok(Reply::Done),
+                Honoured::Only(_) => Err(Failure::unknown_resource(uri)),
+                Honoured::None => Err(Failure::cannot_watch()),
+            };
+            if outcome.is_err() {
                 stream.uris.remove(uri);
-                self.done(&work, Err(Failure::unknown_resource(uri)), heard);
             }
+            self.done(&work, outcome, heard);
         }
         if std::mem::take(&mut self.listening.has_gap) {
             self.tell_of_gap(&stream, heard);
@@ -244,15 +248,23 @@ fn subscription(params: Option<&RawValue>) -> Option<u64> {
     let [id] = pick(meta?, [SUBSCRIPTION_ID])?;
     // Some write the number as a string.
     let id = id?;
-    our_id(id).or_else(|| json::string(id)?.parse().ok())
+    our_id(id.get()).or_else(|| json::string(id)?.parse().ok())
 }
 
-/// Which resources an acknowledgement honours; one that does not say honours all.
-fn honoured(params: Option<&RawValue>) -> impl Fn(&str) -> bool + use<> {
+/// Which resources an acknowledgement honours.
+enum Honoured {
+    /// It does not say, so all of them.
+    All,
+    /// These.
+    Only(BTreeSet<String>),
+    /// It speaks of other things, and of no resources at all.
+    None,
+}
+
+fn honoured(params: Option<&RawValue>) -> Honoured {
     let filter = params.and_then(Members::of).and_then(|params| params.object("notifications"));
-    let uris = filter.map(|filter| {
-        let uris = filter.raw("resourceSubscriptions").and_then(super::results::array).unwrap_or_default();
-        uris.into_iter().filter_map(json::string).map(Into::into).collect::<BTreeSet<String>>()
-    });
-    move |uri| uris.as_ref().is_none_or(|uris| uris.contains(uri))
+    let Some(filter) = filter else { return Honoured::All };
+    let Some(uris) = filter.raw("resourceSubscriptions") else { return Honoured::None };
+    let uris = super::results::array(uris).unwrap_or_default();
+    Honoured::Only(uris.into_iter().filter_map(json::string).map(Into::into).collect())
 }

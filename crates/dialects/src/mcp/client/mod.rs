@@ -16,6 +16,7 @@ mod recovery;
 mod results;
 mod rounds;
 mod tasks;
+mod visits;
 mod work;
 
 use std::collections::{BTreeMap, HashMap};
@@ -26,7 +27,7 @@ use gladhand_accord::{Agreement, Offer, Refusal, Rules, Side, Wants};
 use gladhand_operations::{Answered, Call, CallId, Failure, FailureKind, Level, Operation, Outcome, QuestionId, Reply};
 use gladhand_wire::json::{self, Kind, RawValue};
 use gladhand_wire::rpc::{self, Envelope};
-use gladhand_wire::{Fault, Members};
+use gladhand_wire::{Fault, Members, Skim};
 
 use asked::{Asked, ResultKind};
 use behalf::Behalf;
@@ -36,6 +37,7 @@ use pages::Turned;
 use questions::Asker;
 use rounds::Round;
 use tasks::Poll;
+use visits::Visit;
 use work::{Beside, Sent, Work};
 
 use super::batch::MAX_BATCH;
@@ -72,6 +74,8 @@ pub(super) struct McpClient {
     next_question: u64,
     /// Calls that wait for answers of ours.
     rounds: HashMap<CallId, Round>,
+    /// Calls that wait until a person has visited a page.
+    visits: HashMap<CallId, Visit>,
     /// Calls that have become tasks and are looked after from time to time.
     polls: Vec<Poll>,
     /// How many wish to hear of each resource.
@@ -122,6 +126,7 @@ impl McpClient {
             questions: BTreeMap::new(),
             next_question: 0,
             rounds: HashMap::new(),
+            visits: HashMap::new(),
             polls: Vec::new(),
             watched: BTreeMap::new(),
             listening: Listening::new(setup.listen),
@@ -211,11 +216,11 @@ impl McpClient {
     }
 
     fn message(&mut self, text: &str, ambient: &Ambient<'_>, heard: &mut Heard) {
-        let Ok(envelope) = Envelope::parse(text) else {
-            heard.events.push(Event::Dropped("a line that is no JSON-RPC message"));
-            return;
-        };
         let (lane, now) = (ambient.lane, ambient.now.elapsed);
+        let envelope = match Envelope::parse(text) {
+            Ok(envelope) => envelope,
+            Err(error) => return self.unreadable(&error.into(), &Skim::of(text.as_bytes()), lane, now, heard),
+        };
         match (envelope.method, envelope.id) {
             (Some(method), Some(id)) => self.request(id, json::string(method).as_deref(), envelope.params, lane, heard),
             (Some(method), None) => match json::string(method) {
@@ -227,6 +232,10 @@ impl McpClient {
                 let error = envelope.error.filter(|error| Kind::of(error) != Kind::Null);
                 self.response(id, error.map_or(Ok(envelope.result), Err), lane, now, heard);
             }
+            (None, Some(id)) if our_id(id.get()).is_some_and(|id| self.is_awaited(id)) => {
+                let id = our_id(id.get()).unwrap_or_default();
+                self.spoilt(id, "it is neither a result nor an error", now, heard);
+            }
             _ => heard.events.push(Event::Dropped("a line that is no JSON-RPC message")),
         }
     }
@@ -235,7 +244,7 @@ impl McpClient {
         let known = |id: &u64| self.is_awaited(*id);
         // Of a refusal only the exchange is sure: many servers write an id into it that nobody gave.
         let by_lane = || Some(lane.0).filter(|_| answer.is_err() && lane != Lane::MAIN);
-        let Some(id) = id.and_then(our_id).filter(known).or_else(by_lane).filter(known) else {
+        let Some(id) = id.and_then(|id| our_id(id.get())).filter(known).or_else(by_lane).filter(known) else {
             heard.events.push(Event::Dropped("an answer that nobody waits for"));
             return;
         };
@@ -280,6 +289,7 @@ impl McpClient {
     /// An answer that may be the end of a call.
     fn finished(&mut self, mut work: Box<Work>, answer: Answer<'_>, now: Duration, heard: &mut Heard) {
         let members = match answer {
+            Err(error) if self.wants_visits(&work, error) => return self.visit_first(work, error, now, heard),
             Err(error) => return self.done(&work, Err(work.asked.failure(error)), heard),
             Ok(result) => match result.and_then(Members::of) {
                 Some(members) => members,
@@ -393,8 +403,7 @@ fn done(call: CallId, outcome: Outcome, heard: &mut Heard) {
 }
 
 /// The number of an id that we may have given, however the server spells it.
-fn our_id(raw: &RawValue) -> Option<u64> {
-    let text = raw.get();
+fn our_id(text: &str) -> Option<u64> {
     text.parse().ok().or_else(|| {
         let number = text.parse::<f64>().ok().filter(|number| *number >= 1.0)? as u64;
         ids::is_same(text, &number.to_string()).then_some(number)
@@ -417,12 +426,21 @@ impl Client for McpClient {
             Ok(parts) if has_batches && parts.len() <= MAX_BATCH => {
                 parts.into_iter().for_each(|part| self.message(part.get(), ambient, heard));
             }
-            _ => heard.events.push(Event::Dropped("a batch, which was not agreed")),
+            parts => {
+                heard.events.push(Event::Dropped("a batch, which was not agreed"));
+                let answered = parts
+                    .into_iter()
+                    .flatten()
+                    .filter_map(|part| Skim::of(part.get().as_bytes()).answered().and_then(our_id));
+                for id in answered {
+                    self.spoilt(id, "it came in a batch, which was not agreed", ambient.now.elapsed, heard);
+                }
+            }
         }
     }
 
-    fn garbled(&mut self, _fault: &Fault, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
-        heard.events.push(Event::Dropped("a line that cannot be read"));
+    fn garbled(&mut self, fault: &Fault, skim: &Skim, ambient: &mut Ambient<'_>, heard: &mut Heard) {
+        self.unreadable(fault, skim, ambient.lane, ambient.now.elapsed, heard);
     }
 
     fn call(&mut self, call: Call<'_>, behalf: Option<&Arc<Agreement>>, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
@@ -455,8 +473,8 @@ impl Client for McpClient {
         }
     }
 
-    fn answer(&mut self, question: QuestionId, answered: Answered, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
-        self.question_answered(question, answered, heard);
+    fn answer(&mut self, question: QuestionId, answered: Answered, ambient: &mut Ambient<'_>, heard: &mut Heard) {
+        self.question_answered(question, answered, ambient.now.elapsed, heard);
     }
 
     fn unwatch(&mut self, uri: &str, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
@@ -487,12 +505,14 @@ impl Client for McpClient {
     fn wake(&mut self, ambient: &mut Ambient<'_>, heard: &mut Heard) {
         let now = ambient.now.elapsed;
         self.look_after_tasks(now, heard);
+        self.look_after_visits(now, heard);
         self.listen_if_due(now, heard);
     }
 
     fn deadline(&self) -> Option<Duration> {
         let polls = self.polls.iter().map(|poll| poll.due);
-        polls.chain(self.listening.due()).min()
+        let visits = self.visits.values().filter_map(|visit| visit.due);
+        polls.chain(visits).chain(self.listening.due()).min()
     }
 
     fn headers(&self, line: &str) -> Vec<(String, String)> {

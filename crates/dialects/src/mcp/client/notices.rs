@@ -38,7 +38,11 @@ impl McpClient {
             "notifications/resources/list_changed" if subscribed => Some(Notice::ResourcesChanged),
             "notifications/prompts/list_changed" if subscribed => Some(Notice::PromptsChanged),
             "notifications/resources/updated" if subscribed => text(params, "uri").map(Notice::ResourceUpdated),
-            "notifications/elicitation/complete" => text(params, "elicitationId").map(Notice::ElicitationComplete),
+            "notifications/elicitation/complete" => {
+                let id = text(params, "elicitationId");
+                id.iter().for_each(|id| self.page_visited(id, now, heard));
+                id.map(Notice::ElicitationComplete)
+            }
             _ => None,
         };
         heard.events.push(notice.map_or(Event::Dropped("a notification that nobody here waits for"), Event::Notice));
@@ -46,7 +50,7 @@ impl McpClient {
 
     fn progress(&self, params: Option<&RawValue>) -> Option<Notice> {
         let [token, progress, total, message] = pick(params?, ["progressToken", "progress", "total", "message"])?;
-        let call = self.call_of_token(our_id(token?)?)?;
+        let call = self.call_of_token(our_id(token?.get())?)?;
         let number = |raw: &RawValue| raw.get().parse::<f64>().ok();
         let progress = Progress {
             progress: number(progress?)?,

@@ -10,7 +10,7 @@ use gladhand_wire::{Id, Members, pick};
 
 use super::work::Work;
 use super::{McpClient, our_id};
-use crate::mcp::{errors, ids};
+use crate::mcp::{conversation, errors, ids};
 use crate::side::{Event, Heard, Lane};
 
 /// How many questions may be open at once.
@@ -26,6 +26,8 @@ pub(super) enum Asker {
     Request(Id, QuestionKind),
     /// One of the questions that a call was answered with, by its name.
     Round(CallId, String, QuestionKind),
+    /// A call that wants a page to be visited first, by the page's id.
+    Page(CallId, String),
 }
 
 impl McpClient {
@@ -74,7 +76,8 @@ impl McpClient {
         Ok(Question { key: None, kind, params })
     }
 
-    /// Why a question of a kind that we answer is still one that we do not: it needs a part that was not agreed.
+    /// Why a question of a kind that we answer is still one that we do not: it needs a part that was not agreed, or
+    /// makes no sense.
     pub(super) fn objection(&self, work: Option<&Work>, kind: QuestionKind, params: &RawValue) -> Option<&'static str> {
         let agreed = |capability| self.may_be_asked(work, capability);
         let members = Members::of(params).unwrap_or_default();
@@ -90,7 +93,8 @@ impl McpClient {
             QuestionKind::Sample if members.some("tools").is_some() && !agreed("sampling.tools") => {
                 Some("sampling with tools was not agreed")
             }
-            QuestionKind::Sample | QuestionKind::Roots => None,
+            QuestionKind::Sample => conversation::disorder(&members),
+            QuestionKind::Roots => None,
         }
     }
 
@@ -103,12 +107,30 @@ impl McpClient {
     }
 
     /// An answer of ours. A question that was taken back has none.
-    pub(super) fn question_answered(&mut self, question: QuestionId, answered: Answered, heard: &mut Heard) {
+    pub(super) fn question_answered(
+        &mut self,
+        question: QuestionId,
+        answered: Answered,
+        now: Duration,
+        heard: &mut Heard,
+    ) {
         match self.questions.remove(&question) {
             Some(Asker::Request(id, kind)) => respond(&id, kind, answered, heard),
             Some(Asker::Round(call, key, kind)) => self.round_answered(call, &key, kind, answered, heard),
+            Some(Asker::Page(call, id)) => self.page_answered(call, &id, answered, now, heard),
             None => {}
         }
+    }
+
+    /// What is asked on behalf of a call need not be answered any more.
+    pub(super) fn unask(&mut self, call: CallId, heard: &mut Heard) {
+        self.questions.retain(|question, asker| {
+            let is_of_call = matches!(asker, Asker::Round(asked, ..) | Asker::Page(asked, _) if *asked == call);
+            if is_of_call {
+                heard.events.push(Event::Unasked(*question));
+            }
+            !is_of_call
+        });
     }
 
     /// `notifications/cancelled`: the upstream takes back a question, or ends what we listen to.
@@ -122,7 +144,7 @@ impl McpClient {
         if let Some(question) = asked {
             self.questions.remove(&question);
             heard.events.push(Event::Unasked(question));
-        } else if let Some(listen) = id.and_then(our_id).filter(|id| self.listening.is_under(*id)) {
+        } else if let Some(listen) = id.and_then(|id| our_id(id.get())).filter(|id| self.listening.is_under(*id)) {
             self.requests.remove(&listen);
             self.listen_ended(listen, now);
         } else {

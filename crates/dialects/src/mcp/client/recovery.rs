@@ -1,4 +1,5 @@
-//! What becomes of calls that cannot be answered as they were sent: given up, lost on the way, or all at once.
+//! What becomes of calls that cannot be answered as they were sent: given up, lost on the way, answered in a way that
+//! cannot be taken, or all at once.
 //!
 //! A lost request is sent again only where that is safe: it never arrived, or asking twice does no harm.
 
@@ -6,12 +7,12 @@ use std::time::Duration;
 
 use gladhand_accord::Refusal;
 use gladhand_operations::{CallId, Failure, FailureKind};
-use gladhand_wire::rpc;
+use gladhand_wire::{Fault, Skim, rpc};
 
 use super::asked::Asked;
 use super::results::upstream_error;
 use super::work::{Sent, Work};
-use super::{McpClient, Phase, done};
+use super::{McpClient, Phase, done, our_id};
 use crate::side::{Event, Heard, Lane, Loss};
 
 /// How often one call is sent again.
@@ -42,6 +43,9 @@ impl McpClient {
                 self.cancel_task(task, heard);
             }
             return Some(round.work);
+        }
+        if let Some(visit) = self.abandon_visit(call, heard) {
+            return Some(visit.work);
         }
         if let Some(at) = self.polls.iter().position(|poll| is_it(&poll.work)) {
             let poll = self.polls.swap_remove(at);
@@ -75,34 +79,60 @@ impl McpClient {
     /// An exchange ended without an answer.
     pub(super) fn exchange_lost(&mut self, lane: Lane, loss: Loss, now: Duration, heard: &mut Heard) {
         if self.is_awaited(lane.0) && !self.requests.contains_key(&lane.0) {
-            return self.refused(refusal(loss), heard);
+            return self.refused(refusal(&loss), heard);
         }
         let sent = self.requests.remove(&lane.0);
         if loss == Loss::Session {
             self.reopen(heard);
         }
-        match (sent, loss) {
+        match (sent, &loss) {
             (None, _) => {}
-            (Some(Sent::Listen), Loss::Status(400..500)) => {
-                self.listen_refused(lane.0, |_| failure(loss), heard);
+            (Some(Sent::Listen), Loss::Status(400..500) | Loss::Denied(_)) => {
+                self.listen_refused(lane.0, |_| failure(&loss), heard);
             }
             (Some(Sent::Listen), _) => self.listen_ended(lane.0, now),
-            (Some(mut sent), _) => match self.may_repeat(&mut sent, loss) {
+            (Some(mut sent), _) => match self.may_repeat(&mut sent, &loss) {
                 true => self.send_again(sent, heard),
-                false => sent.into_work().into_iter().for_each(|work| self.done(&work, Err(failure(loss)), heard)),
+                false => sent.into_work().into_iter().for_each(|work| self.done(&work, Err(failure(&loss)), heard)),
             },
         }
     }
 
+    /// A line came that cannot be read. If it can still be told whom it answers, nobody waits any longer.
+    pub(super) fn unreadable(&mut self, fault: &Fault, skim: &Skim, lane: Lane, now: Duration, heard: &mut Heard) {
+        let by_lane = || Some(lane.0).filter(|_| skim.is_answer() && lane != Lane::MAIN);
+        let known = |id: &u64| self.is_awaited(*id);
+        match skim.answered().and_then(our_id).filter(known).or_else(by_lane).filter(known) {
+            Some(id) => self.spoilt(id, &fault.to_string(), now, heard),
+            None => heard.events.push(Event::Dropped("a line that cannot be read")),
+        }
+    }
+
+    /// A request of ours was answered in a way that cannot be taken.
+    pub(super) fn spoilt(&mut self, id: u64, problem: &str, now: Duration, heard: &mut Heard) {
+        let problem = format!("the upstream's answer cannot be taken: {problem}");
+        if self.exchanges {
+            heard.events.push(Event::LetGo(Lane(id)));
+        }
+        match self.requests.remove(&id) {
+            Some(Sent::Listen) => self.listen_ended(id, now),
+            Some(sent) => {
+                sent.into_work().into_iter().for_each(|work| self.done(&work, Err(upstream_error(&*problem)), heard));
+            }
+            None if self.is_awaited(id) => self.refused(Refusal::PeerMisbehaved { problem }, heard),
+            None => {}
+        }
+    }
+
     /// Whether a lost request may be sent again. It is counted.
-    fn may_repeat(&self, sent: &mut Sent, loss: Loss) -> bool {
+    fn may_repeat(&self, sent: &mut Sent, loss: &Loss) -> bool {
         let is_harmless = !matches!(sent, Sent::Work(work) if !work.is_repeatable());
         let Some(work) = sent.work_mut() else { return false };
         work.repeats += 1;
         let may = match loss {
             Loss::Unsent | Loss::Session => true,
             Loss::Broken => is_harmless,
-            Loss::Status(_) => false,
+            Loss::Status(_) | Loss::TooLong(_) | Loss::Denied(_) => false,
         };
         may && work.repeats <= MAX_REPEATS
     }
@@ -152,7 +182,8 @@ impl McpClient {
         let mut lost: Vec<_> = self.requests.drain().collect();
         lost.sort_unstable_by_key(|(id, _)| *id);
         let in_flight = lost.into_iter().filter_map(|(_, sent)| sent.work().map(|work| work.call));
-        let mut asking: Vec<_> = self.rounds.drain().map(|(call, _)| call).collect();
+        let visiting = self.visits.drain().map(|(call, _)| call);
+        let mut asking: Vec<_> = self.rounds.drain().map(|(call, _)| call).chain(visiting).collect();
         asking.sort_unstable();
         let polled = std::mem::take(&mut self.polls).into_iter().map(|poll| poll.work.call);
         let waiting = self.listening.take_waiting(|_| true).into_iter().map(|work| work.call);
@@ -164,20 +195,27 @@ impl McpClient {
     }
 }
 
-fn refusal(loss: Loss) -> Refusal {
+fn refusal(loss: &Loss) -> Refusal {
     match loss {
         Loss::Unsent | Loss::Broken | Loss::Session => Refusal::PeerGone,
         Loss::Status(status) => {
             Refusal::PeerRefused { code: status.to_string(), message: format!("HTTP status {status}") }
         }
+        Loss::TooLong(_) => Refusal::PeerMisbehaved { problem: failure(loss).message },
+        Loss::Denied(why) => Refusal::PeerRefused { code: "denied".to_owned(), message: why.to_string() },
     }
 }
 
-fn failure(loss: Loss) -> Failure {
+fn failure(loss: &Loss) -> Failure {
     match loss {
         Loss::Unsent => Failure::new(FailureKind::UpstreamLost, "the upstream could not be reached"),
         Loss::Broken => Failure::new(FailureKind::UpstreamLost, "the connection broke before the upstream answered"),
         Loss::Session => Failure::new(FailureKind::UpstreamLost, "the upstream ended the session before it answered"),
         Loss::Status(status) => upstream_error(format!("the upstream answered with HTTP status {status}")),
+        Loss::TooLong(limit) => {
+            let fault = Fault::TooLong { limit: *limit };
+            upstream_error(format!("the upstream's answer cannot be taken: {fault}"))
+        }
+        Loss::Denied(why) => upstream_error(format!("the upstream does not let us in: {why}")),
     }
 }

@@ -12,7 +12,7 @@ use super::questions::{Asker, MAX_QUESTIONS, kind_of};
 use super::results::upstream_error;
 use super::work::{Params, Sent, Work};
 use super::{McpClient, done};
-use crate::side::{Event, Heard};
+use crate::side::Heard;
 
 /// How often one call may be answered with questions.
 pub(super) const MAX_ROUNDS: usize = 16;
@@ -63,14 +63,13 @@ impl McpClient {
             let method = members.str("method").unwrap_or_default();
             let params = members.raw("params").filter(|params| Kind::of(params) == Kind::Object);
             let params = params.map_or_else(|| json::raw("{}".to_owned()), ToOwned::to_owned);
-            match kind_of(&method) {
-                Some(kind)
-                    if self.may_be_asked(Some(work), kind.capability())
-                        && self.objection(Some(work), kind, &params).is_none() =>
-                {
+            let kind = kind_of(&method).filter(|kind| self.may_be_asked(Some(work), kind.capability()));
+            match kind.map(|kind| (kind, self.objection(Some(work), kind, &params))) {
+                Some((kind, None)) => {
                     questions.push((key.to_owned(), Question { key: Some(key.to_owned()), kind, params }));
                 }
-                _ => unanswerable.push(method.into_owned()),
+                Some((_, Some(objection))) => unanswerable.push(format!("{method} ({objection})")),
+                None => unanswerable.push(method.into_owned()),
             }
         }
         if unanswerable.is_empty() {
@@ -129,13 +128,7 @@ impl McpClient {
     /// Takes a call out of its round; what is still asked need not be answered.
     pub(super) fn abandon_round(&mut self, call: CallId, heard: &mut Heard) -> Option<Round> {
         let round = self.rounds.remove(&call)?;
-        self.questions.retain(|question, asker| {
-            let is_of_round = matches!(asker, Asker::Round(asked, ..) if *asked == call);
-            if is_of_round {
-                heard.events.push(Event::Unasked(*question));
-            }
-            !is_of_round
-        });
+        self.unask(call, heard);
         Some(round)
     }
 

@@ -36,7 +36,7 @@ pub(super) struct Work {
     pub(super) is_task: bool,
     /// Whether the tools were listed on its behalf.
     pub(super) has_relisted: bool,
-    /// The questions of its task that were passed on.
+    /// What was asked on its behalf and is not asked again: questions of its task, pages to be visited.
     pub(super) asked_keys: HashSet<String>,
 }
 

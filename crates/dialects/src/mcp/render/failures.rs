@@ -42,11 +42,14 @@ pub(super) fn failed(wire: &mut Vec<u8>, id: &Id, asked: &Asked, failure: &Failu
             errors::missing_capability(&capability.unwrap_or_default(), message())
         }
         FailureKind::OnlyAsTask if revision.is_stateless() => errors::missing_capability(TASKS_EXTENSION, message()),
-        FailureKind::MissingCapability | FailureKind::OnlyAsTask | FailureKind::NotAsTask => {
-            rpc::Error::new(code::METHOD_NOT_FOUND, message())
-        }
+        FailureKind::MissingCapability
+        | FailureKind::Unsupported
+        | FailureKind::OnlyAsTask
+        | FailureKind::NotAsTask => rpc::Error::new(code::METHOD_NOT_FOUND, message()),
         FailureKind::UpstreamError => {
-            if let Some(error) = failure.data.as_deref().filter(|data| is_error_object(data)) {
+            let is_known =
+                |code| code != i64::from(errors::URL_ELICITATION_REQUIRED) || revision.has_url_elicitation_required();
+            if let Some(error) = failure.data.as_deref().filter(|data| error_code(data).is_some_and(is_known)) {
                 wire.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
                 wire.extend_from_slice(id.as_json().as_bytes());
                 wire.extend_from_slice(br#","error":"#);
@@ -60,9 +63,9 @@ pub(super) fn failed(wire: &mut Vec<u8>, id: &Id, asked: &Asked, failure: &Failu
     rpc::error(wire, Some(id), &error);
 }
 
-/// Whether data is an error as JSON-RPC writes it, to be passed on as it came.
-fn is_error_object(data: &RawValue) -> bool {
-    let Some(error) = Members::of(data) else { return false };
-    let code = error.raw("code").and_then(|code| code.get().parse::<i64>().ok());
-    code.is_some() && error.raw("message").is_some_and(|message| Kind::of(message) == Kind::String)
+/// The code of an error as JSON-RPC writes it, to be passed on as it came; `None` for any other data.
+fn error_code(data: &RawValue) -> Option<i64> {
+    let error = Members::of(data)?;
+    error.raw("message").filter(|message| Kind::of(message) == Kind::String)?;
+    error.raw("code")?.get().parse().ok()
 }

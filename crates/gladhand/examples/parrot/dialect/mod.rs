@@ -18,7 +18,7 @@ use gladhand_dialects::{
 use gladhand_operations::{
     Call, CallId, Content, Failure, FailureKind, Notice, Operation, Outcome, Reply, ToolCall, ToolResult,
 };
-use gladhand_wire::{Fault, Members, RawValue, TextPolicy, json};
+use gladhand_wire::{Fault, Members, RawValue, Skim, TextPolicy, json};
 
 /// The dialect, as the registry knows it.
 pub(crate) static DIALECT: Dialect = Dialect {
@@ -194,7 +194,7 @@ impl Client for ParrotClient {
         }
     }
 
-    fn garbled(&mut self, _: &Fault, _: &mut Ambient<'_>, heard: &mut Heard) {
+    fn garbled(&mut self, _: &Fault, _: &Skim, _: &mut Ambient<'_>, heard: &mut Heard) {
         heard.events.push(Event::Dropped("garbled"));
     }
 

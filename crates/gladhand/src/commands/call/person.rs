@@ -168,7 +168,7 @@ impl Host for Person {
 /// Shows a page to visit. It is shown whole, because whoever opens it should see where it leads.
 fn visit(message: &str, url: &str) -> serde_json::Value {
     let _ = writeln!(anstream::stderr(), "\nThe server asks: {message}\n  Open this page: {url}");
-    match ask(&format!("  Enter when you have opened it, {} to decline: ", form::DECLINE)) {
+    match ask(&format!("  Enter when you are done there, {} to decline: ", form::DECLINE)) {
         None => serde_json::json!({"action": "cancel"}),
         Some(line) if line.trim() == form::DECLINE => serde_json::json!({"action": "decline"}),
         Some(_) => serde_json::json!({"action": "accept"}),

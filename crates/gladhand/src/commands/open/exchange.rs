@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use gladhand_accord::{Agreement, Refusal, Side};
 use gladhand_dialects::{Client, ClientSetup, Dialect, Event, Heard, Stop};
-use gladhand_wire::{Line, Lines, Members};
+use gladhand_wire::{Line, Lines, Members, Skim};
 use tokio::time::Instant;
 
 use super::redact::Redactor;
@@ -126,7 +126,8 @@ pub(super) async fn open<'s>(
             hiding.hide(text).lines().for_each(|line| tracing::info!("server: {line}"));
         }
     };
-    let child = match ChildPeer::start(&record.command, &Surroundings::default(), &[env::A2E_TOKEN], on_stderr) {
+    let hidden = [env::A2E_TOKEN, env::MCP_TOKEN, env::PASSPHRASE];
+    let child = match ChildPeer::start(&record.command, &Surroundings::default(), &hidden, on_stderr) {
         Ok(child) => child,
         Err(error) => {
             let program = record.command.first().map_or("", String::as_str);
@@ -275,14 +276,13 @@ impl Opening<'_> {
                     None => break,
                 },
             };
-            if let Line::Bytes(bytes) = line {
-                messages.push(bytes.to_vec());
-            }
+            let bytes = if let Line::Bytes(bytes) = line { bytes } else { &[] };
             match self.record.dialect.text.read(line) {
                 Ok(Some(text)) => self.client.receive(&text, &mut self.clock.ambient(), heard),
                 Ok(None) => {}
-                Err(fault) => self.client.garbled(&fault, &mut self.clock.ambient(), heard),
+                Err(fault) => self.client.garbled(&fault, &Skim::of(bytes), &mut self.clock.ambient(), heard),
             }
+            messages.push(bytes.to_vec());
         }
         for bytes in messages {
             self.note(Side::Server, &bytes);

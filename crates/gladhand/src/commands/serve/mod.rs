@@ -38,7 +38,7 @@ pub fn run(args: &ServeArgs) -> Result<ExitCode, CommandError> {
         Some(file) if !is_circle => Service::new(hub.clone()).alongside(reload::follow(file, mounted, hub)),
         _ => Service::new(hub),
     };
-    serve(service, &args.listen, config)
+    serve(service.shown_as("serve"), &args.listen, config)
 }
 
 /// The configuration that holds, and its file.

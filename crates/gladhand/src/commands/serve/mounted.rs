@@ -141,6 +141,7 @@ impl Mounted {
         surroundings.variables.extend(within);
         let timeout = |ms: u64| (ms > 0).then(|| Duration::from_millis(ms));
         let options = Options {
+            name: Some(name.to_owned()),
             speak: config.speak()?,
             opening_timeout: Duration::from_millis(config.timeout_ms),
             call_timeout: timeout(config.call_timeout_ms),

@@ -1,30 +1,24 @@
-//! How a session is driven: a step of the door, everything that follows from it, and work that goes on.
+//! How a session is driven: a step of our side, everything that follows from it, and work that goes on.
 //!
 //! Steps are short and happen under one lock. Whoever answers a call may tell or ask its caller from
 //! within the call, so the hub is asked while the lock is open: lock, step, open, ask the hub, lock,
 //! hand in what it said. An answer that is there by then costs no task and no channel.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, MutexGuard, Weak};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use gladhand_accord::Agreement;
+use gladhand_dialects::mcp::McpServer;
 use gladhand_dialects::mcp::revision::Revision;
-use gladhand_dialects::{Action, Ambient, Door, Lane, Output};
+use gladhand_dialects::{Action, Ambient, Lane, Output, Server};
 use gladhand_hub::{Answer, Caller, Work};
 use gladhand_operations::{Call, CallId, Failure, FailureKind, Outcome};
 use tokio::task::AbortHandle;
 
 use super::session::{Inner, Manner, Running, Session};
-
-/// What is for the hub to do, once the lock is open.
-enum Errand<'a> {
-    Deliver(Call<'a>, Arc<Agreement>),
-    Unwatch(String),
-    Joined,
-    RootsChanged,
-}
+use super::who::Who;
 
 /// What the hub said to a call.
 enum Said {
@@ -38,96 +32,107 @@ impl Session {
     pub(super) fn drive<'a>(
         &self,
         lane: Lane,
-        principal: Option<&str>,
-        step: impl FnOnce(&mut Door, &mut Ambient<'_>, &mut Output<'a>),
+        who: Option<&Who>,
+        step: impl FnOnce(&mut McpServer, &mut Ambient<'_>, &mut Output<'a>),
     ) {
-        let mut errands = {
-            let mut inner = self.lock();
-            inner.clock.tick();
-            let principal = principal.or(self.principal.as_deref());
-            let errands = self.step(&mut inner, lane, principal, step);
-            self.set_alarm(&mut inner);
-            errands
-        };
+        let mut inner = self.lock();
+        inner.clock.tick();
+        self.drive_on(inner, lane, who, step);
+    }
+
+    /// The same by somebody who has the lock already, and has looked at the clock.
+    pub(super) fn drive_on<'a>(
+        &self,
+        mut inner: MutexGuard<'_, Inner>,
+        lane: Lane,
+        who: Option<&Who>,
+        step: impl FnOnce(&mut McpServer, &mut Ambient<'_>, &mut Output<'a>),
+    ) {
+        let mut errands = self.step(&mut inner, lane, who, step);
+        self.set_alarm(&mut inner);
+        drop(inner);
         while !errands.is_empty() {
-            let said: Vec<_> = errands.into_iter().filter_map(|errand| self.run(errand)).collect();
-            let mut inner = self.lock();
-            errands = Vec::new();
-            for (call, said) in said {
+            let mut following = Vec::new();
+            for errand in errands {
+                let Some((call, said)) = self.run(errand) else { continue };
+                let mut inner = self.lock();
                 // Cancelled in between: nobody wants to know.
                 let Some(running) = inner.running.get_mut(&call) else { continue };
                 match said {
                     Said::Outcome(outcome) => {
                         inner.running.remove(&call);
-                        errands.extend(self.step(&mut inner, lane, None, |door, ambient, out| {
-                            door.resolve(call, outcome, ambient, out);
+                        following.extend(self.step(&mut inner, lane, None, |server, ambient, out| {
+                            server.resolve(call, outcome, ambient, out);
                         }));
                     }
                     Said::Later(work) => running.task = Some(self.spawn(call, work)),
                     Said::AsTask(work) => {
                         running.task = Some(self.spawn(call, work));
-                        errands.extend(self.step(&mut inner, lane, None, |door, ambient, out| {
-                            door.goes_on_as_task(call, ambient, out);
+                        following.extend(self.step(&mut inner, lane, None, |server, ambient, out| {
+                            server.goes_on_as_task(call, ambient, out);
                         }));
                     }
                 }
+                self.set_alarm(&mut inner);
             }
-            self.set_alarm(&mut inner);
+            errands = following;
         }
     }
 
-    /// One step of the door, and everything that it asks for except what the hub must do.
+    /// One step of our side, and everything that it asks for except what the hub must do once the lock is open.
     fn step<'a>(
         &self,
         inner: &mut Inner,
         lane: Lane,
-        principal: Option<&str>,
-        step: impl FnOnce(&mut Door, &mut Ambient<'_>, &mut Output<'a>),
-    ) -> Vec<Errand<'a>> {
+        who: Option<&Who>,
+        step: impl FnOnce(&mut McpServer, &mut Ambient<'_>, &mut Output<'a>),
+    ) -> Vec<Action<'a>> {
         let mut out = Output::onto(Vec::new());
         let mut ambient = inner.clock.ambient();
         ambient.lane = lane;
-        ambient.principal = principal;
-        step(&mut inner.door, &mut ambient, &mut out);
+        ambient.principal = who.unwrap_or(&self.who).principal.as_deref();
+        ambient.party = who.map(|who| who.party);
+        step(&mut inner.server, &mut ambient, &mut out);
         inner.send(&mut out, self.manner);
-        let mut errands = Vec::new();
-        for action in out.actions {
-            match action {
-                Action::Deliver(mut call, agreement) => {
-                    call.terms.principal = principal.map(Arc::from);
-                    inner.running.insert(call.id, Running { lane, task: None });
-                    errands.push(Errand::Deliver(call, agreement));
-                }
-                Action::Cancel(call) => inner.cancel(call),
-                Action::Opened(agreement) => {
-                    self.opened(inner, &agreement);
-                    if !agreement.per_request {
-                        errands.push(Errand::Joined);
-                    }
-                }
-                // Anybody may try, so this is no cause for alarm here.
-                Action::Refused(refusal) => tracing::info!(%refusal, "no session"),
-                Action::Dropped(what) => tracing::debug!(what, "dropped"),
-                Action::Answered(question, answered) => {
-                    if let Some(answer) = inner.questions.remove(&question) {
-                        // Whoever asked may have stopped waiting.
-                        let _ = answer.send(answered);
-                    }
-                }
-                Action::Unwatch(uri) => errands.push(Errand::Unwatch(uri)),
-                Action::RootsChanged => errands.push(Errand::RootsChanged),
-                Action::LetGo(lane, pause) => {
-                    if self.manner == Manner::Session
-                        && let Some(stream) = inner.lanes.get(lane)
-                    {
-                        stream.let_go(pause);
-                    }
-                }
-                // There is no goodbye in this dialect; a session that ends is ended by its transport.
-                Action::Close(_) => {}
+        out.actions.into_iter().filter_map(|action| self.perform(inner, lane, who, action)).collect()
+    }
+
+    /// Does what an action asks for, or hands it back for the hub.
+    fn perform<'a>(&self, inner: &mut Inner, lane: Lane, who: Option<&Who>, action: Action<'a>) -> Option<Action<'a>> {
+        match action {
+            Action::Deliver(mut call, agreement) => {
+                call.terms.principal = who.unwrap_or(&self.who).principal.clone();
+                inner.running.insert(call.id, Running { lane, task: None });
+                return Some(Action::Deliver(call, agreement));
             }
+            Action::Unwatch(_) | Action::RootsChanged => return Some(action),
+            Action::Cancel(call) => inner.cancel(call),
+            Action::Opened(ref agreement) => {
+                self.opened(inner, agreement);
+                if !agreement.per_request {
+                    return Some(action);
+                }
+            }
+            // Anybody may try, so this is no cause for alarm here.
+            Action::Refused(refusal) => tracing::info!(%refusal, "no session"),
+            Action::Dropped(what) => tracing::debug!(what, "dropped"),
+            Action::Answered(question, answered) => {
+                if let Some(answer) = inner.questions.remove(&question) {
+                    // Whoever asked may have stopped waiting.
+                    let _ = answer.send(answered);
+                }
+            }
+            Action::LetGo(lane, pause) => {
+                if self.manner == Manner::Session
+                    && let Some(stream) = inner.lanes.get(lane)
+                {
+                    stream.let_go(pause);
+                }
+            }
+            // There is no goodbye in this dialect; a session that ends is ended by its transport.
+            Action::Close(_) => {}
         }
-        errands
+        None
     }
 
     fn opened(&self, inner: &mut Inner, agreement: &Agreement) {
@@ -141,25 +146,20 @@ impl Session {
     }
 
     /// Does something that needs the hub, without a lock; if it was a call, returns what the hub said.
-    fn run(&self, errand: Errand<'_>) -> Option<(CallId, Said)> {
+    fn run(&self, errand: Action<'_>) -> Option<(CallId, Said)> {
         match errand {
-            Errand::Deliver(call, agreement) => Some(self.deliver(call, &agreement)),
-            Errand::Unwatch(uri) => {
-                self.shared.hub().unwatch(&uri);
-                None
-            }
-            Errand::Joined => {
+            Action::Deliver(call, agreement) => return Some(self.deliver(call, &agreement)),
+            Action::Unwatch(uri) => self.shared.hub().unwatch(&uri),
+            Action::Opened(_) => {
                 if let Some(this) = self.this.upgrade() {
                     let caller: Arc<dyn Caller> = this;
                     self.shared.hub().joined(&caller);
                 }
-                None
             }
-            Errand::RootsChanged => {
-                self.shared.hub().roots_changed(self.session());
-                None
-            }
+            Action::RootsChanged => self.shared.hub().roots_changed(self.session()),
+            _ => {}
         }
+        None
     }
 
     fn deliver(&self, call: Call<'_>, agreement: &Arc<Agreement>) -> (CallId, Said) {
@@ -196,16 +196,16 @@ impl Session {
 
     fn finished(&self, call: CallId, outcome: Outcome) {
         let Some(running) = self.lock().running.remove(&call) else { return };
-        self.drive(running.lane, None, |door, ambient, out| door.resolve(call, outcome, ambient, out));
+        self.drive(running.lane, None, |server, ambient, out| server.resolve(call, outcome, ambient, out));
         let mut inner = self.lock();
         if self.manner == Manner::Pair && inner.ended && inner.running.is_empty() {
             inner.lanes.end(Lane::MAIN);
         }
     }
 
-    /// Sees to it that the door is woken when it wants to be.
+    /// Sees to it that our side is woken when it wants to be.
     fn set_alarm(&self, inner: &mut Inner) {
-        let Some(deadline) = inner.door.deadline() else { return };
+        let Some(deadline) = inner.server.deadline() else { return };
         if inner.ended || inner.alarm.as_ref().is_some_and(|(set, _)| *set <= deadline) {
             return;
         }
@@ -223,9 +223,9 @@ impl Session {
 
     fn wake(&self) {
         self.lock().alarm = None;
-        self.drive(Lane::MAIN, None, |door, ambient, out| {
-            if door.deadline().is_some_and(|deadline| deadline <= ambient.now.elapsed) {
-                door.wake(ambient, out);
+        self.drive(Lane::MAIN, None, |server, ambient, out| {
+            if server.deadline().is_some_and(|deadline| deadline <= ambient.now.elapsed) {
+                server.wake(ambient, out);
             }
         });
     }
@@ -237,16 +237,13 @@ impl Inner {
         if out.wire.is_empty() {
             return;
         }
-        let pieces: Vec<_> = out.pieces().map(|(lane, piece)| (lane, piece.len())).collect();
         let wire = Bytes::from(std::mem::take(&mut out.wire));
-        let mut begin = 0;
-        for (lane, length) in pieces {
+        for (lane, piece) in out.spans(wire.len()) {
             let lane = if manner == Manner::Pair { Lane::MAIN } else { lane };
-            let piece = wire.slice(begin..begin + length);
-            begin += length;
-            let mut from = 0;
-            for end in memchr::memchr_iter(b'\n', &piece) {
-                self.lanes.push(lane, piece.slice(from..end));
+            let mut from = piece.start;
+            for end in memchr::memchr_iter(b'\n', &wire[piece.clone()]) {
+                let end = piece.start + end;
+                self.lanes.push(lane, wire.slice(from..end));
                 from = end + 1;
             }
         }

@@ -1,9 +1,12 @@
 //! What is behind which path, and who may get there.
 
 use std::convert::Infallible;
+use std::hash::RandomState;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use bytes::Bytes;
+use gladhand_auth::resource::Principal;
 use http::header::{HeaderName, HeaderValue, ORIGIN, VARY};
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode, header};
@@ -11,9 +14,12 @@ use hyper::body::Incoming;
 
 use super::authorize::Authorize;
 use super::guard::{Guard, Turned};
+use super::request::read_body;
 use super::respond::{self, Content};
+use super::served::{Line, Served, Serving};
 use super::sessions::Sessions;
 use super::shared::Shared;
+use super::who::{Visitor, Who};
 use super::{mcp, pair};
 
 /// How long a browser may remember what it was told of other origins, in seconds.
@@ -27,22 +33,26 @@ pub(super) struct Endpoint {
     pub(super) guard: Guard,
     pub(super) authorize: Option<Arc<dyn Authorize>>,
     pub(super) stopping: AtomicBool,
+    /// What parties are told apart by.
+    pub(super) secret: RandomState,
 }
 
 impl Endpoint {
-    /// Answers one request. `by_name` says whether its address has a host.
+    /// Answers one request.
     pub(super) async fn answer(
         &self,
         request: Request<Incoming>,
-        by_name: bool,
-    ) -> Result<Response<Content>, Infallible> {
+        visitor: Visitor,
+        line: Arc<Line>,
+    ) -> Result<Response<Served>, Infallible> {
         let (head, body) = request.into_parts();
-        let response = self.respond(&head, body, by_name).await;
+        let response = self.respond(&head, body, visitor).await;
+        let serving = Serving::on(line);
         tracing::debug!(method = %head.method, path = head.uri.path(), status = response.status().as_u16(), "request");
-        Ok(response)
+        Ok(response.map(|content| Served::new(content, serving)))
     }
 
-    async fn respond(&self, head: &Parts, body: Incoming, by_name: bool) -> Response<Content> {
+    async fn respond(&self, head: &Parts, body: Incoming, visitor: Visitor) -> Response<Content> {
         // Whoever asks whether we are well tells us nothing and learns nothing else.
         match head.uri.path() {
             "/healthz" => return respond::text(StatusCode::OK, "ok\n"),
@@ -50,7 +60,7 @@ impl Endpoint {
             "/readyz" => return respond::text(StatusCode::OK, "ready\n"),
             _ => {}
         }
-        match self.guard.admit(&head.headers, &head.uri, by_name) {
+        match self.guard.admit(&head.headers, &head.uri, visitor.by_name) {
             Ok(()) => {}
             Err(Turned::Host) => return respond::refusal(StatusCode::FORBIDDEN, "this Host is not served here"),
             Err(Turned::Origin) => return respond::refusal(StatusCode::FORBIDDEN, "this Origin is not allowed here"),
@@ -58,7 +68,7 @@ impl Endpoint {
         let origin = head.headers.get(ORIGIN).cloned();
         let mut response = match head.method {
             Method::OPTIONS => preflight(head),
-            _ => self.serve(head, body).await,
+            _ => self.serve(head, body, visitor).await,
         };
         if let Some(origin) = origin {
             share_with(origin, &mut response);
@@ -66,7 +76,7 @@ impl Endpoint {
         response
     }
 
-    async fn serve(&self, head: &Parts, body: Incoming) -> Response<Content> {
+    async fn serve(&self, head: &Parts, body: Incoming, visitor: Visitor) -> Response<Content> {
         let path = head.uri.path();
         if head.method == Method::GET
             && let Some(document) = self.authorize.as_ref().and_then(|authorize| authorize.document(path))
@@ -86,11 +96,22 @@ impl Endpoint {
                 Err(denied) => return denied.map(Content::Whole),
             },
         };
+        let who =
+            Who::new(principal.as_ref().map(|principal| Arc::clone(&principal.name)), visitor.address, &self.secret);
         match path {
-            pair::STREAM => pair::stream(self, &head.method, &head.headers, principal),
-            pair::MESSAGES => pair::message(self, &head.method, &head.uri, body, principal).await,
-            _ => mcp::serve(self, &head.method, &head.headers, body, principal).await,
+            pair::STREAM => pair::stream(self, &head.method, &head.headers, who),
+            pair::MESSAGES => pair::message(self, &head.method, &head.uri, body, &who, principal.as_ref()).await,
+            _ => mcp::serve(self, &head.method, &head.headers, body, who, principal.as_ref()).await,
         }
+    }
+
+    /// Reads the message of a request, unless whoever sends it may not.
+    pub(super) async fn read(&self, body: Incoming, sender: Option<&Principal>) -> Result<Bytes, Response<Content>> {
+        let body = read_body(body, &self.shared).await?;
+        if let (Some(authorize), Some(sender)) = (&self.authorize, sender) {
+            authorize.permit(sender, &body).map_err(|denied| denied.map(Content::Whole))?;
+        }
+        Ok(body)
     }
 
     fn is_stopping(&self) -> bool {

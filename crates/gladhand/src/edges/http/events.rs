@@ -16,7 +16,7 @@ use super::sessions::Farewell;
 use super::stream::{ReaderToken, Taken};
 
 /// A comment that readers ignore and that keeps the connection from looking dead.
-const NOTHING_NEW: Bytes = Bytes::from_static(b":\n\n");
+pub(super) const NOTHING_NEW: Bytes = Bytes::from_static(b":\n\n");
 
 /// One reader of one stream. Dropping it tells the session that the reader is gone.
 #[derive(Debug)]

@@ -5,7 +5,7 @@
 
 use std::net::IpAddr;
 
-use http::header::{HOST, HeaderValue, ORIGIN};
+use http::header::{HOST, HeaderName, HeaderValue, ORIGIN};
 use http::{HeaderMap, Uri};
 
 /// What is expected in `Host` and `Origin`.
@@ -33,21 +33,16 @@ impl Guard {
 
     /// Looks at a request. `by_name` says whether there is a host in its address at all.
     pub(super) fn admit(&self, headers: &HeaderMap, uri: &Uri, by_name: bool) -> Result<(), Turned> {
-        // Of two that differ, whoever is in between may have looked at the other.
-        if headers.get_all(HOST).iter().count() > 1 {
-            return Err(Turned::Host);
-        }
-        if headers.get_all(ORIGIN).iter().count() > 1 {
-            return Err(Turned::Origin);
-        }
+        let host = only(headers, HOST).map_err(|()| Turned::Host)?;
+        let origin = only(headers, ORIGIN).map_err(|()| Turned::Origin)?;
         if by_name {
-            let host = headers.get(HOST).and_then(|host| host.to_str().ok());
+            let host = host.and_then(|host| host.to_str().ok());
             let authority = uri.authority().map(http::uri::Authority::as_str).or(host);
             if !authority.is_some_and(|authority| self.knows_host(authority)) {
                 return Err(Turned::Host);
             }
         }
-        match headers.get(ORIGIN) {
+        match origin {
             Some(origin) if !self.knows_origin(origin) => Err(Turned::Origin),
             _ => Ok(()),
         }
@@ -71,6 +66,13 @@ impl Guard {
         let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
         bare.parse::<IpAddr>().is_ok_and(|address| address.is_loopback() || self.bound.contains(&address))
     }
+}
+
+/// A header that may be there once. Of two that differ, whoever is in between may have looked at the other.
+fn only(headers: &HeaderMap, name: HeaderName) -> Result<Option<&HeaderValue>, ()> {
+    let mut values = headers.get_all(name).iter();
+    let first = values.next();
+    values.next().map_or(Ok(first), |_| Err(()))
 }
 
 /// The host of `host`, `host:port`, `[v6]` or `[v6]:port`.

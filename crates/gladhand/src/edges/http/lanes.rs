@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use gladhand_dialects::Lane;
-use serde::de::{Deserializer as _, IgnoredAny, MapAccess, Visitor};
+use gladhand_wire::rpc;
 
 use super::stream::{Numbering, Stream};
 
@@ -19,13 +19,33 @@ pub(super) struct Lanes {
     /// How many bytes one stream may keep, and all that have ended together.
     most: usize,
     main: Stream,
-    exchanges: BTreeMap<Lane, Stream>,
+    exchanges: BTreeMap<Lane, Exchange>,
     /// Those of numbered `exchanges` that have ended and are kept for a reader that comes back, in the order of their ends.
     ended: VecDeque<Lane>,
     ended_bytes: usize,
     last: u64,
     /// Whether streams begin with something to come back with.
     pub(super) primes: bool,
+}
+
+/// One exchange. It is a stream only when it must be, because nearly all come to an answer at once.
+#[derive(Debug)]
+enum Exchange {
+    /// Nothing was written to it, and nobody reads it.
+    Fresh,
+    /// Its answer was, and nothing else.
+    Answered(Bytes),
+    /// Anything else.
+    Stream(Box<Stream>),
+}
+
+impl Exchange {
+    fn stream(&self) -> Option<&Stream> {
+        match self {
+            Self::Stream(stream) => Some(stream),
+            Self::Fresh | Self::Answered(_) => None,
+        }
+    }
 }
 
 impl Lanes {
@@ -46,12 +66,19 @@ impl Lanes {
     pub(super) fn open(&mut self) -> Lane {
         self.last += 1;
         let lane = Lane(self.last);
-        let mut stream = Stream::new(lane, self.numbering, self.most);
-        if self.primes {
-            stream.prime(RETRY);
-        }
-        self.exchanges.insert(lane, stream);
+        self.exchanges.insert(lane, Exchange::Fresh);
         lane
+    }
+
+    /// The answer of an exchange to which nothing else was written. It is over then.
+    pub(super) fn take_answer(&mut self, lane: Lane) -> Option<Bytes> {
+        match self.exchanges.remove(&lane)? {
+            Exchange::Answered(line) => Some(line),
+            other => {
+                self.exchanges.insert(lane, other);
+                None
+            }
+        }
     }
 
     /// The main stream, to be read from now on.
@@ -64,12 +91,34 @@ impl Lanes {
 
     /// A stream that is open or kept.
     pub(super) fn get(&mut self, lane: Lane) -> Option<&mut Stream> {
-        if lane == Lane::MAIN { Some(&mut self.main) } else { self.exchanges.get_mut(&lane) }
+        if lane == Lane::MAIN {
+            return Some(&mut self.main);
+        }
+        let exchange = self.exchanges.get_mut(&lane)?;
+        if exchange.stream().is_none() {
+            let mut stream = Box::new(Stream::new(lane, self.numbering, self.most));
+            if self.primes {
+                stream.prime(RETRY);
+            }
+            if let Exchange::Answered(line) = std::mem::replace(exchange, Exchange::Fresh) {
+                stream.push(line);
+                stream.end();
+            }
+            *exchange = Exchange::Stream(stream);
+        }
+        match exchange {
+            Exchange::Stream(stream) => Some(stream),
+            Exchange::Fresh | Exchange::Answered(_) => None,
+        }
     }
 
     /// Writes a line; the answer of an exchange ends it. What goes nowhere any more is dropped.
     pub(super) fn push(&mut self, lane: Lane, line: Bytes) {
         let ends = lane != Lane::MAIN && is_answer(&line);
+        if ends && let Some(exchange @ Exchange::Fresh) = self.exchanges.get_mut(&lane) {
+            *exchange = Exchange::Answered(line);
+            return;
+        }
         if let Some(stream) = self.get(lane) {
             stream.push(line);
         }
@@ -93,7 +142,8 @@ impl Lanes {
         self.ended.push_back(lane);
         while self.ended_bytes > self.most {
             // The oldest that somebody has read and may come back for.
-            let oldest = self.ended.iter().copied().find(|ended| *ended != lane && self.exchanges[ended].was_read());
+            let was_read = |ended: &Lane| self.exchanges[ended].stream().is_some_and(Stream::was_read);
+            let oldest = self.ended.iter().copied().find(|ended| *ended != lane && was_read(ended));
             let Some(oldest) = oldest else { break };
             self.remove(oldest);
         }
@@ -106,19 +156,18 @@ impl Lanes {
     }
 
     /// Forgets an exchange and all that was written to it.
-    pub(super) fn remove(&mut self, lane: Lane) -> Option<Stream> {
-        let stream = self.exchanges.remove(&lane)?;
+    pub(super) fn remove(&mut self, lane: Lane) {
+        let Some(exchange) = self.exchanges.remove(&lane) else { return };
         if let Some(at) = self.ended.iter().position(|ended| *ended == lane) {
             self.ended.remove(at);
-            self.ended_bytes -= stream.bytes();
+            self.ended_bytes -= exchange.stream().map_or(0, Stream::bytes);
         }
-        Some(stream)
     }
 
     /// Forgets what ended before a moment.
     pub(super) fn forget(&mut self, before: Instant) {
         while let Some(&lane) = self.ended.front()
-            && self.exchanges[&lane].ended().is_some_and(|ended| ended < before)
+            && self.exchanges[&lane].stream().and_then(Stream::ended).is_some_and(|ended| ended < before)
         {
             self.remove(lane);
         }
@@ -131,41 +180,15 @@ impl Lanes {
 
     /// Whether somebody reads one of the streams, or an exchange is under way.
     pub(super) fn is_busy(&self) -> bool {
-        self.under_way() > 0 || self.main.is_read() || self.exchanges.values().any(Stream::is_read)
+        self.under_way() > 0
+            || self.main.is_read()
+            || self.exchanges.values().filter_map(Exchange::stream).any(Stream::is_read)
     }
 }
 
-/// Whether a line of ours answers a request: it has no `method`. A batch of answers is one.
-pub(super) fn is_answer(line: &[u8]) -> bool {
-    /// Looks at members until one decides, and no further.
-    struct Decide<'a>(&'a mut bool);
-
-    impl<'de> Visitor<'de> for Decide<'_> {
-        type Value = ();
-
-        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-            f.write_str("a line of ours")
-        }
-
-        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-            while let Some(name) = map.next_key::<&str>()? {
-                match name {
-                    "method" => return Ok(()),
-                    "result" | "error" => {
-                        *self.0 = true;
-                        return Ok(());
-                    }
-                    _ => map.next_value::<IgnoredAny>()?,
-                };
-            }
-            Ok(())
-        }
-    }
-
-    let mut is_answer = line.first() == Some(&b'[');
-    // It complains about the rest that was not read.
-    let _ = serde_json::Deserializer::from_slice(line).deserialize_map(Decide(&mut is_answer));
-    is_answer
+/// Whether a line of ours answers what was posted. A batch of answers does.
+fn is_answer(line: &[u8]) -> bool {
+    line.first() == Some(&b'[') || rpc::verdict(line).is_some()
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Sockets: bound, accepted from, and served connection by connection.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,6 +22,8 @@ use tokio_util::task::TaskTracker;
 use super::address::Address;
 use super::endpoint::Endpoint;
 use super::patience::Patient;
+use super::served::Line;
+use super::who::Visitor;
 
 /// How large the head of a request may be, and how much of a response waits to be written.
 const HEAD_BYTES: usize = 64 * 1024;
@@ -124,10 +126,10 @@ impl Listener {
     async fn accept(&self) -> io::Result<Accepted> {
         match self {
             Self::Tcp(listener) => {
-                let (stream, _) = listener.accept().await?;
+                let (stream, address) = listener.accept().await?;
                 // An answer must not wait for the acknowledgement of what went before it.
                 stream.set_nodelay(true)?;
-                Ok(Accepted::Tcp(stream))
+                Ok(Accepted::Tcp(stream, address.ip()))
             }
             #[cfg(unix)]
             Self::Unix(listener, _) => Ok(Accepted::Unix(listener.accept().await?.0)),
@@ -136,7 +138,7 @@ impl Listener {
 }
 
 enum Accepted {
-    Tcp(tokio::net::TcpStream),
+    Tcp(tokio::net::TcpStream, IpAddr),
     #[cfg(unix)]
     Unix(tokio::net::UnixStream),
 }
@@ -154,29 +156,31 @@ pub(super) struct Floor {
 
 impl Floor {
     async fn greet(&self, stream: Accepted) {
+        let by_tcp = |address| Visitor { address: Some(address), by_name: true };
         match (stream, &self.tls) {
-            (Accepted::Tcp(stream), None) => self.serve(stream, true).await,
-            (Accepted::Tcp(stream), Some(tls)) => {
+            (Accepted::Tcp(stream, address), None) => self.serve(stream, by_tcp(address)).await,
+            (Accepted::Tcp(stream, address), Some(tls)) => {
                 let agreed = TlsAcceptor::from(Arc::clone(tls)).accept(stream);
                 match tokio::time::timeout(TLS_GRACE, agreed).await {
-                    Ok(Ok(stream)) => Box::pin(self.serve(stream, true)).await,
+                    Ok(Ok(stream)) => Box::pin(self.serve(stream, by_tcp(address))).await,
                     Ok(Err(error)) => tracing::debug!(%error, "no encrypted connection"),
                     Err(_) => tracing::debug!("a client took too long to agree on encryption"),
                 }
             }
             // Only who may open the file gets here, so there is nothing that encryption would add.
             #[cfg(unix)]
-            (Accepted::Unix(stream), _) => self.serve(stream, false).await,
+            (Accepted::Unix(stream), _) => self.serve(stream, Visitor { address: None, by_name: false }).await,
         }
     }
 
-    async fn serve(&self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, by_name: bool) {
-        let service = service_fn(|request| self.endpoint.answer(request, by_name));
+    async fn serve(&self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, visitor: Visitor) {
+        let line = Arc::<Line>::default();
+        let service = service_fn(|request| self.endpoint.answer(request, visitor, Arc::clone(&line)));
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(Duration::from_millis(self.endpoint.shared.config.head_ms))
             .max_buf_size(HEAD_BYTES)
-            .serve_connection(TokioIo::new(Patient::new(stream, WRITE_GRACE)), service);
+            .serve_connection(TokioIo::new(Patient::new(stream, WRITE_GRACE, Arc::clone(&line))), service);
         let mut connection = std::pin::pin!(connection);
         let served = tokio::select! {
             served = connection.as_mut() => served,

@@ -7,30 +7,28 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use gladhand_dialects::mcp::http::{VERSION_HEADER, check_headers, is_stateless, status};
+use gladhand_auth::resource::Principal;
+use gladhand_dialects::mcp::Message;
+use gladhand_dialects::mcp::http::{check_headers, status};
 use gladhand_dialects::mcp::revision::Revision;
-use gladhand_wire::rpc::Envelope;
+use gladhand_wire::rpc::{self, Verdict};
 use http::header::{HeaderName, HeaderValue};
 use http::{HeaderMap, Method, Response, StatusCode};
 use hyper::body::Incoming;
 
 use super::endpoint::Endpoint;
-use super::message::Message;
-use super::request::{accepts, is_json, read_body};
+use super::request::{EVENTS, accepts, accepts_both, is_json, is_unpacked};
 use super::respond::{self, Content, SESSION_ID};
 use super::session::{Manner, Posted, Session};
 use super::session_id::SessionId;
 use super::stream;
+use super::who::Who;
 
 /// The methods of this path in the handshake era.
 const METHODS: &str = "GET, POST, DELETE, OPTIONS";
 
+const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
-
-const EVENTS: &str = "text/event-stream";
-
-/// Who asks, if that is known.
-type Principal = Option<Arc<str>>;
 
 /// Serves one request.
 pub(super) async fn serve(
@@ -38,18 +36,22 @@ pub(super) async fn serve(
     method: &Method,
     headers: &HeaderMap,
     body: Incoming,
-    principal: Principal,
+    who: Who,
+    sender: Option<&Principal>,
 ) -> Response<Content> {
     let version = Version::of(headers);
     match *method {
         Method::POST if !is_json(headers) => {
-            respond::refusal(StatusCode::UNSUPPORTED_MEDIA_TYPE, "Content-Type must be application/json")
+            respond::refusal(StatusCode::UNSUPPORTED_MEDIA_TYPE, "Content-Type must be application/json, in UTF-8")
+        }
+        Method::POST if !is_unpacked(headers) => {
+            respond::refusal(StatusCode::UNSUPPORTED_MEDIA_TYPE, "Content-Encoding must be identity")
         }
         Method::POST if !endpoint.shared.has_room_for_answers() => {
             respond::unavailable("busy", "busy: too many answers wait to be read; try again later")
         }
-        Method::POST => match read_body(body, &endpoint.shared).await {
-            Ok(body) => post(endpoint, headers, version, &body, principal),
+        Method::POST => match endpoint.read(body, sender).await {
+            Ok(body) => post(endpoint, headers, version, &body, who),
             Err(refusal) => refusal,
         },
         // There is nothing to listen to and nothing to end where there are no sessions.
@@ -58,11 +60,11 @@ pub(super) async fn serve(
         Method::GET if !accepts(headers, EVENTS) => {
             respond::refusal(StatusCode::NOT_ACCEPTABLE, "Accept must allow text/event-stream")
         }
-        Method::GET => match find(endpoint, headers, principal.as_ref()) {
+        Method::GET => match find(endpoint, headers, &who) {
             Ok((_, session)) => listen(endpoint, headers, &session),
             Err((status, why)) => respond::refusal(status, why),
         },
-        Method::DELETE => match find(endpoint, headers, principal.as_ref()) {
+        Method::DELETE => match find(endpoint, headers, &who) {
             Ok((id, _)) => {
                 endpoint.sessions.end(id);
                 respond::empty(StatusCode::NO_CONTENT)
@@ -84,7 +86,7 @@ enum Version {
 
 impl Version {
     fn of(headers: &HeaderMap) -> Self {
-        let Some(version) = headers.get(VERSION_HEADER) else { return Self::Absent };
+        let Some(version) = headers.get(PROTOCOL_VERSION) else { return Self::Absent };
         match version.to_str().ok().and_then(|version| Revision::named(version.trim())) {
             Some(revision) if revision.is_stateless() => Self::Stateless,
             Some(_) => Self::Handshake,
@@ -93,38 +95,29 @@ impl Version {
     }
 }
 
-fn post(
-    endpoint: &Endpoint,
-    headers: &HeaderMap,
-    version: Version,
-    body: &Bytes,
-    principal: Principal,
-) -> Response<Content> {
-    if body.trim_ascii().is_empty() {
+fn post(endpoint: &Endpoint, headers: &HeaderMap, version: Version, body: &Bytes, who: Who) -> Response<Content> {
+    let Some(message) = Message::of(body) else {
         // On a line of its own this would be nothing at all, and nobody would answer it.
         return respond::refusal(StatusCode::BAD_REQUEST, "the body is empty");
+    };
+    if version == Version::Stateless || !message.is_readable() || message.is_stateless() {
+        return stateless(endpoint, headers, message, &who);
     }
-    let message = Message::of(body);
-    let text = std::str::from_utf8(body).unwrap_or_default();
-    if message == Message::Unreadable || version == Version::Stateless || is_stateless(text) {
-        return stateless(endpoint, headers, &message, body, principal);
-    }
-    if !(accepts(headers, "application/json") && accepts(headers, EVENTS)) {
+    if !accepts_both(headers) {
         let problem = "Accept must allow both application/json and text/event-stream";
         return respond::refusal(StatusCode::NOT_ACCEPTABLE, problem);
     }
-    let is_initialize = matches!(&message, Message::Request(method) if method == "initialize");
-    if is_initialize && !headers.contains_key(SESSION_ID) {
-        return open(endpoint, body, principal);
+    if message.request().as_deref() == Some("initialize") && !headers.contains_key(SESSION_ID) {
+        return open(endpoint, message, who);
     }
-    let session = match find(endpoint, headers, principal.as_ref()) {
+    let session = match find(endpoint, headers, &who) {
         Ok((_, session)) => session,
         Err((status, why)) => return respond::refusal(status, why),
     };
     if version == Version::Unknown {
         return unknown_version();
     }
-    answer(endpoint, session.post(body, message.wants_answer(), None), |line| {
+    answer(endpoint, session.post(message, None), |line| {
         // What answers no request in particular answers the exchange.
         let is_of_a_request = line.starts_with(b"[") || !line.starts_with(br#"{"jsonrpc":"2.0","id":null"#);
         if is_of_a_request { StatusCode::OK } else { StatusCode::BAD_REQUEST }
@@ -132,38 +125,28 @@ fn post(
 }
 
 /// A message that needs no session.
-fn stateless(
-    endpoint: &Endpoint,
-    headers: &HeaderMap,
-    message: &Message<'_>,
-    body: &Bytes,
-    principal: Principal,
-) -> Response<Content> {
+fn stateless(endpoint: &Endpoint, headers: &HeaderMap, message: Message<'_>, who: &Who) -> Response<Content> {
     if !message.wants_answer() {
         // Whoever gives a request up closes its exchange; an id would not even say whose request is meant.
         return respond::empty(StatusCode::ACCEPTED);
     }
-    if let Message::Request(_) = message
-        && let Ok(text) = std::str::from_utf8(body)
-    {
-        let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-        if let Err(rejection) = check_headers(&header, text, &endpoint.shared.hub().tools()) {
-            let status = StatusCode::from_u16(rejection.status).unwrap_or(StatusCode::BAD_REQUEST);
-            return respond::json(status, rejection.body.into());
-        }
+    let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    if let Err(rejection) = check_headers(&header, &message, &endpoint.shared.mirrors()) {
+        let status = StatusCode::from_u16(rejection.status).unwrap_or(StatusCode::BAD_REQUEST);
+        return respond::json(status, rejection.body.into());
     }
-    answer(endpoint, endpoint.sessions.stateless().post(body, true, principal.as_deref()), |line| {
+    answer(endpoint, endpoint.sessions.stateless().post(message, Some(who)), |line| {
         StatusCode::from_u16(status(line)).unwrap_or(StatusCode::OK)
     })
 }
 
 /// `initialize` without a session opens one, unless the answer is an error.
-fn open(endpoint: &Endpoint, body: &Bytes, principal: Principal) -> Response<Content> {
-    let Some(session) = endpoint.sessions.prepare(Manner::Session, principal) else {
+fn open(endpoint: &Endpoint, initialize: Message<'_>, who: Who) -> Response<Content> {
+    let Some(session) = endpoint.sessions.prepare(Manner::Session, who) else {
         return respond::unavailable("busy", "busy: too many sessions; try again later");
     };
-    let posted = session.post(body, true, None);
-    let is_open = matches!(&posted, Posted::Answer(line) if is_success(line));
+    let posted = session.post(initialize, None);
+    let is_open = matches!(&posted, Posted::Answer(line) if rpc::verdict(line) == Some(Verdict::Result));
     let mut response = answer(endpoint, posted, |_| StatusCode::OK);
     if is_open {
         let id = endpoint.sessions.open(session).written();
@@ -171,11 +154,6 @@ fn open(endpoint: &Endpoint, body: &Bytes, principal: Principal) -> Response<Con
         response.headers_mut().insert(SESSION_ID, id);
     }
     response
-}
-
-fn is_success(line: &[u8]) -> bool {
-    let answer = std::str::from_utf8(line).ok().and_then(|line| Envelope::parse(line).ok());
-    answer.is_some_and(|answer| answer.result.is_some())
 }
 
 /// The stream that the session talks on by itself, or one that was lost.
@@ -197,13 +175,13 @@ fn listen(endpoint: &Endpoint, headers: &HeaderMap, session: &Session) -> Respon
 fn find(
     endpoint: &Endpoint,
     headers: &HeaderMap,
-    principal: Option<&Arc<str>>,
+    who: &Who,
 ) -> Result<(SessionId, Arc<Session>), (StatusCode, &'static str)> {
     let Some(named) = headers.get(SESSION_ID) else {
         return Err((StatusCode::BAD_REQUEST, "a Mcp-Session-Id header is needed: `initialize` opens a session"));
     };
     let id = named.to_str().ok().and_then(SessionId::read);
-    let session = id.and_then(|id| Some((id, endpoint.sessions.find(id, principal)?)));
+    let session = id.and_then(|id| Some((id, endpoint.sessions.find(id, who)?)));
     session.ok_or((StatusCode::NOT_FOUND, "no such session: `initialize` opens a new one"))
 }
 

@@ -1,7 +1,7 @@
 //! HTTP, server side: MCP's Streamable HTTP in both eras, and the pair of addresses before it.
 //!
 //! `listener` owns sockets and connections, `endpoint` says what is behind which path, `mcp` and `pair`
-//! are the two transports, `session` and `driver` hold a door under a lock, `lanes` and `stream` are the
+//! are the two transports, `session` and `driver` hold our side under a lock, `lanes` and `stream` are the
 //! ways back to a peer. What the words of the protocol mean is decided below, in the dialect.
 
 mod address;
@@ -13,19 +13,21 @@ mod guard;
 mod lanes;
 mod listener;
 mod mcp;
-mod message;
 mod pair;
 mod patience;
 mod request;
 mod respond;
+mod served;
 mod session;
 mod session_id;
 mod sessions;
 mod shared;
 mod stream;
 mod tls;
+mod who;
 
 use std::future::Future;
+use std::hash::RandomState;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -90,8 +92,14 @@ impl HttpServer {
         let guard = Guard::new(bound, http.config.allow_hosts.clone(), http.config.allow_origins.clone());
         let shared = Arc::new(Shared::new(service, http.config, tokio::runtime::Handle::current()));
         let sessions = Arc::new(Sessions::new(Arc::clone(&shared)));
-        let stopping = AtomicBool::new(false);
-        let endpoint = Arc::new(Endpoint { shared, sessions, guard, authorize: http.authorize, stopping });
+        let endpoint = Arc::new(Endpoint {
+            shared,
+            sessions,
+            guard,
+            authorize: http.authorize,
+            stopping: AtomicBool::new(false),
+            secret: RandomState::new(),
+        });
         let (connections, stopping) = (TaskTracker::new(), CancellationToken::new());
         Ok(Self { listeners, urls, floor: Floor { endpoint, tls, seats, connections, stopping } })
     }

@@ -4,16 +4,18 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use gladhand_auth::resource::Principal;
+use gladhand_dialects::mcp::Message;
 use http::{HeaderMap, Method, Response, StatusCode, Uri};
 use hyper::body::Incoming;
 
 use super::endpoint::Endpoint;
-use super::message::Message;
-use super::request::{accepts, read_body};
+use super::request::accepts;
 use super::respond::{self, Content};
 use super::session::{Manner, Posted};
 use super::session_id::SessionId;
 use super::sessions::Farewell;
+use super::who::Who;
 
 /// Where the stream is.
 pub(super) const STREAM: &str = "/sse";
@@ -21,12 +23,7 @@ pub(super) const STREAM: &str = "/sse";
 pub(super) const MESSAGES: &str = "/messages";
 
 /// Opens a session and its stream.
-pub(super) fn stream(
-    endpoint: &Endpoint,
-    method: &Method,
-    headers: &HeaderMap,
-    principal: Option<Arc<str>>,
-) -> Response<Content> {
+pub(super) fn stream(endpoint: &Endpoint, method: &Method, headers: &HeaderMap, who: Who) -> Response<Content> {
     if method != Method::GET {
         return respond::not_allowed("GET, OPTIONS");
     }
@@ -36,7 +33,7 @@ pub(super) fn stream(
     if !endpoint.shared.has_room_for_streams() {
         return respond::unavailable("busy", "busy: too many streams; try again later");
     }
-    let Some(session) = endpoint.sessions.prepare(Manner::Pair, principal) else {
+    let Some(session) = endpoint.sessions.prepare(Manner::Pair, who) else {
         return respond::unavailable("busy", "busy: too many sessions; try again later");
     };
     let id = endpoint.sessions.open(Arc::clone(&session));
@@ -51,25 +48,26 @@ pub(super) async fn message(
     method: &Method,
     uri: &Uri,
     body: Incoming,
-    principal: Option<Arc<str>>,
+    who: &Who,
+    sender: Option<&Principal>,
 ) -> Response<Content> {
     if method != Method::POST {
         return respond::not_allowed("POST, OPTIONS");
     }
     let mut parameters = uri.query().unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
     let id = parameters.find(|(name, _)| *name == "sessionId").and_then(|(_, id)| SessionId::read(id));
-    let session = id.and_then(|id| endpoint.sessions.find(id, principal.as_ref()));
+    let session = id.and_then(|id| endpoint.sessions.find(id, who));
     let Some(session) = session.filter(|session| session.manner == Manner::Pair) else {
         return respond::text(StatusCode::NOT_FOUND, "no such session\n");
     };
-    let body = match read_body(body, &endpoint.shared).await {
+    let body = match endpoint.read(body, sender).await {
         Ok(body) => body,
         Err(refusal) => return refusal,
     };
-    if Message::of(&body) == Message::Unreadable {
+    let Some(message) = Message::of(&body).filter(Message::is_readable) else {
         return respond::text(StatusCode::BAD_REQUEST, "the body is no JSON-RPC message\n");
-    }
-    match session.post(&body, false, None) {
+    };
+    match session.post(message, None) {
         Posted::Busy => respond::unavailable("busy", "busy: too much is under way; try again later"),
         _ => respond::text(StatusCode::ACCEPTED, "accepted\n"),
     }

@@ -5,11 +5,14 @@
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
+
+use super::served::Line;
 
 /// A stream that fails when nothing could be written to it for too long.
 #[derive(Debug)]
@@ -18,11 +21,14 @@ pub(super) struct Patient<S> {
     patience: Duration,
     /// Set while a write is waiting.
     stalled: Option<Pin<Box<Sleep>>>,
+    line: Arc<Line>,
+    /// Whether the end was reached before.
+    was_at_end: bool,
 }
 
 impl<S> Patient<S> {
-    pub(super) fn new(stream: S, patience: Duration) -> Self {
-        Self { stream, patience, stalled: None }
+    pub(super) fn new(stream: S, patience: Duration, line: Arc<Line>) -> Self {
+        Self { stream, patience, stalled: None, line, was_at_end: false }
     }
 
     /// Passes on what a write came to; one that waits is given its time.
@@ -40,7 +46,22 @@ impl<S> Patient<S> {
 
 impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(cx, buf)
+        let (before, has_room) = (buf.filled().len(), buf.remaining() > 0);
+        let read = Pin::new(&mut self.stream).poll_read(cx, buf);
+        let has_ended = has_room && matches!(read, Poll::Ready(Ok(()))) && buf.filled().len() == before;
+        if !has_ended {
+            return read;
+        }
+        if self.line.ended() {
+            // Whoever reads asks again when the response is out.
+            return Poll::Pending;
+        }
+        if !std::mem::replace(&mut self.was_at_end, true) {
+            // What came just before may be a whole request: it is looked at first.
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        read
     }
 }
 
@@ -82,7 +103,7 @@ mod tests {
     #[tokio::test]
     async fn a_peer_that_does_not_read_is_let_go() {
         let (ours, mut theirs) = tokio::io::duplex(16);
-        let mut patient = Patient::new(ours, Duration::from_millis(50));
+        let mut patient = Patient::new(ours, Duration::from_millis(50), Arc::default());
         patient.write_all(&[7; 16]).await.unwrap();
         theirs.read_exact(&mut [0; 16]).await.unwrap();
         let refused = patient.write_all(&[7; 64]).await.unwrap_err();

@@ -3,13 +3,16 @@
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http::header::{ACCEPT, CONTENT_TYPE};
+use http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue};
 use http::{HeaderMap, Response, StatusCode};
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
 
 use super::respond::{self, Content};
 use super::shared::Shared;
+
+/// The kind of a stream.
+pub(super) const EVENTS: &str = "text/event-stream";
 
 /// Reads a body, within bounds of size, memory and time.
 pub(super) async fn read_body(mut body: Incoming, shared: &Shared) -> Result<Bytes, Response<Content>> {
@@ -53,10 +56,33 @@ fn too_large() -> Response<Content> {
     respond::refusal(StatusCode::PAYLOAD_TOO_LARGE, "the body is longer than the longest line that is read here")
 }
 
-/// Whether the body says that it is JSON.
+/// Whether the body says that it is JSON, in the only encoding that JSON has.
 pub(super) fn is_json(headers: &HeaderMap) -> bool {
     let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-    kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
+    let mut parts = kind.split(';');
+    let is_json = parts.next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"));
+    is_json && parts.all(|parameter| !is_charset(parameter) || is_utf8(parameter))
+}
+
+fn is_charset(parameter: &str) -> bool {
+    parameter.split_once('=').is_some_and(|(name, _)| name.trim().eq_ignore_ascii_case("charset"))
+}
+
+fn is_utf8(charset: &str) -> bool {
+    let value = charset.split_once('=').map_or("", |(_, value)| value.trim().trim_matches('"'));
+    value.eq_ignore_ascii_case("utf-8") || value.eq_ignore_ascii_case("utf8")
+}
+
+/// Whether the body travels as it is: nothing is unpacked here.
+pub(super) fn is_unpacked(headers: &HeaderMap) -> bool {
+    headers.get_all(CONTENT_ENCODING).iter().all(|encoding| encoding.as_bytes().eq_ignore_ascii_case(b"identity"))
+}
+
+/// Whether the sender takes an answer and a stream of events.
+pub(super) fn accepts_both(headers: &HeaderMap) -> bool {
+    // What clients say all day need not be taken apart.
+    let is_usual = |accept: &HeaderValue| accept == "application/json, text/event-stream";
+    headers.get(ACCEPT).is_some_and(is_usual) || accepts(headers, "application/json") && accepts(headers, EVENTS)
 }
 
 /// Whether the sender takes a kind of answer. Who says nothing takes everything.
@@ -78,9 +104,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kinds_of_bodies_are_compared_without_their_parameters() {
+    fn kinds_of_bodies_are_compared_without_most_of_their_parameters() {
         let is_json = |kind: &str| is_json(&HeaderMap::from_iter([(CONTENT_TYPE, kind.parse().unwrap())]));
         assert!(is_json("application/json") && is_json("Application/JSON; charset=utf-8"));
+        assert!(is_json("application/json;v=1; Charset=\"UTF-8\"") && !is_json("application/json; charset=latin1"));
         assert!(!is_json("text/plain") && !is_json("application/jsonl") && !super::is_json(&HeaderMap::new()));
     }
 

@@ -1,6 +1,6 @@
-//! One peer behind HTTP: a door, the ways back to the peer, and what is running for it.
+//! One peer behind HTTP: our side towards it, the ways back to the peer, and what is running for it.
 //!
-//! This file is what others may do with a session; how its door is driven is in `driver`.
+//! This file is what others may do with a session; how that side is driven is in `driver`.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -8,10 +8,10 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use gladhand_dialects::{Door, Lane, Stop};
+use gladhand_dialects::mcp::{McpServer, Message};
+use gladhand_dialects::{Lane, Server, Stop};
 use gladhand_hub::{Asking, Caller, SessionId, Visit};
 use gladhand_operations::{Answered, CallId, Failure, FailureKind, Notice, QuestionId};
-use gladhand_wire::Line;
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
@@ -19,6 +19,7 @@ use super::events::Events;
 use super::lanes::Lanes;
 use super::shared::Shared;
 use super::stream::{Numbering, ReaderToken, Taken};
+use super::who::Who;
 use crate::edges::clock::Clock;
 
 /// What a session's side may keep for calls in flight before it takes no more.
@@ -53,7 +54,7 @@ pub(super) enum Posted {
 pub(super) struct Session {
     pub(super) manner: Manner,
     /// Who opened it; nobody else may use it.
-    pub(super) principal: Option<Arc<str>>,
+    pub(super) who: Who,
     pub(super) shared: Arc<Shared>,
     /// Itself among all sessions, if it is one.
     visit: Option<Visit>,
@@ -65,7 +66,7 @@ pub(super) struct Session {
 /// What changes, under one lock.
 #[derive(Debug)]
 pub(super) struct Inner {
-    pub(super) door: Door,
+    pub(super) server: McpServer,
     pub(super) clock: Clock,
     pub(super) lanes: Lanes,
     /// Calls that were delivered and have not ended.
@@ -89,11 +90,11 @@ pub(super) struct Running {
 }
 
 impl Session {
-    pub(super) fn new(manner: Manner, shared: Arc<Shared>, principal: Option<Arc<str>>) -> Arc<Self> {
+    pub(super) fn new(manner: Manner, shared: Arc<Shared>, who: Who) -> Arc<Self> {
         let clock = Clock::start();
         let numbering = if manner == Manner::Session { Numbering::Numbered } else { Numbering::Plain };
         let inner = Inner {
-            door: shared.door(manner, &clock),
+            server: shared.server(manner, &clock),
             clock,
             lanes: Lanes::new(numbering, shared.config.replay_bytes),
             running: HashMap::new(),
@@ -106,39 +107,47 @@ impl Session {
         let visit = (manner != Manner::Stateless).then(|| shared.hub().visit());
         Arc::new_cyclic(|this| {
             let (this, inner) = (Weak::clone(this), Mutex::new(inner));
-            Self { manner, principal, shared, visit, this, inner }
+            Self { manner, who, shared, visit, this, inner }
         })
     }
 
-    /// A message came. `asks` says whether it wants an answer.
-    pub(super) fn post(&self, body: &[u8], asks: bool, principal: Option<&str>) -> Posted {
-        let lane = {
+    /// What there is has changed: whoever comes without a session is offered what there is now.
+    pub(super) fn offer_anew(&self) {
+        if self.manner == Manner::Stateless {
+            let service = &self.shared.service;
+            self.lock().server.offer(service.identified(), service.menu());
+        }
+    }
+
+    /// A message came; it says from whom where the session is not somebody's.
+    pub(super) fn post(&self, message: Message<'_>, who: Option<&Who>) -> Posted {
+        // On a pair of addresses the answer goes elsewhere.
+        let asks = self.manner != Manner::Pair && message.wants_answer();
+        let (inner, lane) = {
             let mut inner = self.lock();
-            inner.used = Instant::now();
+            inner.touch();
             // Who gives something up, or answers a question of ours, is never in the way.
             let is_busy =
                 asks && (inner.lanes.under_way() >= self.most_exchanges() || !self.shared.has_room_for_streams());
-            if inner.ended || is_busy || inner.door.held() > MOST_HELD {
+            if inner.ended || is_busy || inner.server.held() > MOST_HELD {
                 return Posted::Busy;
             }
-            if self.manner == Manner::Pair { Lane::MAIN } else { inner.lanes.open() }
+            let lane = if self.manner == Manner::Pair { Lane::MAIN } else { inner.lanes.open() };
+            (inner, lane)
         };
-        self.drive(lane, principal, |door, ambient, out| door.receive(Line::Bytes(body), ambient, out));
+        self.drive_on(inner, lane, who, |server, ambient, out| server.take(message, ambient, out));
         if lane == Lane::MAIN {
             return Posted::Accepted;
         }
         let mut inner = self.lock();
-        let Some(stream) = inner.lanes.get(lane) else { return Posted::Accepted };
-        if stream.ended().is_some()
-            && let Some(line) = stream.only_line().cloned()
-        {
-            inner.lanes.remove(lane);
+        if let Some(line) = inner.lanes.take_answer(lane) {
             return Posted::Answer(line);
         }
         if !asks {
             inner.lanes.remove(lane);
             return Posted::Accepted;
         }
+        let Some(stream) = inner.lanes.get(lane) else { return Posted::Accepted };
         let reader = stream.attach();
         drop(inner);
         Posted::Stream(self.events(lane, reader))
@@ -147,7 +156,7 @@ impl Session {
     /// Reads the main stream; whoever read it before reads it no more.
     pub(super) fn listen(&self) -> Events {
         let mut inner = self.lock();
-        inner.used = Instant::now();
+        inner.touch();
         let reader = inner.lanes.main().attach();
         drop(inner);
         self.events(Lane::MAIN, reader)
@@ -156,7 +165,7 @@ impl Session {
     /// Reads a stream on from an event, if the rest is still kept.
     pub(super) fn resume(&self, lane: Lane, last_seen: u64) -> Option<Events> {
         let mut inner = self.lock();
-        inner.used = Instant::now();
+        inner.touch();
         let reader = inner.lanes.get(lane)?.resume(last_seen)?;
         drop(inner);
         Some(self.events(lane, reader))
@@ -170,7 +179,7 @@ impl Session {
     /// The reader of a stream is gone.
     pub(super) fn let_go(&self, lane: Lane, reader: ReaderToken) {
         let mut inner = self.lock();
-        inner.used = Instant::now();
+        inner.touch();
         let Some(stream) = inner.lanes.get(lane) else { return };
         stream.detach(reader);
         let unanswered = stream.ended().is_none();
@@ -178,19 +187,19 @@ impl Session {
             inner.lanes.remove(lane);
             drop(inner);
             if unanswered {
-                self.drive(Lane::MAIN, None, |door, ambient, out| door.hung_up(lane, ambient, out));
+                self.drive(Lane::MAIN, None, |server, ambient, out| server.hung_up(lane, ambient, out));
             }
         }
     }
 
     /// Something changed for everybody.
     pub(super) fn notice(&self, notice: Notice) {
-        self.drive(Lane::MAIN, None, |door, ambient, out| door.notice(notice, ambient, out));
+        self.drive(Lane::MAIN, None, |server, ambient, out| server.notice(notice, ambient, out));
     }
 
     /// Takes nothing new, ends what only waits for news; calls in flight go on.
     pub(super) fn stop(&self, stop: Stop) {
-        self.drive(Lane::MAIN, None, |door, ambient, out| door.stop(stop, ambient, out));
+        self.drive(Lane::MAIN, None, |server, ambient, out| server.stop(stop, ambient, out));
         let mut inner = self.lock();
         inner.ended = true;
         if self.manner != Manner::Pair || inner.running.is_empty() {
@@ -214,9 +223,14 @@ impl Session {
 
     /// Whether nobody has used it since a moment, and nobody is waiting for anything. Also tidies up.
     pub(super) fn is_idle(&self, since: Instant, answers_kept_since: Instant) -> bool {
-        let mut inner = self.lock();
-        inner.lanes.forget(answers_kept_since);
-        inner.used < since && inner.running.is_empty() && !inner.lanes.is_busy()
+        self.lock().lanes.forget(answers_kept_since);
+        self.idle_since().is_some_and(|used| used < since)
+    }
+
+    /// Since when nobody has used it; `None` while somebody waits for something.
+    pub(super) fn idle_since(&self) -> Option<Instant> {
+        let inner = self.lock();
+        (inner.running.is_empty() && !inner.lanes.is_busy()).then_some(inner.used)
     }
 
     fn fail_everything(&self) {
@@ -224,7 +238,7 @@ impl Session {
             let calls = {
                 let mut inner = self.lock();
                 inner.running.drain().filter_map(|(_, running)| running.task).for_each(|task| task.abort());
-                let mut calls = inner.door.in_flight();
+                let mut calls = inner.server.in_flight();
                 calls.sort_unstable();
                 calls
             };
@@ -234,7 +248,7 @@ impl Session {
             // The newest first: ending one that runs would start the next of a dialect's queue.
             for call in calls.into_iter().rev() {
                 let failure = Failure::new(FailureKind::Stopping, "the session ended before the call did");
-                self.drive(Lane::MAIN, None, |door, ambient, out| door.resolve(call, Err(failure), ambient, out));
+                self.drive(Lane::MAIN, None, |server, ambient, out| server.resolve(call, Err(failure), ambient, out));
             }
         }
     }
@@ -255,6 +269,14 @@ impl Session {
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    /// Somebody uses it now.
+    pub(super) fn touch(&mut self) {
+        self.clock.tick();
+        self.used = self.clock.instant(self.clock.now().elapsed).into_std();
     }
 }
 
@@ -287,6 +309,6 @@ impl Caller for Session {
             }
             asked
         };
-        self.drive(Lane::MAIN, None, |door, ambient, out| door.ask(call, asked, ambient, out));
+        self.drive(Lane::MAIN, None, |server, ambient, out| server.ask(call, asked, ambient, out));
     }
 }

@@ -4,13 +4,14 @@ use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use gladhand_dialects::Stop;
+use gladhand_dialects::{Party, Stop};
 use gladhand_operations::Notice;
 use tokio::sync::broadcast::error::RecvError;
 
 use super::session::{Manner, Session};
 use super::session_id::SessionId;
 use super::shared::Shared;
+use super::who::Who;
 
 /// For how long an answer whose reader was lost is kept.
 const ANSWERS_KEPT: Duration = Duration::from_secs(5 * 60);
@@ -20,6 +21,9 @@ const TIDY: Duration = Duration::from_secs(30);
 
 /// How many sessions are told of a change before others get their turn.
 const BREATH: usize = 256;
+
+/// Whoever has more than one in so many of all the sessions that may be open has very many.
+const GREEDY: usize = 8;
 
 /// All sessions of one server.
 #[derive(Debug)]
@@ -32,7 +36,7 @@ pub(super) struct Sessions {
 
 impl Sessions {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
-        let stateless = Session::new(Manner::Stateless, Arc::clone(&shared), None);
+        let stateless = Session::new(Manner::Stateless, Arc::clone(&shared), Who::NOBODY);
         Self { shared, open: RwLock::default(), stateless }
     }
 
@@ -42,15 +46,41 @@ impl Sessions {
     }
 
     /// The session of an id, for the one who opened it.
-    pub(super) fn find(&self, id: SessionId, principal: Option<&Arc<str>>) -> Option<Arc<Session>> {
+    pub(super) fn find(&self, id: SessionId, who: &Who) -> Option<Arc<Session>> {
         let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
-        open.get(&id).filter(|session| session.principal.as_ref() == principal).cloned()
+        open.get(&id).filter(|session| session.who.principal == who.principal).cloned()
     }
 
-    /// A session that is not open yet; none if there are too many.
-    pub(super) fn prepare(&self, manner: Manner, principal: Option<Arc<str>>) -> Option<Arc<Session>> {
+    /// A session that is not open yet; none if there are too many and all are in use.
+    pub(super) fn prepare(&self, manner: Manner, who: Who) -> Option<Arc<Session>> {
         let count = self.open.read().unwrap_or_else(PoisonError::into_inner).len();
-        (count < self.shared.config.sessions).then(|| Session::new(manner, Arc::clone(&self.shared), principal))
+        let has_room = count < self.shared.config.sessions || self.make_room(who.party);
+        has_room.then(|| Session::new(manner, Arc::clone(&self.shared), who))
+    }
+
+    /// Ends sessions that nobody uses at the moment, those first that nobody has used for longest; says whether there
+    /// were any. Their clients find out with their next request, and open new ones.
+    ///
+    /// Whoever has very many gives way before others do, and nobody gives way to them.
+    fn make_room(&self, newcomer: Party) -> bool {
+        let most = self.shared.config.sessions;
+        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = HashMap::<Party, usize>::new();
+        open.values().for_each(|session| *counts.entry(session.who.party).or_default() += 1);
+        let is_greedy = |party: Party| counts.get(&party).is_some_and(|count| *count > most / GREEDY);
+        let mut idle: Vec<_> = open
+            .iter()
+            .filter(|(_, session)| session.who.party == newcomer || !is_greedy(newcomer))
+            .filter_map(|(id, session)| Some((!is_greedy(session.who.party), session.idle_since()?, *id)))
+            .collect();
+        drop(open);
+        // A few at once, because looking for them takes a while.
+        let count = (most / 100).clamp(1, idle.len().max(1));
+        idle.sort_unstable_by_key(|(is_modest, since, _)| (*is_modest, *since));
+        idle.truncate(count);
+        tracing::info!(ended = idle.len(), "too many sessions");
+        idle.iter().for_each(|(.., id)| self.end(*id));
+        !idle.is_empty()
     }
 
     /// Opens a session under an id of its own.
@@ -80,8 +110,15 @@ impl Sessions {
                 }
                 Err(RecvError::Closed) => return,
             };
+            let is_list = |notice: &Notice| {
+                matches!(notice, Notice::ToolsChanged | Notice::ResourcesChanged | Notice::PromptsChanged)
+            };
+            let offers_differ = notices.iter().any(is_list);
             for sessions in self.all().chunks(BREATH) {
                 for session in sessions {
+                    if offers_differ {
+                        session.offer_anew();
+                    }
                     notices.iter().for_each(|notice| session.notice(notice.clone()));
                 }
                 tokio::task::yield_now().await;

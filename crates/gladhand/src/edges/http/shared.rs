@@ -1,11 +1,13 @@
 //! What all sessions of one server have in common.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use bytes::Bytes;
-use gladhand_dialects::{Door, mcp};
+use gladhand_dialects::mcp::McpServer;
+use gladhand_dialects::mcp::http::Mirrors;
 use gladhand_hub::Hub;
+use gladhand_operations::Tool;
 use tokio::runtime::Handle;
 use tokio_util::task::TaskTracker;
 
@@ -32,6 +34,8 @@ pub(super) struct Shared {
     pub(super) calls: TaskTracker,
     /// Where tasks run, whoever starts them.
     pub(super) runtime: Handle,
+    /// Read off these tools.
+    mirrors: RwLock<(Arc<[Tool]>, Arc<Mirrors>)>,
     streams: AtomicUsize,
     reading: AtomicUsize,
     unwritten: Arc<AtomicUsize>,
@@ -44,20 +48,34 @@ impl Shared {
             config,
             calls: TaskTracker::new(),
             runtime,
+            mirrors: RwLock::new((Arc::new([]), Arc::default())),
             streams: AtomicUsize::new(0),
             reading: AtomicUsize::new(0),
             unwritten: Arc::default(),
         }
     }
 
-    /// A door for a new peer.
-    pub(super) fn door(&self, manner: Manner, clock: &Clock) -> Door {
+    /// Our side towards a new peer.
+    pub(super) fn server(&self, manner: Manner, clock: &Clock) -> McpServer {
         let mut setup = self.service.setup(clock);
         if manner == Manner::Stateless {
-            // One door for everybody.
+            // One for everybody.
             setup.max_in_flight = self.config.in_flight;
         }
-        Door::pinned(&mcp::DIALECT, setup)
+        McpServer::new(setup)
+    }
+
+    /// Which arguments are mirrored in headers, by the tools that there are now.
+    pub(super) fn mirrors(&self) -> Arc<Mirrors> {
+        let tools = self.hub().tools();
+        let known = self.mirrors.read().unwrap_or_else(PoisonError::into_inner);
+        if Arc::ptr_eq(&known.0, &tools) {
+            return Arc::clone(&known.1);
+        }
+        drop(known);
+        let mirrors = Arc::new(Mirrors::new(&tools));
+        *self.mirrors.write().unwrap_or_else(PoisonError::into_inner) = (tools, Arc::clone(&mirrors));
+        mirrors
     }
 
     /// Who answers calls.

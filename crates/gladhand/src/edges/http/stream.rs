@@ -180,15 +180,6 @@ impl Stream {
         Taken::Events(wire.into())
     }
 
-    /// The one line that was ever written to it, if it was only one.
-    pub(super) fn only_line(&self) -> Option<&Bytes> {
-        let mut lines = self.events.iter().filter_map(|event| match event {
-            Event::Line(line) => Some(line),
-            Event::Prime(_) => None,
-        });
-        lines.next().filter(|_| lines.next().is_none() && self.first == 1)
-    }
-
     /// Whether there is more to take than a reader that keeps up would leave.
     pub(super) fn is_behind(&self) -> bool {
         self.unread() > self.most / 2

@@ -23,6 +23,8 @@ pub(super) struct Events {
     stream: BoxStream<'static, Result<Sse, sse_stream::Error>>,
     /// Bytes since the last event.
     unread: Arc<AtomicUsize>,
+    /// Whether it broke because an event was too long.
+    pub(super) is_too_long: bool,
     pub(super) position: Position,
 }
 
@@ -68,7 +70,7 @@ impl Events {
             let checked = if length <= MAX_MESSAGE + chunk.len() { Ok(chunk) } else { Err(Broken::TooLong) };
             std::future::ready(checked)
         });
-        Self { stream: SseByteStream::new(bytes).boxed(), unread, position }
+        Self { stream: SseByteStream::new(bytes).boxed(), unread, is_too_long: false, position }
     }
 
     /// The next thing said; `None` when the stream has ended, in whatever way.
@@ -78,6 +80,7 @@ impl Events {
                 Ok(event) => event,
                 Err(error) => {
                     tracing::debug!(%error, "a stream of the upstream broke");
+                    self.is_too_long = self.unread.load(Ordering::Relaxed) > MAX_MESSAGE;
                     return None;
                 }
             };

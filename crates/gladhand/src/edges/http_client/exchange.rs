@@ -108,28 +108,28 @@ impl Shared {
         if is_event_stream(&response) {
             return self.follow(id, response).await;
         }
-        let text = read(response, MAX_MESSAGE).await.ok_or(Loss::Broken)?;
-        if text.trim().is_empty() {
+        let bytes = read(response, MAX_MESSAGE).await?;
+        if bytes.trim_ascii().is_empty() {
             return Err(Loss::Status(status.as_u16()));
         }
-        self.heard(id, text, status).await
+        self.heard(id, bytes, status).await
     }
 
     /// A status that is an error. What is said beside it may be an answer.
     async fn complaint(&self, id: u64, response: Response) -> Result<(), Loss> {
         let status = response.status();
-        let text = read(response, MAX_COMPLAINT).await.unwrap_or_default();
-        let is_error = Envelope::parse(&text).is_ok_and(|envelope| envelope.error.is_some());
+        let bytes = read(response, MAX_COMPLAINT).await.unwrap_or_default();
+        let is_error = Envelope::parse(&String::from_utf8_lossy(&bytes)).is_ok_and(|envelope| envelope.error.is_some());
         if is_error && !matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
-            self.heard(id, text, status).await?;
+            self.heard(id, bytes, status).await?;
         }
         Err(Loss::Status(status.as_u16()))
     }
 
     /// Reports a message; an error if it is not the answer.
-    async fn heard(&self, id: u64, text: String, status: StatusCode) -> Result<(), Loss> {
-        let is_answer = answers(&text, id);
-        self.report(Report::Message(Lane(id), text.into_bytes(), status.as_u16())).await;
+    async fn heard(&self, id: u64, bytes: Vec<u8>, status: StatusCode) -> Result<(), Loss> {
+        let is_answer = answers(&String::from_utf8_lossy(&bytes), id);
+        self.report(Report::Message(Lane(id), bytes, status.as_u16())).await;
         if is_answer { Ok(()) } else { Err(Loss::Broken) }
     }
 
@@ -139,10 +139,13 @@ impl Shared {
         loop {
             while let Some(said) = events.next().await {
                 if let Said::Message(text) = said
-                    && self.heard(id, text, StatusCode::OK).await.is_ok()
+                    && self.heard(id, text.into_bytes(), StatusCode::OK).await.is_ok()
                 {
                     return Ok(());
                 }
+            }
+            if events.is_too_long {
+                return Err(Loss::TooLong(MAX_MESSAGE));
             }
             events = self.take_up(events.position).await?;
         }
@@ -169,6 +172,7 @@ impl Shared {
                         return Err(Loss::Broken);
                     }
                 }
+                Err(denied @ Loss::Denied(_)) => return Err(denied),
                 Err(_) => {}
             }
         }
@@ -197,16 +201,16 @@ impl Shared {
     }
 }
 
-/// The text of a response; `None` if it breaks or is too long. Bad UTF-8 is left for whoever reads the message.
-async fn read(response: Response, limit: usize) -> Option<String> {
+/// What a response says, unless it breaks or is too long. Bad UTF-8 is left for whoever reads the message.
+async fn read(response: Response, limit: usize) -> Result<Vec<u8>, Loss> {
     let mut bytes = Vec::new();
     let mut chunks = response.bytes_stream();
     while let Some(chunk) = chunks.next().await {
-        let chunk = chunk.ok()?;
+        let chunk = chunk.map_err(|_| Loss::Broken)?;
         if bytes.len() + chunk.len() > limit {
-            return None;
+            return Err(Loss::TooLong(limit));
         }
         bytes.extend_from_slice(&chunk);
     }
-    String::from_utf8(bytes).ok()
+    Ok(bytes)
 }

@@ -1,0 +1,155 @@
+//! A message that was read once: what its transport must know of it, and what the server side goes on with.
+
+use std::borrow::Cow;
+
+use gladhand_wire::json::{Kind, RawValue};
+use gladhand_wire::rpc::Envelope;
+use gladhand_wire::{Fault, Line, Picked};
+
+use super::DIALECT;
+use super::meta::Meta;
+
+/// One message, several, or something that is neither.
+#[derive(Debug)]
+pub struct Message<'a> {
+    pub(super) read: Read<'a>,
+}
+
+/// What was read.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "nearly every message is a single one")]
+pub(super) enum Read<'a> {
+    /// One message in its text, or why it is none.
+    One(&'a str, Result<Call<'a>, serde_json::Error>),
+    /// Several.
+    Batch(Result<Vec<&'a RawValue>, serde_json::Error>),
+    /// Not even text.
+    Garbled(Fault),
+}
+
+/// An envelope with the parameters that the hot path needs.
+pub(super) type Call<'a> = Envelope<'a, Picked<'a, { Params::NAMES.len() }>>;
+
+impl<'a> Message<'a> {
+    /// Reads the body of a request; `None` if there is nothing in it.
+    pub fn of(body: &'a [u8]) -> Option<Self> {
+        match DIALECT.text.read(Line::Bytes(body)) {
+            Ok(None) => None,
+            Ok(Some(Cow::Borrowed(text))) => Some(Self::read(text)),
+            // Bad UTF-8 is refused in this dialect and never repaired.
+            Ok(Some(Cow::Owned(_))) => Some(Self { read: Read::Garbled(Fault::NotUtf8 { at: 0 }) }),
+            Err(fault) => Some(Self { read: Read::Garbled(fault) }),
+        }
+    }
+
+    /// Reads a text without blanks around it.
+    pub(super) fn read(text: &'a str) -> Self {
+        let read = if text.starts_with('[') {
+            Read::Batch(serde_json::from_str(text))
+        } else {
+            Read::One(text, Envelope::picking(text, Params::NAMES))
+        };
+        Self { read }
+    }
+
+    /// The method, if it is a request.
+    pub fn request(&self) -> Option<Cow<'a, str>> {
+        self.call().filter(|call| call.id.is_some()).and_then(Call::method_name)
+    }
+
+    /// Whether it can be understood at all. What cannot is worth an answer too.
+    pub fn is_readable(&self) -> bool {
+        match &self.read {
+            Read::One(_, Ok(call)) => call.method_name().is_some() || call.result.is_some() || call.error.is_some(),
+            Read::Batch(parts) => parts.is_ok(),
+            Read::One(_, Err(_)) | Read::Garbled(_) => false,
+        }
+    }
+
+    /// Whether something is to be said to it.
+    pub fn wants_answer(&self) -> bool {
+        match &self.read {
+            Read::Batch(Ok(parts)) => {
+                parts.is_empty() || parts.iter().any(|part| Message::read(part.get()).wants_answer())
+            }
+            _ => self.request().is_some() || !self.is_readable(),
+        }
+    }
+
+    /// Whether it carries its own opening, complete or not. A version in a header alone counts as one too: ask
+    /// [`super::revision::Revision::is_stateless`].
+    pub fn is_stateless(&self) -> bool {
+        let meta = self.call().and_then(|call| call.params).and_then(|params| Params::of(Some(params))?.meta);
+        meta.and_then(Meta::of).is_some_and(|meta| meta.is_stateless())
+    }
+
+    pub(super) fn call(&self) -> Option<&Call<'a>> {
+        match &self.read {
+            Read::One(_, Ok(call)) => Some(call),
+            _ => None,
+        }
+    }
+}
+
+/// The parameters that the hot path needs, picked while the envelope was read.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Params<'a> {
+    pub(super) name: Option<&'a RawValue>,
+    pub(super) arguments: Option<&'a RawValue>,
+    pub(super) meta: Option<&'a RawValue>,
+    pub(super) cursor: Option<&'a RawValue>,
+    pub(super) uri: Option<&'a RawValue>,
+    pub(super) task: Option<&'a RawValue>,
+    pub(super) task_id: Option<&'a RawValue>,
+    pub(super) request_state: Option<&'a RawValue>,
+    pub(super) input_responses: Option<&'a RawValue>,
+}
+
+impl<'a> Params<'a> {
+    pub(super) const NAMES: [&'static str; 9] =
+        ["name", "arguments", "_meta", "cursor", "uri", "task", "taskId", "requestState", "inputResponses"];
+
+    /// What was picked; absent and `null` are the same. `None` if they are no object.
+    pub(super) fn of(picked: Option<Picked<'a, { Params::NAMES.len() }>>) -> Option<Self> {
+        match picked {
+            None | Some(Picked { kind: Kind::Null, .. }) => Some(Self::default()),
+            Some(Picked { kind: Kind::Object, members }) => {
+                let [name, arguments, meta, cursor, uri, task, task_id, request_state, input_responses] =
+                    members.map(|member| member.filter(|raw| Kind::of(raw) != Kind::Null));
+                Some(Self { name, arguments, meta, cursor, uri, task, task_id, request_state, input_responses })
+            }
+            Some(_) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_are_told_apart() {
+        // What it asks for, whether it can be understood, whether it is answered.
+        for (body, expected) in [
+            (r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#, (Some("ping"), true, true)),
+            (r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#, (None, true, false)),
+            (r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, (None, true, false)),
+            (r#"{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":""}}"#, (None, true, false)),
+            (r#"[{"id":1,"result":{}}]"#, (None, true, false)),
+            (r#" [{"id":1,"result":{}},{"id":1,"method":"ping"}]"#, (None, true, true)),
+            ("[]", (None, true, true)),
+            ("[1", (None, false, true)),
+            ("{}", (None, false, true)),
+            ("7", (None, false, true)),
+        ] {
+            let message = Message::of(body.as_bytes()).unwrap();
+            let found = (message.request(), message.is_readable(), message.wants_answer());
+            assert_eq!((found.0.as_deref(), found.1, found.2), expected, "{body}");
+        }
+        let garbled = Message::of(b"{\"method\":\"\xff\"}").unwrap();
+        assert!(!garbled.is_readable() && garbled.wants_answer());
+        for nothing in [&b""[..], b" \r\n", b"\xef\xbb\xbf\n"] {
+            assert!(Message::of(nothing).is_none());
+        }
+    }
+}

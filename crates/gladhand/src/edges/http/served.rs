@@ -1,0 +1,106 @@
+//! A response on its way, and what it must know of its connection.
+//!
+//! A client may say that it will ask nothing more and still wait for its answer; one that is gone looks the same until
+//! something is written to it. So while a response is under way the end of what a client says is kept from whoever reads
+//! requests, and a comment is sent now and then: somebody who is gone cannot take it.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use hyper::body::{Body, Frame, SizeHint};
+use tokio::time::{Instant, Sleep};
+
+use super::events::NOTHING_NEW;
+use super::respond::Content;
+
+/// How often it is looked whether a client that asks nothing more is still there.
+const PROBE: Duration = Duration::from_secs(1);
+
+/// What the reading and the writing half of a connection know of each other.
+#[derive(Debug, Default)]
+pub(super) struct Line {
+    is_serving: AtomicBool,
+    has_ended: AtomicBool,
+}
+
+impl Line {
+    /// The client says nothing more. Whether somebody still writes to it.
+    pub(super) fn ended(&self) -> bool {
+        self.has_ended.store(true, Ordering::Relaxed);
+        self.is_serving.load(Ordering::Relaxed)
+    }
+}
+
+/// An exchange is under way on a line, until this is dropped.
+#[derive(Debug)]
+pub(super) struct Serving(Arc<Line>);
+
+impl Serving {
+    pub(super) fn on(line: Arc<Line>) -> Self {
+        line.is_serving.store(true, Ordering::Relaxed);
+        Self(line)
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        self.0.is_serving.store(false, Ordering::Relaxed);
+    }
+}
+
+/// The body of a response.
+#[derive(Debug)]
+pub(super) struct Served {
+    content: Content,
+    serving: Serving,
+    /// When to look again whether the client is there.
+    probe: Option<Pin<Box<Sleep>>>,
+}
+
+impl Served {
+    pub(super) fn new(content: Content, serving: Serving) -> Self {
+        Self { content, serving, probe: None }
+    }
+
+    /// Says nothing in particular, again and again.
+    fn probe(&mut self, cx: &mut Context<'_>) -> Poll<Bytes> {
+        let next = Instant::now() + PROBE;
+        match &mut self.probe {
+            Some(probe) => {
+                std::task::ready!(probe.as_mut().poll(cx));
+                probe.as_mut().reset(next);
+            }
+            none => *none = Some(Box::pin(tokio::time::sleep_until(next))),
+        }
+        Poll::Ready(NOTHING_NEW)
+    }
+}
+
+impl Body for Served {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let this = &mut *self;
+        match Pin::new(&mut this.content).poll_frame(cx) {
+            // Only streams are ever waited for, and comments mean nothing there.
+            Poll::Pending if this.serving.0.has_ended.load(Ordering::Relaxed) => {
+                this.probe(cx).map(|nothing| Some(Ok(Frame::data(nothing))))
+            }
+            polled => polled,
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.content.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.content.size_hint()
+    }
+}

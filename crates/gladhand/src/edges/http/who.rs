@@ -1,0 +1,63 @@
+//! Who a request comes from, as far as that is known.
+
+use std::hash::{BuildHasher, RandomState};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use gladhand_dialects::Party;
+
+/// Where a connection comes from.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Visitor {
+    /// Its address; none on a socket in the file system.
+    pub(super) address: Option<IpAddr>,
+    /// Whether requests on it are addressed to a host.
+    pub(super) by_name: bool,
+}
+
+/// Who asks.
+#[derive(Debug, Clone)]
+pub(super) struct Who {
+    /// Who they have proved to be; nobody else may use what is theirs.
+    pub(super) principal: Option<Arc<str>>,
+    /// Whose share they take of what everybody has in common.
+    pub(super) party: Party,
+}
+
+impl Who {
+    /// Nobody in particular.
+    pub(super) const NOBODY: Self = Self { principal: None, party: Party(0) };
+
+    /// A principal, or else everybody at an address. `secret` keeps strangers from choosing whom they are mistaken for.
+    pub(super) fn new(principal: Option<Arc<str>>, address: Option<IpAddr>, secret: &RandomState) -> Self {
+        let place = match address.map(|address| address.to_canonical()) {
+            // Whoever has one of these addresses has all that differ only in the rest.
+            Some(IpAddr::V6(address)) => Some(IpAddr::V6((address.to_bits() & !u128::from(u64::MAX)).into())),
+            other => other,
+        };
+        let party = match &principal {
+            Some(principal) => secret.hash_one((0, principal)),
+            None => secret.hash_one((1, place)),
+        };
+        Self { principal, party: Party(party) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parties_are_principals_or_else_places() {
+        let secret = RandomState::new();
+        let party = |principal: Option<&str>, address: &str| {
+            Who::new(principal.map(Into::into), address.parse().ok(), &secret).party
+        };
+        assert_eq!(party(Some("alice"), "10.0.0.1"), party(Some("alice"), "10.0.0.2"));
+        assert_ne!(party(Some("alice"), "10.0.0.1"), party(Some("bob"), "10.0.0.1"));
+        assert_ne!(party(None, "10.0.0.1"), party(None, "10.0.0.2"));
+        assert_eq!(party(None, "10.0.0.1"), party(None, "::ffff:10.0.0.1"));
+        assert_eq!(party(None, "2001:db8::1"), party(None, "2001:db8::ffff:2"));
+        assert_ne!(party(None, "2001:db8::1"), party(None, "2001:db8:0:1::1"));
+    }
+}

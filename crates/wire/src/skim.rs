@@ -1,0 +1,157 @@
+//! What can be told of a message that cannot be read: whom it answers.
+//!
+//! A line may be too long to keep, nest too deep to parse, or be no JSON after all, and still be the answer that
+//! somebody waits for. Its outermost members can be found in passing, in whatever pieces it comes and at no cost in
+//! memory.
+
+/// How much of a name or an id is kept: whoever writes a longer one is not understood.
+const MOST_KEPT: usize = 64;
+
+/// Reads over a message and notes whom it answers.
+#[derive(Debug, Clone, Default)]
+pub struct Skim {
+    depth: usize,
+    string: InString,
+    place: Place,
+    /// The member under way, without its quotes.
+    name: Vec<u8>,
+    /// The value of `id`, as it was written.
+    id: Vec<u8>,
+    has_method: bool,
+    has_outcome: bool,
+}
+
+/// Whether the next byte is part of a string.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum InString {
+    #[default]
+    No,
+    Yes,
+    AfterBackslash,
+}
+
+/// What is written in the outermost object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Place {
+    #[default]
+    Name,
+    Value,
+}
+
+impl Skim {
+    /// What can be told of a whole message.
+    pub fn of(text: &[u8]) -> Self {
+        let mut skim = Self::default();
+        skim.feed(text);
+        skim
+    }
+
+    /// Goes on with the next bytes.
+    pub fn feed(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.next(*byte));
+    }
+
+    /// Whether it is an answer: the end of something that was asked.
+    pub fn is_answer(&self) -> bool {
+        self.has_outcome && !self.has_method
+    }
+
+    /// The id of what it answers, as it was written; `None` if it is no answer, or names none.
+    pub fn answered(&self) -> Option<&str> {
+        let id = std::str::from_utf8(&self.id).ok().map(str::trim).filter(|id| !id.is_empty() && *id != "null");
+        id.filter(|_| self.is_answer() && self.id.len() < MOST_KEPT)
+    }
+
+    fn next(&mut self, byte: u8) {
+        let was = self.string;
+        self.string = match (was, byte) {
+            (InString::No, b'"') | (InString::AfterBackslash, _) => InString::Yes,
+            (InString::Yes, b'\\') => InString::AfterBackslash,
+            (InString::Yes, b'"') => InString::No,
+            _ => was,
+        };
+        if was == InString::No && self.string == InString::No {
+            match byte {
+                b'{' | b'[' => self.depth += 1,
+                b'}' | b']' => self.depth = self.depth.saturating_sub(1),
+                b':' if self.depth == 1 => return self.begin_value(),
+                b',' if self.depth == 1 => {
+                    self.place = Place::Name;
+                    return self.name.clear();
+                }
+                _ => {}
+            }
+        }
+        if self.depth == 1 {
+            self.keep(byte, was == InString::No || self.string == InString::No);
+        }
+    }
+
+    fn begin_value(&mut self) {
+        self.place = Place::Value;
+        match self.name.as_slice() {
+            b"method" => self.has_method = true,
+            b"result" | b"error" => self.has_outcome = true,
+            // The last of two equal members wins.
+            b"id" => self.id.clear(),
+            _ => {}
+        }
+    }
+
+    fn keep(&mut self, byte: u8, is_outside: bool) {
+        let kept = match self.place {
+            Place::Name if is_outside => return,
+            Place::Name => &mut self.name,
+            Place::Value if self.name == b"id" => &mut self.id,
+            Place::Value => return,
+        };
+        if kept.len() < MOST_KEPT {
+            kept.push(byte);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answered(text: &str) -> Option<String> {
+        let whole = Skim::of(text.as_bytes());
+        let mut in_pieces = Skim::default();
+        text.as_bytes().chunks(3).for_each(|piece| in_pieces.feed(piece));
+        assert_eq!(whole.answered(), in_pieces.answered(), "{text}");
+        whole.answered().map(str::to_owned)
+    }
+
+    #[test]
+    fn the_id_of_an_answer_is_found_wherever_it_stands() {
+        let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
+        for text in [
+            format!(r#"{{"jsonrpc":"2.0","id":7,"result":{deep}}}"#),
+            format!(r#"{{"result":{{"id":1,"method":"x","y":{deep}}},"jsonrpc":"2.0","id": 7 }}"#),
+            r#"{"id":3,"error":{"code":1},"id":7"#.to_owned(),
+            r#"{"a\"id":1,"x":"\"id\":2,{","id":7,"result":NaN}"#.to_owned(),
+        ] {
+            assert_eq!(answered(&text).as_deref(), Some("7"), "{text}");
+        }
+        assert_eq!(answered(r#"{"id":"a,b","result":{}}"#).as_deref(), Some(r#""a,b""#));
+    }
+
+    #[test]
+    fn what_is_no_answer_has_none() {
+        let long = format!(r#"{{"id":"{}","result":1}}"#, "x".repeat(100));
+        for text in [
+            r#"{"id":7,"method":"ping","result":1}"#,
+            r#"{"id":7}"#,
+            r#"{"id":null,"error":{}}"#,
+            r#"[{"id":7,"result":1}]"#,
+            r#"{"x":{"id":7},"result":1}"#,
+            "nonsense",
+            "}}}{\"",
+            "",
+            &long,
+        ] {
+            assert_eq!(answered(text), None, "{text}");
+        }
+    }
+}
