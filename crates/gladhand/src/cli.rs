@@ -108,7 +108,7 @@ are left alone. Only requests to loopback names, to the address itself and to --
 are answered. /healthz and /readyz say how we are.
 
 Servers in the configuration file ([upstreams.NAME]) are served too, under names such as
-NAME__tool. The file may be changed meanwhile; SIGHUP has it read at once.
+NAME__tool. The file may be changed meanwhile; what is new, gone or different follows.
 
 Examples:
   gladhand serve

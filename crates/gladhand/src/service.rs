@@ -40,6 +40,7 @@ pub struct Service {
     in_front_of: Option<Arc<Coupled>>,
     alongside: Option<Work>,
     tools_may_change: bool,
+    outlives_hang_ups: bool,
     shown_as: Option<String>,
 }
 
@@ -72,6 +73,7 @@ impl Service {
             in_front_of: None,
             alongside: None,
             tools_may_change: false,
+            outlives_hang_ups: false,
             shown_as: None,
         }
     }
@@ -159,6 +161,11 @@ impl Service {
         Self { alongside: Some(Work(Mutex::new(Box::pin(work)))), tools_may_change: true, ..self }
     }
 
+    /// Does not take SIGHUP for a reason to stop when it serves over HTTP: what goes on alongside has another use for it.
+    pub fn outliving_hang_ups(self, outlives_hang_ups: bool) -> Self {
+        Self { outlives_hang_ups, ..self }
+    }
+
     /// Begins what is to be done alongside.
     fn begin_alongside(&mut self) {
         if let Some(Work(work)) = self.alongside.take() {
@@ -194,7 +201,10 @@ impl Service {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         let ended = runtime.block_on(async {
             self.begin_alongside();
-            let mut signals = Signals::listen()?;
+            let mut signals = match self.outlives_hang_ups {
+                true => Signals::except_hang_up()?,
+                false => Signals::listen()?,
+            };
             let hub = self.hub.clone();
             if self.waits_for_upstreams {
                 tokio::select! {

@@ -9,8 +9,8 @@ use gladhand_hub::{Hub, Mount};
 
 use crate::Service;
 use crate::cli::BridgeArgs;
-use crate::commands::{CommandError, serve, session};
-use crate::config::{self, Reading, env};
+use crate::commands::{CommandError, lookup, serve, session};
+use crate::config::{self, Reading};
 use crate::coupling::{Coupled, Spec};
 use crate::upstream::{Bearer, Options, Speak, Target};
 
@@ -44,7 +44,7 @@ fn spec(args: &BridgeArgs) -> Result<Spec, CommandError> {
         opening_timeout: Duration::from_secs(args.timeout),
         headers: session::headers(&args.header).map_err(CommandError::usage)?,
         authorizer: token.map(|token| Arc::new(Bearer::new(token)) as _),
-        hidden: vec![env::A2E_TOKEN.to_owned(), env::MCP_TOKEN.to_owned()],
+        hidden: lookup::hidden(),
         eras: session::eras(args.listen.data_dir.as_deref()),
         ..Options::default()
     };

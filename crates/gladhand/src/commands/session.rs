@@ -13,7 +13,7 @@ use gladhand_operations::{Failure, FailureKind, Outcome};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::cli::ServerArgs;
-use crate::commands::{CommandError, sign_in};
+use crate::commands::{CommandError, lookup, sign_in};
 use crate::config::{self, env};
 use crate::edges::signals::{self, Signals};
 use crate::exit::Exit;
@@ -59,7 +59,7 @@ impl Plan {
             headers: headers(&args.header).map_err(CommandError::usage)?,
             authorizer: token.map(|token| Arc::new(Bearer::new(token)) as _),
             eras: eras(std::env::var_os(env::DATA_DIR).map(PathBuf::from).as_deref()),
-            hidden: [env::A2E_TOKEN, env::MCP_TOKEN, env::PASSPHRASE].map(str::to_owned).to_vec(),
+            hidden: lookup::hidden(),
             ..Options::default()
         };
         Ok(Self {

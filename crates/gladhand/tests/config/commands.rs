@@ -1,5 +1,6 @@
 //! What a person does with the file: check, show, import, install, doctor.
 
+use std::io::Write as _;
 use std::process::{Output, Stdio};
 
 use serde_json::{Value, json};
@@ -72,12 +73,22 @@ fn show_masks_and_schema_is_json() {
 }
 
 #[test]
-fn secrets_come_from_the_environment_and_go_to_no_program() {
+fn secrets_come_from_the_environment_or_from_the_store() {
     let setting = Setting::new("[upstreams.a]\nurl = \"https://x.example/mcp\"\nbearer = \"${secret:api-key}\"\n");
     let output = setting.run(&["config", "check"]);
-    assert!(text(&output.stdout).contains("there is no secret `api-key`: set the variable GLADHAND_SECRET_API_KEY"));
+    let advice =
+        "there is no secret `api-key`: run `gladhand secret set api-key`, or set the variable GLADHAND_SECRET_API_KEY";
+    assert!(text(&output.stdout).contains(advice), "{}", text(&output.stdout));
     let mut command = setting.gladhand(&["config", "check"]);
     let output = command.env("GLADHAND_SECRET_API_KEY", "hush").output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stdout));
+
+    let mut command = setting.gladhand(&["secret", "set", "api-key"]);
+    command.env("HOME", setting.path()).env("XDG_CONFIG_HOME", setting.path().join(".config"));
+    let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"hush").unwrap();
+    assert!(child.wait().unwrap().success());
+    let output = setting.run(&["config", "check"]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stdout));
 }
 

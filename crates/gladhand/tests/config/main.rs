@@ -50,11 +50,39 @@ impl Setting {
 
     /// `gladhand serve` with an open MCP session.
     fn session(&self) -> Process {
-        let mut process = Process::start(self.gladhand(&["serve", "-v"]));
-        let result = process.ask(&mcp_initialize("2025-11-25"));
-        assert_eq!(result["result"]["protocolVersion"], "2025-11-25", "{result}");
-        process.send(MCP_INITIALIZED);
-        process
+        opened(self.gladhand(&["serve", "-v"]))
+    }
+
+    /// The same, with its log in a file that can be read meanwhile.
+    fn session_logging_to(&self, log: &Path) -> Process {
+        let plain = self.gladhand(&[]);
+        let mut command = Command::new("sh");
+        command.args(["-c", "exec \"$0\" serve -v 2> \"$1\""]).arg(plain.get_program()).arg(log);
+        command.current_dir(self.path());
+        for (name, value) in plain.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        opened(command)
+    }
+}
+
+fn opened(command: Command) -> Process {
+    let mut process = Process::start(command);
+    let result = process.ask(&mcp_initialize("2025-11-25"));
+    assert_eq!(result["result"]["protocolVersion"], "2025-11-25", "{result}");
+    process.send(MCP_INITIALIZED);
+    process
+}
+
+/// Waits for something that nobody tells us of.
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < PATIENCE, "in vain: {what}");
+        std::thread::sleep(std::time::Duration::from_millis(50));
     }
 }
 
@@ -90,15 +118,12 @@ fn tools(process: &mut Process) -> Vec<String> {
 
 /// Waits until the list of tools is as it should be.
 fn tools_become(process: &mut Process, is_right: impl Fn(&[String]) -> bool) -> Vec<String> {
-    let begun = Instant::now();
-    loop {
-        let tools = tools(process);
-        if is_right(&tools) {
-            return tools;
-        }
-        assert!(begun.elapsed() < PATIENCE, "the list stays as it is: {tools:?}");
-        std::thread::sleep(std::time::Duration::from_millis(50));
-    }
+    let mut all = Vec::new();
+    wait_until("the list of tools changes", || {
+        all = tools(process);
+        is_right(&all)
+    });
+    all
 }
 
 fn echoed(message: &str) -> Value {

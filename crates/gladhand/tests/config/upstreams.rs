@@ -124,6 +124,8 @@ fn upstreams_are_there_over_http_and_follow_the_file() {
     };
     assert_eq!(call("a__echo"), "hi\n");
     setting.write(&ours("b"));
+    let pid = rustix::process::Pid::from_raw(i32::try_from(server.id()).unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::HUP).unwrap();
     let begun = Instant::now();
     while call("b__echo") != "hi\n" {
         assert!(begun.elapsed() < PATIENCE, "b does not come");

@@ -1,13 +1,15 @@
 //! `gladhand config check`.
 
 use std::fmt::Write as _;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anstyle::{AnsiColor, Style};
 use serde_json::{Value, json};
 
 use super::{CheckArgs, counted};
-use crate::commands::{CommandError, lookup, outside};
+use crate::commands::lookup::Sources;
+use crate::commands::{CommandError, outside};
 use crate::config::{self, Examined, File, Problem};
 use crate::exit::Exit;
 
@@ -47,7 +49,9 @@ impl Verdict {
 }
 
 fn judge(file: &File) -> Verdict {
-    let Examined { config, problems: errors, places } = config::examine(&file.text, &lookup::lookup());
+    let data = std::env::var_os(config::env::DATA_DIR).map(PathBuf::from);
+    let sources = Sources::with_store_in(config::data_dir(data.as_deref()));
+    let Examined { config, problems: errors, places } = sources.lookup(|lookup| config::examine(&file.text, lookup));
     let mut verdict = Verdict { errors, ..Verdict::default() };
     for (name, upstream) in config.iter().flat_map(|config| &config.upstreams.0).filter(|(_, one)| one.enabled) {
         verdict.upstreams += 1;

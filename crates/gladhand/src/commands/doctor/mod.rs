@@ -13,7 +13,8 @@ use clap::{Args, ValueHint};
 use serde::Serialize;
 use serde_json::json;
 
-use crate::commands::{CommandError, lookup, outside, written};
+use crate::commands::lookup::Sources;
+use crate::commands::{CommandError, outside, written};
 use crate::config::{self, Config, File, UpstreamConfig, env};
 use crate::edges::http::Address;
 use crate::exit::Exit;
@@ -114,7 +115,8 @@ fn configuration(args: &DoctorArgs, findings: &mut Vec<Finding>) -> Option<Confi
         }
     };
     let File { path, text } = &file;
-    let examined = config::examine(text, &lookup::lookup());
+    let sources = Sources::with_store_in(config::data_dir(args.data_dir.as_deref()));
+    let examined = sources.lookup(|lookup| config::examine(text, lookup));
     if examined.problems.is_empty() {
         findings.push(Finding::fine(about, path.display().to_string()));
     }

@@ -13,17 +13,21 @@ use gladhand_hub::Hub;
 
 use crate::Service;
 use crate::cli::{ListenArgs, ServeArgs};
-use crate::commands::{CommandError, lookup};
+use crate::commands::CommandError;
+use crate::commands::lookup::Sources;
 use crate::config::{self, Config, File, HttpConfig, Reading};
 use crate::edges::downstream::Ended;
 use crate::edges::http::{Authorize, Http, Tls};
 use crate::exit::Exit;
 use mounted::{Memory, Mounted};
+use reload::HangUp;
 use within::Within;
 
 /// Serves until the downstream ends.
 pub fn run(args: &ServeArgs) -> Result<ExitCode, CommandError> {
-    let (mut config, file) = settings(&args.listen, Reading::Whole(&lookup::lookup()))?;
+    let data = config::data_dir(args.listen.data_dir.as_deref());
+    let sources = Sources::with_store_in(data.clone());
+    let (mut config, file) = sources.lookup(|lookup| settings(&args.listen, Reading::Whole(lookup)))?;
     let path = file.as_ref().map(|file| file.path.as_path());
     let within = Within::new(std::env::var_os(config::env::WITHIN), path);
     if within.is_circle() {
@@ -31,14 +35,24 @@ pub fn run(args: &ServeArgs) -> Result<ExitCode, CommandError> {
         config.upstreams.0.clear();
     }
     let is_circle = within.is_circle();
-    let memory = Memory::in_folder(config::data_dir(args.listen.data_dir.as_deref()));
-    let mounted = Mounted::new(&config, memory, within);
+    let mounted = Mounted::new(&config, Memory::in_folder(data), within);
     let hub = Hub::of(mounted.mounts());
     let service = match file {
-        Some(file) if !is_circle => Service::new(hub.clone()).alongside(reload::follow(file, mounted, hub)),
+        Some(file) if !is_circle => {
+            let hang_up = hang_up_means(&args.listen);
+            let following = reload::follow(file, sources, mounted, hub.clone(), hang_up);
+            Service::new(hub).alongside(following).outliving_hang_ups(hang_up == HangUp::Reload)
+        }
         _ => Service::new(hub),
     };
     serve(service.shown_as("serve"), &args.listen, config)
+}
+
+/// To who sits at a terminal, or serves one peer, SIGHUP says that everybody has gone; to a service it says to look at
+/// its configuration.
+fn hang_up_means(args: &ListenArgs) -> HangUp {
+    let has_terminal = std::io::stdin().is_terminal() || std::io::stderr().is_terminal();
+    if args.http.is_empty() || has_terminal { HangUp::Stop } else { HangUp::Reload }
 }
 
 /// The configuration that holds, and its file.

@@ -173,7 +173,7 @@ mod tests {
     use crate::config::{self, Reading};
 
     fn config(text: &str) -> Config {
-        config::parse(text, Reading::Whole(&lookup::lookup())).unwrap()
+        lookup::Sources::default().lookup(|lookup| config::parse(text, Reading::Whole(lookup))).unwrap()
     }
 
     #[test]

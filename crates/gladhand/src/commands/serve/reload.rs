@@ -9,7 +9,7 @@ use std::time::Duration;
 use gladhand_hub::Hub;
 
 use super::mounted::Mounted;
-use crate::commands::lookup;
+use crate::commands::lookup::Sources;
 use crate::config::{self, Config, File, Reading};
 
 /// How often the file is looked at.
@@ -18,11 +18,11 @@ const PERIOD: Duration = Duration::from_secs(1);
 /// Sections that follow the file.
 const FOLLOWING: [&str; 2] = ["upstreams", "toolbox"];
 
-/// Follows a file for ever: reads it each second and when SIGHUP comes. It is small, and its text is a better witness of
+/// Follows a file for ever: reads it each second, and when SIGHUP comes and means that. It is small, and its text is a better witness of
 /// a change than its time.
-pub(super) async fn follow(file: File, mut mounted: Mounted, hub: Hub) {
-    let mut hangups = Hangups::listen();
-    let mut reader = Reader::new(file);
+pub(super) async fn follow(file: File, sources: Sources, mut mounted: Mounted, hub: Hub, hang_up: HangUp) {
+    let mut hangups = Hangups::listen(hang_up);
+    let mut reader = Reader::new(file, sources);
     loop {
         let is_asked_for = tokio::select! {
             () = tokio::time::sleep(PERIOD) => false,
@@ -45,6 +45,7 @@ pub(super) async fn follow(file: File, mut mounted: Mounted, hub: Hub) {
 #[derive(Debug)]
 struct Reader {
     path: PathBuf,
+    sources: Sources,
     /// The text that was looked at last, right or wrong.
     seen: String,
     /// Whether it could not be read, and that was said.
@@ -54,9 +55,9 @@ struct Reader {
 }
 
 impl Reader {
-    fn new(file: File) -> Self {
+    fn new(file: File, sources: Sources) -> Self {
         let settings = file.text.parse().unwrap_or_default();
-        Self { path: file.path, seen: file.text, is_unreadable: false, settings }
+        Self { path: file.path, sources, seen: file.text, is_unreadable: false, settings }
     }
 
     /// The configuration, if there is one to follow.
@@ -76,7 +77,7 @@ impl Reader {
             return None;
         }
         self.seen = text;
-        match config::parse(&self.seen, Reading::Whole(&lookup::lookup())) {
+        match self.sources.lookup(|lookup| config::parse(&self.seen, Reading::Whole(lookup))) {
             Ok(config) => {
                 self.mind_the_rest();
                 Some(config)
@@ -107,17 +108,33 @@ fn different<'s>(before: &'s toml::Table, after: &'s toml::Table) -> Vec<&'s str
     changed.chain(added).map(String::as_str).filter(|section| !FOLLOWING.contains(section)).collect()
 }
 
-/// Hears SIGHUP, where there is such a thing.
+/// What SIGHUP means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum HangUp {
+    /// The end, which is not ours to bring about.
+    Stop,
+    /// That the file is to be read now.
+    Reload,
+}
+
+/// Hears SIGHUP, where there is such a thing and it is for us.
 struct Hangups {
     #[cfg(unix)]
     signal: Option<tokio::signal::unix::Signal>,
 }
 
 impl Hangups {
-    fn listen() -> Self {
-        Self {
-            #[cfg(unix)]
-            signal: tokio::signal::unix::signal(tokio::signal::unix::SignalKind::hangup()).ok(),
+    fn listen(hang_up: HangUp) -> Self {
+        #[cfg(unix)]
+        {
+            use tokio::signal::unix::{SignalKind, signal};
+            let signal = (hang_up == HangUp::Reload).then(|| signal(SignalKind::hangup()).ok()).flatten();
+            Self { signal }
+        }
+        #[cfg(not(unix))]
+        {
+            let _ = hang_up;
+            Self {}
         }
     }
 
@@ -149,7 +166,7 @@ mod tests {
         let path = folder.path().join("g.toml");
         let write = |text: &str| std::fs::write(&path, text).unwrap();
         write("");
-        let mut reader = Reader::new(File { path: path.clone(), text: String::new() });
+        let mut reader = Reader::new(File { path: path.clone(), text: String::new() }, Sources::default());
         assert!(reader.look(false).is_none(), "nothing is different");
         assert!(reader.look(true).is_some(), "but it was asked for");
         write("[upstreams.a]\ncommand = 'a'\n");
