@@ -15,7 +15,7 @@ use fs_err::File;
 use gladhand_hub::policy::{Auditor, Record};
 use serde::Serialize;
 
-use crate::config_policy::AuditConfig;
+use crate::config::AuditConfig;
 use crate::utc;
 
 /// Lines that may wait for the disk.

@@ -9,13 +9,13 @@ use std::path::PathBuf;
 use gladhand_accord::Secret;
 use gladhand_auth::Scopes;
 use gladhand_auth::resource::{Dpop, Guard, Issuer, KeySource, KnownToken, Policy, ToolScopes};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use url::Url;
 
 pub use tokens::KeptTokens;
 
 /// Whose tokens open the HTTP endpoint. With neither issuers nor tokens, it is open to everybody who can reach it.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct AuthorizationConfig {
     /// Our own address as callers know it. Tokens of issuers must be made for it.
@@ -35,7 +35,7 @@ pub struct AuthorizationConfig {
 }
 
 /// Whether tokens of issuers may or must be bound to a key of their owner (RFC 9449).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DpopConfig {
     /// Bound tokens are refused.
@@ -48,7 +48,7 @@ pub enum DpopConfig {
 }
 
 /// `[[authorization.issuers]]`
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct IssuerConfig {
     /// The identifier, exactly as the issuer writes it.
@@ -60,13 +60,13 @@ pub struct IssuerConfig {
 }
 
 /// `[[authorization.tokens]]`
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct TokenConfig {
     /// Whom it stands for.
     pub name: String,
     /// The token.
-    #[serde(deserialize_with = "token")]
+    #[serde(deserialize_with = "token", serialize_with = "masked")]
     pub token: Secret,
     /// What it may be used for. Absent: everything.
     pub scopes: Option<Vec<String>>,
@@ -129,6 +129,10 @@ impl AuthorizationConfig {
         };
         Ok(Some(Guard::new(Policy { resource, audiences, issuers, tokens, scopes, tools, dpop })?))
     }
+}
+
+fn masked<S: serde::Serializer>(_: &Secret, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(crate::config::MASK)
 }
 
 fn token<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Secret, D::Error> {

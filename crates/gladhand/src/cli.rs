@@ -16,6 +16,8 @@ Examples:
   gladhand call echo message=hi http://localhost:8080/mcp
   gladhand serve                                 serve one peer on stdin and stdout
   gladhand serve --http 127.0.0.1:8080           serve any number over HTTP
+  gladhand config import --write                 take over the servers that your editor knows
+  gladhand doctor                                is everything there?
   printf '{\"type\":\"handshake\",\"id\":\"1\"}\\n' | gladhand serve
 
 Exit codes: 0 done, 1 something outside failed, 2 usage or configuration,
@@ -69,6 +71,10 @@ pub enum Command {
     Resources(ResourcesArgs),
     /// List the prompts of a server, or fill one in.
     Prompts(PromptsArgs),
+    /// Check, show and fill the configuration file; put us into the configuration of other programs.
+    Config(crate::commands::config::ConfigArgs),
+    /// Look whether everything that is needed is there, and say what to do where it is not.
+    Doctor(crate::commands::doctor::DoctorArgs),
     /// Show what runs: sessions, upstreams, their processes, and what sharing saves.
     #[cfg(unix)]
     Ps(PsArgs),
@@ -102,6 +108,9 @@ Lines go to stdout, logs to stderr, nothing else to either.
 With --http, MCP is served at /mcp (and at /sse for clients of 2024-11-05), and stdin and stdout
 are left alone. Only requests to loopback names, to the address itself and to --allow-host
 are answered. /healthz and /readyz say how we are.
+
+Servers in the configuration file ([upstreams.NAME]) are served too, under names such as
+NAME__tool. The file may be changed meanwhile; what is new, gone or different follows.
 
 Examples:
   gladhand serve

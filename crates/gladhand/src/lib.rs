@@ -17,9 +17,9 @@
 mod audit;
 pub mod authorization;
 pub mod cli;
+mod clients;
 pub mod commands;
 pub mod config;
-pub mod config_policy;
 pub mod coupling;
 pub mod edges;
 pub mod exit;

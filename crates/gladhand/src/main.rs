@@ -41,6 +41,8 @@ fn main() -> ExitCode {
         Command::Prompts(args) => commands::list::prompts(args),
         Command::Policy(args) => commands::policy::run(&args),
         Command::Open(args) => commands::open::run(args, cli.global.verbose),
+        Command::Config(args) => commands::config::run(&args),
+        Command::Doctor(args) => commands::doctor::run(&args),
         #[cfg(unix)]
         Command::Ps(args) => commands::ps::run(&args),
         Command::Secret(args) => commands::secret::run(args),

@@ -1,7 +1,10 @@
 //! A hub and the terms on which it is served: what an embedder puts together.
 
+use std::fmt;
+use std::future::Future;
 use std::io;
-use std::sync::Arc;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use gladhand_accord::{Peer, Secret};
 use gladhand_dialects::{CacheHints, Dialect, Door, Menu, REGISTRY, ServerSetup, Stop};
@@ -36,7 +39,19 @@ pub struct Service {
     limits: Limits,
     waits_for_upstreams: bool,
     in_front_of: Option<Arc<Coupled>>,
+    alongside: Option<Work>,
+    tools_may_change: bool,
+    outlives_hang_ups: bool,
     shown_as: Option<String>,
+}
+
+/// Something that goes on while we serve. In a mutex only because a service is shared between threads.
+struct Work(Mutex<Pin<Box<dyn Future<Output = ()> + Send>>>);
+
+impl fmt::Debug for Work {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Work")
+    }
 }
 
 impl Service {
@@ -57,6 +72,9 @@ impl Service {
             limits: Limits::default(),
             waits_for_upstreams: false,
             in_front_of: None,
+            alongside: None,
+            tools_may_change: false,
+            outlives_hang_ups: false,
             shown_as: None,
         }
     }
@@ -148,12 +166,32 @@ impl Service {
         Self { waits_for_upstreams: true, ..self }
     }
 
+    /// Does this while it serves, in the runtime that [`Self::serve_stdio`] and [`Self::serve_http`] make. It may put
+    /// other providers behind the hub, so the list of tools is said to change.
+    pub fn alongside(self, work: impl Future<Output = ()> + Send + 'static) -> Self {
+        Self { alongside: Some(Work(Mutex::new(Box::pin(work)))), tools_may_change: true, ..self }
+    }
+
+    /// Does not take SIGHUP for a reason to stop when it serves over HTTP: what goes on alongside has another use for it.
+    pub fn outliving_hang_ups(self, outlives_hang_ups: bool) -> Self {
+        Self { outlives_hang_ups, ..self }
+    }
+
+    /// Begins what is to be done alongside.
+    fn begin_alongside(&mut self) {
+        if let Some(Work(work)) = self.alongside.take() {
+            // It ends with the runtime.
+            tokio::spawn(work.into_inner().unwrap_or_else(PoisonError::into_inner));
+        }
+    }
+
     /// Serves one downstream on standard input and output until it ends.
     ///
     /// One thread is enough for it: the runtime is made here and ends with the session.
-    pub fn serve_stdio(self) -> io::Result<Ended> {
+    pub fn serve_stdio(mut self) -> io::Result<Ended> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let ended = runtime.block_on(async {
+            self.begin_alongside();
             let clock = Clock::start();
             let hub = self.hub.clone();
             // There is something to see only where there are upstreams.
@@ -170,10 +208,14 @@ impl Service {
     }
 
     /// Serves everybody over HTTP until a signal comes. `listening` is told where, once it is so.
-    pub fn serve_http(self, http: Http, listening: impl FnOnce(&[String])) -> io::Result<Ended> {
+    pub fn serve_http(mut self, http: Http, listening: impl FnOnce(&[String])) -> io::Result<Ended> {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         let ended = runtime.block_on(async {
-            let mut signals = Signals::listen()?;
+            self.begin_alongside();
+            let mut signals = match self.outlives_hang_ups {
+                true => Signals::except_hang_up()?,
+                false => Signals::listen()?,
+            };
             let hub = self.hub.clone();
             if self.waits_for_upstreams {
                 tokio::select! {
@@ -248,9 +290,10 @@ impl Service {
     pub(crate) fn menu(&self) -> Menu {
         let features = self.hub.features();
         let tools = self.hub.tools();
+        let tool_changes = features.tool_changes || self.tools_may_change;
         Menu {
-            tools: !tools.is_empty() || features.tool_changes,
-            tool_changes: features.tool_changes,
+            tools: !tools.is_empty() || tool_changes,
+            tool_changes,
             resources: !self.hub.resources().is_empty()
                 || !self.hub.templates().is_empty()
                 || features.resource_changes,

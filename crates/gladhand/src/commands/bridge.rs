@@ -11,14 +11,14 @@ use gladhand_hub::{Hub, Mount};
 
 use crate::Service;
 use crate::cli::BridgeArgs;
-use crate::commands::{CommandError, serve, session, sign_in};
-use crate::config::{self, env};
+use crate::commands::{CommandError, lookup, serve, session, sign_in};
+use crate::config::{self, Reading};
 use crate::coupling::{Coupled, Spec};
 use crate::upstream::{Authorizer, Bearer, Options, Speak, Target};
 
 /// Couples until the downstream ends.
 pub fn run(args: &BridgeArgs) -> Result<ExitCode, CommandError> {
-    let config = serve::settings(&args.listen)?;
+    let (config, _) = serve::settings(&args.listen, Reading::WithoutUpstreams)?;
     let mut spec = spec(args)?;
     spec.options.violations = Arc::new(Violations::new(config.policy.violations));
     let upstream = Arc::new(Coupled::new(spec));
@@ -48,7 +48,7 @@ fn spec(args: &BridgeArgs) -> Result<Spec, CommandError> {
         opening_timeout: Duration::from_secs(args.timeout),
         headers: session::headers(&args.header).map_err(CommandError::usage)?,
         authorizer: authorizer(&target, token),
-        hidden: [env::A2E_TOKEN, env::MCP_TOKEN, env::PASSPHRASE].map(str::to_owned).to_vec(),
+        hidden: lookup::hidden(),
         eras: session::eras(args.listen.data_dir.as_deref()),
         ..Options::default()
     };

@@ -11,10 +11,14 @@ use crate::exit::Exit;
 
 pub mod bridge;
 pub mod call;
+pub mod config;
+pub mod doctor;
 pub mod list;
 pub mod login;
+mod lookup;
 pub mod manual;
 pub mod open;
+mod outside;
 mod plain;
 pub mod policy;
 #[cfg(unix)]

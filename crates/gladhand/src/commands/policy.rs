@@ -11,7 +11,7 @@ use gladhand_wire::RawValue;
 
 use crate::cli::{PolicyApproveArgs, PolicyArgs, PolicyCommand, PolicyTestArgs};
 use crate::commands::{CommandError, written};
-use crate::config;
+use crate::config::{self, Reading};
 use crate::exit::Exit;
 use crate::pins::{self, PinFile};
 use crate::providers::Toolbox;
@@ -25,7 +25,7 @@ pub fn run(args: &PolicyArgs) -> Result<ExitCode, CommandError> {
 }
 
 fn test(args: &PolicyTestArgs) -> Result<ExitCode, CommandError> {
-    let (config, _) = config::load(args.config.as_deref()).map_err(CommandError::usage)?;
+    let (config, _) = config::load(args.config.as_deref(), Reading::WithoutUpstreams).map_err(CommandError::usage)?;
     let policy = config.policy.policy(&config.profiles);
     let arguments: Box<RawValue> = serde_json::from_str(&args.args)
         .map_err(|error| CommandError::usage(anyhow!("--args is not JSON: {error}")))?;

@@ -16,7 +16,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use url::Url;
 
 use crate::cli::ServerArgs;
-use crate::commands::{CommandError, sign_in};
+use crate::commands::{CommandError, lookup, sign_in};
 use crate::config::{self, env};
 use crate::edges::http_client::Endpoint;
 use crate::edges::signals::{self, Signals};
@@ -57,7 +57,7 @@ impl Plan {
             call_timeout: Some(timeout),
             headers: headers(&args.header).map_err(CommandError::usage)?,
             eras: eras(std::env::var_os(env::DATA_DIR).map(PathBuf::from).as_deref()),
-            hidden: [env::A2E_TOKEN, env::MCP_TOKEN, env::PASSPHRASE].map(str::to_owned).to_vec(),
+            hidden: lookup::hidden(),
             ..Options::default()
         };
         let is_ours = url.is_none() && args.command.is_empty();

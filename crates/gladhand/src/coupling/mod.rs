@@ -86,6 +86,8 @@ struct Inner {
     label: String,
     /// What it has, as far as is known.
     lists: watch::Sender<Option<Arc<Lists>>>,
+    /// Whether the hub has had occasion to ask for them.
+    shown: watch::Sender<bool>,
     stale: Arc<Stale>,
     bell: OnceLock<Bell>,
     ways: Mutex<Ways>,
@@ -115,6 +117,7 @@ impl Coupled {
         let inner = Inner {
             label: spec.label(),
             spec: Arc::new(spec),
+            shown: watch::Sender::new(remembered.is_some()),
             lists: watch::Sender::new(remembered.map(Arc::new)),
             stale: Arc::default(),
             bell: OnceLock::new(),
@@ -292,11 +295,18 @@ impl Inner {
         let differs = |list: List| before.as_deref().is_none_or(|before| lists.differs(list, before));
         let different: Vec<_> = List::ALL.into_iter().filter(|list| differs(*list)).collect();
         self.lists.send_replace(Some(Arc::clone(&lists)));
+        self.announce(&different, &lists);
+        // Not before: whoever waits for the lists asks the hub for them.
+        self.shown.send_replace(true);
+    }
+
+    /// Remembers lists that are different, and tells everybody.
+    fn announce(&self, different: &[List], lists: &Lists) {
         if different.is_empty() {
             return;
         }
         if let Some(file) = &self.spec.remembered_in {
-            memory::remember(file, &lists);
+            memory::remember(file, lists);
         }
         let Some(bell) = self.bell.get() else { return };
         for list in different {
@@ -308,10 +318,10 @@ impl Inner {
         }
     }
 
-    /// Waits until something is known of the lists.
+    /// Waits until something is known of the lists, and the hub knows it.
     async fn listed(&self) {
-        let mut lists = self.lists.subscribe();
-        let _ = tokio::time::timeout(SETTLING, lists.wait_for(Option::is_some)).await;
+        let mut shown = self.shown.subscribe();
+        let _ = tokio::time::timeout(SETTLING, shown.wait_for(|shown| *shown)).await;
     }
 }
 
@@ -406,7 +416,7 @@ impl Provider for Coupled {
     }
 
     fn settling(&self) -> Option<Settling> {
-        if self.inner.lists.borrow().is_some() {
+        if *self.inner.shown.borrow() {
             return None;
         }
         let inner = Arc::clone(&self.inner);

@@ -13,6 +13,7 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
 #[cfg(unix)]
 use super::leash;
+use super::surroundings::Surroundings;
 
 /// How much of stderr is kept: its last bytes.
 const KEPT: usize = 16 * 1024;
@@ -49,19 +50,18 @@ pub struct ChildPeer {
 }
 
 impl ChildPeer {
-    /// Starts a command without the variables named in `hidden`. What it writes to stderr is handed to
-    /// `on_stderr`, which must not block.
+    /// Starts a command in its surroundings, without the variables of ours that are named in `hidden`. What it writes to
+    /// stderr is handed to `on_stderr`, which must not block.
     pub fn start(
         command: &[String],
+        surroundings: &Surroundings,
         hidden: &[&str],
         mut on_stderr: impl FnMut(&str) + Send + 'static,
     ) -> io::Result<Self> {
         let (program, arguments) = command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
         let mut builder = Command::new(program);
         builder.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
-        for name in hidden {
-            builder.env_remove(name);
-        }
+        surroundings.surround(&mut builder, hidden);
         #[cfg(unix)]
         {
             builder.process_group(0);

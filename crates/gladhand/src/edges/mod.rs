@@ -16,4 +16,5 @@ pub mod leash;
 mod outbox;
 pub mod signals;
 pub mod stdio;
+pub mod surroundings;
 pub(crate) mod violations;

@@ -9,7 +9,7 @@ pub struct Signals {
     interrupt: tokio::signal::unix::Signal,
     #[cfg(unix)]
     terminate: tokio::signal::unix::Signal,
-    /// None where whoever started us wants us to outlive the terminal.
+    /// None where whoever started us wants us to outlive the terminal, or where it means something else.
     #[cfg(unix)]
     hang_up: Option<tokio::signal::unix::Signal>,
 }
@@ -21,11 +21,19 @@ impl Signals {
         {
             use tokio::signal::unix::{SignalKind, signal};
             let hang_up = if ignores_hang_up() { None } else { Some(signal(SignalKind::hangup())?) };
-            Ok(Self {
-                interrupt: signal(SignalKind::interrupt())?,
-                terminate: signal(SignalKind::terminate())?,
-                hang_up,
-            })
+            Ok(Self { hang_up, ..Self::except_hang_up()? })
+        }
+        #[cfg(not(unix))]
+        Self::except_hang_up()
+    }
+
+    /// Starts listening, and leaves SIGHUP to whoever has another use for it.
+    pub fn except_hang_up() -> std::io::Result<Self> {
+        #[cfg(unix)]
+        {
+            use tokio::signal::unix::{SignalKind, signal};
+            let (interrupt, terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+            Ok(Self { interrupt, terminate, hang_up: None })
         }
         #[cfg(not(unix))]
         Ok(Self {})

@@ -12,6 +12,7 @@ use http::HeaderMap;
 
 use super::eras::Eras;
 use crate::edges::http_client::Authorizer;
+use crate::edges::surroundings::Surroundings;
 
 /// How to open a session, and what to declare in it.
 #[derive(Debug, Clone)]
@@ -41,6 +42,8 @@ pub struct Options {
     pub token: Option<Secret>,
     /// Variables of our environment that a process is not given.
     pub hidden: Vec<String>,
+    /// What a process finds around it.
+    pub surroundings: Surroundings,
     /// What is remembered of upstreams that were opened before.
     pub eras: Eras,
     /// What the upstream is called where what it does against what was negotiated is counted.
@@ -64,6 +67,7 @@ impl Default for Options {
             authorizer: None,
             token: None,
             hidden: Vec::new(),
+            surroundings: Surroundings::default(),
             eras: Eras::default(),
             called: String::new(),
             violations: Arc::default(),

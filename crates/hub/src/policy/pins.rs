@@ -8,11 +8,11 @@ use std::fmt;
 use std::fmt::Write as _;
 
 use gladhand_operations::Tool;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// What is done about a definition that changed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PinMode {
     /// Nothing is pinned.

@@ -17,6 +17,7 @@ use crate::edges::child_lines::ChildLines;
 use crate::edges::clock::Clock;
 use crate::edges::http_client::{Endpoint, HttpClient, Style};
 use crate::edges::signals::Signals;
+use crate::edges::surroundings::Surroundings;
 use crate::upstream::Target;
 use crate::upstream::transport::{Evidence, Inbound, Transport};
 
@@ -213,12 +214,16 @@ impl Opening<'_> {
             }
         };
         // Tokens are ours to present; a server that gets one from us would accept whatever we present.
-        let child = ChildPeer::start(command, &[env::A2E_TOKEN, env::MCP_TOKEN, env::PASSPHRASE], on_stderr).map_err(
-            |error| {
-                let program = command.first().map_or("", String::as_str);
-                format!("could not start `{program}`: {error}")
-            },
-        )?;
+        let child = ChildPeer::start(
+            command,
+            &Surroundings::default(),
+            &[env::A2E_TOKEN, env::MCP_TOKEN, env::PASSPHRASE],
+            on_stderr,
+        )
+        .map_err(|error| {
+            let program = command.first().map_or("", String::as_str);
+            format!("could not start `{program}`: {error}")
+        })?;
         self.transport = Transport::Child(Box::new(ChildLines::new(child, self.record.dialect.text.terminator)));
         Ok(())
     }

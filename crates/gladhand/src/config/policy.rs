@@ -11,10 +11,10 @@ use gladhand_hub::policy::{
     ArgumentSchema, Callers, Effect, Expression, ExpressionError, Handling, Limit, PinMode, Policy, Profile, Rate,
     Rule, Tools, UnknownClass,
 };
-use serde::Deserialize;
+use serde::{Deserialize, Serialize, Serializer};
 
 /// `[policy]`: what is allowed and what is looked at.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PolicyConfig {
     /// Hold arguments and structured results to the tools' schemas.
@@ -42,7 +42,7 @@ impl PolicyConfig {
 }
 
 /// `[[policy.rules]]`
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct RuleConfig {
     /// What it is called; its number if it has no name.
@@ -70,7 +70,7 @@ impl RuleConfig {
             name: named(self.name.as_ref(), index),
             who: callers(&self.who),
             tools: tools(&self.tools),
-            when: self.when.as_ref().map(|when| when.0.clone()),
+            when: self.when.as_ref().map(|when| when.0.meant.clone()),
             // It was usable when it was read, and still is.
             schema: self.schema.as_ref().and_then(|schema| ArgumentSchema::parse(&schema.0).ok()),
             effect: self.effect,
@@ -80,7 +80,7 @@ impl RuleConfig {
 }
 
 /// `[[policy.limits]]`
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(try_from = "LimitText")]
 pub struct LimitConfig(LimitText);
 
@@ -100,7 +100,7 @@ impl LimitConfig {
     }
 }
 
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 struct LimitText {
     name: Option<String>,
@@ -146,7 +146,7 @@ impl TryFrom<LimitText> for LimitConfig {
 }
 
 /// `[profiles.NAME]`: what certain callers get to see.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ProfileConfig {
     /// Whom it is about: patterns of principals and client names.
@@ -176,7 +176,7 @@ impl ProfileConfig {
 }
 
 /// `[audit]`: what is written down of each call.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct AuditConfig {
     /// The file; nothing is written down without one.
@@ -195,45 +195,58 @@ impl Default for AuditConfig {
     }
 }
 
+/// Something that was understood, and how it was written.
+#[derive(Debug, Clone)]
+struct Written<T> {
+    text: String,
+    meant: T,
+}
+
+impl<T> Serialize for Written<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.text)
+    }
+}
+
 /// A pattern of callers.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(from = "String")]
-pub struct CallersText(Callers);
+pub struct CallersText(Written<Callers>);
 
 impl From<String> for CallersText {
     fn from(text: String) -> Self {
-        Self(Callers::parse(&text))
+        Self(Written { meant: Callers::parse(&text), text })
     }
 }
 
 /// A pattern or a class of tools.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(try_from = "String")]
-pub struct ToolsText(Tools);
+pub struct ToolsText(Written<Tools>);
 
 impl TryFrom<String> for ToolsText {
     type Error = UnknownClass;
 
     fn try_from(text: String) -> Result<Self, UnknownClass> {
-        Tools::parse(&text).map(Self)
+        Ok(Self(Written { meant: Tools::parse(&text)?, text }))
     }
 }
 
 /// A condition on arguments.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(try_from = "String")]
-pub struct Condition(Expression);
+pub struct Condition(Written<Expression>);
 
 impl TryFrom<String> for Condition {
     type Error = ExpressionError;
 
     fn try_from(text: String) -> Result<Self, ExpressionError> {
-        Expression::parse(&text).map(Self)
+        Ok(Self(Written { meant: Expression::parse(&text)?, text }))
     }
 }
 
 /// A JSON Schema, written in TOML.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(try_from = "serde_json::Value")]
 pub struct Schema(serde_json::Value);
 
@@ -253,9 +266,9 @@ fn named(name: Option<&String>, index: usize) -> String {
 }
 
 fn callers(texts: &[CallersText]) -> Vec<Callers> {
-    texts.iter().map(|text| text.0.clone()).collect()
+    texts.iter().map(|text| text.0.meant.clone()).collect()
 }
 
 fn tools(texts: &[ToolsText]) -> Vec<Tools> {
-    texts.iter().map(|text| text.0.clone()).collect()
+    texts.iter().map(|text| text.0.meant.clone()).collect()
 }

@@ -1,5 +1,9 @@
 //! `gladhand serve`: one downstream on stdin and stdout, or any number over HTTP.
 
+mod mounted;
+mod reload;
+mod within;
+
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -10,25 +14,54 @@ use gladhand_hub::Hub;
 use crate::Service;
 use crate::cli::{ListenArgs, ServeArgs};
 use crate::commands::CommandError;
-use crate::config::{self, Config, HttpConfig};
+use crate::commands::lookup::Sources;
+use crate::config::{self, Config, File, HttpConfig, Reading};
 use crate::edges::downstream::Ended;
 use crate::edges::http::{Authorize, Http, Tls};
 use crate::exit::Exit;
 use crate::governing;
-use crate::providers::Toolbox;
+use mounted::{Memory, Mounted};
+use reload::HangUp;
+use within::Within;
 
 /// Serves until the downstream ends.
 pub fn run(args: &ServeArgs) -> Result<ExitCode, CommandError> {
-    let config = settings(&args.listen)?;
-    let hub = Hub::new(vec![Box::new(Toolbox)])?;
-    serve(Service::new(hub).shown_as("serve"), &args.listen, config)
+    let data = config::data_dir(args.listen.data_dir.as_deref());
+    let sources = Sources::with_store_in(data.clone());
+    let (mut config, file) = sources.lookup(|lookup| settings(&args.listen, Reading::Whole(lookup)))?;
+    let path = file.as_ref().map(|file| file.path.as_path());
+    let within = Within::new(std::env::var_os(config::env::WITHIN), path);
+    if within.is_circle() {
+        tracing::warn!("started by a server with the same configuration: its upstreams are left away");
+        config.upstreams.0.clear();
+    }
+    let is_circle = within.is_circle();
+    let mounted = Mounted::new(&config, Memory::in_folder(data), within);
+    let hub = Hub::of(mounted.mounts());
+    let service = match file {
+        Some(file) if !is_circle => {
+            let hang_up = hang_up_means(&args.listen);
+            let following = reload::follow(file, sources, mounted, hub.clone(), hang_up);
+            Service::new(hub).alongside(following).outliving_hang_ups(hang_up == HangUp::Reload)
+        }
+        _ => Service::new(hub),
+    };
+    serve(service.shown_as("serve"), &args.listen, config)
 }
 
-/// The configuration that holds.
-pub(super) fn settings(args: &ListenArgs) -> Result<Config, CommandError> {
-    let (config, path) = config::load(args.config.as_deref()).map_err(CommandError::usage)?;
+/// To who sits at a terminal, or serves one peer, SIGHUP says that everybody has gone; to a service it says to look at
+/// its configuration.
+fn hang_up_means(args: &ListenArgs) -> HangUp {
+    let has_terminal = std::io::stdin().is_terminal() || std::io::stderr().is_terminal();
+    if args.http.is_empty() || has_terminal { HangUp::Stop } else { HangUp::Reload }
+}
+
+/// The configuration that holds, and its file.
+pub(super) fn settings(args: &ListenArgs, reading: Reading<'_>) -> Result<(Config, Option<File>), CommandError> {
+    let (config, file) = config::load(args.config.as_deref(), reading).map_err(CommandError::usage)?;
+    let path = file.as_ref().map(|file| &file.path);
     tracing::debug!(config = ?path, data_dir = ?config::data_dir(args.data_dir.as_deref()), "settings");
-    Ok(config)
+    Ok((config, file))
 }
 
 /// Serves what a service has, on the terms of the configuration, to whom the command line says.

@@ -1,0 +1,161 @@
+//! `gladhand config`: the configuration file looked at, shown, described, filled from other programs' files; and us put
+//! into theirs.
+
+mod check;
+mod import;
+mod install;
+mod show;
+
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand, ValueHint};
+use serde_json::Value;
+
+use crate::clients::Client;
+use crate::commands::{CommandError, written};
+use crate::config::env;
+use crate::exit::Exit;
+
+/// Options of `config`.
+#[derive(Debug, Args)]
+pub struct ConfigArgs {
+    #[command(subcommand)]
+    command: ConfigCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum ConfigCommand {
+    /// Say everything that is wrong with the configuration file.
+    Check(CheckArgs),
+    /// Show the settings that hold, with secrets masked.
+    Show(ShowArgs),
+    /// Print the JSON Schema of the configuration file.
+    ///
+    /// Editors that know TOML schemas complete and check gladhand.toml with it.
+    Schema,
+    /// Take over servers from another program's configuration.
+    Import(ImportArgs),
+    /// Put `gladhand serve` into another program's configuration.
+    Install(InstallArgs),
+}
+
+const CHECK_HELP: &str = "\
+Each problem is told with its line, its column and its key, never with its value. Exit code 0: nothing
+is wrong; 1: the file is fine, and something that it names is not there (a program, a folder);
+2: the file is wrong.
+
+Examples:
+  gladhand config check
+  gladhand config check --json team/gladhand.toml";
+
+#[derive(Debug, Args)]
+#[command(after_help = CHECK_HELP)]
+struct CheckArgs {
+    /// The file [default: the one that `gladhand serve` would use].
+    #[arg(env = env::CONFIG, value_hint = ValueHint::FilePath)]
+    file: Option<PathBuf>,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+const SHOW_HELP: &str = "\
+References such as ${VAR} and ${secret:NAME} are shown as they are written, and what is written in
+clear as ***.
+
+Examples:
+  gladhand config show
+  gladhand config show --json | jq .upstreams";
+
+#[derive(Debug, Args)]
+#[command(after_help = SHOW_HELP)]
+struct ShowArgs {
+    /// The file [default: the one that `gladhand serve` would use].
+    #[arg(long, value_name = "FILE", env = env::CONFIG, value_hint = ValueHint::FilePath)]
+    config: Option<PathBuf>,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+const IMPORT_HELP: &str = "\
+Understands the files of Claude Desktop, Claude Code, Cursor, VS Code, Zed and Windsurf, comments and
+all. Without a source, all of them that are there are read, and .mcp.json, .cursor/mcp.json and
+.vscode/mcp.json of this folder. What is printed can be put into gladhand.toml as it is.
+
+Examples:
+  gladhand config import
+  gladhand config import cursor --write
+  gladhand config import .mcp.json --into gladhand.toml";
+
+#[derive(Debug, Args)]
+#[command(after_help = IMPORT_HELP)]
+struct ImportArgs {
+    /// A file, or one of claude-desktop, claude-code, cursor, vscode, zed, windsurf.
+    #[arg(value_name = "FILE|CLIENT", value_hint = ValueHint::FilePath)]
+    source: Option<String>,
+    /// Add what is not there yet to the configuration file, instead of printing it.
+    #[arg(long)]
+    write: bool,
+    /// Add it to this file.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    into: Option<PathBuf>,
+}
+
+const INSTALL_HELP: &str = "\
+The rest of the file stays as it is, comments included, and a copy of the old one is kept beside it.
+Doing it twice changes nothing.
+
+Examples:
+  gladhand config install claude-desktop --dry-run
+  gladhand config install zed
+  gladhand config install cursor --name tools --config ~/team/gladhand.toml";
+
+#[derive(Debug, Args)]
+#[command(after_help = INSTALL_HELP)]
+struct InstallArgs {
+    /// The program whose configuration is changed.
+    client: Client,
+    /// Show what would be changed, and change nothing.
+    #[arg(long)]
+    dry_run: bool,
+    /// What to be called there.
+    #[arg(long, default_value = "gladhand")]
+    name: String,
+    /// The configuration file that it starts us with [default: the one in the user's config folder].
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    config: Option<PathBuf>,
+}
+
+/// Does what is asked for.
+pub fn run(args: &ConfigArgs) -> Result<ExitCode, CommandError> {
+    match &args.command {
+        ConfigCommand::Check(args) => check::run(args),
+        ConfigCommand::Show(args) => show::run(args),
+        ConfigCommand::Schema => print_json(&crate::config::schema::schema()),
+        ConfigCommand::Import(args) => import::run(args),
+        ConfigCommand::Install(args) => install::run(args),
+    }
+}
+
+fn print(text: &str) -> Result<ExitCode, CommandError> {
+    written(anstream::stdout().write_all(text.as_bytes()))?;
+    Ok(Exit::Success.into())
+}
+
+fn print_json(value: &Value) -> Result<ExitCode, CommandError> {
+    print(&format!("{value:#}\n"))
+}
+
+/// Tells the person something that is not the report.
+fn say(text: &str) {
+    // Nobody reads stderr: then there is nobody to tell.
+    let _ = writeln!(anstream::stderr(), "{text}");
+}
+
+/// A number of things, in words.
+fn counted(number: usize, thing: &str) -> String {
+    if number == 1 { format!("1 {thing}") } else { format!("{number} {thing}s") }
+}

@@ -1,0 +1,114 @@
+//! Our files: whether they can be written, and who else can read or change them.
+
+use std::path::Path;
+
+use super::Finding;
+use crate::config::{self, MASK, Reading};
+
+/// What a file holds, as far as others are concerned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Content {
+    /// Nothing that others may not see.
+    Open,
+    /// Secrets.
+    Secret,
+}
+
+impl Content {
+    /// Secrets are in a configuration if some of it is masked when it is shown.
+    pub(super) fn of_configuration(text: &str) -> Self {
+        let config = config::parse(text, Reading::AsWritten);
+        let shown = config.ok().and_then(|config| serde_json::to_string(&config).ok());
+        if shown.is_some_and(|shown| shown.contains(MASK)) { Self::Secret } else { Self::Open }
+    }
+}
+
+/// What is wrong with who can read and change a file, if something is.
+pub(super) fn permissions(about: &str, path: &Path, content: Content) -> Option<Finding> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        let mode = std::fs::metadata(path).ok()?.permissions().mode();
+        let advice = |change: &str| format!("chmod {change} {}", path.display());
+        if mode & 0o022 != 0 {
+            let message = format!("others can change {}, and so what is started", path.display());
+            return Some(Finding::broken(about, message, advice("go-w")));
+        }
+        if mode & 0o044 != 0 && content == Content::Secret {
+            let message = format!("others can read {}, and it holds secrets", path.display());
+            return Some(Finding::doubtful(about, message, advice("go=")));
+        }
+    }
+    #[cfg(not(unix))]
+    let _ = (about, path, content);
+    None
+}
+
+/// The data folder and what is in it.
+pub(super) fn data_folder(folder: Option<&Path>) -> Vec<Finding> {
+    let about = "data folder";
+    let Some(folder) = folder else {
+        return vec![Finding::broken(about, "there is no home folder", "set GLADHAND_DATA_DIR")];
+    };
+    let trial = folder.join(format!(".doctor-{}", std::process::id()));
+    // It is made when it is needed, and that it can be made is what matters.
+    let existed = folder.exists();
+    let written = fs_err::create_dir_all(folder).and_then(|()| fs_err::write(&trial, b""));
+    let _ = std::fs::remove_file(&trial);
+    if !existed {
+        let _ = std::fs::remove_dir(folder);
+    }
+    if let Err(error) = written {
+        return vec![Finding::broken(about, error.to_string(), "make it writable, or name another with --data-dir")];
+    }
+    let mut findings = vec![Finding::fine(about, folder.display().to_string())];
+    findings.extend(permissions(about, folder, Content::Open));
+    for file in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = file.file_name();
+        let name = name.to_string_lossy();
+        if ["token", "secret", "key"].iter().any(|word| name.contains(word)) {
+            findings.extend(permissions(about, &file.path(), Content::Secret));
+        }
+    }
+    findings
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::super::State;
+    use super::*;
+
+    #[test]
+    fn files_that_others_can_read_or_change_are_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("tokens.json");
+        std::fs::write(&file, "").unwrap();
+        let states = |mode: u32| {
+            std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
+            data_folder(Some(folder.path())).iter().map(|finding| finding.state).collect::<Vec<_>>()
+        };
+        assert_eq!(states(0o600), [State::Fine]);
+        assert_eq!(states(0o644), [State::Fine, State::Doubtful]);
+        assert_eq!(states(0o666), [State::Fine, State::Broken]);
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_written_is_broken_and_one_that_is_not_there_is_not_made() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        assert_eq!(data_folder(Some(&file.join("data")))[0].state, State::Broken);
+        let new = folder.path().join("new");
+        assert_eq!(data_folder(Some(&new))[0].state, State::Fine);
+        assert!(!new.exists());
+    }
+
+    #[test]
+    fn only_secrets_in_clear_are_secrets() {
+        let open = "[upstreams.a]\ncommand = 'a'\nenv = { T = '${secret:t}' }\n";
+        assert_eq!(Content::of_configuration(open), Content::Open);
+        assert_eq!(Content::of_configuration("[a2e]\ntokens = ['x']\n"), Content::Secret);
+    }
+}

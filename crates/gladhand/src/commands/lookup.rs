@@ -1,0 +1,67 @@
+//! Where what the configuration refers to is looked up: `${VAR}` and `${secret:NAME}`.
+
+use std::path::PathBuf;
+
+use gladhand_accord::Secret;
+
+use crate::config::{Lookup, env};
+use crate::secrets;
+
+/// The variables of our environment, and the secrets: in the environment, else in the store.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Sources {
+    data: Option<PathBuf>,
+}
+
+impl Sources {
+    /// With the store in this data folder.
+    pub(super) fn with_store_in(data: Option<PathBuf>) -> Self {
+        Self { data }
+    }
+
+    /// Does something that looks things up here.
+    pub(super) fn lookup<R>(&self, then: impl FnOnce(&Lookup<'_>) -> R) -> R {
+        then(&Lookup { variable: &|name| std::env::var(name).ok(), secret: &|name| self.secret(name) })
+    }
+
+    /// The secret of a name; what can be done if there is none.
+    fn secret(&self, name: &str) -> Result<Secret, String> {
+        let variable = variable_of(name);
+        if let Some(value) = std::env::var(&variable).ok().filter(|value| !value.is_empty()) {
+            return Ok(Secret::new(value));
+        }
+        let stored = match &self.data {
+            Some(data) => {
+                let secrets = secrets::open(data).map_err(|error| error.to_string())?;
+                secrets.get(name).map_err(|error| error.to_string())?
+            }
+            None => None,
+        };
+        stored.ok_or_else(|| format!("run `gladhand secret set {name}`, or set the variable {variable}"))
+    }
+}
+
+/// The variable that a secret can be given in.
+fn variable_of(name: &str) -> String {
+    let letter = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
+    format!("{}{}", env::SECRET, name.chars().map(letter).collect::<String>())
+}
+
+/// Variables of ours that no program behind us gets.
+pub(super) fn hidden() -> Vec<String> {
+    let ours = [env::A2E_TOKEN, env::MCP_TOKEN, env::PASSPHRASE].map(str::to_owned);
+    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    ours.into_iter().chain(names.filter(|name| name.starts_with(env::SECRET))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_that_is_not_there_says_where_it_could_be() {
+        let advice = "run `gladhand secret set no-such.one`, or set the variable GLADHAND_SECRET_NO_SUCH_ONE";
+        let found = Sources::default().lookup(|lookup| (lookup.secret)("no-such.one").map(drop));
+        assert_eq!(found.unwrap_err(), advice);
+    }
+}

@@ -1,0 +1,208 @@
+//! What is mounted: the toolbox and the upstreams of the configuration.
+
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gladhand_accord::Secret;
+use gladhand_hub::policy::Violations;
+use gladhand_hub::{Mount, Provider, Settling};
+
+use super::within::Within;
+use crate::commands::{lookup, sign_in};
+use crate::config::{Config, UpstreamConfig, env};
+use crate::coupling::{Coupled, Spec};
+use crate::providers::Toolbox;
+use crate::upstream::{Bearer, Eras, Options, Target};
+
+/// Where what is found out about upstreams is kept.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Memory {
+    folder: Option<PathBuf>,
+    eras: Eras,
+}
+
+impl Memory {
+    /// Kept in the data folder, if there is one.
+    pub(super) fn in_folder(folder: Option<PathBuf>) -> Self {
+        let eras = folder.as_ref().map(|folder| Eras::kept_in(folder.join("eras.json"))).unwrap_or_default();
+        Self { folder, eras }
+    }
+
+    /// The file in which what an upstream has is remembered.
+    fn file(&self, name: &str, target: &Target) -> Option<PathBuf> {
+        let mut hasher = DefaultHasher::new();
+        // Hashed because it may hold secrets.
+        match target {
+            Target::Command(words) => words.hash(&mut hasher),
+            Target::Url(url) => url.as_str().hash(&mut hasher),
+        }
+        Some(self.folder.as_ref()?.join("upstreams").join(format!("{name}-{:016x}.json", hasher.finish())))
+    }
+}
+
+/// What is mounted now.
+#[derive(Debug)]
+pub(super) struct Mounted {
+    memory: Memory,
+    within: Within,
+    toolbox: Option<Arc<Toolbox>>,
+    upstreams: Vec<Entry>,
+    /// What upstreams broke of what was negotiated.
+    violations: Arc<Violations>,
+}
+
+#[derive(Debug, Clone)]
+struct Entry {
+    name: String,
+    config: UpstreamConfig,
+    provider: Arc<Coupled>,
+}
+
+/// What became different, by name.
+#[derive(Default)]
+pub(super) struct Change {
+    pub(super) added: Vec<String>,
+    pub(super) removed: Vec<String>,
+    /// Another server, or another way to it, under the same name.
+    pub(super) replaced: Vec<String>,
+    /// The same server, shown in another way.
+    pub(super) renamed: Vec<String>,
+    /// Whether the toolbox came or went.
+    toolbox: bool,
+    /// Ends when what is not mounted any more is closed.
+    pub(super) closing: Vec<Settling>,
+}
+
+impl Mounted {
+    /// What a configuration wants mounted. Nothing is started yet.
+    pub(super) fn new(config: &Config, memory: Memory, within: Within) -> Self {
+        let violations = Arc::new(Violations::new(config.policy.violations));
+        let mut mounted = Self { memory, within, toolbox: None, upstreams: Vec::new(), violations };
+        mounted.update(config);
+        mounted
+    }
+
+    /// As the hub takes it: the toolbox under plain names, then the upstreams in their order.
+    pub(super) fn mounts(&self) -> Vec<Mount> {
+        let toolbox = self.toolbox.iter().map(|toolbox| Mount::plain(Arc::clone(toolbox) as _));
+        let upstreams = self.upstreams.iter().map(|Entry { name, config, provider }| Mount {
+            provider: Arc::clone(provider) as _,
+            naming: config.naming(name),
+        });
+        toolbox.chain(upstreams).collect()
+    }
+
+    /// Follows a configuration. An upstream that stayed what it is goes on undisturbed.
+    pub(super) fn update(&mut self, config: &Config) -> Change {
+        let toolbox = config.toolbox.enabled != self.toolbox.is_some();
+        let mut change = Change { toolbox, ..Change::default() };
+        self.toolbox = config.toolbox.enabled.then(|| self.toolbox.take().unwrap_or_default());
+        let mut before = std::mem::take(&mut self.upstreams);
+        for (name, config) in config.upstreams.0.iter().filter(|(_, upstream)| upstream.enabled) {
+            let old = before.iter().position(|entry| entry.name == *name).map(|at| before.remove(at));
+            let kept = match old {
+                Some(old) if old.config.is_same_server(config) => {
+                    if old.config != *config {
+                        change.renamed.push(name.clone());
+                    }
+                    Some(old.provider)
+                }
+                Some(old) => {
+                    change.replaced.push(name.clone());
+                    change.closing.extend(old.provider.closing());
+                    None
+                }
+                None => {
+                    change.added.push(name.clone());
+                    None
+                }
+            };
+            // Settings without mistakes have a target.
+            let Some(provider) = kept.or_else(|| self.coupled(name, config)) else { continue };
+            self.upstreams.push(Entry { name: name.clone(), config: config.clone(), provider });
+        }
+        for old in before {
+            change.closing.extend(old.provider.closing());
+            change.removed.push(old.name);
+        }
+        change
+    }
+
+    fn coupled(&self, name: &str, config: &UpstreamConfig) -> Option<Arc<Coupled>> {
+        let target = config.target()?;
+        let authorizer = match (&config.bearer, &target) {
+            (Some(bearer), _) => Some(Arc::new(Bearer::new(bearer.0.clone())) as _),
+            (None, Target::Url(url)) if config.auth.is_some() => {
+                sign_in::authorizer_for_nobody(url).map(|authorizer| Arc::new(authorizer) as _)
+            }
+            _ => None,
+        };
+        let mut surroundings = config.surroundings();
+        let within = self.within.passed_on().map(|files| (env::WITHIN.to_owned(), Secret::new(files)));
+        surroundings.variables.extend(within);
+        let timeout = |ms: u64| (ms > 0).then(|| Duration::from_millis(ms));
+        let options = Options {
+            name: Some(name.to_owned()),
+            speak: config.speak()?,
+            opening_timeout: Duration::from_millis(config.timeout_ms),
+            call_timeout: timeout(config.call_timeout_ms),
+            headers: config.headers().ok()?,
+            authorizer,
+            token: config.token.as_ref().map(|token| token.0.clone()),
+            hidden: lookup::hidden(),
+            surroundings,
+            eras: self.memory.eras.clone(),
+            violations: Arc::clone(&self.violations),
+            ..Options::default()
+        };
+        let remembered_in = self.memory.file(name, &target);
+        let spec = Spec { name: name.to_owned(), target, options, isolated: config.isolated, remembered_in };
+        Some(Arc::new(Coupled::new(spec)))
+    }
+}
+
+impl Change {
+    /// Whether nothing is different.
+    pub(super) fn is_empty(&self) -> bool {
+        let names = [&self.added, &self.removed, &self.replaced, &self.renamed];
+        !self.toolbox && names.iter().all(|names| names.is_empty())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{self, Reading};
+
+    fn config(text: &str) -> Config {
+        lookup::Sources::default().lookup(|lookup| config::parse(text, Reading::Whole(lookup))).unwrap()
+    }
+
+    #[test]
+    fn only_what_is_different_is_touched() {
+        let before = "[upstreams.a]\ncommand = 'a'\n[upstreams.b]\ncommand = 'b'\n[upstreams.c]\ncommand = 'c'\n";
+        let mut mounted = Mounted::new(&config(before), Memory::default(), Within::default());
+        let old = mounted.mounts();
+        let after = "[upstreams.d]\ncommand = 'd'\n[upstreams.b]\ncommand = 'b'\nargs = ['-v']\n\
+                     [upstreams.a]\ncommand = 'a'\nprefix = 'x'\n";
+        let change = mounted.update(&config(after));
+        assert_eq!((change.added, change.removed), (vec!["d".to_owned()], vec!["c".to_owned()]));
+        assert_eq!((change.replaced, change.renamed), (vec!["b".to_owned()], vec!["a".to_owned()]));
+        let new = mounted.mounts();
+        let prefixes: Vec<_> = new.iter().map(|mount| mount.naming.prefix.as_deref()).collect();
+        assert_eq!(prefixes, [None, Some("d"), Some("b"), Some("x")]);
+        assert!(Arc::ptr_eq(&old[0].provider, &new[0].provider), "the toolbox stays");
+        assert!(Arc::ptr_eq(&old[1].provider, &new[3].provider), "a stays, wherever it is now");
+        assert!(!Arc::ptr_eq(&old[2].provider, &new[2].provider), "b is another");
+        assert!(mounted.update(&config(after)).is_empty());
+    }
+
+    #[test]
+    fn what_is_switched_off_is_not_mounted() {
+        let text = "[toolbox]\nenabled = false\n[upstreams.a]\ncommand = 'a'\nenabled = false\n";
+        assert!(Mounted::new(&config(text), Memory::default(), Within::default()).mounts().is_empty());
+    }
+}

@@ -1,0 +1,181 @@
+//! Follows the configuration file while we serve.
+//!
+//! What can follow is the toolbox and the upstreams; the rest is said to need a new start. A file that is wrong changes
+//! nothing, and is complained of once.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use gladhand_hub::Hub;
+
+use super::mounted::Mounted;
+use crate::commands::lookup::Sources;
+use crate::config::{self, Config, File, Reading};
+
+/// How often the file is looked at.
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// Sections that follow the file.
+const FOLLOWING: [&str; 2] = ["upstreams", "toolbox"];
+
+/// Follows a file for ever: reads it each second, and when SIGHUP comes and means that. It is small, and its text is a better witness of
+/// a change than its time.
+pub(super) async fn follow(file: File, sources: Sources, mut mounted: Mounted, hub: Hub, hang_up: HangUp) {
+    let mut hangups = Hangups::listen(hang_up);
+    let mut reader = Reader::new(file, sources);
+    loop {
+        let is_asked_for = tokio::select! {
+            () = tokio::time::sleep(PERIOD) => false,
+            () = hangups.next() => true,
+        };
+        let Some(config) = reader.look(is_asked_for) else { continue };
+        let change = mounted.update(&config);
+        if change.is_empty() {
+            continue;
+        }
+        hub.remount(mounted.mounts());
+        let (added, removed, replaced) = (change.added.join(","), change.removed.join(","), change.replaced.join(","));
+        tracing::info!(added, removed, replaced, renamed = change.renamed.join(","), "configuration read again");
+        // Whoever is slow to end holds up nobody.
+        tokio::spawn(futures_util::future::join_all(change.closing));
+    }
+}
+
+/// A file, as it was when it was last looked at.
+#[derive(Debug)]
+struct Reader {
+    path: PathBuf,
+    sources: Sources,
+    /// The text that was looked at last, right or wrong.
+    seen: String,
+    /// Whether it could not be read, and that was said.
+    is_unreadable: bool,
+    /// The settings as they were last right.
+    settings: toml::Table,
+}
+
+impl Reader {
+    fn new(file: File, sources: Sources) -> Self {
+        let settings = file.text.parse().unwrap_or_default();
+        Self { path: file.path, sources, seen: file.text, is_unreadable: false, settings }
+    }
+
+    /// The configuration, if there is one to follow.
+    fn look(&mut self, is_asked_for: bool) -> Option<Config> {
+        let text = match config::read(&self.path) {
+            Ok(text) => text,
+            Err(error) => {
+                if is_asked_for || !self.is_unreadable {
+                    tracing::warn!(%error, "the configuration could not be read again: the old one stays in force");
+                }
+                self.is_unreadable = true;
+                return None;
+            }
+        };
+        self.is_unreadable = false;
+        if !is_asked_for && text == self.seen {
+            return None;
+        }
+        self.seen = text;
+        match self.sources.lookup(|lookup| config::parse(&self.seen, Reading::Whole(lookup))) {
+            Ok(config) => {
+                self.mind_the_rest();
+                Some(config)
+            }
+            Err(problems) => {
+                for problem in problems {
+                    tracing::error!(file = %self.path.display(), "the old configuration stays in force: {problem}");
+                }
+                None
+            }
+        }
+    }
+
+    /// Says what is different and cannot follow.
+    fn mind_the_rest(&mut self) {
+        let settings: toml::Table = self.seen.parse().unwrap_or_default();
+        for section in different(&self.settings, &settings) {
+            tracing::warn!("[{section}] is different now: that holds from the next start on");
+        }
+        self.settings = settings;
+    }
+}
+
+/// The sections that are different and do not follow.
+fn different<'s>(before: &'s toml::Table, after: &'s toml::Table) -> Vec<&'s str> {
+    let changed = before.keys().filter(|key| before.get(*key) != after.get(*key));
+    let added = after.keys().filter(|key| !before.contains_key(*key));
+    changed.chain(added).map(String::as_str).filter(|section| !FOLLOWING.contains(section)).collect()
+}
+
+/// What SIGHUP means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum HangUp {
+    /// The end, which is not ours to bring about.
+    Stop,
+    /// That the file is to be read now.
+    Reload,
+}
+
+/// Hears SIGHUP, where there is such a thing and it is for us.
+struct Hangups {
+    #[cfg(unix)]
+    signal: Option<tokio::signal::unix::Signal>,
+}
+
+impl Hangups {
+    fn listen(hang_up: HangUp) -> Self {
+        #[cfg(unix)]
+        {
+            use tokio::signal::unix::{SignalKind, signal};
+            let signal = (hang_up == HangUp::Reload).then(|| signal(SignalKind::hangup()).ok()).flatten();
+            Self { signal }
+        }
+        #[cfg(not(unix))]
+        {
+            let _ = hang_up;
+            Self {}
+        }
+    }
+
+    async fn next(&mut self) {
+        #[cfg(unix)]
+        if let Some(signal) = &mut self.signal
+            && signal.recv().await.is_some()
+        {
+            return;
+        }
+        std::future::pending().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_cannot_follow_is_minded() {
+        let before = "[http]\nsessions = 1\n[mcp]\n[upstreams.a]\ncommand = 'a'\n".parse().unwrap();
+        let after = "[http]\nsessions = 2\n[mcp]\n[toolbox]\nenabled = false\n[a2e]\n".parse().unwrap();
+        assert_eq!(different(&before, &after), ["http", "a2e"]);
+    }
+
+    #[test]
+    fn a_file_is_read_when_it_is_different_and_complained_of_once_when_it_is_wrong() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("g.toml");
+        let write = |text: &str| std::fs::write(&path, text).unwrap();
+        write("");
+        let mut reader = Reader::new(File { path: path.clone(), text: String::new() }, Sources::default());
+        assert!(reader.look(false).is_none(), "nothing is different");
+        assert!(reader.look(true).is_some(), "but it was asked for");
+        write("[upstreams.a]\ncommand = 'a'\n");
+        assert_eq!(reader.look(false).unwrap().upstreams.0.len(), 1);
+        write("[upstreams.a\n");
+        assert!(reader.look(false).is_none() && reader.look(false).is_none());
+        std::fs::remove_file(&path).unwrap();
+        assert!(reader.look(false).is_none() && reader.is_unreadable);
+        write("[upstreams.bc]\ncommand = 'a'\n");
+        assert_eq!(reader.look(false).unwrap().upstreams.0[0].0, "bc");
+    }
+}

@@ -1,0 +1,51 @@
+//! A server behind us may be another of us, with the same configuration: then it would start itself for ever.
+//!
+//! Whoever is started is told which configuration files are in force around it, and has no upstreams if its own is one of
+//! them.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+/// The configuration files in force around us, and the one of ours.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Within {
+    around: Vec<PathBuf>,
+    own: Option<PathBuf>,
+}
+
+impl Within {
+    /// What is around us, as our starter says, and our own file.
+    pub(super) fn new(around: Option<OsString>, own: Option<&Path>) -> Self {
+        let around = around.map(|files| std::env::split_paths(&files).collect()).unwrap_or_default();
+        let whole = |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        Self { around, own: own.map(whole) }
+    }
+
+    /// Whether somebody around us has the same configuration.
+    pub(super) fn is_circle(&self) -> bool {
+        self.own.as_ref().is_some_and(|own| self.around.contains(own))
+    }
+
+    /// What is to be said to whom we start.
+    pub(super) fn passed_on(&self) -> Option<String> {
+        let all = self.around.iter().chain(&self.own);
+        std::env::join_paths(all).ok()?.into_string().ok().filter(|files| !files.is_empty())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_is_started_with_our_own_file_knows_it() {
+        let ours = Within::new(None, Some(Path::new("/no/such/a.toml")));
+        assert!(!ours.is_circle());
+        let passed_on = |within: &Within| within.passed_on().map(OsString::from);
+        let other = Within::new(passed_on(&ours), Some(Path::new("/no/such/b.toml")));
+        assert!(!other.is_circle(), "another file is another server");
+        assert!(Within::new(passed_on(&other), Some(Path::new("/no/such/a.toml"))).is_circle());
+        assert!(!Within::new(passed_on(&other), None).is_circle());
+        assert_eq!(Within::default().passed_on(), None);
+    }
+}

@@ -1,0 +1,155 @@
+//! `${NAME}` in the values of upstreams.
+//!
+//! `${VAR}` is a variable of the environment, `${VAR:-default}` the same with something to fall back on,
+//! `${secret:NAME}` a secret. `$${` stands for `${` itself. Neither what they stand for nor the text around them appears
+//! in a mistake.
+
+use gladhand_accord::Secret;
+use toml::Spanned;
+use toml::de::DeValue;
+
+use super::source::{Problem, Source};
+
+/// Where what is referred to is looked up.
+#[derive(Clone, Copy)]
+pub struct Lookup<'l> {
+    /// The variable of a name.
+    pub variable: &'l dyn Fn(&str) -> Option<String>,
+    /// The secret of a name; if there is none, what can be done about it.
+    pub secret: &'l dyn Fn(&str) -> Result<Secret, String>,
+}
+
+impl std::fmt::Debug for Lookup<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Lookup")
+    }
+}
+
+/// A text with everything in it that it refers to; else what is wrong, once for each reference.
+pub(crate) fn expand(text: &str, lookup: &Lookup<'_>) -> Result<String, Vec<String>> {
+    let (mut expanded, mut mistakes, mut rest) = (String::new(), Vec::new(), text);
+    while let Some(at) = rest.find("${") {
+        let (before, reference) = (&rest[..at], &rest[at + 2..]);
+        if let Some(before) = before.strip_suffix('$') {
+            expanded.push_str(before);
+            expanded.push_str("${");
+            rest = reference;
+            continue;
+        }
+        expanded.push_str(before);
+        let Some((reference, after)) = reference.split_once('}') else {
+            mistakes.push("`${` is never closed with `}` (`$${` stands for `${` itself)".to_owned());
+            rest = "";
+            break;
+        };
+        match resolve(reference, lookup) {
+            Ok(value) => expanded.push_str(&value),
+            Err(mistake) => mistakes.push(mistake),
+        }
+        rest = after;
+    }
+    expanded.push_str(rest);
+    if mistakes.is_empty() { Ok(expanded) } else { Err(mistakes) }
+}
+
+fn resolve(reference: &str, lookup: &Lookup<'_>) -> Result<String, String> {
+    let is_name = |name: &str| {
+        let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
+        !name.is_empty() && name.bytes().all(fits)
+    };
+    let no_name = || "between `${` and `}` is a NAME, NAME:-default or secret:NAME".to_owned();
+    if let Some(name) = reference.strip_prefix("secret:") {
+        let name = Some(name).filter(|name| is_name(name)).ok_or_else(no_name)?;
+        let missing = |advice| format!("there is no secret `{name}`: {advice}");
+        return (lookup.secret)(name).map(|secret| secret.expose().to_owned()).map_err(missing);
+    }
+    let (name, default) = match reference.split_once(":-") {
+        Some((name, default)) => (name, Some(default)),
+        None => (reference, None),
+    };
+    let name = Some(name).filter(|name| is_name(name)).ok_or_else(no_name)?;
+    // As in a shell, `:-` also replaces what is set to nothing.
+    let value = (lookup.variable)(name).filter(|value| default.is_none() || !value.is_empty());
+    let unset = || format!("the variable {name} is not set");
+    value.or_else(|| default.map(str::to_owned)).ok_or_else(unset)
+}
+
+/// Expands all strings of an upstream in place. What cannot be is left as it is, and told.
+pub(super) fn expand_all(source: &mut Source<'_>, lookup: &Lookup<'_>) -> Vec<Problem> {
+    let mut found = Vec::new();
+    let upstreams = source.root.iter_mut().find(|(key, _)| key.get_ref().as_ref() == "upstreams");
+    if let Some(DeValue::Table(upstreams)) = upstreams.map(|(_, value)| value.get_mut()) {
+        for (name, upstream) in upstreams.iter_mut() {
+            // What is not used may refer to what is not there.
+            let is_enabled = upstream.get_ref().get("enabled").and_then(|value| value.get_ref().as_bool());
+            if is_enabled != Some(false) {
+                walk(upstream, &mut vec!["upstreams".to_owned(), name.get_ref().to_string()], lookup, &mut found);
+            }
+        }
+    }
+    found.into_iter().map(|(span, key, message)| source.at(Some(span), &key, &message)).collect()
+}
+
+type Found = (std::ops::Range<usize>, String, String);
+
+fn walk(value: &mut Spanned<DeValue<'_>>, path: &mut Vec<String>, lookup: &Lookup<'_>, found: &mut Vec<Found>) {
+    let span = value.span();
+    match value.get_mut() {
+        DeValue::String(text) if text.contains("${") => match expand(text, lookup) {
+            Ok(expanded) => *text = expanded.into(),
+            Err(mistakes) => {
+                found.extend(mistakes.into_iter().map(|mistake| (span.clone(), path.join("."), mistake)));
+            }
+        },
+        DeValue::Array(items) => items.iter_mut().for_each(|item| walk(item, path, lookup, found)),
+        DeValue::Table(members) => {
+            for (name, member) in members.iter_mut() {
+                path.push(name.get_ref().to_string());
+                walk(member, path, lookup, found);
+                path.pop();
+            }
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn expanded(text: &str) -> Result<String, Vec<String>> {
+        let variable = |name: &str| match name {
+            "HOME" => Some("/home/ann".to_owned()),
+            "EMPTY" => Some(String::new()),
+            _ => None,
+        };
+        let secret = |name: &str| match name {
+            "github" => Ok(Secret::new("hush")),
+            _ => Err("make one".to_owned()),
+        };
+        expand(text, &Lookup { variable: &variable, secret: &secret })
+    }
+
+    #[test]
+    fn references_become_what_they_stand_for() {
+        for (text, expected) in [
+            ("plain $HOME {x}", "plain $HOME {x}"),
+            ("${HOME}/bin:${HOME}", "/home/ann/bin:/home/ann"),
+            ("${NOPE:-fall-back}", "fall-back"),
+            ("${EMPTY}|${EMPTY:-x}|${NOPE:-}", "|x|"),
+            ("Bearer ${secret:github}", "Bearer hush"),
+            ("$${HOME} costs $$5", "${HOME} costs $$5"),
+        ] {
+            assert_eq!(expanded(text).as_deref(), Ok(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_stands_for_nothing_is_told_by_its_name_each_time() {
+        let mistakes = expanded("${A} hush ${secret:b} ${HOME}").unwrap_err();
+        assert_eq!(mistakes, ["the variable A is not set", "there is no secret `b`: make one"]);
+        for text in ["${", "${HOME", "${}", "${a b}", "${secret:}"] {
+            assert_eq!(expanded(text).unwrap_err().len(), 1, "{text}");
+        }
+    }
+}

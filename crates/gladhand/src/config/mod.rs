@@ -1,0 +1,567 @@
+//! The configuration file: where it is looked for, what it may say, and its mistakes with their place.
+//!
+//! Order of precedence: flags over environment over file over defaults.
+
+mod expand;
+mod policy;
+pub(crate) mod schema;
+mod source;
+pub(crate) mod text;
+mod upstreams;
+
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use etcetera::BaseStrategy;
+use gladhand_accord::Secret;
+use serde::{Deserialize, Serialize};
+
+use crate::authorization::AuthorizationConfig;
+pub use expand::Lookup;
+pub use policy::{AuditConfig, PolicyConfig, ProfileConfig};
+pub use source::Problem;
+use source::{Source, in_order};
+pub use upstreams::{Hidden, Inherit, UpstreamConfig, Upstreams};
+
+/// Environment variables that we read, named in one place.
+pub mod env {
+    /// The configuration file.
+    pub const CONFIG: &str = "GLADHAND_CONFIG";
+    /// The data folder.
+    pub const DATA_DIR: &str = "GLADHAND_DATA_DIR";
+    /// What to log.
+    pub const LOG: &str = "GLADHAND_LOG";
+    /// A token that A2E agents must present, and that `open --as a2e` presents.
+    pub const A2E_TOKEN: &str = "GLADHAND_A2E_TOKEN";
+    /// A bearer token that commands present to MCP servers over HTTP.
+    pub const MCP_TOKEN: &str = "GLADHAND_MCP_TOKEN";
+    /// The passphrase of the secret store.
+    pub const PASSPHRASE: &str = "GLADHAND_PASSPHRASE";
+    /// The configuration files of those who started us, for who starts programs with ours.
+    pub const WITHIN: &str = "GLADHAND_WITHIN";
+    /// What the name of a secret in the environment begins with.
+    pub const SECRET: &str = "GLADHAND_SECRET_";
+}
+
+/// The largest configuration file.
+const LARGEST: u64 = 1024 * 1024;
+
+/// What the file may say. Everything has a default; unknown keys are mistakes.
+#[derive(Debug, Clone, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// `[a2e]`
+    pub a2e: A2eConfig,
+    /// `[limits]`
+    pub limits: Limits,
+    /// `[http]`
+    pub http: HttpConfig,
+    /// `[authorization]`
+    pub authorization: AuthorizationConfig,
+    /// `[policy]`
+    pub policy: PolicyConfig,
+    /// `[audit]`
+    pub audit: AuditConfig,
+    /// `[profiles.NAME]`; the first by name that fits a caller counts.
+    pub profiles: BTreeMap<String, ProfileConfig>,
+    /// `[mcp]`
+    pub mcp: McpConfig,
+    /// `[toolbox]`
+    pub toolbox: ToolboxConfig,
+    /// `[upstreams.NAME]`
+    pub upstreams: Upstreams,
+}
+
+/// Settings of the toolbox: our own three tools.
+#[derive(Debug, Clone, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ToolboxConfig {
+    /// Whether it is there.
+    pub enabled: bool,
+}
+
+impl Default for ToolboxConfig {
+    fn default() -> Self {
+        Self { enabled: true }
+    }
+}
+
+/// Settings of the MCP dialect.
+#[derive(Debug, Clone, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct McpConfig {
+    /// Answer lists of what there is none of with an empty list in place of an error.
+    pub empty_lists: bool,
+    /// For how many milliseconds lists may be kept without asking again (2026-07-28).
+    pub cache_ms: u64,
+}
+
+/// Settings of the A2E dialect.
+#[derive(Debug, Clone, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct A2eConfig {
+    /// Tokens that an agent may present. None: any token is accepted.
+    #[serde(deserialize_with = "secrets", serialize_with = "masked_all")]
+    pub tokens: Vec<Secret>,
+    /// How many calls of one session run at once.
+    pub max_parallel: u32,
+}
+
+impl Default for A2eConfig {
+    fn default() -> Self {
+        Self { tokens: Vec::new(), max_parallel: 4 }
+    }
+}
+
+/// Bounds. Each is answered in the dialect's own words when it is reached.
+#[derive(Debug, Clone, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    /// Longest line in bytes.
+    pub line_bytes: usize,
+    /// Calls of one session that may wait or run.
+    pub in_flight: usize,
+    /// Tools on a page of a list.
+    pub page_size: usize,
+    /// How long calls in flight may take to finish when the session ends, in milliseconds.
+    pub drain_ms: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { line_bytes: gladhand_wire::lines::MAX_LINE, in_flight: 1024, page_size: 100, drain_ms: 5000 }
+    }
+}
+
+impl Limits {
+    /// How long calls in flight may take to finish when the session ends.
+    pub fn drain(&self) -> Duration {
+        Duration::from_millis(self.drain_ms)
+    }
+}
+
+/// Settings and bounds of HTTP.
+#[derive(Debug, Clone, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct HttpConfig {
+    /// Hosts that requests may be addressed to, beside loopback names and the address that is listened on.
+    pub allow_hosts: Vec<String>,
+    /// Origins of web pages that may talk to us, beside those on an allowed host.
+    pub allow_origins: Vec<String>,
+    /// Connections that may be open.
+    pub connections: usize,
+    /// Sessions that may be open; beyond it one that nobody uses gives way.
+    pub sessions: usize,
+    /// After how many seconds without use, and without anybody waiting, a session ends.
+    pub idle_s: u64,
+    /// Event streams that may be open.
+    pub streams: usize,
+    /// Exchanges of one session that may be open.
+    pub streams_per_session: usize,
+    /// Calls without a session that may run.
+    pub in_flight: usize,
+    /// How much of a stream is kept for a reader that was cut off or is slow, in bytes.
+    pub replay_bytes: usize,
+    /// How long the head of a request may take, the wait for it on an open connection included, in milliseconds.
+    pub head_ms: u64,
+    /// How long the body of a request may take, in milliseconds.
+    pub body_ms: u64,
+    /// After which silence an event stream says that it is alive, in milliseconds.
+    pub keep_alive_ms: u64,
+}
+
+impl Default for HttpConfig {
+    fn default() -> Self {
+        Self {
+            allow_hosts: Vec::new(),
+            allow_origins: Vec::new(),
+            connections: 20_000,
+            sessions: 10_000,
+            idle_s: 1800,
+            streams: 20_000,
+            streams_per_session: 256,
+            in_flight: 10_000,
+            replay_bytes: 256 * 1024,
+            head_ms: 60_000,
+            body_ms: 30_000,
+            keep_alive_ms: 15_000,
+        }
+    }
+}
+
+impl HttpConfig {
+    /// After which time without use a session ends.
+    pub fn idle(&self) -> Duration {
+        Duration::from_secs(self.idle_s)
+    }
+
+    /// After which silence an event stream says that it is alive.
+    pub fn keep_alive(&self) -> Duration {
+        Duration::from_millis(self.keep_alive_ms)
+    }
+
+    /// The values that are out of range, and what they may be.
+    fn out_of_range(&self) -> Vec<(&'static str, &'static str)> {
+        let many = |count: usize| ("from 1 to 1000000", (1..=1_000_000).contains(&count));
+        let time = |ms: u64| ("from 10 to 3600000", (10..=3_600_000).contains(&ms));
+        let all = [
+            ("http.connections", many(self.connections)),
+            ("http.sessions", many(self.sessions)),
+            ("http.streams", many(self.streams)),
+            ("http.streams_per_session", many(self.streams_per_session)),
+            ("http.in_flight", many(self.in_flight)),
+            ("http.head_ms", time(self.head_ms)),
+            ("http.body_ms", time(self.body_ms)),
+            ("http.keep_alive_ms", time(self.keep_alive_ms)),
+            ("http.idle_s", ("from 1 to 604800", (1..=604_800).contains(&self.idle_s))),
+            ("http.replay_bytes", ("from 4096 to 1073741824", (4096..=1 << 30).contains(&self.replay_bytes))),
+        ];
+        all.into_iter().filter(|(_, (_, fits))| !fits).map(|(key, (expected, _))| (key, expected)).collect()
+    }
+}
+
+fn secrets<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<Secret>, D::Error> {
+    // serde's own complaint would quote what it found, which is a secret.
+    let complaint = || serde::de::Error::custom("expected an array of strings");
+    let toml::Value::Array(tokens) = toml::Value::deserialize(deserializer)? else { return Err(complaint()) };
+    let complaint_of_nothing = || serde::de::Error::custom("a token must not be empty");
+    let secret = |token: toml::Value| match token.as_str() {
+        None => Err(complaint()),
+        Some("") => Err(complaint_of_nothing()),
+        Some(token) => Ok(Secret::new(token)),
+    };
+    tokens.into_iter().map(secret).collect()
+}
+
+/// What is shown in place of a secret.
+pub(crate) const MASK: &str = "***";
+
+fn masked_all<S: serde::Serializer>(secrets: &[Secret], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(secrets.iter().map(|_| MASK))
+}
+
+/// Why there is no configuration.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// A file that was named is not there or cannot be read.
+    #[error("could not read the configuration: {0}")]
+    Unreadable(std::io::Error),
+    /// The file is wrong.
+    #[error("{} is not a valid configuration:\n{}", path.display(), lines(problems))]
+    Invalid {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, with line and column.
+        problems: Vec<Problem>,
+    },
+    /// The token in the environment cannot be one.
+    #[error("{0} is not UTF-8")]
+    TokenNotText(&'static str),
+}
+
+fn lines(problems: &[Problem]) -> String {
+    problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+}
+
+/// The token in `GLADHAND_A2E_TOKEN`; none if it is not set or empty.
+pub fn token_in_environment() -> Result<Option<Secret>, ConfigError> {
+    secret_in_environment(env::A2E_TOKEN)
+}
+
+/// The token in `GLADHAND_MCP_TOKEN`; none if it is not set or empty.
+pub fn mcp_token_in_environment() -> Result<Option<Secret>, ConfigError> {
+    secret_in_environment(env::MCP_TOKEN)
+}
+
+/// The passphrase in `GLADHAND_PASSPHRASE`; none if it is not set or empty.
+pub fn passphrase_in_environment() -> Result<Option<Secret>, ConfigError> {
+    secret_in_environment(env::PASSPHRASE)
+}
+
+fn secret_in_environment(name: &'static str) -> Result<Option<Secret>, ConfigError> {
+    match std::env::var(name) {
+        Ok(token) if token.is_empty() => Ok(None),
+        Ok(token) => Ok(Some(Secret::new(token))),
+        Err(std::env::VarError::NotPresent) => Ok(None),
+        // Going on without it would let everybody in.
+        Err(std::env::VarError::NotUnicode(_)) => Err(ConfigError::TokenNotText(name)),
+    }
+}
+
+/// A configuration file's text, bounded.
+pub(crate) fn read(path: &Path) -> std::io::Result<String> {
+    let mut text = String::new();
+    let length = fs_err::File::open(path)?.take(LARGEST + 1).read_to_string(&mut text)?;
+    if length as u64 > LARGEST {
+        return Err(std::io::Error::other(format!("{} is larger than {LARGEST} bytes", path.display())));
+    }
+    Ok(text)
+}
+
+/// A configuration file.
+#[derive(Debug, Clone)]
+pub struct File {
+    /// Where it is.
+    pub path: PathBuf,
+    /// What is in it.
+    pub text: String,
+}
+
+/// Finds and reads the file: `--config`, `GLADHAND_CONFIG` (clap merges the two), then `./gladhand.toml`, then the
+/// user's config folder.
+pub fn find(named: Option<&Path>) -> Result<Option<File>, ConfigError> {
+    if let Some(path) = named {
+        let text = read(path).map_err(ConfigError::Unreadable)?;
+        return Ok(Some(File { path: path.to_owned(), text }));
+    }
+    for path in [Some(PathBuf::from("gladhand.toml")), users_file()].into_iter().flatten() {
+        match read(&path) {
+            Ok(text) => return Ok(Some(File { path, text })),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Err(ConfigError::Unreadable(error)),
+        }
+    }
+    Ok(None)
+}
+
+/// The file in the user's config folder.
+pub fn users_file() -> Option<PathBuf> {
+    config_dir().map(|folder| folder.join("gladhand.toml"))
+}
+
+/// Which part of a file is read.
+#[derive(Debug, Clone, Copy)]
+pub enum Reading<'l> {
+    /// All of it; what upstreams refer to is looked up.
+    Whole(&'l Lookup<'l>),
+    /// All of it; references in upstreams stay as they are written, and nobody asks whether they can be used.
+    AsWritten,
+    /// All but the upstreams, for who has no use for them.
+    WithoutUpstreams,
+}
+
+/// Finds and reads the configuration. Without a file, the defaults hold.
+pub fn load(named: Option<&Path>, reading: Reading<'_>) -> Result<(Config, Option<File>), ConfigError> {
+    let Some(file) = find(named)? else { return Ok((Config::default(), None)) };
+    let invalid = |problems| ConfigError::Invalid { path: file.path.clone(), problems };
+    Ok((parse(&file.text, reading).map_err(invalid)?, Some(file)))
+}
+
+/// Reads a configuration; everything that is wrong with it if something is.
+pub fn parse(text: &str, reading: Reading<'_>) -> Result<Config, Vec<Problem>> {
+    match read_through(text, reading) {
+        Examined { config: Some(config), problems, .. } if problems.is_empty() => Ok(config),
+        Examined { problems, .. } => Err(problems),
+    }
+}
+
+/// A configuration with everything that is wrong with it.
+#[derive(Debug)]
+pub(crate) struct Examined<'t> {
+    /// The settings, if they could be read.
+    pub(crate) config: Option<Config>,
+    /// What is wrong, from the beginning of the file to its end.
+    pub(crate) problems: Vec<Problem>,
+    /// Where everything is.
+    pub(crate) places: Source<'t>,
+}
+
+/// Looks at a configuration as a whole.
+pub(crate) fn examine<'t>(text: &'t str, lookup: &Lookup<'_>) -> Examined<'t> {
+    read_through(text, Reading::Whole(lookup))
+}
+
+fn read_through<'t>(text: &'t str, reading: Reading<'_>) -> Examined<'t> {
+    let (mut source, problems) = Source::read(text);
+    if !problems.is_empty() {
+        return Examined { config: None, problems, places: source };
+    }
+    let unresolved = match reading {
+        Reading::Whole(lookup) => expand::expand_all(&mut source, lookup),
+        Reading::AsWritten => Vec::new(),
+        Reading::WithoutUpstreams => {
+            source.root.remove("upstreams");
+            Vec::new()
+        }
+    };
+    let (config, mut problems) = source.parse::<Config>();
+    problems.extend(unresolved);
+    let Some(mut config) = config else {
+        return Examined { config: None, problems: in_order(problems), places: source };
+    };
+    config.upstreams.0.sort_by_key(|(name, _)| source.span(&["upstreams", name]).start);
+    let range = config.out_of_range(&source);
+    if matches!(reading, Reading::Whole(_)) {
+        for (name, upstream) in config.upstreams.0.iter().filter(|(_, upstream)| upstream.enabled) {
+            // Of what could not be read or looked up nothing more can be said.
+            if !problems.iter().any(|problem| problem.is_of(&["upstreams", name])) {
+                problems.extend(upstream.mistakes(name).into_iter().map(|(key, message)| {
+                    let path: Vec<_> = ["upstreams", name].into_iter().chain(key).collect();
+                    source.problem(&path, message)
+                }));
+            }
+        }
+    }
+    problems.extend(range);
+    Examined { config: Some(config), problems: in_order(problems), places: source }
+}
+
+impl Config {
+    /// Values that are out of range.
+    fn out_of_range(&self, source: &Source<'_>) -> Vec<Problem> {
+        let limits = &self.limits;
+        let own = [
+            ("a2e.max_parallel", "at least 1", self.a2e.max_parallel >= 1),
+            ("limits.line_bytes", "from 1024 to 1073741824", (1024..=1 << 30).contains(&limits.line_bytes)),
+            ("limits.in_flight", "from 1 to 100000", (1..=100_000).contains(&limits.in_flight)),
+            ("limits.page_size", "from 1 to 10000", (1..=10_000).contains(&limits.page_size)),
+            ("limits.drain_ms", "at most 3600000", limits.drain_ms <= 3_600_000),
+        ];
+        let own = own.into_iter().filter(|(_, _, fits)| !fits).map(|(key, expected, _)| (key, expected));
+        let problem = |(key, expected): (&str, &str)| {
+            let path: Vec<_> = key.split('.').collect();
+            source.problem(&path, format!("must be {expected}"))
+        };
+        own.chain(self.http.out_of_range()).map(problem).collect()
+    }
+}
+
+/// The data folder: `--data-dir` or `GLADHAND_DATA_DIR` (clap merges the two), else the user's.
+pub fn data_dir(named: Option<&Path>) -> Option<PathBuf> {
+    let user = || etcetera::choose_base_strategy().ok().map(|dirs| dirs.data_dir().join("gladhand"));
+    named.map(Path::to_owned).or_else(user)
+}
+
+/// The user's config folder.
+pub fn config_dir() -> Option<PathBuf> {
+    etcetera::choose_base_strategy().ok().map(|dirs| dirs.config_dir().join("gladhand"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Config, Vec<Problem>> {
+        let variable = |name: &str| (name == "HOME").then(|| "/home/ann".to_owned());
+        let secret = |_: &str| Err("make one".to_owned());
+        super::parse(text, Reading::Whole(&Lookup { variable: &variable, secret: &secret }))
+    }
+
+    fn problem(text: &str) -> String {
+        lines(&parse(text).unwrap_err())
+    }
+
+    #[test]
+    fn an_empty_file_is_the_defaults() {
+        let config = parse("").unwrap();
+        assert_eq!((config.a2e.max_parallel, config.limits.in_flight), (4, 1024));
+        assert!(!config.policy.validate_arguments);
+        assert_eq!(config.limits.line_bytes, 16 * 1024 * 1024);
+    }
+
+    #[test]
+    fn mistakes_are_told_with_their_place_and_without_their_line() {
+        let text = "[a2e]\ntokens = [\"hush\"]\nmax_paralel = 2\n";
+        let problem = problem(text);
+        assert!(problem.contains("line 3, column 1"), "{problem}");
+        assert!(problem.contains("max_paralel"), "{problem}");
+        assert!(!problem.contains("hush"), "{problem}");
+        assert!(!self::problem("[a2e]\ntokens = [\"hush\", 5]\n").contains("hush"));
+        assert!(!self::problem("[a2e]\ntokens = \"hush\"\n").contains("hush"));
+    }
+
+    #[test]
+    fn values_out_of_range_are_told_by_name() {
+        assert_eq!(problem("[a2e]\nmax_parallel = 0"), "line 2, column 1: a2e.max_parallel: must be at least 1");
+        assert_eq!(problem("[limits]\nin_flight = 0"), "line 2, column 1: limits.in_flight: must be from 1 to 100000");
+        for (setting, expected) in [
+            ("sessions = 0", "http.sessions: must be from 1 to 1000000"),
+            ("body_ms = 9", "http.body_ms: must be from 10 to 3600000"),
+            ("idle_s = 0", "http.idle_s: must be from 1 to 604800"),
+            ("replay_bytes = 1", "http.replay_bytes: must be from 4096 to 1073741824"),
+        ] {
+            assert_eq!(problem(&format!("[http]\n{setting}")), format!("line 2, column 1: {expected}"));
+        }
+    }
+
+    #[test]
+    fn mistakes_of_policy_are_told_with_their_place() {
+        for (text, told) in [
+            (
+                "[[policy.rules]]\neffect = \"deny\"\nwhen = 'a = 1'",
+                "line 3, column 8: at character 3: expected one of",
+            ),
+            ("[[policy.rules]]\neffect = \"forbid\"", "line 2, column 10: unknown variant `forbid`"),
+            (
+                "[[policy.rules]]\ntools = [\"a\", \"@x\"]\neffect = \"deny\"",
+                "line 2, column 9: there is no class of tools `@x`",
+            ),
+            (
+                "[[policy.rules]]\neffect = \"deny\"\nschema = { type = 7 }",
+                "line 3, column 10: this schema cannot be used",
+            ),
+            ("[[policy.limits]]\ntools = [\"a\"]", "line 1, column 1: a limit needs one of"),
+            ("[policy]\npin = \"maybe\"", "line 2, column 7: unknown variant `maybe`"),
+            ("[audit]\nfiel = \"x\"", "line 2, column 1: unknown field `fiel`"),
+            ("[profiles.x]\nonli = []", "line 2, column 1: unknown field `onli`"),
+        ] {
+            let problem = problem(text);
+            assert!(problem.contains(told), "{text}\n{problem}");
+        }
+    }
+
+    #[test]
+    fn tokens_do_not_print() {
+        let config = parse("[a2e]\ntokens = [\"hush\"]").unwrap();
+        assert!(!format!("{config:?}").contains("hush"));
+    }
+
+    #[test]
+    fn upstreams_come_in_the_order_of_the_file_with_what_they_refer_to() {
+        let text = "[upstreams.zed]\ncommand = ['${HOME}/bin/z', '-v']\nargs = ['x']\nprefix = ''\n\
+                    [upstreams.a]\nurl = 'https://example.org/mcp'\nheaders = { X-Key = 'k' }\ntimeout_ms = 5\n";
+        let config = parse(text).unwrap();
+        let names: Vec<_> = config.upstreams.0.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["zed", "a"]);
+        let (zed, a) = (&config.upstreams.0[0].1, &config.upstreams.0[1].1);
+        assert_eq!(zed.target().unwrap().to_string(), "/home/ann/bin/z -v x");
+        assert_eq!((zed.naming("zed").prefix, a.naming("a").prefix), (None, Some("a".to_owned())));
+        assert_eq!((a.timeout_ms, a.headers().unwrap()["x-key"].to_str().unwrap()), (5, "k"));
+    }
+
+    #[test]
+    fn everything_that_is_wrong_with_upstreams_is_told_at_once() {
+        let text = "[upstreams.a]\ncommand = 'x'\nurl = 'y'\n[upstreams.b]\nenv = { T = 'hush ${NOPE}' }\n\
+                    [upstreams.c]\nurl = 'ftp://x'\nargs = ['hush']\nspeak = 'hush'\n[upstreams.'d d']\n\
+                    [upstreams.e]\nenabled = false\ncommand = '${NOPE}'\n[http]\nsessions = 0\nstreams = 'hush'\n";
+        let problem = problem(text);
+        assert!(!problem.contains("hush"), "{problem}");
+        let expected = "\
+line 3, column 1: upstreams.a.url: there is a `command` already, and only one of the two can be
+line 5, column 13: upstreams.b.env.T: the variable NOPE is not set
+line 7, column 1: upstreams.c.url: expected an address that begins with http:// or https://
+line 8, column 1: upstreams.c.args: it belongs to a `command`, and there is none
+line 9, column 1: upstreams.c.speak: expected a dialect, as in \"mcp\", \"mcp@2025-06-18\" or \"a2e\"
+line 10, column 12: upstreams.d d: a name is made of letters, digits, `_` and `-`
+line 10, column 12: upstreams.d d: it needs a `command` or a `url`
+line 15, column 1: http.sessions: must be from 1 to 1000000
+line 16, column 11: http.streams: expected a whole number";
+        assert_eq!(problem, expected);
+    }
+
+    #[test]
+    fn whoever_has_no_use_for_upstreams_does_not_stumble_over_them() {
+        let text = "[upstreams.a]\ncommand = '${NOPE}'\n";
+        assert!(super::parse(text, Reading::WithoutUpstreams).unwrap().upstreams.0.is_empty());
+    }
+
+    #[test]
+    fn a_server_is_the_same_however_its_names_are_shown() {
+        let one = |text: &str| parse(&format!("[upstreams.a]\n{text}")).unwrap().upstreams.0.remove(0).1;
+        let before = one("command = 'x'\nenv = { A = '1' }");
+        assert!(before.is_same_server(&one("command = ['x']\nenv = { A = '1' }\nprefix = 'b'\nhide = ['*']")));
+        assert!(!before.is_same_server(&one("command = 'x'\nenv = { A = '2' }")));
+    }
+}

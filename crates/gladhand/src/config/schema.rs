@@ -1,0 +1,279 @@
+//! The JSON Schema of the configuration file, for editors. Defaults come from the settings themselves; what is written
+//! here by hand is what they cannot say, and a test sees to it that no key is forgotten.
+
+use gladhand_dialects::REGISTRY;
+use serde_json::{Map, Value, json};
+
+use super::{Config, ProfileConfig, UpstreamConfig};
+
+/// The schema as a whole.
+pub(crate) fn schema() -> Value {
+    let defaults = serde_json::to_value(Config::default()).unwrap_or_default();
+    let section = |name: &str, description: &str, keys: &[Key]| table(description, keys, &defaults[name]);
+    let upstream = serde_json::to_value(UpstreamConfig::default()).unwrap_or_default();
+    let upstream = table("A server that is started (command) or reached (url).", &UPSTREAM, &upstream);
+    let profile = serde_json::to_value(ProfileConfig::default()).unwrap_or_default();
+    let profile = table("What certain callers get to see.", &PROFILE, &profile);
+    json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "gladhand.toml",
+        "type": "object",
+        "additionalProperties": false,
+        "properties": {
+            "a2e": section("a2e", "Settings of the A2E dialect.", &A2E),
+            "limits": section("limits", "Bounds on every session.", &LIMITS),
+            "http": section("http", "Settings and bounds of HTTP.", &HTTP),
+            "authorization": section("authorization", "Who may come in over HTTP.", &AUTHORIZATION),
+            "policy": section("policy", "What is allowed and what is looked at.", &POLICY),
+            "audit": section("audit", "What is written down of each call.", &AUDIT),
+            "profiles": {
+                "description": "What certain callers get to see; the first by name that fits a caller counts.",
+                "type": "object",
+                "additionalProperties": profile,
+            },
+            "mcp": section("mcp", "Settings of the MCP dialect.", &MCP),
+            "toolbox": section("toolbox", "Our own three tools.", &TOOLBOX),
+            "upstreams": {
+                "description": "The servers behind this one, each under its name.",
+                "type": "object",
+                "propertyNames": { "pattern": "^[A-Za-z0-9_-]+$" },
+                "additionalProperties": upstream,
+            },
+        },
+    })
+}
+
+/// A key, what it may be, and what it is for.
+type Key = (&'static str, Kind, &'static str);
+
+/// What the value of a key may be.
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    Bool,
+    Text,
+    Texts,
+    TextByName,
+    TextsByName,
+    TextOrTexts,
+    /// A whole number, from and to.
+    Number(u64, u64),
+    AllOrTexts,
+    Speak,
+    Oauth,
+    OneOf(&'static [&'static str]),
+    Rules,
+    Bounds,
+    Issuers,
+    Tokens,
+}
+
+const MANY: Kind = Kind::Number(1, 1_000_000);
+const TIME: Kind = Kind::Number(10, 3_600_000);
+
+const A2E: [Key; 2] = [
+    ("tokens", Kind::Texts, "Tokens that an agent may present. None: any token is accepted."),
+    ("max_parallel", Kind::Number(1, u32::MAX as u64), "How many calls of one session run at once."),
+];
+
+const LIMITS: [Key; 4] = [
+    ("line_bytes", Kind::Number(1024, 1 << 30), "Longest line in bytes."),
+    ("in_flight", Kind::Number(1, 100_000), "Calls of one session that may wait or run."),
+    ("page_size", Kind::Number(1, 10_000), "Tools on a page of a list."),
+    ("drain_ms", Kind::Number(0, 3_600_000), "How long calls in flight may take to finish when the session ends."),
+];
+
+const HTTP: [Key; 12] = [
+    ("allow_hosts", Kind::Texts, "Hosts that requests may be addressed to, beside loopback and our own address."),
+    ("allow_origins", Kind::Texts, "Origins of web pages that may talk to us, beside those on an allowed host."),
+    ("connections", MANY, "Connections that may be open."),
+    ("sessions", MANY, "Sessions that may be open."),
+    ("idle_s", Kind::Number(1, 604_800), "After how many seconds without use a session ends."),
+    ("streams", MANY, "Event streams that may be open."),
+    ("streams_per_session", MANY, "Exchanges of one session that may be open."),
+    ("in_flight", MANY, "Calls without a session that may run."),
+    ("replay_bytes", Kind::Number(4096, 1 << 30), "How much of a stream is kept for a reader that was cut off."),
+    ("head_ms", TIME, "How long the head of a request may take."),
+    ("body_ms", TIME, "How long the body of a request may take."),
+    ("keep_alive_ms", TIME, "After which silence an event stream says that it is alive."),
+];
+
+const AUTHORIZATION: [Key; 7] = [
+    ("resource", Kind::Text, "Our own address as callers know it. Tokens of issuers must be made for it."),
+    ("audiences", Kind::Texts, "Further audiences that mean us."),
+    ("scopes", Kind::Texts, "Scopes that every request needs."),
+    ("tool_scopes", Kind::TextsByName, "Scopes that calls of single tools need besides; `*` fits any characters."),
+    ("dpop", Kind::OneOf(&["off", "accepted", "required"]), "Tokens that are bound to a key (RFC 9449)."),
+    ("issuers", Kind::Issuers, "Authorization servers whose tokens are accepted."),
+    ("tokens", Kind::Tokens, "Tokens that are accepted as they are."),
+];
+
+const POLICY: [Key; 5] = [
+    ("validate_arguments", Kind::Bool, "Hold arguments and structured results to the tools' schemas."),
+    ("pin", Kind::OneOf(&["off", "warn", "stop"]), "What is done about a tool whose definition changed."),
+    (
+        "violations",
+        Kind::OneOf(&["observe", "repair", "enforce"]),
+        "What is done about violations of what was negotiated.",
+    ),
+    ("rules", Kind::Rules, "The first that matches a call decides."),
+    ("limits", Kind::Bounds, "All that fit a call hold for it."),
+];
+
+const AUDIT: [Key; 4] = [
+    ("file", Kind::Text, "The file; nothing is written down without one."),
+    ("max_bytes", Kind::Number(0, u64::MAX), "How large it may become before a new one is begun."),
+    ("keep", Kind::Number(0, u32::MAX as u64), "How many older ones are kept."),
+    ("payloads", Kind::Bool, "Whether arguments and results are written down."),
+];
+
+const PROFILE: [Key; 5] = [
+    ("who", Kind::Texts, "Whom it is about: patterns of principals and client names."),
+    ("upstreams", Kind::Texts, "The upstreams that are seen; all if there are none."),
+    ("only", Kind::Texts, "The tools that are seen; all if there are none."),
+    ("hide", Kind::Texts, "Tools that are not seen."),
+    ("rename", Kind::TextByName, "Tools that are seen under another name."),
+];
+
+const MCP: [Key; 2] = [
+    ("empty_lists", Kind::Bool, "Answer lists of what there is none of with an empty list in place of an error."),
+    ("cache_ms", Kind::Number(0, u64::MAX), "For how long lists may be kept without asking again (2026-07-28)."),
+];
+
+const TOOLBOX: [Key; 1] = [("enabled", Kind::Bool, "Whether echo, agreement and wait are there.")];
+
+const UPSTREAM: [Key; 19] = [
+    ("enabled", Kind::Bool, "Whether it is used at all."),
+    ("command", Kind::TextOrTexts, "The program to start, with its arguments or without."),
+    ("args", Kind::Texts, "Arguments (more of them) for the program."),
+    ("cwd", Kind::Text, "The folder that the program starts in."),
+    ("env", Kind::TextByName, "Variables for the program."),
+    ("inherit_env", Kind::AllOrTexts, "Which of our variables the program gets beside the usual ones; `*` fits any."),
+    ("url", Kind::Text, "The address of an MCP endpoint."),
+    ("headers", Kind::TextByName, "Headers of every request."),
+    ("bearer", Kind::Text, "The bearer token to present, as in ${secret:NAME}."),
+    ("auth", Kind::Oauth, "Tokens that were got by signing in."),
+    ("speak", Kind::Speak, "What to speak to it; found out if it is not said."),
+    ("token", Kind::Text, "The token to present, in a dialect whose opening has one."),
+    ("isolated", Kind::Bool, "Whether every session gets one of its own."),
+    ("timeout_ms", Kind::Number(1, 86_400_000), "How long the opening may take."),
+    ("call_timeout_ms", Kind::Number(0, 86_400_000), "How long a call may be silent; 0: as long as it likes."),
+    ("prefix", Kind::Text, "What is said before its names instead of its own; \"\": they stay as they are."),
+    ("rename", Kind::TextByName, "Names that are shown as something else."),
+    ("only", Kind::Texts, "If there are any: only what fits one of these is shown; `*` fits any characters."),
+    ("hide", Kind::Texts, "What fits one of these is not shown."),
+];
+
+fn table(description: &str, keys: &[Key], defaults: &Value) -> Value {
+    let property = |(name, kind, description): &Key| {
+        let mut schema = kind.schema();
+        schema["description"] = json!(description);
+        if !defaults[*name].is_null() {
+            schema["default"] = defaults[*name].clone();
+        }
+        ((*name).to_owned(), schema)
+    };
+    let properties: Map<_, _> = keys.iter().map(property).collect();
+    json!({ "description": description, "type": "object", "additionalProperties": false, "properties": properties })
+}
+
+impl Kind {
+    fn schema(self) -> Value {
+        let texts = || json!({ "type": "array", "items": { "type": "string" } });
+        match self {
+            Self::Bool => json!({ "type": "boolean" }),
+            Self::Text => json!({ "type": "string" }),
+            Self::Texts => texts(),
+            Self::TextByName => json!({ "type": "object", "additionalProperties": { "type": "string" } }),
+            Self::TextsByName => json!({ "type": "object", "additionalProperties": texts() }),
+            Self::OneOf(words) => json!({ "enum": words }),
+            Self::Rules => list_of(
+                &json!({
+                    "name": { "type": "string", "description": "What it is called." },
+                    "who": texts(),
+                    "tools": texts(),
+                    "when": { "type": "string", "description": "What must hold for the arguments." },
+                    "schema": { "type": "object", "description": "A JSON Schema that must hold for the arguments." },
+                    "effect": { "enum": ["allow", "deny", "ask"] },
+                    "reason": { "type": "string", "description": "Why, for those who hear of it." },
+                }),
+                &["effect"],
+            ),
+            Self::Bounds => {
+                let number = || json!({ "type": "integer", "minimum": 1 });
+                list_of(
+                    &json!({
+                        "name": { "type": "string", "description": "What it is called." },
+                        "who": texts(),
+                        "tools": texts(),
+                        "together": { "type": "boolean", "description": "Whether all callers share it." },
+                        "calls": number(),
+                        "per_s": { "type": "integer", "minimum": 1, "maximum": 86_400 },
+                        "concurrent": number(),
+                        "timeout_ms": number(),
+                        "result_bytes": number(),
+                    }),
+                    &[],
+                )
+            }
+            Self::TextOrTexts => json!({ "anyOf": [{ "type": "string" }, texts()] }),
+            Self::Number(from, to) => json!({ "type": "integer", "minimum": from, "maximum": to }),
+            Self::AllOrTexts => json!({ "anyOf": [{ "const": "all" }, texts()] }),
+            Self::Oauth => json!({ "const": "oauth" }),
+            Self::Speak => {
+                let names = REGISTRY.iter().flat_map(|dialect| {
+                    let versions = dialect.versions.iter().map(|version| format!("{}@{version}", dialect.name));
+                    std::iter::once(dialect.name.to_owned()).chain(versions)
+                });
+                json!({ "enum": names.collect::<Vec<_>>() })
+            }
+            Self::Issuers => list_of(
+                &json!({
+                    "issuer": { "type": "string", "description": "Its identifier, exactly as it writes itself." },
+                    "jwks_url": { "type": "string", "description": "The address of its keys." },
+                    "jwks_file": { "type": "string", "description": "A file with its keys." },
+                }),
+                &["issuer"],
+            ),
+            Self::Tokens => list_of(
+                &json!({
+                    "name": { "type": "string", "description": "Whom it stands for." },
+                    "token": { "type": "string", "description": "The token." },
+                    "scopes": { "type": "array", "items": { "type": "string" }, "description": "What it may be used for." },
+                }),
+                &["name", "token"],
+            ),
+        }
+    }
+}
+
+fn list_of(properties: &Value, required: &[&str]) -> Value {
+    let item =
+        json!({ "type": "object", "additionalProperties": false, "properties": properties, "required": required });
+    json!({ "type": "array", "items": item })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys(object: &Value) -> Vec<&String> {
+        object.as_object().unwrap().keys().collect()
+    }
+
+    #[test]
+    fn every_key_of_the_settings_is_in_the_schema_and_no_other() {
+        let (schema, settings) = (schema(), serde_json::to_value(Config::default()).unwrap());
+        let sections = &schema["properties"];
+        assert_eq!(keys(sections), keys(&settings));
+        for (name, section) in
+            settings.as_object().unwrap().iter().filter(|(name, _)| !["upstreams", "profiles"].contains(&name.as_str()))
+        {
+            assert_eq!(keys(&sections[name]["properties"]), keys(section), "{name}");
+        }
+        let profile = serde_json::to_value(ProfileConfig::default()).unwrap();
+        assert_eq!(keys(&sections["profiles"]["additionalProperties"]["properties"]), keys(&profile));
+        let upstream = serde_json::to_value(UpstreamConfig::default()).unwrap();
+        assert_eq!(keys(&sections["upstreams"]["additionalProperties"]["properties"]), keys(&upstream));
+        assert_eq!(sections["limits"]["properties"]["page_size"]["default"], 100);
+    }
+}

@@ -1,0 +1,237 @@
+//! The text of a configuration file as a tree in which everything has its place, and what is wrong with it.
+
+use std::fmt;
+use std::ops::Range;
+
+use serde::de::DeserializeOwned;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// How deep mistakes are told apart: section, upstream, key.
+const DEEPEST: usize = 3;
+
+/// One thing that is wrong with a configuration file. It never quotes a value, which may be a secret.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// The line, from 1; 0 for what has no place in the file.
+    pub line: usize,
+    /// The column in characters, from 1.
+    pub column: usize,
+    /// The key, as in `upstreams.git.cwd`; empty where the text is no TOML.
+    pub key: String,
+    /// What is wrong.
+    pub message: String,
+}
+
+impl Problem {
+    /// Whether it is one of this key, or of one inside it.
+    pub(crate) fn is_of(&self, path: &[&str]) -> bool {
+        let inside = self.key.strip_prefix(&path.join("."));
+        inside.is_some_and(|inside| inside.is_empty() || inside.starts_with('.'))
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.line > 0 {
+            write!(f, "line {}, column {}: ", self.line, self.column)?;
+        }
+        match self.key.as_str() {
+            "" => f.write_str(&self.message),
+            key => write!(f, "{key}: {}", self.message),
+        }
+    }
+}
+
+/// A file's text that is TOML.
+#[derive(Debug)]
+pub(crate) struct Source<'t> {
+    text: &'t str,
+    pub(super) root: DeTable<'t>,
+}
+
+impl<'t> Source<'t> {
+    /// Reads the text, as far as it can be, and says everything that is wrong with it if it is no TOML.
+    pub(crate) fn read(text: &'t str) -> (Self, Vec<Problem>) {
+        let (root, mistakes) = DeTable::parse_recoverable(text);
+        let source = Self { text, root: root.into_inner() };
+        let problem = |mistake: &toml::de::Error| source.at(mistake.span(), "", mistake.message());
+        let problems = in_order(mistakes.iter().map(problem).collect());
+        (source, problems)
+    }
+
+    /// The whole as something that has a default for every key, without the keys that hold mistakes; and these, of which
+    /// there is at most one in each key.
+    pub(crate) fn parse<T: DeserializeOwned>(&self) -> (Option<T>, Vec<Problem>) {
+        let whole = match T::deserialize(document(self.root.clone())) {
+            Ok(parsed) => return (Some(parsed), Vec::new()),
+            Err(error) => error,
+        };
+        let (mut rest, mut problems) = (self.root.clone(), Vec::new());
+        self.search::<T>(&mut Vec::new(), &self.root, &mut |path, problem| {
+            remove(&mut rest, path);
+            problems.push(problem);
+        });
+        if problems.is_empty() {
+            // Only together do the keys make a mistake.
+            problems.push(self.at(whole.span(), "", &discreet(whole.message())));
+        }
+        (T::deserialize(document(rest)).ok(), problems)
+    }
+
+    /// Looks for mistakes by leaving everything else away: a mistake of one key does not hide those of others.
+    fn search<T: DeserializeOwned>(
+        &self,
+        path: &mut Vec<String>,
+        table: &DeTable<'_>,
+        found: &mut impl FnMut(&[String], Problem),
+    ) -> bool {
+        let mut is_wrong = false;
+        for (key, value) in table.iter() {
+            path.push(key.get_ref().to_string());
+            if let Err(error) = T::deserialize(document(only(path, key.span(), value.clone()))) {
+                is_wrong = true;
+                let is_deeper = match value.get_ref() {
+                    DeValue::Table(inner) if path.len() < DEEPEST => self.search::<T>(path, inner, found),
+                    _ => false,
+                };
+                if !is_deeper {
+                    found(path, self.at(error.span(), &path.join("."), &discreet(error.message())));
+                }
+            }
+            path.pop();
+        }
+        is_wrong
+    }
+
+    /// A problem with the value of a key, or with the nearest table around it.
+    pub(crate) fn problem(&self, path: &[&str], message: impl Into<String>) -> Problem {
+        self.at(Some(self.span(path)), &path.join("."), &message.into())
+    }
+
+    /// Where a key is in the text, or the nearest table around it.
+    pub(super) fn span(&self, path: &[&str]) -> Range<usize> {
+        let mut found = 0..0;
+        let mut table = &self.root;
+        for name in path {
+            let Some((key, value)) = table.iter().find(|(key, _)| key.get_ref().as_ref() == *name) else { break };
+            found = key.span();
+            let DeValue::Table(inner) = value.get_ref() else { break };
+            table = inner;
+        }
+        found
+    }
+
+    pub(super) fn at(&self, span: Option<Range<usize>>, key: &str, message: &str) -> Problem {
+        let (line, column) = span.map_or((0, 0), |span| place(self.text, span.start));
+        Problem { line, column, key: key.to_owned(), message: message.to_owned() }
+    }
+}
+
+/// From the beginning of the file to its end.
+pub(super) fn in_order(mut problems: Vec<Problem>) -> Vec<Problem> {
+    problems.sort_by_key(|problem| (problem.line, problem.column));
+    problems
+}
+
+/// The line and column of a byte.
+fn place(text: &str, at: usize) -> (usize, usize) {
+    let before = text.get(..at).unwrap_or(text);
+    let line = before.matches('\n').count() + 1;
+    (line, before.rsplit('\n').next().map_or(1, |start| start.chars().count() + 1))
+}
+
+fn document(root: DeTable<'_>) -> toml::Deserializer<'_> {
+    Spanned::new(0..0, root).into()
+}
+
+/// Takes away what is at a path.
+fn remove(table: &mut DeTable<'_>, path: &[String]) {
+    let Some((name, inside)) = path.split_first() else { return };
+    if inside.is_empty() {
+        table.remove(name.as_str());
+    } else if let Some(DeValue::Table(inner)) = table.get_mut(name.as_str()).map(Spanned::get_mut) {
+        remove(inner, inside);
+    }
+}
+
+/// A document in which there is nothing but the value at a path.
+fn only<'v>(path: &[String], span: Range<usize>, value: Spanned<DeValue<'v>>) -> DeTable<'v> {
+    path.iter()
+        .rev()
+        .fold((DeTable::new(), value), |(_, value), name| {
+            let around = value.span();
+            let mut table = DeTable::new();
+            table.insert(Spanned::new(span.clone(), name.clone().into()), value);
+            (table.clone(), Spanned::new(around, DeValue::Table(table)))
+        })
+        .0
+}
+
+/// What serde says, without the value that it says it of: that may be a secret.
+fn discreet(message: &str) -> String {
+    let first = message.lines().next().unwrap_or_default();
+    let quotes_a_value = ["invalid type", "invalid value"].iter().any(|beginning| first.starts_with(beginning));
+    match first.rfind("expected ") {
+        Some(at) if quotes_a_value => match &first[at..] {
+            "expected u8" | "expected u32" | "expected u64" | "expected usize" => "expected a whole number".to_owned(),
+            expected => expected.to_owned(),
+        },
+        _ => first.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use serde::Deserialize;
+
+    use super::*;
+
+    #[derive(Debug, Default, Deserialize)]
+    #[serde(deny_unknown_fields, default)]
+    struct Whole {
+        one: BTreeMap<String, Part>,
+    }
+
+    #[derive(Debug, Default, Deserialize)]
+    #[serde(deny_unknown_fields, default)]
+    #[allow(dead_code, reason = "only read to see whether it can be")]
+    struct Part {
+        number: u8,
+        is: bool,
+    }
+
+    fn problems(text: &str) -> Vec<String> {
+        let (source, problems) = Source::read(text);
+        let problems = if problems.is_empty() { in_order(source.parse::<Whole>().1) } else { problems };
+        problems.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn every_key_with_a_mistake_is_told_once_with_its_place_and_without_its_value() {
+        let text = "[one.a]\nnumber = \"hush\"\nis = \"hush\"\n\n[one.b]\nnumbre = 1\n";
+        assert_eq!(
+            problems(text),
+            [
+                "line 2, column 10: one.a.number: expected a whole number",
+                "line 3, column 6: one.a.is: expected a boolean",
+                "line 6, column 1: one.b.numbre: unknown field `numbre`, expected `number` or `is`",
+            ]
+        );
+    }
+
+    #[test]
+    fn what_is_right_is_read_beside_what_is_wrong() {
+        let (source, _) = Source::read("[one.a]\nnumber = 7\nis = 5\n[two]\n");
+        let (whole, problems) = source.parse::<Whole>();
+        assert_eq!((whole.unwrap().one["a"].number, problems.len()), (7, 2));
+    }
+
+    #[test]
+    fn text_that_is_no_toml_is_told_in_all_places() {
+        let problems = problems("a = \nb = 1\nc = [\n");
+        assert!(problems.len() >= 2 && problems[0].starts_with("line 1, column 5: "), "{problems:?}");
+    }
+}

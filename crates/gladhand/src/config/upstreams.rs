@@ -1,0 +1,367 @@
+//! `[upstreams.NAME]`: the servers behind ours.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+
+use gladhand_accord::Secret;
+use gladhand_hub::{Naming, Pattern};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Serialize, Serializer};
+use url::Url;
+
+use super::MASK;
+use crate::edges::surroundings::{Surroundings, USUAL};
+use crate::upstream::{Speak, Target};
+
+/// How long an opening may take unless the file says otherwise, in milliseconds.
+const OPENING_MS: u64 = 60_000;
+
+/// The longest time that can be set, in milliseconds.
+const LONGEST_MS: u64 = 86_400_000;
+
+/// All upstreams, in the order of the file.
+#[derive(Debug, Clone, Default)]
+pub struct Upstreams(pub Vec<(String, UpstreamConfig)>);
+
+/// `[upstreams.NAME]`: a server that is started, or one that is reached.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct UpstreamConfig {
+    /// Whether it is used at all.
+    pub enabled: bool,
+    /// The program to start, with its arguments or without.
+    #[serde(deserialize_with = "words")]
+    pub command: Vec<String>,
+    /// Arguments (more of them) for the program.
+    pub args: Vec<String>,
+    /// The folder that the program starts in.
+    pub cwd: Option<PathBuf>,
+    /// Variables for the program.
+    pub env: BTreeMap<String, Hidden>,
+    /// Which of our variables the program gets beside the usual ones.
+    pub inherit_env: Inherit,
+    /// The address of an MCP endpoint.
+    #[serde(serialize_with = "without_password")]
+    pub url: Option<String>,
+    /// Headers of every request to it.
+    pub headers: BTreeMap<String, Hidden>,
+    /// The bearer token to present to it.
+    pub bearer: Option<Hidden>,
+    /// `oauth`: tokens that were got by signing in.
+    pub auth: Option<String>,
+    /// What to speak to it; found out if it is not said.
+    pub speak: Option<String>,
+    /// The token to present, in a dialect whose opening has one.
+    pub token: Option<Hidden>,
+    /// Whether every session gets one of its own.
+    pub isolated: bool,
+    /// How long the opening may take, in milliseconds.
+    pub timeout_ms: u64,
+    /// How long a call may take without a sign of life, in milliseconds; 0: as long as it likes.
+    pub call_timeout_ms: u64,
+    /// What is said before its names instead of its own; nothing: they stay as they are.
+    pub prefix: Option<String>,
+    /// Names that are shown as something else.
+    pub rename: BTreeMap<String, String>,
+    /// If there are any: only what fits one of these is shown.
+    pub only: Vec<String>,
+    /// What fits one of these is not shown.
+    pub hide: Vec<String>,
+}
+
+impl Default for UpstreamConfig {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            command: Vec::new(),
+            args: Vec::new(),
+            cwd: None,
+            env: BTreeMap::new(),
+            inherit_env: Inherit::default(),
+            url: None,
+            headers: BTreeMap::new(),
+            bearer: None,
+            auth: None,
+            speak: None,
+            token: None,
+            isolated: false,
+            timeout_ms: OPENING_MS,
+            call_timeout_ms: 0,
+            prefix: None,
+            rename: BTreeMap::new(),
+            only: Vec::new(),
+            hide: Vec::new(),
+        }
+    }
+}
+
+/// Which of our variables a program gets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Inherit {
+    /// All of them.
+    All,
+    /// The usual ones, and these.
+    Also(Vec<String>),
+}
+
+impl Default for Inherit {
+    fn default() -> Self {
+        Self::Also(Vec::new())
+    }
+}
+
+/// A value that may be a secret: compared, and not printed.
+#[derive(Debug, Clone)]
+pub struct Hidden(pub Secret);
+
+impl PartialEq for Hidden {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.matches(&other.0)
+    }
+}
+
+impl UpstreamConfig {
+    /// Where it is. To be asked of settings without mistakes.
+    pub fn target(&self) -> Option<Target> {
+        match &self.url {
+            Some(url) => Url::parse(url).ok().map(Target::Url),
+            None if self.command.is_empty() => None,
+            None => Some(Target::Command(self.command.iter().chain(&self.args).cloned().collect())),
+        }
+    }
+
+    /// What to speak to it; none for what we do not speak.
+    pub fn speak(&self) -> Option<Speak> {
+        self.speak.as_deref().map_or(Some(Speak::Auto), Speak::parse)
+    }
+
+    /// What its program finds around it.
+    pub fn surroundings(&self) -> Surroundings {
+        let pattern = |name: &str| Pattern(name.to_owned());
+        let inherits = match &self.inherit_env {
+            Inherit::All => None,
+            Inherit::Also(names) => {
+                let usual = USUAL.iter().copied();
+                Some(usual.chain(names.iter().map(String::as_str)).map(pattern).collect())
+            }
+        };
+        let variables = self.env.iter().map(|(name, value)| (name.clone(), value.0.clone())).collect();
+        Surroundings { folder: self.cwd.clone(), inherits, variables }
+    }
+
+    /// How its names are shown.
+    pub fn naming(&self, name: &str) -> Naming {
+        let patterns = |texts: &[String]| texts.iter().cloned().map(Pattern).collect();
+        Naming {
+            prefix: Some(self.prefix.as_deref().unwrap_or(name)).filter(|prefix| !prefix.is_empty()).map(str::to_owned),
+            renamed: self.rename.clone(),
+            only: patterns(&self.only),
+            hidden: patterns(&self.hide),
+        }
+    }
+
+    /// The headers of every request to it; the name of the first that cannot be one.
+    pub fn headers(&self) -> Result<HeaderMap, String> {
+        let mut headers = HeaderMap::new();
+        for (name, Hidden(value)) in &self.headers {
+            let key = HeaderName::try_from(name.as_str()).map_err(|_| name.clone())?;
+            let mut value = HeaderValue::from_str(value.expose()).map_err(|_| name.clone())?;
+            value.set_sensitive(true);
+            headers.append(key, value);
+        }
+        Ok(headers)
+    }
+
+    /// Whether it is the same server, reached in the same way, however its names are shown.
+    pub fn is_same_server(&self, other: &Self) -> bool {
+        let nameless = |one: &Self| Self {
+            prefix: None,
+            rename: BTreeMap::new(),
+            only: Vec::new(),
+            hide: Vec::new(),
+            ..one.clone()
+        };
+        nameless(self) == nameless(other)
+    }
+
+    /// What is wrong with it: key (none: the whole) and message.
+    pub(super) fn mistakes(&self, name: &str) -> Vec<(Option<&'static str>, String)> {
+        let mut mistakes = Vec::new();
+        let mut mistake = |key: Option<&'static str>, message: &str| mistakes.push((key, message.to_owned()));
+        if !is_name(name) {
+            mistake(None, "a name is made of letters, digits, `_` and `-`");
+        }
+        match (&self.url, self.command.first().map(String::as_str)) {
+            (None, None) => mistake(None, "it needs a `command` or a `url`"),
+            (Some(_), Some(_)) => mistake(Some("url"), "there is a `command` already, and only one of the two can be"),
+            (None, Some("")) => mistake(Some("command"), "the program must not be empty"),
+            (Some(url), None) => match Url::parse(url) {
+                Ok(url) if ["http", "https"].contains(&url.scheme()) && url.has_host() => {}
+                _ => mistake(Some("url"), "expected an address that begins with http:// or https://"),
+            },
+            (None, Some(_)) => {}
+        }
+        let (of_command, of_url) = (self.url.is_some(), self.url.is_none());
+        for (key, is_there, is_misplaced, belongs_to) in [
+            ("args", !self.args.is_empty(), of_command, "command"),
+            ("cwd", self.cwd.is_some(), of_command, "command"),
+            ("env", !self.env.is_empty(), of_command, "command"),
+            ("inherit_env", self.inherit_env != Inherit::default(), of_command, "command"),
+            ("headers", !self.headers.is_empty(), of_url, "url"),
+            ("bearer", self.bearer.is_some(), of_url, "url"),
+            ("auth", self.auth.is_some(), of_url, "url"),
+        ] {
+            if is_there && is_misplaced {
+                mistake(Some(key), &format!("it belongs to a `{belongs_to}`, and there is none"));
+            }
+        }
+        if let Err(header) = self.headers() {
+            mistake(Some("headers"), &format!("`{header}` cannot be sent as a header"));
+        }
+        if self.bearer.as_ref().is_some_and(|Hidden(token)| HeaderValue::from_str(token.expose()).is_err()) {
+            mistake(Some("bearer"), "it holds what a header cannot");
+        }
+        let authorization = self.headers.keys().any(|name| name.eq_ignore_ascii_case("authorization"));
+        if usize::from(authorization) + usize::from(self.bearer.is_some()) + usize::from(self.auth.is_some()) > 1 {
+            mistake(None, "`bearer`, `auth` and a header `Authorization` are three ways to say one thing: choose one");
+        }
+        if self.auth.as_deref().is_some_and(|auth| auth != "oauth") {
+            mistake(Some("auth"), "expected \"oauth\"");
+        }
+        match self.speak() {
+            None => mistake(Some("speak"), "expected a dialect, as in \"mcp\", \"mcp@2025-06-18\" or \"a2e\""),
+            Some(Speak::As(dialect, _)) if dialect.name != "mcp" && self.url.is_some() => {
+                mistake(Some("speak"), &format!("{} is not spoken over HTTP", dialect.name));
+            }
+            Some(_) => {}
+        }
+        if self.env.keys().any(|name| name.is_empty() || name.contains(['=', '\0'])) {
+            mistake(Some("env"), "the name of a variable is not empty and has no `=`");
+        }
+        if !(1..=LONGEST_MS).contains(&self.timeout_ms) {
+            mistake(Some("timeout_ms"), "must be from 1 to 86400000");
+        }
+        if self.call_timeout_ms > LONGEST_MS {
+            mistake(Some("call_timeout_ms"), "must be at most 86400000");
+        }
+        if self.rename.values().any(String::is_empty) {
+            mistake(Some("rename"), "a name must not be empty");
+        }
+        mistakes
+    }
+}
+
+/// Whether an upstream can be called so.
+pub(crate) fn is_name(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte))
+}
+
+impl<'de> Deserialize<'de> for Upstreams {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Tables;
+        impl<'de> Visitor<'de> for Tables {
+            type Value = Upstreams;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a table for each upstream, as in [upstreams.NAME]")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut upstreams = Vec::new();
+                while let Some(upstream) = map.next_entry()? {
+                    upstreams.push(upstream);
+                }
+                Ok(Upstreams(upstreams))
+            }
+        }
+        deserializer.deserialize_map(Tables)
+    }
+}
+
+impl<'de> Deserialize<'de> for Hidden {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        // serde's own complaint would quote what it found, which may be a secret.
+        let value = toml::Value::deserialize(deserializer)?;
+        value.as_str().map(|text| Self(Secret::new(text))).ok_or_else(|| D::Error::custom("expected a string"))
+    }
+}
+
+impl Serialize for Upstreams {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(name, upstream)| (name, upstream)))
+    }
+}
+
+impl Serialize for Hidden {
+    /// What only refers to a secret is shown; everything else is masked.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let text = self.0.expose();
+        serializer.serialize_str(if text.contains("${") { text } else { MASK })
+    }
+}
+
+impl Serialize for Inherit {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::All => serializer.serialize_str("all"),
+            Self::Also(names) => names.serialize(serializer),
+        }
+    }
+}
+
+#[expect(clippy::ref_option, reason = "serde hands it over so")]
+fn without_password<S: Serializer>(url: &Option<String>, serializer: S) -> Result<S::Ok, S::Error> {
+    let shown = |url: &String| Url::parse(url).map_or_else(|_| url.clone(), |url| Target::Url(url).to_string());
+    url.as_ref().map(shown).serialize(serializer)
+}
+
+/// One word or several.
+struct OneOrMore(&'static str);
+
+impl<'de> Visitor<'de> for OneOrMore {
+    type Value = Vec<String>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+
+    fn visit_str<E>(self, word: &str) -> Result<Self::Value, E> {
+        Ok(vec![word.to_owned()])
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+        let mut words = Vec::new();
+        while let Some(word) = seq.next_element()? {
+            words.push(word);
+        }
+        Ok(words)
+    }
+}
+
+fn words<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    deserializer.deserialize_any(OneOrMore("a string or an array of strings"))
+}
+
+impl<'de> Deserialize<'de> for Inherit {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct AllOrNames;
+        impl<'de> Visitor<'de> for AllOrNames {
+            type Value = Inherit;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("\"all\" or an array of names")
+            }
+
+            fn visit_str<E: Error>(self, word: &str) -> Result<Self::Value, E> {
+                if word == "all" { Ok(Inherit::All) } else { Err(E::custom("expected \"all\" or an array of names")) }
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<Self::Value, A::Error> {
+                OneOrMore("an array of names").visit_seq(seq).map(Inherit::Also)
+            }
+        }
+        deserializer.deserialize_any(AllOrNames)
+    }
+}

@@ -1,0 +1,178 @@
+//! What a person does with the file: check, show, import, install, doctor.
+
+use std::io::Write as _;
+use std::process::{Output, Stdio};
+
+use serde_json::{Value, json};
+
+use super::{Setting, ours};
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("UTF-8")
+}
+
+impl Setting {
+    /// Runs a command with a home of its own.
+    fn run(&self, arguments: &[&str]) -> Output {
+        let mut command = self.gladhand(arguments);
+        command.env("HOME", self.path()).env("XDG_CONFIG_HOME", self.path().join(".config"));
+        command.env_remove("NO_SUCH_VARIABLE").stdin(Stdio::null()).output().expect("it starts")
+    }
+
+    fn json(&self, arguments: &[&str]) -> (Option<i32>, Value) {
+        let output = self.run(arguments);
+        let value = serde_json::from_slice(&output.stdout);
+        (output.status.code(), value.unwrap_or_else(|error| panic!("{error}: {}", text(&output.stderr))))
+    }
+}
+
+#[test]
+fn check_tells_everything_at_once_with_its_place_and_its_exit_code() {
+    let setting = Setting::new(&ours("a"));
+    let output = setting.run(&["config", "check"]);
+    assert_eq!(text(&output.stdout), "gladhand.toml is fine, with 1 upstream\n");
+    assert_eq!(output.status.code(), Some(0));
+
+    setting.write("[upstreams.a]\ncommand = \"no-such-program\"\ncwd = \"/no/such/folder\"\n");
+    let output = setting.run(&["config", "check"]);
+    let expected = "\
+gladhand.toml:3:1: warning: upstreams.a.cwd: there is no folder /no/such/folder: make it, or name another
+gladhand.toml:2:1: warning: upstreams.a.command: `no-such-program` is not on the PATH: install it, or write where it is
+0 errors, 2 warnings
+";
+    assert_eq!((text(&output.stdout).as_str(), output.status.code()), (expected, Some(1)));
+
+    setting.write("[upstreams.a]\nurl = \"hush\"\n[upstreams.b]\ncommand = [\"x\", \"hush-${NO_SUCH_VARIABLE}\"]\n");
+    let (code, report) = setting.json(&["config", "check", "--json"]);
+    let problem = |line: u32, column: u32, key: &str, message: &str| json!({ "severity": "error", "line": line, "column": column, "key": key, "message": message });
+    let expected = json!({
+        "file": "gladhand.toml",
+        "ok": false,
+        "upstreams": 2,
+        "problems": [
+            problem(2, 1, "upstreams.a.url", "expected an address that begins with http:// or https://"),
+            problem(4, 17, "upstreams.b.command", "the variable NO_SUCH_VARIABLE is not set"),
+        ],
+    });
+    assert_eq!((code, report), (Some(2), expected));
+    // And serve does not start with it.
+    let output = setting.run(&["serve"]);
+    assert_eq!(output.status.code(), Some(2));
+    let errors = text(&output.stderr);
+    assert!(errors.contains("line 4, column 17: upstreams.b.command") && !errors.contains("hush"), "{errors}");
+}
+
+#[test]
+fn show_masks_and_schema_is_json() {
+    let setting = Setting::new("[upstreams.a]\nurl = \"https://x.example/mcp\"\nbearer = \"hush\"\n");
+    let shown = text(&setting.run(&["config", "show"]).stdout);
+    assert!(shown.contains("[upstreams.a]") && shown.contains("bearer = \"***\""), "{shown}");
+    assert!(shown.contains("page_size = 100") && !shown.contains("hush"), "{shown}");
+    let (code, schema) = setting.json(&["config", "schema"]);
+    assert_eq!((code, &schema["title"]), (Some(0), &json!("gladhand.toml")));
+}
+
+#[test]
+fn secrets_come_from_the_environment_or_from_the_store() {
+    let setting = Setting::new("[upstreams.a]\nurl = \"https://x.example/mcp\"\nbearer = \"${secret:api-key}\"\n");
+    let output = setting.run(&["config", "check"]);
+    let advice =
+        "there is no secret `api-key`: run `gladhand secret set api-key`, or set the variable GLADHAND_SECRET_API_KEY";
+    assert!(text(&output.stdout).contains(advice), "{}", text(&output.stdout));
+    let mut command = setting.gladhand(&["config", "check"]);
+    let output = command.env("GLADHAND_SECRET_API_KEY", "hush").output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stdout));
+
+    let mut command = setting.gladhand(&["secret", "set", "api-key"]);
+    command.env("HOME", setting.path()).env("XDG_CONFIG_HOME", setting.path().join(".config"));
+    let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"hush").unwrap();
+    assert!(child.wait().unwrap().success());
+    let output = setting.run(&["config", "check"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stdout));
+}
+
+#[test]
+fn servers_are_imported_once() {
+    let setting = Setting::new("# mine\n");
+    let json =
+        "{ \"mcpServers\": { \"a\": { \"command\": \"x\", }, /* old */ \"b\": { \"url\": \"https://x.example/\" } } }";
+    std::fs::write(setting.path().join(".mcp.json"), json).unwrap();
+    let expected = "[upstreams.a]\ncommand = [\"x\"]\n\n[upstreams.b]\nurl = \"https://x.example/\"\n";
+    assert_eq!(text(&setting.run(&["config", "import", ".mcp.json"]).stdout), expected);
+    assert_eq!(text(&setting.run(&["config", "import"]).stdout), expected, "it is where such files are");
+    for _ in 0..2 {
+        assert_eq!(setting.run(&["config", "import", "--write"]).status.code(), Some(0));
+        assert_eq!(std::fs::read_to_string(setting.file()).unwrap(), format!("# mine\n\n{expected}"));
+    }
+    let output = setting.run(&["config", "import", "no/such.json"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("no/such.json"));
+}
+
+#[test]
+fn we_are_installed_once_with_a_backup_and_the_rest_stays() {
+    let setting = Setting::new("");
+    let file = setting.path().join(".config/zed/settings.json");
+    std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+    let before = "{\n  // my theme\n  \"theme\": \"One\",\n}\n";
+    std::fs::write(&file, before).unwrap();
+    let output = setting.run(&["config", "install", "zed", "--dry-run"]);
+    let diff = text(&output.stdout);
+    assert!(diff.contains("+   \"context_servers\": {") && !diff.contains("- "), "{diff}");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), before, "nothing is changed");
+
+    assert_eq!(setting.run(&["config", "install", "zed"]).status.code(), Some(0));
+    let after = std::fs::read_to_string(&file).unwrap();
+    assert!(
+        after.starts_with("{\n  // my theme\n  \"theme\": \"One\",\n  \"context_servers\": {\n    \"gladhand\""),
+        "{after}"
+    );
+    assert!(after.contains("\"source\": \"custom\"") && after.contains("\"serve\""), "{after}");
+    assert_eq!(std::fs::read_to_string(file.with_file_name("settings.json.bak")).unwrap(), before);
+
+    let again = setting.run(&["config", "install", "zed"]);
+    assert!(text(&again.stderr).contains("has it already"));
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), after);
+    assert!(!file.with_file_name("settings.json.bak2").exists());
+}
+
+#[test]
+fn a_client_without_a_file_gets_one_that_starts_us() {
+    let setting = Setting::new("");
+    let output = setting.run(&["config", "install", "cursor", "--name", "tools", "--config", "gladhand.toml"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let file: Value = serde_json::from_slice(&std::fs::read(setting.path().join(".cursor/mcp.json")).unwrap()).unwrap();
+    let config = setting.file().canonicalize().unwrap();
+    assert_eq!(file["mcpServers"]["tools"]["args"], json!(["serve", "--config", config]));
+    // What we put there is not imported as a server of ours.
+    let imported = setting.run(&["config", "import", "cursor"]);
+    assert_eq!(text(&imported.stdout), "");
+}
+
+#[test]
+fn the_doctor_says_what_is_broken_and_what_to_do() {
+    let setting = Setting::new(&ours("a"));
+    let (code, report) = setting.json(&["doctor", "--json", "--http", "127.0.0.1:0"]);
+    assert_eq!((code, &report["healthy"]), (Some(0), &json!(true)), "{report:#}");
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    setting.write(&format!(
+        "{}[upstreams.b]\nurl = \"http://{closed}/mcp\"\n[upstreams.c]\ncommand = \"no-such-program\"\n",
+        ours("a")
+    ));
+    let (code, report) = setting.json(&["doctor", "--json"]);
+    assert_eq!((code, &report["healthy"]), (Some(1), &json!(false)));
+    let findings = report["findings"].as_array().unwrap();
+    let broken: Vec<_> = findings.iter().filter(|one| one["state"] == "broken").collect();
+    assert_eq!(
+        broken.iter().map(|one| one["about"].as_str().unwrap()).collect::<Vec<_>>(),
+        ["upstream b", "upstream c"]
+    );
+    assert!(broken.iter().all(|one| one["advice"].is_string()), "{report:#}");
+    let drawn = text(&setting.run(&["doctor"]).stdout);
+    assert!(
+        drawn.contains("ok  upstream a") && drawn.contains("no  upstream c: `no-such-program` is not on the PATH"),
+        "{drawn}"
+    );
+    assert!(!drawn.contains('\u{1b}'), "no colours in a pipe");
+}
