@@ -8,6 +8,7 @@ use gladhand_operations::{Failure, Operation, Prompt, Reply, Resource, Template,
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
+use super::way::TASKS;
 use crate::upstream::Upstream;
 
 /// Everything that an upstream lists, and what it does beside that. Can be kept between runs.
@@ -21,6 +22,8 @@ pub(super) struct Lists {
     pub(super) has_resources: bool,
     pub(super) completions: bool,
     pub(super) resource_updates: bool,
+    /// Whether calls become tasks when it says so.
+    pub(super) tasks: bool,
     pub(super) server: Peer,
     pub(super) instructions: Option<String>,
 }
@@ -90,6 +93,7 @@ impl Lists {
             has_resources: has("resources"),
             completions: has("completions"),
             resource_updates: has("resources.subscribe"),
+            tasks: agreement.per_request && has(TASKS),
             server: agreement.server.clone(),
             instructions: agreement.instructions.clone(),
             ..Self::default()
@@ -143,6 +147,7 @@ impl Lists {
             completions: self.completions,
             unlisted_resources: self.has_resources,
             resource_updates: self.resource_updates,
+            tasks: self.tasks,
             tool_changes: true,
             resource_changes: self.has_resources,
             prompt_changes: true,
@@ -156,6 +161,7 @@ impl Lists {
             completions: true,
             unlisted_resources: true,
             resource_updates: true,
+            tasks: false,
             tool_changes: true,
             resource_changes: true,
             prompt_changes: true,

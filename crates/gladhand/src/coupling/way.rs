@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
+use gladhand_accord::Capability;
 use gladhand_dialects::Askable;
 use gladhand_operations::{Failure, FailureKind};
 
@@ -10,6 +11,9 @@ use super::Spec;
 use super::breaker::Breaker;
 use super::hosting::WayHost;
 use crate::upstream::{Host, Options, Upstream};
+
+/// What an upstream must know so that it may make tasks of calls.
+pub(super) const TASKS: &str = "extensions.io.modelcontextprotocol/tasks";
 
 /// One way to an upstream.
 #[derive(Debug)]
@@ -60,7 +64,10 @@ impl Way {
         if let Some(objection) = breaker.objection(Instant::now()) {
             return Err(lost(objection));
         }
-        let options = Options { provides: self.provides.clone(), listen: true, ..self.spec.options.clone() };
+        // Tasks are looked after here, whoever they are for.
+        let tasks = (Capability::named(TASKS), None);
+        let provides = self.provides.iter().cloned().chain([tasks]).collect();
+        let options = Options { provides, listen: true, ..self.spec.options.clone() };
         let host: Arc<dyn Host> = Arc::clone(&self.host) as _;
         match Upstream::open(&self.spec.target, options, host).await {
             Ok(session) => {
