@@ -5,7 +5,7 @@
 //! shared by callers for whom that cannot be wrong.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use futures_util::future::BoxFuture;
 use gladhand_hub::{Asking, Bell, Caller};
@@ -85,8 +85,9 @@ impl Drop for Open {
 pub(super) struct WayHost {
     /// Calls under way, the newest last.
     under_way: Mutex<Vec<Arc<CallHost>>>,
-    /// The one session that this way belongs to, once it is open; without one, nobody but callers can be asked.
-    session: Option<watch::Receiver<Option<Arc<dyn Caller>>>>,
+    /// The one session that this way belongs to, once it is open; without one, nobody but callers can be asked. It must
+    /// not be kept from ending by who would ask it.
+    session: Option<watch::Receiver<Option<Weak<dyn Caller>>>>,
     bell: Option<Bell>,
     /// Where word goes that a list has changed.
     stale: Arc<Stale>,
@@ -94,7 +95,7 @@ pub(super) struct WayHost {
 
 impl WayHost {
     pub(super) fn new(
-        session: Option<watch::Receiver<Option<Arc<dyn Caller>>>>,
+        session: Option<watch::Receiver<Option<Weak<dyn Caller>>>>,
         bell: Option<Bell>,
         stale: Arc<Stale>,
     ) -> Self {
@@ -126,7 +127,7 @@ impl Host for WayHost {
         };
         Box::pin(async move {
             let caller = session.wait_for(Option::is_some).await.ok().and_then(|caller| caller.clone());
-            match caller {
+            match caller.and_then(|caller| caller.upgrade()) {
                 Some(caller) => match ask(&caller, None, vec![question]).pop() {
                     Some(answer) => answer.await,
                     None => Err(unanswered()),

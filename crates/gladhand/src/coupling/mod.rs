@@ -77,7 +77,7 @@ struct Inner {
     /// Resources that somebody wants to hear of.
     watched: Mutex<BTreeSet<String>>,
     /// The only session that there will be, once it is open.
-    session: watch::Sender<Option<Arc<dyn Caller>>>,
+    session: watch::Sender<Option<Weak<dyn Caller>>>,
     keeper: OnceLock<AbortHandle>,
 }
 
@@ -193,13 +193,13 @@ impl Inner {
         }
         let mut ways = self.ways();
         let own = ways.own.entry(caller.session()).or_insert_with(|| {
-            let session = watch::Sender::new(Some(Arc::clone(caller))).subscribe();
+            let session = watch::Sender::new(Some(Arc::downgrade(caller))).subscribe();
             Way::new(Arc::clone(&self.spec), provides, self.host(Some(session)))
         });
         Ok((Arc::clone(own), None))
     }
 
-    fn host(&self, session: Option<watch::Receiver<Option<Arc<dyn Caller>>>>) -> WayHost {
+    fn host(&self, session: Option<watch::Receiver<Option<Weak<dyn Caller>>>>) -> WayHost {
         WayHost::new(session, self.bell.get().cloned(), Arc::clone(&self.stale))
     }
 
@@ -415,7 +415,7 @@ impl Provider for Coupled {
 
     fn joined(&self, caller: &Arc<dyn Caller>) {
         if self.inner.main().1 {
-            self.inner.session.send_replace(Some(Arc::clone(caller)));
+            self.inner.session.send_replace(Some(Arc::downgrade(caller)));
         }
     }
 
@@ -435,7 +435,7 @@ impl Provider for Coupled {
             runtime.spawn(async move { own.close().await });
         }
         if self.inner.main().1 {
-            // A session that is over cannot be asked, and must not be kept by who would ask it.
+            // A session that is over cannot be asked.
             self.inner.session.send_replace(None);
         }
     }

@@ -10,7 +10,7 @@ use gladhand_operations::{Failure, FailureKind};
 use super::Spec;
 use super::breaker::Breaker;
 use super::hosting::WayHost;
-use crate::upstream::{Host, Options, Upstream};
+use crate::upstream::{Host, OpenError, Options, Upstream};
 
 /// What an upstream must know so that it may make tasks of calls.
 pub(super) const TASKS: &str = "extensions.io.modelcontextprotocol/tasks";
@@ -79,9 +79,10 @@ impl Way {
                 Ok(session)
             }
             Err(error) => {
-                let pause = breaker.failed(&error.to_string(), Instant::now());
+                let why = reason(&error);
+                let pause = breaker.failed(&why, Instant::now());
                 tracing::warn!(upstream = name, %error, pause_ms = pause.as_millis(), "upstream not open");
-                Err(lost(error.to_string()))
+                Err(lost(why))
             }
         }
     }
@@ -106,5 +107,15 @@ impl Way {
         if let Some(session) = session {
             session.close().await;
         }
+    }
+}
+
+/// Why there is no session, with the last thing that a process had to say about it.
+fn reason(error: &OpenError) -> String {
+    match error {
+        OpenError::Refused { refusal, last_words } if !last_words.is_empty() => {
+            format!("{refusal}; the last it said: {}", last_words.last().map_or("", String::as_str))
+        }
+        other => other.to_string(),
     }
 }
