@@ -163,15 +163,24 @@ impl Inner {
 
     async fn run(self: &Arc<Self>, errand: &Errand) -> Outcome {
         let (way, turn) = self.way_for(errand).await?;
-        let session = if self.is_main(&way) { self.open_main().await? } else { way.open(|_| {}).await? };
         let _under_way = way.host.begin(&errand.host);
-        let (operation, terms) = (errand.operation.clone(), errand.terms.clone());
-        let agreement = Arc::clone(&errand.agreement);
-        let call = session.call_on_behalf(operation, terms, agreement, Arc::clone(&errand.host) as _);
+        let call = self.make(errand, &way);
         let Some(turn) = turn else { return call.await };
         tokio::select! {
             outcome = call => outcome,
             () = turn.wanted() => Err(Failure::new(FailureKind::Busy, "others needed the server while a question was open")),
+        }
+    }
+
+    /// Makes a call by a way. If the session there turns out to be over before the call was made, it is made in the next.
+    async fn make(self: &Arc<Self>, errand: &Errand, way: &Arc<Way>) -> Outcome {
+        loop {
+            let session = if self.is_main(way) { self.open_main().await? } else { way.open(|_| {}).await? };
+            let (operation, terms) = (errand.operation.clone(), errand.terms.clone());
+            let (agreement, host) = (Arc::clone(&errand.agreement), Arc::clone(&errand.host));
+            if let Some(outcome) = session.call_on_behalf(operation, terms, agreement, host as _).await {
+                return outcome;
+            }
         }
     }
 

@@ -94,10 +94,17 @@ impl Way {
             ended.await;
             let Some(way) = way.upgrade() else { return };
             let mut breaker = way.opening.lock().await;
-            if way.session.lock().unwrap_or_else(PoisonError::into_inner).take().is_some() {
-                tracing::warn!(upstream = way.spec.name, "upstream lost");
-                breaker.ended("it ended by itself", begun, Instant::now());
+            {
+                let mut session = way.session.lock().unwrap_or_else(PoisonError::into_inner);
+                if session.is_none() {
+                    // It was closed on purpose.
+                    return;
+                }
+                // Somebody may have opened the next one already.
+                session.take_if(|session| session.is_over());
             }
+            tracing::warn!(upstream = way.spec.name, "upstream lost");
+            breaker.ended("it ended by itself", begun, Instant::now());
         });
     }
 

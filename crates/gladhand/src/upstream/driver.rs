@@ -143,12 +143,19 @@ impl Driver {
             match self.wake(Some(&mut ports)).await {
                 Wake::Aside(None) => break None,
                 Wake::Aside(Some(Aside::Close(closed))) => break Some(closed),
-                wake => self.handle(wake),
+                wake => {
+                    if matches!(wake, Wake::Inbound(Inbound::Gone)) {
+                        // Before anybody hears of it: whoever calls next must find the session over.
+                        ports.commands.close();
+                    }
+                    self.handle(wake);
+                }
             }
             if self.is_gone {
                 break None;
             }
         };
+        ports.commands.close();
         self.step(|client, clock, heard| client.close(&mut clock.ambient(), heard));
         self.step(|client, clock, heard| client.gone(&mut clock.ambient(), heard));
         self.transport.close(Manner::Polite).await;
