@@ -303,7 +303,7 @@ impl Service {
             prompt_changes: features.prompt_changes,
             completions: features.completions,
             logging: !features.silent,
-            tasks: tools.iter().any(|tool| tool.tasks != TaskSupport::Forbidden),
+            tasks: features.tasks || tools.iter().any(|tool| tool.tasks != TaskSupport::Forbidden),
             instructions: self.instructions_now(),
             extensions: self.extensions.clone(),
             empty_lists: self.empty_lists,

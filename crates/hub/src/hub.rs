@@ -453,6 +453,7 @@ impl Hub {
             completions: sum.completions || one.completions,
             unlisted_resources: sum.unlisted_resources || one.unlisted_resources,
             resource_updates: sum.resource_updates || one.resource_updates,
+            tasks: sum.tasks || one.tasks,
             tool_changes: sum.tool_changes || one.tool_changes,
             resource_changes: sum.resource_changes || one.resource_changes,
             prompt_changes: sum.prompt_changes || one.prompt_changes,

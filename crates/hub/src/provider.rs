@@ -146,6 +146,8 @@ pub struct Features {
     pub unlisted_resources: bool,
     /// It rings when a watched resource changes.
     pub resource_updates: bool,
+    /// Calls of its tools may become tasks without the tools saying so beforehand.
+    pub tasks: bool,
     /// Its list of tools may change.
     pub tool_changes: bool,
     /// Its list of resources may change.

@@ -53,7 +53,15 @@ fn spec(args: &BridgeArgs) -> Result<Spec, CommandError> {
         ..Options::default()
     };
     // What it has is asked for each time: a bridge offers exactly what the server has now.
-    Ok(Spec { name: target.to_string(), target, options, isolated: args.isolate, remembered_in: None })
+    Ok(Spec { name: name(&target), target, options, isolated: args.isolate, remembered_in: None })
+}
+
+/// What errors and logs call the server. Arguments of a command may be secrets.
+fn name(target: &Target) -> String {
+    match target {
+        Target::Command(words) => words.first().cloned().unwrap_or_default(),
+        Target::Url(_) => target.to_string(),
+    }
 }
 
 /// What gets us into a server: a token, or what it gave us when somebody signed in (`gladhand login`). Nobody can be

@@ -4,6 +4,7 @@
 //! say in which call's middle, it goes by the way of the newest call that is under way; a way to an upstream is only
 //! shared by callers for whom that cannot be wrong.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use futures_util::future::BoxFuture;
@@ -21,13 +22,39 @@ pub(super) type Session = watch::Receiver<Option<Weak<dyn Caller>>>;
 /// The host of one call: its notices and questions go to its caller.
 #[derive(Debug)]
 pub(super) struct CallHost {
-    pub(super) call: CallId,
+    call: CallId,
     pub(super) caller: Arc<dyn Caller>,
+    /// How many questions wait for the caller.
+    open: Arc<AtomicUsize>,
+}
+
+impl CallHost {
+    pub(super) fn new(call: CallId, caller: &Arc<dyn Caller>) -> Arc<Self> {
+        Arc::new(Self { call, caller: Arc::clone(caller), open: Arc::default() })
+    }
+
+    /// Whether the call cannot go on before its caller has answered.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.open.load(Ordering::Relaxed) > 0
+    }
 }
 
 impl Host for CallHost {
     fn ask(&self, question: Question) -> BoxFuture<'static, Answered> {
-        ask(&self.caller, Some(self.call), question)
+        self.ask_together(vec![question]).pop().unwrap_or_else(|| Box::pin(std::future::ready(Err(unanswered()))))
+    }
+
+    fn ask_together(&self, questions: Vec<Question>) -> Vec<BoxFuture<'static, Answered>> {
+        ask(&self.caller, Some(self.call), questions)
+            .into_iter()
+            .map(|answer| {
+                let open = Open::of(&self.open);
+                Box::pin(async move {
+                    let _open = open;
+                    answer.await
+                }) as _
+            })
+            .collect()
     }
 
     fn notice(&self, notice: Notice) {
@@ -35,8 +62,25 @@ impl Host for CallHost {
         match notice {
             Notice::Progress(_, progress) => self.caller.tell(Notice::Progress(self.call, progress)),
             Notice::Log(_, log) => self.caller.tell(Notice::Log(Some(self.call), log)),
+            Notice::GoesOnAsTask(_) => self.caller.tell(Notice::GoesOnAsTask(self.call)),
             other => self.caller.tell(other),
         }
+    }
+}
+
+/// A question that waits for its answer, as long as this is kept.
+struct Open(Arc<AtomicUsize>);
+
+impl Open {
+    fn of(open: &Arc<AtomicUsize>) -> Self {
+        open.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(open))
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -44,7 +88,7 @@ impl Host for CallHost {
 #[derive(Debug)]
 pub(super) struct WayHost {
     /// Calls under way, the newest last.
-    under_way: Mutex<Vec<(CallId, Arc<dyn Caller>)>>,
+    under_way: Mutex<Vec<Arc<CallHost>>>,
     /// The one session that this way belongs to, once it is open; without one, nobody but callers can be asked.
     session: Option<Session>,
     bell: Option<Bell>,
@@ -58,9 +102,9 @@ impl WayHost {
     }
 
     /// A call is under way until the returned guard is dropped.
-    pub(super) fn begin(self: &Arc<Self>, call: CallId, caller: &Arc<dyn Caller>) -> UnderWay {
-        self.lock().push((call, Arc::clone(caller)));
-        UnderWay { host: Arc::clone(self), call, session: caller.session() }
+    pub(super) fn begin(self: &Arc<Self>, call: &Arc<CallHost>) -> UnderWay {
+        self.lock().push(Arc::clone(call));
+        UnderWay { host: Arc::clone(self), call: Arc::clone(call) }
     }
 
     /// How many calls are under way.
@@ -68,19 +112,19 @@ impl WayHost {
         self.lock().len()
     }
 
-    fn newest(&self) -> Option<(CallId, Arc<dyn Caller>)> {
+    fn newest(&self) -> Option<Arc<CallHost>> {
         self.lock().last().cloned()
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<(CallId, Arc<dyn Caller>)>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Arc<CallHost>>> {
         self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Host for WayHost {
     fn ask(&self, question: Question) -> BoxFuture<'static, Answered> {
-        if let Some((call, caller)) = self.newest() {
-            return ask(&caller, Some(call), question);
+        if let Some(call) = self.newest() {
+            return call.ask(question);
         }
         let Some(mut session) = self.session.clone() else {
             return Box::pin(std::future::ready(Err(Failure::missing_capability(question.kind.capability()))));
@@ -88,7 +132,10 @@ impl Host for WayHost {
         Box::pin(async move {
             let caller = session.wait_for(Option::is_some).await.ok().and_then(|caller| caller.clone());
             match caller.and_then(|caller| caller.upgrade()) {
-                Some(caller) => ask(&caller, None, question).await,
+                Some(caller) => match ask(&caller, None, vec![question]).pop() {
+                    Some(answer) => answer.await,
+                    None => Err(unanswered()),
+                },
                 None => Err(unanswered()),
             }
         })
@@ -102,7 +149,7 @@ impl Host for WayHost {
             Notice::ResourceUpdated(uri) => self.ring(|bell| bell.resource_updated(uri)),
             Notice::ElicitationComplete(id) => self.ring(|bell| bell.elicitation_complete(id)),
             Notice::Log(_, log) => match self.newest() {
-                Some((call, caller)) if self.session.is_some() => caller.tell(Notice::Log(Some(call), log)),
+                Some(call) if self.session.is_some() => call.notice(Notice::Log(None, log)),
                 _ => self.ring(|bell| bell.log(log)),
             },
             // They belong to calls.
@@ -123,24 +170,31 @@ impl WayHost {
 #[derive(Debug)]
 pub(super) struct UnderWay {
     host: Arc<WayHost>,
-    call: CallId,
-    session: gladhand_hub::SessionId,
+    call: Arc<CallHost>,
 }
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        let is_it = |(call, caller): &(CallId, Arc<dyn Caller>)| *call == self.call && caller.session() == self.session;
         let mut under_way = self.host.lock();
-        if let Some(at) = under_way.iter().position(is_it) {
+        if let Some(at) = under_way.iter().position(|call| Arc::ptr_eq(call, &self.call)) {
             under_way.remove(at);
         }
     }
 }
 
-fn ask(caller: &Arc<dyn Caller>, call: Option<CallId>, question: Question) -> BoxFuture<'static, Answered> {
-    let (answer, awaited) = oneshot::channel();
-    caller.ask(call, vec![Asking { question, answer }]);
-    Box::pin(async move { awaited.await.unwrap_or_else(|_| Err(unanswered())) })
+fn ask(caller: &Arc<dyn Caller>, call: Option<CallId>, questions: Vec<Question>) -> Vec<BoxFuture<'static, Answered>> {
+    let (asking, awaited): (Vec<_>, Vec<_>) = questions
+        .into_iter()
+        .map(|question| {
+            let (answer, awaited) = oneshot::channel();
+            (Asking { question, answer }, awaited)
+        })
+        .unzip();
+    caller.ask(call, asking);
+    let answer = |awaited: oneshot::Receiver<Answered>| {
+        Box::pin(async move { awaited.await.unwrap_or_else(|_| Err(unanswered())) }) as _
+    };
+    awaited.into_iter().map(answer).collect()
 }
 
 fn unanswered() -> Failure {

@@ -8,6 +8,7 @@ use gladhand_operations::{Failure, Operation, Prompt, Reply, Resource, Template,
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
+use super::way::TASKS;
 use crate::upstream::Upstream;
 
 /// Everything that an upstream lists, and what it does beside that. Can be kept between runs.
@@ -24,6 +25,8 @@ pub(super) struct Lists {
     pub(super) logs: bool,
     pub(super) completions: bool,
     pub(super) resource_updates: bool,
+    /// Whether calls become tasks when it says so.
+    pub(super) tasks: bool,
     pub(super) server: Peer,
     pub(super) instructions: Option<String>,
 }
@@ -97,6 +100,7 @@ impl Lists {
             logs: has("logging") || agreement.terms.is_empty(),
             completions: has("completions"),
             resource_updates: has("resources.subscribe"),
+            tasks: agreement.per_request && has(TASKS),
             server: agreement.server.clone(),
             instructions: agreement.instructions.clone(),
             ..Self::default()
@@ -151,6 +155,7 @@ impl Lists {
             unlisted_resources: self.has_resources,
             resource_updates: self.resource_updates,
             tool_changes: self.has_tools,
+            tasks: self.tasks,
             resource_changes: self.has_resources,
             prompt_changes: self.has_prompts,
             silent: !self.logs,
@@ -164,6 +169,7 @@ impl Lists {
             completions: true,
             unlisted_resources: true,
             resource_updates: true,
+            tasks: false,
             tool_changes: true,
             resource_changes: true,
             prompt_changes: true,

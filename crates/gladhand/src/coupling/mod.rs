@@ -149,9 +149,10 @@ impl Coupled {
             operation: operation.into_owned(),
             terms: context.terms.clone().into_owned(),
             agreement: Arc::clone(context.agreement),
-            host: Arc::new(CallHost { call: context.call, caller: Arc::clone(context.caller) }),
+            host: CallHost::new(context.call, context.caller),
         };
-        Answer::Later(Box::pin(async move {
+        let may_become_task = inner.known().is_some_and(|lists| lists.tasks);
+        let work = async move {
             match inner.run(&errand).await {
                 Err(failure) if repeatable && failure.kind == FailureKind::UpstreamLost => {
                     tracing::debug!(upstream = inner.spec.name, %failure, "a call that may be repeated is repeated");
@@ -159,7 +160,9 @@ impl Coupled {
                 }
                 outcome => outcome,
             }
-        }))
+        };
+        // Where the upstream decides what becomes a task, so it is here.
+        if may_become_task { Answer::TaskLater(Box::pin(work)) } else { Answer::Later(Box::pin(work)) }
     }
 }
 
@@ -181,11 +184,26 @@ impl Inner {
     }
 
     async fn run(self: &Arc<Self>, errand: &Errand) -> Outcome {
-        let (way, _turn) = self.way_for(errand).await?;
-        let session = if self.is_main(&way) { self.open_main().await? } else { way.open(|_| {}).await? };
-        let _under_way = way.host.begin(errand.host.call, &errand.host.caller);
-        let (operation, terms) = (errand.operation.clone(), errand.terms.clone());
-        session.call_on_behalf(operation, terms, Arc::clone(&errand.agreement), Arc::clone(&errand.host) as _).await
+        let (way, turn) = self.way_for(errand).await?;
+        let _under_way = way.host.begin(&errand.host);
+        let call = self.make(errand, &way);
+        let Some(turn) = turn else { return call.await };
+        tokio::select! {
+            outcome = call => outcome,
+            () = turn.wanted() => Err(Failure::new(FailureKind::Busy, "others needed the server while a question was open")),
+        }
+    }
+
+    /// Makes a call by a way. If the session there turns out to be over before the call was made, it is made in the next.
+    async fn make(self: &Arc<Self>, errand: &Errand, way: &Arc<Way>) -> Outcome {
+        loop {
+            let session = if self.is_main(way) { self.open_main().await? } else { way.open(|_| {}).await? };
+            let (operation, terms) = (errand.operation.clone(), errand.terms.clone());
+            let (agreement, host) = (Arc::clone(&errand.agreement), Arc::clone(&errand.host));
+            if let Some(outcome) = session.call_on_behalf(operation, terms, agreement, host as _).await {
+                return outcome;
+            }
+        }
     }
 
     /// The way that a caller may take, and a turn on it where turns are taken.
@@ -201,7 +219,7 @@ impl Inner {
         let caller = &errand.host.caller;
         if caller.session() == SessionId::NONE {
             let (pool, key) = self.ways().pools.of(&provides);
-            let turn = pool.turn(|| Way::new(Arc::clone(&self.spec), key.clone(), self.host(None))).await;
+            let turn = pool.turn(&errand.host, || Way::new(Arc::clone(&self.spec), key.clone(), self.host(None))).await;
             return Ok((Arc::clone(turn.way()), Some(turn)));
         }
         let mut ways = self.ways();
@@ -457,6 +475,10 @@ impl Provider for Coupled {
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {
             runtime.spawn(async move { own.close().await });
+        }
+        if self.inner.main().1 {
+            // A session that is over cannot be asked.
+            self.inner.session.send_replace(None);
         }
     }
 

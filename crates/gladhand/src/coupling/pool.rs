@@ -1,15 +1,17 @@
 //! Ways that are used by one call at a time, so that whoever is asked something can only be that call's caller.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gladhand_dialects::Askable;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
+use super::hosting::CallHost;
 use super::way::Way;
 
-/// How many ways there may be at once for callers who can be asked the same things; further calls wait for their turn.
-const MOST: usize = 8;
+/// How many ways there may be at once for callers who can be asked the same things; further calls wait for their turn,
+/// and calls whose callers do not answer give way.
+const MOST: usize = 16;
 
 /// How many kinds of callers are told apart; of more, the ways of the others are let go first.
 const KINDS: usize = 16;
@@ -51,21 +53,47 @@ impl Pools {
 pub(super) struct Pool {
     /// Ways that nobody uses, the one used last at the end: it is the one that is used next.
     idle: Mutex<Vec<Arc<Way>>>,
+    /// Calls that have a way, the oldest first.
+    taken: Mutex<Vec<Arc<Taken>>>,
     turns: Arc<Semaphore>,
+}
+
+/// A call that has a way.
+#[derive(Debug)]
+struct Taken {
+    call: Arc<CallHost>,
+    wanted: Notify,
 }
 
 impl Default for Pool {
     fn default() -> Self {
-        Self { idle: Mutex::default(), turns: Arc::new(Semaphore::new(MOST)) }
+        Self { idle: Mutex::default(), taken: Mutex::default(), turns: Arc::new(Semaphore::new(MOST)) }
     }
 }
 
 impl Pool {
     /// A way that nobody else uses until the turn is dropped.
-    pub(super) async fn turn(self: &Arc<Self>, another: impl FnOnce() -> Arc<Way>) -> Turn {
-        let permit = Arc::clone(&self.turns).acquire_owned().await.ok();
+    ///
+    /// A caller without a session may never come back to answer what it was asked, and nobody would notice. So if all
+    /// ways are taken, the oldest call that waits for its caller gives way.
+    pub(super) async fn turn(self: &Arc<Self>, call: &Arc<CallHost>, another: impl FnOnce() -> Arc<Way>) -> Turn {
+        let permit = match Arc::clone(&self.turns).try_acquire_owned() {
+            Ok(permit) => Some(permit),
+            Err(_) => {
+                if let Some(oldest) = self.taken().iter().find(|taken| taken.call.is_waiting()) {
+                    oldest.wanted.notify_one();
+                }
+                Arc::clone(&self.turns).acquire_owned().await.ok()
+            }
+        };
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        Turn { pool: Arc::clone(self), way: idle.unwrap_or_else(another), _permit: permit }
+        let taken = Arc::new(Taken { call: Arc::clone(call), wanted: Notify::new() });
+        self.taken().push(Arc::clone(&taken));
+        Turn { pool: Arc::clone(self), way: idle.unwrap_or_else(another), taken, _permit: permit }
+    }
+
+    fn taken(&self) -> MutexGuard<'_, Vec<Arc<Taken>>> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -74,6 +102,7 @@ impl Pool {
 pub(super) struct Turn {
     pool: Arc<Pool>,
     way: Arc<Way>,
+    taken: Arc<Taken>,
     _permit: Option<OwnedSemaphorePermit>,
 }
 
@@ -81,10 +110,16 @@ impl Turn {
     pub(super) fn way(&self) -> &Arc<Way> {
         &self.way
     }
+
+    /// Ends when somebody else needs the way more.
+    pub(super) async fn wanted(&self) {
+        self.taken.wanted.notified().await;
+    }
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
+        self.pool.taken().retain(|taken| !Arc::ptr_eq(taken, &self.taken));
         self.pool.idle.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&self.way));
     }
 }

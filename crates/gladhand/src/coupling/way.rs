@@ -4,13 +4,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
+use gladhand_accord::Capability;
 use gladhand_dialects::Askable;
 use gladhand_operations::{Failure, FailureKind};
 
 use super::Spec;
 use super::breaker::Breaker;
 use super::hosting::WayHost;
-use crate::upstream::{Host, Options, Upstream};
+use crate::upstream::{Host, OpenError, Options, Upstream};
+
+/// What an upstream must know so that it may make tasks of calls.
+pub(super) const TASKS: &str = "extensions.io.modelcontextprotocol/tasks";
 
 /// One way to an upstream.
 #[derive(Debug)]
@@ -68,12 +72,10 @@ impl Way {
         if let Some(objection) = breaker.objection(Instant::now()) {
             return Err(lost(objection));
         }
-        let options = Options {
-            name: Some(name.clone()),
-            provides: self.provides.clone(),
-            listen: true,
-            ..self.spec.options.clone()
-        };
+        // Tasks are looked after here, whoever they are for.
+        let tasks = (Capability::named(TASKS), None);
+        let provides = self.provides.iter().cloned().chain([tasks]).collect();
+        let options = Options { name: Some(name.clone()), provides, listen: true, ..self.spec.options.clone() };
         let host: Arc<dyn Host> = Arc::clone(&self.host) as _;
         match Upstream::open(&self.spec.target, options, host).await {
             Ok(session) => {
@@ -86,9 +88,10 @@ impl Way {
                 Ok(session)
             }
             Err(error) => {
-                let pause = breaker.failed(&error.to_string(), Instant::now());
+                let why = reason(&error);
+                let pause = breaker.failed(&why, Instant::now());
                 tracing::warn!(upstream = name, %error, pause_ms = pause.as_millis(), "upstream not open");
-                Err(lost(error.to_string()))
+                Err(lost(why))
             }
         }
     }
@@ -100,10 +103,17 @@ impl Way {
             ended.await;
             let Some(way) = way.upgrade() else { return };
             let mut breaker = way.opening.lock().await;
-            if way.session.lock().unwrap_or_else(PoisonError::into_inner).take().is_some() {
-                tracing::warn!(upstream = way.spec.name, "upstream lost");
-                breaker.ended("it ended by itself", begun, Instant::now());
+            {
+                let mut session = way.session.lock().unwrap_or_else(PoisonError::into_inner);
+                if session.is_none() {
+                    // It was closed on purpose.
+                    return;
+                }
+                // Somebody may have opened the next one already.
+                session.take_if(|session| session.is_over());
             }
+            tracing::warn!(upstream = way.spec.name, "upstream lost");
+            breaker.ended("it ended by itself", begun, Instant::now());
         });
     }
 
@@ -113,5 +123,15 @@ impl Way {
         if let Some(session) = session {
             session.close().await;
         }
+    }
+}
+
+/// Why there is no session, with the last thing that a process had to say about it.
+fn reason(error: &OpenError) -> String {
+    match error {
+        OpenError::Refused { refusal, last_words } if !last_words.is_empty() => {
+            format!("{refusal}; the last it said: {}", last_words.last().map_or("", String::as_str))
+        }
+        other => other.to_string(),
     }
 }

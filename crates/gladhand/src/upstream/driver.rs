@@ -142,12 +142,19 @@ impl Driver {
             match self.wake(Some(&mut ports)).await {
                 Wake::Aside(None) => break None,
                 Wake::Aside(Some(Aside::Close(closed))) => break Some(closed),
-                wake => self.handle(wake),
+                wake => {
+                    if matches!(wake, Wake::Inbound(Inbound::Gone)) {
+                        // Before anybody hears of it: whoever calls next must find the session over.
+                        ports.commands.close();
+                    }
+                    self.handle(wake);
+                }
             }
             if self.is_gone {
                 break None;
             }
         };
+        ports.commands.close();
         self.step(|client, clock, heard| client.close(&mut clock.ambient(), heard));
         self.step(|client, clock, heard| client.gone(&mut clock.ambient(), heard));
         self.transport.close(Manner::Polite).await;
@@ -318,9 +325,24 @@ impl Driver {
         let mut heard = Heard::default();
         step(&mut *self.client, &mut self.clock, &mut heard);
         self.transport.send(&heard.wire, |line| self.client.headers(line));
+        // Questions of one call that come together are put together.
+        let (mut asked_in, mut asked) = (None, Vec::new());
         for event in heard.events {
-            self.event(event);
+            match event {
+                Event::Asked(id, call, question) => {
+                    if call != asked_in {
+                        self.ask(asked_in, std::mem::take(&mut asked));
+                    }
+                    asked_in = call;
+                    asked.push((id, question));
+                }
+                event => {
+                    self.ask(asked_in, std::mem::take(&mut asked));
+                    self.event(event);
+                }
+            }
         }
+        self.ask(asked_in, asked);
     }
 
     fn event(&mut self, event: Event) {
@@ -334,7 +356,7 @@ impl Driver {
                 }
             }
             Event::Notice(notice) => self.notice(notice),
-            Event::Asked(id, call, question) => self.ask(id, call, question),
+            Event::Asked(id, call, question) => self.ask(call, vec![(id, question)]),
             Event::Unasked(question) => {
                 if let Some((thinking, _)) = self.asked.remove(&question) {
                     thinking.abort();
@@ -359,7 +381,10 @@ impl Driver {
         host.unwrap_or(&self.host).notice(notice);
     }
 
-    fn ask(&mut self, id: QuestionId, call: Option<CallId>, question: Question) {
+    fn ask(&mut self, call: Option<CallId>, asked: Vec<(QuestionId, Question)>) {
+        if asked.is_empty() {
+            return;
+        }
         let pending = call.and_then(|call| self.calls.get_mut(&call));
         let host = match pending {
             Some(pending) => {
@@ -368,9 +393,12 @@ impl Driver {
             }
             None => None,
         };
-        let answer = host.unwrap_or(&self.host).ask(question);
-        let thinking = self.thinking.spawn(async move { (id, answer.await) });
-        self.asked.insert(id, (thinking, call));
+        let (ids, questions): (Vec<_>, Vec<_>) = asked.into_iter().unzip();
+        let answers = host.unwrap_or(&self.host).ask_together(questions);
+        for (id, answer) in ids.into_iter().zip(answers) {
+            let thinking = self.thinking.spawn(async move { (id, answer.await) });
+            self.asked.insert(id, (thinking, call));
+        }
     }
 }
 

@@ -13,6 +13,11 @@ pub trait Host: Send + Sync {
         Box::pin(std::future::ready(Err(failure)))
     }
 
+    /// Answers questions that were asked together, in their order.
+    fn ask_together(&self, questions: Vec<Question>) -> Vec<BoxFuture<'static, Answered>> {
+        questions.into_iter().map(|question| self.ask(question)).collect()
+    }
+
     /// Hears a notice. Must not block: nothing else is heard meanwhile.
     fn notice(&self, _notice: Notice) {}
 }

@@ -126,25 +126,25 @@ impl Upstream {
 
     /// Makes a call, without hearing of its progress. Dropping the future cancels the call.
     pub async fn call(&self, operation: Operation<'_>) -> Outcome {
-        self.make(operation.into_owned(), Terms::default(), None, None).await
+        self.make(operation.into_owned(), Terms::default(), None, None).await.unwrap_or_else(|| Err(gone()))
     }
 
     /// Makes a call whose progress, log lines and questions go to a host of its own, as far as they can be told from
     /// those of others. Dropping the future cancels it.
     pub async fn call_for(&self, operation: Operation<'_>, host: Arc<dyn Host>) -> Outcome {
         let terms = Terms { wants_progress: true, ..Terms::default() };
-        self.make(operation.into_owned(), terms, None, Some(host)).await
+        self.make(operation.into_owned(), terms, None, Some(host)).await.unwrap_or_else(|| Err(gone()))
     }
 
     /// Makes a call on behalf of somebody with whom this was agreed, on that caller's own terms. Dropping the future
-    /// cancels it.
+    /// cancels it. `None`: the session was over before it could be made, so that it may be made in another.
     pub async fn call_on_behalf(
         &self,
         operation: Operation<'static>,
         terms: Terms<'static>,
         agreement: Arc<Agreement>,
         host: Arc<dyn Host>,
-    ) -> Outcome {
+    ) -> Option<Outcome> {
         self.make(operation, terms, Some(agreement), Some(host)).await
     }
 
@@ -186,18 +186,22 @@ impl Upstream {
         terms: Terms<'static>,
         behalf: Option<Arc<Agreement>>,
         host: Option<Arc<dyn Host>>,
-    ) -> Outcome {
-        let gone = || Failure::new(FailureKind::UpstreamLost, "the session with the upstream is closed");
-        let _room = self.shared.room.acquire().await.map_err(|_| gone())?;
+    ) -> Option<Outcome> {
+        let _room = self.shared.room.acquire().await.ok()?;
         let id = CallId(self.shared.next_call.fetch_add(1, Ordering::Relaxed));
         let (reply, outcome) = oneshot::channel();
         let call = Call { id, operation, terms };
-        self.shared.commands.send(Command { call, behalf, host, reply }).await.map_err(|_| gone())?;
+        self.shared.commands.send(Command { call, behalf, host, reply }).await.ok()?;
         let mut cancel = CancelOnDrop { call: Some(id), asides: &self.shared.asides };
         let outcome = outcome.await;
         cancel.call = None;
-        outcome.unwrap_or_else(|_| Err(gone()))
+        // Whatever was made is answered; only what was not is dropped.
+        outcome.ok()
     }
+}
+
+fn gone() -> Failure {
+    Failure::new(FailureKind::UpstreamLost, "the session with the upstream is closed")
 }
 
 impl fmt::Debug for Upstream {

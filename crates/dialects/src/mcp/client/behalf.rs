@@ -5,13 +5,13 @@
 
 use std::sync::Arc;
 
-use gladhand_accord::{Agreement, Peer, Side};
+use gladhand_accord::{Agreement, Capability, Peer, Side};
 use gladhand_operations::Level;
 use gladhand_wire::{Members, RawValue, json};
 
 use super::McpClient;
 use super::work::{Params, Work};
-use crate::mcp::capabilities;
+use crate::mcp::capabilities::{self, TASKS_EXTENSION};
 use crate::mcp::meta;
 use crate::mcp::revision::Revision;
 use crate::side::{Heard, askable, is_askable};
@@ -51,8 +51,12 @@ impl McpClient {
         if let Some(last) = self.behalf.as_ref().filter(is_same) {
             return Some(Arc::clone(last));
         }
-        // What we do ourselves we do for everybody; whom to ask is the caller's own.
-        let ours = self.offer.provides.iter().filter(|(capability, _)| !is_askable(capability));
+        // What we do ourselves we do for everybody; whom to ask is the caller's own, and so is whether there may be
+        // tasks, where it could say so.
+        let has_tasks = !agreement.per_request || agreement.allows(Side::Client, TASKS_EXTENSION);
+        let is_ours =
+            |capability: &Capability| !is_askable(capability) && (has_tasks || capability.0 != TASKS_EXTENSION);
+        let ours = self.offer.provides.iter().filter(|(capability, _)| is_ours(capability));
         let ours = ours.map(|(capability, settings)| (capability.clone(), settings.clone()));
         // Nobody tells of changes here: roots are asked for each time.
         let theirs = askable(agreement).filter_map(|(capability, settings)| match capability.0.split_once('.') {

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use gladhand_accord::Side;
-use gladhand_operations::{Failure, FailureKind};
+use gladhand_operations::{Failure, FailureKind, Notice};
 use gladhand_wire::{Members, RawValue};
 
 use super::asked::Asked;
@@ -17,7 +17,7 @@ use super::rounds::MAX_ROUNDS;
 use super::work::{Params, Sent, Work};
 use super::{Answer, McpClient, done};
 use crate::mcp::capabilities::TASKS_EXTENSION;
-use crate::side::Heard;
+use crate::side::{Event, Heard};
 
 /// How long to wait between two looks if the upstream does not say.
 const USUAL_PAUSE: Duration = Duration::from_secs(1);
@@ -42,6 +42,7 @@ impl McpClient {
 
     /// A call was answered with a task.
     pub(super) fn became_task(&mut self, work: Box<Work>, members: &Members<'_>, now: Duration, heard: &mut Heard) {
+        heard.events.push(Event::Notice(Notice::GoesOnAsTask(work.call)));
         match members.str("taskId") {
             // What it came to is told to whoever comes back, not here.
             Some(task) if members.str("status").as_deref() == Some("completed") => {

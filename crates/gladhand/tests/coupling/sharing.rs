@@ -1,0 +1,226 @@
+//! Many clients over HTTP: who shares a server, who has one of its own, and that everybody is asked its own questions.
+
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::process::{Child, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::bridge::{Era, STATELESS, Script, is_alive, until};
+use crate::client::{Connection, Response};
+use crate::support::MCP_INITIALIZED;
+
+/// `gladhand bridge --http` in front of a scripted server.
+struct Bridge {
+    child: Child,
+    address: SocketAddr,
+    script: Script,
+}
+
+impl Bridge {
+    fn start(server: Era, options: &[&str]) -> Self {
+        let script = Script::of(server, &[]);
+        let mut command = script.bridge(&[&["--http", "127.0.0.1:0"], options].concat());
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the program is built");
+        let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines();
+        let address = lines.find_map(|line| {
+            let line = line.ok()?;
+            line.split("http://").nth(1)?.split('/').next()?.parse().ok()
+        });
+        // Whoever writes to a pipe that nobody reads ends.
+        std::thread::spawn(move || lines.for_each(drop));
+        Self { child, address: address.expect("it says where it listens"), script }
+    }
+
+    fn connect(&self) -> Connection {
+        Connection::open(self.address)
+    }
+
+    /// Servers that run now.
+    fn running(&self) -> BTreeSet<i32> {
+        self.script.processes().into_iter().filter(|process| is_alive(*process)).collect()
+    }
+}
+
+impl Drop for Bridge {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A session of the handshake era.
+struct Session {
+    connection: Connection,
+    id: String,
+    next: u64,
+}
+
+impl Session {
+    fn open(bridge: &Bridge, capabilities: &Value) -> Self {
+        let mut connection = bridge.connect();
+        let info = json!({"name": "test", "version": "1"});
+        let params = json!({"protocolVersion": "2025-11-25", "capabilities": capabilities, "clientInfo": info});
+        let initialize = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params});
+        let opened = connection.post(&[], &initialize.to_string());
+        let id = opened.header("mcp-session-id").unwrap_or_else(|| panic!("{opened:?}")).to_owned();
+        assert_eq!(connection.post(&[("Mcp-Session-Id", &id)], MCP_INITIALIZED).status, 202);
+        Self { connection, id, next: 0 }
+    }
+
+    fn begin(&mut self, tool: &str) {
+        self.next += 1;
+        let params = json!({"name": tool, "arguments": {}});
+        let call = json!({"jsonrpc": "2.0", "id": self.next, "method": "tools/call", "params": params});
+        self.connection.send_post(&[("Mcp-Session-Id", &self.id)], &call.to_string());
+    }
+
+    fn text(&mut self, tool: &str) -> String {
+        self.begin(tool);
+        said(&message(&self.connection.response()))
+    }
+
+    /// The question of a call that was begun.
+    fn question(&mut self) -> Value {
+        self.connection.head();
+        let mut events = std::iter::from_fn(|| self.connection.event()).filter(|event| !event.data.is_empty());
+        events.next().expect("a question").json()
+    }
+
+    fn answer(&self, bridge: &Bridge, question: &Value, name: &str) {
+        let result = json!({"action": "accept", "content": {"name": name}});
+        let answer = json!({"jsonrpc": "2.0", "id": question["id"], "result": result}).to_string();
+        assert_eq!(bridge.connect().post(&[("Mcp-Session-Id", &self.id)], &answer).status, 202);
+    }
+
+    fn outcome(&mut self) -> String {
+        let mut events = std::iter::from_fn(|| self.connection.event()).filter(|event| !event.data.is_empty());
+        said(&events.next().expect("an answer").json())
+    }
+}
+
+/// The message that a response ends with.
+fn message(response: &Response) -> Value {
+    match response.header("content-type") {
+        Some("application/json") => response.json(),
+        _ => {
+            let last = response.body.lines().rev().find_map(|line| line.strip_prefix("data: "));
+            serde_json::from_str(last.unwrap_or_else(|| panic!("{response:?}"))).expect("JSON")
+        }
+    }
+}
+
+fn said(answer: &Value) -> String {
+    answer["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned()
+}
+
+/// A call that stands for itself.
+fn stateless(connection: &mut Connection, tool: &str, capabilities: &Value, more: &Value) -> Value {
+    let headers = [("MCP-Protocol-Version", STATELESS), ("Mcp-Method", "tools/call"), ("Mcp-Name", tool)];
+    let mut params = json!({"name": tool, "arguments": {}, "_meta": {
+        "io.modelcontextprotocol/protocolVersion": STATELESS,
+        "io.modelcontextprotocol/clientCapabilities": capabilities,
+    }});
+    for (name, value) in more.as_object().expect("members") {
+        params[name] = value.clone();
+    }
+    let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
+    message(&connection.post(&headers, &call.to_string()))
+}
+
+#[test]
+fn two_sessions_that_can_be_asked_have_a_server_each_and_are_asked_their_own() {
+    let bridge = Bridge::start(Era::Handshake, &[]);
+    let mut both = ["ada", "bea"].map(|name| (name, Session::open(&bridge, &json!({"elicitation": {}}))));
+    let servers: BTreeSet<_> = both.iter_mut().map(|(_, session)| session.text("pid")).collect();
+    assert_eq!(servers.len(), 2);
+    both.iter_mut().for_each(|(_, session)| session.begin("ask"));
+    // Both are open before either is answered, and the second is answered first.
+    let questions = both.each_mut().map(|(_, session)| session.question());
+    for ((name, session), question) in both.iter().zip(&questions).rev() {
+        assert_eq!(question["method"], "elicitation/create");
+        session.answer(&bridge, question, name);
+    }
+    let outcomes = both.each_mut().map(|(_, session)| session.outcome());
+    assert_eq!(outcomes, ["Hello, ada!", "Hello, bea!"]);
+    assert_eq!(bridge.script.objections(), Vec::<String>::new());
+}
+
+#[test]
+fn a_session_that_ends_takes_its_server_along() {
+    let bridge = Bridge::start(Era::Handshake, &[]);
+    let mut session = Session::open(&bridge, &json!({"elicitation": {}}));
+    let server: i32 = session.text("pid").parse().unwrap();
+    let ended = session.connection.ask("DELETE", "/mcp", &[("Mcp-Session-Id", &session.id)], "");
+    assert!(ended.status < 300, "{ended:?}");
+    until("its server is gone", || !is_alive(server));
+    assert_eq!(Session::open(&bridge, &json!({})).text("ask"), "nobody can be asked");
+}
+
+#[test]
+fn sessions_that_cannot_be_asked_share_one_server() {
+    for server in Era::BOTH {
+        let bridge = Bridge::start(server, &[]);
+        let mut sessions: Vec<_> = (0..4).map(|_| Session::open(&bridge, &json!({}))).collect();
+        let servers: BTreeSet<_> = sessions.iter_mut().map(|session| session.text("pid")).collect();
+        assert_eq!(servers.len(), 1, "{server:?}");
+        assert_eq!(bridge.running().len(), 1, "{server:?}");
+    }
+}
+
+#[test]
+fn everybody_shares_a_server_whose_requests_say_for_whom_they_are() {
+    let bridge = Bridge::start(Era::Stateless, &[]);
+    let mut both = ["ada", "bea"].map(|name| (name, Session::open(&bridge, &json!({"elicitation": {}}))));
+    both.iter_mut().for_each(|(_, session)| session.begin("ask"));
+    let questions = both.each_mut().map(|(_, session)| session.question());
+    for ((name, session), question) in both.iter().zip(&questions).rev() {
+        session.answer(&bridge, question, name);
+    }
+    assert_eq!(both.each_mut().map(|(_, session)| session.outcome()), ["Hello, ada!", "Hello, bea!"]);
+    assert_eq!(bridge.running().len(), 1);
+    assert_eq!(bridge.script.objections(), Vec::<String>::new());
+}
+
+#[test]
+fn whoever_wants_it_has_every_session_apart() {
+    let bridge = Bridge::start(Era::Stateless, &["--isolate"]);
+    let servers: BTreeSet<_> = (0..2).map(|_| Session::open(&bridge, &json!({})).text("pid")).collect();
+    assert_eq!(servers.len(), 2);
+}
+
+#[test]
+fn calls_without_a_session_take_turns_and_each_is_asked_its_own() {
+    let bridge = Bridge::start(Era::Handshake, &[]);
+    let can = json!({"elicitation": {}});
+    // One after the other they use the same server.
+    let mut connection = bridge.connect();
+    let servers: BTreeSet<_> = (0..3).map(|_| said(&stateless(&mut connection, "pid", &can, &json!({})))).collect();
+    assert_eq!(servers.len(), 1);
+    // While one waits for its caller, the other has another.
+    let asked: Vec<_> = (0..2).map(|_| stateless(&mut connection, "ask", &can, &json!({}))).collect();
+    for (asked, name) in asked.iter().zip(["ada", "bea"]).rev() {
+        let result = &asked["result"];
+        assert_eq!(result["resultType"], "input_required", "{asked}");
+        let key = result["inputRequests"].as_object().and_then(|all| all.keys().next()).expect("a question");
+        let answer = json!({"action": "accept", "content": {"name": name}});
+        let more = json!({"requestState": result["requestState"], "inputResponses": {key: answer}});
+        assert_eq!(said(&stateless(&mut connection, "ask", &can, &more)), format!("Hello, {name}!"));
+    }
+    assert_eq!(bridge.script.objections(), Vec::<String>::new());
+}
+
+#[test]
+fn calls_that_are_never_answered_give_way() {
+    let bridge = Bridge::start(Era::Handshake, &[]);
+    let can = json!({"elicitation": {}});
+    let mut connection = bridge.connect();
+    for _ in 0..20 {
+        let asked = stateless(&mut connection, "ask", &can, &json!({}));
+        assert_eq!(asked["result"]["resultType"], "input_required", "{asked}");
+    }
+    assert!(bridge.running().len() <= 18, "{:?}", bridge.running());
+    assert!(stateless(&mut connection, "pid", &can, &json!({}))["result"].is_object());
+}
