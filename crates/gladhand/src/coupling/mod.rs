@@ -15,6 +15,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::task::Poll;
 use std::time::Duration;
 
 use gladhand_accord::Peer;
@@ -130,18 +131,21 @@ impl Coupled {
             host: Arc::new(CallHost { call: context.call, caller: Arc::clone(context.caller) }),
         };
         Answer::Later(Box::pin(async move {
-            match inner.run(&errand).await {
-                Err(failure) if repeatable && failure.kind == FailureKind::UpstreamLost => {
+            second_look().await;
+            let again = repeatable.then(|| errand.clone());
+            match (inner.run(errand).await, again) {
+                (Err(failure), Some(errand)) if failure.kind == FailureKind::UpstreamLost => {
                     tracing::debug!(upstream = inner.spec.name, %failure, "a call that may be repeated is repeated");
-                    inner.run(&errand).await
+                    inner.run(errand).await
                 }
-                outcome => outcome,
+                (outcome, _) => outcome,
             }
         }))
     }
 }
 
 /// A call to be passed on.
+#[derive(Clone)]
 struct Errand {
     operation: Operation<'static>,
     terms: Terms<'static>,
@@ -158,12 +162,12 @@ impl Inner {
         self.ways.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn run(self: &Arc<Self>, errand: &Errand) -> Outcome {
-        let (way, _turn) = self.way_for(errand).await?;
+    async fn run(self: &Arc<Self>, errand: Errand) -> Outcome {
+        let (way, _turn) = self.way_for(&errand).await?;
         let session = if self.is_main(&way) { self.open_main().await? } else { way.open(|_| {}).await? };
         let _under_way = way.host.begin(errand.host.call, &errand.host.caller);
-        let (operation, terms) = (errand.operation.clone(), errand.terms.clone());
-        session.call_on_behalf(operation, terms, Arc::clone(&errand.agreement), Arc::clone(&errand.host) as _).await
+        let Errand { operation, terms, agreement, host } = errand;
+        session.call_on_behalf(operation, terms, agreement, host).await
     }
 
     /// The way that a caller may take, and a turn on it where turns are taken.
@@ -294,6 +298,23 @@ impl Inner {
         let mut lists = self.lists.subscribe();
         let _ = tokio::time::timeout(SETTLING, lists.wait_for(Option::is_some)).await;
     }
+}
+
+/// Lets the first look pass.
+///
+/// Whoever asked looks once whether the answer is here, and makes a task of what is not. The upstream's loop must be
+/// woken from that task: woken before it, the loop is taken over by another thread, which costs more than all the rest
+/// of a call.
+async fn second_look() {
+    let mut is_first = true;
+    std::future::poll_fn(|cx| {
+        if std::mem::take(&mut is_first) {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        Poll::Ready(())
+    })
+    .await;
 }
 
 async fn watch(session: &Upstream, uri: String) {
