@@ -48,8 +48,10 @@ fn main() -> io::Result<ExitCode> {
         writeln!(output, "{answer}")?;
         output.flush()?;
     }
-    while stays {
-        std::thread::sleep(Duration::from_secs(60));
+    if stays {
+        loop {
+            std::thread::park();
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -132,20 +132,18 @@ impl Coupled {
         };
         Answer::Later(Box::pin(async move {
             second_look().await;
-            let again = repeatable.then(|| errand.clone());
-            match (inner.run(errand).await, again) {
-                (Err(failure), Some(errand)) if failure.kind == FailureKind::UpstreamLost => {
+            match inner.run(&errand).await {
+                Err(failure) if repeatable && failure.kind == FailureKind::UpstreamLost => {
                     tracing::debug!(upstream = inner.spec.name, %failure, "a call that may be repeated is repeated");
-                    inner.run(errand).await
+                    inner.run(&errand).await
                 }
-                (outcome, _) => outcome,
+                outcome => outcome,
             }
         }))
     }
 }
 
 /// A call to be passed on.
-#[derive(Clone)]
 struct Errand {
     operation: Operation<'static>,
     terms: Terms<'static>,
@@ -162,12 +160,12 @@ impl Inner {
         self.ways.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn run(self: &Arc<Self>, errand: Errand) -> Outcome {
-        let (way, _turn) = self.way_for(&errand).await?;
+    async fn run(self: &Arc<Self>, errand: &Errand) -> Outcome {
+        let (way, _turn) = self.way_for(errand).await?;
         let session = if self.is_main(&way) { self.open_main().await? } else { way.open(|_| {}).await? };
         let _under_way = way.host.begin(errand.host.call, &errand.host.caller);
-        let Errand { operation, terms, agreement, host } = errand;
-        session.call_on_behalf(operation, terms, agreement, host).await
+        let (operation, terms) = (errand.operation.clone(), errand.terms.clone());
+        session.call_on_behalf(operation, terms, Arc::clone(&errand.agreement), Arc::clone(&errand.host) as _).await
     }
 
     /// The way that a caller may take, and a turn on it where turns are taken.

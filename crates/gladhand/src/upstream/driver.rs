@@ -149,10 +149,10 @@ impl Driver {
                 Wake::Aside(Some(Aside::Close(closed))) => break Some(closed),
                 wake => self.handle(wake),
             }
-            self.catch_up(&mut ports);
             if self.is_gone {
                 break None;
             }
+            self.catch_up(&mut ports);
         };
         self.step(|client, clock, heard| client.close(&mut clock.ambient(), heard));
         self.step(|client, clock, heard| client.gone(&mut clock.ambient(), heard));
