@@ -2,14 +2,17 @@
 
 use std::fmt;
 
-/// A token or password. Prints as `[redacted]`; opened on purpose with [`Secret::expose`].
+use zeroize::Zeroizing;
+
+/// A token or password. Prints as `[redacted]`; opened on purpose with [`Secret::expose`]; wiped from memory when it is
+/// dropped.
 #[derive(Clone)]
-pub struct Secret(String);
+pub struct Secret(Zeroizing<String>);
 
 impl Secret {
     /// Wraps a credential.
     pub fn new(text: impl Into<String>) -> Self {
-        Self(text.into())
+        Self(Zeroizing::new(text.into()))
     }
 
     /// The credential itself.

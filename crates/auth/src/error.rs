@@ -81,20 +81,40 @@ pub enum AuthError {
         /// Its explanation.
         description: Option<String>,
     },
+    /// An old token could not be renewed, and a new one not obtained.
+    #[error("{refused}; {error}")]
+    NotRenewed {
+        /// Why it could not be renewed.
+        refused: Box<Self>,
+        /// Why there is no new one.
+        error: Box<Self>,
+    },
     /// The interactive step failed.
     #[error("could not ask for consent: {0}")]
     Browser(String),
     /// The server turns down the very token that was obtained for it.
-    #[error("{server} does not accept the token that was issued for it")]
+    #[error("{server} does not accept the token that was issued for it{}", described(.complaint))]
     TokenRejected {
         /// The server.
         server: String,
+        /// What it says about that.
+        complaint: Option<String>,
     },
     /// The server forbids this, and no wider scope would help.
-    #[error("{server} forbids this request")]
+    #[error("{server} forbids this request{}", described(.complaint))]
     Forbidden {
         /// The server.
         server: String,
+        /// What it says about that.
+        complaint: Option<String>,
+    },
+    /// The server wants authorization, or other than it got.
+    #[error("HTTP status {status}{}", described(.complaint))]
+    Denied {
+        /// 401 or 403.
+        status: u16,
+        /// What the server says about it.
+        complaint: Option<String>,
     },
     /// Scopes that we asked for and that do not suffice, or that keep growing.
     #[error("{server} still asks for scope `{scopes}`")]

@@ -13,6 +13,7 @@ mod error;
 mod metadata;
 pub mod resource;
 mod scopes;
+mod time;
 mod web;
 
 pub use error::AuthError;

@@ -14,6 +14,7 @@ pub(crate) struct AuthorizationServer {
     pub(crate) authorization_endpoint: Option<String>,
     pub(crate) token_endpoint: Option<String>,
     pub(crate) registration_endpoint: Option<String>,
+    pub(crate) revocation_endpoint: Option<String>,
     pub(crate) jwks_uri: Option<String>,
     #[serde(default)]
     pub(crate) scopes_supported: Scopes,

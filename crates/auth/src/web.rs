@@ -35,6 +35,8 @@ impl Web {
     pub(crate) fn for_server(server: &Url) -> Result<Self, AuthError> {
         let loopback = is_loopback(server);
         let builder = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).timeout(PATIENCE);
+        // Requests are few, and a code is good once: none of them should meet a connection that is just being closed.
+        let builder = builder.pool_max_idle_per_host(0);
         // No proxy knows our loopback.
         let builder = if loopback { builder.no_proxy() } else { builder };
         let client = builder.build().map_err(|error| unreachable(server, &error))?;

@@ -7,6 +7,7 @@
 
 pub mod a2e;
 pub mod ambient;
+mod breach;
 pub mod door;
 pub mod fluxloop;
 pub mod loaf;
@@ -16,6 +17,7 @@ pub mod side;
 pub mod testing;
 
 pub use ambient::{Ambient, Entropy, Moment, Party};
+pub use breach::Breach;
 pub use door::Door;
 pub use side::{
     Action, Askable, CacheHints, Claim, Client, ClientSetup, Dialect, Event, FirstLine, Heard, Lane, Loss, Menu,

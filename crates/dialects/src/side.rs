@@ -211,7 +211,8 @@ pub enum Action<'a> {
     Opened(Arc<Agreement>),
     /// There will be no session, for now.
     Refused(Refusal),
-    /// Something came that was dropped without an answer, as the dialect demands.
+    /// Something came that was dropped without an answer, as the dialect demands, or refused because of what was agreed.
+    /// [`Breach::of`](crate::Breach::of) tells whether that broke a rule.
     Dropped(&'static str),
     /// A question that was handed to [`Server::ask`] has been answered, or never will be.
     Answered(QuestionId, Answered),
@@ -354,7 +355,7 @@ pub enum Event {
 }
 
 /// How an exchange ended without an answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Loss {
     /// The request did not reach anybody who would have worked on it.
     Unsent,
@@ -366,6 +367,8 @@ pub enum Loss {
     Status(u16),
     /// The answer came, and is longer than this many bytes, which is the limit.
     TooLong(usize),
+    /// The upstream does not let us in, and this is why.
+    Denied(Box<str>),
 }
 
 /// What one step of a client side produced.

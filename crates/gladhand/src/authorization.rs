@@ -1,12 +1,18 @@
-//! `[authorization]` of the configuration: who may come in over HTTP.
+//! Authorization: who may come in over HTTP (`[authorization]` of the configuration), and where the tokens are that get us
+//! into the servers of others.
 
+mod tokens;
+
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use gladhand_accord::Secret;
 use gladhand_auth::Scopes;
-use gladhand_auth::resource::{Guard, Issuer, KeySource, KnownToken, Policy};
+use gladhand_auth::resource::{Dpop, Guard, Issuer, KeySource, KnownToken, Policy, ToolScopes};
 use serde::Deserialize;
 use url::Url;
+
+pub use tokens::KeptTokens;
 
 /// Whose tokens open the HTTP endpoint. With neither issuers nor tokens, it is open to everybody who can reach it.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -18,10 +24,27 @@ pub struct AuthorizationConfig {
     pub audiences: Vec<String>,
     /// Scopes that every request needs.
     pub scopes: Vec<String>,
+    /// Scopes that calls of single tools need besides, by name; `*` in a name stands for any letters.
+    pub tool_scopes: BTreeMap<String, Vec<String>>,
+    /// What is made of tokens that are bound to a key.
+    pub dpop: DpopConfig,
     /// Authorization servers whose tokens are accepted.
     pub issuers: Vec<IssuerConfig>,
     /// Tokens that are accepted as they are.
     pub tokens: Vec<TokenConfig>,
+}
+
+/// Whether tokens of issuers may or must be bound to a key of their owner (RFC 9449).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DpopConfig {
+    /// Bound tokens are refused.
+    Off,
+    /// Both kinds are accepted.
+    #[default]
+    Accepted,
+    /// Only bound ones are.
+    Required,
 }
 
 /// `[[authorization.issuers]]`
@@ -45,6 +68,8 @@ pub struct TokenConfig {
     /// The token.
     #[serde(deserialize_with = "token")]
     pub token: Secret,
+    /// What it may be used for. Absent: everything.
+    pub scopes: Option<Vec<String>>,
 }
 
 /// What is wrong with the section as a whole.
@@ -85,16 +110,24 @@ impl AuthorizationConfig {
             };
             issuers.push(Issuer { issuer: issuer.clone(), keys });
         }
-        let scopes: Scopes = self.scopes.iter().map(String::as_str).collect();
-        // Whoever writes a token into this file means it to be enough.
-        let known = |TokenConfig { name, token }: &TokenConfig| KnownToken {
+        let list = |scopes: &Vec<String>| -> Scopes { scopes.iter().map(String::as_str).collect() };
+        let (scopes, audiences) = (list(&self.scopes), self.audiences.clone());
+        let tools: ToolScopes = self.tool_scopes.iter().map(|(name, scopes)| (name, list(scopes))).collect();
+        // Whoever writes a token into this file means it to be enough, unless they say for what.
+        let mut everything = scopes.clone();
+        everything.add(&tools.all());
+        let known = |TokenConfig { name, token, scopes }: &TokenConfig| KnownToken {
             name: name.clone(),
             token: token.clone(),
-            scopes: scopes.clone(),
+            scopes: scopes.as_ref().map_or_else(|| everything.clone(), list),
         };
         let tokens = self.tokens.iter().map(known).collect();
-        let audiences = self.audiences.clone();
-        Ok(Some(Guard::new(Policy { resource, audiences, issuers, tokens, scopes, ..Policy::default() })?))
+        let dpop = match self.dpop {
+            DpopConfig::Off => Dpop::Off,
+            DpopConfig::Accepted => Dpop::Accepted,
+            DpopConfig::Required => Dpop::Required,
+        };
+        Ok(Some(Guard::new(Policy { resource, audiences, issuers, tokens, scopes, tools, dpop })?))
     }
 }
 
@@ -123,7 +156,12 @@ mod tests {
         assert_eq!(guard("tokens = [{name = 'ann', token = 'a-b'}]"), Ok(true));
         let resource = "resource = 'https://me.example/mcp'";
         assert_eq!(guard(&format!("{resource}\nissuers = [{{issuer = 'https://as.example'}}]")), Ok(true));
+        assert_eq!(
+            guard("tool_scopes = {'a*' = ['x']}\ntokens = [{name = 'ann', token = 'a', scopes = []}]"),
+            Ok(true)
+        );
         let wrong = [
+            ("dpop = 'perhaps'", "unknown variant `perhaps`, expected one of `off`, `accepted`, `required`"),
             (
                 "issuers = [{issuer = 'https://as.example'}]",
                 "authorization.resource must be set when there are issuers",

@@ -59,7 +59,7 @@ pub enum Command {
     Serve(ServeArgs),
     /// Put any server behind any client: couple one server to whatever speaks on stdin and stdout, or over HTTP.
     Bridge(BridgeArgs),
-    /// Start a server, open a session with it, and show the handshake.
+    /// Open a session with a server, and show the handshake.
     Open(OpenArgs),
     /// Call a tool of any server, from the command line.
     Call(CallArgs),
@@ -72,6 +72,14 @@ pub enum Command {
     /// Show what runs: sessions, upstreams, their processes, and what sharing saves.
     #[cfg(unix)]
     Ps(PsArgs),
+    /// Keep secrets on this machine, encrypted.
+    Secret(crate::commands::secret::SecretArgs),
+    /// Sign in to a server ahead of time.
+    Login(crate::commands::login::LoginArgs),
+    /// Sign out of a server, and forget its tokens.
+    Logout(crate::commands::login::LogoutArgs),
+    /// Explain what policy makes of a call, and approve tools that changed.
+    Policy(PolicyArgs),
     /// Print a completion script for a shell.
     ///
     /// For bash: gladhand completions bash > ~/.local/share/bash-completion/completions/gladhand
@@ -221,9 +229,11 @@ of it and what survived, then the verdict. Exit code 0 only if a session opened.
 Examples:
   gladhand open --as mcp@2025-06-18
   gladhand open --as mcp -- npx -y @modelcontextprotocol/server-everything stdio
+  gladhand open --as mcp@2026-07-28 https://example.org/mcp
   gladhand open --as a2e --want tools,memory --json -- my-a2e-host
 
-GLADHAND_A2E_TOKEN is the token that `--as a2e` presents; the server does not get to see the variable.";
+GLADHAND_A2E_TOKEN is the token that `--as a2e` presents, GLADHAND_MCP_TOKEN the bearer token that is presented over HTTP;
+a server that is started does not get to see the variables.";
 
 /// Options of `open`.
 #[derive(Debug, Args)]
@@ -244,9 +254,14 @@ pub struct OpenArgs {
     /// Give up after this many seconds.
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
     pub timeout: u64,
+    /// Send this header with every HTTP request; may be given several times.
+    #[arg(long, value_name = "NAME: VALUE")]
+    pub header: Vec<String>,
+    /// The server's URL, unless a command follows.
+    pub url: Option<String>,
     /// The server to start, with its arguments [default: gladhand serve].
-    #[arg(trailing_var_arg = true, value_name = "COMMAND", value_hint = ValueHint::CommandWithArguments)]
-    pub server: Vec<String>,
+    #[arg(last = true, value_name = "COMMAND", value_hint = ValueHint::CommandWithArguments)]
+    pub command: Vec<String>,
 }
 
 /// Which server, and how to talk to it.
@@ -363,4 +378,68 @@ pub struct PromptsArgs {
     /// Which server, and how.
     #[command(flatten)]
     pub server: ServerArgs,
+}
+
+const POLICY_HELP: &str = "\
+Examples:
+  gladhand policy test git__push --args '{\"branch\": \"main\"}' --as alice --client cursor
+  gladhand policy test git__status --read-only --json
+  gladhand policy approve                        list the tools that changed and wait
+  gladhand policy approve git__push              let one back in";
+
+/// Options of `policy`.
+#[derive(Debug, Args)]
+#[command(after_help = POLICY_HELP)]
+pub struct PolicyArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: PolicyCommand,
+}
+
+/// What `policy` does.
+#[derive(Debug, Subcommand)]
+pub enum PolicyCommand {
+    /// Explain, rule by rule, what becomes of a call. Nothing is called.
+    Test(PolicyTestArgs),
+    /// Approve tools that are not what they were; without a name, list those that wait.
+    Approve(PolicyApproveArgs),
+}
+
+/// Options of `policy test`.
+#[derive(Debug, Args)]
+pub struct PolicyTestArgs {
+    /// The tool, by the name under which it is shown.
+    pub tool: String,
+    /// Its arguments.
+    #[arg(long, value_name = "JSON", default_value = "{}")]
+    pub args: String,
+    /// Who the caller has proved to be.
+    #[arg(long = "as", value_name = "PRINCIPAL")]
+    pub principal: Option<String>,
+    /// What the caller calls itself.
+    #[arg(long, value_name = "NAME", default_value = "")]
+    pub client: String,
+    /// The upstream that has the tool, for profiles.
+    #[arg(long, value_name = "NAME")]
+    pub upstream: Option<String>,
+    /// Take the tool for one that says that it changes nothing.
+    #[arg(long)]
+    pub read_only: bool,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub json: bool,
+    /// The configuration file [default: ./gladhand.toml, then the user's config folder].
+    #[arg(long, value_name = "FILE", env = env::CONFIG, value_hint = ValueHint::FilePath)]
+    pub config: Option<PathBuf>,
+}
+
+/// Options of `policy approve`.
+#[derive(Debug, Args)]
+pub struct PolicyApproveArgs {
+    /// The tools, by the names under which they were shown.
+    #[arg(value_name = "TOOL")]
+    pub names: Vec<String>,
+    /// The data folder [default: the user's data folder].
+    #[arg(long, value_name = "DIR", env = env::DATA_DIR, value_hint = ValueHint::DirPath)]
+    pub data_dir: Option<PathBuf>,
 }

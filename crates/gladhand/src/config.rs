@@ -2,6 +2,7 @@
 //!
 //! Order of precedence: flags over environment over file over defaults.
 
+use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,6 +12,7 @@ use gladhand_accord::Secret;
 use serde::Deserialize;
 
 use crate::authorization::AuthorizationConfig;
+use crate::config_policy::{AuditConfig, PolicyConfig, ProfileConfig};
 
 /// Environment variables that we read, named in one place.
 pub mod env {
@@ -24,6 +26,8 @@ pub mod env {
     pub const A2E_TOKEN: &str = "GLADHAND_A2E_TOKEN";
     /// A bearer token that commands present to MCP servers over HTTP.
     pub const MCP_TOKEN: &str = "GLADHAND_MCP_TOKEN";
+    /// The passphrase of the secret store.
+    pub const PASSPHRASE: &str = "GLADHAND_PASSPHRASE";
 }
 
 /// The largest configuration file.
@@ -42,17 +46,13 @@ pub struct Config {
     /// `[authorization]`
     pub authorization: AuthorizationConfig,
     /// `[policy]`
-    pub policy: Policy,
+    pub policy: PolicyConfig,
+    /// `[audit]`
+    pub audit: AuditConfig,
+    /// `[profiles.NAME]`; the first by name that fits a caller counts.
+    pub profiles: BTreeMap<String, ProfileConfig>,
     /// `[mcp]`
     pub mcp: McpConfig,
-}
-
-/// What is allowed and what is looked at.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Policy {
-    /// Hold arguments and structured results to the tools' schemas.
-    pub validate_arguments: bool,
 }
 
 /// Settings of the MCP dialect.
@@ -249,6 +249,11 @@ pub fn mcp_token_in_environment() -> Result<Option<Secret>, ConfigError> {
     secret_in_environment(env::MCP_TOKEN)
 }
 
+/// The passphrase in `GLADHAND_PASSPHRASE`; none if it is not set or empty.
+pub fn passphrase_in_environment() -> Result<Option<Secret>, ConfigError> {
+    secret_in_environment(env::PASSPHRASE)
+}
+
 fn secret_in_environment(name: &'static str) -> Result<Option<Secret>, ConfigError> {
     match std::env::var(name) {
         Ok(token) if token.is_empty() => Ok(None),
@@ -276,7 +281,7 @@ pub fn load(named: Option<&Path>) -> Result<(Config, Option<PathBuf>), ConfigErr
         let text = read(path).map_err(ConfigError::Unreadable)?;
         return Ok((parse(path, &text)?, Some(path.to_owned())));
     }
-    let user = etcetera::choose_base_strategy().ok().map(|dirs| dirs.config_dir().join("gladhand/gladhand.toml"));
+    let user = config_dir().map(|folder| folder.join("gladhand.toml"));
     for path in [Some(PathBuf::from("gladhand.toml")), user].into_iter().flatten() {
         match read(&path) {
             Ok(text) => return Ok((parse(&path, &text)?, Some(path))),
@@ -328,6 +333,11 @@ pub fn data_dir(named: Option<&Path>) -> Option<PathBuf> {
     named.map(Path::to_owned).or_else(user)
 }
 
+/// The user's config folder.
+pub fn config_dir() -> Option<PathBuf> {
+    etcetera::choose_base_strategy().ok().map(|dirs| dirs.config_dir().join("gladhand"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -366,6 +376,32 @@ mod tests {
             ("replay_bytes = 1", "http.replay_bytes must be from 4096 to 1073741824"),
         ] {
             assert_eq!(problem(&format!("[http]\n{setting}")), format!("g.toml: {expected}"));
+        }
+    }
+
+    #[test]
+    fn mistakes_of_policy_are_told_with_their_place() {
+        for (text, told) in [
+            (
+                "[[policy.rules]]\neffect = \"deny\"\nwhen = 'a = 1'",
+                "line 3, column 8: at character 3: expected one of",
+            ),
+            ("[[policy.rules]]\neffect = \"forbid\"", "line 2, column 10: unknown variant `forbid`"),
+            (
+                "[[policy.rules]]\ntools = [\"a\", \"@x\"]\neffect = \"deny\"",
+                "line 2, column 9: there is no class of tools `@x`",
+            ),
+            (
+                "[[policy.rules]]\neffect = \"deny\"\nschema = { type = 7 }",
+                "line 3, column 10: this schema cannot be used",
+            ),
+            ("[[policy.limits]]\ntools = [\"a\"]", "line 1, column 1: a limit needs one of"),
+            ("[policy]\npin = \"maybe\"", "line 2, column 7: unknown variant `maybe`"),
+            ("[audit]\nfiel = \"x\"", "line 2, column 1: unknown field `fiel`"),
+            ("[profiles.x]\nonli = []", "line 2, column 1: unknown field `onli`"),
+        ] {
+            let problem = problem(text);
+            assert!(problem.contains(told), "{text}\n{problem}");
         }
     }
 

@@ -14,24 +14,31 @@
 //! The binary is a thin layer over this crate: `cli` and `commands`. Everything public here may
 //! still change; `docs/stability.md` says what is promised.
 
+mod audit;
 pub mod authorization;
 pub mod cli;
 pub mod commands;
 pub mod config;
+pub mod config_policy;
 pub mod coupling;
 pub mod edges;
 pub mod exit;
 mod files;
+mod governing;
 pub mod logging;
+mod pins;
 pub mod providers;
+mod secrets;
 mod service;
 pub mod upstream;
+mod utc;
 
 pub use gladhand_accord as accord;
 pub use gladhand_auth as auth;
 pub use gladhand_dialects as dialects;
 pub use gladhand_hub as hub;
 pub use gladhand_operations as operations;
+pub use gladhand_store as store;
 pub use gladhand_wire as wire;
 
 pub use service::Service;

@@ -39,9 +39,13 @@ fn main() -> ExitCode {
         Command::Tools(args) => commands::list::tools(args),
         Command::Resources(args) => commands::list::resources(args),
         Command::Prompts(args) => commands::list::prompts(args),
+        Command::Policy(args) => commands::policy::run(&args),
         Command::Open(args) => commands::open::run(args, cli.global.verbose),
         #[cfg(unix)]
         Command::Ps(args) => commands::ps::run(&args),
+        Command::Secret(args) => commands::secret::run(args),
+        Command::Login(args) => commands::login::login(args),
+        Command::Logout(args) => commands::login::logout(&args),
         Command::Completions { shell } => commands::manual::completions(shell),
         Command::Man { out } => commands::manual::man(out.as_deref()),
     };

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use gladhand_accord::{Peer, Secret};
 use gladhand_dialects::{CacheHints, Dialect, Door, Menu, REGISTRY, ServerSetup, Stop};
 use gladhand_hub::Hub;
+use gladhand_hub::policy::{Governor, Violations};
 use gladhand_operations::TaskSupport;
 use gladhand_wire::{RawValue, json};
 
@@ -115,6 +116,16 @@ impl Service {
     /// Holds arguments and structured results to the tools' schemas, or leaves that to the tools (the default).
     pub fn validating(self, validating: bool) -> Self {
         Self { hub: self.hub.validating(validating), ..self }
+    }
+
+    /// Holds all calls to a policy.
+    pub fn governed(self, governor: Arc<Governor>) -> Self {
+        Self { hub: self.hub.governed(governor), ..self }
+    }
+
+    /// Counts what downstreams do against what was negotiated, and does about it what that says.
+    pub fn noting(self, violations: Arc<Violations>) -> Self {
+        Self { hub: self.hub.noting(violations), ..self }
     }
 
     /// Keeps to other limits.

@@ -3,6 +3,7 @@
 
 mod support;
 
+use std::io::BufRead as _;
 use std::process::{Command, Output};
 
 use serde_json::Value;
@@ -283,5 +284,81 @@ fn nothing_that_a_server_wrote_moves_the_cursor() {
         let moves = |c: char| c.is_control() && c != '\n';
         assert!(!page.contains(moves), "{page:?}");
         assert!(page.lines().all(|line| line.chars().count() < 300), "{page}");
+    }
+}
+
+/// A server over HTTP that ends with the test.
+struct Listening {
+    child: std::process::Child,
+    url: String,
+}
+
+impl Listening {
+    fn start() -> Self {
+        let mut command = gladhand();
+        command.args(["serve", "--http", "127.0.0.1:0"]);
+        let mut child = command.stderr(std::process::Stdio::piped()).spawn().expect("it starts");
+        let mut line = String::new();
+        let errors = child.stderr.take().expect("it is piped");
+        std::io::BufReader::new(errors).read_line(&mut line).expect("it says where it listens");
+        let url = line.split_whitespace().find(|word| word.starts_with("http://")).expect("a URL").to_owned();
+        Self { child, url }
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn a_url_is_opened_as_a_command_is() {
+    let server = Listening::start();
+    for version in ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"] {
+        let client = format!("mcp@{version}");
+        let page = text(&open(&["--as", &client, &server.url], None).output().unwrap());
+        assert!(page.contains(&format!("open  mcp {version} with gladhand")), "{page}");
+        let reports = [open(&["--as", &client, &server.url, "--json"], None), open(&["--as", &client, "--json"], None)];
+        let [over_http, over_stdio] = reports.map(|mut command| {
+            let output = command.output().unwrap();
+            assert_eq!(output.status.code(), Some(0), "{}", text(&output));
+            serde_json::from_str::<Value>(&text(&output)).unwrap()
+        });
+        assert_eq!((&over_http["url"], &over_http["command"]), (&Value::from(&*server.url), &Value::Array(Vec::new())));
+        assert_eq!((over_http["agreement"].get("version"), &over_stdio["url"]), (Some(&version.into()), &Value::Null));
+        let client_lines = |report: &Value| {
+            let all = report["messages"].as_array().unwrap().clone();
+            all.into_iter()
+                .filter(|message| message["from"] == "client")
+                .map(|message| message["message"].clone())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(client_lines(&over_http), client_lines(&over_stdio), "{version}");
+    }
+    // The older pair of addresses is found out.
+    let pair = server.url.replace("/mcp", "/sse");
+    let page = text(&open(&["--as", "mcp@2024-11-05", &pair], None).output().unwrap());
+    assert!(page.contains("open  mcp 2024-11-05 with gladhand"), "{page}");
+}
+
+#[test]
+fn what_is_wrong_at_a_url_is_told() {
+    let server = Listening::start();
+    let elsewhere = server.url.replace("/mcp", "/nothing");
+    for (arguments, code, words) in [
+        (&["--as", "mcp", &elsewhere][..], 3, "nothing is served at this path"),
+        (&["--as", "mcp", "http://127.0.0.1:9/mcp"], 4, "(unreachable)"),
+        (&["--as", "mcp", "--json", "http://127.0.0.1:9/mcp"], 4, r#""reason":"unreachable""#),
+        (&["--as", "a2e", &server.url], 2, "a2e is not spoken over HTTP"),
+        (&["--as", "mcp", &server.url, "more"], 2, "unexpected argument 'more'"),
+        (&["--as", "mcp", &server.url, "--", "more"], 2, "not both"),
+        (&["--as", "mcp", "--header", "nonsense", &server.url], 2, "--header wants `Name: value`"),
+    ] {
+        let output = open(arguments, None).output().unwrap();
+        let everything = text(&output) + &String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {everything}");
+        assert!(everything.contains(words), "{arguments:?}: {words} is not in\n{everything}");
     }
 }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
 
 use gladhand_accord::Agreement;
 use gladhand_operations::{
@@ -14,6 +14,7 @@ use gladhand_operations::{
 use tokio::sync::broadcast;
 
 use crate::bell::Bell;
+use crate::policy::{Governor, Violations};
 use crate::provider::{Answer, Askable, Caller, Context, Features, Provider, SessionId, Settling, Work};
 use crate::routes::{HubError, Mount, Route, Routes};
 use crate::status::HubStatus;
@@ -41,6 +42,8 @@ pub(crate) struct Inner {
     sessions: AtomicU64,
     /// Sessions that have begun and not ended.
     visitors: AtomicUsize,
+    governor: OnceLock<Arc<Governor>>,
+    violations: OnceLock<Arc<Violations>>,
 }
 
 impl Inner {
@@ -59,8 +62,18 @@ impl Inner {
         let _ = self.changes.send(notice);
     }
 
+    fn tell_of_all_lists(&self) {
+        for notice in [Notice::ToolsChanged, Notice::ResourcesChanged, Notice::PromptsChanged] {
+            // Nobody listening is no failure.
+            let _ = self.changes.send(notice);
+        }
+    }
+
     fn show(&self, mounts: Arc<[Mount]>) {
-        let (routes, _) = Routes::ask(mounts);
+        let (mut routes, _) = Routes::ask(mounts);
+        if let Some(governor) = self.governor.get() {
+            routes.stopped = governor.look(&routes);
+        }
         *self.routes.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(routes);
     }
 }
@@ -100,6 +113,8 @@ impl Hub {
             validating: AtomicBool::new(false),
             sessions: AtomicU64::new(1),
             visitors: AtomicUsize::new(0),
+            governor: OnceLock::new(),
+            violations: OnceLock::new(),
         });
         let bell = Bell { hub: Arc::downgrade(&inner) };
         inner.routes().mounts.iter().for_each(|mount| mount.provider.attach(&bell));
@@ -117,16 +132,50 @@ impl Hub {
             self.inner.show(mounts);
             new.iter().for_each(|mount| mount.provider.attach(&self.bell));
         }
-        for notice in [Notice::ToolsChanged, Notice::ResourcesChanged, Notice::PromptsChanged] {
-            // Nobody listening is no failure.
-            let _ = self.inner.changes.send(notice);
-        }
+        self.inner.tell_of_all_lists();
     }
 
     /// Holds arguments and structured results to the tools' schemas, or leaves that to the tools (the default).
     pub fn validating(self, validating: bool) -> Self {
         self.inner.validating.store(validating, Ordering::Relaxed);
         self
+    }
+
+    /// Holds all calls to a policy. Once only: a governor takes other policies later.
+    pub fn governed(self, governor: Arc<Governor>) -> Self {
+        if self.inner.governor.set(governor).is_err() {
+            tracing::warn!("the hub is governed already");
+        }
+        self.look_again();
+        self
+    }
+
+    /// Who holds calls to a policy, if anybody does.
+    pub fn governor(&self) -> Option<&Arc<Governor>> {
+        self.inner.governor.get()
+    }
+
+    /// Counts what downstreams do against what was negotiated here. Once only, before the first session.
+    pub fn noting(self, violations: Arc<Violations>) -> Self {
+        if self.inner.violations.set(violations).is_err() {
+            tracing::warn!("violations are counted elsewhere already");
+        }
+        self
+    }
+
+    /// Where what downstreams do against what was negotiated is counted.
+    pub fn violations(&self) -> &Arc<Violations> {
+        self.inner.violations.get_or_init(Arc::default)
+    }
+
+    /// What callers get to see may have changed, though no provider has: asks all of them again, and tells every session.
+    pub fn look_again(&self) {
+        {
+            let _asking = self.inner.asking.lock().unwrap_or_else(PoisonError::into_inner);
+            let mounts = Arc::clone(&self.inner.routes().mounts);
+            self.inner.show(mounts);
+        }
+        self.inner.tell_of_all_lists();
     }
 
     /// A session with a downstream begins; it ends when this is dropped.
@@ -177,7 +226,7 @@ impl Hub {
     /// Whether it is known who answers, so that nobody who is still finding out matters.
     fn is_answerable(&self, operation: &Operation<'_>, routes: &Routes) -> bool {
         match operation {
-            Operation::CallTool(tool) => routes.by_tool.contains_key(tool.name.as_ref()),
+            Operation::CallTool(tool) => routes.place_of(&tool.name).is_some(),
             Operation::GetPrompt(prompt) => routes.prompt(&prompt.name).is_some(),
             Operation::ReadResource(uri) | Operation::Watch(uri) => routes.resource(uri).is_some(),
             Operation::Complete(completion) => routes.completion(&completion.of).is_some(),
@@ -202,24 +251,42 @@ impl Hub {
             Answer::Now(trouble.map_or(Ok(reply), Err))
         };
         let missing = |failure| Answer::Now(Err(trouble(&routes).unwrap_or(failure)));
+        // A call of a tool looks for itself, and most there are.
+        let is_call = matches!(call.operation, Operation::CallTool(_));
+        let view = if is_call { None } else { self.view(&routes, &context) };
+        let seen = |route: Option<Route>| route.filter(|to| view.as_ref().is_none_or(|view| view.shows(to.mount)));
         match call.operation {
-            Operation::CallTool(tool) if !routes.by_tool.contains_key(tool.name.as_ref()) => {
-                missing(Failure::unknown_tool(&tool.name))
+            Operation::CallTool(tool) => {
+                let answer = match self.governor() {
+                    Some(governor) => self.call_governed(governor, tool, Arc::clone(&routes), &context),
+                    None => self.call_tool(tool, Arc::clone(&routes), &context),
+                };
+                match answer {
+                    Answer::Now(Err(failure)) if failure.kind == FailureKind::UnknownTool => missing(failure),
+                    answer => answer,
+                }
             }
-            Operation::CallTool(tool) => self.call_tool(tool, Arc::clone(&routes), &context),
-            Operation::ListTools => listed(routes.tools.is_empty(), Reply::Tools(Arc::clone(&routes.tools))),
+            Operation::ListTools => {
+                let tools = view.as_ref().map_or(&routes.tools, |view| &view.tools);
+                listed(tools.is_empty(), Reply::Tools(Arc::clone(tools)))
+            }
             Operation::ListResources => {
-                listed(routes.resources.is_empty(), Reply::Resources(Arc::clone(&routes.resources)))
+                let resources = view.as_ref().map_or(&routes.resources, |view| &view.resources);
+                listed(resources.is_empty(), Reply::Resources(Arc::clone(resources)))
             }
             Operation::ListTemplates => {
-                listed(routes.templates.is_empty(), Reply::Templates(Arc::clone(&routes.templates)))
+                let templates = view.as_ref().map_or(&routes.templates, |view| &view.templates);
+                listed(templates.is_empty(), Reply::Templates(Arc::clone(templates)))
             }
-            Operation::ListPrompts => listed(routes.prompts.is_empty(), Reply::Prompts(Arc::clone(&routes.prompts))),
-            Operation::ReadResource(uri) => match routes.resource(&uri) {
+            Operation::ListPrompts => {
+                let prompts = view.as_ref().map_or(&routes.prompts, |view| &view.prompts);
+                listed(prompts.is_empty(), Reply::Prompts(Arc::clone(prompts)))
+            }
+            Operation::ReadResource(uri) => match seen(routes.resource(&uri)) {
                 Some(route) => guarded(&routes, route.mount, |provider| provider.read(&route.own, &context)),
                 None => self.read_unlisted(&uri, &routes, &context),
             },
-            Operation::Watch(uri) => match routes.resource(&uri) {
+            Operation::Watch(uri) => match seen(routes.resource(&uri)) {
                 Some(route) => {
                     let mut watched = self.inner.watched.lock().unwrap_or_else(PoisonError::into_inner);
                     let count = watched.entry(uri.clone().into_owned()).or_default();
@@ -231,14 +298,14 @@ impl Hub {
                 }
                 None => now(Err(Failure::unknown_resource(&uri))),
             },
-            Operation::GetPrompt(prompt) => match routes.prompt(&prompt.name) {
+            Operation::GetPrompt(prompt) => match seen(routes.prompt(&prompt.name).cloned()) {
                 Some(route) => {
                     let prompt = ToolCall { name: Cow::Borrowed(&route.own), arguments: prompt.arguments };
                     guarded(&routes, route.mount, |provider| provider.prompt(prompt, &context))
                 }
                 None => missing(Failure::unknown_prompt(&prompt.name)),
             },
-            Operation::Complete(completion) => match (routes.completion(&completion.of), &completion.of) {
+            Operation::Complete(completion) => match (seen(routes.completion(&completion.of)), &completion.of) {
                 (Some(Route { mount, own }), of) => {
                     let of = match of {
                         CompletionOf::Prompt(_) => CompletionOf::Prompt(own.into()),
@@ -256,8 +323,11 @@ impl Hub {
     /// Reads what nobody lists: whoever may have such is asked, one after the other.
     fn read_unlisted(&self, uri: &str, routes: &Arc<Routes>, context: &Context<'_>) -> Answer {
         let may_have_it = |mount: &Mount| mount.provider.features().unlisted_resources;
+        let view = self.view(routes, context);
+        let is_seen = |index: usize| view.as_ref().is_none_or(|view| view.shows(index));
+        let mounts = routes.mounts.iter().enumerate();
         let candidates: Vec<usize> =
-            routes.mounts.iter().enumerate().filter(|(_, mount)| may_have_it(mount)).map(|(index, _)| index).collect();
+            mounts.filter(|(index, mount)| may_have_it(mount) && is_seen(*index)).map(|(index, _)| index).collect();
         match candidates[..] {
             [] => return Answer::Now(Err(Failure::unknown_resource(uri))),
             [one] => return guarded(routes, one, |provider| provider.read(uri, context)),
@@ -282,20 +352,37 @@ impl Hub {
     }
 
     fn call_tool(&self, call: ToolCall<'_>, routes: Arc<Routes>, context: &Context<'_>) -> Answer {
-        let Some((tool, route)) = routes.by_tool.get(call.name.as_ref()) else {
+        let Some(tool) = routes.place_of(&call.name) else {
             return Answer::Now(Err(Failure::unknown_tool(&call.name)));
         };
-        let (tool, mount) = (*tool, route.mount);
-        let as_task = match is_task(&call.name, context.terms.task, routes.tools[tool].tasks) {
-            Ok(as_task) => as_task,
-            Err(failure) => return Answer::Now(Err(failure)),
-        };
-        let validating = self.inner.validating.load(Ordering::Relaxed);
-        if validating && let Err(failure) = routes.checks[tool].arguments(&routes.tools[tool], &call.arguments) {
-            return Answer::Now(Err(failure));
+        match self.errand(call, tool, routes, context) {
+            Ok(errand) => self.run(errand, context),
+            Err(failure) => Answer::Now(Err(failure)),
         }
-        let call = ToolCall { name: Cow::Borrowed(&route.own), arguments: call.arguments };
-        let answer = guarded(&routes, mount, |provider| provider.call(call, context));
+    }
+
+    /// A call of a tool that can be made as it is.
+    pub(crate) fn errand<'a>(
+        &self,
+        call: ToolCall<'a>,
+        tool: usize,
+        routes: Arc<Routes>,
+        context: &Context<'_>,
+    ) -> Result<Errand<'a>, Failure> {
+        let as_task = is_task(&call.name, context.terms.task, routes.tools[tool].tasks)?;
+        if self.inner.validating.load(Ordering::Relaxed) {
+            routes.checks[tool].arguments(&routes.tools[tool], &call.arguments)?;
+        }
+        Ok(Errand { call, tool, as_task, routes })
+    }
+
+    /// Makes the call.
+    pub(crate) fn run(&self, errand: Errand<'_>, context: &Context<'_>) -> Answer {
+        let Errand { call, tool, as_task, routes } = errand;
+        let Route { mount, own } = routes.route_of(tool);
+        let call = ToolCall { name: Cow::Borrowed(own), arguments: call.arguments };
+        let answer = guarded(&routes, *mount, |provider| provider.call(call, context));
+        let validating = self.inner.validating.load(Ordering::Relaxed);
         let answer = if validating { checked(answer, routes, tool) } else { answer };
         match answer {
             Answer::Now(outcome) if as_task => Answer::AsTask(Box::pin(std::future::ready(outcome))),
@@ -382,6 +469,23 @@ impl Hub {
     }
 }
 
+/// A call of a tool that can be made as it is.
+#[derive(Debug)]
+pub(crate) struct Errand<'a> {
+    pub(crate) call: ToolCall<'a>,
+    /// The tool's place in the routes.
+    pub(crate) tool: usize,
+    as_task: bool,
+    pub(crate) routes: Arc<Routes>,
+}
+
+impl Errand<'_> {
+    /// The same errand, free of the line it was read from.
+    pub(crate) fn into_owned(self) -> Errand<'static> {
+        Errand { call: self.call.into_owned(), tool: self.tool, as_task: self.as_task, routes: self.routes }
+    }
+}
+
 /// A session of a downstream, as long as it lasts.
 #[derive(Debug)]
 pub struct Visit {
@@ -401,6 +505,9 @@ impl Drop for Visit {
         if let Some(hub) = self.hub.upgrade() {
             hub.visitors.fetch_sub(1, Ordering::Relaxed);
             hub.routes().mounts.iter().for_each(|mount| mount.provider.left(self.id));
+            if let Some(governor) = hub.governor.get() {
+                governor.left(self.id);
+            }
         }
     }
 }

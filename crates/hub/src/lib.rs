@@ -4,9 +4,11 @@
 //! call comes in with its agreement, an answer goes out, now or later.
 
 mod bell;
+mod governed;
 mod hub;
 mod kit;
 mod naming;
+pub mod policy;
 mod provider;
 mod routes;
 mod schema;

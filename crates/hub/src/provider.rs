@@ -22,6 +22,11 @@ use crate::status::UpstreamStatus;
 /// Everything has a default, so that who has only tools writes `tools` and `call`. Lists are asked for when the hub is
 /// built and each time the bell is rung for them.
 pub trait Provider: fmt::Debug + Send + Sync {
+    /// What it is called where it is named as somebody who has tools and has no prefix. No secrets: it is written down.
+    fn name(&self) -> &str {
+        ""
+    }
+
     /// Its tools, in the order in which they are to be shown.
     fn tools(&self) -> Vec<Tool> {
         Vec::new()

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use gladhand_operations::{CompletionOf, Prompt, Resource, Template, Tool};
 
 use crate::naming::Naming;
+use crate::policy::{Views, What};
 use crate::provider::Provider;
 use crate::schema::Checks;
 
@@ -62,8 +63,8 @@ pub(crate) struct Route {
 pub(crate) struct Routes {
     pub(crate) mounts: Arc<[Mount]>,
     pub(crate) tools: Arc<[Tool]>,
-    /// Shown name to its index in `tools` and where it leads.
-    pub(crate) by_tool: HashMap<String, (usize, Route)>,
+    /// Shown name to its index in `tools`.
+    by_tool: HashMap<String, usize>,
     /// The schemas of each tool.
     pub(crate) checks: Vec<Checks>,
     pub(crate) resources: Arc<[Resource]>,
@@ -73,6 +74,12 @@ pub(crate) struct Routes {
     template_mounts: Vec<usize>,
     pub(crate) prompts: Arc<[Prompt]>,
     by_prompt: HashMap<String, Route>,
+    /// The route of each tool.
+    tool_routes: Vec<Route>,
+    /// Tools that policy has stopped, by their index, and why.
+    pub(crate) stopped: HashMap<usize, String>,
+    /// What certain callers get to see of all this.
+    pub(crate) views: Views,
 }
 
 impl Routes {
@@ -83,7 +90,7 @@ impl Routes {
         let mut note = |what, name: &str| {
             duplicate.get_or_insert_with(|| HubError::Duplicate { what, name: name.to_owned() });
         };
-        let (mut tools, mut by_tool) = (Vec::new(), HashMap::new());
+        let (mut tools, mut by_tool, mut tool_routes) = (Vec::new(), HashMap::new(), Vec::new());
         let (mut resources, mut by_uri) = (Vec::new(), HashMap::new());
         let (mut templates, mut template_mounts) = (Vec::new(), Vec::new());
         let (mut prompts, mut by_prompt) = (Vec::new(), HashMap::new());
@@ -97,7 +104,8 @@ impl Routes {
                     shown = naming.instead(&shown, &tool.name);
                 }
                 if let Entry::Vacant(free) = by_tool.entry(shown.clone()) {
-                    free.insert((tools.len(), route(&tool.name)));
+                    free.insert(tools.len());
+                    tool_routes.push(route(&tool.name));
                     tool.name = shown;
                     tools.push(tool);
                 }
@@ -143,8 +151,38 @@ impl Routes {
             template_mounts,
             prompts: prompts.into(),
             by_prompt,
+            tool_routes,
+            stopped: HashMap::new(),
+            views: Views::default(),
         };
         (routes, duplicate)
+    }
+
+    /// The index of the tool that is shown under a name.
+    pub(crate) fn place_of(&self, tool: &str) -> Option<usize> {
+        self.by_tool.get(tool).copied()
+    }
+
+    /// Where a tool leads, by its index.
+    pub(crate) fn route_of(&self, tool: usize) -> &Route {
+        &self.tool_routes[tool]
+    }
+
+    /// A tool as policy sees it, by its index.
+    pub(crate) fn what(&self, tool: usize) -> What<'_> {
+        let route = self.route_of(tool);
+        What { upstream: self.upstream(route.mount), own: &route.own, tool: &self.tools[tool] }
+    }
+
+    /// What the provider of a mount is called: by its prefix, else by its own name.
+    pub(crate) fn upstream(&self, mount: usize) -> &str {
+        let mount = &self.mounts[mount];
+        mount.naming.prefix.as_deref().unwrap_or_else(|| mount.provider.name())
+    }
+
+    /// The place of the provider of a template, by the template's index.
+    pub(crate) fn template_mount(&self, template: usize) -> usize {
+        self.template_mounts[template]
     }
 
     /// Who has the resource of a URI: by name, else by a template that it follows.

@@ -59,7 +59,7 @@ impl Checks {
 
 /// One schema that can be used.
 #[derive(Debug)]
-struct Check {
+pub(crate) struct Check {
     validator: Validator,
     weight: Weight,
 }
@@ -70,7 +70,7 @@ impl Check {
         compiled.inspect_err(|why| tracing::warn!(tool = tool.name, which, why, "this schema checks nothing")).ok()
     }
 
-    fn compile(schema: &str) -> Result<Self, String> {
+    pub(crate) fn compile(schema: &str) -> Result<Self, String> {
         if schema.len() > LONGEST {
             return Err(format!("it is longer than {LONGEST} bytes"));
         }
@@ -82,6 +82,11 @@ impl Check {
             .build(&schema)
             .map_err(|error| shortened(&error.to_string()))?;
         Ok(Self { validator, weight })
+    }
+
+    /// Whether a value is right for certain: what would take too long to find out is not.
+    pub(crate) fn holds(&self, value: &Value) -> bool {
+        self.weight.allows(value) && self.validator.is_valid(value)
     }
 
     /// What is wrong with a value, if anything is: each problem with its place.

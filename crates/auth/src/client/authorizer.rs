@@ -29,10 +29,10 @@ const ID_JAG: &str = "urn:ietf:params:oauth:token-type:id-jag";
 
 /// Gets requests into one server.
 pub struct Authorizer {
-    options: Options,
-    web: Web,
+    pub(super) options: Options,
+    pub(super) web: Web,
     /// Whoever obtains a token holds this, so that two challenged requests do not both ask a person.
-    turn: tokio::sync::Mutex<()>,
+    pub(super) turn: tokio::sync::Mutex<()>,
     state: Mutex<State>,
 }
 
@@ -41,6 +41,8 @@ struct State {
     /// Whether the store was asked.
     looked: bool,
     held: Option<Arc<Held>>,
+    /// Why the last one could not be renewed.
+    refused: Option<AuthError>,
     /// How many tokens there were.
     count: u64,
 }
@@ -52,6 +54,12 @@ struct Held {
     grant: Grant,
     /// Set if the token is bound to a key.
     prover: Option<Prover>,
+}
+
+impl Held {
+    fn secret(&self) -> &str {
+        self.grant.access_token.expose()
+    }
 }
 
 /// What one request has been through. Begins empty and goes with the request through all its tries.
@@ -138,7 +146,8 @@ impl Authorizer {
     /// After a 401: refreshes the token, or obtains a new one.
     async fn renew(&self, attempt: &mut Attempt, held: Option<&Held>, challenge: &Challenge) -> Result<(), AuthError> {
         if attempt.obtained {
-            return Err(AuthError::TokenRejected { server: shown(&self.options.server) });
+            let (server, complaint) = (shown(&self.options.server), challenge.complaint(held.map(Held::secret)));
+            return Err(AuthError::TokenRejected { server, complaint });
         }
         let place = Place::discover(&self.web, &self.options.server, challenge).await?;
         // What another issuer gave us is of no use here, and none of its business.
@@ -156,7 +165,12 @@ impl Authorizer {
             earlier.add(&scopes);
             scopes = earlier;
         }
-        self.obtain(&place, scopes).await
+        let obtained = self.obtain(&place, scopes).await;
+        // Whoever did not get a new one should hear what was wrong with the old.
+        obtained.map_err(|error| match self.state().refused.take() {
+            Some(refused) => AuthError::NotRenewed { refused: Box::new(refused), error: Box::new(error) },
+            None => error,
+        })
     }
 
     /// After a 403: asks for the scopes that are missing beside those that we have.
@@ -167,16 +181,20 @@ impl Authorizer {
         challenge: &Challenge,
     ) -> Result<(), AuthError> {
         let server = || shown(&self.options.server);
-        let Some(held) = held.filter(|_| challenge.error.as_deref() == Some("insufficient_scope")) else {
-            return Err(AuthError::Forbidden { server: server() });
+        let Some(wanting) = held.filter(|_| challenge.error.as_deref() == Some("insufficient_scope")) else {
+            return Err(AuthError::Forbidden {
+                server: server(),
+                complaint: challenge.complaint(held.map(Held::secret)),
+            });
         };
         // Asking again for what was asked for already would only have the person asked again.
-        if held.grant.scopes.cover(&challenge.scopes) || attempt.steps == STEPS {
+        if wanting.grant.scopes.cover(&challenge.scopes) || attempt.steps == STEPS {
             return Err(AuthError::ScopeNotGranted { server: server(), scopes: challenge.scopes.clone() });
         }
         attempt.steps += 1;
         let place = Place::discover(&self.web, &self.options.server, challenge).await?;
-        let mut scopes = if held.issuer == place.server.issuer { held.grant.scopes.clone() } else { Scopes::default() };
+        let mut scopes =
+            if wanting.issuer == place.server.issuer { wanting.grant.scopes.clone() } else { Scopes::default() };
         scopes.add(&challenge.scopes);
         self.obtain(&place, scopes).await
     }
@@ -270,17 +288,15 @@ impl Authorizer {
             return Ok(ready);
         }
         let _turn = self.turn.lock().await;
-        self.look()?;
+        if let Err(error) = self.look() {
+            // A server that wants no token need not suffer for it; one that does will have it told.
+            tracing::debug!(%error, "the request goes without a token");
+        }
         if let Some(ready) = ready(&self.state()) {
             return Ok(ready);
         }
         let Some(held) = self.held() else { return Ok(None) };
-        let server = match AuthorizationServer::discover(&self.web, &held.issuer).await {
-            Err(AuthError::NoMetadata { .. }) => {
-                AuthorizationServer::discover_at_root(&self.web, &self.options.server).await?
-            }
-            found => found?,
-        };
+        let server = self.authorization_server(&held.issuer).await?;
         if server.issuer != held.issuer || !self.refresh(&server, &held).await? {
             self.state().held = None;
         }
@@ -305,12 +321,13 @@ impl Authorizer {
         ];
         let issued = match endpoint.request(&form).await {
             Ok(issued) => issued.presentable(&endpoint)?,
-            Err(AuthError::Refused { code, .. }) => {
-                tracing::debug!(issuer = %held.issuer, code, "the refresh token is not accepted any more");
-                if code == "invalid_client" {
+            Err(refused @ AuthError::Refused { .. }) => {
+                tracing::debug!(%refused, "the refresh token is not accepted any more");
+                if matches!(&refused, AuthError::Refused { code, .. } if code == "invalid_client") {
                     // Our registration has been forgotten there; the next flow makes another.
                     self.keep(&held.issuer, None, None)?;
                 }
+                self.state().refused = Some(refused);
                 return Ok(false);
             }
             Err(error) => return Err(error),
@@ -325,6 +342,16 @@ impl Authorizer {
         };
         self.hold(&held.issuer, client.registration, grant)?;
         Ok(true)
+    }
+
+    /// The authorization server that issued something to us before.
+    pub(super) async fn authorization_server(&self, issuer: &str) -> Result<AuthorizationServer, AuthError> {
+        match AuthorizationServer::discover(&self.web, issuer).await {
+            Err(AuthError::NoMetadata { .. }) => {
+                AuthorizationServer::discover_at_root(&self.web, &self.options.server).await
+            }
+            found => found,
+        }
     }
 
     fn endpoint<'a>(
@@ -348,7 +375,7 @@ impl Authorizer {
         let prover = grant.key.as_ref().map(Prover::restore).transpose()?;
         let mut state = self.state();
         state.count += 1;
-        state.looked = true;
+        (state.looked, state.refused) = (true, None);
         state.held = Some(Arc::new(Held { number: state.count, issuer: issuer.to_owned(), grant, prover }));
         Ok(())
     }
@@ -373,6 +400,11 @@ impl Authorizer {
     fn registration(&self, issuer: &str) -> Result<Option<Registration>, AuthError> {
         let records = self.options.store.records(self.options.server.as_str())?;
         Ok(records.into_iter().find(|record| record.issuer == issuer).and_then(|record| record.registration))
+    }
+
+    /// Uses no token from now on.
+    pub(super) fn let_go(&self) {
+        self.state().held = None;
     }
 
     fn state(&self) -> std::sync::MutexGuard<'_, State> {

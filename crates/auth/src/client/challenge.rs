@@ -13,6 +13,8 @@ pub(crate) struct Challenge {
     pub(crate) scopes: Scopes,
     /// The error code.
     pub(crate) error: Option<String>,
+    /// What the server says about it, in its own words.
+    pub(crate) description: Option<String>,
     /// Whether tokens bound to a key are welcome.
     pub(crate) dpop: bool,
 }
@@ -40,14 +42,36 @@ impl Challenge {
         challenge
     }
 
+    /// Why the server says no, in words that can be shown on a line; without secrets of ours that it may repeat.
+    pub(crate) fn complaint<'a>(&self, secrets: impl IntoIterator<Item = &'a str>) -> Option<String> {
+        let text = match (&self.error, &self.description) {
+            (Some(code), Some(description)) => format!("{code}, {description}"),
+            (code, description) => code.as_ref().or(description.as_ref())?.clone(),
+        };
+        Some(brief(&text, secrets))
+    }
+
     fn take(&mut self, name: &str, value: String) {
         match name.to_ascii_lowercase().as_str() {
             "resource_metadata" => self.resource_metadata = Some(value),
             "scope" => self.scopes.add(&Scopes::parse(&value)),
             "error" => self.error = Some(value),
+            "error_description" => self.description = Some(value),
             _ => {}
         }
     }
+}
+
+/// Text of somebody else, cut to what can be shown on a line, and without these secrets. They are taken out first: half a
+/// secret would not be found.
+pub(crate) fn brief<'a>(text: &str, secrets: impl IntoIterator<Item = &'a str>) -> String {
+    /// No explanation of an error needs more letters.
+    const LONGEST: usize = 300;
+    /// What is shorter is no secret, and would be found in every other word.
+    const SHORTEST_SECRET: usize = 4;
+    let secrets = secrets.into_iter().filter(|secret| secret.len() >= SHORTEST_SECRET);
+    let text = secrets.fold(text.to_owned(), |text, secret| text.replace(secret, "[redacted]"));
+    text.chars().filter(|letter| !letter.is_control()).take(LONGEST).collect()
 }
 
 enum Piece<'a> {
@@ -125,6 +149,7 @@ mod tests {
                 resource_metadata: Some("https://x/y, z=1".to_owned()),
                 scopes: Scopes::parse("a b"),
                 error: Some("insufficient_scope".to_owned()),
+                description: None,
                 dpop: false,
             }
         );
@@ -134,6 +159,16 @@ mod tests {
     fn parameters_of_other_schemes_do_not_count() {
         let challenge = read(&[r#"Basic realm="x", scope="no", DPoP algs="ES256", scope=yes"#, "Digest error=no"]);
         assert_eq!(challenge, Challenge { scopes: Scopes::parse("yes"), dpop: true, ..Challenge::default() });
+    }
+
+    #[test]
+    fn complaints_are_short_and_repeat_no_secret() {
+        let long =
+            format!(r#"Bearer error="no", error_description="{} hush-hush {}""#, "x".repeat(280), "y".repeat(300));
+        let complaint = read(&[&long]).complaint(["hush-hush"]).unwrap();
+        assert!(complaint.starts_with("no, xxx") && complaint.contains("[redacted]") && !complaint.contains("hush"));
+        assert_eq!(complaint.chars().count(), 300);
+        assert_eq!(Challenge::default().complaint([]), None);
     }
 
     #[test]

@@ -78,7 +78,7 @@ fn read_redirect(place: &Place, state: &str, query: &str) -> Result<Secret, Auth
         _ => {}
     }
     if let Some(error) = value("error") {
-        return Err(said_no(&server.issuer, &error, value("error_description").as_deref()));
+        return Err(said_no(&server.issuer, &error, value("error_description").as_deref(), [state]));
     }
     match value("code") {
         Some(code) => Ok(Secret::new(code)),

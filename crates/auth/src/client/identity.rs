@@ -193,7 +193,7 @@ async fn register(
     });
     let answer = web.post_json(&url, &wish).await?;
     if !answer.status.is_success() {
-        return Err(super::token::refused(&server.issuer, &url, &answer));
+        return Err(super::token::refused(&server.issuer, &url, &answer, []));
     }
     let registered: Registered = answer.read(&url)?;
     Ok(Client::registered(Registration {

@@ -12,22 +12,25 @@ mod code;
 mod discovery;
 mod dpop;
 mod identity;
+mod sign_out;
 mod store;
 mod token;
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use gladhand_accord::Secret;
 use url::Url;
 
+use crate::time::unix_now;
+
 pub use authorizer::{Attempt, Authorizer};
 pub use browser::{Browser, Loopback, Pending, open_in_browser};
 pub use identity::{ClientIdentity, ClientProof, Registration, SigningKey};
-pub use store::{FileStore, Grant, MemoryStore, Record, TokenStore};
+pub use sign_out::Revocation;
+pub use store::{Grant, MemoryStore, Record, TokenStore};
 
 /// The scope that stands for refresh tokens.
 const OFFLINE: &str = "offline_access";
@@ -106,9 +109,14 @@ pub struct IdentityProvider {
     pub id_token: Secret,
 }
 
-/// Seconds since 1970.
-fn unix_now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |passed| passed.as_secs())
+/// What an answer 401 or 403 says, where there is nobody who could do something about it. `sent` are the headers of the
+/// request; what is secret in them is not repeated.
+pub fn denial(status: http::StatusCode, headers: &http::HeaderMap, sent: &http::HeaderMap) -> crate::AuthError {
+    let sent = sent.values().filter(|value| value.is_sensitive()).filter_map(|value| value.to_str().ok());
+    // A scheme in front of a secret is none itself.
+    let secrets = sent.map(|value| value.split_once(' ').map_or(value, |(_, secret)| secret));
+    let complaint = challenge::Challenge::read(headers).complaint(secrets);
+    crate::AuthError::Denied { status: status.as_u16(), complaint }
 }
 
 /// 32 random bytes as 43 letters.

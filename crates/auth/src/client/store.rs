@@ -1,8 +1,6 @@
-//! Where tokens and registrations are kept between runs.
+//! What is kept of tokens and registrations. Where it is kept between runs is for whoever uses this crate to say.
 
-use std::fs::File;
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::io;
 use std::sync::{Mutex, PoisonError};
 
 use gladhand_accord::Secret;
@@ -25,6 +23,14 @@ pub struct Record {
     /// The token in hand.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grant: Option<Grant>,
+}
+
+impl Record {
+    /// Puts it before all others, in place of the one with the same server and issuer.
+    pub fn put_among(&self, records: &mut Vec<Self>) {
+        records.retain(|old| (&old.server, &old.issuer) != (&self.server, &self.issuer));
+        records.insert(0, self.clone());
+    }
 }
 
 /// A token and what is needed to use and renew it.
@@ -58,6 +64,9 @@ pub trait TokenStore: std::fmt::Debug + Send + Sync {
 
     /// Keeps a record in place of the one with the same server and issuer.
     fn keep(&self, record: &Record) -> io::Result<()>;
+
+    /// Forgets all records of a server.
+    fn forget(&self, server: &str) -> io::Result<()>;
 }
 
 /// Forgets everything with the process.
@@ -71,68 +80,14 @@ impl TokenStore for MemoryStore {
     }
 
     fn keep(&self, record: &Record) -> io::Result<()> {
-        replace(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner), record);
+        record.put_among(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
         Ok(())
     }
-}
 
-/// A JSON file that only its owner can read.
-///
-/// The tokens in it are **not encrypted**: whoever can read the files of this user can use them, as with the files of
-/// most command-line programs. Each write replaces the whole file at once, and processes take turns.
-#[derive(Debug)]
-pub struct FileStore {
-    path: PathBuf,
-}
-
-impl FileStore {
-    /// The store in this file, which is made when something is kept.
-    pub fn at(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into() }
-    }
-
-    fn read(&self) -> io::Result<Vec<Record>> {
-        match fs_err::read(&self.path) {
-            Ok(text) => serde_json::from_slice(&text).map_err(|error| {
-                // The place, and not the parser's words: they may quote a token.
-                let (line, column) = (error.line(), error.column());
-                let what = format!("{} is damaged at line {line}, column {column}", self.path.display());
-                io::Error::new(io::ErrorKind::InvalidData, what)
-            }),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-            Err(error) => Err(error),
-        }
-    }
-}
-
-impl TokenStore for FileStore {
-    fn records(&self, server: &str) -> io::Result<Vec<Record>> {
-        let mut records = self.read()?;
-        records.retain(|record| record.server == server);
-        Ok(records)
-    }
-
-    fn keep(&self, record: &Record) -> io::Result<()> {
-        let folder =
-            self.path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
-        fs_err::create_dir_all(folder)?;
-        // The lock goes with its file handle. It is a file of its own because the other one is replaced.
-        let lock = File::options().create(true).truncate(false).write(true).open(self.path.with_extension("lock"))?;
-        lock.lock()?;
-        let mut records = self.read()?;
-        replace(&mut records, record);
-        // A temporary file is readable by its owner alone from its first moment.
-        let mut file = tempfile::NamedTempFile::new_in(folder)?;
-        file.write_all(&serde_json::to_vec_pretty(&records)?)?;
-        file.as_file().sync_all()?;
-        file.persist(&self.path)?;
+    fn forget(&self, server: &str) -> io::Result<()> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|record| record.server != server);
         Ok(())
     }
-}
-
-fn replace(records: &mut Vec<Record>, record: &Record) {
-    records.retain(|old| (&old.server, &old.issuer) != (&record.server, &record.issuer));
-    records.insert(0, record.clone());
 }
 
 /// How secrets are written where they are meant to be: in the store and nowhere else.
@@ -186,37 +141,23 @@ mod tests {
 
     #[test]
     fn records_are_kept_by_server_and_issuer() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = FileStore::at(folder.path().join("deeper").join("tokens.json"));
-        for store in [&MemoryStore::default() as &dyn TokenStore, &file] {
-            assert!(store.records("s").unwrap().is_empty());
-            store.keep(&record("s", "one", "old")).unwrap();
-            store.keep(&record("s", "two", "second")).unwrap();
-            store.keep(&record("t", "one", "other")).unwrap();
-            store.keep(&record("s", "one", "new")).unwrap();
-            assert_eq!(tokens(store, "s"), ["new", "second"]);
-            assert_eq!(tokens(store, "t"), ["other"]);
-        }
-    }
-
-    #[cfg(unix)]
-    #[test]
-    fn the_file_is_for_its_owner_only() {
-        use std::os::unix::fs::PermissionsExt;
-
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("tokens.json");
-        FileStore::at(&path).keep(&record("s", "i", "t")).unwrap();
-        assert_eq!(fs_err::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        let store = MemoryStore::default();
+        assert!(store.records("s").unwrap().is_empty());
+        store.keep(&record("s", "one", "old")).unwrap();
+        store.keep(&record("s", "two", "second")).unwrap();
+        store.keep(&record("t", "one", "other")).unwrap();
+        store.keep(&record("s", "one", "new")).unwrap();
+        assert_eq!(tokens(&store, "s"), ["new", "second"]);
+        store.forget("s").unwrap();
+        assert_eq!((tokens(&store, "s"), tokens(&store, "t")), (vec![], vec!["other".to_owned()]));
     }
 
     #[test]
-    fn a_damaged_file_is_reported_without_its_content() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("tokens.json");
-        fs_err::write(&path, r#"[{"server":"hush"}]"#).unwrap();
-        let error = FileStore::at(&path).records("s").unwrap_err().to_string();
-        assert!(error.contains("damaged") && !error.contains("hush"), "{error}");
+    fn what_is_kept_is_read_back_whole() {
+        let text = serde_json::to_string(&record("s", "i", "hush")).unwrap();
+        let read: Record = serde_json::from_str(&text).unwrap();
+        assert_eq!(serde_json::to_string(&read).unwrap(), text);
+        assert!(text.contains("hush"));
     }
 
     #[test]

@@ -10,6 +10,7 @@ use serde_json::json;
 use url::Url;
 use url::form_urlencoded::byte_serialize;
 
+use super::challenge::brief;
 use super::dpop::{self, Prover};
 use super::identity::{Authentication, Client};
 use super::store::exposed;
@@ -23,8 +24,9 @@ const CLIENT_ASSERTION: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-
 const ASSERTION_SECONDS: u64 = 60;
 /// A token that ends this soon may end on its way.
 const MARGIN_SECONDS: u64 = 30;
-/// No explanation of an error needs more.
-const LONGEST_DESCRIPTION: usize = 300;
+/// What in a form is nobody's business, not even if the server repeats it.
+const SECRET: [&str; 7] =
+    ["code", "code_verifier", "refresh_token", "assertion", "client_assertion", "subject_token", "client_secret"];
 
 /// A token endpoint, as used by one client.
 pub(crate) struct TokenEndpoint<'a> {
@@ -94,9 +96,20 @@ impl TokenEndpoint<'_> {
         }
         // Some servers answer 200 also when they refuse.
         if !answer.status.is_success() || code(&answer).is_some() {
-            return Err(refused(self.issuer, &self.url, &answer));
+            let secrets = form.iter().filter(|(name, _)| SECRET.contains(name)).map(|(_, value)| *value);
+            return Err(refused(self.issuer, &self.url, &answer, secrets));
         }
         answer.read(&self.url)
+    }
+
+    /// Takes a token back (RFC 7009), where this is a revocation endpoint.
+    pub(crate) async fn revoke(&self, token: &Secret, kind: &str) -> Result<(), AuthError> {
+        let answer = self.post(&[("token", token.expose()), ("token_type_hint", kind)], None).await?;
+        // One that it does not take back ends by itself.
+        if answer.status.is_success() || code(&answer).as_deref() == Some("unsupported_token_type") {
+            return Ok(());
+        }
+        Err(refused(self.issuer, &self.url, &answer, [token.expose()]))
     }
 
     async fn post(&self, form: &[(&str, &str)], nonce: Option<&str>) -> Result<Answer, AuthError> {
@@ -151,18 +164,26 @@ fn code(answer: &Answer) -> Option<String> {
     serde_json::from_slice::<Trouble>(&answer.body).ok().map(|trouble| trouble.error)
 }
 
-/// The refusal that an answer is.
-pub(crate) fn refused(issuer: &str, url: &Url, answer: &Answer) -> AuthError {
+/// The refusal that an answer is, without secrets that it may repeat.
+pub(crate) fn refused<'a>(
+    issuer: &str,
+    url: &Url,
+    answer: &Answer,
+    secrets: impl IntoIterator<Item = &'a str> + Clone,
+) -> AuthError {
     match serde_json::from_slice::<Trouble>(&answer.body) {
-        Ok(trouble) => said_no(issuer, &trouble.error, trouble.error_description.as_deref()),
+        Ok(trouble) => said_no(issuer, &trouble.error, trouble.error_description.as_deref(), secrets),
         Err(_) => AuthError::Nonsense { address: shown(url), what: format!("status {}", answer.status.as_u16()) },
     }
 }
 
-/// A refusal in the words of the authorization server, cut to what can be shown on a line.
-pub(crate) fn said_no(issuer: &str, code: &str, description: Option<&str>) -> AuthError {
-    let clean = |text: &str| -> String {
-        text.chars().filter(|letter| !letter.is_control()).take(LONGEST_DESCRIPTION).collect()
-    };
-    AuthError::Refused { issuer: issuer.to_owned(), code: clean(code), description: description.map(clean) }
+/// A refusal in the words of the authorization server.
+pub(crate) fn said_no<'a>(
+    issuer: &str,
+    code: &str,
+    description: Option<&str>,
+    secrets: impl IntoIterator<Item = &'a str> + Clone,
+) -> AuthError {
+    let brief = |text: &str| brief(text, secrets.clone());
+    AuthError::Refused { issuer: issuer.to_owned(), code: brief(code), description: description.map(brief) }
 }

@@ -37,6 +37,26 @@ struct State {
     fetched: Option<Instant>,
     /// When it was last tried.
     tried: Option<Instant>,
+    /// Whether that failed.
+    is_away: bool,
+}
+
+impl State {
+    /// What there is to say now; none if the keys must be fetched first.
+    fn without_fetching(&self, suits: &impl Fn(&Key) -> bool) -> Option<Option<Arc<[Key]>>> {
+        let is_fresh = self.fetched.is_some_and(|fetched| fetched.elapsed() < FRESH);
+        let is_paused = self.tried.is_some_and(|tried| tried.elapsed() < PAUSE);
+        (is_paused || is_fresh && self.has(suits)).then(|| self.answer(suits))
+    }
+
+    /// Old keys are better than none while the issuer is away, but one that is not among them may be new.
+    fn answer(&self, suits: &impl Fn(&Key) -> bool) -> Option<Arc<[Key]>> {
+        self.set.clone().filter(|_| !self.is_away || self.has(suits))
+    }
+
+    fn has(&self, suits: &impl Fn(&Key) -> bool) -> bool {
+        self.set.as_ref().is_some_and(|set| set.iter().any(suits))
+    }
 }
 
 /// A key that signatures can be checked with.
@@ -66,43 +86,41 @@ impl Keys {
         })
     }
 
-    /// The keys. If they are old, or if none of them `suits`, they are fetched again, unless that was done just now.
+    /// The keys. If they are old, or if none of them `suits`, they are fetched again, unless that was done just now. None if
+    /// it cannot be told which keys there are.
     pub(crate) async fn get(&self, suits: impl Fn(&Key) -> bool) -> Option<Arc<[Key]>> {
-        let good = |state: &State| {
-            let set = state.set.clone()?;
-            let fresh = state.fetched.is_some_and(|fetched| fetched.elapsed() < FRESH);
-            let paused = state.tried.is_some_and(|tried| tried.elapsed() < PAUSE);
-            (paused || fresh && set.iter().any(&suits)).then_some(set)
+        // Who knows the key need not wait for whoever fetches; who does not may find it among what comes.
+        let is_fetching = self.turn.try_lock().is_err();
+        let answer = {
+            let state = self.state();
+            match is_fetching {
+                true => state.has(&suits).then(|| state.set.clone()),
+                false => state.without_fetching(&suits),
+            }
         };
-        if let Some(set) = good(&self.state()) {
-            return Some(set);
+        if let Some(answer) = answer {
+            return answer;
         }
         let _turn = self.turn.lock().await;
-        // Somebody else may have fetched meanwhile, with success or without.
-        let (set, paused) = {
+        {
+            // Somebody else may have fetched meanwhile, with success or without.
             let mut state = self.state();
-            let paused = state.tried.is_some_and(|tried| tried.elapsed() < PAUSE);
-            if !paused {
-                state.tried = Some(Instant::now());
+            if let Some(answer) = state.without_fetching(&suits) {
+                return answer;
             }
-            (state.set.clone(), paused)
-        };
-        if paused {
-            return set;
+            state.tried = Some(Instant::now());
         }
-        match self.fetch().await {
+        let fetched = self.fetch().await;
+        let mut state = self.state();
+        state.is_away = fetched.is_err();
+        match fetched {
             Ok(fetched) => {
-                let mut state = self.state();
                 state.fetched = Some(Instant::now());
                 state.set = Some(fetched.into());
-                state.set.clone()
             }
-            Err(error) => {
-                tracing::warn!(issuer = %self.issuer, %error, "could not fetch keys");
-                // Old keys are better than none while the issuer is away.
-                set
-            }
+            Err(error) => tracing::warn!(issuer = %self.issuer, %error, "could not fetch keys"),
         }
+        state.answer(&suits)
     }
 
     async fn fetch(&self) -> Result<Vec<Key>, AuthError> {
@@ -138,10 +156,13 @@ impl Key {
         self.algorithms.contains(&algorithm) && (id.is_none() || self.id.as_deref() == id)
     }
 
+    fn read(jwk: Value) -> Option<Self> {
+        Self::of(&serde_json::from_value(jwk).ok()?)
+    }
+
     /// The key, unless it is of a kind that we do not use. Symmetric keys are never used: whoever can check a
     /// signature with them can also make one.
-    fn read(jwk: Value) -> Option<Self> {
-        let jwk: Jwk = serde_json::from_value(jwk).ok()?;
+    pub(crate) fn of(jwk: &Jwk) -> Option<Self> {
         if jwk.common.public_key_use.as_ref().is_some_and(|purpose| *purpose != PublicKeyUse::Signature) {
             return None;
         }
@@ -166,7 +187,7 @@ impl Key {
         if algorithms.is_empty() {
             return None;
         }
-        Some(Self { id: jwk.common.key_id.clone(), algorithms, key: DecodingKey::from_jwk(&jwk).ok()? })
+        Some(Self { id: jwk.common.key_id.clone(), algorithms, key: DecodingKey::from_jwk(jwk).ok()? })
     }
 }
 
@@ -176,59 +197,4 @@ fn readable(keys: Vec<Value>) -> Vec<Key> {
 }
 
 #[cfg(test)]
-mod tests {
-    use aws_lc_rs::rand::SystemRandom;
-    use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair};
-    use jsonwebtoken::EncodingKey;
-    use serde_json::json;
-
-    use super::*;
-
-    fn public(id: &str) -> Value {
-        let document = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &SystemRandom::new()).unwrap();
-        let mut jwk = Jwk::from_encoding_key(&EncodingKey::from_ec_der(document.as_ref()), Algorithm::ES256).unwrap();
-        jwk.common.key_id = Some(id.to_owned());
-        serde_json::to_value(jwk).unwrap()
-    }
-
-    async fn knows(keys: &Keys, id: &str) -> bool {
-        let suits = |key: &Key| key.suits(Some(id), Algorithm::ES256);
-        keys.get(suits).await.is_some_and(|set| set.iter().any(suits))
-    }
-
-    #[tokio::test]
-    async fn a_new_key_is_fetched_but_not_at_everyones_whim() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("keys.json");
-        let keys = Keys::new("https://as.example", KeySource::File(path.clone())).unwrap();
-        assert!(!knows(&keys, "one").await, "there is no file yet");
-        fs_err::write(&path, json!({"keys": [public("one")]}).to_string()).unwrap();
-        assert!(!knows(&keys, "one").await, "it was tried just now");
-
-        let a_pause_passes = || keys.state().tried = Instant::now().checked_sub(PAUSE);
-        a_pause_passes();
-        assert!(knows(&keys, "one").await);
-        fs_err::write(&path, json!({"keys": [public("two")]}).to_string()).unwrap();
-        assert!(!knows(&keys, "two").await && knows(&keys, "one").await, "it was fetched just now");
-        a_pause_passes();
-        assert!(knows(&keys, "one").await, "a known key needs no fetching");
-        assert!(knows(&keys, "two").await && !knows(&keys, "one").await);
-
-        fs_err::remove_file(&path).unwrap();
-        a_pause_passes();
-        keys.state().fetched = Instant::now().checked_sub(FRESH);
-        assert!(knows(&keys, "two").await, "old keys stay while the issuer is away");
-    }
-
-    #[test]
-    fn keys_that_cannot_be_used_do_not_spoil_the_others() {
-        let secret = json!({"kty": "oct", "k": "aGVsbG8", "kid": "secret", "alg": "HS256"});
-        let mut sealing = public("sealing");
-        sealing["use"] = json!("enc");
-        let mut other = public("other");
-        other["alg"] = json!("ES384");
-        let read = readable(vec![json!(7), json!({"kty": "new"}), secret, sealing, other, public("good")]);
-        let ids: Vec<_> = read.iter().map(|key| (key.id.as_deref(), key.algorithms.as_slice())).collect();
-        assert_eq!(ids, [(Some("good"), &[Algorithm::ES256][..])]);
-    }
-}
+mod tests;

@@ -6,22 +6,26 @@
 //! header and from nowhere else.
 
 mod keys;
+mod proof;
 mod refusal;
 mod token;
+mod tools;
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use gladhand_accord::Secret;
+use http::request::Parts;
 use http::{HeaderMap, Response, header};
 use serde_json::json;
 use url::Url;
 
 use self::keys::Keys;
-use self::refusal::{Refusal, json_response};
+use self::proof::Proofs;
+use self::refusal::{Refusal, Scheme, json_response};
 use self::token::Verifier;
+pub use self::tools::ToolScopes;
 use crate::error::AuthError;
 use crate::scopes::Scopes;
 
@@ -41,10 +45,22 @@ pub struct Policy {
     pub tokens: Vec<KnownToken>,
     /// Scopes that every request needs.
     pub scopes: Scopes,
-    /// Scopes that single methods need besides.
-    pub methods: BTreeMap<String, Scopes>,
     /// Scopes that single tools need besides.
-    pub tools: BTreeMap<String, Scopes>,
+    pub tools: ToolScopes,
+    /// What is made of tokens that are bound to a key.
+    pub dpop: Dpop,
+}
+
+/// What is made of tokens of issuers that are bound to a key of their owner (RFC 9449).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Dpop {
+    /// They are not known.
+    Off,
+    /// They are accepted with a proof, beside others.
+    #[default]
+    Accepted,
+    /// No others are accepted. Tokens that are known by heart still are.
+    Required,
 }
 
 /// An authorization server whose tokens we accept.
@@ -89,15 +105,15 @@ pub struct Principal {
     pub issuer: Option<String>,
     /// What it may do.
     pub scopes: Scopes,
+    /// How it presented its token.
+    scheme: Scheme,
 }
 
-/// What a request is about, as far as scopes depend on it.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Wants<'a> {
-    /// The method that is called.
-    pub method: Option<&'a str>,
-    /// The tool that is called.
-    pub tool: Option<&'a str>,
+impl Principal {
+    /// Somebody known by a name alone.
+    pub fn named(name: &str, scopes: Scopes) -> Self {
+        Self { name: name.into(), subject: name.to_owned(), issuer: None, scopes, scheme: Scheme::Bearer }
+    }
 }
 
 /// Stands at the door of one endpoint.
@@ -105,8 +121,10 @@ pub struct Guard {
     tokens: Vec<KnownToken>,
     verifier: Verifier,
     scopes: Scopes,
-    methods: BTreeMap<String, Scopes>,
-    tools: BTreeMap<String, Scopes>,
+    tools: ToolScopes,
+    dpop: Dpop,
+    /// Checks what goes with tokens that are bound to a key, where we know our own address.
+    proofs: Option<Proofs>,
     metadata: Option<Metadata>,
 }
 
@@ -133,25 +151,46 @@ impl Guard {
             let keys = Keys::new(&issuer.issuer, issuer.keys)?;
             issuers.push((issuer.issuer, keys));
         }
-        let Policy { tokens, scopes, methods, tools, .. } =
-            Policy { audiences: Vec::new(), issuers: Vec::new(), ..policy };
-        Ok(Self { tokens, verifier: Verifier::new(issuers, audiences), scopes, methods, tools, metadata })
+        let proofs = policy.resource.filter(|_| policy.dpop != Dpop::Off).map(Proofs::new);
+        let Policy { tokens, scopes, tools, dpop, .. } =
+            Policy { audiences: Vec::new(), issuers: Vec::new(), resource: None, ..policy };
+        Ok(Self { tokens, verifier: Verifier::new(issuers, audiences), scopes, tools, dpop, proofs, metadata })
     }
 
-    /// Who a request with these headers comes from, or the answer that it gets instead.
+    /// Who a request with this head comes from, or the answer that it gets instead.
     ///
     /// Waits for nothing but keys that are not there yet.
-    pub async fn check(&self, headers: &HeaderMap, wants: Wants<'_>) -> Result<Principal, Box<Response<String>>> {
-        let needed = self.needed(wants);
-        let refuse = |refusal: Refusal| {
-            tracing::debug!(reason = refusal.why(), "request refused");
-            Box::new(refusal.response(self.metadata.as_ref().map(|metadata| metadata.url.as_str()), &needed))
+    pub async fn check(&self, head: &Parts) -> Result<Principal, Box<Response<String>>> {
+        let presented = presented(&head.headers, self.dpop);
+        let scheme = match (&presented, self.dpop) {
+            (Ok((scheme, _)), Dpop::Accepted) => *scheme,
+            (_, Dpop::Required) => Scheme::Dpop,
+            _ => Scheme::Bearer,
         };
-        let principal = self.identify(headers).await.map_err(refuse)?;
-        if !principal.scopes.cover(&needed) {
+        let refuse = |refusal| self.refuse(refusal, scheme, &self.scopes);
+        let (scheme, token) = presented.map_err(refuse)?;
+        let principal = self.identify(head, scheme, &token).await.map_err(refuse)?;
+        if !principal.scopes.cover(&self.scopes) {
             return Err(refuse(Refusal::InsufficientScope));
         }
         Ok(principal)
+    }
+
+    /// Whether there are tools that not everybody who was let in may call.
+    pub fn limits_tools(&self) -> bool {
+        !self.tools.is_empty()
+    }
+
+    /// Whether somebody who was let in may call these tools, or the answer that they get instead.
+    pub fn permits(&self, principal: &Principal, tools: &[impl AsRef<str>]) -> Result<(), Box<Response<String>>> {
+        let mut needed = self.scopes.clone();
+        for tool in tools {
+            needed.add(&self.tools.of(tool.as_ref()));
+        }
+        match principal.scopes.cover(&needed) {
+            true => Ok(()),
+            false => Err(self.refuse(Refusal::InsufficientScope, principal.scheme, &needed)),
+        }
     }
 
     /// The metadata document, if the path is one of its places.
@@ -161,35 +200,36 @@ impl Guard {
         found.then(|| json_response(http::StatusCode::OK, metadata.document.clone()))
     }
 
-    async fn identify(&self, headers: &HeaderMap) -> Result<Principal, Refusal> {
-        let token = presented(headers)?;
+    async fn identify(&self, head: &Parts, scheme: Scheme, token: &Secret) -> Result<Principal, Refusal> {
         // All are compared, so that the time does not tell which one was near.
         let mut known = None;
         for candidate in &self.tokens {
-            if candidate.token.matches(&token) {
+            if candidate.token.matches(token) {
                 known = Some(candidate);
             }
         }
-        if let Some(known) = known {
-            return Ok(Principal {
-                name: known.name.as_str().into(),
-                subject: known.name.clone(),
-                issuer: None,
-                scopes: known.scopes.clone(),
-            });
+        if let Some(known) = known.filter(|_| scheme == Scheme::Bearer) {
+            return Ok(Principal::named(&known.name, known.scopes.clone()));
         }
-        self.verifier.verify(&token).await
+        let (principal, bound_to) = self.verifier.verify(token).await?;
+        let wrong = |why| Err(Refusal::InvalidToken(why));
+        match (scheme, bound_to, &self.proofs) {
+            (Scheme::Dpop, Some(thumbprint), Some(proofs)) => {
+                proofs.check(head, token, &thumbprint)?;
+                Ok(principal)
+            }
+            (_, Some(_), None) => wrong("the token is bound to a key, which cannot be proven here"),
+            // Whoever stole it could present it like that.
+            (Scheme::Bearer, Some(_), _) => wrong("the token is bound to a key: it needs a proof of possession"),
+            (Scheme::Dpop, None, _) => wrong("the token is not bound to a key"),
+            (Scheme::Bearer, None, _) if self.dpop == Dpop::Required => wrong("the token must be bound to a key"),
+            (Scheme::Bearer, None, _) => Ok(principal),
+        }
     }
 
-    fn needed(&self, wants: Wants<'_>) -> Scopes {
-        let mut needed = self.scopes.clone();
-        let special = [(&self.methods, wants.method), (&self.tools, wants.tool)];
-        for (table, name) in special {
-            if let Some(scopes) = name.and_then(|name| table.get(name)) {
-                needed.add(scopes);
-            }
-        }
-        needed
+    fn refuse(&self, refusal: Refusal, scheme: Scheme, needed: &Scopes) -> Box<Response<String>> {
+        tracing::debug!(reason = refusal.why(), "request refused");
+        Box::new(refusal.response(scheme, self.metadata.as_ref().map(|metadata| metadata.url.as_str()), needed))
     }
 }
 
@@ -202,9 +242,7 @@ impl fmt::Debug for Guard {
 impl Metadata {
     fn of(resource: &Url, policy: &Policy) -> Self {
         let mut scopes = policy.scopes.clone();
-        for special in policy.methods.values().chain(policy.tools.values()) {
-            scopes.add(special);
-        }
+        scopes.add(&policy.tools.all());
         let issuers: Vec<_> = policy.issuers.iter().map(|issuer| &issuer.issuer).collect();
         let mut document = json!({
             "resource": identifier(resource),
@@ -213,6 +251,12 @@ impl Metadata {
         });
         if !scopes.is_empty() {
             document["scopes_supported"] = scopes.iter().collect();
+        }
+        if policy.dpop != Dpop::Off {
+            document["dpop_signing_alg_values_supported"] = json!(proof::ALGORITHMS);
+        }
+        if policy.dpop == Dpop::Required {
+            document["dpop_bound_access_tokens_required"] = json!(true);
         }
         let specific = format!("{WELL_KNOWN}{}", resource.path().trim_end_matches('/'));
         let url = format!("{}{specific}", resource.origin().ascii_serialization());
@@ -228,8 +272,8 @@ fn identifier(resource: &Url) -> String {
     }
 }
 
-/// The token that a request presents.
-fn presented(headers: &HeaderMap) -> Result<Secret, Refusal> {
+/// The token that a request presents, and how.
+fn presented(headers: &HeaderMap, dpop: Dpop) -> Result<(Scheme, Secret), Refusal> {
     let mut values = headers.get_all(header::AUTHORIZATION).iter();
     let value = values.next().ok_or(Refusal::NoToken)?;
     if values.next().is_some() {
@@ -237,13 +281,15 @@ fn presented(headers: &HeaderMap) -> Result<Secret, Refusal> {
     }
     let text = value.to_str().map_err(|_| Refusal::Malformed("the Authorization header is not text"))?;
     let (scheme, token) = text.split_once(' ').unwrap_or((text, ""));
-    if !scheme.eq_ignore_ascii_case("bearer") {
-        return Err(Refusal::NoToken);
-    }
+    let scheme = match scheme {
+        bearer if bearer.eq_ignore_ascii_case("bearer") => Scheme::Bearer,
+        bound if bound.eq_ignore_ascii_case("dpop") && dpop != Dpop::Off => Scheme::Dpop,
+        _ => return Err(Refusal::NoToken),
+    };
     let token = token.trim_matches(' ');
     let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte);
     if token.is_empty() || !token.bytes().all(is_token) {
-        return Err(Refusal::Malformed("the bearer token is malformed"));
+        return Err(Refusal::Malformed("the token is malformed"));
     }
-    Ok(Secret::new(token))
+    Ok((scheme, Secret::new(token)))
 }

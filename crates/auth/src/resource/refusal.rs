@@ -3,6 +3,7 @@
 use http::{HeaderValue, Response, StatusCode, header};
 use serde_json::json;
 
+use super::proof::ALGORITHMS;
 use crate::scopes::Scopes;
 
 /// Why a request is not served.
@@ -14,10 +15,22 @@ pub(crate) enum Refusal {
     Malformed(&'static str),
     /// The token is not good.
     InvalidToken(&'static str),
+    /// The proof that goes with the token is not good.
+    InvalidProof(&'static str),
     /// The token is good for other things.
     InsufficientScope,
-    /// We cannot tell: the keys of the issuer are out of reach. Not the caller's fault.
-    Undecided,
+    /// We cannot tell, for instance because the keys of the issuer are out of reach. Not the caller's fault.
+    Undecided(&'static str),
+}
+
+/// How tokens are presented.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Scheme {
+    /// As they are (RFC 6750).
+    #[default]
+    Bearer,
+    /// With a proof of possession (RFC 9449).
+    Dpop,
 }
 
 impl Refusal {
@@ -25,37 +38,42 @@ impl Refusal {
     pub(crate) fn why(self) -> &'static str {
         match self {
             Self::NoToken => "no token",
-            Self::Malformed(why) | Self::InvalidToken(why) => why,
+            Self::Malformed(why) | Self::InvalidToken(why) | Self::InvalidProof(why) | Self::Undecided(why) => why,
             Self::InsufficientScope => "the token lacks scope",
-            Self::Undecided => "the keys of the issuer cannot be fetched",
         }
     }
 
-    /// The answer. The challenge names the metadata and the scopes that would do, as far as there are any.
-    pub(crate) fn response(self, metadata: Option<&str>, needed: &Scopes) -> Response<String> {
+    /// The answer. The challenge names the scheme, the metadata and the scopes that would do, as far as there are any.
+    pub(crate) fn response(self, scheme: Scheme, metadata: Option<&str>, needed: &Scopes) -> Response<String> {
         let (status, code) = match self {
             Self::NoToken => (StatusCode::UNAUTHORIZED, None),
             Self::Malformed(_) => (StatusCode::BAD_REQUEST, Some("invalid_request")),
             Self::InvalidToken(_) => (StatusCode::UNAUTHORIZED, Some("invalid_token")),
+            Self::InvalidProof(_) => (StatusCode::UNAUTHORIZED, Some("invalid_dpop_proof")),
             Self::InsufficientScope => (StatusCode::FORBIDDEN, Some("insufficient_scope")),
-            Self::Undecided => (StatusCode::SERVICE_UNAVAILABLE, Some("temporarily_unavailable")),
+            Self::Undecided(_) => (StatusCode::SERVICE_UNAVAILABLE, Some("temporarily_unavailable")),
         };
         let body = json!({"error": code.unwrap_or("unauthorized"), "error_description": self.why()});
         let mut response = json_response(status, body.to_string());
-        if self == Self::Undecided {
+        if matches!(self, Self::Undecided(_)) {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("10"));
             return response;
         }
         let scope = Some(needed.to_string()).filter(|scope| !scope.is_empty());
         let description = code.map(|_| self.why());
+        let (word, algorithms) = match scheme {
+            Scheme::Bearer => ("Bearer", None),
+            Scheme::Dpop => ("DPoP", Some(ALGORITHMS.join(" "))),
+        };
         let parameters = [
             ("error", code),
             ("error_description", description),
             ("scope", scope.as_deref()),
             ("resource_metadata", metadata),
+            ("algs", algorithms.as_deref()),
         ];
         let given = parameters.iter().filter_map(|(name, value)| Some(format!("{name}=\"{}\"", quotable((*value)?))));
-        let challenge = format!("Bearer {}", given.collect::<Vec<_>>().join(", "));
+        let challenge = format!("{word} {}", given.collect::<Vec<_>>().join(", "));
         let value = HeaderValue::try_from(challenge.trim_end()).expect("only visible ASCII was kept");
         response.headers_mut().insert(header::WWW_AUTHENTICATE, value);
         response

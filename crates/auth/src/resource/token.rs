@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::Principal;
 use super::keys::Keys;
-use super::refusal::Refusal;
+use super::refusal::{Refusal, Scheme};
 use crate::scopes::Scopes;
 
 /// How far clocks may be apart, in seconds.
@@ -37,8 +37,8 @@ impl Verifier {
         Self { issuers, audiences }
     }
 
-    /// The principal that a token stands for.
-    pub(crate) async fn verify(&self, token: &Secret) -> Result<Principal, Refusal> {
+    /// The principal that a token stands for, and the thumbprint of the key that it is bound to, if it is.
+    pub(crate) async fn verify(&self, token: &Secret) -> Result<(Principal, Option<String>), Refusal> {
         let unknown = Refusal::InvalidToken("the token is unknown");
         if self.issuers.is_empty() {
             return Err(unknown);
@@ -63,7 +63,8 @@ impl Verifier {
             .ok_or(Refusal::InvalidToken("the issuer of the token is not trusted"))?;
 
         let id = header.kid.as_deref();
-        let set = keys.get(|key| key.suits(id, header.alg)).await.ok_or(Refusal::Undecided)?;
+        let set = keys.get(|key| key.suits(id, header.alg)).await;
+        let set = set.ok_or(Refusal::Undecided("the keys of the issuer cannot be fetched"))?;
         let mut validation = Validation::new(header.alg);
         validation.leeway = LEEWAY;
         validation.validate_nbf = true;
@@ -81,11 +82,17 @@ impl Verifier {
     }
 }
 
-fn principal(claims: Claims) -> Result<Principal, Refusal> {
-    if claims.cnf.is_some() {
+fn principal(claims: Claims) -> Result<(Principal, Option<String>), Refusal> {
+    let bound_to = match &claims.cnf {
+        None => None,
+        Some(Value::Object(binding)) if binding.len() == 1 => binding.get("jkt").and_then(Value::as_str),
+        Some(_) => None,
+    };
+    if claims.cnf.is_some() && bound_to.is_none() {
         // Whoever stole it could present it as well as its owner: that is what the binding is to prevent.
-        return Err(Refusal::InvalidToken("the token is bound to a key, which cannot be proven here"));
+        return Err(Refusal::InvalidToken("the token is bound in a way that cannot be proven here"));
     }
+    let bound_to = bound_to.map(str::to_owned);
     let subject = claims.sub.or(claims.client_id).ok_or(Refusal::InvalidToken("the token names nobody"))?;
     let mut scopes = Scopes::parse(claims.scope.as_deref().unwrap_or_default());
     match claims.scp {
@@ -94,7 +101,8 @@ fn principal(claims: Claims) -> Result<Principal, Refusal> {
         _ => {}
     }
     let name = format!("{} {subject}", claims.iss);
-    Ok(Principal { name: name.into(), subject, issuer: Some(claims.iss), scopes })
+    let scheme = if bound_to.is_some() { Scheme::Dpop } else { Scheme::Bearer };
+    Ok((Principal { name: name.into(), subject, issuer: Some(claims.iss), scopes, scheme }, bound_to))
 }
 
 fn explain(error: &ErrorKind) -> &'static str {

@@ -29,6 +29,8 @@ pub(crate) struct World {
     pub(crate) no_refresh: Option<&'static str>,
     /// Whether tokens are bound to keys.
     pub(crate) dpop: bool,
+    /// Whether the server wants no token at all.
+    pub(crate) open: bool,
     /// Whether the server turns down every token.
     pub(crate) deaf: bool,
     asked_scope: String,
@@ -137,6 +139,8 @@ async fn answer(
     let path = head.uri.path().to_owned();
     world.log.push((path.clone(), parameters));
     Ok(match path.as_str() {
+        "/mcp" if world.open => reply(200, &json!({})),
+        "/revoke" => reply(200, &json!({})),
         "/mcp" => protected(&world, &origin, &head.headers),
         "/.well-known/oauth-protected-resource/mcp" => {
             reply(200, &json!({"resource": format!("{origin}/mcp"), "authorization_servers": [origin]}))

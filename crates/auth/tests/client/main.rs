@@ -5,7 +5,7 @@ mod fake;
 use std::sync::Arc;
 
 use gladhand_auth::AuthError;
-use gladhand_auth::client::{FileStore, MemoryStore, TokenStore};
+use gladhand_auth::client::{MemoryStore, Revocation, TokenStore};
 use http::StatusCode;
 use serde_json::json;
 
@@ -30,8 +30,8 @@ async fn many_challenged_requests_ask_the_person_once() {
 
 #[tokio::test]
 async fn after_a_restart_the_stored_token_is_used_and_an_old_one_renewed() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = || Arc::new(FileStore::at(folder.path().join("tokens.json")));
+    let kept = Arc::new(MemoryStore::default());
+    let store = || kept.clone();
     let fake = Fake::start().await;
     fake.call(&fake.authorizer(store())).await.unwrap();
     fake.call(&fake.authorizer(store())).await.unwrap();
@@ -100,8 +100,8 @@ async fn wider_scopes_are_asked_for_beside_the_earlier_ones_and_only_once() {
 
 #[tokio::test]
 async fn a_bound_token_survives_a_restart_with_its_key() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = || Arc::new(FileStore::at(folder.path().join("tokens.json")));
+    let kept = Arc::new(MemoryStore::default());
+    let store = || kept.clone();
     let fake = Fake::start().await;
     {
         let mut world = fake.world.lock().unwrap();
@@ -140,4 +140,66 @@ async fn tokens_are_never_printed() {
     fake.call(&authorizer).await.unwrap();
     let printed = format!("{authorizer:?} {store:?}");
     assert!(printed.contains("client-1") && !printed.contains("token-1"), "{printed}");
+}
+
+#[tokio::test]
+async fn signing_out_revokes_where_that_is_possible_and_forgets_in_any_case() {
+    for (endpoint, expected) in [(Some("/revoke"), "Done"), (Some("/away"), "Failed"), (None, "Unsupported")] {
+        let fake = Fake::start().await;
+        if let Some(path) = endpoint {
+            let url = fake.url.join(path).unwrap();
+            fake.world.lock().unwrap().metadata = vec![("revocation_endpoint", json!(url.as_str()))];
+        }
+        let store = memory();
+        let authorizer = fake.authorizer(store.clone());
+        fake.call(&authorizer).await.unwrap();
+        let ended = authorizer.sign_out().await.unwrap();
+        let outcome = match &ended[..] {
+            [(_, Revocation::Done)] => "Done",
+            [(_, Revocation::Failed(_))] => "Failed",
+            [(_, Revocation::Unsupported)] => "Unsupported",
+            _ => "something else",
+        };
+        assert_eq!(outcome, expected);
+        assert!(store.records(fake.url.as_str()).unwrap().is_empty());
+        {
+            let world = fake.world.lock().unwrap();
+            let revoked: Vec<_> = world.log.iter().filter(|(path, _)| path == "/revoke").collect();
+            let tokens: Vec<_> = revoked.iter().map(|(_, form)| form[0].1.as_str()).collect();
+            let all: &[&str] = if outcome == "Done" { &["more-token-1", "token-1"] } else { &[] };
+            assert_eq!(tokens, all);
+        }
+        fake.call(&authorizer).await.unwrap();
+        assert_eq!(fake.world.lock().unwrap().count("/authorize"), 2, "the token is not used any more");
+        assert!(fake.authorizer(memory()).sign_out().await.unwrap().is_empty());
+    }
+}
+
+/// A store that is out of order.
+#[derive(Debug)]
+struct Locked;
+
+impl TokenStore for Locked {
+    fn records(&self, _server: &str) -> std::io::Result<Vec<gladhand_auth::client::Record>> {
+        Err(std::io::Error::other("it is locked"))
+    }
+
+    fn keep(&self, _record: &gladhand_auth::client::Record) -> std::io::Result<()> {
+        Err(std::io::Error::other("it is locked"))
+    }
+
+    fn forget(&self, _server: &str) -> std::io::Result<()> {
+        Err(std::io::Error::other("it is locked"))
+    }
+}
+
+#[tokio::test]
+async fn a_store_that_is_out_of_order_matters_only_to_servers_that_want_a_token() {
+    let fake = Fake::start().await;
+    fake.world.lock().unwrap().open = true;
+    assert_eq!(fake.call(&fake.authorizer(Arc::new(Locked))).await.unwrap(), StatusCode::OK);
+    fake.world.lock().unwrap().open = false;
+    let error = fake.call(&fake.authorizer(Arc::new(Locked))).await.unwrap_err();
+    assert_eq!(error.to_string(), "could not use the token store: it is locked");
+    assert_eq!(fake.world.lock().unwrap().count("/authorize"), 0, "nobody is asked for what cannot be kept");
 }

@@ -3,9 +3,11 @@
 //! An edge asks these before it feeds a stateless request to the server side. What is wrong with `_meta` itself is
 //! answered here already, because HTTP wants a status for it that the same code elsewhere does not get.
 
+use std::borrow::Cow;
+
 use gladhand_wire::json::{self, Kind, RawValue};
 use gladhand_wire::rpc::{self, Envelope, code};
-use gladhand_wire::{Id, pick};
+use gladhand_wire::{Id, Line, pick};
 
 pub use super::header_params::{
     BadAnnotation, HeaderParam, Mirrors, PREFIX, decode_header_value, encode_header_value, header_params,
@@ -29,6 +31,22 @@ pub struct Rejection {
     pub status: u16,
     /// The body, without a line break.
     pub body: String,
+}
+
+/// The names of all tools that a body calls, read as the server side will read it.
+pub fn called_tools(body: &[u8]) -> Vec<String> {
+    // What cannot be read calls nothing: the server side refuses it.
+    let Ok(Some(text)) = super::DIALECT.text.read(Line::Bytes(body)) else { return Vec::new() };
+    let one = |message: &str| {
+        let envelope = Envelope::picking(message, ["name"]).ok()?;
+        let [name] = envelope.params.filter(|_| envelope.method_name().as_deref() == Some("tools/call"))?.members;
+        name.and_then(json::string).map(Cow::into_owned)
+    };
+    if !text.trim_start().starts_with('[') {
+        return one(&text).into_iter().collect();
+    }
+    let parts: Vec<&RawValue> = serde_json::from_str(&text).unwrap_or_default();
+    parts.into_iter().filter_map(|part| one(part.get())).collect()
 }
 
 /// Which parameter names what a request of this method is about.

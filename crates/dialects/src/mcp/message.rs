@@ -57,6 +57,14 @@ impl<'a> Message<'a> {
         self.call().filter(|call| call.id.is_some()).and_then(Call::method_name)
     }
 
+    /// The text of a single message; nothing of a batch, or of what is no text.
+    pub fn text(&self) -> &'a str {
+        match self.read {
+            Read::One(text, _) => text,
+            Read::Batch(_) | Read::Garbled(_) => "",
+        }
+    }
+
     /// Whether it can be understood at all. What cannot is worth an answer too.
     pub fn is_readable(&self) -> bool {
         match &self.read {

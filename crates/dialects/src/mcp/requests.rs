@@ -19,6 +19,7 @@ use super::server::{McpServer, Phase, Request};
 use super::shares::Bound;
 use super::{cursor, errors, meta, parked};
 use crate::ambient::{Ambient, Party};
+use crate::breach::REQUEST_NOT_AGREED;
 use crate::side::{Action, Output};
 use gladhand_wire::pick;
 
@@ -60,7 +61,12 @@ impl McpServer {
                 Some(list) if self.setup.menu.empty_lists && matches!(closed, Closed::NotAgreed(_)) => {
                     return self.empty_list(&request.to, list, in_force, out);
                 }
-                _ => errors::closed(&request.method, closed, in_force.revision),
+                _ => {
+                    if matches!(closed, Closed::NotAgreed(_)) {
+                        out.actions.push(Action::Dropped(REQUEST_NOT_AGREED));
+                    }
+                    errors::closed(&request.method, closed, in_force.revision)
+                }
             },
             Ok(rule) => match rule.name {
                 "tools/call" => return self.call_tool(request, wishes, in_force, out),

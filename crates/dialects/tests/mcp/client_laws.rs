@@ -95,7 +95,7 @@ proptest! {
                 Step::Acknowledge(id) => hand.hears(&format!(
                     r#"{{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{{"_meta":{{"io.modelcontextprotocol/subscriptionId":{id}}}}}}}"#
                 )),
-                Step::Lose(lane, loss) => hand.loses(lane, LOSSES[loss]),
+                Step::Lose(lane, loss) => hand.loses(lane, LOSSES[loss].clone()),
                 Step::Cancel(call) => hand.cancels(call),
                 Step::Answer(at, good) if !questions.is_empty() => {
                     let question = questions.swap_remove(at.index(questions.len()));

@@ -44,6 +44,17 @@ fn what_never_arrived_is_sent_again() {
 }
 
 #[test]
+fn why_we_are_not_let_in_is_told_to_whoever_called() {
+    let mut hand = over_http(STATELESS);
+    hand.calls(1, bare_call("t"));
+    hand.take_sent();
+    hand.loses(2, Loss::Denied("not of this team".into()));
+    let failure = hand.take_outcome(1).unwrap_err();
+    assert_eq!(failure.message, "the upstream does not let us in: not of this team");
+    assert!(hand.take_sent().is_empty(), "the same would be said again");
+}
+
+#[test]
 fn a_status_says_what_it_says() {
     let mut hand = over_http(STATELESS);
     hand.calls(1, Operation::ListTools);

@@ -5,19 +5,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::anyhow;
+use gladhand_accord::Secret;
+use gladhand_hub::policy::Violations;
 use gladhand_hub::{Hub, Mount};
 
 use crate::Service;
 use crate::cli::BridgeArgs;
-use crate::commands::{CommandError, serve, session};
+use crate::commands::{CommandError, serve, session, sign_in};
 use crate::config::{self, env};
 use crate::coupling::{Coupled, Spec};
-use crate::upstream::{Bearer, Options, Speak, Target};
+use crate::upstream::{Authorizer, Bearer, Options, Speak, Target};
 
 /// Couples until the downstream ends.
 pub fn run(args: &BridgeArgs) -> Result<ExitCode, CommandError> {
     let config = serve::settings(&args.listen)?;
-    let upstream = Arc::new(Coupled::new(spec(args)?));
+    let mut spec = spec(args)?;
+    spec.options.violations = Arc::new(Violations::new(config.policy.violations));
+    let upstream = Arc::new(Coupled::new(spec));
     let hub = Hub::of(vec![Mount::plain(Arc::clone(&upstream) as _)]);
     let service = Service::new(hub).in_front_of(upstream).waiting_for_upstreams().shown_as("bridge");
     serve::serve(service, &args.listen, config)
@@ -43,11 +47,21 @@ fn spec(args: &BridgeArgs) -> Result<Spec, CommandError> {
         speak,
         opening_timeout: Duration::from_secs(args.timeout),
         headers: session::headers(&args.header).map_err(CommandError::usage)?,
-        authorizer: token.map(|token| Arc::new(Bearer::new(token)) as _),
-        hidden: vec![env::A2E_TOKEN.to_owned(), env::MCP_TOKEN.to_owned()],
+        authorizer: authorizer(&target, token),
+        hidden: [env::A2E_TOKEN, env::MCP_TOKEN, env::PASSPHRASE].map(str::to_owned).to_vec(),
         eras: session::eras(args.listen.data_dir.as_deref()),
         ..Options::default()
     };
     // What it has is asked for each time: a bridge offers exactly what the server has now.
     Ok(Spec { name: target.to_string(), target, options, isolated: args.isolate, remembered_in: None })
+}
+
+/// What gets us into a server: a token, or what it gave us when somebody signed in (`gladhand login`). Nobody can be
+/// asked to sign in here.
+fn authorizer(target: &Target, token: Option<Secret>) -> Option<Arc<dyn Authorizer>> {
+    match (target, token) {
+        (_, Some(token)) => Some(Arc::new(Bearer::new(token))),
+        (Target::Url(url), None) => sign_in::authorizer_for_nobody(url).map(|authorizer| Arc::new(authorizer) as _),
+        (Target::Command(_), None) => None,
+    }
 }

@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 
 use crate::cli::{PromptsArgs, ResourcesArgs, ToolsArgs};
 use crate::commands::plain::plain;
+use crate::commands::screen;
 use crate::commands::session::{Plan, reply};
 use crate::commands::show::{self, Album};
 use crate::commands::{CommandError, written};
@@ -30,7 +31,7 @@ pub fn tools(args: ToolsArgs) -> Result<ExitCode, CommandError> {
         let Reply::Tools(tools) = ask(&upstream, Operation::ListTools).await? else { return Err(mixed_up()) };
         match args.server.json {
             true => print_json(&json!({"tools": tools.iter().map(tool).collect::<Vec<_>>()})),
-            false => print(&table(tools.iter().map(|tool| (tool.name.clone(), tool.description.clone())), "tools")),
+            false => print_table(tools.iter().map(|tool| (tool.name.clone(), tool.description.clone())), "tools"),
         }
     })
 }
@@ -56,7 +57,7 @@ pub fn resources(args: ResourcesArgs) -> Result<ExitCode, CommandError> {
         if args.server.json {
             let resources: Vec<_> = resources.iter().map(resource).collect();
             let templates: Vec<_> = templates.iter().map(template).collect();
-            return print_json(&json!({"resources": resources, "resourceTemplates": templates}));
+            return print_json(&Object::default().with("resources", &resources).with("resourceTemplates", &templates));
         }
         let about = |name: &str, text: &Option<String>| match text {
             Some(text) => format!("{name}: {text}"),
@@ -64,7 +65,7 @@ pub fn resources(args: ResourcesArgs) -> Result<ExitCode, CommandError> {
         };
         let resources = resources.iter().map(|one| (one.uri.clone(), about(&one.name, &one.description)));
         let templates = templates.iter().map(|one| (one.uri_template.clone(), about(&one.name, &one.description)));
-        print(&table(resources.chain(templates), "resources"))
+        print_table(resources.chain(templates), "resources")
     })
 }
 
@@ -101,7 +102,7 @@ pub fn prompts(args: PromptsArgs) -> Result<ExitCode, CommandError> {
         let Reply::Prompts(prompts) = ask(&upstream, Operation::ListPrompts).await? else { return Err(mixed_up()) };
         match args.server.json {
             true => print_json(&json!({"prompts": prompts.iter().map(prompt).collect::<Vec<_>>()})),
-            false => print(&table(prompts.iter().map(|prompt| (signature(prompt), described(prompt))), "prompts")),
+            false => print_table(prompts.iter().map(|prompt| (signature(prompt), described(prompt))), "prompts"),
         }
     })
 }
@@ -127,22 +128,29 @@ fn print_json(value: &impl serde::Serialize) -> Result<ExitCode, CommandError> {
     Ok(Exit::Success.into())
 }
 
+/// Prints what there is, or says beside it that there is nothing.
+fn print_table(entries: impl Iterator<Item = (String, String)>, what: &str) -> Result<ExitCode, CommandError> {
+    let text = table(entries, screen::width());
+    if text.is_empty() {
+        // Nobody reads stderr: then there is nobody to tell.
+        let _ = writeln!(anstream::stderr(), "the server has no {what}");
+    }
+    print(&text)
+}
+
 /// Names in bold, and under each the first lines of what it is.
-fn table(entries: impl Iterator<Item = (String, String)>, what: &str) -> String {
+fn table(entries: impl Iterator<Item = (String, String)>, width: Option<usize>) -> String {
     let mut text = String::new();
     for (name, description) in entries {
         // Writing to a String cannot fail.
         let _ = writeln!(text, "{STRONG}{}{STRONG:#}", plain(&name));
         let mut lines = description.trim().lines();
         for line in lines.by_ref().take(3) {
-            let _ = writeln!(text, "  {}", plain(line));
+            screen::write_line(&mut text, 2, &plain(line), width);
         }
         if lines.next().is_some() {
             let _ = writeln!(text, "  {FAINT}…{FAINT:#}");
         }
-    }
-    if text.is_empty() {
-        let _ = writeln!(text, "{FAINT}the server has no {what}{FAINT:#}");
     }
     text
 }

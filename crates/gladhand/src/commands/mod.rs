@@ -12,11 +12,16 @@ use crate::exit::Exit;
 pub mod bridge;
 pub mod call;
 pub mod list;
+pub mod login;
 pub mod manual;
 pub mod open;
 mod plain;
+pub mod policy;
 #[cfg(unix)]
 pub mod ps;
+mod screen;
+pub mod secret;
+mod secret_prompt;
 pub mod serve;
 mod session;
 mod show;

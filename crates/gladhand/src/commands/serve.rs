@@ -14,6 +14,7 @@ use crate::config::{self, Config, HttpConfig};
 use crate::edges::downstream::Ended;
 use crate::edges::http::{Authorize, Http, Tls};
 use crate::exit::Exit;
+use crate::governing;
 use crate::providers::Toolbox;
 
 /// Serves until the downstream ends.
@@ -32,6 +33,7 @@ pub(super) fn settings(args: &ListenArgs) -> Result<Config, CommandError> {
 
 /// Serves what a service has, on the terms of the configuration, to whom the command line says.
 pub(super) fn serve(service: Service, args: &ListenArgs, config: Config) -> Result<ExitCode, CommandError> {
+    let (service, _governing) = governing::govern(service, &config, config::data_dir(args.data_dir.as_deref()))?;
     let mut tokens = config.a2e.tokens;
     tokens.extend(config::token_in_environment().map_err(CommandError::usage)?);
     let cache = CacheHints { ttl_ms: config.mcp.cache_ms, public: false };

@@ -1,6 +1,7 @@
 //! What the commands that talk to a server share: which server, opened how, and what became of it.
 
 use std::future::Future;
+use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -8,16 +9,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
-use gladhand_accord::Refusal;
+use gladhand_accord::{Refusal, Secret};
+use gladhand_dialects::Stop;
 use gladhand_operations::{Failure, FailureKind, Outcome};
 use http::{HeaderMap, HeaderName, HeaderValue};
+use url::Url;
 
 use crate::cli::ServerArgs;
 use crate::commands::{CommandError, sign_in};
 use crate::config::{self, env};
+use crate::edges::http_client::Endpoint;
 use crate::edges::signals::{self, Signals};
 use crate::exit::Exit;
-use crate::upstream::{Bearer, Eras, Host, OpenError, Options, Speak, Target, Upstream};
+use crate::upstream::{Authorizer, Bearer, Eras, Host, OpenError, Options, Speak, Target, Upstream};
 
 /// How long a person may take to sign in.
 const SIGNING_IN: Duration = Duration::from_secs(330);
@@ -30,6 +34,11 @@ const ERAS: &str = "eras.json";
 pub(super) struct Plan {
     pub(super) target: Target,
     pub(super) options: Options,
+    timeout: Duration,
+    /// The bearer token to present over HTTP.
+    token: Option<Secret>,
+    /// How a person is asked to sign in, should the server want it.
+    pub(super) sign_in: sign_in::Manner,
     /// Whether no server was named, and we start one of our own.
     is_ours: bool,
 }
@@ -37,15 +46,7 @@ pub(super) struct Plan {
 impl Plan {
     /// Reads the options; `url` is the word of the command line that names a server, if one does.
     pub(super) fn read(args: &ServerArgs, url: Option<&str>) -> Result<Self, CommandError> {
-        let words = match (url, args.command.is_empty()) {
-            (Some(url), true) => vec![url.to_owned()],
-            (None, false) => args.command.clone(),
-            (None, true) => vec![super::own_program()?, "serve".to_owned()],
-            (Some(_), false) => {
-                return Err(CommandError::usage(anyhow!("give a URL or a command behind `--`, not both")));
-            }
-        };
-        let target = Target::parse(&words).map_err(CommandError::usage)?;
+        let target = target(url, &args.command)?;
         let speak = Speak::parse(&args.client)
             .ok_or_else(|| CommandError::usage(anyhow!("there is no client `{}`", args.client)))?;
         let timeout = Duration::from_secs(args.timeout);
@@ -55,12 +56,12 @@ impl Plan {
             opening_timeout: timeout,
             call_timeout: Some(timeout),
             headers: headers(&args.header).map_err(CommandError::usage)?,
-            authorizer: token.map(|token| Arc::new(Bearer::new(token)) as _),
             eras: eras(std::env::var_os(env::DATA_DIR).map(PathBuf::from).as_deref()),
-            hidden: vec![env::A2E_TOKEN.to_owned(), env::MCP_TOKEN.to_owned()],
+            hidden: [env::A2E_TOKEN, env::MCP_TOKEN, env::PASSPHRASE].map(str::to_owned).to_vec(),
             ..Options::default()
         };
-        Ok(Self { target, options, is_ours: url.is_none() && args.command.is_empty() })
+        let is_ours = url.is_none() && args.command.is_empty();
+        Ok(Self { target, options, timeout, token, sign_in: sign_in::Manner::InPassing, is_ours })
     }
 
     /// The server as it would be typed behind a command.
@@ -82,26 +83,26 @@ impl Plan {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let done = runtime.block_on(async {
             let mut signals = Signals::listen()?;
-            let mut options = self.options;
-            let (timeout, asked) = (options.opening_timeout, Arc::new(AtomicBool::new(false)));
-            if let (Target::Url(url), None) = (&self.target, &options.authorizer) {
-                let authorizer = sign_in::authorizer(url, Arc::clone(&asked)).await;
-                options.authorizer = authorizer.map(|authorizer| Arc::new(authorizer) as _);
+            let (mut options, timeout) = (self.options, self.timeout);
+            let access = Access::to(&self.target, options.headers, self.token, self.sign_in).await;
+            if access.may_sign_in {
                 // A person may take longer than a server.
                 options.opening_timeout = timeout.max(SIGNING_IN);
             }
+            (options.headers, options.authorizer) = (access.headers.clone(), access.authorizer.clone());
             let opened = tokio::select! {
                 opened = Upstream::open(&self.target, options, host) => opened,
-                () = silence(timeout, &asked) => {
+                // What the opening itself says about it is better, where it has the same time.
+                () = access.silence(timeout + Duration::from_secs(1)) => {
                     let refusal = Refusal::TimedOut { seconds: timeout.as_secs() };
                     Err(OpenError::Refused { refusal, last_words: Vec::new() })
                 }
-                stop = signals.next() => return Ok(signals::exit_status(stop).into()),
+                stop = signals.next() => return Ok(stopped(stop)),
             };
             let upstream = opened.map_err(|error| not_open(error, &self.target))?;
             let done = tokio::select! {
                 done = work(upstream.clone()) => done,
-                stop = signals.next() => Ok(signals::exit_status(stop).into()),
+                stop = signals.next() => Ok(stopped(stop)),
             };
             tokio::select! {
                 () = upstream.close() => {}
@@ -115,13 +116,74 @@ impl Plan {
     }
 }
 
-/// Ends when a server has been silent for too long, and never while a person is signing in.
-async fn silence(timeout: Duration, asked: &AtomicBool) {
-    // What the opening itself says about it is better, where it has the same time.
-    tokio::time::sleep(timeout + Duration::from_secs(1)).await;
-    if asked.load(Ordering::Relaxed) {
-        std::future::pending::<()>().await;
+/// How a command ends that was told to stop. Whoever pressed Ctrl-C may have been asked something, and what comes next
+/// does not belong behind it.
+fn stopped(stop: Stop) -> ExitCode {
+    if stop == Stop::Interrupted && std::io::stderr().is_terminal() {
+        // Nobody reads stderr: then there is nobody to tell.
+        let _ = writeln!(std::io::stderr());
     }
+    signals::exit_status(stop).into()
+}
+
+/// What gets requests into a server.
+#[derive(Debug)]
+pub(super) struct Access {
+    headers: HeaderMap,
+    authorizer: Option<Arc<dyn Authorizer>>,
+    /// Whether a person may have to sign in.
+    may_sign_in: bool,
+    /// Becomes true when a person is asked to.
+    asked: Arc<AtomicBool>,
+}
+
+impl Access {
+    /// Gets in by a token, or else by signing in. A command needs neither.
+    pub(super) async fn to(
+        target: &Target,
+        headers: HeaderMap,
+        token: Option<Secret>,
+        manner: sign_in::Manner,
+    ) -> Self {
+        let asked = Arc::new(AtomicBool::new(false));
+        let mut access = Self { headers, authorizer: None, may_sign_in: false, asked };
+        match (target, token) {
+            (_, Some(token)) => access.authorizer = Some(Arc::new(Bearer::new(token))),
+            (Target::Url(url), None) => {
+                let authorizer = sign_in::authorizer(url, manner, Arc::clone(&access.asked)).await;
+                access.may_sign_in = authorizer.is_some();
+                access.authorizer = authorizer.map(|authorizer| Arc::new(authorizer) as _);
+            }
+            (Target::Command(_), None) => {}
+        }
+        access
+    }
+
+    /// The server at an address, with what gets requests into it.
+    pub(super) fn endpoint(&self, url: Url) -> Endpoint {
+        Endpoint { url, headers: self.headers.clone(), authorizer: self.authorizer.clone() }
+    }
+
+    /// Ends when a server has been silent for too long, and never while a person is signing in.
+    pub(super) async fn silence(&self, timeout: Duration) {
+        tokio::time::sleep(timeout).await;
+        if self.asked.load(Ordering::Relaxed) {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+/// The server that a command line names: a URL, or a command behind `--`; by default our own.
+pub(super) fn target(url: Option<&str>, command: &[String]) -> Result<Target, CommandError> {
+    let words = match (url, command.is_empty()) {
+        (Some(url), true) => vec![url.to_owned()],
+        (None, false) => command.to_vec(),
+        (None, true) => vec![super::own_program()?, "serve".to_owned()],
+        (Some(_), false) => {
+            return Err(CommandError::usage(anyhow!("give a URL or a command behind `--`, not both")));
+        }
+    };
+    Target::parse(&words).map_err(CommandError::usage)
 }
 
 /// What other runs found out about servers, where there is a place to keep it.
@@ -129,6 +191,7 @@ pub(super) fn eras(data_dir: Option<&Path>) -> Eras {
     config::data_dir(data_dir).map(|folder| Eras::kept_in(folder.join(ERAS))).unwrap_or_default()
 }
 
+/// The headers that the command line gives.
 pub(super) fn headers(lines: &[String]) -> anyhow::Result<HeaderMap> {
     let mut headers = HeaderMap::new();
     for line in lines {
@@ -144,6 +207,14 @@ pub(super) fn headers(lines: &[String]) -> anyhow::Result<HeaderMap> {
     Ok(headers)
 }
 
+/// What to do about a server that cannot be reached.
+pub(super) const UNREACHABLE: &str = "is it running, and is the path right (often /mcp)?";
+
+/// What to do about a server that does not let us in.
+pub(super) fn unauthorized() -> String {
+    format!("sign in from a terminal, set {} to a bearer token, or give --header 'Authorization: …'", env::MCP_TOKEN)
+}
+
 /// Why there is no session, with something to do about it.
 fn not_open(error: OpenError, target: &Target) -> CommandError {
     let exit = match &error {
@@ -154,19 +225,16 @@ fn not_open(error: OpenError, target: &Target) -> CommandError {
     };
     let hint = match (&error, target) {
         (OpenError::Refused { last_words, .. }, _) if !last_words.is_empty() => {
-            format!("its last words on stderr were:\n{}", super::plain::plain_lines(&last_words.join("\n")))
+            format!("its last words on stderr were:\n  {}", super::plain::plain_lines(&last_words.join("\n  ")))
         }
-        (OpenError::Unauthorized { .. }, _) => {
-            format!(
-                "sign in from a terminal, set {} to a bearer token, or give --header 'Authorization: …'",
-                env::MCP_TOKEN
-            )
-        }
-        (OpenError::Unreachable(_), _) => "is it running, and is the path right (often /mcp)?".to_owned(),
+        (OpenError::Unauthorized { .. }, _) => unauthorized(),
+        (OpenError::Unreachable(_), _) => UNREACHABLE.to_owned(),
         (OpenError::Refused { .. }, Target::Command(words)) => {
             format!("`gladhand open --as mcp -- {}` shows the handshake", words.join(" "))
         }
-        (OpenError::Refused { .. }, Target::Url(_)) => "is this the URL of an MCP endpoint?".to_owned(),
+        (OpenError::Refused { .. }, Target::Url(_)) => {
+            format!("is this the URL of an MCP endpoint? `gladhand open --as mcp {target}` shows the handshake")
+        }
         (OpenError::NotOverHttp(_), _) => "start the server behind `--` instead".to_owned(),
         (OpenError::NotStarted { .. }, _) => "is the program installed and on the path?".to_owned(),
     };

@@ -6,36 +6,58 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use gladhand_auth::AuthError;
-use gladhand_auth::client::{Authorizer, Browser, FileStore, Flow, Loopback, Options, Pending, open_in_browser};
+use gladhand_auth::client::{Authorizer, Browser, Flow, Loopback, Options, Pending, open_in_browser};
 use url::Url;
 
+use crate::authorization::KeptTokens;
 use crate::config;
 
-/// The file of the data folder that tokens are kept in.
-const TOKENS: &str = "tokens.json";
+/// How a person is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Manner {
+    /// While they wait for something else, and only if they are there.
+    InPassing,
+    /// They came to sign in, and want the page opened.
+    OnPurpose,
+    /// They came to sign in, and open the page themselves.
+    WithoutBrowser,
+}
 
 /// Somebody who can get into the server at this address; none where no credentials may travel to it. `asked` becomes
 /// true when a person is asked to sign in.
-pub(super) async fn authorizer(server: &Url, asked: Arc<AtomicBool>) -> Option<Authorizer> {
-    let named = std::env::var_os(config::env::DATA_DIR).map(PathBuf::from);
-    let folder = config::data_dir(named.as_deref())?;
+pub(super) async fn authorizer(server: &Url, manner: Manner, asked: Arc<AtomicBool>) -> Option<Authorizer> {
     let show = move |address: &Url| {
         asked.store(true, Ordering::Relaxed);
-        show(address);
+        show(address, manner);
     };
-    let browser: Arc<dyn Browser> = match is_anybody_there() {
-        true => Arc::new(Loopback::bind(0, show).await.ok()?),
-        false => Arc::new(Nobody),
+    let browser: Arc<dyn Browser> = match manner {
+        Manner::InPassing if !is_anybody_there() => Arc::new(Nobody),
+        _ => Arc::new(Loopback::bind(0, show).await.ok()?),
     };
+    with_browser(server, browser)
+}
+
+/// The same where nobody is to be asked.
+pub(super) fn authorizer_for_nobody(server: &Url) -> Option<Authorizer> {
+    with_browser(server, Arc::new(Nobody))
+}
+
+fn with_browser(server: &Url, browser: Arc<dyn Browser>) -> Option<Authorizer> {
     let options = Options {
         server: server.clone(),
         flow: Flow::Code(browser),
         client: None,
         client_metadata_url: None,
         client_name: "Gladhand".to_owned(),
-        store: Arc::new(FileStore::at(folder.join(TOKENS))),
+        store: Arc::new(tokens()?),
     };
     Authorizer::new(options).inspect_err(|error| tracing::debug!(%error, "no credentials for this address")).ok()
+}
+
+/// The tokens of this user; none without a home.
+pub(super) fn tokens() -> Option<KeptTokens> {
+    let named = std::env::var_os(config::env::DATA_DIR).map(PathBuf::from);
+    config::data_dir(named.as_deref()).map(KeptTokens::at)
 }
 
 /// Whether somebody sits at the terminal.
@@ -44,13 +66,17 @@ pub(super) fn is_anybody_there() -> bool {
 }
 
 /// The address goes before the person in full: whoever opens it should see where it leads.
-fn show(address: &Url) {
+fn show(address: &Url, manner: Manner) {
+    let words = match manner {
+        Manner::InPassing => "The server wants you to sign in. If no browser opens, open this page:",
+        Manner::OnPurpose => "If no browser opens, open this page to sign in:",
+        Manner::WithoutBrowser => "Open this page on this machine to sign in:",
+    };
     // Nobody reads stderr: then there is nobody to tell.
-    let _ = writeln!(
-        anstream::stderr(),
-        "The server wants you to sign in. If no browser opens, open this page:\n{address}"
-    );
-    open_in_browser(address);
+    let _ = writeln!(anstream::stderr(), "{words}\n{address}");
+    if manner != Manner::WithoutBrowser {
+        open_in_browser(address);
+    }
 }
 
 /// Where there is no person, only tokens that are kept get in.
@@ -62,7 +88,7 @@ impl Browser for Nobody {
     }
 
     fn visit<'a>(&'a self, _address: &'a Url, _state: &'a str) -> Pending<'a, Result<String, AuthError>> {
-        let nobody = AuthError::Browser("nobody is there to sign in: run this once in a terminal".to_owned());
+        let nobody = AuthError::Browser("nobody is there to sign in: run `gladhand login` once".to_owned());
         Box::pin(std::future::ready(Err(nobody)))
     }
 }

@@ -51,6 +51,21 @@ pub struct Spec {
     pub remembered_in: Option<PathBuf>,
 }
 
+impl Spec {
+    /// What it is called where that is written down. Where its name is its command line, which may hold a secret, that is
+    /// the program, and a mark that tells it from others of the same program.
+    fn label(&self) -> String {
+        match &self.target {
+            Target::Command(words) if self.name == self.target.to_string() => {
+                let program = words.first().map_or("", String::as_str);
+                let program = program.rsplit(['/', '\\']).next().unwrap_or(program);
+                format!("{program}#{}", &crate::pins::hash(&self.name)[..8])
+            }
+            _ => self.name.clone(),
+        }
+    }
+}
+
 /// An upstream behind the hub.
 ///
 /// Who shares a way to it:
@@ -68,6 +83,8 @@ pub struct Coupled {
 
 struct Inner {
     spec: Arc<Spec>,
+    /// What it is called where that is written down.
+    label: String,
     /// What it has, as far as is known.
     lists: watch::Sender<Option<Arc<Lists>>>,
     stale: Arc<Stale>,
@@ -93,9 +110,11 @@ struct Ways {
 
 impl Coupled {
     /// An upstream that is not started yet.
-    pub fn new(spec: Spec) -> Self {
+    pub fn new(mut spec: Spec) -> Self {
+        spec.options.called = spec.label();
         let remembered = spec.remembered_in.as_deref().and_then(memory::recall);
         let inner = Inner {
+            label: spec.label(),
             spec: Arc::new(spec),
             lists: watch::Sender::new(remembered.map(Arc::new)),
             stale: Arc::default(),
@@ -336,6 +355,10 @@ impl fmt::Debug for Inner {
 }
 
 impl Provider for Coupled {
+    fn name(&self) -> &str {
+        &self.inner.label
+    }
+
     fn tools(&self) -> Vec<Tool> {
         self.inner.known().map(|lists| lists.tools.clone()).unwrap_or_default()
     }

@@ -152,7 +152,9 @@ impl ChildPeer {
     pub async fn ended(&mut self) -> Option<ExitStatus> {
         let status = tokio::time::timeout(A_MOMENT, self.child.wait()).await.ok().and_then(Result::ok);
         // Grandchildren may hold stderr open for ever.
-        let _ = tokio::time::timeout(A_MOMENT, &mut self.reader).await;
+        if !self.reader.is_finished() {
+            let _ = tokio::time::timeout(A_MOMENT, &mut self.reader).await;
+        }
         status
     }
 

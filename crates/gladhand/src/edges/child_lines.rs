@@ -1,5 +1,8 @@
 //! A child's stdin and stdout as lines, both ways at once: a child that does not read cannot keep us from reading.
 
+use std::process::ExitStatus;
+use std::time::Duration;
+
 use gladhand_wire::{Line, Lines, Skim, Terminator};
 use tokio::io::AsyncWriteExt;
 use tokio::process::ChildStdin;
@@ -11,6 +14,9 @@ const FULL: usize = 4 * 1024 * 1024;
 
 /// How many unsent bytes are too many: what more is read may only add to them.
 const STUFFED: usize = 16 * FULL;
+
+/// How long a child may take to read what is said last.
+const GOODBYE: Duration = Duration::from_millis(200);
 
 /// How much is asked for at once.
 const CHUNK: usize = 64 * 1024;
@@ -100,10 +106,29 @@ impl ChildLines {
         }
     }
 
-    /// Ends the child.
+    /// Bytes that came and are no line yet.
+    pub fn unfinished(&self) -> usize {
+        self.lines.pending()
+    }
+
+    /// Ends the child. One that is treated politely gets to hear what is still unsent.
     pub async fn end(&mut self, manner: Manner) {
+        if let (Some(stdin), Manner::Polite) = (&mut self.stdin, manner) {
+            // It does not read: then it does not want to know.
+            let _ = tokio::time::timeout(GOODBYE, stdin.write_all(&self.unsent)).await;
+        }
         self.stdin = None;
         self.child.end(manner).await;
+    }
+
+    /// Ends the child at once.
+    pub fn kill(&mut self) {
+        self.child.kill();
+    }
+
+    /// How it ended, if it has or is about to.
+    pub async fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.ended().await
     }
 
     /// The last lines that it wrote to stderr, once it has ended or is about to.

@@ -25,6 +25,7 @@ use crate::edges::clock::Clock;
 use crate::edges::outbox::Outbox;
 use crate::edges::signals::{self, Signals};
 use crate::edges::stdio::{self, Input};
+use crate::edges::violations;
 
 /// Above this many unsent bytes nothing more is read.
 const HIGH_WATER: usize = 1024 * 1024;
@@ -68,6 +69,7 @@ pub async fn serve(service: Service, clock: Clock, mut input: Input, mut output:
         door,
         caller: Arc::new(Reports { to_loop: sender, visit: hub.visit() }),
         hub,
+        client: String::new(),
         clock,
         questions: HashMap::new(),
         asked: 0,
@@ -244,6 +246,8 @@ struct Closing {
 struct Session {
     door: Door,
     hub: Hub,
+    /// What the downstream calls itself, once it has.
+    client: String,
     clock: Clock,
     caller: Arc<dyn Caller>,
     /// Where answers to questions go.
@@ -296,7 +300,14 @@ impl Session {
             tracing::info!(dialect = dialect.name, "the first line decided the dialect");
             self.warn_of_any_token();
         }
+        let breaches = violations::of_actions(&out.actions);
         self.perform(out);
+        if !breaches.is_empty() {
+            let line = if let Line::Bytes(bytes) = line { bytes } else { &[] };
+            if violations::note_client(&self.hub, &self.client, &breaches, line) {
+                self.close(Duration::ZERO);
+            }
+        }
     }
 
     fn warn_of_any_token(&self) {
@@ -400,6 +411,7 @@ impl Session {
                     Action::Cancel(call) => self.cancel(call),
                     Action::Opened(agreement) => {
                         announce(&agreement);
+                        self.client.clone_from(&agreement.client.name);
                         if !agreement.per_request {
                             self.hub.joined(&self.caller);
                         }

@@ -16,3 +16,4 @@ pub mod leash;
 mod outbox;
 pub mod signals;
 pub mod stdio;
+pub(crate) mod violations;

@@ -24,6 +24,10 @@ const MOST_STEPS: u64 = 1000;
 pub struct Toolbox;
 
 impl Provider for Toolbox {
+    fn name(&self) -> &str {
+        "toolbox"
+    }
+
     fn tools(&self) -> Vec<Tool> {
         let tool =
             |name: &str, description: &str, schema: &str| Tool::new(name, description, json::raw(schema.to_owned()));

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gladhand_accord::{Agreement, Refusal};
-use gladhand_dialects::{Client, Dialect, Event, Heard, Lane, Loss};
+use gladhand_dialects::{Breach, Client, Dialect, Event, Heard, Lane};
+use gladhand_hub::policy::{Offender, Violations};
 use gladhand_operations::{Answered, Call, CallId, Failure, FailureKind, Notice, Outcome, Question, QuestionId};
 use gladhand_wire::{Fault, Line, Skim};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -16,9 +17,11 @@ use tokio::time::Instant;
 
 use super::COMMANDS;
 use super::host::Host;
-use super::transport::{Inbound, Transport};
+use super::options::Options;
+use super::transport::{Evidence, Inbound, Transport};
 use crate::edges::child::Manner;
 use crate::edges::clock::Clock;
+use crate::edges::violations;
 
 /// A call that a handle of a session wants made. It waits while the upstream does not take what it was sent.
 pub(super) struct Command {
@@ -63,21 +66,15 @@ pub(super) struct Driver {
     /// Questions that a host is thinking about.
     thinking: JoinSet<(QuestionId, Answered)>,
     asked: HashMap<QuestionId, (AbortHandle, Option<CallId>)>,
+    /// Who it is where violations are counted, and where that is.
+    offender: Offender,
+    violations: Arc<Violations>,
     /// Whether the upstream has nothing more to say.
     is_gone: bool,
     /// How the opening ended, until somebody looks.
     opening: Option<Result<Arc<Agreement>, Refusal>>,
     /// What HTTP said last, for those who want to know how an opening failed.
     pub(super) evidence: Evidence,
-}
-
-/// What HTTP says about an opening that failed.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Evidence {
-    /// The status of the last response.
-    pub(super) status: Option<u16>,
-    /// How the last exchange was lost.
-    pub(super) loss: Option<Loss>,
 }
 
 struct Pending {
@@ -103,7 +100,7 @@ impl Driver {
         client: Box<dyn Client>,
         transport: Transport,
         host: Arc<dyn Host>,
-        call_timeout: Option<Duration>,
+        options: &Options,
     ) -> Self {
         Self {
             client,
@@ -111,7 +108,9 @@ impl Driver {
             clock: Clock::start(),
             transport,
             host,
-            call_timeout,
+            call_timeout: options.call_timeout,
+            offender: Offender::Server(options.called.clone()),
+            violations: Arc::clone(&options.violations),
             calls: HashMap::new(),
             patience_ends: None,
             thinking: JoinSet::new(),
@@ -222,25 +221,21 @@ impl Driver {
     }
 
     fn inbound(&mut self, inbound: Inbound) {
+        self.evidence.note(&inbound);
         match inbound {
-            Inbound::Message(lane, bytes, status) => {
-                self.evidence.status = status.or(self.evidence.status);
-                match self.dialect.text.read(Line::Bytes(&bytes)) {
-                    Ok(Some(text)) => self.step(|client, clock, heard| {
-                        let mut ambient = clock.ambient();
-                        ambient.lane = lane;
-                        client.receive(&text, &mut ambient, heard);
-                    }),
-                    Ok(None) => {}
+            Inbound::Message(lane, bytes, _) => {
+                let breaches = match self.dialect.text.read(Line::Bytes(&bytes)) {
+                    Ok(Some(text)) => self.receive(lane, &text),
+                    Ok(None) => Vec::new(),
                     Err(fault) => self.garbled(lane, &fault, &Skim::of(&bytes)),
-                }
+                };
+                self.broke(&breaches, &bytes);
             }
-            Inbound::Garbled(fault, skim) => self.garbled(Lane::MAIN, &fault, &skim),
+            Inbound::Garbled(fault, skim) => {
+                let breaches = self.garbled(Lane::MAIN, &fault, &skim);
+                self.broke(&breaches, &[]);
+            }
             Inbound::Lost(lane, loss) => {
-                self.evidence.loss = Some(loss);
-                if let Loss::Status(status) = loss {
-                    self.evidence.status = Some(status);
-                }
                 self.step(|client, clock, heard| client.lost(lane, loss, &mut clock.ambient(), heard));
             }
             Inbound::Gone => {
@@ -250,16 +245,42 @@ impl Driver {
         }
     }
 
+    /// A line came. Returns the rules that it breaks.
+    fn receive(&mut self, lane: Lane, text: &str) -> Vec<Breach> {
+        let mut breaches = Vec::new();
+        self.step(|client, clock, heard| {
+            let mut ambient = clock.ambient();
+            ambient.lane = lane;
+            client.receive(text, &mut ambient, heard);
+            breaches = violations::of_events(&heard.events);
+        });
+        breaches
+    }
+
     /// Something came that cannot be read. Whoever it answers hears of it; otherwise the log has to do.
-    fn garbled(&mut self, lane: Lane, fault: &Fault, skim: &Skim) {
+    fn garbled(&mut self, lane: Lane, fault: &Fault, skim: &Skim) -> Vec<Breach> {
         if skim.answered().is_none() {
             tracing::warn!(%fault, "dropped what the upstream sent");
         }
+        let mut breaches = Vec::new();
         self.step(|client, clock, heard| {
             let mut ambient = clock.ambient();
             ambient.lane = lane;
             client.garbled(fault, skim, &mut ambient, heard);
+            breaches = violations::of_events(&heard.events);
         });
+        breaches
+    }
+
+    /// The upstream broke rules: they are counted, and where they are enforced the session ends.
+    fn broke(&mut self, breaches: &[Breach], line: &[u8]) {
+        let Some(violation) = violations::note(&self.violations, &self.offender, breaches, line) else { return };
+        for (_, pending) in self.calls.drain() {
+            let message = format!("the session was ended because the {violation}");
+            let _ = pending.reply.send(Err(Failure::new(FailureKind::UpstreamLost, message)));
+        }
+        self.is_gone = true;
+        self.step(|client, clock, heard| client.gone(&mut clock.ambient(), heard));
     }
 
     fn call(&mut self, command: Command) {

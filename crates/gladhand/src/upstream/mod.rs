@@ -23,7 +23,7 @@ mod host;
 mod opening;
 mod options;
 mod target;
-mod transport;
+pub(crate) mod transport;
 
 use std::fmt;
 use std::sync::Arc;
@@ -79,10 +79,10 @@ pub enum OpenError {
     #[error("could not reach the upstream: {0}")]
     Unreachable(String),
     /// The upstream wants credentials that it was not given.
-    #[error("the upstream wants authorization (HTTP status {status})")]
+    #[error("the upstream does not let us in: {why}")]
     Unauthorized {
-        /// 401 or 403.
-        status: u16,
+        /// What it or its authorization server says.
+        why: Box<str>,
     },
     /// What was to be spoken has no form over HTTP.
     #[error("{0} is not spoken over HTTP")]

@@ -13,11 +13,11 @@ use gladhand_dialects::{ClientSetup, Dialect, Loss, mcp};
 use url::Url;
 
 use super::OpenError;
-use super::driver::{Driver, Evidence};
+use super::driver::Driver;
 use super::host::Host;
 use super::options::{Options, Speak};
 use super::target::Target;
-use super::transport::Transport;
+use super::transport::{Evidence, Transport};
 use crate::edges::child::{ChildPeer, Manner};
 use crate::edges::child_lines::ChildLines;
 use crate::edges::child_log::ChildLog;
@@ -30,7 +30,7 @@ const SILENCE: Duration = Duration::from_secs(3);
 const BELIEF: u32 = 2;
 
 /// How many lines of a process's stderr go with a refusal.
-const LAST_WORDS: usize = 8;
+const LAST_WORDS: usize = 20;
 
 /// A session that is open.
 type Opened = (Driver, Arc<Agreement>);
@@ -161,7 +161,7 @@ impl Attempt<'_> {
             Ok(opened) => return Ok(opened),
             Err(failed) => failed,
         };
-        if matches!(failed.evidence.status, Some(400 | 404 | 405)) {
+        if failed.evidence.suggests_one_stream() {
             match self.reach(url, Style::OneStream, version).await {
                 Ok(opened) => return Ok(opened),
                 Err(older) => tracing::debug!(refusal = %older.refusal, "nor does the upstream speak 2024-11-05"),
@@ -183,8 +183,9 @@ impl Attempt<'_> {
         let http = match connected {
             Ok(Ok(http)) => http,
             Ok(Err(loss)) => {
-                let status = if let Loss::Status(status) = loss { Some(status) } else { None };
-                return Err(Failed { refusal: Refusal::PeerGone, evidence: Evidence { status, loss: Some(loss) } });
+                let mut evidence = Evidence::default();
+                evidence.note_loss(loss);
+                return Err(Failed { refusal: Refusal::PeerGone, evidence });
             }
             Err(_) => return Err(Failed { refusal: timed_out(), evidence: Evidence::default() }),
         };
@@ -192,7 +193,7 @@ impl Attempt<'_> {
         match driver.open(patience).await {
             Ok(agreement) => Ok((driver, agreement)),
             Err(refusal) => {
-                let evidence = driver.evidence;
+                let evidence = std::mem::take(&mut driver.evidence);
                 driver.transport.close(Manner::Hurried).await;
                 Err(Failed { refusal, evidence })
             }
@@ -212,7 +213,7 @@ impl Attempt<'_> {
             exchanges: style != Style::OneStream,
         };
         let client = (dialect.client)(setup);
-        Driver::new(dialect, client, transport, Arc::clone(&self.host), self.options.call_timeout)
+        Driver::new(dialect, client, transport, Arc::clone(&self.host), self.options)
     }
 }
 
@@ -271,27 +272,17 @@ fn may_be_of_the_handshake(refusal: &Refusal) -> bool {
 impl Failed {
     /// Whether the answer to a question of the new era may be that of somebody who knows only the old one.
     fn may_be_of_the_handshake(&self) -> bool {
-        if self.outage().is_some() || matches!(self.evidence.status, Some(401 | 403)) {
+        if self.evidence.outage().is_some() || matches!(self.evidence.loss, Some(Loss::Denied(_))) {
             return false;
         }
         // Silence says nothing: the same question may be answered later.
         !matches!(self.refusal, Refusal::TimedOut { .. }) && may_be_of_the_handshake(&self.refusal)
     }
 
-    /// What is out of order, if it is the upstream as a whole.
-    fn outage(&self) -> Option<String> {
-        match (self.evidence.status, self.evidence.loss) {
-            (Some(status @ 500..), _) => Some(format!("HTTP status {status}")),
-            (_, Some(Loss::Unsent)) => Some("no connection".to_owned()),
-            (None, Some(Loss::Broken)) => Some("the connection broke".to_owned()),
-            _ => None,
-        }
-    }
-
     fn into_error(self) -> OpenError {
-        match (self.outage(), self.evidence.status) {
+        match (self.evidence.outage(), self.evidence.loss) {
             (Some(outage), _) => OpenError::Unreachable(outage),
-            (None, Some(status @ (401 | 403))) => OpenError::Unauthorized { status },
+            (None, Some(Loss::Denied(why))) => OpenError::Unauthorized { why },
             _ => OpenError::Refused { refusal: self.refusal, last_words: Vec::new() },
         }
     }

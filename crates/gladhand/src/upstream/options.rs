@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use gladhand_accord::{Capability, Peer, Secret};
 use gladhand_dialects::{Dialect, REGISTRY, mcp};
+use gladhand_hub::policy::Violations;
 use gladhand_operations::Level;
 use gladhand_wire::RawValue;
 use http::HeaderMap;
@@ -42,6 +43,10 @@ pub struct Options {
     pub hidden: Vec<String>,
     /// What is remembered of upstreams that were opened before.
     pub eras: Eras,
+    /// What the upstream is called where what it does against what was negotiated is counted.
+    pub called: String,
+    /// Where that is counted, and what is done about it.
+    pub violations: Arc<Violations>,
 }
 
 impl Default for Options {
@@ -60,6 +65,8 @@ impl Default for Options {
             token: None,
             hidden: Vec::new(),
             eras: Eras::default(),
+            called: String::new(),
+            violations: Arc::default(),
         }
     }
 }

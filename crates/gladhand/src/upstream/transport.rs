@@ -1,5 +1,7 @@
 //! The way to an upstream, whichever it is.
 
+use std::process::ExitStatus;
+
 use gladhand_dialects::{Lane, Loss};
 use gladhand_wire::{Fault, Skim};
 
@@ -9,7 +11,7 @@ use crate::edges::http_client::{HttpClient, Report};
 
 /// A way to an upstream.
 #[derive(Debug)]
-pub(super) enum Transport {
+pub(crate) enum Transport {
     /// A process.
     Child(Box<ChildLines>),
     /// An endpoint.
@@ -20,7 +22,7 @@ pub(super) enum Transport {
 
 /// What came.
 #[derive(Debug)]
-pub(super) enum Inbound {
+pub(crate) enum Inbound {
     /// A message, on this way; over HTTP with its status.
     Message(Lane, Vec<u8>, Option<u16>),
     /// Something that cannot be read, and what could be told of it.
@@ -51,7 +53,7 @@ impl Transport {
     }
 
     /// Sends lines; each goes with the headers that `headers` finds for it, where there are headers.
-    pub(super) fn send(&mut self, lines: &[u8], headers: impl Fn(&str) -> Vec<(String, String)>) {
+    pub(crate) fn send(&mut self, lines: &[u8], headers: impl Fn(&str) -> Vec<(String, String)>) {
         match self {
             Self::Child(child) => child.send(lines),
             Self::Http(http) => {
@@ -64,7 +66,7 @@ impl Transport {
     }
 
     /// The next thing that comes. May be dropped and called again.
-    pub(super) async fn next(&mut self) -> Inbound {
+    pub(crate) async fn next(&mut self) -> Inbound {
         match self {
             Self::Child(child) => child.next().await.into(),
             Self::Http(http) => match http.next().await {
@@ -77,26 +79,49 @@ impl Transport {
     }
 
     /// What has come already, and can be had without waiting.
-    pub(super) fn ready(&mut self) -> Option<Inbound> {
+    pub(crate) fn ready(&mut self) -> Option<Inbound> {
         match self {
             Self::Child(child) => child.ready().map(Inbound::from),
             Self::Http(_) | Self::Ended => None,
         }
     }
 
-    pub(super) fn let_go(&mut self, lane: Lane) {
+    pub(crate) fn let_go(&mut self, lane: Lane) {
         if let Self::Http(http) = self {
             http.let_go(lane);
         }
     }
 
     /// Whether nothing more should be sent for now.
-    pub(super) fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         matches!(self, Self::Child(child) if child.is_full())
     }
 
+    /// Bytes that came and are no message yet.
+    pub(crate) fn unfinished(&self) -> usize {
+        match self {
+            Self::Child(child) => child.unfinished(),
+            Self::Http(_) | Self::Ended => 0,
+        }
+    }
+
+    /// How a process ended, if it has or is about to.
+    pub(crate) async fn ended(&mut self) -> Option<ExitStatus> {
+        match self {
+            Self::Child(child) => child.ended().await,
+            Self::Http(_) | Self::Ended => None,
+        }
+    }
+
+    /// Ends a process at once, and lets go of anything else.
+    pub(crate) fn kill(&mut self) {
+        if let Self::Child(mut child) = std::mem::replace(self, Self::Ended) {
+            child.kill();
+        }
+    }
+
     /// What a process wrote to stderr last.
-    pub(super) async fn last_words(&mut self, lines: usize) -> Vec<String> {
+    pub(crate) async fn last_words(&mut self, lines: usize) -> Vec<String> {
         match self {
             Self::Child(child) => child.last_words(lines).await,
             Self::Http(_) | Self::Ended => Vec::new(),
@@ -104,11 +129,54 @@ impl Transport {
     }
 
     /// Closes it.
-    pub(super) async fn close(&mut self, manner: Manner) {
+    pub(crate) async fn close(&mut self, manner: Manner) {
         match std::mem::replace(self, Self::Ended) {
             Self::Child(mut child) => child.end(manner).await,
             Self::Http(mut http) => http.close().await,
             Self::Ended => {}
         }
+    }
+}
+
+/// What HTTP says about an opening that failed.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Evidence {
+    /// The status of the last response.
+    pub(crate) status: Option<u16>,
+    /// How the last exchange was lost.
+    pub(crate) loss: Option<Loss>,
+}
+
+impl Evidence {
+    /// Notes what something that came says about it.
+    pub(crate) fn note(&mut self, inbound: &Inbound) {
+        match inbound {
+            Inbound::Message(_, _, status) => self.status = status.or(self.status),
+            Inbound::Lost(_, loss) => self.note_loss(loss.clone()),
+            Inbound::Garbled(..) | Inbound::Gone => {}
+        }
+    }
+
+    /// Notes how an exchange was lost.
+    pub(crate) fn note_loss(&mut self, loss: Loss) {
+        if let Loss::Status(status) = loss {
+            self.status = Some(status);
+        }
+        self.loss = Some(loss);
+    }
+
+    /// What is out of order, if it is the upstream as a whole.
+    pub(crate) fn outage(&self) -> Option<String> {
+        match (self.status, &self.loss) {
+            (Some(status @ 500..), _) => Some(format!("HTTP status {status}")),
+            (_, Some(Loss::Unsent)) => Some("no connection".to_owned()),
+            (None, Some(Loss::Broken)) => Some("the connection broke".to_owned()),
+            _ => None,
+        }
+    }
+
+    /// Whether somebody may answer in the way of the first revision only.
+    pub(crate) fn suggests_one_stream(&self) -> bool {
+        matches!(self.status, Some(400 | 404 | 405))
     }
 }

@@ -4,6 +4,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use gladhand::auth::Scopes;
+use gladhand::auth::resource::Principal;
 use gladhand::edges::http::{Authorize, Authorized, Http};
 use gladhand::providers::Toolbox;
 
@@ -21,7 +23,8 @@ impl Authorize for Credulous {
     ) -> Pin<Box<dyn Future<Output = Authorized> + Send + 'a>> {
         Box::pin(async move {
             tokio::task::yield_now().await;
-            let name = head.headers.get("x-name").and_then(|name| name.to_str().ok()).map(Arc::from);
+            let name = head.headers.get("x-name").and_then(|name| name.to_str().ok());
+            let name = name.map(|name| Principal::named(name, Scopes::default()));
             let denied = http::Response::builder().status(401).header("WWW-Authenticate", "Bearer");
             name.map(Some).ok_or_else(|| Box::new(denied.body("who?".into()).expect("a response")))
         })
@@ -70,4 +73,59 @@ fn a_configured_token_opens_the_door_and_the_metadata_is_for_everybody() {
     assert_eq!(connection.post(&[("Mcp-Session-Id", &session)], ping).status, 401);
     let query = connection.ask("POST", "/mcp?access_token=open-sesame", &[], ping);
     assert_eq!(query.status, 401, "a token in the address is no token");
+}
+
+#[test]
+fn a_tool_that_needs_a_scope_is_refused_before_it_runs_in_every_revision() {
+    let (server, _folder) = Program::configured(
+        r#"
+        [authorization]
+        scopes = ["use"]
+        tool_scopes = { "ec*" = ["talk"], "wait" = ["wait"] }
+        tokens = [
+            { name = "ann", token = "everything" },
+            { name = "bob", token = "little", scopes = ["use", "wait"] },
+        ]
+        "#,
+    );
+    let mut connection = server.connect();
+    let (ann, bob) = (("Authorization", "Bearer everything"), ("Authorization", "Bearer little"));
+    let call = |tool: &str| {
+        let arguments = if tool == "wait" { r#"{"ms":1}"# } else { r#"{"message":"hi"}"# };
+        format!(
+            r#"{{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{{"name":"{tool}","arguments":{arguments}}}}}"#
+        )
+    };
+    let challenge = r#"Bearer error="insufficient_scope", error_description="the token lacks scope", scope="use talk""#;
+    for version in ["2025-03-26", "2025-06-18", "2025-11-25"] {
+        let session = open_session_with(&mut connection, version, &[bob]);
+        let headers = [bob, ("Mcp-Session-Id", session.as_str())];
+        let refused = connection.post(&headers, &call("echo"));
+        assert_eq!((refused.status, refused.header("www-authenticate")), (403, Some(challenge)), "{version}");
+        assert_eq!(connection.post(&headers, &call("wait")).status, 200, "{version}");
+        // One of several is enough, and so is a name that is written in another way.
+        let batch = format!("[{},{}]", call("wait"), call("echo"));
+        assert_eq!(connection.post(&headers, &batch).status, 403, "{version}");
+        for disguised in [
+            call("\\u0065cho"),
+            call("wait").replace(r#""name""#, r#""name":"echo","name""#).replace(r#""wait","arg"#, r#""echo","arg"#),
+            format!("\u{feff}{}", call("echo")),
+        ] {
+            let answer = connection.post(&headers, &disguised);
+            assert!(answer.status == 403 || !answer.body.contains("hi"), "{disguised}: {}", answer.body);
+        }
+        let session = open_session_with(&mut connection, version, &[ann]);
+        let answer = connection.post(&[ann, ("Mcp-Session-Id", &session)], &call("echo"));
+        assert!(answer.status == 200 && answer.body.contains("hi"), "{version}: {}", answer.body);
+    }
+    let meta = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}},"#;
+    let stateless = call("echo").replace(r#""params":{"#, &format!(r#""params":{{{meta}"#));
+    let mirrored = [("MCP-Protocol-Version", "2026-07-28"), ("Mcp-Method", "tools/call"), ("Mcp-Name", "echo")];
+    let mut post = |who: (&'static str, &'static str)| {
+        let headers: Vec<_> = mirrored.into_iter().chain([who]).collect();
+        connection.post(&headers, &stateless)
+    };
+    assert_eq!(post(bob).status, 403);
+    let answer = post(ann);
+    assert!(answer.status == 200 && answer.body.contains("hi"), "{}", answer.body);
 }

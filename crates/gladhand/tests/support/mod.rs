@@ -36,7 +36,7 @@ pub fn example(name: &str) -> Command {
 }
 
 fn quiet_environment(command: &mut Command) {
-    for name in ["GLADHAND_CONFIG", "GLADHAND_DATA_DIR", "GLADHAND_LOG", "GLADHAND_A2E_TOKEN"] {
+    for name in ["GLADHAND_CONFIG", "GLADHAND_DATA_DIR", "GLADHAND_LOG", "GLADHAND_A2E_TOKEN", "GLADHAND_PASSPHRASE"] {
         command.env_remove(name);
     }
     let nowhere = std::env::temp_dir().join("gladhand-tests-have-no-home");

@@ -211,9 +211,26 @@ async fn authorization_is_asked_for_and_tried_again() {
 
     let server = Scripted::start(guarded).await;
     let refused = open(&[&server.url], Options::default()).await;
-    assert!(matches!(refused, Err(OpenError::Unauthorized { status: 401 })), "{refused:?}");
+    assert!(matches!(refused, Err(OpenError::Unauthorized { .. })), "{refused:?}");
     let bearer = Some(Arc::new(Bearer::new(Secret::new("1"))) as Arc<dyn Authorizer>);
     assert!(open(&[&server.url], Options { authorizer: bearer, ..Options::default() }).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_call_that_is_not_let_in_says_why() {
+    let server = Scripted::start(|request, _| match request.call() {
+        "tools/call" => {
+            let challenge = r#"WWW-Authenticate: Bearer error="insufficient_scope", error_description="t needs admin""#;
+            json(403, &format!("{challenge}\r\n"), "{}")
+        }
+        _ => opening(request).unwrap_or_else(|| empty(500)),
+    })
+    .await;
+    let upstream = open(&[&server.url], Options::default()).await.unwrap();
+    let failure = soon(upstream.call(tool("t"))).await.unwrap_err();
+    let expected = "the upstream does not let us in: HTTP status 403 (insufficient_scope, t needs admin)";
+    assert_eq!(failure.message, expected);
+    assert_eq!(server.calls(), ["server/discover", "tools/call"]);
 }
 
 #[tokio::test]

@@ -79,21 +79,21 @@ impl McpClient {
     /// An exchange ended without an answer.
     pub(super) fn exchange_lost(&mut self, lane: Lane, loss: Loss, now: Duration, heard: &mut Heard) {
         if self.is_awaited(lane.0) && !self.requests.contains_key(&lane.0) {
-            return self.refused(refusal(loss), heard);
+            return self.refused(refusal(&loss), heard);
         }
         let sent = self.requests.remove(&lane.0);
         if loss == Loss::Session {
             self.reopen(heard);
         }
-        match (sent, loss) {
+        match (sent, &loss) {
             (None, _) => {}
-            (Some(Sent::Listen), Loss::Status(400..500)) => {
-                self.listen_refused(lane.0, |_| failure(loss), heard);
+            (Some(Sent::Listen), Loss::Status(400..500) | Loss::Denied(_)) => {
+                self.listen_refused(lane.0, |_| failure(&loss), heard);
             }
             (Some(Sent::Listen), _) => self.listen_ended(lane.0, now),
-            (Some(mut sent), _) => match self.may_repeat(&mut sent, loss) {
+            (Some(mut sent), _) => match self.may_repeat(&mut sent, &loss) {
                 true => self.send_again(sent, heard),
-                false => sent.into_work().into_iter().for_each(|work| self.done(&work, Err(failure(loss)), heard)),
+                false => sent.into_work().into_iter().for_each(|work| self.done(&work, Err(failure(&loss)), heard)),
             },
         }
     }
@@ -125,14 +125,14 @@ impl McpClient {
     }
 
     /// Whether a lost request may be sent again. It is counted.
-    fn may_repeat(&self, sent: &mut Sent, loss: Loss) -> bool {
+    fn may_repeat(&self, sent: &mut Sent, loss: &Loss) -> bool {
         let is_harmless = !matches!(sent, Sent::Work(work) if !work.is_repeatable());
         let Some(work) = sent.work_mut() else { return false };
         work.repeats += 1;
         let may = match loss {
             Loss::Unsent | Loss::Session => true,
             Loss::Broken => is_harmless,
-            Loss::Status(_) | Loss::TooLong(_) => false,
+            Loss::Status(_) | Loss::TooLong(_) | Loss::Denied(_) => false,
         };
         may && work.repeats <= MAX_REPEATS
     }
@@ -195,25 +195,27 @@ impl McpClient {
     }
 }
 
-fn refusal(loss: Loss) -> Refusal {
+fn refusal(loss: &Loss) -> Refusal {
     match loss {
         Loss::Unsent | Loss::Broken | Loss::Session => Refusal::PeerGone,
         Loss::Status(status) => {
             Refusal::PeerRefused { code: status.to_string(), message: format!("HTTP status {status}") }
         }
         Loss::TooLong(_) => Refusal::PeerMisbehaved { problem: failure(loss).message },
+        Loss::Denied(why) => Refusal::PeerRefused { code: "denied".to_owned(), message: why.to_string() },
     }
 }
 
-fn failure(loss: Loss) -> Failure {
+fn failure(loss: &Loss) -> Failure {
     match loss {
         Loss::Unsent => Failure::new(FailureKind::UpstreamLost, "the upstream could not be reached"),
         Loss::Broken => Failure::new(FailureKind::UpstreamLost, "the connection broke before the upstream answered"),
         Loss::Session => Failure::new(FailureKind::UpstreamLost, "the upstream ended the session before it answered"),
         Loss::Status(status) => upstream_error(format!("the upstream answered with HTTP status {status}")),
         Loss::TooLong(limit) => {
-            let fault = Fault::TooLong { limit };
+            let fault = Fault::TooLong { limit: *limit };
             upstream_error(format!("the upstream's answer cannot be taken: {fault}"))
         }
+        Loss::Denied(why) => upstream_error(format!("the upstream does not let us in: {why}")),
     }
 }

@@ -29,11 +29,26 @@ pub(super) struct Property {
 impl Property {
     /// The types it may have, in the schema's order; empty if it does not say.
     pub(super) fn types(&self) -> Vec<&str> {
-        match self.schema.get("type") {
-            Some(Value::String(one)) => vec![one],
-            Some(Value::Array(several)) => several.iter().filter_map(Value::as_str).collect(),
-            _ => Vec::new(),
+        let alternatives = self.alternatives();
+        let known: Option<Vec<_>> = alternatives.iter().map(|schema| types(schema)).collect();
+        let mut types = Vec::new();
+        for kind in known.into_iter().flatten().flatten() {
+            if !types.contains(&kind) {
+                types.push(kind);
+            }
         }
+        types
+    }
+
+    /// The schema of the entries of a list, where it may be one.
+    pub(super) fn items(&self) -> Option<&Value> {
+        self.alternatives().into_iter().find_map(|schema| schema.get("items"))
+    }
+
+    /// The schemas of which one must hold: many write what may be left out as a choice between it and `null`.
+    fn alternatives(&self) -> Vec<&Value> {
+        let choice = ["anyOf", "oneOf"].iter().find_map(|key| self.schema.get(key)?.as_array());
+        choice.map_or_else(|| vec![&self.schema], |choice| choice.iter().collect())
     }
 
     /// The values it may have, where it names them.
@@ -42,6 +57,27 @@ impl Property {
             Some(Value::Array(choices)) => choices.iter().collect(),
             _ => self.schema.get("const").into_iter().collect(),
         }
+    }
+}
+
+/// The types that a schema names; `None` if it names none.
+fn types(schema: &Value) -> Option<Vec<&str>> {
+    match schema.get("type")? {
+        Value::String(one) => Some(vec![one]),
+        Value::Array(several) => Some(several.iter().filter_map(Value::as_str).collect()),
+        _ => None,
+    }
+}
+
+/// A type as a person says it: `a number`, `an object`.
+fn with_article(kind: &str) -> String {
+    match kind {
+        "null" => kind.to_owned(),
+        "array" => "a list".to_owned(),
+        "boolean" => "true or false".to_owned(),
+        "integer" => "a whole number".to_owned(),
+        "object" => "an object".to_owned(),
+        other => format!("a {other}"),
     }
 }
 
@@ -141,12 +177,13 @@ impl Properties {
         if wanted("array") {
             return Ok(Value::Array(vec![self.item(property, text)]));
         }
+        let types: Vec<_> = types.into_iter().map(with_article).collect();
         bail!("`{key}` must be {}, not {text:?}", types.join(" or "))
     }
 
     /// One entry of a list, by the type that the schema gives its items.
     fn item(&self, property: Option<&Property>, text: &str) -> Value {
-        let kind = property.and_then(|property| property.schema.get("items")?.get("type")?.as_str());
+        let kind = property.and_then(|property| property.items()?.get("type")?.as_str());
         match kind {
             None | Some("string") => Value::String(text.to_owned()),
             Some(_) => serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned())),
@@ -185,7 +222,10 @@ mod tests {
     const SCHEMA: &str = r#"{"type":"object","properties":{
         "text":{"type":"string"},"count":{"type":"integer"},"ratio":{"type":"number"},"loud":{"type":"boolean"},
         "tags":{"type":"array","items":{"type":"string"}},"sizes":{"type":"array","items":{"type":"integer"}},
-        "where":{"type":"object"},"either":{"type":["string","null"]},"any":{}},"required":["text"]}"#;
+        "where":{"type":"object"},"either":{"type":["string","null"]},"any":{},
+        "maybe":{"anyOf":[{"type":"string"},{"type":"null"}]},"few":{"anyOf":[{"type":"integer"},{"type":"null"}]},
+        "list":{"anyOf":[{"type":"array","items":{"type":"string"}},{"type":"null"}]},
+        "loose":{"anyOf":[{"type":"string"},{}]}},"required":["text"]}"#;
 
     fn read(words: &[&str]) -> Result<Value, String> {
         let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
@@ -206,6 +246,15 @@ mod tests {
     }
 
     #[test]
+    fn what_may_be_left_out_is_read_as_what_it_would_be() {
+        let words = ["text=", "maybe=2", "few=2", "list=1", "list=2", "loose=2"];
+        let expected = serde_json::json!({"text":"","maybe":"2","few":2,"list":["1","2"],"loose":2});
+        assert_eq!(read(&words), Ok(expected));
+        assert_eq!(read(&["text=", "maybe=null"]), Ok(serde_json::json!({"text":"","maybe":null})));
+        assert_eq!(read(&["text=", "few=x"]), Err("`few` must be a whole number or null, not \"x\"".to_owned()));
+    }
+
+    #[test]
     fn a_key_that_comes_again_makes_a_list() {
         let expected = serde_json::json!({"text":"","tags":["a","1"],"sizes":[1,2]});
         assert_eq!(read(&["text=", "tags=a", "tags=1", "sizes=1", "sizes=2"]), Ok(expected));
@@ -216,8 +265,8 @@ mod tests {
     #[test]
     fn mistakes_are_named() {
         assert_eq!(read(&["count=1"]), Err("`text` is missing".to_owned()));
-        assert_eq!(read(&["text=a", "count=x"]), Err("`count` must be integer, not \"x\"".to_owned()));
-        assert_eq!(read(&["text=a", "loud=1"]), Err("`loud` must be boolean, not \"1\"".to_owned()));
+        assert_eq!(read(&["text=a", "count=x"]), Err("`count` must be a whole number, not \"x\"".to_owned()));
+        assert_eq!(read(&["text=a", "loud=1"]), Err("`loud` must be true or false, not \"1\"".to_owned()));
         let unknown = read(&["text=a", "txt=b"]).unwrap_err();
         assert!(unknown.starts_with("the tool has no argument `txt` (text, "), "{unknown}");
         assert_eq!(read(&["=b"]), Err("\"=b\" names no argument before the `=`".to_owned()));

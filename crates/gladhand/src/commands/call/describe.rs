@@ -8,12 +8,13 @@ use serde_json::Value;
 
 use super::arguments::{Properties, Property};
 use crate::commands::plain::plain;
+use crate::commands::screen::write_line;
 
 const STRONG: Style = Style::new().bold();
 const FAINT: Style = Style::new().dimmed();
 
 /// What `gladhand call TOOL --help` prints.
-pub(super) fn help(tool: &Tool, target: &str) -> String {
+pub(super) fn help(tool: &Tool, target: &str, screen: Option<usize>) -> String {
     let properties = Properties::of(tool.input_schema.get());
     let mut text = String::new();
     let name = plain(&tool.name);
@@ -24,7 +25,7 @@ pub(super) fn help(tool: &Tool, target: &str) -> String {
         _ => writeln!(text),
     };
     for line in tool.description.trim().lines() {
-        let _ = writeln!(text, "{}", plain(line));
+        write_line(&mut text, 0, &plain(line), screen);
     }
     let words: String = properties.iter().map(word).collect();
     let usage = format!("gladhand call {name}{words} {}", plain(target));
@@ -38,7 +39,7 @@ pub(super) fn help(tool: &Tool, target: &str) -> String {
         let blanks = " ".repeat(width - name.chars().count());
         let _ = writeln!(text, "  {STRONG}{name}{STRONG:#}{blanks}  {FAINT}{}{FAINT:#}", plain(&kind(property)));
         for line in property.schema.get("description").and_then(Value::as_str).unwrap_or_default().trim().lines() {
-            let _ = writeln!(text, "  {:width$}  {}", "", plain(line));
+            write_line(&mut text, width + 4, &plain(line), screen);
         }
     }
     text
@@ -51,8 +52,8 @@ fn word(property: &Property) -> String {
         _ if (1..=4).contains(&choices.len()) => {
             choices.iter().map(|choice| bare(choice)).collect::<Vec<_>>().join("|")
         }
-        ["boolean"] => "true|false".to_owned(),
-        [one] => one.to_uppercase(),
+        ["boolean"] | ["boolean", "null"] => "true|false".to_owned(),
+        [one] | [one, "null"] => one.to_uppercase(),
         _ => "VALUE".to_owned(),
     };
     let name = plain(&property.name);
@@ -65,7 +66,7 @@ fn kind(property: &Property) -> String {
     let schema = &property.schema;
     let mut parts = Vec::new();
     let types = property.types();
-    match (types.as_slice(), schema.get("items").and_then(|items| items.get("type")).and_then(Value::as_str)) {
+    match (types.as_slice(), property.items().and_then(|items| items.get("type")).and_then(Value::as_str)) {
         ([], _) => {}
         (["array"], Some(items)) => parts.push(format!("list of {items}")),
         (types, _) => parts.push(types.join(" or ")),
@@ -83,7 +84,8 @@ fn kind(property: &Property) -> String {
     if let Some(format) = schema.get("format").and_then(Value::as_str) {
         parts.push(format.to_owned());
     }
-    if let Some(default) = schema.get("default") {
+    // That one may leave out what may be left out goes without saying.
+    if let Some(default) = schema.get("default").filter(|default| !default.is_null()) {
         parts.push(format!("default {}", bare(default)));
     }
     if property.required {
@@ -111,7 +113,7 @@ mod tests {
             "tone":{"type":"string","enum":["low","high"]},
             "tags":{"type":"array","items":{"type":"string"}}},"required":["text"]}"#;
         let tool = Tool::new("shout", "Says it louder.\nTwice.", json::raw(schema.to_owned()));
-        let text = anstream::adapter::strip_str(&help(&tool, "-- my-server")).to_string();
+        let text = anstream::adapter::strip_str(&help(&tool, "-- my-server", None)).to_string();
         let expected = "\
 shout
 Says it louder.
@@ -134,7 +136,7 @@ Arguments:
     #[test]
     fn nothing_that_a_server_wrote_moves_the_cursor() {
         let tool = Tool::new("x\u{1b}[2J", "a\u{7}b", json::raw("{}".to_owned()));
-        let text = anstream::adapter::strip_str(&help(&tool, "")).to_string();
+        let text = anstream::adapter::strip_str(&help(&tool, "", None)).to_string();
         assert!(!text.contains('\u{1b}') && !text.contains('\u{7}'), "{text:?}");
     }
 }

@@ -17,7 +17,7 @@ pub(super) fn fill_in(schema: &RawValue, mut ask: impl FnMut(&str) -> Option<Str
     let fields = fields(schema);
     let mut content = Map::new();
     if fields.is_empty() {
-        return match ask(&format!("  Enter to accept, {DECLINE} to decline: ")) {
+        return match ask("  Enter to accept: ") {
             None => cancelled(),
             Some(line) if line.trim() == DECLINE => json!({"action": "decline"}),
             Some(_) => json!({"action": "accept", "content": content}),

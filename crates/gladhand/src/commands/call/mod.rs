@@ -25,6 +25,7 @@ use crate::commands::{CommandError, written};
 use crate::exit::Exit;
 use crate::upstream::Upstream;
 
+use crate::commands::screen;
 use crate::commands::show::{self, Album};
 use arguments::Properties;
 use person::Person;
@@ -46,11 +47,12 @@ pub fn run(args: CallArgs, verbosity: u8) -> Result<ExitCode, CommandError> {
     let roots = args.root.iter().map(fs_err::canonicalize).collect::<Result<_, _>>();
     let person = Arc::new(Person::new(roots.map_err(CommandError::usage)?, verbosity));
     plan.options.provides = person.provides();
+    plan.options.log_level = Some(person.level());
     let shown = plan.shown();
     plan.run(Arc::clone(&person) as _, |upstream| async move {
         let tool = find(&upstream, &args.tool).await?;
         if args.help {
-            written(anstream::stdout().write_all(describe::help(&tool, &shown).as_bytes()))?;
+            written(anstream::stdout().write_all(describe::help(&tool, &shown, screen::width()).as_bytes()))?;
             return Ok(Exit::Success.into());
         }
         let read = Properties::of(tool.input_schema.get()).read(args.args.as_deref(), &words);

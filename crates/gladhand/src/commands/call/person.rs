@@ -55,6 +55,11 @@ impl Person {
         names.into_iter().map(|name| (Capability::named(name), None)).collect()
     }
 
+    /// From which level on they want to see log lines.
+    pub(super) fn level(&self) -> Level {
+        self.level
+    }
+
     /// Takes the progress bar off the screen.
     pub(super) fn finish(&self) {
         if let Some(bar) = self.bar.lock().unwrap_or_else(PoisonError::into_inner).take() {
@@ -136,7 +141,8 @@ impl Person {
             let asked = tokio::task::spawn_blocking(move || match url {
                 Some(url) => visit(&message, &url),
                 None => {
-                    let _ = writeln!(anstream::stderr(), "\nThe server asks: {message}");
+                    let _ =
+                        writeln!(anstream::stderr(), "\nThe server asks: {message}\n  ({} declines)", form::DECLINE);
                     form::fill_in(&schema, ask)
                 }
             });
@@ -181,5 +187,9 @@ fn ask(prompt: &str) -> Option<String> {
     let _ = write!(stderr, "{prompt}").and_then(|()| stderr.flush());
     let mut line = String::new();
     let read = std::io::stdin().lock().read_line(&mut line).unwrap_or(0);
+    if read == 0 {
+        // What comes next does not belong behind the prompt.
+        let _ = writeln!(stderr);
+    }
     (read > 0).then_some(line)
 }

@@ -16,12 +16,17 @@ use super::exchange::{Message, Record, Verdict};
 use super::redact::Redactor;
 use super::report::{Reason, hints};
 use crate::commands::plain::plain;
+use crate::commands::screen::width;
 use crate::commands::{CommandError, written};
+use crate::upstream::Target;
 
 const GOOD: Style = AnsiColor::Green.on_default().bold();
 const BAD: Style = AnsiColor::Red.on_default().bold();
 const FAINT: Style = Style::new().dimmed();
 const STRONG: Style = Style::new().bold();
+
+/// What fits most pages, where nobody says how wide they are.
+const USUAL_WIDTH: usize = 100;
 
 /// How many rows of a message are shown; `--json` has all of it.
 const ROWS: usize = 6;
@@ -45,14 +50,11 @@ pub(super) struct Page {
 
 impl Page {
     /// Begins with a headline.
-    pub(super) fn new(dialect: &Dialect, version: &str, command: &[String], redactor: Redactor) -> Self {
-        let lane = (width().saturating_sub(16)).clamp(40, 84);
+    pub(super) fn new(dialect: &Dialect, version: &str, target: &Target, redactor: Redactor) -> Self {
+        let lane = (width().unwrap_or(USUAL_WIDTH).saturating_sub(16)).clamp(40, 84);
         let mut page = Self { lane, has_messages: false, garbage: 0, redactor, written: Ok(()) };
-        let command = plain(&shown_command(command));
-        page.print(&format!(
-            "\n{STRONG}opening as {}@{version}{STRONG:#}  {FAINT}{command}{FAINT:#}\n\n",
-            dialect.name
-        ));
+        let target = plain(&shown(target));
+        page.print(&format!("\n{STRONG}opening as {}@{version}{STRONG:#}  {FAINT}{target}{FAINT:#}\n\n", dialect.name));
         page
     }
 
@@ -127,9 +129,10 @@ pub(super) fn millis(duration: std::time::Duration) -> f64 {
     (duration.as_secs_f64() * 1e6).round() / 1e3
 }
 
-/// The command, with this program under its plain name.
-fn shown_command(command: &[String]) -> String {
-    let mut words = command.to_vec();
+/// The server, with this program under its plain name.
+fn shown(target: &Target) -> String {
+    let Target::Command(words) = target else { return target.to_string() };
+    let mut words = words.clone();
     if let (Some(first), Ok(own)) = (words.first_mut(), std::env::current_exe())
         && *first == own.to_string_lossy()
     {
@@ -174,8 +177,9 @@ fn verdict(record: &Record, text: &mut String) {
             };
             let took = millis(record.took);
             let (dialect, version) = (agreement.dialect, plain(&agreement.version));
+            let since = if matches!(record.target, Target::Url(_)) { "the first request" } else { "its start" };
             let _ =
-                writeln!(text, "  {GOOD}open{GOOD:#}  {dialect} {version} with {server}, {took:.1} ms after its start");
+                writeln!(text, "  {GOOD}open{GOOD:#}  {dialect} {version} with {server}, {took:.1} ms after {since}");
             if let Some(asked) = &agreement.asked_version {
                 let _ = writeln!(text, "        we asked for {asked}; the server speaks {version} instead");
             }
@@ -229,15 +233,4 @@ fn wrap(text: &str, width: usize, rows: usize) -> Vec<String> {
         last.push('…');
     }
     wrapped
-}
-
-/// The terminal's width, or what fits most pages.
-fn width() -> usize {
-    let named = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
-    #[cfg(unix)]
-    let named = named.or_else(|| {
-        let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
-        (size.ws_col > 0).then_some(usize::from(size.ws_col))
-    });
-    named.unwrap_or(100)
 }

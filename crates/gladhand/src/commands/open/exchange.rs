@@ -1,18 +1,24 @@
-//! The exchange itself: a client side of a dialect, a child process, and a record of every line.
+//! The exchange itself: a client side of a dialect, the way to a server, and a record of every line.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use gladhand_accord::{Agreement, Refusal, Side};
-use gladhand_dialects::{Client, ClientSetup, Dialect, Event, Heard, Stop};
-use gladhand_wire::{Line, Lines, Members, Skim};
+use gladhand_dialects::mcp::revision::Revision;
+use gladhand_dialects::{Ambient, Client, ClientSetup, Dialect, Event, Heard, Lane, Stop};
+use gladhand_wire::{Fault, Line, Members, Skim};
 use tokio::time::Instant;
 
 use super::redact::Redactor;
+use crate::commands::session::Access;
 use crate::config::env;
 use crate::edges::child::{ChildPeer, Manner};
+use crate::edges::child_lines::ChildLines;
 use crate::edges::clock::Clock;
+use crate::edges::http_client::{Endpoint, HttpClient, Style};
 use crate::edges::signals::Signals;
+use crate::upstream::Target;
+use crate::upstream::transport::{Evidence, Inbound, Transport};
 
 /// How many lines are recorded; a server that floods is not worth more.
 const MOST_LINES: usize = 1000;
@@ -21,7 +27,7 @@ const MOST_LINES: usize = 1000;
 const MOST_BYTES: usize = 32 * 1024 * 1024;
 
 /// How many lines of the server's stderr are shown when there is no session.
-const LAST_WORDS: usize = 8;
+const LAST_WORDS: usize = 20;
 
 /// After the opening the server may still have something to say about it.
 const AFTERTHOUGHT: Duration = Duration::from_millis(50);
@@ -33,8 +39,10 @@ pub(super) struct Plan {
     pub(super) dialect: &'static Dialect,
     /// With which declarations.
     pub(super) setup: ClientSetup,
-    /// The server to start.
-    pub(super) command: Vec<String>,
+    /// The server.
+    pub(super) target: Target,
+    /// How to get into one that is reached over HTTP.
+    pub(super) access: Access,
     /// When to give up.
     pub(super) timeout: Duration,
     /// Whether the server's stderr goes into our log.
@@ -48,8 +56,8 @@ pub(super) struct Record {
     pub(super) dialect: &'static Dialect,
     /// The version we asked for.
     pub(super) version: String,
-    /// The command that was started.
-    pub(super) command: Vec<String>,
+    /// The server.
+    pub(super) target: Target,
     /// Every line, in order.
     pub(super) messages: Vec<Message>,
     /// Lines that came after the first thousand and were not kept.
@@ -60,7 +68,7 @@ pub(super) struct Record {
     pub(super) unfinished: usize,
     /// How it ended.
     pub(super) verdict: Verdict,
-    /// From the start of the process to the verdict.
+    /// From the start of the process, or the first request, to the verdict.
     pub(super) took: Duration,
     /// How the server ended, if it did so before there was a session.
     pub(super) exit: Option<String>,
@@ -77,7 +85,7 @@ pub(super) struct Message {
     pub(super) is_message: bool,
     /// Its text; bad UTF-8 replaced.
     pub(super) text: String,
-    /// Since the process was started.
+    /// Since the beginning.
     pub(super) at: Duration,
 }
 
@@ -90,23 +98,24 @@ pub(super) enum Verdict {
     Refused(Refusal),
     /// The server could not be started.
     NotStarted(String),
+    /// Nobody answers at the URL, or what answers is out of order.
+    Unreachable(String),
     /// Somebody pressed Ctrl-C, or told us to stop.
     Interrupted(Stop),
 }
 
-/// Starts the command and opens a session. Each line is shown as it crosses the channel. The server is
-/// handed back still running.
+/// Opens a session. Each line is shown as it crosses the channel. The server is handed back still running.
 pub(super) async fn open<'s>(
     plan: Plan,
     redactor: &'s Redactor,
     signals: &mut Signals,
     show: &'s mut dyn FnMut(&Message),
-) -> (Record, Option<Running>) {
-    let Plan { dialect, setup, command, timeout, log_stderr } = plan;
-    let mut record = Record {
+) -> (Record, Running) {
+    let Plan { dialect, setup, target, access, timeout, log_stderr } = plan;
+    let record = Record {
         dialect,
         version: setup.version.clone(),
-        command,
+        target,
         messages: Vec::new(),
         unrecorded: 0,
         no_messages: 0,
@@ -116,57 +125,30 @@ pub(super) async fn open<'s>(
         exit: None,
         last_words: Vec::new(),
     };
-    let started = Instant::now();
-    // The token is ours to present; a server that gets it from us would accept whatever we present.
-    let hiding = redactor.clone();
-    // Through the log: it is bounded, never blocks, and lets no control character pass.
-    let on_stderr = move |text: &str| {
-        if log_stderr {
-            hiding.hide(text).lines().for_each(|line| tracing::info!("server: {line}"));
-        }
+    let mut opening = Opening {
+        client: (dialect.client)(setup.clone()),
+        clock: Clock::start(),
+        transport: Transport::Ended,
+        evidence: Evidence::default(),
+        record,
+        started: Instant::now(),
+        redactor,
+        recorded: 0,
+        show,
     };
-    let child = match ChildPeer::start(&record.command, &[env::A2E_TOKEN], on_stderr) {
-        Ok(child) => child,
-        Err(error) => {
-            let program = record.command.first().map_or("", String::as_str);
-            record.verdict = Verdict::NotStarted(format!("could not start `{program}`: {error}"));
-            return (record, None);
-        }
-    };
-    let client = (dialect.client)(setup);
-    let lines = Lines::default();
-    let mut opening =
-        Opening { client, clock: Clock::start(), child, lines, record, started, redactor, recorded: 0, show };
     let verdict = tokio::select! {
-        verdict = opening.negotiate() => verdict,
-        () = tokio::time::sleep(timeout) => Verdict::Refused(Refusal::TimedOut { seconds: timeout.as_secs() }),
+        verdict = opening.run(&setup, &access, log_stderr) => verdict,
+        () = access.silence(timeout) => Verdict::Refused(Refusal::TimedOut { seconds: timeout.as_secs() }),
         stop = signals.next() => Verdict::Interrupted(stop),
     };
-    opening.record.took = started.elapsed();
-    opening.record.unfinished = opening.lines.pending();
-    match &verdict {
-        Verdict::Refused(Refusal::PeerGone) => {
-            opening.record.exit = opening.child.ended().await.map(|status| status.to_string());
-        }
-        Verdict::Opened(_) | Verdict::Refused(_) => {
-            // Also for what it has to say on stderr.
-            let _ = tokio::time::timeout(AFTERTHOUGHT, opening.listen()).await;
-        }
-        Verdict::NotStarted(_) | Verdict::Interrupted(_) => {}
-    }
-    if matches!(verdict, Verdict::Opened(_)) {
-        opening.say_goodbye().await;
-    }
-    if !matches!(verdict, Verdict::Opened(_)) {
-        opening.record.last_words = opening.child.last_words(LAST_WORDS);
-    }
+    opening.conclude(&verdict).await;
     opening.record.verdict = verdict;
-    (opening.record, Some(Running(opening.child)))
+    (opening.record, Running(opening.transport))
 }
 
-/// A server that was started and has not ended yet.
+/// A server that was started, or is being talked to, and has not ended yet.
 #[derive(Debug)]
-pub(super) struct Running(ChildPeer);
+pub(super) struct Running(Transport);
 
 impl Running {
     /// Ends it: politely if there was a session, and at once if somebody asks again.
@@ -175,19 +157,22 @@ impl Running {
             Verdict::Opened(_) => Manner::Polite,
             _ => Manner::Hurried,
         };
-        tokio::select! {
-            () = self.0.end(manner) => return,
-            _ = signals.next() => {}
+        let is_told_again = tokio::select! {
+            () = self.0.close(manner) => false,
+            _ = signals.next() => true,
+        };
+        if is_told_again {
+            self.0.kill();
         }
-        self.0.kill();
     }
 }
 
 struct Opening<'s> {
     client: Box<dyn Client>,
     clock: Clock,
-    child: ChildPeer,
-    lines: Lines,
+    transport: Transport,
+    /// What HTTP says about it.
+    evidence: Evidence,
     record: Record,
     started: Instant,
     redactor: &'s Redactor,
@@ -197,38 +182,111 @@ struct Opening<'s> {
 }
 
 impl Opening<'_> {
+    /// Finds a way to the server and opens a session on it.
+    async fn run(&mut self, setup: &ClientSetup, access: &Access, log_stderr: bool) -> Verdict {
+        match self.record.target.clone() {
+            Target::Command(command) => match self.start(&command, log_stderr) {
+                Ok(()) => self.negotiate().await,
+                Err(why) => Verdict::NotStarted(why),
+            },
+            Target::Url(url) => {
+                let endpoint = access.endpoint(url);
+                let is_stateless = Revision::named(&setup.version).is_some_and(Revision::is_stateless);
+                let style = if is_stateless { Style::Stateless } else { Style::Sessions };
+                let first = self.reach(endpoint.clone(), style, setup).await;
+                if matches!(first, Verdict::Opened(_)) || is_stateless || !self.evidence.suggests_one_stream() {
+                    return first;
+                }
+                // As the first revision does it; if that is nothing either, the first answer says more.
+                let second = self.reach(endpoint, Style::OneStream, setup).await;
+                if matches!(second, Verdict::Opened(_)) { second } else { first }
+            }
+        }
+    }
+
+    fn start(&mut self, command: &[String], log_stderr: bool) -> Result<(), String> {
+        let hiding = self.redactor.clone();
+        // Through the log: it is bounded, never blocks, and lets no control character pass.
+        let on_stderr = move |text: &str| {
+            if log_stderr {
+                hiding.hide(text).lines().for_each(|line| tracing::info!("server: {line}"));
+            }
+        };
+        // Tokens are ours to present; a server that gets one from us would accept whatever we present.
+        let child = ChildPeer::start(command, &[env::A2E_TOKEN, env::MCP_TOKEN, env::PASSPHRASE], on_stderr).map_err(
+            |error| {
+                let program = command.first().map_or("", String::as_str);
+                format!("could not start `{program}`: {error}")
+            },
+        )?;
+        self.transport = Transport::Child(Box::new(ChildLines::new(child, self.record.dialect.text.terminator)));
+        Ok(())
+    }
+
+    /// Opens a session over HTTP in one style.
+    async fn reach(&mut self, endpoint: Endpoint, style: Style, setup: &ClientSetup) -> Verdict {
+        self.transport.close(Manner::Hurried).await;
+        self.evidence = Evidence::default();
+        self.client =
+            (self.record.dialect.client)(ClientSetup { exchanges: style != Style::OneStream, ..setup.clone() });
+        let verdict = match HttpClient::connect(endpoint, style).await {
+            Ok(http) => {
+                self.transport = Transport::Http(Box::new(http));
+                self.negotiate().await
+            }
+            Err(loss) => {
+                self.evidence.note_loss(loss);
+                Verdict::Refused(Refusal::PeerGone)
+            }
+        };
+        match self.evidence.outage() {
+            Some(outage) if !matches!(verdict, Verdict::Opened(_)) => {
+                Verdict::Unreachable(format!("could not reach the server: {outage}"))
+            }
+            _ => verdict,
+        }
+    }
+
     /// Speaks and listens until there is a session or none.
     async fn negotiate(&mut self) -> Verdict {
         let mut heard = Heard::default();
         self.client.open(&mut self.clock.ambient(), &mut heard);
         loop {
-            for event in std::mem::take(&mut heard.events) {
-                match event {
-                    Event::Opened(agreement) => {
-                        self.send(&mut heard).await;
-                        return Verdict::Opened(agreement);
-                    }
-                    Event::Refused(refusal) => {
-                        self.send(&mut heard).await;
-                        return Verdict::Refused(refusal);
-                    }
-                    Event::Answered(..)
-                    | Event::Notice(_)
-                    | Event::Dropped(_)
-                    | Event::Asked(..)
-                    | Event::Unasked(_)
-                    | Event::LetGo(_) => {}
-                }
+            let settled = std::mem::take(&mut heard.events).into_iter().find_map(|event| match event {
+                Event::Opened(agreement) => Some(Verdict::Opened(agreement)),
+                Event::Refused(refusal) => Some(Verdict::Refused(refusal)),
+                _ => None,
+            });
+            self.send(&mut heard);
+            if let Some(verdict) = settled {
+                return verdict;
             }
-            self.send(&mut heard).await;
-            if !self.hear(&mut heard).await {
-                self.client.gone(&mut self.clock.ambient(), &mut heard);
-                let refusal = heard.events.into_iter().find_map(|event| match event {
-                    Event::Refused(refusal) => Some(refusal),
-                    _ => None,
-                });
-                return Verdict::Refused(refusal.unwrap_or(Refusal::PeerGone));
+            self.hear(&mut heard).await;
+        }
+    }
+
+    /// What is worth knowing once the opening has ended, in whatever way.
+    async fn conclude(&mut self, verdict: &Verdict) {
+        self.record.took = self.started.elapsed();
+        self.record.unfinished = self.transport.unfinished();
+        match verdict {
+            Verdict::Refused(Refusal::PeerGone) => {
+                self.record.exit = self.transport.ended().await.map(|status| status.to_string());
             }
+            Verdict::Opened(_) | Verdict::Refused(_) => {
+                // Also for what it has to say on stderr.
+                let _ = tokio::time::timeout(AFTERTHOUGHT, self.listen()).await;
+            }
+            Verdict::NotStarted(_) | Verdict::Unreachable(_) | Verdict::Interrupted(_) => {}
+        }
+        match verdict {
+            Verdict::Opened(_) => {
+                let mut heard = Heard::default();
+                self.client.close(&mut self.clock.ambient(), &mut heard);
+                // Not part of the opening, and so not recorded.
+                self.transport.send(&heard.wire, |line| self.client.headers(line));
+            }
+            _ => self.record.last_words = self.transport.last_words(LAST_WORDS).await,
         }
     }
 
@@ -236,58 +294,63 @@ impl Opening<'_> {
     async fn listen(&mut self) {
         let mut heard = Heard::default();
         while self.hear(&mut heard).await {
-            self.send(&mut heard).await;
+            self.send(&mut heard);
         }
         std::future::pending().await
     }
 
-    async fn say_goodbye(&mut self) {
-        let mut heard = Heard::default();
-        self.client.close(&mut self.clock.ambient(), &mut heard);
-        // Not part of the opening, and so not recorded.
-        let _ = tokio::time::timeout(AFTERTHOUGHT, self.child.write(&heard.wire)).await;
-    }
-
-    /// Writes what the client side wants sent. A server that is gone is noticed by reading.
-    async fn send(&mut self, heard: &mut Heard) {
+    /// Sends what the client side wants sent. A server that is gone is noticed by listening.
+    fn send(&mut self, heard: &mut Heard) {
         let wire = std::mem::take(&mut heard.wire);
         for line in wire.split_inclusive(|byte| *byte == b'\n') {
             self.note(Side::Client, line);
         }
-        if let Err(error) = self.child.write(&wire).await {
-            tracing::debug!(%error, "the server does not read");
-        }
+        self.transport.send(&wire, |line| self.client.headers(line));
     }
 
-    /// Feeds the client side with the next lines; false when the server has closed its output.
+    /// Feeds the client side with the next thing that comes; false when nothing more will.
     async fn hear(&mut self, heard: &mut Heard) -> bool {
-        let read = self.child.read(self.lines.spare(8192)).await;
-        let open = matches!(read, Ok(1..));
+        let inbound = self.transport.next().await;
         self.clock.tick();
-        let mut messages = Vec::new();
-        loop {
-            let line = match self.lines.next_line() {
-                Some(line) => line,
-                None if open => break,
-                None => match self.lines.last_line() {
-                    Some(line) => line,
-                    None => break,
-                },
-            };
-            let bytes = if let Line::Bytes(bytes) = line { bytes } else { &[] };
-            match self.record.dialect.text.read(line) {
-                Ok(Some(text)) => self.client.receive(&text, &mut self.clock.ambient(), heard),
-                Ok(None) => {}
-                Err(fault) => self.client.garbled(&fault, &Skim::of(bytes), &mut self.clock.ambient(), heard),
+        self.evidence.note(&inbound);
+        match inbound {
+            Inbound::Message(lane, bytes, _) => {
+                self.note(Side::Server, &bytes);
+                match self.record.dialect.text.read(Line::Bytes(&bytes)) {
+                    Ok(Some(text)) => self.step(lane, heard, |client, ambient, heard| {
+                        client.receive(&text, ambient, heard);
+                    }),
+                    Ok(None) => {}
+                    Err(fault) => self.garbled(lane, &fault, &Skim::of(&bytes), heard),
+                }
             }
-            messages.push(bytes.to_vec());
-        }
-        for bytes in messages {
-            self.note(Side::Server, &bytes);
+            Inbound::Garbled(fault, skim) => self.garbled(Lane::MAIN, &fault, &skim, heard),
+            Inbound::Lost(lane, loss) => {
+                self.step(lane, heard, |client, ambient, heard| client.lost(lane, loss, ambient, heard));
+            }
+            Inbound::Gone => {
+                self.step(Lane::MAIN, heard, |client, ambient, heard| client.gone(ambient, heard));
+                return false;
+            }
         }
         // A server that floods must not keep the clock and the signals from being looked at.
         tokio::task::yield_now().await;
-        open
+        true
+    }
+
+    fn garbled(&mut self, lane: Lane, fault: &Fault, skim: &Skim, heard: &mut Heard) {
+        self.step(lane, heard, |client, ambient, heard| client.garbled(fault, skim, ambient, heard));
+    }
+
+    fn step(
+        &mut self,
+        lane: Lane,
+        heard: &mut Heard,
+        step: impl FnOnce(&mut dyn Client, &mut Ambient<'_>, &mut Heard),
+    ) {
+        let mut ambient = self.clock.ambient();
+        ambient.lane = lane;
+        step(&mut *self.client, &mut ambient, heard);
     }
 
     fn note(&mut self, from: Side, line: &[u8]) {

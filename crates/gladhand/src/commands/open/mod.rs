@@ -1,4 +1,4 @@
-//! `gladhand open`: starts a server, opens a session with it as some client, and shows what happened.
+//! `gladhand open`: opens a session with a server as some client, and shows what happened.
 //!
 //! What is shown is the exchange that took place: lines are recorded as they cross the channel, drawn
 //! as they do, and the verdict, the table and the JSON are made from the same record.
@@ -13,13 +13,15 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use gladhand_accord::{Capability, Peer};
-use gladhand_dialects::{ClientSetup, Dialect, REGISTRY};
+use gladhand_dialects::{ClientSetup, Dialect, REGISTRY, mcp};
 
 use crate::cli::OpenArgs;
-use crate::commands::CommandError;
+use crate::commands::session::{Access, headers};
+use crate::commands::{CommandError, sign_in};
 use crate::config;
 use crate::edges::signals::{self, Signals};
 use crate::exit::Exit;
+use crate::upstream::{OpenError, Target};
 
 use exchange::{Plan, Record, Verdict};
 use redact::Redactor;
@@ -27,7 +29,13 @@ use redact::Redactor;
 /// Opens a session and shows how that went.
 pub fn run(args: OpenArgs, verbosity: u8) -> Result<ExitCode, CommandError> {
     let (dialect, version) = wanted_client(&args.client)?;
-    let command = if args.server.is_empty() { vec![super::own_program()?, "serve".to_owned()] } else { args.server };
+    let target = super::session::target(args.url.as_deref(), &args.command)?;
+    if matches!(target, Target::Url(_)) && dialect.name != mcp::DIALECT.name {
+        let error = OpenError::NotOverHttp(dialect.name);
+        return Err(CommandError::usage(error).hint("start the server behind `--` instead"));
+    }
+    let mcp_token = config::mcp_token_in_environment().map_err(CommandError::usage)?;
+    let headers = headers(&args.header).map_err(CommandError::usage)?;
     let setup = ClientSetup {
         identity: Peer::new("gladhand", env!("CARGO_PKG_VERSION")),
         version: version.to_owned(),
@@ -38,23 +46,22 @@ pub fn run(args: OpenArgs, verbosity: u8) -> Result<ExitCode, CommandError> {
         exchanges: false,
         token: config::token_in_environment().map_err(CommandError::usage)?,
     };
-    let redactor = Redactor::of(setup.token.as_ref());
+    let redactor = Redactor::of(setup.token.iter().chain(&mcp_token));
     let timeout = Duration::from_secs(args.timeout);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let mut signals = Signals::listen()?;
-        let mut page = (!args.json).then(|| draw::Page::new(dialect, version, &command, redactor.clone()));
+        let mut page = (!args.json).then(|| draw::Page::new(dialect, version, &target, redactor.clone()));
         let mut show = |message: &exchange::Message| page.iter_mut().for_each(|page| page.message(message));
-        let plan = Plan { dialect, setup, command, timeout, log_stderr: verbosity > 0 };
+        let access = Access::to(&target, headers, mcp_token, sign_in::Manner::InPassing).await;
+        let plan = Plan { dialect, setup, target, access, timeout, log_stderr: verbosity > 0 };
         let (record, server) = exchange::open(plan, &redactor, &mut signals, &mut show).await;
         // The verdict does not wait until the server has left.
         match page {
             Some(page) => page.finish(&record)?,
             None => report::print(&record, &redactor)?,
         }
-        if let Some(server) = server {
-            server.end(&record, &mut signals).await;
-        }
+        server.end(&record, &mut signals).await;
         Ok(exit(&record))
     })
 }
@@ -63,7 +70,7 @@ fn exit(record: &Record) -> ExitCode {
     match &record.verdict {
         Verdict::Opened(_) => Exit::Success.into(),
         Verdict::Refused(refusal) => super::exit_of(refusal).into(),
-        Verdict::NotStarted(_) => Exit::PeerFailed.into(),
+        Verdict::NotStarted(_) | Verdict::Unreachable(_) => Exit::PeerFailed.into(),
         Verdict::Interrupted(stop) => signals::exit_status(*stop).into(),
     }
 }

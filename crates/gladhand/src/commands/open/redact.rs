@@ -1,4 +1,4 @@
-//! Keeps secrets off the screen: the token that we present, wherever a server repeats it, and the values
+//! Keeps secrets off the screen: the tokens that we present, wherever a server repeats them, and the values
 //! of members that are secret by their name.
 
 use gladhand_accord::Secret;
@@ -12,15 +12,15 @@ const SECRETS: [&str; 6] = ["auth_token", "token", "api_key", "password", "secre
 /// Replaces secrets in whatever is about to be shown.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Redactor {
-    /// The spellings of our token: plain, and as JSON writes it.
+    /// The spellings of our tokens: plain, and as JSON writes them.
     spellings: Vec<Secret>,
 }
 
 impl Redactor {
-    /// A redactor that knows our token.
-    pub(super) fn of(token: Option<&Secret>) -> Self {
+    /// A redactor that knows our tokens.
+    pub(super) fn of<'s>(tokens: impl IntoIterator<Item = &'s Secret>) -> Self {
         let mut spellings = Vec::new();
-        if let Some(token) = token {
+        for token in tokens {
             let mut ascii = Vec::new();
             json::write_ascii(&mut ascii, token.expose());
             let written = [json::to_raw(token.expose()).get().to_owned(), String::from_utf8_lossy(&ascii).into_owned()];
@@ -29,17 +29,17 @@ impl Redactor {
             let mut all: Vec<_> = inner.chain([token.expose().to_owned()]).collect();
             all.sort_by_key(|text| std::cmp::Reverse(text.len()));
             all.dedup();
-            spellings = all.into_iter().map(Secret::new).collect();
+            spellings.extend(all.into_iter().map(Secret::new));
         }
         Self { spellings }
     }
 
-    /// The text without our token.
+    /// The text without our tokens.
     pub(super) fn hide(&self, text: &str) -> String {
         self.spellings.iter().fold(text.to_owned(), |text, spelling| text.replace(spelling.expose(), HIDDEN))
     }
 
-    /// A message without our token and without what its names say is secret.
+    /// A message without our tokens and without what its names say is secret.
     pub(super) fn hide_in_message(&self, text: &str) -> String {
         self.hide(&without_secret_members(text))
     }

@@ -9,8 +9,9 @@ use serde::Serialize;
 use super::draw::millis;
 use super::exchange::{Message, Record, Verdict};
 use super::redact::Redactor;
-use crate::commands::CommandError;
-use crate::commands::written;
+use crate::commands::session::{UNREACHABLE, unauthorized};
+use crate::commands::{CommandError, written};
+use crate::upstream::Target;
 
 /// Prints the opening.
 pub(super) fn print(record: &Record, redactor: &Redactor) -> Result<(), CommandError> {
@@ -25,6 +26,7 @@ struct Report<'r> {
     asked_version: &'r str,
     version: Option<&'r str>,
     command: &'r [String],
+    url: Option<String>,
     took_ms: f64,
     messages: Vec<Shown<'r>>,
     unrecorded: usize,
@@ -60,12 +62,17 @@ impl<'r> Report<'r> {
             Verdict::Opened(agreement) => Some(&**agreement),
             _ => None,
         };
+        let (command, url) = match &record.target {
+            Target::Command(words) => (words.as_slice(), None),
+            Target::Url(_) => (&[][..], Some(record.target.to_string())),
+        };
         Self {
             opened: agreement.is_some(),
             dialect: record.dialect.name,
             asked_version: &record.version,
             version: agreement.map(|agreement| agreement.version.as_str()),
-            command: &record.command,
+            command,
+            url,
             took_ms: millis(record.took),
             messages: record.messages.iter().map(Shown::of).collect(),
             unrecorded: record.unrecorded,
@@ -96,6 +103,7 @@ impl Reason {
             Verdict::Opened(_) => return None,
             Verdict::Refused(refusal) => (refusal.word(), refusal.to_string()),
             Verdict::NotStarted(why) => ("not_started", why.clone()),
+            Verdict::Unreachable(why) => ("unreachable", why.clone()),
             Verdict::Interrupted(_) => ("interrupted", "you interrupted it".to_owned()),
         };
         Some(Self { reason, message })
@@ -106,9 +114,17 @@ impl Reason {
 pub(super) fn hints(record: &Record) -> Vec<String> {
     use gladhand_accord::Refusal;
     let mut hints = Vec::new();
+    let is_url = matches!(record.target, Target::Url(_));
     let Record { dialect, version, no_messages, .. } = record;
     let said = record.unrecorded + record.messages.iter().filter(|message| message.from == Side::Server).count();
     match &record.verdict {
+        Verdict::Unreachable(_) => hints.push(UNREACHABLE.to_owned()),
+        Verdict::Refused(Refusal::PeerRefused { code, .. }) if matches!(code.as_str(), "401" | "403") => {
+            hints.push(unauthorized());
+        }
+        Verdict::Refused(
+            Refusal::TimedOut { .. } | Refusal::PeerGone | Refusal::PeerRefused { .. } | Refusal::PeerMisbehaved { .. },
+        ) if is_url && said == 0 => hints.push("is this the URL of an MCP endpoint?".to_owned()),
         Verdict::Refused(Refusal::TimedOut { .. } | Refusal::PeerGone) => {
             if let Some(exit) = &record.exit {
                 hints.push(format!("the server ended by itself ({exit})"));

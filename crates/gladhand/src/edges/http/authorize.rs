@@ -3,22 +3,28 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 
 use bytes::Bytes;
-use gladhand_auth::resource::{Guard, Wants};
+use gladhand_auth::resource::{Guard, Principal};
+use gladhand_dialects::mcp::http::called_tools;
 use http::Response;
 use http::request::Parts;
 
 /// Who a request comes from, or the answer (401, 403) that it gets instead of being served.
-pub type Authorized = Result<Option<Arc<str>>, Box<Response<Bytes>>>;
+pub type Authorized = Result<Option<Principal>, Box<Response<Bytes>>>;
 
 /// Decides for each request who it comes from and whether it is served.
 ///
-/// What it returns as the principal binds sessions and parked calls: nobody else can use them.
+/// The name of whom it returns as the principal binds sessions and parked calls: nobody else can use them.
 pub trait Authorize: fmt::Debug + Send + Sync {
     /// Judges a request by its head.
     fn authorize<'a>(&'a self, head: &'a Parts) -> Pin<Box<dyn Future<Output = Authorized> + Send + 'a>>;
+
+    /// Judges the message of a request whose head was judged before: `Err` is the answer that it gets instead of being
+    /// served.
+    fn permit(&self, _principal: &Principal, _message: &[u8]) -> Result<(), Box<Response<Bytes>>> {
+        Ok(())
+    }
 
     /// A document that tells strangers how to become acquainted, if this is a path of one. Everybody may read it.
     fn document(&self, _path: &str) -> Option<Response<Bytes>> {
@@ -29,11 +35,18 @@ pub trait Authorize: fmt::Debug + Send + Sync {
 impl Authorize for Guard {
     fn authorize<'a>(&'a self, head: &'a Parts) -> Pin<Box<dyn Future<Output = Authorized> + Send + 'a>> {
         Box::pin(async move {
-            match self.check(&head.headers, Wants::default()).await {
-                Ok(principal) => Ok(Some(principal.name)),
+            match self.check(head).await {
+                Ok(principal) => Ok(Some(principal)),
                 Err(refusal) => Err(Box::new(refusal.map(Bytes::from))),
             }
         })
+    }
+
+    fn permit(&self, principal: &Principal, message: &[u8]) -> Result<(), Box<Response<Bytes>>> {
+        if !self.limits_tools() {
+            return Ok(());
+        }
+        self.permits(principal, &called_tools(message)).map_err(|refusal| Box::new(refusal.map(Bytes::from)))
     }
 
     fn document(&self, path: &str) -> Option<Response<Bytes>> {

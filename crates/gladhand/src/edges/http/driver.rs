@@ -141,6 +141,7 @@ impl Session {
             tracing::debug!(dialect, version, client, "new terms of requests without a session");
         } else {
             tracing::info!(dialect, version, client, "session open");
+            inner.client.clone_from(client);
             inner.lanes.primes = Revision::named(version).is_some_and(Revision::has_polling);
         }
     }

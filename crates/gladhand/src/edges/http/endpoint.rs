@@ -5,6 +5,8 @@ use std::hash::RandomState;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use bytes::Bytes;
+use gladhand_auth::resource::Principal;
 use http::header::{HeaderName, HeaderValue, ORIGIN, VARY};
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode, header};
@@ -12,6 +14,7 @@ use hyper::body::Incoming;
 
 use super::authorize::Authorize;
 use super::guard::{Guard, Turned};
+use super::request::read_body;
 use super::respond::{self, Content};
 use super::served::{Line, Served, Serving};
 use super::sessions::Sessions;
@@ -93,12 +96,22 @@ impl Endpoint {
                 Err(denied) => return denied.map(Content::Whole),
             },
         };
-        let who = Who::new(principal, visitor.address, &self.secret);
+        let who =
+            Who::new(principal.as_ref().map(|principal| Arc::clone(&principal.name)), visitor.address, &self.secret);
         match path {
             pair::STREAM => pair::stream(self, &head.method, &head.headers, who),
-            pair::MESSAGES => pair::message(self, &head.method, &head.uri, body, &who).await,
-            _ => mcp::serve(self, &head.method, &head.headers, body, who).await,
+            pair::MESSAGES => pair::message(self, &head.method, &head.uri, body, &who, principal.as_ref()).await,
+            _ => mcp::serve(self, &head.method, &head.headers, body, who, principal.as_ref()).await,
         }
+    }
+
+    /// Reads the message of a request, unless whoever sends it may not.
+    pub(super) async fn read(&self, body: Incoming, sender: Option<&Principal>) -> Result<Bytes, Response<Content>> {
+        let body = read_body(body, &self.shared).await?;
+        if let (Some(authorize), Some(sender)) = (&self.authorize, sender) {
+            authorize.permit(sender, &body).map_err(|denied| denied.map(Content::Whole))?;
+        }
+        Ok(body)
     }
 
     fn is_stopping(&self) -> bool {

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use gladhand_auth::resource::Principal;
 use gladhand_dialects::mcp::Message;
 use gladhand_dialects::mcp::http::{check_headers, status};
 use gladhand_dialects::mcp::revision::Revision;
@@ -16,7 +17,7 @@ use http::{HeaderMap, Method, Response, StatusCode};
 use hyper::body::Incoming;
 
 use super::endpoint::Endpoint;
-use super::request::{EVENTS, accepts, accepts_both, is_json, is_unpacked, read_body};
+use super::request::{EVENTS, accepts, accepts_both, is_json, is_unpacked};
 use super::respond::{self, Content, SESSION_ID};
 use super::session::{Manner, Posted, Session};
 use super::session_id::SessionId;
@@ -36,6 +37,7 @@ pub(super) async fn serve(
     headers: &HeaderMap,
     body: Incoming,
     who: Who,
+    sender: Option<&Principal>,
 ) -> Response<Content> {
     let version = Version::of(headers);
     match *method {
@@ -48,7 +50,7 @@ pub(super) async fn serve(
         Method::POST if !endpoint.shared.has_room_for_answers() => {
             respond::unavailable("busy", "busy: too many answers wait to be read; try again later")
         }
-        Method::POST => match read_body(body, &endpoint.shared).await {
+        Method::POST => match endpoint.read(body, sender).await {
             Ok(body) => post(endpoint, headers, version, &body, who),
             Err(refusal) => refusal,
         },

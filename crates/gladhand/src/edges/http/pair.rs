@@ -4,12 +4,13 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use gladhand_auth::resource::Principal;
 use gladhand_dialects::mcp::Message;
 use http::{HeaderMap, Method, Response, StatusCode, Uri};
 use hyper::body::Incoming;
 
 use super::endpoint::Endpoint;
-use super::request::{accepts, read_body};
+use super::request::accepts;
 use super::respond::{self, Content};
 use super::session::{Manner, Posted};
 use super::session_id::SessionId;
@@ -48,6 +49,7 @@ pub(super) async fn message(
     uri: &Uri,
     body: Incoming,
     who: &Who,
+    sender: Option<&Principal>,
 ) -> Response<Content> {
     if method != Method::POST {
         return respond::not_allowed("POST, OPTIONS");
@@ -58,7 +60,7 @@ pub(super) async fn message(
     let Some(session) = session.filter(|session| session.manner == Manner::Pair) else {
         return respond::text(StatusCode::NOT_FOUND, "no such session\n");
     };
-    let body = match read_body(body, &endpoint.shared).await {
+    let body = match endpoint.read(body, sender).await {
         Ok(body) => body,
         Err(refusal) => return refusal,
     };

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use gladhand_dialects::mcp::{McpServer, Message};
-use gladhand_dialects::{Lane, Server, Stop};
+use gladhand_dialects::{Breach, Lane, Server, Stop};
 use gladhand_hub::{Asking, Caller, SessionId, Visit};
 use gladhand_operations::{Answered, CallId, Failure, FailureKind, Notice, QuestionId};
 use tokio::sync::oneshot;
@@ -21,6 +21,7 @@ use super::shared::Shared;
 use super::stream::{Numbering, ReaderToken, Taken};
 use super::who::Who;
 use crate::edges::clock::Clock;
+use crate::edges::violations;
 
 /// What a session's side may keep for calls in flight before it takes no more.
 const MOST_HELD: usize = 64 * 1024 * 1024;
@@ -77,6 +78,8 @@ pub(super) struct Inner {
     /// The moment for which a timer is set, and the timer.
     pub(super) alarm: Option<(Duration, AbortHandle)>,
     used: Instant,
+    /// What the downstream calls itself, once it has.
+    pub(super) client: String,
     /// Nothing new is taken any more.
     pub(super) ended: bool,
 }
@@ -102,6 +105,7 @@ impl Session {
             asked: 0,
             alarm: None,
             used: Instant::now(),
+            client: String::new(),
             ended: false,
         };
         let visit = (manner != Manner::Stateless).then(|| shared.hub().visit());
@@ -135,7 +139,14 @@ impl Session {
             let lane = if self.manner == Manner::Pair { Lane::MAIN } else { inner.lanes.open() };
             (inner, lane)
         };
-        self.drive_on(inner, lane, who, |server, ambient, out| server.take(message, ambient, out));
+        let (mut breaches, text) = (Vec::new(), message.text());
+        self.drive_on(inner, lane, who, |server, ambient, out| {
+            server.take(message, ambient, out);
+            breaches = violations::of_actions(&out.actions);
+        });
+        if !breaches.is_empty() {
+            self.broke(&breaches, text.as_bytes());
+        }
         if lane == Lane::MAIN {
             return Posted::Accepted;
         }
@@ -151,6 +162,14 @@ impl Session {
         let reader = stream.attach();
         drop(inner);
         Posted::Stream(self.events(lane, reader))
+    }
+
+    /// The downstream broke rules. Where there is no session, there is none to end.
+    fn broke(&self, breaches: &[Breach], body: &[u8]) {
+        let client = self.lock().client.clone();
+        if violations::note_client(self.shared.hub(), &client, breaches, body) && self.manner != Manner::Stateless {
+            self.end(Stop::Terminated);
+        }
     }
 
     /// Reads the main stream; whoever read it before reads it no more.

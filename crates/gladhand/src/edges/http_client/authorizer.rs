@@ -68,6 +68,13 @@ impl Bearer {
     pub fn new(token: Secret) -> Self {
         Self(token)
     }
+
+    /// The value of the header; none if the token cannot be one.
+    fn header(&self) -> Option<HeaderValue> {
+        let mut value = HeaderValue::from_str(&format!("Bearer {}", self.0.expose())).ok()?;
+        value.set_sensitive(true);
+        Some(value)
+    }
 }
 
 impl Authorizer for Bearer {
@@ -78,8 +85,7 @@ impl Authorizer for Bearer {
         _url: &'a Url,
         headers: &'a mut HeaderMap,
     ) -> BoxFuture<'a, Result<(), AuthError>> {
-        if let Ok(mut value) = HeaderValue::from_str(&format!("Bearer {}", self.0.expose())) {
-            value.set_sensitive(true);
+        if let Some(value) = self.header() {
             headers.insert(AUTHORIZATION, value);
         }
         Box::pin(ready(Ok(())))
@@ -88,9 +94,11 @@ impl Authorizer for Bearer {
     fn challenged<'a>(
         &'a self,
         _attempt: &'a mut Attempt,
-        _status: StatusCode,
-        _headers: &'a HeaderMap,
+        status: StatusCode,
+        headers: &'a HeaderMap,
     ) -> BoxFuture<'a, Result<(), AuthError>> {
-        Box::pin(ready(Err(AuthError::TokenRejected { server: "the upstream".to_owned() })))
+        let mut sent = HeaderMap::new();
+        sent.extend(self.header().map(|value| (AUTHORIZATION, value)));
+        Box::pin(ready(Err(client::denial(status, headers, &sent))))
     }
 }

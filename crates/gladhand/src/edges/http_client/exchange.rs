@@ -172,6 +172,7 @@ impl Shared {
                         return Err(Loss::Broken);
                     }
                 }
+                Err(denied @ Loss::Denied(_)) => return Err(denied),
                 Err(_) => {}
             }
         }

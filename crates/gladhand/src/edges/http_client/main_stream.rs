@@ -54,6 +54,8 @@ impl Shared {
                         return;
                     }
                 }
+                // What is wrong will be told to whoever calls something.
+                Err(Loss::Denied(_)) => return,
                 Err(_) => {}
             }
             let pause = position.pause.saturating_mul(1 << failures).min(LONGEST_PAUSE);

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use gladhand_auth::AuthError;
+use gladhand_auth::client::denial;
 use gladhand_dialects::Loss;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
@@ -97,12 +99,9 @@ impl Shared {
             let mut headers = wanted.headers.clone();
             if let Some(authorizer) = &self.endpoint.authorizer {
                 let ready = authorizer.authorize(&mut attempt, &wanted.method, wanted.url, &mut headers).await;
-                ready.map_err(|error| {
-                    tracing::warn!(%error, "could not authorize a request to the upstream");
-                    Loss::Unsent
-                })?;
+                ready.map_err(|error| denied(&error))?;
             }
-            let mut request = self.http.request(wanted.method.clone(), wanted.url.clone()).headers(headers);
+            let mut request = self.http.request(wanted.method.clone(), wanted.url.clone()).headers(headers.clone());
             if let Some(body) = &wanted.body {
                 request = request.body(body.clone());
             }
@@ -112,18 +111,22 @@ impl Shared {
                 tracing::debug!(error = %error.without_url(), "a request to the upstream failed");
                 loss
             })?;
-            let Some(authorizer) = &self.endpoint.authorizer else { return Ok(response) };
             let status = response.status();
-            if !matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
-                authorizer.answered(response.headers());
-                return Ok(response);
-            }
-            if let Err(error) = authorizer.challenged(&mut attempt, status, response.headers()).await {
-                tracing::warn!(%error, "the upstream does not let us in");
-                return Ok(response);
+            let is_denial = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
+            match &self.endpoint.authorizer {
+                Some(authorizer) if is_denial => {
+                    let challenged = authorizer.challenged(&mut attempt, status, response.headers()).await;
+                    challenged.map_err(|error| denied(&error))?;
+                }
+                None if is_denial => return Err(denied(&denial(status, response.headers(), &headers))),
+                Some(authorizer) => {
+                    authorizer.answered(response.headers());
+                    return Ok(response);
+                }
+                None => return Ok(response),
             }
         }
-        Err(Loss::Status(StatusCode::UNAUTHORIZED.as_u16()))
+        Err(Loss::Denied(format!("it still says no after {MAX_TRIES} tries").into()))
     }
 
     /// Tells the server that the session is over.
@@ -136,6 +139,12 @@ impl Shared {
         // A server may not have it; then the session ends by itself.
         let _ = self.fetch(&wanted).await;
     }
+}
+
+/// Nothing will come of it, for a reason that the caller should hear.
+fn denied(error: &AuthError) -> Loss {
+    tracing::debug!(%error, "the upstream does not let us in");
+    Loss::Denied(error.to_string().into())
 }
 
 /// The session that a response begins.

@@ -1,5 +1,7 @@
 //! The guard of our own endpoint: tokens good and bad, and the words of each refusal.
 
+mod dpop;
+
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use aws_lc_rs::rand::SystemRandom;
@@ -8,8 +10,9 @@ use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, Ed2551
 use aws_lc_rs::{encoding::AsDer, rsa::KeyPair as RsaKeyPair};
 use gladhand_accord::Secret;
 use gladhand_auth::Scopes;
-use gladhand_auth::resource::{Guard, Issuer, KeySource, KnownToken, Policy, Wants};
-use http::{HeaderMap, HeaderValue, header};
+use gladhand_auth::resource::{Dpop, Guard, Issuer, KeySource, KnownToken, Policy};
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, Request, Response, header};
 use jsonwebtoken::jwk::Jwk;
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
 use serde_json::{Value, json};
@@ -29,6 +32,10 @@ struct Fixture {
 
 impl Fixture {
     fn new() -> Self {
+        Self::with(Dpop::default())
+    }
+
+    fn with(dpop: Dpop) -> Self {
         let random = SystemRandom::new();
         let ec = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random).expect("a key is made");
         let ed = Ed25519KeyPair::generate_pkcs8v1(&random).expect("a key is made");
@@ -59,7 +66,8 @@ impl Fixture {
                 scopes: Scopes::parse("use"),
             }],
             scopes: Scopes::parse("use"),
-            tools: [("erase".to_owned(), Scopes::parse("admin"))].into(),
+            tools: [("erase", Scopes::parse("admin"))].into_iter().collect(),
+            dpop,
             ..Policy::default()
         };
         Self { guard: Guard::new(policy).expect("a good policy"), keys, _folder: folder }
@@ -83,17 +91,25 @@ impl Fixture {
     }
 
     async fn check_headers(&self, headers: &HeaderMap, tool: Option<&str>) -> Result<String, (u16, String)> {
-        match self.guard.check(headers, Wants { method: Some("tools/call"), tool }).await {
-            Ok(principal) => Ok(principal.name.to_string()),
-            Err(response) => {
-                let challenge = response.headers().get(header::WWW_AUTHENTICATE);
-                Err((
-                    response.status().as_u16(),
-                    challenge.and_then(|text| text.to_str().ok()).unwrap_or_default().to_owned(),
-                ))
-            }
-        }
+        self.check_head(&head("POST", "/mcp", headers), tool).await
     }
+
+    async fn check_head(&self, head: &Parts, tool: Option<&str>) -> Result<String, (u16, String)> {
+        let told = |response: Box<Response<String>>| {
+            let challenge = response.headers().get(header::WWW_AUTHENTICATE);
+            (response.status().as_u16(), challenge.and_then(|text| text.to_str().ok()).unwrap_or_default().to_owned())
+        };
+        let principal = self.guard.check(head).await.map_err(told)?;
+        let tools: Vec<_> = tool.into_iter().collect();
+        self.guard.permits(&principal, &tools).map_err(told)?;
+        Ok(principal.name.to_string())
+    }
+}
+
+fn head(method: &str, path: &str, headers: &HeaderMap) -> Parts {
+    let mut request = Request::builder().method(method).uri(path).body(()).expect("a request");
+    *request.headers_mut() = headers.clone();
+    request.into_parts().0
 }
 
 /// The inner key of a PKCS #8 document: what a JSON web token library takes for RSA.
@@ -150,7 +166,9 @@ async fn bad_tokens_are_refused_with_the_reason() {
         (but("exp", Value::Null), "the token lacks a claim"),
         (but("iss", json!("https://as.example/")), "the issuer of the token is not trusted"),
         (but("sub", Value::Null), "the token names nobody"),
-        (but("cnf", json!({"jkt": "x"})), "the token is bound to a key, which cannot be proven here"),
+        (but("cnf", json!({"jkt": "x"})), "the token is bound to a key: it needs a proof of possession"),
+        (but("cnf", json!({"x5t#S256": "x"})), "the token is bound in a way that cannot be proven here"),
+        (but("cnf", json!({"jkt": "x", "x5t#S256": "x"})), "the token is bound in a way that cannot be proven here"),
     ];
     for (claims, why) in cases {
         let token = fixture.sign(Algorithm::ES256, &claims);
@@ -233,7 +251,7 @@ async fn when_keys_are_out_of_reach_nobody_is_blamed() {
     let mut headers = HeaderMap::new();
     let token = Fixture::new().sign(Algorithm::ES256, &claims());
     headers.insert(header::AUTHORIZATION, HeaderValue::try_from(format!("Bearer {token}")).unwrap());
-    let response = guard.check(&headers, Wants::default()).await.unwrap_err();
+    let response = guard.check(&head("POST", "/mcp", &headers)).await.unwrap_err();
     assert_eq!(response.status(), 503);
     assert!(response.headers().contains_key(header::RETRY_AFTER));
 }
@@ -250,6 +268,7 @@ async fn the_metadata_is_at_both_well_known_places() {
                 "authorization_servers": [ISSUER],
                 "bearer_methods_supported": ["header"],
                 "scopes_supported": ["use", "admin"],
+                "dpop_signing_alg_values_supported": ["ES256", "ES384", "EdDSA", "RS256", "PS256"],
             })
         );
     }

@@ -1,0 +1,62 @@
+//! Signing out: tokens are taken back where their issuer can do that, and forgotten.
+
+use gladhand_accord::Secret;
+
+use super::Authorizer;
+use super::dpop::Prover;
+use super::identity::Client;
+use super::store::{Grant, Record};
+use super::token::TokenEndpoint;
+use crate::error::AuthError;
+
+/// What became of a token at its issuer.
+#[derive(Debug)]
+pub enum Revocation {
+    /// It is of no use to anybody any more.
+    Done,
+    /// The issuer takes nothing back: the token ends by itself.
+    Unsupported,
+    /// The issuer could have, and did not.
+    Failed(AuthError),
+}
+
+impl Authorizer {
+    /// Takes back and forgets everything that was issued to us for the server. Says for each issuer whether it could be
+    /// taken back; it is forgotten in any case.
+    pub async fn sign_out(&self) -> Result<Vec<(String, Revocation)>, AuthError> {
+        let _turn = self.turn.lock().await;
+        let server = self.options.server.as_str();
+        let records = self.options.store.records(server)?;
+        let mut ended = Vec::new();
+        for record in records {
+            if let Some(grant) = &record.grant {
+                let revocation = self.revoke(&record, grant).await.unwrap_or_else(Revocation::Failed);
+                ended.push((record.issuer.clone(), revocation));
+            }
+        }
+        self.let_go();
+        self.options.store.forget(server)?;
+        Ok(ended)
+    }
+
+    async fn revoke(&self, record: &Record, grant: &Grant) -> Result<Revocation, AuthError> {
+        let server = self.authorization_server(&record.issuer).await?;
+        let Some(address) = server.revocation_endpoint.as_deref().filter(|_| server.issuer == record.issuer) else {
+            return Ok(Revocation::Unsupported);
+        };
+        let url = self.web.admit(address)?;
+        let client = Client::identify(&self.web, &self.options, &server, record.registration.as_ref(), None).await?;
+        let prover = grant.key.as_ref().map(Prover::restore).transpose()?;
+        let endpoint =
+            TokenEndpoint { web: &self.web, url, issuer: &server.issuer, client: &client, prover: prover.as_ref() };
+        // The one that new ones are had for goes first: with it, some servers take back the other.
+        let tokens: [(Option<&Secret>, &str); 2] =
+            [(grant.refresh_token.as_ref(), "refresh_token"), (Some(&grant.access_token), "access_token")];
+        for (token, kind) in tokens {
+            if let Some(token) = token {
+                endpoint.revoke(token, kind).await?;
+            }
+        }
+        Ok(Revocation::Done)
+    }
+}

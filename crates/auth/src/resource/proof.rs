@@ -1,0 +1,195 @@
+//! Proofs that a token is presented by whom it was issued to (RFC 9449 section 4.3 and 7).
+
+use std::collections::HashSet;
+use std::sync::{Mutex, PoisonError};
+
+use aws_lc_rs::digest;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use gladhand_accord::Secret;
+use http::request::Parts;
+use jsonwebtoken::jwk::ThumbprintHash;
+use jsonwebtoken::{Algorithm, Validation, decode, decode_header};
+use serde::Deserialize;
+use serde_json::Value;
+use url::Url;
+
+use super::keys::Key;
+use super::refusal::Refusal;
+use crate::metadata::at;
+use crate::time::unix_now;
+
+/// The header that carries a proof.
+const PROOF: &str = "dpop";
+/// How proofs may be signed, in the words of their headers.
+pub(crate) const ALGORITHMS: [&str; 5] = ["ES256", "ES384", "EdDSA", "RS256", "PS256"];
+
+/// How old a proof may be, in seconds.
+const AGE: u64 = 60;
+/// How far ahead the clock of its maker may be.
+const AHEAD: u64 = 10;
+/// How many proofs are remembered in the time in which one is good. Beyond that nobody can tell old from new, and
+/// nobody is let in.
+const REMEMBERED: usize = 1 << 18;
+/// No identifier of a proof needs more.
+const LONGEST_ID: usize = 512;
+
+/// Checks proofs, and remembers them for as long as they could be shown again.
+pub(crate) struct Proofs {
+    /// Our address as callers know it.
+    resource: Url,
+    seen: Mutex<Seen>,
+}
+
+#[derive(Deserialize)]
+struct Claims {
+    jti: String,
+    htm: String,
+    htu: String,
+    iat: u64,
+    ath: String,
+}
+
+impl Proofs {
+    pub(crate) fn new(resource: Url) -> Self {
+        Self { resource, seen: Mutex::default() }
+    }
+
+    /// Makes sure that whoever makes this request has the key that the token is bound to.
+    pub(crate) fn check(&self, head: &Parts, token: &Secret, thumbprint: &str) -> Result<(), Refusal> {
+        let wrong = Refusal::InvalidProof;
+        let mut given = head.headers.get_all(PROOF).iter();
+        let proof = match (given.next(), given.next()) {
+            (Some(proof), None) => proof.to_str().map_err(|_| wrong("the proof is not text"))?,
+            (None, _) => return Err(wrong("there is no proof of possession")),
+            (Some(_), Some(_)) => return Err(wrong("there is more than one proof")),
+        };
+        let claims = read(proof, thumbprint)?;
+        if claims.htm != head.method.as_str() {
+            return Err(wrong("the proof is made for another method"));
+        }
+        if !self.is_ours(&claims.htu, head.uri.path()) {
+            return Err(wrong("the proof is made for another address"));
+        }
+        let hash = digest::digest(&digest::SHA256, token.expose().as_bytes());
+        if claims.ath != URL_SAFE_NO_PAD.encode(hash) {
+            return Err(wrong("the proof is made for another token"));
+        }
+        let now = unix_now();
+        if claims.iat > now + AHEAD || claims.iat + AGE < now {
+            return Err(wrong("the proof was not made just now"));
+        }
+        if claims.jti.is_empty() || claims.jti.len() > LONGEST_ID {
+            return Err(wrong("the proof has no usable identifier"));
+        }
+        let identity = digest::digest(&digest::SHA256, format!("{thumbprint} {}", claims.jti).as_bytes());
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).remember(identity.as_ref(), now)
+    }
+
+    /// Whether an address is that of this request: our published one, or another path beside it. Queries do not count.
+    fn is_ours(&self, address: &str, path: &str) -> bool {
+        let Ok(address) = Url::parse(address) else { return false };
+        let address = at(&address, address.path());
+        address == at(&self.resource, self.resource.path()) || address == at(&self.resource, path)
+    }
+}
+
+/// What a proof says, if the key of this thumbprint has signed it.
+fn read(proof: &str, thumbprint: &str) -> Result<Claims, Refusal> {
+    let wrong = Refusal::InvalidProof;
+    let header = decode_header(proof).map_err(|_| wrong("the proof cannot be read"))?;
+    if header.typ.as_deref() != Some("dpop+jwt") || header.crit.is_some() || !is_welcome(header.alg) {
+        return Err(wrong("the proof is of another kind"));
+    }
+    let jwk = header.jwk.ok_or_else(|| wrong("the proof does not name its key"))?;
+    if has_private_key(proof) {
+        return Err(wrong("the proof gives its key away"));
+    }
+    if jwk.thumbprint(ThumbprintHash::SHA256).ok().as_deref() != Some(thumbprint) {
+        return Err(wrong("the token is bound to another key"));
+    }
+    let key = Key::of(&jwk).filter(|key| key.suits(None, header.alg));
+    let key = key.ok_or_else(|| wrong("the proof is signed in a way that is not known here"))?;
+    let mut validation = Validation::new(header.alg);
+    validation.required_spec_claims.clear();
+    (validation.validate_exp, validation.validate_aud) = (false, false);
+    let data = decode::<Claims>(proof, &key.key, &validation);
+    data.map(|data| data.claims).map_err(|_| wrong("the proof lacks a claim, or its signature is wrong"))
+}
+
+fn is_welcome(algorithm: Algorithm) -> bool {
+    ALGORITHMS.contains(&format!("{algorithm:?}").as_str())
+}
+
+/// Whether the key in the header is more than its public half. The parsed one does not show it.
+fn has_private_key(proof: &str) -> bool {
+    let header = proof.split('.').next().and_then(|header| URL_SAFE_NO_PAD.decode(header).ok()).unwrap_or_default();
+    let header: Value = serde_json::from_slice(&header).unwrap_or_default();
+    ["d", "k"].iter().any(|member| header["jwk"].get(member).is_some())
+}
+
+/// The proofs of the last while, in two halves: when the time in which a proof is good has passed, the older half can
+/// be forgotten.
+#[derive(Default)]
+struct Seen {
+    newer: HashSet<[u8; 16]>,
+    older: HashSet<[u8; 16]>,
+    /// When the halves last changed places.
+    turned: u64,
+}
+
+impl Seen {
+    fn remember(&mut self, identity: &[u8], now: u64) -> Result<(), Refusal> {
+        if now.saturating_sub(self.turned) > AGE + AHEAD {
+            self.older = std::mem::take(&mut self.newer);
+            if now.saturating_sub(self.turned) > 2 * (AGE + AHEAD) {
+                self.older.clear();
+            }
+            self.turned = now;
+        }
+        let mut short = [0; 16];
+        short.copy_from_slice(&identity[..16]);
+        if self.newer.contains(&short) || self.older.contains(&short) {
+            return Err(Refusal::InvalidProof("the proof was shown before"));
+        }
+        if self.newer.len() >= REMEMBERED {
+            return Err(Refusal::Undecided("too many proofs to remember"));
+        }
+        self.newer.insert(short);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn identity(number: usize) -> [u8; 32] {
+        let mut identity = [0; 32];
+        identity[..8].copy_from_slice(&number.to_le_bytes());
+        identity
+    }
+
+    #[test]
+    fn a_proof_is_remembered_for_as_long_as_it_is_good() {
+        let mut seen = Seen::default();
+        let start = 1_000_000;
+        assert_eq!(seen.remember(&identity(1), start), Ok(()));
+        for later in 0..=AGE + AHEAD {
+            let again = seen.remember(&identity(1), start + later);
+            assert_eq!(again, Err(Refusal::InvalidProof("the proof was shown before")), "{later}");
+        }
+        assert_eq!(seen.remember(&identity(1), start + 10 * AGE), Ok(()), "it is too old by then to be looked for");
+    }
+
+    #[test]
+    fn what_cannot_be_remembered_is_not_let_in() {
+        let mut seen = Seen::default();
+        for number in 0..REMEMBERED {
+            assert_eq!(seen.remember(&identity(number), 5), Ok(()));
+        }
+        assert_eq!(seen.remember(&identity(REMEMBERED), 5), Err(Refusal::Undecided("too many proofs to remember")));
+        assert_eq!(seen.remember(&identity(REMEMBERED), 5 + AGE + AHEAD + 1), Ok(()));
+        assert!(seen.newer.len() + seen.older.len() <= 2 * REMEMBERED);
+    }
+}

@@ -1,0 +1,93 @@
+//! Which scopes single tools need.
+
+use crate::scopes::Scopes;
+
+/// Scopes by the names of tools. In a name `*` stands for any letters; what several of them ask for adds up.
+#[derive(Debug, Clone, Default)]
+pub struct ToolScopes(Vec<(String, Scopes)>);
+
+impl ToolScopes {
+    /// Whether no tool needs any.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// All scopes that some tool needs.
+    pub fn all(&self) -> Scopes {
+        self.needed(|_| true)
+    }
+
+    /// The scopes that a tool needs.
+    pub(crate) fn of(&self, tool: &str) -> Scopes {
+        self.needed(|pattern| matches(pattern, tool))
+    }
+
+    fn needed(&self, counts: impl Fn(&str) -> bool) -> Scopes {
+        let mut needed = Scopes::default();
+        for (pattern, scopes) in &self.0 {
+            if counts(pattern) {
+                needed.add(scopes);
+            }
+        }
+        needed
+    }
+}
+
+impl<S: Into<String>> FromIterator<(S, Scopes)> for ToolScopes {
+    fn from_iter<I: IntoIterator<Item = (S, Scopes)>>(tools: I) -> Self {
+        Self(tools.into_iter().map(|(pattern, scopes)| (pattern.into(), scopes)).collect())
+    }
+}
+
+/// Whether a name is as the pattern says. The first place where a piece fits is as good as any later one, so this takes no
+/// longer than the name is long, times the pieces.
+fn matches(pattern: &str, name: &str) -> bool {
+    let mut pieces = pattern.split('*');
+    let Some(mut rest) = pieces.next().and_then(|first| name.strip_prefix(first)) else { return false };
+    let Some(last) = pieces.next_back() else { return rest.is_empty() };
+    for piece in pieces {
+        match rest.find(piece) {
+            Some(at) => rest = &rest[at + piece.len()..],
+            None => return false,
+        }
+    }
+    rest.ends_with(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_star_stands_for_anything() {
+        for (pattern, name) in [
+            ("a", "a"),
+            ("*", ""),
+            ("*", "x"),
+            ("a*", "a"),
+            ("a*", "abc"),
+            ("*c", "abc"),
+            ("a*c", "abbc"),
+            ("a*b*a", "aba"),
+        ] {
+            assert!(matches(pattern, name), "{pattern} {name}");
+        }
+        for (pattern, name) in
+            [("a", "ab"), ("a", ""), ("a*", "ba"), ("*c", "cb"), ("a*a", "a"), ("a*b*a", "abab"), ("", "x")]
+        {
+            assert!(!matches(pattern, name), "{pattern} {name}");
+        }
+    }
+
+    #[test]
+    fn what_several_patterns_ask_for_adds_up() {
+        let scopes = |list: &str| Scopes::parse(list);
+        let tools: ToolScopes =
+            [("repo_*", scopes("repo")), ("*_delete", scopes("admin repo")), ("echo", scopes("talk"))]
+                .into_iter()
+                .collect();
+        assert_eq!(tools.of("repo_delete"), scopes("repo admin"));
+        assert_eq!(tools.of("wait"), Scopes::default());
+        assert_eq!(tools.all(), scopes("repo admin talk"));
+    }
+}

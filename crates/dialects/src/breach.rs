@@ -1,0 +1,107 @@
+//! Which of the things that are dropped or refused break a rule, and which are only in vain.
+//!
+//! Peers cross on the wire: a cancellation may come after the answer, an answer after the cancellation. That breaks
+//! nothing. What is in the table below does; its first column is the rule's name, which stays the same.
+
+/// A rule that a peer broke.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Breach {
+    /// The rule's name.
+    pub rule: &'static str,
+    /// What the peer sent.
+    pub told: &'static str,
+}
+
+/// Requests that the gate refuses because of what was agreed.
+pub(crate) const REQUEST_NOT_AGREED: &str = "a request that was not agreed";
+
+/// Rules, and what breaks them.
+const BREACHES: &[(&str, &[&str])] = &[
+    (
+        "readable_lines",
+        &[
+            "a line that cannot be read",
+            "a line that is no JSON object",
+            "a line that is no JSON-RPC message",
+            "a line that is no message",
+            "a notification without a name",
+            "a cancellation that names no request",
+            "neither an answer nor an event",
+        ],
+    ),
+    (
+        "opening_first",
+        &[
+            "a notification before a session was open",
+            "a notification before the session was open",
+            "a message before the answer to the handshake",
+            "an `initialized` that nothing was waiting for",
+        ],
+    ),
+    (
+        "only_what_was_agreed",
+        &[
+            REQUEST_NOT_AGREED,
+            "a notification that was not agreed",
+            "a batch, which was not agreed",
+            "a request that a server may not send",
+            "a client's notification",
+        ],
+    ),
+];
+
+/// What is in vain and breaks nothing.
+#[cfg(test)]
+const HARMLESS: &[&str] = &[
+    "a cancellation of a request that is not in flight",
+    "a cancellation of nothing that is under way",
+    "a line after the end",
+    "a line after the end of the session",
+    "a message that answers nothing we asked",
+    "a notification that nobody here waits for",
+    "a response to a request that was never sent",
+    "an acknowledgement of nothing that was asked for",
+    "an answer that nobody waits for",
+    "an answer to no request of ours",
+    "an event of a kind that is not passed on",
+    "an event that nobody asked for",
+];
+
+impl Breach {
+    /// The rule that something broke which an [`Action`](crate::Action) or [`Event`](crate::Event) says was dropped.
+    pub fn of(told: &'static str) -> Option<Self> {
+        let broken = BREACHES.iter().find(|(_, breaking)| breaking.contains(&told));
+        broken.map(|(rule, _)| Self { rule, told })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
+    /// What the sources of this crate say is dropped.
+    fn dropped(folder: &Path, found: &mut BTreeSet<String>) {
+        for entry in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
+            if entry.path().is_dir() {
+                dropped(&entry.path(), found);
+            } else if entry.path().extension().is_some_and(|extension| extension == "rs") {
+                let text = std::fs::read_to_string(entry.path()).unwrap();
+                let said = text.split("Dropped(\"").skip(1).filter_map(|rest| rest.split('"').next());
+                found.extend(said.map(ToOwned::to_owned));
+            }
+        }
+    }
+
+    #[test]
+    fn everything_that_is_dropped_breaks_a_rule_or_is_harmless() {
+        let mut found = BTreeSet::new();
+        dropped(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut found);
+        found.insert(REQUEST_NOT_AGREED.to_owned());
+        let breaking = BREACHES.iter().flat_map(|(_, breaking)| breaking.iter());
+        let known: BTreeSet<_> = breaking.chain(HARMLESS).map(|told| (*told).to_owned()).collect();
+        assert_eq!(found, known);
+        assert!(HARMLESS.iter().all(|told| Breach::of(told).is_none()));
+    }
+}

@@ -1,0 +1,201 @@
+//! The audit file: one JSON line for each call, written by a thread of its own.
+//!
+//! A call never waits for the disk: lines go through a bounded queue, and what does not fit is counted, said in the file
+//! and in the log. When the file is full it is moved aside and a new one begun.
+
+use std::fmt;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::Duration;
+
+use fs_err::File;
+use gladhand_hub::policy::{Auditor, Record};
+use serde::Serialize;
+
+use crate::config_policy::AuditConfig;
+use crate::utc;
+
+/// Lines that may wait for the disk.
+const QUEUE: usize = 4096;
+
+/// How long the end of the process waits for the last lines.
+const LAST_LINES: Duration = Duration::from_secs(2);
+
+/// Writes down calls.
+#[derive(Clone)]
+pub(crate) struct Audit {
+    queue: SyncSender<Message>,
+    dropped: Arc<AtomicU64>,
+    payloads: bool,
+}
+
+impl fmt::Debug for Audit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Audit").field("dropped", &self.dropped).finish_non_exhaustive()
+    }
+}
+
+enum Message {
+    Call(String, Box<Record>),
+    Flush(SyncSender<()>),
+}
+
+impl Audit {
+    /// Begins, or goes on with a file that is there; nothing if the configuration names none.
+    pub(crate) fn start(config: &AuditConfig) -> io::Result<Option<Self>> {
+        let Some(path) = &config.file else { return Ok(None) };
+        let book = Book::open(path, config.max_bytes, config.keep)?;
+        let (queue, messages) = sync_channel(QUEUE);
+        let dropped = Arc::<AtomicU64>::default();
+        let missed = Arc::clone(&dropped);
+        std::thread::Builder::new().name("audit".to_owned()).spawn(move || write_all(book, &messages, &missed))?;
+        Ok(Some(Self { queue, dropped, payloads: config.payloads }))
+    }
+
+    /// Waits until what was said before is written, within bounds.
+    pub(crate) fn flush(&self) {
+        let (done, written) = sync_channel(1);
+        if self.queue.try_send(Message::Flush(done)).is_ok() {
+            let _ = written.recv_timeout(LAST_LINES);
+        }
+    }
+}
+
+impl Auditor for Audit {
+    fn record(&self, record: Record) {
+        if self.queue.try_send(Message::Call(utc::now(), Box::new(record))).is_err() {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn wants_payloads(&self) -> bool {
+        self.payloads
+    }
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    time: &'a str,
+    #[serde(flatten)]
+    record: &'a Record,
+}
+
+fn write_all(mut book: Book, messages: &Receiver<Message>, dropped: &AtomicU64) {
+    let mut is_failing = false;
+    while let Ok(message) = messages.recv() {
+        let written = match message {
+            Message::Call(time, record) => book.write(&Line { time: &time, record: &record }),
+            Message::Flush(done) => {
+                let missed = missed(&mut book, dropped);
+                let _ = done.send(());
+                missed
+            }
+        };
+        let written = written.and_then(|()| missed(&mut book, dropped));
+        if let Err(error) = &written
+            && !is_failing
+        {
+            tracing::error!(%error, "calls cannot be written down");
+        }
+        is_failing = written.is_err();
+    }
+}
+
+/// Says how much could not be written down since this was last said.
+fn missed(book: &mut Book, dropped: &AtomicU64) -> io::Result<()> {
+    let count = dropped.swap(0, Ordering::Relaxed);
+    if count == 0 {
+        return Ok(());
+    }
+    tracing::warn!(count, "calls were not written down: they came faster than the disk takes them");
+    book.write(&serde_json::json!({"time": utc::now(), "dropped": count}))
+}
+
+/// The file, and those before it.
+struct Book {
+    path: PathBuf,
+    file: File,
+    length: u64,
+    max_bytes: u64,
+    keep: u32,
+}
+
+impl Book {
+    fn open(path: &Path, max_bytes: u64, keep: u32) -> io::Result<Self> {
+        if let Some(folder) = path.parent() {
+            fs_err::create_dir_all(folder)?;
+        }
+        let file = append_to(path)?;
+        let length = file.metadata()?.len();
+        Ok(Self { path: path.to_owned(), file, length, max_bytes, keep })
+    }
+
+    fn write(&mut self, line: &impl Serialize) -> io::Result<()> {
+        let mut line = serde_json::to_vec(line)?;
+        line.push(b'\n');
+        if self.length > 0 && self.length + line.len() as u64 > self.max_bytes {
+            self.turn()?;
+        }
+        self.file.write_all(&line)?;
+        self.length += line.len() as u64;
+        Ok(())
+    }
+
+    /// Moves the files on, each to the next number, and begins a new one.
+    fn turn(&mut self) -> io::Result<()> {
+        let numbered = |number: u32| {
+            let mut name = self.path.clone().into_os_string();
+            name.push(format!(".{number}"));
+            PathBuf::from(name)
+        };
+        for number in (1..self.keep).rev() {
+            if numbered(number).exists() {
+                fs_err::rename(numbered(number), numbered(number + 1))?;
+            }
+        }
+        if self.keep > 0 {
+            fs_err::rename(&self.path, numbered(1))?;
+        } else {
+            fs_err::remove_file(&self.path)?;
+        }
+        self.file = append_to(&self.path)?;
+        self.length = 0;
+        Ok(())
+    }
+}
+
+/// Opens a file to write at its end; one that is made now can be read by its owner only.
+fn append_to(path: &Path) -> io::Result<File> {
+    let mut options = fs_err::OpenOptions::new();
+    options.create(true).append(true);
+    #[cfg(unix)]
+    fs_err::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_file_is_moved_aside_and_the_oldest_goes() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("new/audit.jsonl");
+        let mut book = Book::open(&path, 10, 2).unwrap();
+        for number in 1..=4 {
+            book.write(&serde_json::json!({"number": number})).unwrap();
+        }
+        let read = |name: &str| fs_err::read_to_string(folder.path().join("new").join(name)).unwrap_or_default();
+        assert_eq!(read("audit.jsonl"), "{\"number\":4}\n");
+        assert_eq!(read("audit.jsonl.1"), "{\"number\":3}\n");
+        assert_eq!(read("audit.jsonl.2"), "{\"number\":2}\n");
+        assert_eq!(read("audit.jsonl.3"), "");
+        drop(book);
+        let mut book = Book::open(&path, 1000, 2).unwrap();
+        book.write(&serde_json::json!(5)).unwrap();
+        assert_eq!(read("audit.jsonl"), "{\"number\":4}\n5\n", "what is there is gone on with");
+    }
+}

@@ -1,0 +1,104 @@
+//! `gladhand policy`: explains what policy makes of a call, and approves tools that changed.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use anyhow::anyhow;
+use gladhand_hub::policy::{Policy, What, Who};
+use gladhand_hub::{Provider, SessionId};
+use gladhand_operations::Tool;
+use gladhand_wire::RawValue;
+
+use crate::cli::{PolicyApproveArgs, PolicyArgs, PolicyCommand, PolicyTestArgs};
+use crate::commands::{CommandError, written};
+use crate::config;
+use crate::exit::Exit;
+use crate::pins::{self, PinFile};
+use crate::providers::Toolbox;
+
+/// Does what was asked for.
+pub fn run(args: &PolicyArgs) -> Result<ExitCode, CommandError> {
+    match &args.command {
+        PolicyCommand::Test(args) => test(args),
+        PolicyCommand::Approve(args) => approve(args),
+    }
+}
+
+fn test(args: &PolicyTestArgs) -> Result<ExitCode, CommandError> {
+    let (config, _) = config::load(args.config.as_deref()).map_err(CommandError::usage)?;
+    let policy = config.policy.policy(&config.profiles);
+    let arguments: Box<RawValue> = serde_json::from_str(&args.args)
+        .map_err(|error| CommandError::usage(anyhow!("--args is not JSON: {error}")))?;
+    let ours = Toolbox.tools().into_iter().find(|tool| tool.name == args.tool);
+    let mut tool = ours.unwrap_or_else(|| Tool::plain(args.tool.clone(), ""));
+    if args.read_only {
+        tool = tool.with("annotations", &serde_json::json!({"readOnlyHint": true}));
+    }
+    let who = Who { principal: args.principal.as_deref(), client: &args.client, session: SessionId::NONE };
+    let what = What { upstream: args.upstream.as_deref().unwrap_or_default(), own: &args.tool, tool: &tool };
+    let told =
+        if args.json { as_json(&policy, &who, &what, &arguments) } else { as_text(&policy, &who, &what, &arguments) };
+    written(writeln!(std::io::stdout(), "{told}"))?;
+    Ok(Exit::Success.into())
+}
+
+fn as_json(policy: &Policy, who: &Who<'_>, what: &What<'_>, arguments: &RawValue) -> String {
+    let explanation = policy.explain(who, what, arguments);
+    let profile = policy.profile(who);
+    let told = serde_json::json!({
+        "tool": what.tool.name,
+        "principal": who.principal,
+        "client": who.client,
+        "profile": profile.map(|profile| &profile.name),
+        "seen_as": profile.map_or_else(|| Some(what.tool.name.clone()), |profile| profile.shown(what)),
+        "listed": policy.denied_always(who, what).is_none(),
+        "decision": explanation.decision,
+        "rules": explanation.rules,
+    });
+    told.to_string()
+}
+
+fn as_text(policy: &Policy, who: &Who<'_>, what: &What<'_>, arguments: &RawValue) -> String {
+    let mut lines = vec![
+        format!("tool      {} {}", what.tool.name, arguments.get()),
+        format!("principal {}", who.principal.unwrap_or("-")),
+        format!("client    {}", who.client),
+    ];
+    if let Some(profile) = policy.profile(who) {
+        let seen = profile.shown(what).map_or_else(|| "not seen".to_owned(), |name| format!("seen as {name}"));
+        lines.push(format!("profile   {}: {seen}", profile.name));
+    }
+    let explanation = policy.explain(who, what, arguments);
+    for rule in &explanation.rules {
+        lines.push(format!("rule      {} ({}): {}", rule.rule, rule.effect, rule.verdict));
+    }
+    if explanation.rules.is_empty() {
+        lines.push("rule      there are none".to_owned());
+    }
+    if policy.denied_always(who, what).is_some() {
+        lines.push("list      not listed: it is denied whatever the arguments".to_owned());
+    }
+    lines.push(format!("decision  {}", explanation.decision));
+    lines.join("\n")
+}
+
+fn approve(args: &PolicyApproveArgs) -> Result<ExitCode, CommandError> {
+    let folder = config::data_dir(args.data_dir.as_deref()).ok_or_else(|| anyhow!("there is no data folder"))?;
+    let file = PinFile::open(folder.join(pins::NAME))?;
+    let mut out = std::io::stdout();
+    if args.names.is_empty() {
+        for (tool, since, at) in file.waiting() {
+            written(writeln!(out, "{tool}: known since {since}, seen to be something else at {at}"))?;
+        }
+        return Ok(Exit::Success.into());
+    }
+    let approved = file.approve(&args.names)?;
+    if approved.is_empty() {
+        let error = anyhow!("nothing of that name waits to be approved");
+        return Err(CommandError::new(Exit::Failure, error).hint("without a name, what waits is listed"));
+    }
+    for tool in approved {
+        written(writeln!(out, "approved {tool}"))?;
+    }
+    Ok(Exit::Success.into())
+}

@@ -1,0 +1,152 @@
+//! `gladhand secret`: keeps secrets on this machine, encrypted. Values come in by a hidden prompt or a pipe, and never out.
+
+use std::io::{IsTerminal as _, Read as _, Write as _};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::anyhow;
+use clap::{Args, Subcommand, ValueHint};
+use gladhand_accord::Secret;
+use gladhand_store::{Keeper, SecretError, Secrets};
+use serde_json::json;
+
+use super::plain::plain;
+use super::{CommandError, secret_prompt, written};
+use crate::config::{self, env};
+use crate::exit::Exit;
+use crate::secrets::{self, NoSecrets};
+
+/// No secret is longer; what is piped in is not read further.
+const LONGEST: u64 = 1024 * 1024;
+
+const SECRET_HELP: &str = "\
+Secrets lie in one encrypted file in the data folder. Its key is made from GLADHAND_PASSPHRASE if that
+is set, and else lies in the config folder, so that a copy of the data folder reveals nothing.
+
+Examples:
+  gladhand secret set github           asks for the value, without showing it
+  pass show github | gladhand secret set github
+  gladhand secret list
+  gladhand secret rm github";
+
+/// Options of `secret`.
+#[derive(Debug, Args)]
+#[command(after_help = SECRET_HELP, arg_required_else_help = true)]
+pub struct SecretArgs {
+    #[command(subcommand)]
+    command: SecretCommand,
+    /// The data folder [default: the user's data folder].
+    #[arg(long, value_name = "DIR", env = env::DATA_DIR, value_hint = ValueHint::DirPath, global = true)]
+    data_dir: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+enum SecretCommand {
+    /// Keep a secret under a name: from a hidden prompt, or from stdin.
+    Set {
+        /// Its name.
+        name: String,
+    },
+    /// List the names of all secrets, and say where they are kept.
+    List {
+        /// Print one JSON object.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Forget a secret.
+    Rm {
+        /// Its name.
+        name: String,
+    },
+}
+
+/// Keeps, lists or forgets.
+pub fn run(args: SecretArgs) -> Result<ExitCode, CommandError> {
+    let folder = config::data_dir(args.data_dir.as_deref()).ok_or_else(|| closed(NoSecrets::Homeless))?;
+    // Opened before anybody is asked for anything: what would be refused need not be typed.
+    let secrets = secrets::open(&folder).map_err(closed)?;
+    match args.command {
+        SecretCommand::Set { name } => {
+            let Some(value) = value(&name)? else { return Err(CommandError::usage(anyhow!("nothing was entered"))) };
+            secrets.set(&name, value).map_err(refused)?;
+            say(&format!("kept `{}` in {}", plain(&name), whereabouts(&secrets)?));
+        }
+        SecretCommand::List { json: false } => {
+            let names = secrets.names().map_err(refused)?;
+            let lines: String = names.iter().map(|name| format!("{}\n", plain(name))).collect();
+            written(anstream::stdout().write_all(lines.as_bytes()))?;
+            match names.is_empty() {
+                true => say(&format!("no secrets yet; they would be in {}", whereabouts(&secrets)?)),
+                false => say(&format!("kept in {}", whereabouts(&secrets)?)),
+            }
+        }
+        SecretCommand::List { json: true } => {
+            let keeper = secrets.keeper().map_err(refused)?;
+            let key = Some(secrets.key_file()).filter(|_| keeper == Keeper::File);
+            let names = secrets.names().map_err(refused)?;
+            let report = json!({"names": names, "file": secrets.file(), "key": word(keeper), "key_file": key});
+            written(writeln!(anstream::stdout(), "{report}"))?;
+        }
+        SecretCommand::Rm { name } => {
+            if !secrets.remove(&name).map_err(refused)? {
+                return Err(CommandError::usage(anyhow!("there is no secret `{}`", plain(&name))));
+            }
+            say(&format!("forgot `{}`", plain(&name)));
+        }
+    }
+    Ok(Exit::Success.into())
+}
+
+/// What is to be kept; none if that is nothing.
+fn value(name: &str) -> Result<Option<Secret>, CommandError> {
+    if std::io::stdin().is_terminal() {
+        return Ok(secret_prompt::ask(&format!("value of `{}` (not shown): ", plain(name)))?);
+    }
+    let mut text = String::new();
+    if std::io::stdin().take(LONGEST + 1).read_to_string(&mut text)? as u64 > LONGEST {
+        return Err(refused(SecretError::TooLong));
+    }
+    let text = Secret::new(text);
+    // What ends the line is not meant.
+    let value = text.expose().strip_suffix('\n').unwrap_or_else(|| text.expose());
+    let value = value.strip_suffix('\r').unwrap_or(value);
+    Ok((!value.is_empty()).then(|| Secret::new(value)))
+}
+
+fn whereabouts(secrets: &Secrets) -> Result<String, CommandError> {
+    let file = secrets.file().display();
+    Ok(match secrets.keeper().map_err(refused)? {
+        Keeper::File => format!("{file}, encrypted with the key in {}", secrets.key_file().display()),
+        Keeper::Passphrase => format!("{file}, encrypted with the passphrase in {}", env::PASSPHRASE),
+        Keeper::Keychain => format!("{file}, encrypted with a key in the keychain"),
+    })
+}
+
+fn word(keeper: Keeper) -> &'static str {
+    match keeper {
+        Keeper::File => "file",
+        Keeper::Passphrase => "passphrase",
+        Keeper::Keychain => "keychain",
+    }
+}
+
+fn say(text: &str) {
+    // Nobody reads stderr: then there is nobody to tell.
+    let _ = writeln!(anstream::stderr(), "{text}");
+}
+
+fn refused(error: SecretError) -> CommandError {
+    match error {
+        error @ (SecretError::BadName | SecretError::TooLong) => CommandError::usage(error),
+        error => closed(NoSecrets::Closed(error)),
+    }
+}
+
+fn closed(error: NoSecrets) -> CommandError {
+    let hint = error.hint();
+    let error = CommandError::new(Exit::Failure, error);
+    match hint {
+        Some(hint) => error.hint(hint),
+        None => error,
+    }
+}

@@ -1,0 +1,261 @@
+//! `[policy]`, `[audit]` and `[profiles]` of the configuration.
+//!
+//! Everything is understood while the file is read, so that a mistake in a condition or a schema is told with its line.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use gladhand_hub::Pattern;
+use gladhand_hub::policy::{
+    ArgumentSchema, Callers, Effect, Expression, ExpressionError, Handling, Limit, PinMode, Policy, Profile, Rate,
+    Rule, Tools, UnknownClass,
+};
+use serde::Deserialize;
+
+/// `[policy]`: what is allowed and what is looked at.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct PolicyConfig {
+    /// Hold arguments and structured results to the tools' schemas.
+    pub validate_arguments: bool,
+    /// What is done about a tool whose definition changed.
+    pub pin: PinMode,
+    /// What is done about violations of what was negotiated.
+    pub violations: Handling,
+    /// `[[policy.rules]]`: the first that matches a call decides.
+    pub rules: Vec<RuleConfig>,
+    /// `[[policy.limits]]`: all that fit a call hold for it.
+    pub limits: Vec<LimitConfig>,
+}
+
+impl PolicyConfig {
+    /// The policy that this and the profiles make.
+    pub fn policy(&self, profiles: &BTreeMap<String, ProfileConfig>) -> Policy {
+        Policy {
+            rules: self.rules.iter().enumerate().map(|(index, rule)| rule.rule(index)).collect(),
+            limits: self.limits.iter().enumerate().map(|(index, limit)| limit.limit(index)).collect(),
+            profiles: profiles.iter().map(|(name, profile)| profile.profile(name)).collect(),
+            pins: self.pin,
+        }
+    }
+}
+
+/// `[[policy.rules]]`
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RuleConfig {
+    /// What it is called; its number if it has no name.
+    pub name: Option<String>,
+    /// Whom it is about: patterns of principals and client names.
+    #[serde(default)]
+    pub who: Vec<CallersText>,
+    /// Which tools it is about: patterns of shown names, `@readonly`, `@destructive`.
+    #[serde(default)]
+    pub tools: Vec<ToolsText>,
+    /// What must hold for the arguments.
+    pub when: Option<Condition>,
+    /// A JSON Schema that must hold for the arguments.
+    pub schema: Option<Schema>,
+    /// What follows.
+    pub effect: Effect,
+    /// Why, for those who hear of it.
+    #[serde(default)]
+    pub reason: String,
+}
+
+impl RuleConfig {
+    fn rule(&self, index: usize) -> Rule {
+        Rule {
+            name: named(self.name.as_ref(), index),
+            who: callers(&self.who),
+            tools: tools(&self.tools),
+            when: self.when.as_ref().map(|when| when.0.clone()),
+            // It was usable when it was read, and still is.
+            schema: self.schema.as_ref().and_then(|schema| ArgumentSchema::parse(&schema.0).ok()),
+            effect: self.effect,
+            reason: self.reason.clone(),
+        }
+    }
+}
+
+/// `[[policy.limits]]`
+#[derive(Debug, Clone, Deserialize)]
+#[serde(try_from = "LimitText")]
+pub struct LimitConfig(LimitText);
+
+impl LimitConfig {
+    fn limit(&self, index: usize) -> Limit {
+        let text = &self.0;
+        Limit {
+            name: named(text.name.as_ref(), index),
+            who: callers(&text.who),
+            tools: tools(&text.tools),
+            together: text.together,
+            rate: text.calls.map(|calls| Rate { calls, per: Duration::from_secs(text.per_s) }),
+            concurrent: text.concurrent,
+            timeout: text.timeout_ms.map(Duration::from_millis),
+            result_bytes: text.result_bytes,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LimitText {
+    name: Option<String>,
+    #[serde(default)]
+    who: Vec<CallersText>,
+    #[serde(default)]
+    tools: Vec<ToolsText>,
+    #[serde(default)]
+    together: bool,
+    calls: Option<u32>,
+    #[serde(default = "a_minute")]
+    per_s: u64,
+    concurrent: Option<usize>,
+    timeout_ms: Option<u64>,
+    result_bytes: Option<usize>,
+}
+
+fn a_minute() -> u64 {
+    60
+}
+
+impl TryFrom<LimitText> for LimitConfig {
+    type Error = &'static str;
+
+    fn try_from(text: LimitText) -> Result<Self, Self::Error> {
+        let bounds = [
+            text.calls.map(u64::from),
+            text.concurrent.map(|count| count as u64),
+            text.timeout_ms,
+            text.result_bytes.map(|bytes| bytes as u64),
+        ];
+        if bounds.iter().all(Option::is_none) {
+            return Err("a limit needs one of `calls`, `concurrent`, `timeout_ms` and `result_bytes`");
+        }
+        if bounds.contains(&Some(0)) {
+            return Err("the bounds of a limit must be at least 1; to forbid something, write a rule");
+        }
+        if !(1..=86_400).contains(&text.per_s) {
+            return Err("`per_s` must be from 1 to 86400");
+        }
+        Ok(Self(text))
+    }
+}
+
+/// `[profiles.NAME]`: what certain callers get to see.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ProfileConfig {
+    /// Whom it is about: patterns of principals and client names.
+    pub who: Vec<CallersText>,
+    /// The upstreams that are seen; all if there are none.
+    pub upstreams: Vec<String>,
+    /// The tools that are seen; all if there are none.
+    pub only: Vec<String>,
+    /// Tools that are not seen.
+    pub hide: Vec<String>,
+    /// Tools that are seen under another name.
+    pub rename: BTreeMap<String, String>,
+}
+
+impl ProfileConfig {
+    fn profile(&self, name: &str) -> Profile {
+        let patterns = |texts: &[String]| texts.iter().cloned().map(Pattern).collect();
+        Profile {
+            name: name.to_owned(),
+            who: callers(&self.who),
+            upstreams: patterns(&self.upstreams),
+            only: patterns(&self.only),
+            hidden: patterns(&self.hide),
+            renamed: self.rename.clone(),
+        }
+    }
+}
+
+/// `[audit]`: what is written down of each call.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct AuditConfig {
+    /// The file; nothing is written down without one.
+    pub file: Option<PathBuf>,
+    /// How large it may become before a new one is begun.
+    pub max_bytes: u64,
+    /// How many older ones are kept.
+    pub keep: u32,
+    /// Whether arguments and results are written down.
+    pub payloads: bool,
+}
+
+impl Default for AuditConfig {
+    fn default() -> Self {
+        Self { file: None, max_bytes: 16 * 1024 * 1024, keep: 4, payloads: false }
+    }
+}
+
+/// A pattern of callers.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(from = "String")]
+pub struct CallersText(Callers);
+
+impl From<String> for CallersText {
+    fn from(text: String) -> Self {
+        Self(Callers::parse(&text))
+    }
+}
+
+/// A pattern or a class of tools.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(try_from = "String")]
+pub struct ToolsText(Tools);
+
+impl TryFrom<String> for ToolsText {
+    type Error = UnknownClass;
+
+    fn try_from(text: String) -> Result<Self, UnknownClass> {
+        Tools::parse(&text).map(Self)
+    }
+}
+
+/// A condition on arguments.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(try_from = "String")]
+pub struct Condition(Expression);
+
+impl TryFrom<String> for Condition {
+    type Error = ExpressionError;
+
+    fn try_from(text: String) -> Result<Self, ExpressionError> {
+        Expression::parse(&text).map(Self)
+    }
+}
+
+/// A JSON Schema, written in TOML.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(try_from = "serde_json::Value")]
+pub struct Schema(serde_json::Value);
+
+impl TryFrom<serde_json::Value> for Schema {
+    type Error = String;
+
+    fn try_from(schema: serde_json::Value) -> Result<Self, String> {
+        match ArgumentSchema::parse(&schema) {
+            Ok(_) => Ok(Self(schema)),
+            Err(problem) => Err(format!("this schema cannot be used: {problem}")),
+        }
+    }
+}
+
+fn named(name: Option<&String>, index: usize) -> String {
+    name.cloned().unwrap_or_else(|| format!("#{}", index + 1))
+}
+
+fn callers(texts: &[CallersText]) -> Vec<Callers> {
+    texts.iter().map(|text| text.0.clone()).collect()
+}
+
+fn tools(texts: &[ToolsText]) -> Vec<Tools> {
+    texts.iter().map(|text| text.0.clone()).collect()
+}

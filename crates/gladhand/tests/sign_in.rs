@@ -1,0 +1,284 @@
+//! Signing in to a server with the built program, against a server and an authorization server of this test's own.
+#![cfg(unix)]
+
+mod support;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+use support::gladhand;
+use tempfile::TempDir;
+use url::Url;
+
+/// What the fake was asked, and how it behaves.
+#[derive(Debug, Default)]
+struct World {
+    /// Paths with their bodies.
+    log: Vec<(String, String)>,
+    /// Whether the token is not accepted any more, and the answer to that.
+    refusal: Option<(u16, &'static str)>,
+    /// The answer of the token endpoint to whoever wants to renew a token.
+    no_refresh: Option<&'static str>,
+}
+
+/// A server that wants a token, and who issues it, at one address.
+struct Fake {
+    origin: String,
+    world: Arc<Mutex<World>>,
+}
+
+impl Fake {
+    fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has free ports");
+        let origin = format!("http://{}", listener.local_addr().expect("an address"));
+        let world = Arc::<Mutex<World>>::default();
+        let (served, base) = (Arc::clone(&world), origin.clone());
+        std::thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                let (world, origin) = (Arc::clone(&served), base.clone());
+                // Whoever hangs up in the middle wanted no answer.
+                std::thread::spawn(move || drop(serve(stream, &origin, &world)));
+            }
+        });
+        Self { origin, world }
+    }
+
+    fn url(&self) -> String {
+        format!("{}/mcp", self.origin)
+    }
+
+    fn count(&self, path: &str) -> usize {
+        self.world.lock().expect("no panics").log.iter().filter(|(asked, _)| asked == path).count()
+    }
+}
+
+/// Answers one request.
+fn serve(mut stream: TcpStream, origin: &str, world: &Mutex<World>) -> std::io::Result<()> {
+    let mut reader = BufReader::new(stream.try_clone()?);
+    let (mut head, mut length) = (String::new(), 0);
+    loop {
+        let start = head.len();
+        reader.read_line(&mut head)?;
+        let line = head[start..].trim().to_ascii_lowercase();
+        if let Some(value) = line.strip_prefix("content-length:") {
+            length = value.trim().parse().unwrap_or(0);
+        }
+        if line.is_empty() {
+            break;
+        }
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body)?;
+    let body = String::from_utf8_lossy(&body).into_owned();
+    let mut words = head.split(' ');
+    let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    let path = target.split('?').next().unwrap_or_default();
+    let mut world = world.lock().expect("no panics");
+    world.log.push((path.to_owned(), body.clone()));
+    let (status, challenge, answer) = answer(&world, origin, method, path, &head, &body);
+    drop(world);
+    let text = if answer.is_null() { String::new() } else { answer.to_string() };
+    let challenge = challenge.map(|challenge| format!("www-authenticate: {challenge}\r\n")).unwrap_or_default();
+    write!(
+        stream,
+        "HTTP/1.1 {status} x\r\ncontent-type: application/json\r\n{challenge}content-length: {}\r\n\
+         connection: close\r\n\r\n{text}",
+        text.len()
+    )
+}
+
+fn answer(
+    world: &World,
+    origin: &str,
+    method: &str,
+    path: &str,
+    head: &str,
+    body: &str,
+) -> (u16, Option<String>, Value) {
+    match path {
+        "/mcp" if !head.to_ascii_lowercase().contains("authorization: bearer issued-") => {
+            let challenge = format!(r#"Bearer resource_metadata="{origin}/.well-known/oauth-protected-resource/mcp""#);
+            (401, Some(challenge), Value::Null)
+        }
+        "/mcp" if world.refusal.is_some() => {
+            let (status, challenge) = world.refusal.unwrap_or_default();
+            (status, Some(challenge.to_owned()), Value::Null)
+        }
+        "/mcp" if method == "POST" => {
+            let message: Value = serde_json::from_str(body).unwrap_or_default();
+            let id = &message["id"];
+            match message["method"].as_str() {
+                Some("initialize") => {
+                    let result = json!({"protocolVersion": "2025-11-25", "capabilities": {"tools": {}},
+                        "serverInfo": {"name": "fake", "version": "1"}});
+                    (200, None, json!({"jsonrpc": "2.0", "id": id, "result": result}))
+                }
+                Some("tools/list") => (200, None, json!({"jsonrpc": "2.0", "id": id, "result": {"tools": []}})),
+                _ if id.is_null() => (202, None, Value::Null),
+                _ => {
+                    let error = json!({"code": -32601, "message": "no such method"});
+                    (200, None, json!({"jsonrpc": "2.0", "id": id, "error": error}))
+                }
+            }
+        }
+        "/.well-known/oauth-protected-resource/mcp" => {
+            (200, None, json!({"resource": format!("{origin}/mcp"), "authorization_servers": [origin]}))
+        }
+        "/.well-known/oauth-authorization-server" => {
+            let metadata = json!({
+                "issuer": origin,
+                "authorization_endpoint": format!("{origin}/authorize"),
+                "token_endpoint": format!("{origin}/token"),
+                "registration_endpoint": format!("{origin}/register"),
+                "revocation_endpoint": format!("{origin}/revoke"),
+                "code_challenge_methods_supported": ["S256"],
+                "token_endpoint_auth_methods_supported": ["none"],
+            });
+            (200, None, metadata)
+        }
+        "/register" => (201, None, json!({"client_id": "client"})),
+        "/token" if body.contains("grant_type=refresh_token") && world.no_refresh.is_some() => {
+            (400, None, json!({"error": "invalid_grant", "error_description": world.no_refresh}))
+        }
+        "/token" => {
+            let token = json!({"access_token": "issued-1", "token_type": "Bearer", "expires_in": 3600,
+                "refresh_token": "refresh-1"});
+            (200, None, token)
+        }
+        "/revoke" => (200, None, Value::Null),
+        _ => (405, None, Value::Null),
+    }
+}
+
+/// The program with folders of its own.
+fn command(home: &Path, arguments: &[&str]) -> Command {
+    let mut command = gladhand();
+    command.args(arguments).env("XDG_CONFIG_HOME", home.join("config")).env("XDG_DATA_HOME", home.join("data"));
+    command.env_remove("GLADHAND_MCP_TOKEN").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn run(home: &Path, arguments: &[&str]) -> Output {
+    command(home, arguments).output().expect("it starts")
+}
+
+/// Signs in, playing the browser and the person.
+fn login(home: &Path, fake: &Fake) -> Output {
+    let mut child = command(home, &["login", "--json", "--no-browser", &fake.url()]).spawn().expect("it starts");
+    let mut stderr = BufReader::new(child.stderr.take().expect("a pipe"));
+    let mut said = String::new();
+    let address = loop {
+        let start = said.len();
+        assert_ne!(stderr.read_line(&mut said).expect("text"), 0, "{said}");
+        if let Ok(address) = Url::parse(said[start..].trim()) {
+            break address;
+        }
+    };
+    assert_eq!(address.path(), "/authorize");
+    let value = |name: &str| address.query_pairs().find(|(key, _)| key == name).expect(name).1.into_owned();
+    let redirect = Url::parse(&value("redirect_uri")).expect("an address");
+    let mut browser = TcpStream::connect(("127.0.0.1", redirect.port().expect("a port"))).expect("it listens");
+    write!(browser, "GET {}?code=the-code&state={} HTTP/1.1\r\n\r\n", redirect.path(), value("state")).expect("sent");
+    let output = child.wait_with_output().expect("it ends");
+    let mut rest = String::new();
+    stderr.read_to_string(&mut rest).expect("text");
+    assert!(output.status.success(), "{said}{rest}");
+    output
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("UTF-8")
+}
+
+fn home() -> TempDir {
+    tempfile::tempdir().expect("there is room for a folder")
+}
+
+#[test]
+fn who_signed_in_is_let_in_until_they_sign_out() {
+    let (home, fake) = (home(), Fake::start());
+    let report: Value = serde_json::from_slice(&login(home.path(), &fake).stdout).unwrap();
+    assert_eq!(
+        (&report["signed_in"], &report["issuer"], &report["renewable"]),
+        (&json!(true), &json!(fake.origin), &json!(true))
+    );
+    assert!(!report.to_string().contains("issued-1") && !report.to_string().contains("refresh-1"), "{report}");
+    let tools = run(home.path(), &["tools", &fake.url()]);
+    assert_eq!(tools.status.code(), Some(0), "{}", text(&tools.stderr));
+    assert_eq!(fake.count("/token"), 1);
+
+    // Nothing of it lies open on the disk.
+    let data = home.path().join("data/gladhand");
+    for entry in std::fs::read_dir(&data).unwrap() {
+        let bytes = std::fs::read(entry.unwrap().path()).unwrap();
+        assert!(!bytes.windows(8).any(|part| part == b"issued-1"));
+    }
+    let names = run(home.path(), &["secret", "list"]);
+    assert_eq!(text(&names.stdout), format!("oauth:{}\n", fake.url()));
+
+    let out: Value = serde_json::from_slice(&run(home.path(), &["logout", "--json", &fake.url()]).stdout).unwrap();
+    assert_eq!(out, json!({"server": fake.url(), "forgotten": [{"issuer": fake.origin, "revoked": true}]}));
+    assert_eq!(fake.count("/revoke"), 2);
+    assert_eq!(text(&run(home.path(), &["secret", "list"]).stdout), "");
+    let again = text(&run(home.path(), &["logout", &fake.url()]).stdout);
+    assert_eq!(again, format!("we are not signed in to {}\n", fake.url()));
+    let tools = run(home.path(), &["tools", &fake.url()]);
+    assert_eq!(tools.status.code(), Some(3), "{}", text(&tools.stderr));
+}
+
+#[test]
+fn only_servers_with_an_address_can_be_signed_in_to() {
+    let output = run(home().path(), &["login", "server"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("`server` is no URL of a server"));
+}
+
+#[test]
+fn why_a_server_keeps_us_out_is_told_without_what_we_presented() {
+    let (home, fake) = (home(), Fake::start());
+    login(home.path(), &fake);
+    let failure = |world: World| {
+        *fake.world.lock().expect("no panics") = world;
+        let output = run(home.path(), &["tools", &fake.url()]);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(3), "{said}");
+        assert!(!said.contains("issued-1") && !said.contains("refresh-1"), "{said}");
+        said
+    };
+    let refusal = Some((403, r#"Bearer error="access_denied", error_description="issued-1 is not of this team""#));
+    let said = failure(World { refusal, ..World::default() });
+    let expected = "forbids this request (access_denied, [redacted] is not of this team)";
+    assert!(said.contains("the upstream does not let us in: ") && said.contains(expected), "{said}");
+
+    let refusal = Some((401, r#"Bearer error="invalid_token", error_description="too old""#));
+    let no_refresh = Some("refresh-1 was revoked");
+    let said = failure(World { refusal, no_refresh, ..World::default() });
+    let expected =
+        format!("{} refused: invalid_grant ([redacted] was revoked); could not ask for consent: nobody", fake.origin);
+    assert!(said.contains(&expected), "{said}");
+}
+
+#[test]
+fn that_nobody_issues_tokens_any_more_is_told() {
+    let (home, fake) = (home(), Fake::start());
+    login(home.path(), &fake);
+    let refusal = Some((401, r#"Bearer resource_metadata="http://127.0.0.1:1/gone""#));
+    fake.world.lock().unwrap().refusal = refusal;
+    let said = text(&run(home.path(), &["tools", &fake.url()]).stderr);
+    assert!(said.contains("does not let us in: could not reach http://127.0.0.1:1/gone: no connection"), "{said}");
+}
+
+#[test]
+fn a_token_from_the_environment_is_not_repeated_either() {
+    let fake = Fake::start();
+    let refusal = Some((403, r#"Bearer error="insufficient_scope", error_description="issued-by-hand lacks admin""#));
+    fake.world.lock().unwrap().refusal = refusal;
+    let mut command = command(home().path(), &["tools", &fake.url()]);
+    let said = text(&command.env("GLADHAND_MCP_TOKEN", "issued-by-hand").output().unwrap().stderr);
+    let expected = "the upstream does not let us in: HTTP status 403 (insufficient_scope, [redacted] lacks admin)";
+    assert!(said.contains(expected), "{said}");
+}

@@ -1,0 +1,94 @@
+//! The arguments of a call, read so that nobody can read them differently.
+//!
+//! A rule looks at the arguments, and then somebody else gets them as they were written. Where two readers may disagree
+//! (a name that is there twice, a number that does not fit), a rule could be walked around; such arguments are not read.
+
+use std::fmt;
+
+use serde::de::{Error, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::{Map, Number, Value};
+
+/// The arguments as a value; why not, if they cannot be read for certain.
+pub(super) fn read(arguments: &str) -> Result<Value, String> {
+    serde_json::from_str::<Certain>(arguments).map(|certain| certain.0).map_err(|error| {
+        let problem = error.to_string();
+        problem.rsplit_once(" at line ").map_or_else(|| problem.clone(), |(problem, _)| problem.to_owned())
+    })
+}
+
+struct Certain(Value);
+
+impl<'de> Deserialize<'de> for Certain {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Reading).map(Self)
+    }
+}
+
+struct Reading;
+
+impl<'de> Visitor<'de> for Reading {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E: Error>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E: Error>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
+        Number::from_f64(value).map(Value::Number).ok_or_else(|| E::custom("a number that does not fit"))
+    }
+
+    fn visit_str<E: Error>(self, value: &str) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let mut array = Vec::new();
+        while let Some(Certain(item)) = items.next_element()? {
+            array.push(item);
+        }
+        Ok(Value::Array(array))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Value, A::Error> {
+        let mut object = Map::new();
+        while let Some(name) = members.next_key::<String>()? {
+            let Certain(value) = members.next_value()?;
+            if object.contains_key(&name) {
+                return Err(A::Error::custom(format_args!("{name:?} is there twice")));
+            }
+            object.insert(name, value);
+        }
+        Ok(Value::Object(object))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_can_be_read_in_two_ways_is_not_read() {
+        let text = r#"{"a":[1,-2,0.5,"x",null,true,{"b":{}}]}"#;
+        assert_eq!(read(text).unwrap(), serde_json::from_str::<Value>(text).unwrap());
+        assert_eq!(read(r#"{"a":{"b":1,"\u0062":2}}"#).unwrap_err(), r#""b" is there twice"#);
+        assert!(read(&format!("{}1{}", "[".repeat(500), "]".repeat(500))).is_err());
+        assert!(read("1e400").is_err());
+    }
+}

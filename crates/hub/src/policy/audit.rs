@@ -1,0 +1,173 @@
+//! What is written down of each call. Payloads only where somebody asked for them.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Instant;
+
+use gladhand_operations::{Content, Outcome, Reply};
+use gladhand_wire::{RawValue, json};
+use serde::Serialize;
+
+use super::parties::Who;
+use crate::provider::{Context, SessionId};
+
+/// How many characters of what a peer calls something are written down.
+const LONGEST: usize = 128;
+
+/// The largest payload that is written down; of a larger one only its size is.
+const LARGEST_PAYLOAD: usize = 64 * 1024;
+
+/// Writes down calls. Whoever implements it must not make the caller wait.
+pub trait Auditor: fmt::Debug + Send + Sync {
+    /// A call has ended.
+    fn record(&self, record: Record);
+
+    /// Whether arguments and results are to be written down.
+    fn wants_payloads(&self) -> bool {
+        false
+    }
+}
+
+/// One call, as it is written down.
+#[derive(Debug, Clone, Serialize)]
+pub struct Record {
+    /// The session's number, where there are sessions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session: Option<u64>,
+    /// Who the caller has proved to be.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub principal: Option<String>,
+    /// What the caller calls itself.
+    pub client: String,
+    /// Its version.
+    pub client_version: String,
+    /// The dialect.
+    pub dialect: &'static str,
+    /// The version of the dialect.
+    pub dialect_version: String,
+    /// Who has the tool.
+    pub upstream: String,
+    /// The tool's name as it was called.
+    pub tool: String,
+    /// What those who have it call it.
+    pub own_name: String,
+    /// `ok`, `tool_error` where the tool reports a failure of its own, or the word of a failure.
+    pub outcome: &'static str,
+    /// The rule that decided, where one refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rule: Option<String>,
+    /// How long it took.
+    pub duration_ms: f64,
+    /// The size of the arguments.
+    pub bytes_in: usize,
+    /// The size of the result.
+    pub bytes_out: usize,
+    /// The arguments, where payloads are wanted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub arguments: Option<Box<RawValue>>,
+    /// The result's blocks, where payloads are wanted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub result: Option<Vec<Box<RawValue>>>,
+}
+
+/// A call that is under way. If this is dropped before the end, the call was cancelled, and that is written down.
+#[derive(Debug)]
+pub(super) struct Entry {
+    auditor: Arc<dyn Auditor>,
+    record: Option<Record>,
+    started: Instant,
+}
+
+impl Entry {
+    pub(super) fn begin(
+        auditor: &Arc<dyn Auditor>,
+        who: &Who<'_>,
+        tool: &str,
+        arguments: &RawValue,
+        context: &Context<'_>,
+    ) -> Self {
+        let short = |text: &str| text.chars().take(LONGEST).collect::<String>();
+        let agreement = context.agreement;
+        let bytes_in = arguments.get().len();
+        let has_payload = auditor.wants_payloads() && bytes_in <= LARGEST_PAYLOAD;
+        let record = Record {
+            session: (who.session != SessionId::NONE).then_some(who.session.0),
+            principal: who.principal.map(short),
+            client: short(who.client),
+            client_version: short(&agreement.client.version),
+            dialect: agreement.dialect,
+            dialect_version: short(&agreement.version),
+            upstream: String::new(),
+            tool: short(tool),
+            own_name: String::new(),
+            outcome: "cancelled",
+            rule: None,
+            duration_ms: 0.0,
+            bytes_in,
+            bytes_out: 0,
+            arguments: has_payload.then(|| on_one_line(arguments)),
+            result: None,
+        };
+        Self { auditor: Arc::clone(auditor), record: Some(record), started: Instant::now() }
+    }
+
+    /// Says who has the tool, and what they call it.
+    pub(super) fn leads_to(&mut self, upstream: &str, own: &str) {
+        if let Some(record) = &mut self.record {
+            record.upstream = upstream.to_owned();
+            record.own_name = own.to_owned();
+        }
+    }
+
+    /// Says which rule decided.
+    pub(super) fn decided_by(&mut self, rule: &str) {
+        if let Some(record) = &mut self.record {
+            record.rule = Some(rule.to_owned());
+        }
+    }
+
+    /// It ended so.
+    pub(super) fn end(mut self, outcome: &Outcome) {
+        let Some(record) = &mut self.record else { return };
+        match outcome {
+            Err(failure) => record.outcome = failure.kind.word(),
+            Ok(reply) => {
+                let failed = matches!(reply, Reply::Tool(result) if result.failed);
+                record.outcome = if failed { "tool_error" } else { "ok" };
+                record.bytes_out = reply_bytes(reply);
+                if let Reply::Tool(result) = reply
+                    && self.auditor.wants_payloads()
+                    && record.bytes_out <= LARGEST_PAYLOAD
+                {
+                    record.result = Some(result.content.iter().map(|block| on_one_line(&block.to_block())).collect());
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        if let Some(mut record) = self.record.take() {
+            record.duration_ms = (self.started.elapsed().as_secs_f64() * 1e6).round() / 1e3;
+            self.auditor.record(record);
+        }
+    }
+}
+
+/// The same JSON without line ends, which JSON has only between its values.
+fn on_one_line(value: &RawValue) -> Box<RawValue> {
+    if value.get().contains(['\n', '\r']) {
+        return json::raw(value.get().replace(['\n', '\r'], " "));
+    }
+    value.to_owned()
+}
+
+/// The size of a reply: its raw content.
+pub(super) fn reply_bytes(reply: &Reply) -> usize {
+    let Reply::Tool(result) = reply else { return 0 };
+    let blocks = result.content.iter().map(|block| match block {
+        Content::Text(raw) | Content::Block(raw) => raw.get().len(),
+    });
+    blocks.sum::<usize>() + result.structured.as_ref().map_or(0, |data| data.get().len())
+}

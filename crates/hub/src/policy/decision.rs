@@ -1,0 +1,118 @@
+//! The decision: an ordered list of rules, the first that matches, and an account of how it came to that.
+
+use std::fmt;
+
+use gladhand_wire::RawValue;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::arguments;
+use super::parties::{What, Who};
+use super::rule::{Effect, Match, Rule};
+
+/// What becomes of a call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "effect", rename_all = "lowercase")]
+pub enum Decision {
+    /// It is made.
+    Allow,
+    /// It is refused.
+    Deny {
+        /// By which rule.
+        rule: String,
+        /// Why.
+        reason: String,
+    },
+    /// The person at the other end is asked first.
+    Ask {
+        /// By which rule.
+        rule: String,
+        /// Why.
+        reason: String,
+    },
+}
+
+impl fmt::Display for Decision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (effect, rule, reason) = match self {
+            Self::Allow => return f.write_str("allow"),
+            Self::Deny { rule, reason } => ("deny", rule, reason),
+            Self::Ask { rule, reason } => ("ask", rule, reason),
+        };
+        write!(f, "{effect}, by rule `{rule}`")?;
+        if reason.is_empty() { Ok(()) } else { write!(f, ": {reason}") }
+    }
+}
+
+/// How a decision came to be.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Explanation {
+    /// The decision.
+    pub decision: Decision,
+    /// The rules that were looked at, in order.
+    pub rules: Vec<Considered>,
+}
+
+/// A rule that was looked at.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Considered {
+    /// Its name.
+    pub rule: String,
+    /// What it would do.
+    pub effect: Effect,
+    /// Whether it matched.
+    #[serde(flatten)]
+    pub verdict: Match,
+}
+
+/// What the rules say of a call. `told` hears of each rule that is looked at.
+pub(super) fn decide<'r>(
+    rules: &'r [Rule],
+    who: &Who<'_>,
+    what: &What<'_>,
+    raw: &RawValue,
+    mut told: impl FnMut(&'r Rule, Match),
+) -> Decision {
+    // Read when a rule first wants to see them.
+    let mut read: Option<Result<Value, String>> = None;
+    for rule in rules {
+        let mut verdict = rule.concerns(who, what);
+        if verdict == Match::Matches && rule.is_conditional() {
+            let arguments = read.get_or_insert_with(|| arguments::read(raw.get()));
+            verdict = rule.holds(arguments.as_ref());
+        }
+        let decision = match &verdict {
+            Match::Matches => Some(decided(rule, rule.effect, rule.reason.clone())),
+            // Whoever could say "this rule is not for me" by writing oddly would do so.
+            Match::Unreadable { .. } => Some(decided(rule, Effect::Deny, verdict.to_string())),
+            _ => None,
+        };
+        told(rule, verdict);
+        if let Some(decision) = decision {
+            return decision;
+        }
+    }
+    Decision::Allow
+}
+
+fn decided(rule: &Rule, effect: Effect, reason: String) -> Decision {
+    let rule = rule.name.clone();
+    match effect {
+        Effect::Allow => Decision::Allow,
+        Effect::Deny => Decision::Deny { rule, reason },
+        Effect::Ask => Decision::Ask { rule, reason },
+    }
+}
+
+/// The rule that denies a tool to somebody whatever the arguments, if there is one.
+pub(super) fn denied_always<'r>(rules: &'r [Rule], who: &Who<'_>, what: &What<'_>) -> Option<&'r Rule> {
+    for rule in rules.iter().filter(|rule| rule.concerns(who, what) == Match::Matches) {
+        match (rule.effect, rule.is_conditional()) {
+            (Effect::Deny, false) => return Some(rule),
+            // Some arguments are denied here; others may yet be allowed.
+            (Effect::Deny, true) => {}
+            (Effect::Allow | Effect::Ask, _) => return None,
+        }
+    }
+    None
+}

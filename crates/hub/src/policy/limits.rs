@@ -1,0 +1,312 @@
+//! Limits: how often, how many at once, how long, and how much may come back.
+//!
+//! A bucket holds as many tokens as calls may be made in a period and fills evenly; each call takes one. All limits that
+//! fit a call hold for it, and a call takes from all of them or from none.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use gladhand_operations::{Failure, FailureKind, Outcome};
+
+use super::audit::reply_bytes;
+use super::parties::{Callers, Tools, What, Who, any_fits};
+use crate::provider::SessionId;
+
+/// Beyond this many meters, those that nobody needs are thrown away.
+const MANY: usize = 4096;
+
+/// One limit. What it does not bound is `None`.
+#[derive(Debug, Clone, Default)]
+pub struct Limit {
+    /// What it is called when it is named as the cause of something.
+    pub name: String,
+    /// Whom it is about; everybody if empty.
+    pub who: Vec<Callers>,
+    /// Which tools it is about; all if empty. They are counted together.
+    pub tools: Vec<Tools>,
+    /// Whether all callers are counted together. Else each is counted alone: by principal, else by session; those who
+    /// have neither are counted together.
+    pub together: bool,
+    /// How many calls may be made.
+    pub rate: Option<Rate>,
+    /// How many calls may run at once.
+    pub concurrent: Option<usize>,
+    /// How long a call may take.
+    pub timeout: Option<Duration>,
+    /// How large a result may be.
+    pub result_bytes: Option<usize>,
+}
+
+/// Calls in a period.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rate {
+    /// How many.
+    pub calls: u32,
+    /// In which time.
+    pub per: Duration,
+}
+
+/// What was used up so far.
+#[derive(Debug, Default)]
+pub(super) struct Meters {
+    all: Mutex<HashMap<Key, Meter>>,
+}
+
+/// The limit's place among the limits, and who is counted.
+type Key = (usize, Counted);
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Counted {
+    Everybody,
+    Principal(String),
+    Session(SessionId),
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Meter {
+    tokens: f64,
+    at: Instant,
+    running: usize,
+}
+
+impl Meter {
+    /// Fills up what came in since it was last looked at.
+    fn refill(&mut self, rate: Rate, now: Instant) {
+        let full = f64::from(rate.calls);
+        let came = now.saturating_duration_since(self.at).as_secs_f64() * full / rate.per.as_secs_f64();
+        self.tokens = (self.tokens + came).min(full);
+        self.at = now;
+    }
+}
+
+impl Meters {
+    /// Takes what a call needs from all limits that fit it, or says which of them has no more.
+    pub(super) fn admit(
+        self: &Arc<Self>,
+        limits: &[Limit],
+        who: &Who<'_>,
+        what: &What<'_>,
+        now: Instant,
+    ) -> Result<Permit, Failure> {
+        let fits = |limit: &Limit| {
+            any_fits(&limit.tools, |tools| tools.fits(what)) && any_fits(&limit.who, |callers| callers.fits(who))
+        };
+        let fitting: Vec<_> = limits.iter().enumerate().filter(|(_, limit)| fits(limit)).collect();
+        let smallest = |bound: Option<usize>, one: Option<usize>| bound.into_iter().chain(one).min();
+        let mut permit = Permit::default();
+        for (_, limit) in &fitting {
+            permit.timeout = permit.timeout.into_iter().chain(limit.timeout).min();
+            permit.result_bytes = smallest(permit.result_bytes, limit.result_bytes);
+        }
+        let counting: Vec<_> = fitting
+            .into_iter()
+            .filter(|(_, limit)| limit.rate.is_some() || limit.concurrent.is_some())
+            .map(|(index, limit)| ((index, counted(limit, who)), limit))
+            .collect();
+        if counting.is_empty() {
+            return Ok(permit);
+        }
+        let mut meters = self.all();
+        if meters.len() > MANY {
+            forget(&mut meters, limits, now);
+        }
+        for (key, limit) in &counting {
+            let full = limit.rate.map_or(0.0, |rate| f64::from(rate.calls));
+            let meter = meters.entry(key.clone()).or_insert(Meter { tokens: full, at: now, running: 0 });
+            if let Some(rate) = limit.rate {
+                meter.refill(rate, now);
+                if meter.tokens < 1.0 {
+                    return Err(too_often(limit, rate, meter.tokens, what));
+                }
+            }
+            if limit.concurrent.is_some_and(|most| meter.running >= most) {
+                return Err(too_many(limit, meter.running, what));
+            }
+        }
+        for (key, limit) in counting {
+            if let Some(meter) = meters.get_mut(&key) {
+                meter.tokens -= if limit.rate.is_some() { 1.0 } else { 0.0 };
+                meter.running += 1;
+                permit.taken.push(key);
+            }
+        }
+        permit.meters = Some(Arc::clone(self));
+        Ok(permit)
+    }
+
+    fn all(&self) -> MutexGuard<'_, HashMap<Key, Meter>> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Throws away what says nothing: nothing runs, and the bucket is full again.
+fn forget(meters: &mut HashMap<Key, Meter>, limits: &[Limit], now: Instant) {
+    meters.retain(|(index, _), meter| {
+        let Some(rate) = limits.get(*index).and_then(|limit| limit.rate) else { return meter.running > 0 };
+        meter.refill(rate, now);
+        meter.running > 0 || meter.tokens < f64::from(rate.calls)
+    });
+}
+
+fn counted(limit: &Limit, who: &Who<'_>) -> Counted {
+    match (limit.together, who.principal, who.session) {
+        (false, Some(principal), _) => Counted::Principal(principal.to_owned()),
+        (false, None, session) if session != SessionId::NONE => Counted::Session(session),
+        _ => Counted::Everybody,
+    }
+}
+
+fn too_often(limit: &Limit, rate: Rate, tokens: f64, what: &What<'_>) -> Failure {
+    let wait = (1.0 - tokens) * rate.per.as_secs_f64() / f64::from(rate.calls);
+    let message = format!(
+        "{} is limited to {} calls in {} s (limit `{}`): try again in {} ms",
+        what.tool.name,
+        rate.calls,
+        rate.per.as_secs_f64(),
+        limit.name,
+        (wait * 1000.0).ceil(),
+    );
+    Failure::new(FailureKind::Busy, message)
+}
+
+fn too_many(limit: &Limit, running: usize, what: &What<'_>) -> Failure {
+    let message = format!(
+        "{running} calls are running, and no more may at once (limit `{}` on {}): try again when one has ended",
+        limit.name, what.tool.name,
+    );
+    Failure::new(FailureKind::Busy, message)
+}
+
+/// Leave to make one call, and the bounds that it has to keep. What was taken is given back when this is dropped.
+#[derive(Debug, Default)]
+pub(super) struct Permit {
+    pub(super) timeout: Option<Duration>,
+    result_bytes: Option<usize>,
+    meters: Option<Arc<Meters>>,
+    taken: Vec<Key>,
+}
+
+impl Permit {
+    /// Whether there is nothing to keep and nothing to give back.
+    pub(super) fn is_unbounded(&self) -> bool {
+        self.timeout.is_none() && self.result_bytes.is_none() && self.taken.is_empty()
+    }
+
+    /// The outcome, unless it is too large.
+    pub(super) fn capped(&self, outcome: Outcome) -> Outcome {
+        let reply = outcome?;
+        let (Some(most), size) = (self.result_bytes, reply_bytes(&reply)) else { return Ok(reply) };
+        if size > most {
+            let message = format!("the result has {size} bytes, and {most} are allowed");
+            return Err(Failure::new(FailureKind::ToolFailed, message));
+        }
+        Ok(reply)
+    }
+
+    /// It took too long.
+    pub(super) fn timed_out(timeout: Duration) -> Failure {
+        Failure::new(FailureKind::TimedOut, format!("it took longer than the {} ms allowed", timeout.as_millis()))
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        let Some(meters) = &self.meters else { return };
+        let mut meters = meters.all();
+        for key in &self.taken {
+            if let Some(meter) = meters.get_mut(key) {
+                meter.running = meter.running.saturating_sub(1);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gladhand_operations::{Reply, Tool, ToolResult};
+
+    fn limits(limit: Limit) -> Vec<Limit> {
+        vec![Limit { name: "l".to_owned(), ..limit }]
+    }
+
+    fn who(session: u64) -> Who<'static> {
+        Who { principal: None, client: "c", session: SessionId(session) }
+    }
+
+    #[test]
+    fn a_bucket_is_emptied_and_fills_evenly() {
+        let limits = limits(Limit { rate: Some(Rate { calls: 2, per: Duration::from_secs(1) }), ..Limit::default() });
+        let (meters, tool, start) = (Arc::<Meters>::default(), Tool::plain("t", ""), Instant::now());
+        let what = What { upstream: "", own: "t", tool: &tool };
+        let at = |session, ms| {
+            let now = start + Duration::from_millis(ms);
+            meters.admit(&limits, &who(session), &what, now).map(drop).map_err(|failure| failure.message)
+        };
+        assert_eq!((at(1, 0), at(1, 0)), (Ok(()), Ok(())));
+        let busy = at(1, 100).unwrap_err();
+        assert_eq!(busy, "t is limited to 2 calls in 1 s (limit `l`): try again in 400 ms");
+        assert_eq!(at(2, 100), Ok(()), "each caller is counted alone");
+        assert_eq!(at(1, 500), Ok(()), "one token has come in");
+        assert!(at(1, 500).is_err());
+        assert_eq!((at(1, 9000), at(1, 9000)), (Ok(()), Ok(())));
+        assert!(at(1, 9000).is_err(), "it holds no more than it can");
+    }
+
+    #[test]
+    fn those_who_are_nobody_are_counted_together_and_so_is_who_the_limit_says() {
+        let mut limits = limits(Limit { concurrent: Some(1), ..Limit::default() });
+        let (meters, tool, now) = (Arc::<Meters>::default(), Tool::plain("t", ""), Instant::now());
+        let what = What { upstream: "", own: "t", tool: &tool };
+        let held = meters.admit(&limits, &who(0), &what, now).unwrap();
+        let other = Who { client: "another name", ..who(0) };
+        let busy = meters.admit(&limits, &other, &what, now).unwrap_err();
+        assert_eq!((busy.kind, busy.kind.is_retryable()), (FailureKind::Busy, true));
+        assert!(busy.message.starts_with("1 calls are running"), "{busy}");
+        let named = Who { principal: Some("p"), ..who(0) };
+        assert!(meters.admit(&limits, &named, &what, now).is_ok());
+        drop(held);
+        assert!(meters.admit(&limits, &other, &what, now).is_ok(), "what was taken was given back");
+        limits[0].together = true;
+        let _held = meters.admit(&limits, &who(1), &what, now).unwrap();
+        assert!(meters.admit(&limits, &who(2), &what, now).is_err());
+    }
+
+    #[test]
+    fn a_call_that_one_limit_refuses_takes_nothing_of_the_others() {
+        let rate = Rate { calls: 1, per: Duration::from_secs(1) };
+        let limits = [
+            Limit { rate: Some(rate), together: true, ..Limit::default() },
+            Limit { concurrent: Some(0), tools: vec![Tools::parse("b").unwrap()], ..Limit::default() },
+        ];
+        let (meters, a, b, now) =
+            (Arc::<Meters>::default(), Tool::plain("a", ""), Tool::plain("b", ""), Instant::now());
+        let what = |tool| What { upstream: "", own: "", tool };
+        assert!(meters.admit(&limits, &who(1), &what(&b), now).is_err());
+        assert!(meters.admit(&limits, &who(1), &what(&a), now).is_ok());
+    }
+
+    #[test]
+    fn results_are_bounded_by_the_smallest_limit() {
+        let limits = [100, 10].map(|most| Limit { result_bytes: Some(most), ..Limit::default() });
+        let tool = Tool::plain("t", "");
+        let what = What { upstream: "", own: "t", tool: &tool };
+        let permit = Arc::<Meters>::default().admit(&limits, &who(1), &what, Instant::now()).unwrap();
+        let capped = |text: &str| permit.capped(Ok(Reply::Tool(ToolResult::text(text)))).map_err(|error| error.message);
+        assert!(capped("12345678").is_ok());
+        assert_eq!(capped("123456789").unwrap_err(), "the result has 11 bytes, and 10 are allowed");
+    }
+
+    #[test]
+    fn meters_that_say_nothing_are_thrown_away() {
+        let limits = limits(Limit { rate: Some(Rate { calls: 1, per: Duration::from_secs(1) }), ..Limit::default() });
+        let (meters, tool, start) = (Arc::<Meters>::default(), Tool::plain("t", ""), Instant::now());
+        let what = What { upstream: "", own: "t", tool: &tool };
+        for session in 1..=10_000 {
+            let now = start + Duration::from_millis(session);
+            drop(meters.admit(&limits, &who(session), &what, now));
+        }
+        assert!(meters.all().len() <= MANY + 1, "{}", meters.all().len());
+    }
+}

@@ -1,0 +1,146 @@
+//! One rule: whom and what it is about, under which condition, and what follows.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::expression::Expression;
+use super::parties::{Callers, Tools, What, Who, any_fits};
+use crate::schema::Check;
+
+/// One rule. Of an ordered list of them, the first that matches a call decides.
+#[derive(Debug)]
+pub struct Rule {
+    /// What it is called when it is named as the cause of something.
+    pub name: String,
+    /// Whom it is about; everybody if empty.
+    pub who: Vec<Callers>,
+    /// Which tools it is about; all if empty.
+    pub tools: Vec<Tools>,
+    /// What must hold for the arguments.
+    pub when: Option<Expression>,
+    /// A JSON Schema that must hold for the arguments.
+    pub schema: Option<ArgumentSchema>,
+    /// What follows if all of that is so.
+    pub effect: Effect,
+    /// Why, for those who hear of it.
+    pub reason: String,
+}
+
+/// What follows from a rule that matches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Effect {
+    /// The call is made.
+    Allow,
+    /// The call is refused.
+    Deny,
+    /// The person at the other end is asked first.
+    Ask,
+}
+
+impl fmt::Display for Effect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Allow => "allow",
+            Self::Deny => "deny",
+            Self::Ask => "ask",
+        })
+    }
+}
+
+/// Whether a rule matches a call, and why not.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "match", rename_all = "snake_case")]
+pub enum Match {
+    /// It does.
+    Matches,
+    /// It is about other callers.
+    OtherCallers,
+    /// It is about other tools.
+    OtherTools,
+    /// Its condition does not hold.
+    ConditionDoesNotHold {
+        /// The condition, as it was written.
+        condition: String,
+    },
+    /// Its schema does not hold.
+    SchemaDoesNotHold,
+    /// The arguments cannot be read for certain, so that nobody knows.
+    Unreadable {
+        /// Why.
+        problem: String,
+    },
+}
+
+impl fmt::Display for Match {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Matches => f.write_str("matches"),
+            Self::OtherCallers => f.write_str("is about other callers"),
+            Self::OtherTools => f.write_str("is about other tools"),
+            Self::ConditionDoesNotHold { condition } => write!(f, "`{condition}` does not hold"),
+            Self::SchemaDoesNotHold => f.write_str("the arguments do not fit its schema"),
+            Self::Unreadable { problem } => write!(f, "the arguments cannot be read for certain: {problem}"),
+        }
+    }
+}
+
+impl Rule {
+    /// A rule about everybody and everything.
+    pub fn new(name: impl Into<String>, effect: Effect) -> Self {
+        Self {
+            name: name.into(),
+            who: Vec::new(),
+            tools: Vec::new(),
+            when: None,
+            schema: None,
+            effect,
+            reason: String::new(),
+        }
+    }
+
+    /// Whether it looks at the arguments.
+    pub(super) fn is_conditional(&self) -> bool {
+        self.when.is_some() || self.schema.is_some()
+    }
+
+    /// Whether it is about this caller and this tool, whatever the arguments.
+    pub(super) fn concerns(&self, who: &Who<'_>, what: &What<'_>) -> Match {
+        if !any_fits(&self.tools, |tools| tools.fits(what)) {
+            Match::OtherTools
+        } else if !any_fits(&self.who, |callers| callers.fits(who)) {
+            Match::OtherCallers
+        } else {
+            Match::Matches
+        }
+    }
+
+    /// Whether its conditions hold.
+    pub(super) fn holds(&self, arguments: Result<&Value, &String>) -> Match {
+        if !self.is_conditional() {
+            return Match::Matches;
+        }
+        let arguments = match arguments {
+            Ok(arguments) => arguments,
+            Err(problem) => return Match::Unreadable { problem: problem.clone() },
+        };
+        match (&self.when, &self.schema) {
+            (Some(when), _) if !when.holds(arguments) => Match::ConditionDoesNotHold { condition: when.to_string() },
+            (_, Some(schema)) if !schema.0.holds(arguments) => Match::SchemaDoesNotHold,
+            _ => Match::Matches,
+        }
+    }
+}
+
+/// A JSON Schema that arguments may be held to.
+#[derive(Debug)]
+pub struct ArgumentSchema(Check);
+
+impl ArgumentSchema {
+    /// A schema, or why it cannot be used.
+    pub fn parse(schema: &Value) -> Result<Self, String> {
+        Check::compile(&schema.to_string()).map(Self)
+    }
+}

@@ -1,0 +1,100 @@
+//! What one caller gets to see of all that there is.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use gladhand_operations::{Prompt, Resource, Template, Tool};
+
+use super::Policy;
+use super::parties::Who;
+use crate::routes::Routes;
+
+/// Views that are kept; more callers than this see theirs made anew.
+const KEPT: usize = 1024;
+
+/// What one caller gets to see.
+#[derive(Debug)]
+pub(crate) struct View {
+    pub(crate) tools: Arc<[Tool]>,
+    /// The names that exist for the caller, and the place of each tool in the routes. Those that are denied exist, so
+    /// that whoever calls them hears why not.
+    by_name: HashMap<String, usize>,
+    pub(crate) resources: Arc<[Resource]>,
+    pub(crate) templates: Arc<[Template]>,
+    pub(crate) prompts: Arc<[Prompt]>,
+    /// Whether what a mount has is seen, by its place.
+    mounts: Vec<bool>,
+}
+
+impl View {
+    fn of(policy: &Policy, who: &Who<'_>, routes: &Routes) -> Self {
+        let profile = policy.profile(who);
+        let shows = |mount: usize| profile.is_none_or(|profile| profile.shows_upstream(routes.upstream(mount)));
+        let (mut tools, mut by_name) = (Vec::new(), HashMap::new());
+        for (index, tool) in routes.tools.iter().enumerate() {
+            let what = routes.what(index);
+            let Some(name) = profile.map_or_else(|| Some(tool.name.clone()), |profile| profile.shown(&what)) else {
+                continue;
+            };
+            // Two of one name: the first counts, as everywhere.
+            if by_name.contains_key(&name) {
+                continue;
+            }
+            by_name.insert(name.clone(), index);
+            if !routes.stopped.contains_key(&index) && policy.denied_always(who, &what).is_none() {
+                tools.push(Tool { name, ..tool.clone() });
+            }
+        }
+        fn seen<T: Clone>(all: &[T], is_seen: impl Fn(usize, &T) -> bool) -> Arc<[T]> {
+            let seen = all.iter().enumerate().filter(|(index, one)| is_seen(*index, one));
+            seen.map(|(_, one)| one.clone()).collect()
+        }
+        Self {
+            tools: tools.into(),
+            by_name,
+            resources: seen(&routes.resources, |_, one| routes.resource(&one.uri).is_some_and(|to| shows(to.mount))),
+            templates: seen(&routes.templates, |index, _| shows(routes.template_mount(index))),
+            prompts: seen(&routes.prompts, |_, one| routes.prompt(&one.name).is_some_and(|to| shows(to.mount))),
+            mounts: (0..routes.mounts.len()).map(shows).collect(),
+        }
+    }
+
+    /// The place in the routes of the tool that the caller knows by this name.
+    pub(crate) fn tool(&self, name: &str) -> Option<usize> {
+        self.by_name.get(name).copied()
+    }
+
+    /// Whether what a mount has is seen.
+    pub(crate) fn shows(&self, mount: usize) -> bool {
+        self.mounts.get(mount).copied().unwrap_or_default()
+    }
+}
+
+type Seer = (Option<String>, String);
+
+/// The views of all callers on the same routes, made when they are first needed.
+#[derive(Debug, Default)]
+pub(crate) struct Views {
+    by_caller: Mutex<HashMap<Seer, Arc<View>>>,
+}
+
+impl Views {
+    /// What somebody gets to see.
+    pub(super) fn of(&self, policy: &Policy, who: &Who<'_>, routes: &Routes) -> Arc<View> {
+        let seer = (who.principal.map(ToOwned::to_owned), who.client.to_owned());
+        if let Some(view) = self.lock().get(&seer) {
+            return Arc::clone(view);
+        }
+        let view = Arc::new(View::of(policy, who, routes));
+        let mut views = self.lock();
+        if views.len() >= KEPT {
+            views.clear();
+        }
+        views.insert(seer, Arc::clone(&view));
+        view
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Seer, Arc<View>>> {
+        self.by_caller.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

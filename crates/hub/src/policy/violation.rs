@@ -1,0 +1,156 @@
+//! Violations: who broke which rule of what was negotiated, how often, and what is done about it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
+
+use serde::{Deserialize, Serialize};
+
+/// How much of an offending line is shown.
+const SHOWN: usize = 200;
+
+/// Offenders that are counted by name. Peers name themselves, so there may be any number of them.
+const COUNTED: usize = 1024;
+
+/// What is done about a violation. In every case it is counted and logged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Handling {
+    /// What the dialect demands, and nothing else. Every violation is logged as a warning.
+    Observe,
+    /// It is translated, dropped or answered on the offender's behalf, so that the other side never sees it.
+    #[default]
+    Repair,
+    /// The offender's session is ended.
+    Enforce,
+}
+
+/// Who broke a rule.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(tag = "side", content = "name", rename_all = "lowercase")]
+pub enum Offender {
+    /// A downstream, by the name that it gives itself.
+    Client(String),
+    /// An upstream, by the name that we give it.
+    Server(String),
+}
+
+impl fmt::Display for Offender {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Client(name) => write!(f, "client `{name}`"),
+            Self::Server(name) => write!(f, "server `{name}`"),
+        }
+    }
+}
+
+/// One violation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Violation {
+    /// Who it was.
+    pub who: Offender,
+    /// The rule's name.
+    pub rule: &'static str,
+    /// What was sent.
+    pub told: &'static str,
+    /// The offending line, shortened, with control characters escaped.
+    pub line: String,
+}
+
+impl Violation {
+    /// A violation, with the line as it came.
+    pub fn new(who: Offender, rule: &'static str, told: &'static str, line: &[u8]) -> Self {
+        Self { who, rule, told, line: shown(line) }
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} broke the rule `{}`: {}", self.who, self.rule, self.told)
+    }
+}
+
+/// A line as it can be shown: at most 200 bytes of it.
+fn shown(line: &[u8]) -> String {
+    let text = String::from_utf8_lossy(&line[..line.len().min(SHOWN)]);
+    let mut shown = String::new();
+    for character in text.chars() {
+        if character.is_control() { shown.extend(character.escape_default()) } else { shown.push(character) }
+    }
+    if line.len() > SHOWN { shown + "…" } else { shown }
+}
+
+/// Counts violations and says what is done about them.
+#[derive(Debug, Default)]
+pub struct Violations {
+    handling: Handling,
+    counts: Mutex<BTreeMap<(Offender, &'static str), u64>>,
+}
+
+impl Violations {
+    /// Handles them so.
+    pub fn new(handling: Handling) -> Self {
+        Self { handling, counts: Mutex::default() }
+    }
+
+    /// Counts a violation, and logs it: the first, and then ever fewer of its kind. Returns what is to be done.
+    pub fn note(&self, violation: &Violation) -> Handling {
+        let count = {
+            let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut key = (violation.who.clone(), violation.rule);
+            if counts.len() >= COUNTED && !counts.contains_key(&key) {
+                key.0 = match key.0 {
+                    Offender::Client(_) => Offender::Client("others".to_owned()),
+                    Offender::Server(_) => Offender::Server("others".to_owned()),
+                };
+            }
+            let count = counts.entry(key).or_default();
+            *count += 1;
+            *count
+        };
+        let Violation { rule, line, .. } = violation;
+        if self.handling == Handling::Repair {
+            if count.is_power_of_two() {
+                tracing::info!(rule, line, count, "{violation}");
+            }
+        } else if count.is_power_of_two() || self.handling == Handling::Enforce {
+            tracing::warn!(rule, line, count, "{violation}");
+        }
+        self.handling
+    }
+
+    /// Who broke which rule how often.
+    pub fn counts(&self) -> Vec<(Offender, &'static str, u64)> {
+        let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        counts.iter().map(|((who, rule), count)| (who.clone(), *rule, *count)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn violations_are_counted_by_peer_and_rule() {
+        let violations = Violations::new(Handling::Enforce);
+        let client = || Offender::Client("c".to_owned());
+        for (who, rule) in [(client(), "a"), (client(), "a"), (client(), "b"), (Offender::Server("c".to_owned()), "a")]
+        {
+            assert_eq!(violations.note(&Violation::new(who, rule, "something", b"")), Handling::Enforce);
+        }
+        let server = Offender::Server("c".to_owned());
+        assert_eq!(violations.counts(), [(client(), "a", 2), (client(), "b", 1), (server, "a", 1)]);
+        for number in 0..5000 {
+            violations.note(&Violation::new(Offender::Client(number.to_string()), "a", "something", b""));
+        }
+        assert!(violations.counts().len() <= COUNTED + 2);
+    }
+
+    #[test]
+    fn a_line_is_shown_short_and_harmless() {
+        let violation = |line: &[u8]| Violation::new(Offender::Client("c".to_owned()), "r", "t", line).line;
+        assert_eq!(violation(b"a\x1b[31m\n\xff\"\\"), "a\\u{1b}[31m\\n\u{fffd}\"\\");
+        let long = violation("ä".repeat(300).as_bytes());
+        assert_eq!(long, "ä".repeat(100) + "…");
+    }
+}

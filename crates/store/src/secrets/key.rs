@@ -1,0 +1,115 @@
+//! Where the key of the sealed file comes from.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use gladhand_accord::Secret;
+
+use super::sealed::{Header, Key, Stretch, random};
+use super::{Keeper, SecretError, read_private, write_private};
+
+/// All that may lead to the key of one sealed file.
+pub(super) struct Keys {
+    sealed: PathBuf,
+    file: PathBuf,
+    passphrase: Option<Secret>,
+    /// The key that the passphrase became last: stretching it is slow on purpose.
+    stretched: Mutex<Option<(Stretch, Key)>>,
+}
+
+impl Keys {
+    pub(super) fn new(sealed: &Path, file: PathBuf, passphrase: Option<Secret>) -> Self {
+        Self { sealed: sealed.to_owned(), file, passphrase, stretched: Mutex::default() }
+    }
+
+    /// The file that may have it.
+    pub(super) fn file(&self) -> &Path {
+        &self.file
+    }
+
+    /// Who would get the key of a new file.
+    pub(super) fn preferred(&self) -> Keeper {
+        match &self.passphrase {
+            Some(_) => Keeper::Passphrase,
+            #[cfg(feature = "keychain")]
+            None if super::keychain::is_there() => Keeper::Keychain,
+            None => Keeper::File,
+        }
+    }
+
+    /// The key of a file with this header; whether it fits is for the caller to see.
+    pub(super) fn find(&self, header: &Header) -> Result<Key, SecretError> {
+        let sealed = || self.sealed.clone();
+        match (header.keeper, &self.passphrase) {
+            (Keeper::Passphrase, Some(passphrase)) => self.stretch(&header.stretch, passphrase),
+            (Keeper::Passphrase, None) => Err(SecretError::PassphraseNeeded { file: sealed() }),
+            (Keeper::File | Keeper::Keychain, Some(_)) => Err(SecretError::PassphraseUnwanted { file: sealed() }),
+            (Keeper::File, None) => {
+                self.read()?.ok_or_else(|| SecretError::KeyLost { file: sealed(), key: self.file.clone() })
+            }
+            #[cfg(feature = "keychain")]
+            (Keeper::Keychain, None) => {
+                super::keychain::find(&self.sealed).ok_or_else(|| SecretError::KeychainNeeded { file: sealed() })
+            }
+            #[cfg(not(feature = "keychain"))]
+            (Keeper::Keychain, None) => Err(SecretError::KeychainNeeded { file: sealed() }),
+        }
+    }
+
+    /// A key for a new file, and the header that goes with it.
+    pub(super) fn make(&self) -> Result<(Header, Key), SecretError> {
+        if let Some(passphrase) = &self.passphrase {
+            let stretch = Stretch::new()?;
+            let key = self.stretch(&stretch, passphrase)?;
+            return Ok((Header::new(Keeper::Passphrase, stretch, &key), key));
+        }
+        #[cfg(feature = "keychain")]
+        if let Some(key) = super::keychain::make(&self.sealed)? {
+            return Ok((Header::new(Keeper::Keychain, Stretch::default(), &key), key));
+        }
+        let key = match self.read()? {
+            Some(key) => key,
+            None => self.write()?,
+        };
+        Ok((Header::new(Keeper::File, Stretch::default(), &key), key))
+    }
+
+    fn stretch(&self, stretch: &Stretch, passphrase: &Secret) -> Result<Key, SecretError> {
+        let mut stretched = self.stretched.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((known, key)) = &*stretched
+            && known == stretch
+        {
+            return Ok(key.clone());
+        }
+        let key = stretch.key(passphrase)?;
+        *stretched = Some((*stretch, key.clone()));
+        Ok(key)
+    }
+
+    /// The key in the file, if there is one.
+    fn read(&self) -> Result<Option<Key>, SecretError> {
+        let Some(bytes) = read_private(&self.file)? else { return Ok(None) };
+        let mut key = Key::default();
+        if bytes.len() != key.len() {
+            return Err(SecretError::Damaged { file: self.file.clone(), what: "it does not hold one key" });
+        }
+        key.copy_from_slice(&bytes);
+        Ok(Some(key))
+    }
+
+    /// A new key, in a new file. A key that somebody else has put there meanwhile is as good, and never replaced.
+    fn write(&self) -> Result<Key, SecretError> {
+        let key = Key::new(random()?);
+        match write_private(&self.file, &*key)?.persist_noclobber(&self.file) {
+            Ok(_) => Ok(key),
+            Err(error) => self.read()?.ok_or_else(|| error.error.into()),
+        }
+    }
+}
+
+impl std::fmt::Debug for Keys {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let passphrase = self.passphrase.is_some();
+        f.debug_struct("Keys").field("file", &self.file).field("passphrase", &passphrase).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,237 @@
+//! The format of the sealed file, version 1.
+//!
+//! A header says how the key is had, then come a nonce and the secrets as a JSON object, sealed with XChaCha20-Poly1305. The
+//! header is sealed along, so that nobody can change how the key is made. Each writing draws a nonce of its own.
+//!
+//! | bytes | what |
+//! |---|---|
+//! | 16 | `gladhand-secrets` |
+//! | 1 | version |
+//! | 1 | who has the key |
+//! | 12 | memory in KiB, passes and lanes of Argon2id, little-endian; 0 without a passphrase |
+//! | 16 | its salt |
+//! | 16 | a mark that only this key makes |
+//! | 24 | nonce |
+//! | rest | sealed, with its tag |
+
+use std::io;
+use std::ops::RangeInclusive;
+
+use argon2::{Algorithm, Argon2, Params, Version};
+use chacha20poly1305::aead::{Aead as _, Payload};
+use chacha20poly1305::{KeyInit as _, XChaCha20Poly1305, XNonce};
+use gladhand_accord::Secret;
+use zeroize::Zeroizing;
+
+use super::Keeper;
+
+const MAGIC: &[u8; 16] = b"gladhand-secrets";
+const VERSION: u8 = 1;
+/// Where the nonce begins.
+const HEADER: usize = 62;
+const NONCE: usize = 24;
+const TAG: usize = 16;
+
+/// What a passphrase costs to try, beyond which a file must be forged to keep us busy.
+const MEMORY: RangeInclusive<u32> = 8..=1024 * 1024;
+const PASSES: RangeInclusive<u32> = 1..=64;
+const LANES: RangeInclusive<u32> = 1..=16;
+
+/// The key of a file.
+pub(super) type Key = Zeroizing<[u8; 32]>;
+
+/// How a file is sealed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Header {
+    pub(super) keeper: Keeper,
+    pub(super) stretch: Stretch,
+    mark: [u8; TAG],
+}
+
+/// How a passphrase becomes a key (RFC 9106).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Stretch {
+    memory: u32,
+    passes: u32,
+    lanes: u32,
+    salt: [u8; 16],
+}
+
+/// Why a file cannot be read with any key.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Unreadable {
+    Newer(u8),
+    Damaged(&'static str),
+}
+
+impl Header {
+    /// A header for a new file with this key.
+    pub(super) fn new(keeper: Keeper, stretch: Stretch, key: &Key) -> Self {
+        Self { keeper, stretch, mark: mark(key) }
+    }
+
+    /// The header of a file.
+    pub(super) fn read(sealed: &[u8]) -> Result<Self, Unreadable> {
+        let Some(rest) = sealed.strip_prefix(MAGIC) else {
+            return Err(Unreadable::Damaged("it does not begin as it should"));
+        };
+        match rest.first() {
+            Some(&VERSION) => {}
+            Some(&newer) if newer > VERSION => return Err(Unreadable::Newer(newer)),
+            _ => return Err(Unreadable::Damaged("it is of no version")),
+        }
+        if sealed.len() < HEADER + NONCE + TAG {
+            return Err(Unreadable::Damaged("its end is missing"));
+        }
+        let keeper = match sealed[17] {
+            1 => Keeper::File,
+            2 => Keeper::Passphrase,
+            3 => Keeper::Keychain,
+            _ => return Err(Unreadable::Damaged("nobody has its key")),
+        };
+        let number = |at: usize| u32::from_le_bytes(array(sealed, at));
+        let stretch = Stretch { memory: number(18), passes: number(22), lanes: number(26), salt: array(sealed, 30) };
+        if keeper == Keeper::Passphrase && !stretch.is_sensible() {
+            return Err(Unreadable::Damaged("no passphrase is stretched like that"));
+        }
+        Ok(Self { keeper, stretch, mark: array(sealed, 46) })
+    }
+
+    /// Whether this is the key. It is told from a damaged file by a mark, because a seal that does not open looks the same
+    /// in both cases.
+    pub(super) fn is_locked_by(&self, key: &Key) -> bool {
+        mark(key) == self.mark
+    }
+
+    /// Opens a file that has this header.
+    pub(super) fn open(&self, key: &Key, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, Unreadable> {
+        let nonce = XNonce::from(array::<NONCE>(sealed, HEADER));
+        let payload = Payload { msg: &sealed[HEADER + NONCE..], aad: &sealed[..HEADER] };
+        let plain = cipher(key).decrypt(&nonce, payload);
+        plain.map(Zeroizing::new).map_err(|_| Unreadable::Damaged("its seal is broken"))
+    }
+
+    /// A whole file with this header.
+    pub(super) fn seal(&self, key: &Key, plain: &[u8]) -> io::Result<Vec<u8>> {
+        let mut sealed = self.written();
+        let nonce: [u8; NONCE] = random()?;
+        let payload = Payload { msg: plain, aad: &sealed };
+        let body = cipher(key).encrypt(&XNonce::from(nonce), payload);
+        let body = body.map_err(|_| io::Error::other("more than can be sealed"))?;
+        sealed.extend_from_slice(&nonce);
+        sealed.extend_from_slice(&body);
+        Ok(sealed)
+    }
+
+    fn written(&self) -> Vec<u8> {
+        let keeper = match self.keeper {
+            Keeper::File => 1,
+            Keeper::Passphrase => 2,
+            Keeper::Keychain => 3,
+        };
+        let mut header = MAGIC.to_vec();
+        header.extend([VERSION, keeper]);
+        for number in [self.stretch.memory, self.stretch.passes, self.stretch.lanes] {
+            header.extend(number.to_le_bytes());
+        }
+        header.extend(self.stretch.salt);
+        header.extend(self.mark);
+        header
+    }
+}
+
+impl Stretch {
+    /// The usual costs (64 MiB, three passes), with a salt of its own.
+    pub(super) fn new() -> io::Result<Self> {
+        Ok(Self { memory: 64 * 1024, passes: 3, lanes: 1, salt: random()? })
+    }
+
+    /// The key that a passphrase becomes.
+    pub(super) fn key(&self, passphrase: &Secret) -> io::Result<Key> {
+        let params = Params::new(self.memory, self.passes, self.lanes, None).map_err(io::Error::other)?;
+        let mut key = Key::default();
+        let argon = Argon2::new(Algorithm::Argon2id, Version::V0x13, params);
+        argon.hash_password_into(passphrase.expose().as_bytes(), &self.salt, &mut *key).map_err(io::Error::other)?;
+        Ok(key)
+    }
+
+    fn is_sensible(&self) -> bool {
+        MEMORY.contains(&self.memory)
+            && PASSES.contains(&self.passes)
+            && LANES.contains(&self.lanes)
+            && self.memory >= 8 * self.lanes
+    }
+}
+
+/// Random bytes.
+pub(super) fn random<const N: usize>() -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).map_err(io::Error::other)?;
+    Ok(bytes)
+}
+
+fn cipher(key: &Key) -> XChaCha20Poly1305 {
+    XChaCha20Poly1305::new((&**key).into())
+}
+
+/// What the key makes of nothing, under a nonce that nothing else is sealed with.
+fn mark(key: &Key) -> [u8; TAG] {
+    let tag = cipher(key).encrypt(&XNonce::from([0; NONCE]), Payload::from(&[][..]));
+    let tag = tag.expect("nothing is not too long");
+    array(&tag, 0)
+}
+
+/// The bytes from this place on, which the caller has made sure are there.
+fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+    let mut array = [0; N];
+    array.copy_from_slice(&bytes[at..at + N]);
+    array
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> (Key, Header, Vec<u8>) {
+        let key = Key::new([7; 32]);
+        let header = Header::new(Keeper::File, Stretch::default(), &key);
+        let sealed = header.seal(&key, b"hush").unwrap();
+        (key, header, sealed)
+    }
+
+    #[test]
+    fn what_was_sealed_is_opened_and_no_two_writings_are_alike() {
+        let (key, header, sealed) = sample();
+        assert_eq!(Header::read(&sealed).unwrap(), header);
+        assert_eq!(header.open(&key, &sealed).unwrap().as_slice(), b"hush");
+        assert!(!sealed.windows(4).any(|part| part == b"hush"));
+        assert_ne!(sealed, sample().2);
+        assert!(header.is_locked_by(&key) && !header.is_locked_by(&Key::new([8; 32])));
+    }
+
+    #[test]
+    fn no_byte_can_be_changed_and_none_taken_away() {
+        let (key, _, sealed) = sample();
+        let open = |bytes: &[u8]| Header::read(bytes).and_then(|header| header.open(&key, bytes).map(drop));
+        assert_eq!(open(&sealed), Ok(()));
+        for at in 0..sealed.len() {
+            let mut changed = sealed.clone();
+            changed[at] ^= 1;
+            assert!(open(&changed).is_err(), "byte {at} was changed");
+            assert!(open(&sealed[..at]).is_err(), "only {at} bytes are left");
+        }
+    }
+
+    #[test]
+    fn a_later_version_and_absurd_costs_are_told() {
+        let (_, _, mut sealed) = sample();
+        sealed[16] = 2;
+        assert_eq!(Header::read(&sealed), Err(Unreadable::Newer(2)));
+        sealed[16] = VERSION;
+        sealed[17] = 2;
+        for costs in [[0; 12], [0xff; 12]] {
+            sealed[18..30].copy_from_slice(&costs);
+            assert_eq!(Header::read(&sealed), Err(Unreadable::Damaged("no passphrase is stretched like that")));
+        }
+    }
+}
