@@ -1,13 +1,14 @@
 //! The project's own chores, run as `cargo xtask CHORE`: one file each.
 //!
 //! `peers` installs the real peers that the tests talk to, `test` runs every test with them, `bench` compares
-//! us with them, `conformance` runs the official MCP suite. Nothing here is part of the product, and the product depends on nothing here.
+//! us with them, `soak` wears us out, `conformance` runs the official MCP suite. Nothing here is part of the product, and the product depends on nothing here.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "chores talk to the person who started them")]
 
 mod bench;
 mod conformance;
 mod peers;
 mod shell;
+mod soak;
 mod test;
 
 use std::process::ExitCode;
@@ -21,7 +22,10 @@ Chores:
   test         Install the peers, then run every test of the workspace with them
   bench        Compare `gladhand serve` with rmcp and with the bare floor, over stdio
   bench mcp    Compare it with the Rust, TypeScript and Python SDKs, over stdio and HTTP
+  bench gateway
+               Compare `gladhand bridge` with other gateways in front of the same upstream
   conformance  Run the official MCP conformance suite; exit with 1 if a scored scenario fails
+  soak         Let many clients call servers that break, and see that nothing is lost, left or grows
   peers        Install the pinned real peers into target/peers (instant when nothing changed)
 
 Options of `test`:
@@ -36,6 +40,9 @@ Options of `conformance`:
   --server, --client          Only that role
   --requirements REVISION     Only that revision: 2025-11-25 or 2026-07-28
   --write                     Write docs/conformance.md when everything was run
+
+Options of `soak`:
+  --minutes N                 For so long (10)
 
 Example: cargo xtask bench --quick";
 
@@ -53,6 +60,10 @@ fn main() -> ExitCode {
         ["bench", options @ ..] => match bench::Options::read(options) {
             Ok(options) => bench::run(options),
             Err(unknown) => return misused(&format!("`bench` has no option `{unknown}`")),
+        },
+        ["soak", options @ ..] => match soak::minutes(options) {
+            Ok(minutes) => soak::run(minutes),
+            Err(unknown) => return misused(&format!("`soak` has no option `{unknown}`")),
         },
         ["conformance", options @ ..] => match conformance::Options::read(options) {
             Ok(options) => conformance::run(&options),

@@ -3,7 +3,7 @@
 //! Each peer is stamped with a hash of its pins and of the tool that installed it, so a second run only
 //! compares stamps. Layout: `bin/node`, `npm/node_modules`, `suite/node_modules` (the conformance suite), `inspector`,
 //! `py1`, `py2`, `pyold`, `pyservers` (virtual environments: the two lines of the Python SDK, an old version of the
-//! first, and servers) and `cargo/release` (`rmcp-echo`, `rmcp-matrix` and `floor`).
+//! first, and servers), for the bench of gateways `gateways/node_modules` and `pygateway`, and `cargo/release` (`rmcp-echo`, `rmcp-matrix` and `floor`).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -46,6 +46,17 @@ pub(crate) fn sdks() -> Result<PathBuf> {
     let folder = folder()?;
     refresh_npm("npm", &node(&folder)?, &folder)?;
     refresh_python("py2", &python_version()?, &folder)?;
+    rust_programs()?;
+    Ok(folder)
+}
+
+/// Installs the gateways that the bench compares us with, which no test needs, and returns the folder of the peers.
+pub(crate) fn gateways() -> Result<PathBuf> {
+    let folder = folder()?;
+    refresh_npm("gateways", &node(&folder)?, &folder)?;
+    let python = python_version()?;
+    refresh_python("pyservers", &python, &folder)?;
+    refresh_python("pygateway", &python, &folder)?;
     rust_programs()?;
     Ok(folder)
 }
@@ -292,7 +303,7 @@ mod tests {
 
     #[test]
     fn the_npm_locks_name_no_place_to_fetch_from() {
-        for pins in ["npm", "suite"] {
+        for pins in ["npm", "suite", "gateways"] {
             let path = shell::root().join("peers").join(pins).join("package-lock.json");
             let lock: serde_json::Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
             let packages = lock["packages"].as_object().unwrap().iter();
@@ -304,7 +315,7 @@ mod tests {
 
     #[test]
     fn every_python_requirement_is_pinned() {
-        for line in PYTHON {
+        for line in PYTHON.into_iter().chain(["pygateway"]) {
             let path = shell::root().join("peers/python").join(line).with_extension("txt");
             let text = fs::read_to_string(path).unwrap();
             let loose: Vec<&str> = text.lines().filter(|line| !line.starts_with('#') && !line.contains("==")).collect();

@@ -7,7 +7,7 @@ use std::net::{TcpListener, TcpStream};
 
 use rustix::event::epoll;
 
-use crate::{Wanted, answer};
+use crate::{Wanted, answer, tools};
 
 /// What the listener is called among the events; connections are called by their place.
 const LISTENER: u64 = u64::MAX;
@@ -19,7 +19,7 @@ pub(crate) fn serve(port: u16) -> io::Result<()> {
     epoll::add(&poll, &listener, epoll::EventData::new_u64(LISTENER), epoll::EventFlags::IN)?;
     let mut connections: Vec<Option<Connection>> = Vec::new();
     let mut events = Vec::with_capacity(256);
-    let mut scratch = Scratch { body: Vec::new(), output: Vec::new() };
+    let mut scratch = Scratch { tools: tools(1), body: Vec::new(), output: Vec::new() };
     loop {
         epoll::wait(&poll, rustix::buffer::spare_capacity(&mut events), None)?;
         for event in events.drain(..) {
@@ -45,8 +45,9 @@ pub(crate) fn serve(port: u16) -> io::Result<()> {
     }
 }
 
-/// Buffers that every connection uses in its turn.
+/// What every connection uses in its turn.
 struct Scratch {
+    tools: String,
     body: Vec<u8>,
     output: Vec<u8>,
 }
@@ -70,7 +71,7 @@ impl Connection {
         while let Some((body, end)) = whole(&self.input[start..self.filled]) {
             scratch.body.clear();
             let input = &self.input[start..start + end];
-            if answer(&Wanted::find(&input[body..]), &mut scratch.body)? {
+            if answer(&Wanted::find(&input[body..]), &scratch.tools, &mut scratch.body)? {
                 let head =
                     "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nmcp-session-id: floor\r\ncontent-length: ";
                 write!(scratch.output, "{head}{}\r\n\r\n", scratch.body.len())?;

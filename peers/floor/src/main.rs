@@ -2,7 +2,7 @@
 //!
 //! It reads each byte once, keeps no session, refuses nothing and checks nothing, so no real server can be
 //! expected to be faster. The echoed text leaves in the spelling in which it came. Lines come on stdin, or with
-//! `http PORT` as the bodies of POSTs: see `http.rs`.
+//! `http PORT` as the bodies of POSTs: see `http.rs`. With `tools COUNT` it lists so many tools, for gateways to list.
 
 mod http;
 
@@ -12,16 +12,27 @@ fn main() -> io::Result<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     match words.as_slice() {
         [mode, port] if mode == "http" => http::serve(port.parse().map_err(io::Error::other)?),
-        _ => serve_stdio(),
+        [mode, count] if mode == "tools" => serve_stdio(&tools(count.parse().map_err(io::Error::other)?)),
+        _ => serve_stdio(&tools(1)),
     }
 }
 
-fn serve_stdio() -> io::Result<()> {
+/// The list of so many tools: the first is `echo`, the others only make it longer.
+fn tools(count: usize) -> String {
+    let tool = |index: usize| {
+        let name = if index == 0 { "echo".to_owned() } else { format!("tool_{index}") };
+        let schema = r#"{"type":"object","properties":{"message":{"type":"string"}},"required":["message"]}"#;
+        format!(r#"{{"name":"{name}","description":"Says the message again","inputSchema":{schema}}}"#)
+    };
+    (0..count).map(tool).collect::<Vec<_>>().join(",")
+}
+
+fn serve_stdio(tools: &str) -> io::Result<()> {
     let mut input = BufReader::with_capacity(1 << 16, io::stdin().lock());
     let mut output = BufWriter::with_capacity(1 << 16, io::stdout().lock());
     let mut line = Vec::new();
     while input.read_until(b'\n', &mut line)? > 0 {
-        if answer(&Wanted::find(&line), &mut output)? {
+        if answer(&Wanted::find(&line), tools, &mut output)? {
             output.write_all(b"\n")?;
         }
         line.clear();
@@ -119,7 +130,7 @@ fn end_of_scalar(line: &[u8], start: usize) -> usize {
 }
 
 /// Writes the answer, if there is one to write.
-fn answer(wanted: &Wanted, output: &mut impl Write) -> io::Result<bool> {
+fn answer(wanted: &Wanted, tools: &str, output: &mut impl Write) -> io::Result<bool> {
     let (Some(id), Some(method)) = (wanted.id, wanted.method) else { return Ok(false) };
     output.write_all(b"{\"jsonrpc\":\"2.0\",\"id\":")?;
     output.write_all(id)?;
@@ -136,6 +147,11 @@ fn answer(wanted: &Wanted, output: &mut impl Write) -> io::Result<bool> {
         b"\"server/discover\"" => output.write_all(
             b"\"supportedVersions\":[\"2026-07-28\"],\"capabilities\":{\"tools\":{}},\"ttlMs\":0,\"cacheScope\":\"public\"",
         )?,
+        b"\"tools/list\"" => {
+            output.write_all(b"\"ttlMs\":0,\"cacheScope\":\"public\",\"tools\":[")?;
+            output.write_all(tools.as_bytes())?;
+            output.write_all(b"]")?;
+        }
         _ => {
             output.write_all(b"\"content\":[{\"type\":\"text\",\"text\":")?;
             output.write_all(wanted.message.unwrap_or(b"\"\""))?;

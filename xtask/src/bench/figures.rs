@@ -14,6 +14,8 @@ pub(crate) struct Figures {
     pub(crate) http: Costs,
     /// What idle HTTP sessions weigh, if they were counted.
     pub(crate) sessions: Option<Sessions>,
+    /// Seconds that listing the tools of many upstreams takes, if that was measured.
+    pub(crate) listing: Option<f64>,
     pub(crate) cells: Vec<(Scenario, Cell)>,
     /// What went wrong outside the scenarios: what was tried, and why it failed.
     pub(crate) misfortunes: Vec<(String, String)>,
@@ -42,6 +44,8 @@ pub(crate) struct Cell {
     pub(crate) runs: Vec<Run>,
     pub(crate) cpu: Duration,
     pub(crate) failure: Option<String>,
+    /// The server cannot be reached this way, so that there is nothing to measure.
+    pub(crate) is_void: bool,
 }
 
 /// The figures of all servers, in the order of the columns.
@@ -89,7 +93,7 @@ impl Figures {
     pub(crate) fn new(name: &'static str, size: u64, scenarios: &[Scenario]) -> Self {
         let cells = scenarios.iter().map(|scenario| (*scenario, Cell::default())).collect();
         let (stdio, http) = (Costs::default(), Costs::default());
-        Self { name, size, stdio, http, sessions: None, cells, misfortunes: Vec::new() }
+        Self { name, size, stdio, http, sessions: None, listing: None, cells, misfortunes: Vec::new() }
     }
 
     pub(crate) fn costs(&mut self, way: Way) -> &mut Costs {
@@ -138,7 +142,12 @@ impl Figures {
     /// A figure of a scenario whose rounds all succeeded.
     fn from(&self, scenario: Scenario, figure: impl Fn(&Cell) -> Option<f64>) -> Option<f64> {
         let (_, cell) = self.cells.iter().find(|(known, _)| *known == scenario)?;
-        if cell.failure.is_some() || cell.runs.is_empty() { None } else { figure(cell) }
+        match cell {
+            Cell { is_void: true, .. } => Some(f64::NAN),
+            Cell { failure: Some(_), .. } => None,
+            Cell { runs, .. } if runs.is_empty() => None,
+            _ => figure(cell),
+        }
     }
 }
 

@@ -11,11 +11,12 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use super::figures::{Figures, Table};
-use super::process::{Server, Streams};
+use super::measure::{self, First};
+use super::process::{PORT, Server, Streams};
 use super::report::{Bar, Better, Bound, MEBIBYTE, Report, Rivals, Row, rows_of};
 use super::request::{Era, Payload};
 use super::scenario::{Cores, Pace, Scenario, Way};
-use super::{Effort, measure, our_program, scratch};
+use super::{Effort, our_program, scratch};
 use crate::{peers, shell};
 
 const LEGEND: &str = "
@@ -38,7 +39,7 @@ const THEIR_SESSIONS: u32 = 1_000;
 pub(crate) fn run(is_quick: bool) -> Result<(Table, Report)> {
     let full = Effort { starts: 11, rounds: 5, run: Duration::from_millis(500) };
     let quick = Effort { starts: 3, rounds: 1, run: Duration::from_millis(300) };
-    let table = measure::all(&servers()?, &scenarios(), if is_quick { quick } else { full })?;
+    let table = measure::all(&servers()?, &scenarios(), First::Opening, if is_quick { quick } else { full })?;
     let report = report(&table);
     Ok((table, report))
 }
@@ -52,18 +53,18 @@ fn servers() -> Result<Vec<Server>> {
     let server = |name, program, script: Option<&Path>, stdio: &[&str], http: &[&str], sessions| {
         let arguments = |words: &[&str]| {
             let script = script.map(|script| script.as_os_str().to_owned());
-            script.into_iter().chain(words.iter().map(Into::into)).collect()
+            Some(script.into_iter().chain(words.iter().map(Into::into)).collect())
         };
-        Server { name, program, arguments: arguments(stdio), http: arguments(http), sessions, scratch: scratch.clone() }
+        Server { name, program, stdio: arguments(stdio), http: arguments(http), sessions, scratch: scratch.clone() }
     };
     let rust = peers.join("cargo/release");
-    let http = ["http", ""];
+    let http = ["http", PORT];
     let (node, python) = (peers.join("bin/node"), peers.join("py2/bin/python"));
     let (ts, py) = (javascript.join("ts-v2.mjs"), scripts.join("py_v2.py"));
     Ok(vec![
         server("floor", rust.join("floor"), None, &[], &http, 0),
-        server("gladhand", ours, None, &["serve"], &["serve", "--http", "127.0.0.1:"], OUR_SESSIONS),
-        server("rmcp", rust.join("rmcp-echo"), None, &["single-pipes"], &["single-http", ""], THEIR_SESSIONS),
+        server("gladhand", ours, None, &["serve"], &["serve", "--http", "127.0.0.1:{port}"], OUR_SESSIONS),
+        server("rmcp", rust.join("rmcp-echo"), None, &["single-pipes"], &["single-http", PORT], THEIR_SESSIONS),
         server("rmcp threads", rust.join("rmcp-echo"), None, &["pipes"], &http, THEIR_SESSIONS),
         server("typescript", node, Some(&ts), &[], &http, THEIR_SESSIONS),
         server("python", python, Some(&py), &[], &http, THEIR_SESSIONS),

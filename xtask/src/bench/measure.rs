@@ -10,26 +10,37 @@ use super::figures::{Figures, Sessions, Table};
 use super::http::Callers;
 use super::load::{self, Run};
 use super::process::{Listening, Process, Running, Server, Streams};
-use super::request::{Era, Request};
+use super::request::{Era, Payload, Request};
 use super::scenario::{Cores, Pace, Scenario, Way};
 
 const IDLE_STARTS: usize = 3;
 /// Sessions that are opened before idle sessions are weighed, so that what only the first ones need does not count.
 const FIRST_SESSIONS: u32 = 50;
+/// A run that is over after its first call.
+const ONE_CALL: Duration = Duration::from_nanos(1);
 /// Long enough for a runtime to have started whatever it starts after the opening.
 pub(crate) const SETTLE: Duration = Duration::from_millis(100);
 
+/// Up to what a start is timed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum First {
+    /// The answer to the opening.
+    Opening,
+    /// The answer to a call: what only forwards may have answered the opening by itself.
+    Call,
+}
+
 /// Measures every server; servers take turns, so that a busy minute of the machine hits them alike.
-pub(crate) fn all(servers: &[Server], scenarios: &[Scenario], effort: Effort) -> Result<Table> {
+pub(crate) fn all(servers: &[Server], scenarios: &[Scenario], first: First, effort: Effort) -> Result<Table> {
     let machine = busy_machine();
     let mut table = Vec::new();
     for server in servers {
         table.push(Figures::new(server.name, server.size()?, scenarios));
     }
     let over_http = scenarios.iter().any(|scenario| scenario.way == Way::Http);
-    costs(servers, &mut table, effort.starts, Way::Stdio(Streams::Pipes));
+    costs(servers, &mut table, effort.starts, first, Way::Stdio(Streams::Pipes));
     if over_http {
-        costs(servers, &mut table, effort.starts, Way::Http);
+        costs(servers, &mut table, effort.starts, first, Way::Http);
         weigh_sessions(servers, &mut table);
     }
     let seconds = effort.run.as_secs_f64() * (servers.len() * scenarios.len()) as f64;
@@ -38,6 +49,10 @@ pub(crate) fn all(servers: &[Server], scenarios: &[Scenario], effort: Effort) ->
         for (index, scenario) in scenarios.iter().enumerate() {
             for (server, figures) in servers.iter().zip(&mut table) {
                 let cell = &mut figures.cells[index].1;
+                if !server.serves(scenario.way) {
+                    cell.is_void = true;
+                    continue;
+                }
                 match run(server, *scenario, effort.run) {
                     Ok((run, cpu, peak)) => {
                         cell.runs.push(run);
@@ -54,20 +69,25 @@ pub(crate) fn all(servers: &[Server], scenarios: &[Scenario], effort: Effort) ->
 }
 
 /// How long servers take to start and what they weigh when they have.
-fn costs(servers: &[Server], table: &mut [Figures], starts: usize, way: Way) {
+fn costs(servers: &[Server], table: &mut [Figures], starts: usize, first: First, way: Way) {
     let name = if way == Way::Http { "starting over HTTP" } else { "starting" };
     eprintln!("bench: {name}: {starts} starts of each server");
+    let able = |(server, _): &(&Server, &mut Figures)| server.serves(way);
+    for (_, figures) in servers.iter().zip(&mut *table).filter(|(server, _)| !server.serves(way)) {
+        let costs = figures.costs(way);
+        (costs.starts, costs.idle) = (vec![f64::NAN], vec![f64::NAN]);
+    }
     for _ in 0..starts {
-        for (server, figures) in servers.iter().zip(&mut *table) {
-            match start(server, way) {
+        for (server, figures) in servers.iter().zip(&mut *table).filter(able) {
+            match start(server, first, way) {
                 Ok((_, took)) => figures.costs(way).starts.push(took.as_secs_f64()),
                 Err(why) => figures.suffer(name, &why),
             }
         }
     }
-    for (server, figures) in servers.iter().zip(table) {
+    for (server, figures) in servers.iter().zip(table).filter(able) {
         for _ in 0..IDLE_STARTS {
-            let idle = start(server, way).and_then(|(started, _)| {
+            let idle = start(server, first, way).and_then(|(started, _)| {
                 std::thread::sleep(SETTLE);
                 started.process().usage()
             });
@@ -99,13 +119,23 @@ fn weigh(server: &Server) -> Result<Sessions> {
     Ok(Sessions { each, resident: after.resident as f64 })
 }
 
-/// Starts a server and opens it; how long it took until the first answer.
-fn start(server: &Server, way: Way) -> Result<(Started, Duration)> {
+/// Starts a server and opens it; how long it took until the first answer that counts.
+fn start(server: &Server, first: First, way: Way) -> Result<(Started, Duration)> {
     let start = Instant::now();
     let mut started = Started::new(server, way)?;
-    let answered = match &mut started {
-        Started::Stdio(running) => running.open(Era::Handshake)?,
-        Started::Http(listening) => listening.open(Era::Handshake)?,
+    let (era, payload) = (Era::Handshake, Payload::Small);
+    let answered = match (&mut started, first) {
+        (Started::Stdio(running), First::Opening) => running.open(era)?,
+        (Started::Http(listening), First::Opening) => listening.open(era)?,
+        (Started::Stdio(running), First::Call) => {
+            running.open(era)?;
+            load::one_by_one(running, Request::new(era, payload), ONE_CALL)?;
+            Instant::now()
+        }
+        (Started::Http(listening), First::Call) => {
+            listening.callers(era, payload, 1)?.one_by_one(ONE_CALL)?;
+            Instant::now()
+        }
     };
     Ok((started, answered - start))
 }

@@ -3,10 +3,12 @@
 //! The floor (`peers/floor`) only finds the id and the message; it bounds what pipes, sockets, scheduler and load
 //! generator allow. Rust servers are built with our own release profile. Servers take turns in every round, each run
 //! starts a fresh process, and each figure is the median of the rounds. Every reply is checked: see `reply.rs`.
-//! `stdio.rs` and `mcp.rs` say what is compared with what, and which bars are promised.
+//! `stdio.rs`, `mcp.rs` and `gateway.rs` say what is compared with what, and which bars are promised.
 
 mod figures;
+mod gateway;
 mod http;
+mod listing;
 mod load;
 mod mcp;
 mod measure;
@@ -41,6 +43,8 @@ enum Subject {
     Stdio,
     /// MCP in breadth, stdio and HTTP, against all SDKs.
     Mcp,
+    /// The same upstream behind `gladhand bridge` and behind other gateways.
+    Gateway,
 }
 
 /// How long the measuring takes.
@@ -56,6 +60,7 @@ impl Options {
     pub(crate) fn read<'a>(words: &[&'a str]) -> Result<Self, &'a str> {
         let (subject, words) = match words {
             ["mcp", rest @ ..] => (Subject::Mcp, rest),
+            ["gateway", rest @ ..] => (Subject::Gateway, rest),
             ["stdio", rest @ ..] => (Subject::Stdio, rest),
             rest => (Subject::Stdio, rest),
         };
@@ -76,6 +81,7 @@ pub(crate) fn run(options: Options) -> Result<ExitCode> {
     let (figures, report) = match options.subject {
         Subject::Stdio => stdio::run(options.is_quick)?,
         Subject::Mcp => mcp::run(options.is_quick)?,
+        Subject::Gateway => gateway::run(options.is_quick)?,
     };
     println!("{}", if options.json { report.to_json().to_string() } else { report.to_text() });
     let failed = figures.ours().failures();

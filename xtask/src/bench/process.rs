@@ -15,19 +15,23 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::request::Era;
+use super::scenario::Way;
 
 /// No single run lasts this long; a server that is silent for so long is killed and its run fails.
 const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What stands for the port among the arguments of a server.
+pub(crate) const PORT: &str = "{port}";
 
 /// How to start a server.
 #[derive(Debug, Clone)]
 pub(crate) struct Server {
     pub(crate) name: &'static str,
     pub(crate) program: PathBuf,
-    /// What it is started with for stdio.
-    pub(crate) arguments: Vec<OsString>,
-    /// What it is started with for HTTP, after the last of which its port is written.
-    pub(crate) http: Vec<OsString>,
+    /// What it is started with for stdio, if it serves stdio.
+    pub(crate) stdio: Option<Vec<OsString>>,
+    /// What it is started with for HTTP, if it serves HTTP; [`PORT`] stands for its port.
+    pub(crate) http: Option<Vec<OsString>>,
     /// How many sessions it is asked to keep at a time; none where it keeps no session.
     pub(crate) sessions: u32,
     /// An empty folder to run in, so that nobody's configuration is measured.
@@ -76,8 +80,16 @@ impl Server {
         Ok(self.program.metadata().with_context(|| format!("no {}", self.program.display()))?.len())
     }
 
+    /// Whether it can be reached this way.
+    pub(crate) fn serves(&self, way: Way) -> bool {
+        match way {
+            Way::Stdio(_) => self.stdio.is_some(),
+            Way::Http => self.http.is_some(),
+        }
+    }
+
     pub(crate) fn start(&self, streams: Streams) -> Result<Running> {
-        let mut command = self.command(&self.arguments);
+        let mut command = self.command(self.stdio.as_ref().context("it does not serve stdio")?);
         let sockets = match streams {
             Streams::Pipes => {
                 command.stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -103,10 +115,10 @@ impl Server {
     /// Starts it on a port that was free a moment ago.
     pub(crate) fn listen(&self) -> Result<Listening> {
         let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|free| free.local_addr())?;
-        let mut arguments = self.http.clone();
-        let last = arguments.last_mut().context("it does not serve HTTP")?;
-        last.push(address.port().to_string());
-        let mut command = self.command(&arguments);
+        let port = address.port().to_string();
+        let placed = |argument: &OsString| OsString::from(argument.to_string_lossy().replace(PORT, &port));
+        let arguments = self.http.as_ref().context("it does not serve HTTP")?.iter().map(placed);
+        let mut command = self.command(&arguments.collect::<Vec<_>>());
         command.stdin(Stdio::null()).stdout(Stdio::null());
         Ok(Listening { address, process: Process::start(command)? })
     }

@@ -7,11 +7,12 @@ use std::time::Duration;
 use anyhow::Result;
 
 use super::figures::{Figures, Table};
+use super::measure::{self, First};
 use super::process::{Server, Streams};
 use super::report::{Bar, Better, Bound, MEBIBYTE, Report, Rivals, Row, rows_of};
 use super::request::{Era, Payload};
 use super::scenario::{Cores, Pace, Scenario, Way};
-use super::{Effort, measure, our_program, scratch};
+use super::{Effort, our_program, scratch};
 use crate::peers;
 
 const LEGEND: &str = "
@@ -27,7 +28,7 @@ const MANY: Pace = Pace::InFlight(64);
 pub(crate) fn run(is_quick: bool) -> Result<(Table, Report)> {
     let full = Effort { starts: 41, rounds: 5, run: Duration::from_millis(500) };
     let quick = Effort { starts: 21, rounds: 1, run: Duration::from_millis(300) };
-    let table = measure::all(&servers()?, &scenarios(), if is_quick { quick } else { full })?;
+    let table = measure::all(&servers()?, &scenarios(), First::Opening, if is_quick { quick } else { full })?;
     let report = report(&table);
     Ok((table, report))
 }
@@ -38,8 +39,8 @@ fn servers() -> Result<Vec<Server>> {
     let server = |name, program, argument: Option<&str>| Server {
         name,
         program,
-        arguments: argument.map(Into::into).into_iter().collect(),
-        http: Vec::new(),
+        stdio: Some(argument.map(Into::into).into_iter().collect()),
+        http: None,
         sessions: 0,
         scratch: scratch.clone(),
     };

@@ -15,6 +15,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::task::Poll;
 use std::time::Duration;
 
 use gladhand_accord::Peer;
@@ -153,6 +154,7 @@ impl Coupled {
         };
         let may_become_task = inner.known().is_some_and(|lists| lists.tasks);
         let work = async move {
+            second_look().await;
             match inner.run(&errand).await {
                 Err(failure) if repeatable && failure.kind == FailureKind::UpstreamLost => {
                     tracing::debug!(upstream = inner.spec.name, %failure, "a call that may be repeated is repeated");
@@ -341,6 +343,23 @@ impl Inner {
         let mut shown = self.shown.subscribe();
         let _ = tokio::time::timeout(SETTLING, shown.wait_for(|shown| *shown)).await;
     }
+}
+
+/// Lets the first look pass.
+///
+/// Whoever asked looks once whether the answer is here, and makes a task of what is not. The upstream's loop must be
+/// woken from that task: woken before it, the loop is taken over by another thread, which costs more than all the rest
+/// of a call.
+async fn second_look() {
+    let mut is_first = true;
+    std::future::poll_fn(|cx| {
+        if std::mem::take(&mut is_first) {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        Poll::Ready(())
+    })
+    .await;
 }
 
 async fn watch(session: &Upstream, uri: String) {

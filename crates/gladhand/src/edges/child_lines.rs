@@ -68,20 +68,26 @@ impl ChildLines {
         self.unsent.len() >= FULL
     }
 
+    /// The next line if it is here already.
+    pub fn ready(&mut self) -> Option<Wrote> {
+        match self.lines.next_line()? {
+            Line::Bytes(bytes) => Some(Wrote::Line(bytes.to_vec())),
+            Line::TooLong { limit } => Some(Wrote::TooLong(limit, self.lines.skimmed().clone())),
+        }
+    }
+
     /// The next line. May be dropped and called again; unsent lines are sent meanwhile.
     pub async fn next(&mut self) -> Wrote {
         loop {
-            match self.lines.next_line() {
-                Some(Line::Bytes(bytes)) => return Wrote::Line(bytes.to_vec()),
-                Some(Line::TooLong { limit }) => return Wrote::TooLong(limit, self.lines.skimmed().clone()),
-                None if self.is_over => {
-                    return match self.lines.last_line() {
-                        Some(Line::Bytes(bytes)) => Wrote::Line(bytes.to_vec()),
-                        Some(Line::TooLong { limit }) => Wrote::TooLong(limit, self.lines.skimmed().clone()),
-                        None => Wrote::End,
-                    };
-                }
-                None => {}
+            if let Some(wrote) = self.ready() {
+                return wrote;
+            }
+            if self.is_over {
+                return match self.lines.last_line() {
+                    Some(Line::Bytes(bytes)) => Wrote::Line(bytes.to_vec()),
+                    Some(Line::TooLong { limit }) => Wrote::TooLong(limit, self.lines.skimmed().clone()),
+                    None => Wrote::End,
+                };
             }
             let Self { child, stdin, lines, unsent, is_over } = self;
             tokio::select! {

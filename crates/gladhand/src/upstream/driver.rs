@@ -15,6 +15,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{AbortHandle, JoinError, JoinSet};
 use tokio::time::Instant;
 
+use super::COMMANDS;
 use super::host::Host;
 use super::options::Options;
 use super::transport::{Evidence, Inbound, Transport};
@@ -60,6 +61,8 @@ pub(super) struct Driver {
     host: Arc<dyn Host>,
     call_timeout: Option<Duration>,
     calls: HashMap<CallId, Pending>,
+    /// Nobody's patience ends before this. It may be that of a call that was answered meanwhile.
+    patience_ends: Option<Instant>,
     /// Questions that a host is thinking about.
     thinking: JoinSet<(QuestionId, Answered)>,
     asked: HashMap<QuestionId, (AbortHandle, Option<CallId>)>,
@@ -109,6 +112,7 @@ impl Driver {
             offender: Offender::Server(options.called.clone()),
             violations: Arc::clone(&options.violations),
             calls: HashMap::new(),
+            patience_ends: None,
             thinking: JoinSet::new(),
             asked: HashMap::new(),
             is_gone: false,
@@ -153,6 +157,7 @@ impl Driver {
             if self.is_gone {
                 break None;
             }
+            self.catch_up(&mut ports);
         };
         ports.commands.close();
         self.step(|client, clock, heard| client.close(&mut clock.ambient(), heard));
@@ -167,8 +172,7 @@ impl Driver {
     /// Waits for the next thing to happen.
     async fn wake(&mut self, ports: Option<&mut Ports>) -> Wake {
         let deadline = self.client.deadline().map(|deadline| self.clock.instant(deadline));
-        let expiry = self.calls.values().filter_map(|call| call.expires).min();
-        let next = deadline.into_iter().chain(expiry).min();
+        let next = deadline.into_iter().chain(self.patience_ends).min();
         let alarm = async {
             match next {
                 Some(next) => tokio::time::sleep_until(next).await,
@@ -183,6 +187,21 @@ impl Driver {
             aside = receive_aside(asides) => Wake::Aside(aside),
             Some(command) = receive(commands), if !is_full => Wake::Command(command),
             () = alarm => Wake::Time,
+        }
+    }
+
+    /// Takes everything else that is there already, so that all that follows from it is written at once.
+    fn catch_up(&mut self, ports: &mut Ports) {
+        while let Some(inbound) = self.transport.ready() {
+            self.inbound(inbound);
+        }
+        // No more than could wait: others want their turn, too.
+        for _ in 0..COMMANDS {
+            if self.transport.is_full() {
+                return;
+            }
+            let Ok(command) = ports.commands.try_recv() else { return };
+            self.call(command);
         }
     }
 
@@ -277,12 +296,16 @@ impl Driver {
         if reply.is_closed() {
             return;
         }
-        self.calls.insert(call.id, Pending { reply, host, expires: self.expiry() });
+        let expires = self.expiry();
+        self.calls.insert(call.id, Pending { reply, host, expires });
         self.step(|client, clock, heard| client.call(call, behalf.as_ref(), &mut clock.ambient(), heard));
     }
 
-    fn expiry(&self) -> Option<Instant> {
-        self.call_timeout.map(|timeout| Instant::now() + timeout)
+    /// When the patience of somebody who starts to wait now ends.
+    fn expiry(&mut self) -> Option<Instant> {
+        let expires = Instant::now() + self.call_timeout?;
+        self.patience_ends = Some(self.patience_ends.map_or(expires, |ends| ends.min(expires)));
+        Some(expires)
     }
 
     fn answered(&mut self, question: QuestionId, answered: Answered) {
@@ -315,6 +338,7 @@ impl Driver {
             }
             self.step(|client, clock, heard| client.cancel(call, &mut clock.ambient(), heard));
         }
+        self.patience_ends = self.calls.values().filter_map(|call| call.expires).min();
         if self.client.deadline().is_some_and(|deadline| deadline <= self.clock.now().elapsed) {
             self.step(|client, clock, heard| client.wake(&mut clock.ambient(), heard));
         }

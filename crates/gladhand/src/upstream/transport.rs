@@ -33,6 +33,16 @@ pub(crate) enum Inbound {
     Gone,
 }
 
+impl From<Wrote> for Inbound {
+    fn from(wrote: Wrote) -> Self {
+        match wrote {
+            Wrote::Line(line) => Self::Message(Lane::MAIN, line, None),
+            Wrote::TooLong(limit, skim) => Self::Garbled(Fault::TooLong { limit }, skim),
+            Wrote::End => Self::Gone,
+        }
+    }
+}
+
 impl Transport {
     /// The id of the process, if it is one.
     pub(super) fn process(&self) -> Option<u32> {
@@ -58,17 +68,21 @@ impl Transport {
     /// The next thing that comes. May be dropped and called again.
     pub(crate) async fn next(&mut self) -> Inbound {
         match self {
-            Self::Child(child) => match child.next().await {
-                Wrote::Line(line) => Inbound::Message(Lane::MAIN, line, None),
-                Wrote::TooLong(limit, skim) => Inbound::Garbled(Fault::TooLong { limit }, skim),
-                Wrote::End => Inbound::Gone,
-            },
+            Self::Child(child) => child.next().await.into(),
             Self::Http(http) => match http.next().await {
                 Report::Message(lane, text, status) => Inbound::Message(lane, text, Some(status)),
                 Report::Lost(lane, loss) => Inbound::Lost(lane, loss),
                 Report::Gone => Inbound::Gone,
             },
             Self::Ended => std::future::pending().await,
+        }
+    }
+
+    /// What has come already, and can be had without waiting.
+    pub(crate) fn ready(&mut self) -> Option<Inbound> {
+        match self {
+            Self::Child(child) => child.ready().map(Inbound::from),
+            Self::Http(_) | Self::Ended => None,
         }
     }
 

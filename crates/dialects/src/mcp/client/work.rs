@@ -205,12 +205,24 @@ pub(super) struct Beside<'a> {
 
 /// Writes a request.
 pub(super) fn write(wire: &mut Vec<u8>, id: u64, method: &str, params: &str, beside: Beside<'_>) {
-    let token = if beside.wants_progress { format!(r#""{PROGRESS_TOKEN}":{id}"#) } else { String::new() };
-    let meta = joined([beside.envelope, beside.meta, &token]);
-    let meta = if meta.is_empty() { meta } else { format!(r#""_meta":{{{meta}}}"#) };
     let beginning = wire.len();
-    wire.extend_from_slice(format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{{"#).as_bytes());
-    wire.extend_from_slice(joined([params, beside.more, &meta]).as_bytes());
+    wire.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
+    json::write(wire, &id);
+    wire.extend_from_slice(br#","method":""#);
+    wire.extend_from_slice(method.as_bytes());
+    wire.extend_from_slice(br#"","params":{"#);
+    members(wire, [params, beside.more]);
+    if beside.wants_progress || !beside.envelope.is_empty() || !beside.meta.is_empty() {
+        member(wire, br#""_meta":{"#);
+        members(wire, [beside.envelope, beside.meta]);
+        if beside.wants_progress {
+            member(wire, b"\"");
+            wire.extend_from_slice(PROGRESS_TOKEN.as_bytes());
+            wire.extend_from_slice(b"\":");
+            json::write(wire, &id);
+        }
+        wire.push(b'}');
+    }
     wire.push(b'}');
     // Arguments may come from somebody who writes JSON on several lines.
     json::flatten(&mut wire[beginning..]);
@@ -218,13 +230,14 @@ pub(super) fn write(wire: &mut Vec<u8>, id: u64, method: &str, params: &str, bes
 }
 
 /// Members of one object from several places, any of which may have none.
-fn joined(places: [&str; 3]) -> String {
-    let mut members = String::with_capacity(places.iter().map(|place| place.len() + 1).sum());
-    for place in places.into_iter().filter(|place| !place.is_empty()) {
-        if !members.is_empty() {
-            members.push(',');
-        }
-        members.push_str(place);
+fn members(wire: &mut Vec<u8>, places: [&str; 2]) {
+    places.into_iter().filter(|place| !place.is_empty()).for_each(|place| member(wire, place.as_bytes()));
+}
+
+/// One more member of an object, or the beginning of one.
+fn member(wire: &mut Vec<u8>, text: &[u8]) {
+    if !wire.ends_with(b"{") {
+        wire.push(b',');
     }
-    members
+    wire.extend_from_slice(text);
 }
