@@ -13,6 +13,7 @@ use gladhand_operations::{Answered, CallId, Failure, FailureKind, Notice, Questi
 use tokio::sync::{oneshot, watch};
 
 use super::lists::{List, Stale};
+use super::way::Way;
 use crate::upstream::Host;
 
 /// The host of one call: its notices and questions go to its caller.
@@ -89,6 +90,8 @@ pub(super) struct WayHost {
     /// not be kept from ending by who would ask it.
     session: Option<watch::Receiver<Option<Weak<dyn Caller>>>>,
     bell: Option<Bell>,
+    /// The way itself.
+    way: Weak<Way>,
     /// Where word goes that a list has changed.
     stale: Arc<Stale>,
 }
@@ -99,7 +102,12 @@ impl WayHost {
         bell: Option<Bell>,
         stale: Arc<Stale>,
     ) -> Self {
-        Self { under_way: Mutex::default(), session, bell, stale }
+        Self { under_way: Mutex::default(), session, bell, way: Weak::new(), stale }
+    }
+
+    /// The same for this way.
+    pub(super) fn of(self, way: &Weak<Way>) -> Self {
+        Self { way: way.clone(), ..self }
     }
 
     /// A call is under way until the returned guard is dropped.
@@ -139,9 +147,9 @@ impl Host for WayHost {
 
     fn notice(&self, notice: Notice) {
         match notice {
-            Notice::ToolsChanged => self.stale.mark(&[List::Tools]),
-            Notice::ResourcesChanged => self.stale.mark(&[List::Resources]),
-            Notice::PromptsChanged => self.stale.mark(&[List::Prompts]),
+            Notice::ToolsChanged => self.stale.mark(&[List::Tools], self.way.clone()),
+            Notice::ResourcesChanged => self.stale.mark(&[List::Resources], self.way.clone()),
+            Notice::PromptsChanged => self.stale.mark(&[List::Prompts], self.way.clone()),
             Notice::ResourceUpdated(uri) => self.ring(|bell| bell.resource_updated(uri)),
             Notice::ElicitationComplete(id) => self.ring(|bell| bell.elicitation_complete(id)),
             Notice::Log(_, log) => match self.newest() {

@@ -30,7 +30,10 @@ pub(super) struct Way {
 impl Way {
     pub(super) fn new(spec: Arc<Spec>, provides: Askable, host: WayHost) -> Arc<Self> {
         let (session, opening) = (Mutex::default(), tokio::sync::Mutex::default());
-        Arc::new(Self { spec, provides, host: Arc::new(host), session, opening })
+        Arc::new_cyclic(|way| {
+            let host = Arc::new(host.of(way));
+            Self { spec, provides, host, session, opening }
+        })
     }
 
     /// The session if it is open.
