@@ -39,6 +39,7 @@ Options of `bench`:
 Options of `conformance`:
   --server, --client          Only that role
   --requirements REVISION     Only that revision: 2025-11-25 or 2026-07-28
+  --bridge                    Run only what goes through `gladhand bridge`
   --write                     Write docs/conformance.md when everything was run
 
 Options of `soak`:

@@ -232,7 +232,7 @@ fn a_decision_is_explained() {
     std::fs::write(place.file("gladhand.toml"), "[[policy.rules]]\neffect = \"deny\"\nwhen = 'a == '\n").unwrap();
     let (status, told) = test(&[]);
     assert_eq!(status, Some(2));
-    assert!(told.contains("line 3, column 8: at character 6: expected a string"), "{told}");
+    assert!(told.contains("line 3, column 8: policy.rules: at character 6: expected a string"), "{told}");
 }
 
 /// A request for what was never agreed: the toolbox has no prompts.
@@ -284,6 +284,6 @@ fn a_server_that_breaks_a_rule_loses_its_session_where_rules_are_enforced() {
             break line.to_string();
         }
     };
-    assert!(answer.contains("broke the rule `readable_lines`: a line that is no JSON-RPC message"), "{answer}");
+    assert!(answer.contains("broke the rule `readable_lines`: a line that cannot be read"), "{answer}");
     assert!(answer.contains("server `sh#"), "{answer}");
 }

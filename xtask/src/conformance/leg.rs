@@ -2,14 +2,15 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Stdio;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use serde_json::Value;
 
+use super::explained;
 use super::requirements::{self, Scenario};
+use super::server::{Server, Way};
 use crate::peers::Suite;
 use crate::shell;
 
@@ -44,6 +45,8 @@ pub(crate) struct Programs {
     pub(crate) suite: Suite,
     /// The folder of our fixtures.
     pub(crate) examples: PathBuf,
+    /// The product.
+    pub(crate) gladhand: PathBuf,
 }
 
 /// A leg that was run.
@@ -51,15 +54,27 @@ pub(crate) struct Programs {
 pub(crate) struct Leg {
     pub(crate) role: Role,
     pub(crate) revision: &'static str,
+    pub(crate) way: Way,
     pub(crate) results: Vec<(Scenario, Checks)>,
     /// Whether the suite itself is content with the scenarios that count.
     pub(crate) content: bool,
 }
 
 impl Leg {
-    /// Whether everything that counts passed.
+    /// Whether everything that counts passed; behind the bridge, everything that passes without it and can exist there.
     pub(crate) fn passed(&self) -> bool {
-        self.content && self.scored().all(|(_, checks)| checks.passed())
+        match self.way {
+            Way::Direct => self.content && self.scored().all(|(_, checks)| checks.passed()),
+            Way::Bridged(..) => self
+                .results
+                .iter()
+                .all(|(_, checks)| checks.passed() || (checks.made() > 0 && self.unexplained(checks) == 0)),
+        }
+    }
+
+    /// How many checks of a scenario are bad without a reason.
+    pub(crate) fn unexplained(&self, checks: &Checks) -> usize {
+        checks.bad.iter().filter(|(id, _)| explained::reason(id, self.revision, self.way).is_none()).count()
     }
 
     /// What counts.
@@ -104,17 +119,21 @@ impl Checks {
     }
 }
 
-pub(crate) fn run(programs: &Programs, role: Role, revision: &'static str) -> Result<Leg> {
-    let output = shell::target().join("conformance").join(format!("{}-{revision}", role.word()));
+pub(crate) fn run(programs: &Programs, role: Role, revision: &'static str, way: Way) -> Result<Leg> {
+    let mut name = format!("{}-{revision}", role.word());
+    if let Way::Bridged(behind, spoken) = way {
+        name = format!("bridge-{revision}-{spoken}-{}", behind.word());
+    }
+    let output = shell::target().join("conformance").join(&name);
     let _ = fs::remove_dir_all(&output);
     fs::create_dir_all(&output).with_context(|| format!("could not make {}", output.display()))?;
-    eprintln!("conformance: {} at {revision}", role.word());
+    eprintln!("conformance: {name}");
     let mut suite = programs.suite.command();
     suite.arg(role.word()).args(["--requirements", revision, "--output-dir"]).arg(&output);
     let fixture = programs.examples.join(role.fixture());
     let server = match role {
         Role::Server => {
-            let server = Server::start(&fixture, &output)?;
+            let server = Server::start(programs, &fixture, way, &output)?;
             suite.arg("--url").arg(&server.url);
             Some(server)
         }
@@ -136,7 +155,7 @@ pub(crate) fn run(programs: &Programs, role: Role, revision: &'static str) -> Re
         let checks = found.remove(&format!("{prefix}{}", scenario.name)).unwrap_or_default();
         (scenario, checks)
     });
-    Ok(Leg { role, revision, results: results.collect(), content: status.success() })
+    Ok(Leg { role, revision, way, results: results.collect(), content: status.success() })
 }
 
 /// Reads every `checks.json` below a folder, by the name of the folder that holds it, without its time.
@@ -155,37 +174,6 @@ fn collect(root: &Path, folder: &Path, found: &mut HashMap<String, Checks>) -> R
         }
     }
     Ok(())
-}
-
-/// Our fixture server on a free port, ended when dropped.
-struct Server {
-    child: Child,
-    url: String,
-}
-
-impl Server {
-    fn start(program: &Path, output: &Path) -> Result<Self> {
-        let log = fs::File::create(output.join("server.log")).context("could not make the server's log")?;
-        let mut command = Command::new(program);
-        command.arg("127.0.0.1:0").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
-        let mut child = command.spawn().with_context(|| format!("could not start {}", program.display()))?;
-        let stdout = child.stdout.take().context("the server has no output")?;
-        let mut server = Self { child, url: String::new() };
-        BufReader::new(stdout).read_line(&mut server.url).context("could not read the server's address")?;
-        // The suite wants the name to see that the server is of this machine.
-        server.url = server.url.trim().replace("127.0.0.1", "localhost");
-        if server.url.is_empty() {
-            bail!("the fixture server did not say where it listens");
-        }
-        Ok(server)
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 #[cfg(test)]

@@ -1,11 +1,14 @@
 //! `cargo xtask conformance`: the official MCP conformance suite against our fixture server and client.
 //!
-//! A leg is one role at one revision. All scenarios that the suite names for it are run, also those that it does not
+//! A leg is one role at one revision; in the role of a server also behind `gladhand bridge`, which speaks to the fixture in
+//! the era of the suite or in the other. All scenarios that the suite names for it are run, also those that it does not
 //! score; every check that it wrote down is counted. Its output stays in `target/conformance`.
 
+mod explained;
 mod leg;
 mod report;
 mod requirements;
+mod server;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -15,6 +18,7 @@ use anyhow::{Context, Result};
 
 use crate::{peers, shell};
 use leg::{Leg, Programs, Role};
+use server::{Behind, Way};
 
 /// The revisions that the suite has requirements for.
 const REVISIONS: [&str; 2] = ["2025-11-25", "2026-07-28"];
@@ -24,6 +28,8 @@ const REVISIONS: [&str; 2] = ["2025-11-25", "2026-07-28"];
 pub(crate) struct Options {
     role: Option<Role>,
     revision: Option<&'static str>,
+    /// Only what goes through the bridge.
+    bridge: bool,
     write: bool,
 }
 
@@ -36,6 +42,7 @@ impl Options {
             match *word {
                 "--server" => options.role = Some(Role::Server),
                 "--client" => options.role = Some(Role::Client),
+                "--bridge" => (options.role, options.bridge) = (Some(Role::Server), true),
                 "--write" => options.write = true,
                 "--requirements" => {
                     let named = words.next().ok_or(*word)?;
@@ -48,34 +55,27 @@ impl Options {
     }
 
     fn is_whole(&self) -> bool {
-        self.role.is_none() && self.revision.is_none()
+        self.role.is_none() && self.revision.is_none() && !self.bridge
     }
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let suite = peers::suite()?;
     let roles = [Role::Server, Role::Client].into_iter().filter(|role| options.role.is_none_or(|only| only == *role));
-    let mut build = shell::cargo(&["build", "--package", "gladhand"]);
+    let mut build = shell::cargo(&["build", "--package", "gladhand", "--bins"]);
     for role in roles.clone() {
         build.args(["--example", role.fixture()]);
     }
     shell::run(&mut build, "the fixtures are examples of the package `gladhand`")?;
-    let programs = Programs { suite, examples: shell::target().join("debug/examples") };
+    let built = shell::target().join("debug");
+    let programs = Programs { suite, examples: built.join("examples"), gladhand: built.join("gladhand") };
 
     let mut legs = Vec::new();
     for role in roles {
-        let revisions = REVISIONS.into_iter().filter(|revision| options.revision.is_none_or(|only| only == *revision));
-        // The legs of one role do not meet; those of both at once would make the suite's deadlines ours.
-        let run: Vec<Result<Leg>> = thread::scope(|scope| {
-            let start = |revision| {
-                let programs = &programs;
-                scope.spawn(move || leg::run(programs, role, revision))
-            };
-            let running: Vec<_> = revisions.map(start).collect();
-            running.into_iter().map(|leg| leg.join().unwrap_or_else(|_| anyhow::bail!("a leg broke down"))).collect()
-        });
-        for leg in run {
-            legs.push(leg?);
+        let is_wanted = |revision: &&str| options.revision.is_none_or(|only| only == *revision);
+        let revisions: Vec<_> = REVISIONS.into_iter().filter(is_wanted).collect();
+        for way in ways(role).into_iter().filter(|way| !options.bridge || *way != Way::Direct) {
+            legs.extend(run_at_once(&programs, role, &revisions, way)?);
         }
     }
 
@@ -89,6 +89,28 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     }
     let passed = legs.iter().all(Leg::passed);
     Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The ways from the suite to the fixture of a role.
+fn ways(role: Role) -> Vec<Way> {
+    let bridged = [Behind::Stdio, Behind::Http].into_iter().flat_map(|behind| {
+        let spoken = REVISIONS.into_iter();
+        spoken.map(move |revision| Way::Bridged(behind, revision))
+    });
+    let bridged = bridged.filter(|_| role == Role::Server);
+    std::iter::once(Way::Direct).chain(bridged).collect()
+}
+
+/// The legs of one role and way. They do not meet; those of more at once would make the suite's deadlines ours.
+fn run_at_once(programs: &Programs, role: Role, revisions: &[&'static str], way: Way) -> Result<Vec<Leg>> {
+    thread::scope(|scope| {
+        let start = |revision: &&'static str| {
+            let revision = *revision;
+            scope.spawn(move || leg::run(programs, role, revision, way))
+        };
+        let running: Vec<_> = revisions.iter().map(start).collect();
+        running.into_iter().map(|leg| leg.join().unwrap_or_else(|_| anyhow::bail!("a leg broke down"))).collect()
+    })
 }
 
 fn page() -> PathBuf {

@@ -2,13 +2,15 @@
 
 use std::fmt::Write as _;
 
+use super::explained;
 use super::leg::{Checks, Leg, Role};
+use super::server::{Behind, Way};
 
 /// Totals of each leg, and everything that is bad.
 pub(crate) fn summary(legs: &[Leg]) -> String {
     let mut text = String::new();
     for leg in legs {
-        let _ = writeln!(text, "{} {}: {}", leg.role.word(), leg.revision, totals(leg));
+        let _ = writeln!(text, "{} {}{}: {}", leg.role.word(), leg.revision, through(leg.way), totals(leg));
         for (scenario, checks) in &leg.results {
             if checks.passed() {
                 continue;
@@ -16,10 +18,11 @@ pub(crate) fn summary(legs: &[Leg]) -> String {
             let counts = if scenario.unscored.is_some() { " (not scored)" } else { "" };
             let _ = writeln!(text, "  {}{counts}: {}", scenario.name, counted(checks));
             for (id, said) in &checks.bad {
-                let _ = writeln!(text, "    {id}: {}", said.lines().next().unwrap_or_default());
+                let why = explained::reason(id, leg.revision, leg.way);
+                let _ = writeln!(text, "    {id}: {}", why.or(said.lines().next()).unwrap_or_default());
             }
         }
-        if !leg.content {
+        if !leg.content && leg.way == Way::Direct {
             let _ = writeln!(text, "  the suite itself is not content; see target/conformance");
         }
     }
@@ -38,7 +41,8 @@ pub(crate) fn page(legs: &[Leg], version: &str) -> String {
          Scenarios that the suite runs and does not score are shown with its reason.\n"
     );
     let _ = writeln!(text, "| role | revision | scored scenarios passed | others passed |\n|---|---|---|---|");
-    for leg in legs {
+    let (direct, bridged): (Vec<_>, Vec<_>) = legs.iter().partition(|leg| leg.way == Way::Direct);
+    for leg in &direct {
         let (scored, others) = (count(leg, true), count(leg, false));
         let _ = writeln!(
             text,
@@ -51,7 +55,8 @@ pub(crate) fn page(legs: &[Leg], version: &str) -> String {
             others.1
         );
     }
-    for leg in legs {
+    text.push_str(&behind_the_bridge(&bridged));
+    for leg in &direct {
         let role = if leg.role == Role::Server { "Server" } else { "Client" };
         let _ = writeln!(text, "\n## {role}, {}\n\n| scenario | checks passed | |\n|---|---|---|", leg.revision);
         for (scenario, checks) in &leg.results {
@@ -61,6 +66,53 @@ pub(crate) fn page(legs: &[Leg], version: &str) -> String {
         }
     }
     text
+}
+
+/// What becomes of the server's scenarios behind `gladhand bridge`, and why not all of them can pass there.
+fn behind_the_bridge(legs: &[&Leg]) -> String {
+    let mut text = String::from(
+        "\n## Server, through the bridge\n\n\
+         The same suite and the same server, with `gladhand bridge --http` between them, which speaks to the server in the\n\
+         era of the suite or in the other.\n\n\
+         | suite's revision | spoken to the server | server behind | scored scenarios passed | others passed |\n\
+         |---|---|---|---|---|\n",
+    );
+    let mut left = String::new();
+    for leg in legs {
+        let Way::Bridged(behind, spoken) = leg.way else { continue };
+        let (scored, others) = (count(leg, true), count(leg, false));
+        let _ = writeln!(
+            text,
+            "| {} | {spoken} | {} | {}/{} | {}/{} |",
+            leg.revision,
+            behind.word(),
+            scored.0,
+            scored.1,
+            others.0,
+            others.1
+        );
+        // The same is true wherever the server is.
+        if behind == Behind::Http {
+            continue;
+        }
+        for (scenario, checks) in &leg.results {
+            for (id, _) in &checks.bad {
+                let why = explained::reason(id, leg.revision, leg.way).unwrap_or("**failed**");
+                let _ = writeln!(left, "| {} | {spoken} | `{}` | `{id}` | {why} |", leg.revision, scenario.name);
+            }
+        }
+    }
+    text.push_str("\nWhat passes without the bridge and cannot pass behind it:\n\n");
+    text.push_str("| suite's revision | spoken to the server | scenario | check | why |\n|---|---|---|---|---|\n");
+    text + &left
+}
+
+/// The way, where there is something between.
+fn through(way: Way) -> String {
+    match way {
+        Way::Direct => String::new(),
+        Way::Bridged(behind, spoken) => format!(" through the bridge to {spoken} over {}", behind.word()),
+    }
 }
 
 fn counted(checks: &Checks) -> String {
@@ -91,7 +143,7 @@ mod tests {
         let good = Checks { good: 2, skipped: 1, bad: Vec::new() };
         let bad = Checks { good: 1, skipped: 0, bad: vec![("id".to_owned(), "said".to_owned())] };
         let results = vec![(scenario("one", None), good), (scenario("two", Some("pending")), bad)];
-        let legs = [Leg { role: Role::Server, revision: "2026-07-28", results, content: true }];
+        let legs = [Leg { role: Role::Server, revision: "2026-07-28", way: Way::Direct, results, content: true }];
         let page = page(&legs, "1.2.3");
         for line in [
             "| server | 2026-07-28 | 1/1 | 0/1 |",

@@ -13,6 +13,7 @@ use gladhand_operations::{Answered, CallId, Failure, FailureKind, Notice, Questi
 use tokio::sync::{oneshot, watch};
 
 use super::lists::{List, Stale};
+use super::way::Way;
 use crate::upstream::Host;
 
 /// The one session that a way belongs to, once it is open. It is not kept by this: who asks it must not keep it from
@@ -92,13 +93,20 @@ pub(super) struct WayHost {
     /// The one session that this way belongs to, once it is open; without one, nobody but callers can be asked.
     session: Option<Session>,
     bell: Option<Bell>,
+    /// The way itself.
+    way: Weak<Way>,
     /// Where word goes that a list has changed.
     stale: Arc<Stale>,
 }
 
 impl WayHost {
     pub(super) fn new(session: Option<Session>, bell: Option<Bell>, stale: Arc<Stale>) -> Self {
-        Self { under_way: Mutex::default(), session, bell, stale }
+        Self { under_way: Mutex::default(), session, bell, way: Weak::new(), stale }
+    }
+
+    /// The same for this way.
+    pub(super) fn of(self, way: &Weak<Way>) -> Self {
+        Self { way: way.clone(), ..self }
     }
 
     /// A call is under way until the returned guard is dropped.
@@ -143,9 +151,9 @@ impl Host for WayHost {
 
     fn notice(&self, notice: Notice) {
         match notice {
-            Notice::ToolsChanged => self.stale.mark(&[List::Tools]),
-            Notice::ResourcesChanged => self.stale.mark(&[List::Resources]),
-            Notice::PromptsChanged => self.stale.mark(&[List::Prompts]),
+            Notice::ToolsChanged => self.stale.mark(&[List::Tools], self.way.clone()),
+            Notice::ResourcesChanged => self.stale.mark(&[List::Resources], self.way.clone()),
+            Notice::PromptsChanged => self.stale.mark(&[List::Prompts], self.way.clone()),
             Notice::ResourceUpdated(uri) => self.ring(|bell| bell.resource_updated(uri)),
             Notice::ElicitationComplete(id) => self.ring(|bell| bell.elicitation_complete(id)),
             Notice::Log(_, log) => match self.newest() {

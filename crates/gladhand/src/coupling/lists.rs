@@ -1,6 +1,6 @@
 //! What an upstream has, as it was last heard.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError, Weak};
 
 use gladhand_accord::{Agreement, Peer, Side};
 use gladhand_hub::Features;
@@ -8,7 +8,7 @@ use gladhand_operations::{Failure, Operation, Prompt, Reply, Resource, Template,
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
-use super::way::TASKS;
+use super::way::{TASKS, Way};
 use crate::upstream::Upstream;
 
 /// Everything that an upstream lists, and what it does beside that. Can be kept between runs.
@@ -40,30 +40,31 @@ pub(super) enum List {
 }
 
 /// Lists that are not what they were, until somebody asks for them again. However often a list changes meanwhile, it is
-/// asked for once.
+/// asked for once, and where it changed last.
 #[derive(Debug, Default)]
 pub(super) struct Stale {
-    lists: Mutex<Vec<List>>,
+    lists: Mutex<(Vec<List>, Weak<Way>)>,
     told: Notify,
 }
 
 impl Stale {
-    /// These have changed.
-    pub(super) fn mark(&self, lists: &[List]) {
+    /// These have changed, at the other end of this way.
+    pub(super) fn mark(&self, lists: &[List], way: Weak<Way>) {
         let mut stale = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
         for list in lists {
-            if !stale.contains(list) {
-                stale.push(*list);
+            if !stale.0.contains(list) {
+                stale.0.push(*list);
             }
         }
+        stale.1 = way;
         self.told.notify_one();
     }
 
-    /// Waits until some have changed.
-    pub(super) async fn take(&self) -> Vec<List> {
+    /// Waits until some have changed, and says where.
+    pub(super) async fn take(&self) -> (Vec<List>, Weak<Way>) {
         loop {
             let stale = std::mem::take(&mut *self.lists.lock().unwrap_or_else(PoisonError::into_inner));
-            if !stale.is_empty() {
+            if !stale.0.is_empty() {
                 return stale;
             }
             self.told.notified().await;

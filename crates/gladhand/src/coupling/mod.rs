@@ -86,9 +86,9 @@ struct Inner {
     /// What it is called where that is written down.
     label: String,
     /// What it has, as far as is known.
-    lists: watch::Sender<Option<Arc<Lists>>>,
-    /// Whether the hub has had occasion to ask for them.
-    shown: watch::Sender<bool>,
+    lists: Mutex<Option<Arc<Lists>>>,
+    /// Whether the hub knows it too. Whoever waits for what there is waits for that.
+    is_shown: watch::Sender<bool>,
     stale: Arc<Stale>,
     bell: OnceLock<Bell>,
     ways: Mutex<Ways>,
@@ -118,8 +118,8 @@ impl Coupled {
         let inner = Inner {
             label: spec.label(),
             spec: Arc::new(spec),
-            shown: watch::Sender::new(remembered.is_some()),
-            lists: watch::Sender::new(remembered.map(Arc::new)),
+            is_shown: watch::Sender::new(remembered.is_some()),
+            lists: Mutex::new(remembered.map(Arc::new)),
             stale: Arc::default(),
             bell: OnceLock::new(),
             ways: Mutex::default(),
@@ -178,7 +178,7 @@ struct Errand {
 
 impl Inner {
     fn known(&self) -> Option<Arc<Lists>> {
-        self.lists.borrow().clone()
+        self.lists.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn ways(&self) -> MutexGuard<'_, Ways> {
@@ -273,7 +273,7 @@ impl Inner {
 
     /// The main way is open: what is listed and watched must be asked for again.
     fn opened(&self, session: &Upstream) {
-        self.stale.mark(&List::ALL);
+        self.stale.mark(&List::ALL, Arc::downgrade(&self.main().0));
         let watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let session = session.clone();
         tokio::spawn(async move {
@@ -289,17 +289,19 @@ impl Inner {
             let (this, stale) = (Arc::downgrade(self), Arc::clone(&self.stale));
             tokio::spawn(async move {
                 loop {
-                    let changed = stale.take().await;
+                    let (changed, way) = stale.take().await;
                     let Some(this) = Weak::upgrade(&this) else { return };
-                    this.refresh(&changed).await;
+                    this.refresh(&changed, &way).await;
                 }
             })
             .abort_handle()
         });
     }
 
-    async fn refresh(&self, changed: &[List]) {
-        let Some(session) = self.main().0.session() else { return };
+    /// Asks for lists again, where they have changed. There is one list for all callers: that of whose changed last.
+    async fn refresh(&self, changed: &[List], way: &Weak<Way>) {
+        let session = way.upgrade().and_then(|way| way.session()).or_else(|| self.main().0.session());
+        let Some(session) = session else { return };
         let before = self.known();
         let lists = match &before {
             Some(before) if changed.len() < List::ALL.len() => before.refreshed(changed, &session).await,
@@ -314,34 +316,26 @@ impl Inner {
         };
         let differs = |list: List| before.as_deref().is_none_or(|before| lists.differs(list, before));
         let different: Vec<_> = List::ALL.into_iter().filter(|list| differs(*list)).collect();
-        self.lists.send_replace(Some(Arc::clone(&lists)));
-        self.announce(&different, &lists);
-        // Not before: whoever waits for the lists asks the hub for them.
-        self.shown.send_replace(true);
-    }
-
-    /// Remembers lists that are different, and tells everybody.
-    fn announce(&self, different: &[List], lists: &Lists) {
-        if different.is_empty() {
-            return;
+        *self.lists.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&lists));
+        if let Some(file) = self.spec.remembered_in.as_ref().filter(|_| !different.is_empty()) {
+            memory::remember(file, &lists);
         }
-        if let Some(file) = &self.spec.remembered_in {
-            memory::remember(file, lists);
-        }
-        let Some(bell) = self.bell.get() else { return };
-        for list in different {
-            match list {
-                List::Tools => bell.tools_changed(),
-                List::Resources => bell.resources_changed(),
-                List::Prompts => bell.prompts_changed(),
+        if let Some(bell) = self.bell.get() {
+            for list in different {
+                match list {
+                    List::Tools => bell.tools_changed(),
+                    List::Resources => bell.resources_changed(),
+                    List::Prompts => bell.prompts_changed(),
+                }
             }
         }
+        self.is_shown.send_replace(true);
     }
 
     /// Waits until something is known of the lists, and the hub knows it.
     async fn listed(&self) {
-        let mut shown = self.shown.subscribe();
-        let _ = tokio::time::timeout(SETTLING, shown.wait_for(|shown| *shown)).await;
+        let mut is_shown = self.is_shown.subscribe();
+        let _ = tokio::time::timeout(SETTLING, is_shown.wait_for(|is_shown| *is_shown)).await;
     }
 }
 
@@ -453,7 +447,7 @@ impl Provider for Coupled {
     }
 
     fn settling(&self) -> Option<Settling> {
-        if *self.inner.shown.borrow() {
+        if *self.inner.is_shown.borrow() {
             return None;
         }
         let inner = Arc::clone(&self.inner);
@@ -470,7 +464,7 @@ impl Provider for Coupled {
     }
 
     fn trouble(&self) -> Option<Failure> {
-        let is_known = self.inner.lists.borrow().is_some();
+        let is_known = self.inner.known().is_some();
         self.inner.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone().filter(|_| !is_known)
     }
 

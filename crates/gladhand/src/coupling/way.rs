@@ -33,7 +33,10 @@ pub(super) struct Way {
 impl Way {
     pub(super) fn new(spec: Arc<Spec>, provides: Askable, host: WayHost) -> Arc<Self> {
         let (session, openings, opening) = (Mutex::default(), AtomicU64::new(0), tokio::sync::Mutex::default());
-        Arc::new(Self { spec, provides, host: Arc::new(host), session, openings, opening })
+        Arc::new_cyclic(|way| {
+            let host = Arc::new(host.of(way));
+            Self { spec, provides, host, session, openings, opening }
+        })
     }
 
     /// The session if it is open.

@@ -213,6 +213,43 @@ fn calls_without_a_session_take_turns_and_each_is_asked_its_own() {
 }
 
 #[test]
+fn a_call_whose_exchange_is_closed_is_cancelled_at_the_server() {
+    for server in Era::BOTH {
+        let bridge = Bridge::start(server, &[]);
+        let mut connection = bridge.connect();
+        let headers = [("MCP-Protocol-Version", STATELESS), ("Mcp-Method", "tools/call"), ("Mcp-Name", "linger")];
+        let params = json!({"name": "linger", "arguments": {}, "_meta": {
+            "io.modelcontextprotocol/protocolVersion": STATELESS,
+            "io.modelcontextprotocol/clientCapabilities": {},
+            "progressToken": 1,
+        }});
+        let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
+        connection.send_post(&headers, &call.to_string());
+        connection.head();
+        assert_eq!(connection.event().expect("progress").json()["method"], "notifications/progress");
+        drop(connection);
+        until("the server is told", || !bridge.script.requests("notifications/cancelled").is_empty());
+    }
+}
+
+#[test]
+fn a_list_that_changed_for_one_session_is_announced_and_shown() {
+    let bridge = Bridge::start(Era::Handshake, &[]);
+    let mut session = Session::open(&bridge, &json!({"elicitation": {}}));
+    let mut stream = bridge.connect();
+    stream.send("GET", "/mcp", &[("Accept", "text/event-stream"), ("Mcp-Session-Id", &session.id)], "");
+    stream.head();
+    assert_eq!(session.text("grow"), "grown");
+    let mut events = std::iter::from_fn(|| stream.event()).filter(|event| !event.data.is_empty());
+    let told = events.find(|event| event.json()["method"] == "notifications/tools/list_changed");
+    assert!(told.is_some());
+    let list = r#"{"jsonrpc":"2.0","id":90,"method":"tools/list"}"#;
+    let listed = session.connection.post(&[("Mcp-Session-Id", &session.id)], list);
+    assert!(message(&listed).to_string().contains("\"grown\""), "{listed:?}");
+    assert_eq!(session.text("grown"), "here");
+}
+
+#[test]
 fn calls_that_are_never_answered_give_way() {
     let bridge = Bridge::start(Era::Handshake, &[]);
     let can = json!({"elicitation": {}});
