@@ -4,6 +4,7 @@ from contextlib import asynccontextmanager
 
 import anyio
 from fastmcp.client import Client as FastClient
+from fastmcp.client.elicitation import ElicitResult
 from fastmcp.client.transports import SSETransport, StdioTransport, StreamableHttpTransport
 from mcp import types
 from mcp.client.subscriptions import listen
@@ -20,7 +21,8 @@ def transport(kind, target):
 
 
 async def elicit(message, response_type, params, context):
-    return response_type(**FORM)
+    # What is left out of the form is to be left out, and not null.
+    return ElicitResult(action="accept", content=FORM)
 
 
 async def sample(messages, params, context):
@@ -28,7 +30,8 @@ async def sample(messages, params, context):
 
 
 class Client:
-    def __init__(self, client, updated):
+    def __init__(self, client, updated, changes):
+        self.changes = changes
         self.client = client
         self.updated = updated
         self.protocol = client.protocol_version
@@ -61,6 +64,22 @@ class Client:
             yield
             group.cancel_scope.cancel()
 
+    @asynccontextmanager
+    async def follow(self, changed):
+        if self.protocol != STATELESS:
+            self.changes.append(changed)
+            yield
+            return
+        async with listen(self.client.session, tools_list_changed=True) as events, anyio.create_task_group() as group:
+
+            async def listen_to():
+                async for _ in events:
+                    changed()
+
+            group.start_soon(listen_to)
+            yield
+            group.cancel_scope.cancel()
+
 
 @asynccontextmanager
 async def connect(target, plan, updated):
@@ -68,10 +87,14 @@ async def connect(target, plan, updated):
         # What is heard by listening is told there.
         if isinstance(message, types.ResourceUpdatedNotification) and client.protocol_version != STATELESS:
             updated(str(message.params.uri))
+        if isinstance(message, types.ToolListChangedNotification) and client.protocol_version != STATELESS:
+            for changed in changes:
+                changed()
 
+    changes = []
     answers = {"elicitation_handler": elicit, "sampling_handler": sample, "message_handler": message}
     async with FastClient(transport(plan["transport"], target), mode=plan["mode"], **answers) as client:
-        yield Client(client, updated)
+        yield Client(client, updated, changes)
 
 
 run(connect)

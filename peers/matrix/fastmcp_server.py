@@ -35,6 +35,8 @@ def echo(message: str) -> str:
 async def count(context: Context) -> str:
     for step in (1, 2, 3):
         await context.report_progress(step, 3)
+        # Some clients lose a report that comes together with the reply.
+        await anyio.sleep(0.1)
     return "counted"
 
 

@@ -27,7 +27,8 @@ async def sample(context, params):
 
 
 class Client:
-    def __init__(self, session, opened):
+    def __init__(self, session, opened, changes):
+        self.changes = changes
         self.session = session
         self.protocol = opened.protocolVersion
         self.read = session.read_resource
@@ -44,6 +45,11 @@ class Client:
         await self.session.subscribe_resource(uri)
         yield
         await self.session.unsubscribe_resource(uri)
+
+    @asynccontextmanager
+    async def follow(self, changed):
+        self.changes.append(changed)
+        yield
 
     async def give_up(self, progressed, call):
         """This line has no way to cancel a call, so the notification is sent by hand, with the id of the last request."""
@@ -63,10 +69,14 @@ async def connect(target, plan, updated):
         notification = getattr(message, "root", None)
         if isinstance(notification, types.ResourceUpdatedNotification):
             updated(str(notification.params.uri))
+        if isinstance(notification, types.ToolListChangedNotification):
+            for changed in changes:
+                changed()
 
+    changes = []
     answers = {"elicitation_callback": elicit, "sampling_callback": sample, "message_handler": message}
     async with transport(plan["transport"], target) as (read, write, *_), ClientSession(read, write, **answers) as session:
-        yield Client(session, await session.initialize())
+        yield Client(session, await session.initialize(), changes)
 
 
 run(connect)

@@ -28,7 +28,8 @@ async def sample(context, params):
 
 
 class Client:
-    def __init__(self, client, updated):
+    def __init__(self, client, updated, changes):
+        self.changes = changes
         self.client = client
         self.updated = updated
         self.protocol = client.protocol_version
@@ -59,6 +60,22 @@ class Client:
             yield
             group.cancel_scope.cancel()
 
+    @asynccontextmanager
+    async def follow(self, changed):
+        if self.protocol != STATELESS:
+            self.changes.append(changed)
+            yield
+            return
+        async with self.client.listen(tools_list_changed=True) as events, anyio.create_task_group() as group:
+
+            async def listen_to():
+                async for _ in events:
+                    changed()
+
+            group.start_soon(listen_to)
+            yield
+            group.cancel_scope.cancel()
+
 
 @asynccontextmanager
 async def connect(target, plan, updated):
@@ -66,10 +83,14 @@ async def connect(target, plan, updated):
         # What is heard by listening is told there.
         if isinstance(message, types.ResourceUpdatedNotification) and client.protocol_version != STATELESS:
             updated(str(message.params.uri))
+        if isinstance(message, types.ToolListChangedNotification) and client.protocol_version != STATELESS:
+            for changed in changes:
+                changed()
 
+    changes = []
     answers = {"elicitation_callback": elicit, "sampling_callback": sample, "message_handler": message}
     async with SdkClient(transport(plan["transport"], target), mode=plan["mode"], **answers) as client:
-        yield Client(client, updated)
+        yield Client(client, updated, changes)
 
 
 run(connect)

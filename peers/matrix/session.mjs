@@ -4,9 +4,13 @@
 // `node CLIENT '{"transport": "stdio" | "http" | "sse", "mode": …, "fixture": TARGET, "toolbox": TARGET}'`, where a
 // TARGET is a URL or the words of a command. A client hands in its own ways:
 //
-//   connect(target, plan, { elicit, sample, updated })  opens a session and answers by these functions
+//   connect(target, plan, { elicit, sample, updated, changed })  opens a session and answers by these functions
 //   session.call(name, arguments, options)              calls a tool; options: `onprogress`, `signal`
 //   session.watch(uri)                                  has updates of a resource told to `updated`
+//   session.follow()                                    has changes of the list of tools told to `changed`
+//
+// A plan with `steps` is for a server behind our bridge: see coupled.mjs.
+import { coupled } from './coupled.mjs';
 
 const PATIENCE = 20_000;
 const SILENCE = 1200;
@@ -14,11 +18,13 @@ const WATCHED = 'test://watched-resource';
 
 export async function run(connect) {
   const plan = JSON.parse(process.argv[2]);
+  if (plan.steps) return coupled(connect, plan);
   const updates = watcher();
   const answers = {
     elicit: () => ({ action: 'accept', content: { username: 'ada', email: 'ada@example.org' } }),
     sample: () => ({ role: 'assistant', model: 'm', content: { type: 'text', text: 'Bern' } }),
     updated: updates.tell,
+    changed: () => {},
   };
   const seen = {};
   const cell = async (name, look) => {
@@ -86,7 +92,7 @@ function watcher() {
   return watcher;
 }
 
-function soon(promise) {
+export function soon(promise) {
   const late = new Promise((_, reject) => setTimeout(() => reject(new Error('nothing came')), PATIENCE).unref());
   return Promise.race([promise, late]);
 }

@@ -7,7 +7,10 @@ Prints one line of JSON: what was seen in each cell, or the error that came inst
 where a TARGET is a URL or the words of a command. A client hands in `connect(target, plan, updated)`, an asynchronous
 context whose value has: `protocol`, `tools()`, `call(name, arguments, progress)`, `give_up(progressed, call)`,
 `watch(uri)` (another such context), `read(uri)` and `prompt(name, arguments)`; the latter four return what the SDK
-returns, except that `watch` sees to it that `updated(uri)` is called.
+returns, except that `watch` sees to it that `updated(uri)` is called. `follow(changed)` is a context too, in which
+`changed()` is called when the list of tools changes.
+
+A plan with `steps` is for a server behind our bridge: see coupled.py.
 """
 
 import json
@@ -19,12 +22,17 @@ PATIENCE = 20
 SILENCE = 1.2
 WATCHED = "test://watched-resource"
 
-FORM = {"username": "ada", "email": "ada@example.org"}
+PLAN = json.loads(sys.argv[1])
+FORM = PLAN.get("form", {"username": "ada", "email": "ada@example.org"})
 SAID = "Bern"
 
 
 def run(connect):
-    anyio.run(session, connect, json.loads(sys.argv[1]))
+    if "steps" in PLAN:
+        from coupled import coupled
+
+        return anyio.run(coupled, connect, PLAN)
+    anyio.run(session, connect, PLAN)
 
 
 async def session(connect, plan):

@@ -5,9 +5,12 @@ export const FORM = { type: 'object', properties: { name: { type: 'string' } }, 
 
 export const text = (words) => ({ content: [{ type: 'text', text: words }] });
 
-/** Reports progress in three steps. */
+/** Reports progress in three steps; some clients lose a report that comes together with the reply. */
 export async function count(report) {
-  for (const step of [1, 2, 3]) await report(step, 3);
+  for (const step of [1, 2, 3]) {
+    await report(step, 3);
+    await new Promise((resolve) => setTimeout(resolve, 100));
+  }
   return text('counted');
 }
 

@@ -7,6 +7,7 @@ import {
   CreateMessageRequestSchema,
   ElicitRequestSchema,
   ResourceUpdatedNotificationSchema,
+  ToolListChangedNotificationSchema,
 } from '@modelcontextprotocol/sdk/types.js';
 import { run } from './session.mjs';
 
@@ -16,11 +17,12 @@ const transports = {
   sse: (url) => new SSEClientTransport(new URL(url)),
 };
 
-await run(async (target, { transport: kind }, { elicit, sample, updated }) => {
+await run(async (target, { transport: kind }, { elicit, sample, updated, changed }) => {
   const client = new Client({ name: 'ts-v1', version: '1' }, { capabilities: { sampling: {}, elicitation: {} } });
   client.setRequestHandler(ElicitRequestSchema, elicit);
   client.setRequestHandler(CreateMessageRequestSchema, sample);
   client.setNotificationHandler(ResourceUpdatedNotificationSchema, ({ params }) => updated(params.uri));
+  client.setNotificationHandler(ToolListChangedNotificationSchema, changed);
   const transport = transports[kind](target);
   let version;
   const agreed = transport.setProtocolVersion?.bind(transport);
@@ -34,5 +36,6 @@ await run(async (target, { transport: kind }, { elicit, sample, updated }) => {
     protocol: () => version,
     call: (name, params, options) => client.callTool({ name, arguments: params }, undefined, options),
     watch: (uri) => client.subscribeResource({ uri }),
+    follow: async () => {},
   };
 });

@@ -12,9 +12,10 @@ import { FORM, WATCHED, count, linger, lingered, text } from './tools.mjs';
 function make() {
   const server = new McpServer({ name: 'ts-v1', version: '1' }, { capabilities: { resources: { subscribe: true } } });
   const tool = (name, inputSchema, answer) => server.registerTool(name, { description: name, inputSchema }, answer);
-  const reporter = ({ _meta, sendNotification }) => (progress, total) => {
+  const reporter = ({ _meta, sendNotification }) => async (progress, total) => {
+    if (_meta?.progressToken === undefined) return;
     const params = { progressToken: _meta.progressToken, progress, total };
-    return sendNotification({ method: 'notifications/progress', params });
+    await sendNotification({ method: 'notifications/progress', params });
   };
   tool('echo', { message: z.string() }, ({ message }) => text(message));
   tool('count', {}, (_, extra) => count(reporter(extra)));
@@ -32,6 +33,10 @@ function make() {
   tool('touch', {}, async () => {
     await server.server.sendResourceUpdated({ uri: WATCHED });
     return text('touched');
+  });
+  tool('grow', {}, () => {
+    tool('grown', {}, () => text('here'));
+    return text('grown');
   });
   server.server.setRequestHandler(SubscribeRequestSchema, () => ({}));
   server.server.setRequestHandler(UnsubscribeRequestSchema, () => ({}));

@@ -11,13 +11,14 @@ const transports = {
 };
 const negotiation = { default: undefined, auto: { mode: 'auto' } };
 
-await run(async (target, { transport, mode }, { elicit, sample, updated }) => {
+await run(async (target, { transport, mode }, { elicit, sample, updated, changed }) => {
   const versionNegotiation = mode in negotiation ? negotiation[mode] : { mode: { pin: mode } };
   const capabilities = { sampling: {}, elicitation: {} };
   const client = new Client({ name: 'ts-v2', version: '1' }, { capabilities, versionNegotiation });
   client.setRequestHandler('elicitation/create', elicit);
   client.setRequestHandler('sampling/createMessage', sample);
   client.setNotificationHandler('notifications/resources/updated', ({ params }) => updated(params.uri));
+  client.setNotificationHandler('notifications/tools/list_changed', changed);
   await client.connect(transports[transport](target));
   const protocol = () => client.getNegotiatedProtocolVersion();
   return {
@@ -26,5 +27,6 @@ await run(async (target, { transport, mode }, { elicit, sample, updated }) => {
     call: (name, params, options) => client.callTool({ name, arguments: params }, options),
     watch: (uri) =>
       protocol() === STATELESS ? client.listen({ resourceSubscriptions: [uri] }) : client.subscribeResource({ uri }),
+    follow: async () => protocol() === STATELESS && client.listen({ toolsListChanged: true }),
   };
 });

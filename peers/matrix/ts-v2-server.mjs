@@ -18,9 +18,10 @@ function make() {
   const server = new McpServer({ name: 'ts-v2', version: '1' }, { capabilities });
   const tool = (name, shape, answer) =>
     server.registerTool(name, { description: name, inputSchema: z.object(shape) }, answer);
-  const reporter = ({ mcpReq }) => (progress, total) => {
+  const reporter = ({ mcpReq }) => async (progress, total) => {
+    if (mcpReq._meta?.progressToken === undefined) return;
     const params = { progressToken: mcpReq._meta.progressToken, progress, total };
-    return mcpReq.notify({ method: 'notifications/progress', params });
+    await mcpReq.notify({ method: 'notifications/progress', params });
   };
   const asking = (name, question, use) =>
     tool(name, {}, (_, { mcpReq }) => {
@@ -41,6 +42,10 @@ function make() {
     if (handler) handler.notify.resourceUpdated(WATCHED);
     else await server.server.sendResourceUpdated({ uri: WATCHED });
     return text('touched');
+  });
+  tool('grow', {}, () => {
+    tool('grown', {}, () => text('here'));
+    return text('grown');
   });
   server.registerResource('watched', WATCHED, {}, () => ({ contents: [{ uri: WATCHED, text: 'still water' }] }));
   server.registerPrompt('greeting', { argsSchema: z.object({ name: z.string() }) }, ({ name }) => ({

@@ -64,6 +64,8 @@ impl Server {
     async fn count(&self, context: Context) -> Result<String, ErrorData> {
         for step in 1..=3 {
             report(&context, f64::from(step), 3.0).await?;
+            // Some clients lose a report that comes together with the reply.
+            tokio::time::sleep(Duration::from_millis(100)).await;
         }
         Ok("counted".to_owned())
     }

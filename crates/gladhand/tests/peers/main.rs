@@ -5,6 +5,7 @@
 //! peer that is not there was not talked to.
 
 mod clients;
+mod coupling;
 mod installed;
 mod matrix;
 mod servers;

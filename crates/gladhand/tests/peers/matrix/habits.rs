@@ -5,23 +5,23 @@ use serde_json::{Value, json};
 use super::servers::Step;
 
 /// What a server has for each cell; nothing where it has nothing.
-pub(super) struct Habits {
+pub(crate) struct Habits {
     /// A tool that answers.
-    pub(super) call: Step,
+    pub(crate) call: Step,
     /// One that reports progress.
-    pub(super) progress: Option<Step>,
+    pub(crate) progress: Option<Step>,
     /// One that reports and then takes its time, and one whose answer shows that the first was given up.
-    pub(super) cancel: Option<(Step, Step)>,
+    pub(crate) cancel: Option<(Step, Step)>,
     /// One that asks the user.
-    pub(super) elicit: Option<Step>,
+    pub(crate) elicit: Option<Step>,
     /// One that asks the model.
-    pub(super) sample: Option<Step>,
+    pub(crate) sample: Option<Step>,
     /// A resource, and a tool that brings an update of it.
-    pub(super) subscribe: Option<(&'static str, Step)>,
+    pub(crate) subscribe: Option<(&'static str, Step)>,
     /// A resource and what is in it.
-    pub(super) read: Option<(&'static str, &'static str)>,
+    pub(crate) read: Option<(&'static str, &'static str)>,
     /// A prompt.
-    pub(super) prompt: Option<Step>,
+    pub(crate) prompt: Option<Step>,
 }
 
 fn step(tool: &'static str, arguments: Value, words: &'static str) -> Step {
@@ -30,7 +30,7 @@ fn step(tool: &'static str, arguments: Value, words: &'static str) -> Step {
 
 impl Habits {
     /// The servers in `peers/matrix`, which all have the same tools.
-    pub(super) fn ours() -> Self {
+    pub(crate) fn ours() -> Self {
         Self {
             call: step("echo", json!({"message": "grüezi \"🤝\" \u{2028}"}), "grüezi \"🤝\" \u{2028}"),
             progress: Some(step("count", json!({}), "counted")),
@@ -43,7 +43,7 @@ impl Habits {
         }
     }
 
-    pub(super) fn everything() -> Self {
+    pub(crate) fn everything() -> Self {
         let long = "trigger-long-running-operation";
         let resource = "demo://resource/dynamic/text/1";
         Self {
@@ -62,15 +62,15 @@ impl Habits {
         }
     }
 
-    pub(super) fn filesystem() -> Self {
+    pub(crate) fn filesystem() -> Self {
         Self::of_tools(step("write_file", json!({"path": "FOLDER/a", "content": "x"}), "Successfully wrote"))
     }
 
-    pub(super) fn memory() -> Self {
+    pub(crate) fn memory() -> Self {
         Self::of_tools(step("search_nodes", json!({"query": "nobody"}), "entities"))
     }
 
-    pub(super) fn git() -> Self {
+    pub(crate) fn git() -> Self {
         Self::of_tools(step("git_status", json!({"repo_path": "FOLDER"}), "No commits yet"))
     }
 

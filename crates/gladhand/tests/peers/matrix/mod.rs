@@ -7,11 +7,11 @@
 //! runs only the rows whose words hold that.
 
 mod clients;
-mod habits;
+pub(crate) mod habits;
 mod listening;
-mod servers;
+pub(crate) mod servers;
 mod table;
-mod versions;
+pub(crate) mod versions;
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -219,45 +219,46 @@ fn target(transport: Transport, start: &Start, folder: &std::path::Path) -> (Tar
 }
 
 /// One session with a server.
-struct Trial<'t> {
-    upstream: Upstream,
-    host: Arc<Ears>,
-    folder: &'t str,
+pub(crate) struct Trial<'t> {
+    pub(crate) upstream: Upstream,
+    pub(crate) host: Arc<Ears>,
+    pub(crate) folder: &'t str,
 }
 
 /// A call and the words that its answer must have.
-pub(super) struct Step {
-    pub(super) tool: &'static str,
-    pub(super) arguments: Value,
-    pub(super) words: &'static str,
+#[derive(Debug, Clone)]
+pub(crate) struct Step {
+    pub(crate) tool: &'static str,
+    pub(crate) arguments: Value,
+    pub(crate) words: &'static str,
 }
 
 impl Trial<'_> {
-    async fn make(&self, operation: Operation<'_>) -> Outcome {
+    pub(crate) async fn make(&self, operation: Operation<'_>) -> Outcome {
         self.upstream.call_for(operation, Arc::clone(&self.host) as Arc<dyn Host>).await
     }
 
-    fn tool(&self, step: &Step) -> Operation<'static> {
+    pub(crate) fn tool(&self, step: &Step) -> Operation<'static> {
         let arguments = step.arguments.to_string().replace("FOLDER", self.folder);
         let arguments: Value = serde_json::from_str(&arguments).expect("arguments stay JSON");
         Operation::CallTool(ToolCall { name: step.tool.into(), arguments: std::borrow::Cow::Owned(to_raw(&arguments)) })
     }
 
-    async fn list(&self, tool: &str) -> Result<(), String> {
+    pub(crate) async fn list(&self, tool: &str) -> Result<(), String> {
         match self.make(Operation::ListTools).await {
             Ok(Reply::Tools(tools)) if tools.iter().any(|listed| listed.name == tool) => Ok(()),
             other => Err(format!("{other:?}")),
         }
     }
 
-    async fn call(&self, step: &Step) -> Result<(), String> {
+    pub(crate) async fn call(&self, step: &Step) -> Result<(), String> {
         match self.make(self.tool(step)).await {
             Ok(Reply::Tool(result)) => has(&result.joined_text(), step.words),
             other => Err(format!("{other:?}")),
         }
     }
 
-    async fn progress(&self, step: &Step, heard: &mut Heard) -> Result<(), String> {
+    pub(crate) async fn progress(&self, step: &Step, heard: &mut Heard) -> Result<(), String> {
         self.call(step).await?;
         let mut reports = Vec::new();
         while let Ok(report) = heard.progress.try_recv() {
@@ -268,7 +269,7 @@ impl Trial<'_> {
     }
 
     /// Gives a call up at its first sign of progress; the server must have noticed, or at least go on.
-    async fn cancel(&self, linger: &Step, proof: &Step, heard: &mut Heard) -> Result<(), String> {
+    pub(crate) async fn cancel(&self, linger: &Step, proof: &Step, heard: &mut Heard) -> Result<(), String> {
         let call = self.make(self.tool(linger));
         tokio::select! {
             outcome = call => return Err(format!("it was not given up: {outcome:?}")),
@@ -317,26 +318,32 @@ fn has(text: &str, words: &str) -> Result<(), String> {
     if text.contains(words) { Ok(()) } else { Err(format!("{text:?} has no {words:?}")) }
 }
 
-async fn soon<T>(future: impl Future<Output = T>) -> Result<T, String> {
+pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> Result<T, String> {
     timeout(PATIENCE, future).await.map_err(|_| "nothing came".to_owned())
 }
 
 /// Answers for a person and a model, and tells of what it hears.
-struct Ears {
+pub(crate) struct Ears {
     progress: mpsc::UnboundedSender<Progress>,
     updates: mpsc::UnboundedSender<String>,
+    changes: mpsc::UnboundedSender<()>,
 }
 
-struct Heard {
-    progress: mpsc::UnboundedReceiver<Progress>,
+/// What was heard.
+pub(crate) struct Heard {
+    pub(crate) progress: mpsc::UnboundedReceiver<Progress>,
     updates: mpsc::UnboundedReceiver<String>,
+    /// Changes of the list of tools.
+    pub(crate) changes: mpsc::UnboundedReceiver<()>,
 }
 
 impl Ears {
-    fn new() -> (Arc<Self>, Heard) {
+    pub(crate) fn new() -> (Arc<Self>, Heard) {
         let (progress, hear_progress) = mpsc::unbounded_channel();
         let (updates, hear_updates) = mpsc::unbounded_channel();
-        (Arc::new(Self { progress, updates }), Heard { progress: hear_progress, updates: hear_updates })
+        let (changes, hear_changes) = mpsc::unbounded_channel();
+        let heard = Heard { progress: hear_progress, updates: hear_updates, changes: hear_changes };
+        (Arc::new(Self { progress, updates, changes }), heard)
     }
 }
 
@@ -357,6 +364,7 @@ impl Host for Ears {
         match notice {
             Notice::Progress(_, progress) => drop(self.progress.send(progress)),
             Notice::ResourceUpdated(uri) => drop(self.updates.send(uri)),
+            Notice::ToolsChanged => drop(self.changes.send(())),
             _ => {}
         }
     }

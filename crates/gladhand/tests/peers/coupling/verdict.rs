@@ -1,0 +1,102 @@
+//! What is to be expected of a cell, by what the two sides of the bridge speak.
+
+use super::servers::Server;
+use super::{Cell, Way};
+
+/// What a peer speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Tongue {
+    /// MCP with a handshake, in a revision.
+    Handshake(&'static str),
+    /// MCP without one.
+    Stateless,
+    A2e,
+    Loaf,
+    Fluxloop,
+}
+
+impl Tongue {
+    pub(super) fn is_mcp(self) -> bool {
+        matches!(self, Self::Handshake(_) | Self::Stateless)
+    }
+
+    /// Whether both are of one era of MCP.
+    fn is_of_the_era_of(self, other: Self) -> bool {
+        matches!((self, other), (Self::Handshake(_), Self::Handshake(_)) | (Self::Stateless, Self::Stateless))
+    }
+
+    /// Its own name, and what a client of ours is told to speak.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Handshake(revision) => revision,
+            Self::Stateless => "2026-07-28",
+            Self::A2e => "a2e",
+            Self::Loaf => "loaf",
+            Self::Fluxloop => "fluxloop",
+        }
+    }
+}
+
+/// How a cell is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// As if there were no bridge between the two.
+    Exact,
+    /// It works, and this is different.
+    Emulated(&'static str),
+    /// It cannot be, and is not offered.
+    Absent(&'static str),
+}
+
+const NO_PROGRESS: &str = "Fluxloop has no word for progress.";
+const IN_PERCENT: &str = "A2E counts in per cent: numbers arrive as shares of a hundred.";
+const NOT_GIVEN_UP: &str = "The client's dialect has no word for giving up a call.";
+const GIVEN_UP_HERE: &str = "The server's dialect has no word for giving up a call: the bridge does, and drops what the server still makes of it.";
+const REPEATED: &str = "The tool is said to be read-only: a call of it that was lost is made again, and succeeds.";
+const SEVERAL: &str = "The server's form has a choice of several, which is younger than the client's revision.";
+const NOT_ASKED: &str = "The client's dialect has no questions, so the server is told that nobody can be asked.";
+const NOT_ASKING: &str = "The server's dialect has no questions.";
+const TOO_YOUNG: &str =
+    "Elicitation is younger than the client's revision, so the server is told that nobody can be asked.";
+const BY_ROUNDS: &str = "The server's request becomes an answer that asks (`input_required`); the client's next round brings the answer to it.";
+const BY_REQUESTS: &str = "The server's answer that asks (`input_required`) becomes a request to the client, whose response makes the next round.";
+const NOT_TOLD: &str = "The client's dialect has no word for lists that change; it lists what there is when it asks.";
+const ONE_LIST: &str =
+    "Clients that can be asked each have a server of their own; all see the list of the one that changed last.";
+const BY_LISTENING: &str = "Notifications of the one era come on streams that are listened to in the other.";
+
+/// What is to be expected of a cell.
+pub(super) fn of(client: Tongue, server: &Server, way: Way, cell: Cell) -> Verdict {
+    use Tongue::{A2e, Fluxloop, Handshake};
+    use Verdict::{Absent, Emulated, Exact};
+    if let Some((_, reason)) = server.absent.iter().find(|(absent, _)| *absent == cell) {
+        return Absent(reason);
+    }
+    let is_same = client.is_of_the_era_of(server.tongue);
+    match cell {
+        Cell::Dies if server.repeats => Emulated(REPEATED),
+        Cell::Open | Cell::List | Cell::Call | Cell::Error | Cell::Dies => Exact,
+        Cell::Progress => match (client, server.tongue) {
+            (Fluxloop, _) | (_, Fluxloop) => Absent(NO_PROGRESS),
+            (A2e, _) | (_, A2e) => Emulated(IN_PERCENT),
+            _ => Exact,
+        },
+        Cell::Cancel if !client.is_mcp() => Absent(NOT_GIVEN_UP),
+        Cell::Cancel if !server.tongue.is_mcp() => Emulated(GIVEN_UP_HERE),
+        Cell::Cancel => Exact,
+        Cell::Elicit | Cell::Sample => match client {
+            _ if !server.tongue.is_mcp() => Absent(NOT_ASKING),
+            _ if !client.is_mcp() => Absent(NOT_ASKED),
+            Handshake("2024-11-05" | "2025-03-26") if cell == Cell::Elicit => Absent(TOO_YOUNG),
+            // Its form is the newest that there is.
+            Handshake("2025-06-18") if cell == Cell::Elicit && server.repeats => Absent(SEVERAL),
+            _ if is_same => Exact,
+            Tongue::Stateless => Emulated(BY_ROUNDS),
+            _ => Emulated(BY_REQUESTS),
+        },
+        Cell::Change if !client.is_mcp() => Absent(NOT_TOLD),
+        Cell::Change if way == Way::Http && server.tongue != Tongue::Stateless => Emulated(ONE_LIST),
+        Cell::Change if is_same => Exact,
+        Cell::Change => Emulated(BY_LISTENING),
+    }
+}
