@@ -179,10 +179,9 @@ fn a_provider_that_panics_fails_its_call_and_nothing_else() {
     let headers = [("Mcp-Session-Id", session.as_str())];
     let now = connection.post(&headers, &mcp_call(1, "stumble", "{}")).json();
     assert_eq!((&now["id"], now["error"].is_object()), (&json!(1), true), "{now}");
-    connection.send_post(&headers, &mcp_call(2, "stumble_later", "{}"));
-    connection.head();
-    let later = std::iter::from_fn(|| connection.event()).last().expect("an answer").json();
-    assert_eq!((&later["id"], later["error"].is_object()), (&json!(2), true), "{later}");
+    // Whether that is soon enough to be no stream is for the scheduler to say.
+    let later = connection.post(&headers, &mcp_call(2, "stumble_later", "{}"));
+    assert!(later.body.contains(r#""id":2,"error":{"#), "{later:?}");
     let ping = r#"{"jsonrpc":"2.0","id":7,"method":"ping"}"#;
     assert_eq!(connection.post(&headers, ping).status, 200);
 }

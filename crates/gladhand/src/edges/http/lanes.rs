@@ -1,6 +1,7 @@
 //! The ways back to one peer: the main stream and one stream for each exchange that is open or kept.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -31,8 +32,8 @@ pub(super) struct Lanes {
 /// One exchange. It is a stream only when it must be, because nearly all come to an answer at once.
 #[derive(Debug)]
 enum Exchange {
-    /// Nothing was written to it, and nobody reads it.
-    Fresh,
+    /// Nothing was written to it. Whoever waits for its answer is woken by whatever becomes of it.
+    Fresh(Option<Waker>),
     /// Its answer was, and nothing else.
     Answered(Bytes),
     /// Anything else.
@@ -43,7 +44,14 @@ impl Exchange {
     fn stream(&self) -> Option<&Stream> {
         match self {
             Self::Stream(stream) => Some(stream),
-            Self::Fresh | Self::Answered(_) => None,
+            Self::Fresh(_) | Self::Answered(_) => None,
+        }
+    }
+
+    /// Something else becomes of it.
+    fn become_of(&mut self, next: Self) {
+        if let Self::Fresh(Some(waker)) = std::mem::replace(self, next) {
+            waker.wake();
         }
     }
 }
@@ -66,7 +74,7 @@ impl Lanes {
     pub(super) fn open(&mut self) -> Lane {
         self.last += 1;
         let lane = Lane(self.last);
-        self.exchanges.insert(lane, Exchange::Fresh);
+        self.exchanges.insert(lane, Exchange::Fresh(None));
         lane
     }
 
@@ -78,6 +86,17 @@ impl Lanes {
                 self.exchanges.insert(lane, other);
                 None
             }
+        }
+    }
+
+    /// Waits for the answer of an exchange: `None` once it has become anything but an answer.
+    pub(super) fn poll_answer(&mut self, lane: Lane, waker: &Waker) -> Poll<Option<Bytes>> {
+        match self.exchanges.get_mut(&lane) {
+            Some(Exchange::Fresh(waiting)) => {
+                *waiting = Some(waker.clone());
+                Poll::Pending
+            }
+            _ => Poll::Ready(self.take_answer(lane)),
         }
     }
 
@@ -100,23 +119,23 @@ impl Lanes {
             if self.primes {
                 stream.prime(RETRY);
             }
-            if let Exchange::Answered(line) = std::mem::replace(exchange, Exchange::Fresh) {
-                stream.push(line);
+            if let Exchange::Answered(line) = exchange {
+                stream.push(std::mem::take(line));
                 stream.end();
             }
-            *exchange = Exchange::Stream(stream);
+            exchange.become_of(Exchange::Stream(stream));
         }
         match exchange {
             Exchange::Stream(stream) => Some(stream),
-            Exchange::Fresh | Exchange::Answered(_) => None,
+            Exchange::Fresh(_) | Exchange::Answered(_) => None,
         }
     }
 
     /// Writes a line; the answer of an exchange ends it. What goes nowhere any more is dropped.
     pub(super) fn push(&mut self, lane: Lane, line: Bytes) {
         let ends = lane != Lane::MAIN && is_answer(&line);
-        if ends && let Some(exchange @ Exchange::Fresh) = self.exchanges.get_mut(&lane) {
-            *exchange = Exchange::Answered(line);
+        if ends && let Some(exchange @ Exchange::Fresh(_)) = self.exchanges.get_mut(&lane) {
+            exchange.become_of(Exchange::Answered(line));
             return;
         }
         if let Some(stream) = self.get(lane) {
@@ -214,6 +233,23 @@ mod tests {
         ] {
             assert!(!is_answer(other.as_bytes()), "{other}");
         }
+    }
+
+    #[test]
+    fn an_answer_that_comes_first_is_one_and_anything_else_makes_a_stream() {
+        let answer = line(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#);
+        let news = line(r#"{"jsonrpc":"2.0","method":"notifications/progress"}"#);
+        let mut lanes = Lanes::new(Numbering::Numbered, 1000);
+        let opened = [lanes.open(), lanes.open(), lanes.open()];
+        let poll = |lanes: &mut Lanes| opened.map(|lane| lanes.poll_answer(lane, Waker::noop()));
+        assert!(poll(&mut lanes).iter().all(Poll::is_pending));
+        lanes.push(opened[0], answer.clone());
+        lanes.push(opened[1], news);
+        lanes.push(opened[1], answer.clone());
+        lanes.end(opened[2]);
+        assert_eq!(poll(&mut lanes), [Poll::Ready(Some(answer)), Poll::Ready(None), Poll::Ready(None)]);
+        assert!(lanes.get(opened[0]).is_none(), "it is over");
+        assert!(lanes.get(opened[1]).is_some() && lanes.get(opened[2]).is_some());
     }
 
     #[test]

@@ -16,6 +16,7 @@ use http::header::{HeaderName, HeaderValue};
 use http::{HeaderMap, Method, Response, StatusCode};
 use hyper::body::Incoming;
 
+use super::awaited::Came;
 use super::endpoint::Endpoint;
 use super::request::{EVENTS, accepts, accepts_both, is_json, is_unpacked};
 use super::respond::{self, Content, SESSION_ID};
@@ -51,7 +52,7 @@ pub(super) async fn serve(
             respond::unavailable("busy", "busy: too many answers wait to be read; try again later")
         }
         Method::POST => match endpoint.read(body, sender).await {
-            Ok(body) => post(endpoint, headers, version, &body, who),
+            Ok(body) => post(endpoint, headers, version, &body, who).await,
             Err(refusal) => refusal,
         },
         // There is nothing to listen to and nothing to end where there are no sessions.
@@ -95,20 +96,20 @@ impl Version {
     }
 }
 
-fn post(endpoint: &Endpoint, headers: &HeaderMap, version: Version, body: &Bytes, who: Who) -> Response<Content> {
+async fn post(endpoint: &Endpoint, headers: &HeaderMap, version: Version, body: &Bytes, who: Who) -> Response<Content> {
     let Some(message) = Message::of(body) else {
         // On a line of its own this would be nothing at all, and nobody would answer it.
         return respond::refusal(StatusCode::BAD_REQUEST, "the body is empty");
     };
     if version == Version::Stateless || !message.is_readable() || message.is_stateless() {
-        return stateless(endpoint, headers, message, &who);
+        return stateless(endpoint, headers, message, &who).await;
     }
     if !accepts_both(headers) {
         let problem = "Accept must allow both application/json and text/event-stream";
         return respond::refusal(StatusCode::NOT_ACCEPTABLE, problem);
     }
     if message.request().as_deref() == Some("initialize") && !headers.contains_key(SESSION_ID) {
-        return open(endpoint, message, who);
+        return open(endpoint, message, who).await;
     }
     let (id, session) = match find(endpoint, headers, &who) {
         Ok(found) => found,
@@ -126,10 +127,11 @@ fn post(endpoint: &Endpoint, headers: &HeaderMap, version: Version, body: &Bytes
         let is_of_a_request = line.starts_with(b"[") || !line.starts_with(br#"{"jsonrpc":"2.0","id":null"#);
         if is_of_a_request { StatusCode::OK } else { StatusCode::BAD_REQUEST }
     })
+    .await
 }
 
 /// A message that needs no session.
-fn stateless(endpoint: &Endpoint, headers: &HeaderMap, message: Message<'_>, who: &Who) -> Response<Content> {
+async fn stateless(endpoint: &Endpoint, headers: &HeaderMap, message: Message<'_>, who: &Who) -> Response<Content> {
     if !message.wants_answer() {
         // Whoever gives a request up closes its exchange; an id would not even say whose request is meant.
         return respond::empty(StatusCode::ACCEPTED);
@@ -142,16 +144,17 @@ fn stateless(endpoint: &Endpoint, headers: &HeaderMap, message: Message<'_>, who
     answer(endpoint, endpoint.sessions.stateless().post(message, Some(who)), |line| {
         StatusCode::from_u16(status(line)).unwrap_or(StatusCode::OK)
     })
+    .await
 }
 
 /// `initialize` without a session opens one, unless the answer is an error.
-fn open(endpoint: &Endpoint, initialize: Message<'_>, who: Who) -> Response<Content> {
+async fn open(endpoint: &Endpoint, initialize: Message<'_>, who: Who) -> Response<Content> {
     let Some(session) = endpoint.sessions.prepare(Manner::Session, who) else {
         return respond::unavailable("busy", "busy: too many sessions; try again later");
     };
     let posted = session.post(initialize, None);
     let is_open = matches!(&posted, Posted::Answer(line) if rpc::verdict(line) == Some(Verdict::Result));
-    let mut response = answer(endpoint, posted, |_| StatusCode::OK);
+    let mut response = answer(endpoint, posted, |_| StatusCode::OK).await;
     if is_open {
         let id = endpoint.sessions.open(session).written();
         let id = HeaderValue::from_str(&id).expect("hex digits are visible");
@@ -194,11 +197,18 @@ fn unknown_version() -> Response<Content> {
 }
 
 /// The response to what was posted. The status of an answer depends on the era.
-fn answer(endpoint: &Endpoint, posted: Posted, status: impl FnOnce(&[u8]) -> StatusCode) -> Response<Content> {
-    match posted {
-        Posted::Accepted => respond::empty(StatusCode::ACCEPTED),
-        Posted::Answer(line) => respond::json(status(&line), endpoint.shared.counted(line)),
-        Posted::Stream(events) => respond::events(events),
-        Posted::Busy => respond::unavailable("busy", "busy: too much is under way; try again later"),
+async fn answer(endpoint: &Endpoint, posted: Posted, status: impl FnOnce(&[u8]) -> StatusCode) -> Response<Content> {
+    let came = match posted {
+        Posted::Accepted => Came::Nothing,
+        Posted::Answer(line) => Came::Answer(line),
+        Posted::Later(awaited) => awaited.soon().await,
+        Posted::Busy => {
+            return respond::unavailable("busy", "busy: too much is under way; try again later");
+        }
+    };
+    match came {
+        Came::Nothing => respond::empty(StatusCode::ACCEPTED),
+        Came::Answer(line) => respond::json(status(&line), endpoint.shared.counted(line)),
+        Came::Stream(events) => respond::events(events),
     }
 }

@@ -6,6 +6,7 @@
 
 mod address;
 mod authorize;
+mod awaited;
 mod driver;
 mod endpoint;
 mod events;

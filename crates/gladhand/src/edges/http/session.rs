@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::task::Waker;
+use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -16,10 +16,11 @@ use gladhand_operations::{Answered, CallId, Failure, FailureKind, Notice, Questi
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
+use super::awaited::Awaited;
 use super::events::Events;
 use super::lanes::Lanes;
 use super::shared::Shared;
-use super::stream::{Numbering, ReaderToken, Taken};
+use super::stream::{Numbering, ReaderToken, Stream, Taken};
 use super::who::Who;
 use crate::edges::clock::Clock;
 use crate::edges::violations;
@@ -46,7 +47,7 @@ pub(super) enum Posted {
     /// Its answer.
     Answer(Bytes),
     /// Its answer takes a while, or is more than one line.
-    Stream(Events),
+    Later(Awaited),
     /// Too much is under way.
     Busy,
 }
@@ -161,10 +162,33 @@ impl Session {
             inner.lanes.remove(lane);
             return Posted::Accepted;
         }
-        let Some(stream) = inner.lanes.get(lane) else { return Posted::Accepted };
-        let reader = stream.attach();
         drop(inner);
-        Posted::Stream(self.events(lane, reader))
+        Posted::Later(Awaited::new(self.held(), lane))
+    }
+
+    /// Waits for the answer of an exchange: `None` once it has become anything but an answer.
+    pub(super) fn poll_answer(&self, lane: Lane, waker: &Waker) -> Poll<Option<Bytes>> {
+        self.lock().lanes.poll_answer(lane, waker)
+    }
+
+    /// Reads an exchange as a stream, unless it is over.
+    pub(super) fn stream(&self, lane: Lane) -> Option<Events> {
+        let reader = self.lock().lanes.get(lane)?.attach();
+        Some(self.events(lane, reader))
+    }
+
+    /// Nobody waits for the answer of an exchange any more.
+    pub(super) fn give_up(&self, lane: Lane) {
+        let mut inner = self.lock();
+        if inner.lanes.take_answer(lane).is_some() {
+            return;
+        }
+        // As if it had been a stream, and its reader had gone.
+        let reader = inner.lanes.get(lane).map(Stream::attach);
+        drop(inner);
+        if let Some(reader) = reader {
+            self.let_go(lane, reader);
+        }
     }
 
     /// The downstream broke rules. Where there is no session, there is none to refuse.
@@ -292,9 +316,12 @@ impl Session {
     }
 
     fn events(&self, lane: Lane, reader: ReaderToken) -> Events {
-        // Whoever calls this holds the session.
-        let session = self.this.upgrade().expect("a session that is being used is there");
-        Events::new(session, lane, reader)
+        Events::new(self.held(), lane, reader)
+    }
+
+    /// Itself, by whoever holds it already.
+    fn held(&self) -> Arc<Self> {
+        self.this.upgrade().expect("a session that is being used is there")
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
