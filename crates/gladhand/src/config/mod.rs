@@ -491,16 +491,19 @@ mod tests {
         for (text, place, told) in [
             (
                 "[[policy.rules]]\neffect = \"deny\"\nwhen = 'a = 1'",
-                "line 3, column 8", "at character 3: expected one of",
+                "line 3, column 8",
+                "at character 3: expected one of",
             ),
             ("[[policy.rules]]\neffect = \"forbid\"", "line 2, column 10", "unknown variant `forbid`"),
             (
                 "[[policy.rules]]\ntools = [\"a\", \"@x\"]\neffect = \"deny\"",
-                "line 2, column 9", "there is no class of tools `@x`",
+                "line 2, column 9",
+                "there is no class of tools `@x`",
             ),
             (
                 "[[policy.rules]]\neffect = \"deny\"\nschema = { type = 7 }",
-                "line 3, column 10", "this schema cannot be used",
+                "line 3, column 10",
+                "this schema cannot be used",
             ),
             ("[[policy.limits]]\ntools = [\"a\"]", "line 1, column 1", "a limit needs one of"),
             ("[policy]\npin = \"maybe\"", "line 2, column 7", "unknown variant `maybe`"),
