@@ -431,7 +431,7 @@ fn one_peer_of_many_cannot_have_all_the_tasks() {
     let mut wish = |party| {
         server.party = Some(Party(party));
         let call = delivered(&mut server, &extended("1", "tools/call", ECHO));
-        let wish = server.delivered.back().unwrap().call.task;
+        let wish = server.delivered.back().unwrap().call.terms.task;
         server.goes_on_as_task(call);
         wish
     };

@@ -70,7 +70,7 @@ async fn meet(pair: &Pair<'_>, bridge: &Bridge) -> Seen {
 }
 
 fn has_failed(outcome: &Outcome) -> bool {
-    matches!(outcome, Err(_)) || matches!(outcome, Ok(Reply::Tool(result)) if result.failed)
+    outcome.is_err() || matches!(outcome, Ok(Reply::Tool(result)) if result.failed)
 }
 
 /// A call that fails does so, and the next does not.
