@@ -19,7 +19,7 @@ pub(crate) fn summary(legs: &[Leg]) -> String {
             let _ = writeln!(text, "  {}{counts}: {}", scenario.name, counted(checks));
             for (id, said) in &checks.bad {
                 let why = explained::reason(id, leg.revision, leg.way);
-                let _ = writeln!(text, "    {id}: {}", why.or(said.lines().next()).unwrap_or_default());
+                let _ = writeln!(text, "    {id}: {}", why.or_else(|| said.lines().next()).unwrap_or_default());
             }
         }
         if !leg.content && leg.way == Way::Direct {

@@ -30,6 +30,7 @@ fn a_task_is_looked_after_until_it_has_ended() {
     hand.take_sent();
     hand.hears(&task(2, "task", r#""status":"working""#));
     assert_eq!(hand.sent, NOTHING);
+    assert_eq!(hand.take_notices().len(), 1, "whoever asked hears that it goes on as a task");
     assert_eq!(hand.wakes(), Duration::from_millis(50));
     let look = hand.only_sent();
     assert_eq!((&look["method"], &look["params"]["taskId"]), (&"tasks/get".into(), &"k".into()));

@@ -122,3 +122,20 @@ fn what_is_on_offer_can_change_without_touching_what_was_agreed() {
     assert_eq!(error(server.line(&request("1", "prompts/list", "{}"))).1, -32601);
     delivered(&mut server, &echo("2"));
 }
+
+#[test]
+fn over_http_a_call_waits_until_its_log_level_is_set() {
+    let setup = ClientSetup { exchanges: true, ..client_setup("2025-11-25") };
+    let mut hand = opened_with(setup, r#"{"tools":{},"logging":{}}"#);
+    let agreement = agreed_with("{}");
+    let terms = || Terms { log_level: Some(Level::Info), ..Terms::default() };
+    call_for(&mut hand, 1, terms(), &agreement);
+    let level = hand.only_sent();
+    assert_eq!((&level["method"], &level["params"]["level"]), (&"logging/setLevel".into(), &"info".into()));
+    // Also when the server will not have it.
+    let refused = format!(r#"{{"jsonrpc":"2.0","id":{},"error":{{"code":-32602,"message":"no"}}}}"#, level["id"]);
+    hand.hears(&refused);
+    assert_eq!(hand.only_sent()["method"], "tools/call");
+    call_for(&mut hand, 2, terms(), &agreement);
+    assert_eq!(hand.only_sent()["method"], "tools/call", "it is said once");
+}

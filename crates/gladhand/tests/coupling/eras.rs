@@ -77,9 +77,7 @@ fn the_bridge_introduces_itself_as_the_server_in_its_words() {
         let mut client = Client::open(Era::Stateless, server);
         let discovered = client.request("server/discover", json!({}));
         let result = &discovered["result"];
-        let info = result["_meta"]["io.modelcontextprotocol/serverInfo"]["name"]
-            .as_str()
-            .or_else(|| result["serverInfo"]["name"].as_str());
+        let info = result["_meta"]["io.modelcontextprotocol/serverInfo"]["name"].as_str();
         assert_eq!((info, &result["instructions"]), (Some(name.as_str()), &json!("Ask twice.")), "{discovered}");
         client.close();
 

@@ -10,7 +10,7 @@ use gladhand_operations::Level;
 use gladhand_wire::{Members, RawValue, json};
 
 use super::McpClient;
-use super::work::{Params, Work};
+use super::work::{Params, Sent, Work};
 use crate::mcp::capabilities::{self, TASKS_EXTENSION};
 use crate::mcp::meta;
 use crate::mcp::revision::Revision;
@@ -32,19 +32,9 @@ impl Behalf {
 }
 
 impl McpClient {
-    /// Somebody with whom this was agreed; `None` where requests do not say for whom they are made. There the log
-    /// lines of all callers come at the level of who wants most, and each caller's own level is kept elsewhere.
-    pub(super) fn on_behalf(
-        &mut self,
-        agreement: &Arc<Agreement>,
-        log_level: Option<Level>,
-        heard: &mut Heard,
-    ) -> Option<Arc<Behalf>> {
+    /// Somebody with whom this was agreed; `None` where requests do not say for whom they are made.
+    pub(super) fn on_behalf(&mut self, agreement: &Arc<Agreement>, log_level: Option<Level>) -> Option<Arc<Behalf>> {
         if !self.revision.is_stateless() {
-            if log_level.is_some_and(|wanted| self.log_level.is_none_or(|level| wanted < level)) {
-                self.log_level = log_level;
-                self.set_level(heard);
-            }
             return None;
         }
         let is_same = |last: &&Arc<Behalf>| Arc::ptr_eq(&last.agreement, agreement) && last.log_level == log_level;
@@ -69,6 +59,24 @@ impl McpClient {
         let behalf = Arc::new(Behalf { agreement: Arc::clone(agreement), log_level, envelope });
         self.behalf = Some(Arc::clone(&behalf));
         Some(behalf)
+    }
+
+    /// Sends a call behind the level from which its caller wants log lines, where that is said once for all calls: the
+    /// lines of all callers come at the level of who wants most, and each caller's own level is kept elsewhere. Over
+    /// HTTP the call waits for the answer, for what is sent after it may arrive before it.
+    pub(super) fn send_at_level(&mut self, work: Box<Work>, wanted: Option<Level>, heard: &mut Heard) {
+        let is_new = wanted.is_some_and(|wanted| self.log_level.is_none_or(|level| wanted < level));
+        if !is_new || self.revision.is_stateless() || !self.may_send("logging/setLevel") {
+            return self.send(work, heard);
+        }
+        self.log_level = wanted;
+        if self.exchanges {
+            let level = self.level_params();
+            self.send_other("logging/setLevel", &level, Sent::Level(work), heard);
+        } else {
+            self.set_level(heard);
+            self.send(work, heard);
+        }
     }
 
     /// Whether somebody can be asked in the middle of a call.

@@ -178,10 +178,14 @@ impl McpClient {
 
     /// Says from which level on log lines are wanted, where that is said once for all calls.
     fn set_level(&mut self, heard: &mut Heard) {
-        if let (Some(level), true) = (self.log_level, self.may_send("logging/setLevel")) {
-            let level = format!(r#""level":"{}""#, level.word());
+        if self.log_level.is_some() && self.may_send("logging/setLevel") {
+            let level = self.level_params();
             self.send_quietly("logging/setLevel", &level, heard);
         }
+    }
+
+    fn level_params(&self) -> String {
+        format!(r#""level":"{}""#, self.log_level.map_or("info", Level::word))
     }
 
     /// Settles that there is none.
@@ -264,6 +268,8 @@ impl McpClient {
             Some(Sent::Update(work, task)) => self.updated(work, task, answer, now, heard),
             Some(Sent::Result(work, _)) => self.finished(work, answer, now, heard),
             Some(Sent::Listen) => self.listen_answered(id, answer, now, heard),
+            // Whether it was taken or not: log lines are not worth a call.
+            Some(Sent::Level(work)) => self.send(work, heard),
             None => {}
         }
     }
@@ -450,8 +456,9 @@ impl Client for McpClient {
         }
         let mut work = Box::new(Work::new(&call));
         if let Some(agreement) = behalf {
-            work.behalf = self.on_behalf(agreement, call.terms.log_level, heard);
+            work.behalf = self.on_behalf(agreement, call.terms.log_level);
         }
+        let wanted = call.terms.log_level.filter(|_| behalf.is_some());
         let operation = call.operation;
         if let Phase::Reopening { waiting, .. } = &mut self.phase {
             waiting.push(Sent::Work(work));
@@ -464,7 +471,7 @@ impl Client for McpClient {
             }
         }
         self.ask_for_task(&mut work);
-        self.send(work, heard);
+        self.send_at_level(work, wanted, heard);
     }
 
     fn roots_changed(&mut self, _ambient: &mut Ambient<'_>, heard: &mut Heard) {

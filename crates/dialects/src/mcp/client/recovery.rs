@@ -91,6 +91,7 @@ impl McpClient {
                 self.listen_refused(lane.0, |_| failure(&loss), heard);
             }
             (Some(Sent::Listen), _) => self.listen_ended(lane.0, now),
+            (Some(sent @ Sent::Level(_)), Loss::Status(_)) => self.send_again(sent, heard),
             (Some(mut sent), _) => match self.may_repeat(&mut sent, &loss) {
                 true => self.send_again(sent, heard),
                 false => sent.into_work().into_iter().for_each(|work| self.done(&work, Err(failure(&loss)), heard)),
@@ -116,6 +117,7 @@ impl McpClient {
         }
         match self.requests.remove(&id) {
             Some(Sent::Listen) => self.listen_ended(id, now),
+            Some(Sent::Level(work)) => self.send(work, heard),
             Some(sent) => {
                 sent.into_work().into_iter().for_each(|work| self.done(&work, Err(upstream_error(&*problem)), heard));
             }
@@ -152,7 +154,7 @@ impl McpClient {
             return;
         }
         match sent {
-            Sent::Work(work) => {
+            Sent::Work(work) | Sent::Level(work) => {
                 if let Asked::Watch { uri } = &work.asked {
                     // One that waited for the session was not counted yet.
                     self.watched.entry(uri.clone()).or_insert(1);

@@ -53,6 +53,8 @@ pub(super) enum Sent {
     Update(Box<Work>, String),
     /// The result of a task, awaited.
     Result(Box<Work>, String),
+    /// The level from which a call's caller wants log lines; the call is sent when that is answered.
+    Level(Box<Work>),
     /// `subscriptions/listen`.
     Listen,
 }
@@ -65,7 +67,8 @@ impl Sent {
             | Self::Relist(work, _)
             | Self::Look(work, _)
             | Self::Update(work, _)
-            | Self::Result(work, _) => Some(work),
+            | Self::Result(work, _)
+            | Self::Level(work) => Some(work),
             Self::Listen => None,
         }
     }
@@ -77,7 +80,8 @@ impl Sent {
             | Self::Relist(work, _)
             | Self::Look(work, _)
             | Self::Update(work, _)
-            | Self::Result(work, _) => Some(work),
+            | Self::Result(work, _)
+            | Self::Level(work) => Some(work),
             Self::Listen => None,
         }
     }
@@ -89,7 +93,8 @@ impl Sent {
             | Self::Relist(work, _)
             | Self::Look(work, _)
             | Self::Update(work, _)
-            | Self::Result(work, _) => Some(work),
+            | Self::Result(work, _)
+            | Self::Level(work) => Some(work),
             Self::Listen => None,
         }
     }
@@ -98,7 +103,7 @@ impl Sent {
     pub(super) fn task(&self) -> Option<&str> {
         match self {
             Self::Look(_, task) | Self::Update(_, task) | Self::Result(_, task) => Some(task),
-            Self::Work(_) | Self::Relist(..) | Self::Listen => None,
+            Self::Work(_) | Self::Relist(..) | Self::Level(_) | Self::Listen => None,
         }
     }
 }
