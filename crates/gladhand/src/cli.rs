@@ -29,7 +29,6 @@ Exit codes: 0 done, 1 something outside failed, 2 usage or configuration,
 /// loaf RPC 1.0.0 and Fluxloop. The first line of a peer decides which.
 #[derive(Debug, Parser)]
 #[command(name = "gladhand", version, about, long_about, after_help = AFTER_HELP, propagate_version = true)]
-#[command(disable_help_subcommand = true)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -336,16 +335,30 @@ pub struct CallArgs {
     pub server: ServerArgs,
 }
 
-const LIST_HELP: &str = "\
-The server is a URL, or a command behind `--`.
+const TOOLS_HELP: &str = "\
+The server is a URL, or a command behind `--`. `gladhand call TOOL --help` with the same server shows what a tool takes.
 
 Examples:
   gladhand tools http://localhost:8080/mcp
   gladhand tools --json -- npx -y @modelcontextprotocol/server-everything stdio";
 
+const RESOURCES_HELP: &str = "\
+The server is a URL, or a command behind `--`.
+
+Examples:
+  gladhand resources http://localhost:8080/mcp
+  gladhand resources --read file:///notes.md http://localhost:8080/mcp";
+
+const PROMPTS_HELP: &str = "\
+The server is a URL, or a command behind `--`.
+
+Examples:
+  gladhand prompts http://localhost:8080/mcp
+  gladhand prompts --get review language=rust http://localhost:8080/mcp";
+
 /// Options of `tools`.
 #[derive(Debug, Args)]
-#[command(after_help = LIST_HELP)]
+#[command(after_help = TOOLS_HELP)]
 pub struct ToolsArgs {
     /// The server's URL, unless a command follows.
     pub url: Option<String>,
@@ -356,7 +369,7 @@ pub struct ToolsArgs {
 
 /// Options of `resources`.
 #[derive(Debug, Args)]
-#[command(after_help = LIST_HELP)]
+#[command(after_help = RESOURCES_HELP)]
 pub struct ResourcesArgs {
     /// The server's URL, unless a command follows.
     pub url: Option<String>,
@@ -373,7 +386,7 @@ pub struct ResourcesArgs {
 
 /// Options of `prompts`.
 #[derive(Debug, Args)]
-#[command(after_help = LIST_HELP)]
+#[command(after_help = PROMPTS_HELP)]
 pub struct PromptsArgs {
     /// Arguments of the prompt as key=value, and the server's URL unless a command follows.
     #[arg(value_name = "KEY=VALUE|URL")]

@@ -285,5 +285,5 @@ fn a_server_that_breaks_a_rule_loses_its_session_where_rules_are_enforced() {
         }
     };
     assert!(answer.contains("broke the rule `readable_lines`: a line that cannot be read"), "{answer}");
-    assert!(answer.contains("server `sh#"), "{answer}");
+    assert!(answer.contains("server `sh`"), "{answer}");
 }

@@ -269,7 +269,7 @@ fn that_nobody_issues_tokens_any_more_is_told() {
     let refusal = Some((401, r#"Bearer resource_metadata="http://127.0.0.1:1/gone""#));
     fake.world.lock().unwrap().refusal = refusal;
     let said = text(&run(home.path(), &["tools", &fake.url()]).stderr);
-    assert!(said.contains("does not let us in: could not reach http://127.0.0.1:1/gone: no connection"), "{said}");
+    assert!(said.contains("does not let us in: HTTP status 401; signing in failed: could not reach http://127.0.0.1:1/gone: no connection"), "{said}");
 }
 
 #[test]

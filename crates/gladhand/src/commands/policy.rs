@@ -30,6 +30,11 @@ fn test(args: &PolicyTestArgs) -> Result<ExitCode, CommandError> {
     let arguments: Box<RawValue> = serde_json::from_str(&args.args)
         .map_err(|error| CommandError::usage(anyhow!("--args is not JSON: {error}")))?;
     let ours = Toolbox.tools().into_iter().find(|tool| tool.name == args.tool);
+    if ours.is_none() {
+        let note =
+            "no server is asked whether there is such a tool; rules see the name as it is shown, as in `git__push`";
+        written(writeln!(anstream::stderr(), "note: {note}"))?;
+    }
     let mut tool = ours.unwrap_or_else(|| Tool::plain(args.tool.clone(), ""));
     if args.read_only {
         tool = tool.with("annotations", &serde_json::json!({"readOnlyHint": true}));

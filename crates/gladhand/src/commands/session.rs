@@ -230,7 +230,8 @@ fn not_open(error: OpenError, target: &Target) -> CommandError {
         (OpenError::Unauthorized { .. }, _) => unauthorized(),
         (OpenError::Unreachable(_), _) => UNREACHABLE.to_owned(),
         (OpenError::Refused { .. }, Target::Command(words)) => {
-            format!("`gladhand open --as mcp -- {}` shows the handshake", words.join(" "))
+            let words = words.join(" ");
+            format!("`gladhand bridge -- {words}` takes its place for a client of any revision or dialect")
         }
         (OpenError::Refused { .. }, Target::Url(_)) => {
             format!("is this the URL of an MCP endpoint? `gladhand open --as mcp {target}` shows the handshake")

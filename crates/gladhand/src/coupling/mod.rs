@@ -22,8 +22,10 @@ use gladhand_accord::Peer;
 use gladhand_dialects::{Askable, askable};
 use gladhand_hub::{Answer, Bell, Caller, Context, Features, Provider, SessionId, Settling, UpstreamStatus};
 use gladhand_operations::{
-    CompletionCall, Failure, FailureKind, Operation, Outcome, Prompt, Resource, Template, Terms, Tool, ToolCall,
+    CompletionCall, Failure, FailureKind, Level, Log, Operation, Outcome, Prompt, Resource, Template, Terms, Tool,
+    ToolCall,
 };
+use gladhand_wire::json;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
@@ -267,8 +269,20 @@ impl Inner {
             }
         });
         let opened = opened.await;
-        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = opened.as_ref().err().cloned();
+        self.note_trouble(opened.as_ref().err());
         opened
+    }
+
+    /// Keeps why it could not be opened. Whoever is downstream hears of it where it did not before.
+    fn note_trouble(&self, failure: Option<&Failure>) {
+        let before = {
+            let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+            std::mem::replace(&mut *trouble, failure.cloned())
+        };
+        if let (None, Some(failure), Some(bell)) = (before, failure, self.bell.get()) {
+            let (level, logger) = (Level::Warning, Some(self.spec.name.clone()));
+            bell.log(Log { level, logger, data: json::to_raw(&failure.message) });
+        }
     }
 
     /// The main way is open: what is listed and watched must be asked for again.
@@ -499,7 +513,7 @@ impl Provider for Coupled {
         let inner = &self.inner;
         let ways: Vec<_> = {
             let ways = inner.ways();
-            ways.main.iter().chain(ways.own.values()).cloned().chain(ways.pools.idle()).collect()
+            ways.main.iter().chain(ways.own.values()).cloned().chain(ways.pools.ways()).collect()
         };
         let open: Vec<_> = ways.iter().filter_map(|way| way.session()).collect();
         let (state, detail) = match (open.first(), self.inner.trouble.lock()) {

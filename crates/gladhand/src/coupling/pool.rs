@@ -35,10 +35,11 @@ impl Pools {
         (Arc::clone(self.by_kind.entry(kind).or_default()), provides.clone())
     }
 
-    /// All ways that nobody uses.
-    pub(super) fn idle(&self) -> Vec<Arc<Way>> {
+    /// All ways, used or not.
+    pub(super) fn ways(&self) -> Vec<Arc<Way>> {
         let idle = |pool: &Arc<Pool>| pool.idle.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        self.by_kind.values().flat_map(idle).collect()
+        let taken = |pool: &Arc<Pool>| pool.taken().iter().map(|taken| Arc::clone(&taken.way)).collect::<Vec<_>>();
+        self.by_kind.values().flat_map(|pool| idle(pool).into_iter().chain(taken(pool))).collect()
     }
 
     /// Takes all ways that nobody uses.
@@ -62,6 +63,7 @@ pub(super) struct Pool {
 #[derive(Debug)]
 struct Taken {
     call: Arc<CallHost>,
+    way: Arc<Way>,
     wanted: Notify,
 }
 
@@ -87,9 +89,10 @@ impl Pool {
             }
         };
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let taken = Arc::new(Taken { call: Arc::clone(call), wanted: Notify::new() });
+        let way = idle.unwrap_or_else(another);
+        let taken = Arc::new(Taken { call: Arc::clone(call), way, wanted: Notify::new() });
         self.taken().push(Arc::clone(&taken));
-        Turn { pool: Arc::clone(self), way: idle.unwrap_or_else(another), taken, _permit: permit }
+        Turn { pool: Arc::clone(self), taken, _permit: permit }
     }
 
     fn taken(&self) -> MutexGuard<'_, Vec<Arc<Taken>>> {
@@ -101,14 +104,13 @@ impl Pool {
 #[derive(Debug)]
 pub(super) struct Turn {
     pool: Arc<Pool>,
-    way: Arc<Way>,
     taken: Arc<Taken>,
     _permit: Option<OwnedSemaphorePermit>,
 }
 
 impl Turn {
     pub(super) fn way(&self) -> &Arc<Way> {
-        &self.way
+        &self.taken.way
     }
 
     /// Ends when somebody else needs the way more.
@@ -120,6 +122,6 @@ impl Turn {
 impl Drop for Turn {
     fn drop(&mut self) {
         self.pool.taken().retain(|taken| !Arc::ptr_eq(taken, &self.taken));
-        self.pool.idle.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&self.way));
+        self.pool.idle.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&self.taken.way));
     }
 }

@@ -116,7 +116,11 @@ impl Secrets {
             return Err(SecretError::BadName.into());
         }
         make_folder(&self.folder).map_err(trouble)?;
-        let lock = File::options().create(true).truncate(false).write(true).open(self.folder.join(LOCK));
+        let mut options = File::options();
+        options.create(true).truncate(false).write(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let lock = options.open(self.folder.join(LOCK));
         // It goes with its handle.
         let lock = lock.map_err(trouble)?;
         lock.lock().map_err(trouble)?;

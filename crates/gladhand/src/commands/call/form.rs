@@ -191,7 +191,14 @@ fn listed(choices: &[(Value, String)]) -> String {
 fn chosen(choices: &[(Value, String)], word: &str) -> Result<Value, String> {
     let by_number = word.parse::<usize>().ok().and_then(|number| choices.get(number.checked_sub(1)?));
     let by_name = || choices.iter().find(|(value, title)| title == word || value.as_str() == Some(word));
-    let found = by_name().or(by_number);
+    // As few letters as tell it from the others.
+    let by_beginning = || {
+        let word = word.to_lowercase();
+        let mut fitting =
+            choices.iter().filter(|(_, title)| !word.is_empty() && title.to_lowercase().starts_with(&word));
+        fitting.next().filter(|_| fitting.next().is_none())
+    };
+    let found = by_name().or(by_number).or_else(by_beginning);
     found.map(|(value, _)| value.clone()).ok_or_else(|| format!("{:?} is none of them", plain(word)))
 }
 

@@ -134,7 +134,7 @@ fn raise_open_files() {
 /// Whoever started us wants to know where we are, whatever is logged.
 fn announce(urls: &[String]) {
     for url in urls {
-        let _ = writeln!(std::io::stderr(), "gladhand serve: listening on {url}");
+        let _ = writeln!(std::io::stderr(), "gladhand: listening on {url}");
     }
 }
 

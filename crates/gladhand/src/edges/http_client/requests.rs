@@ -116,7 +116,10 @@ impl Shared {
             match &self.endpoint.authorizer {
                 Some(authorizer) if is_denial => {
                     let challenged = authorizer.challenged(&mut attempt, status, response.headers()).await;
-                    challenged.map_err(|error| denied(&error))?;
+                    challenged.map_err(|error| match status {
+                        StatusCode::UNAUTHORIZED => not_signed_in(&error),
+                        _ => denied(&error),
+                    })?;
                 }
                 None if is_denial => return Err(denied(&denial(status, response.headers(), &headers))),
                 Some(authorizer) => {
@@ -145,6 +148,14 @@ impl Shared {
 fn denied(error: &AuthError) -> Loss {
     tracing::debug!(%error, "the upstream does not let us in");
     Loss::Denied(error.to_string().into())
+}
+
+/// The server wants a token, and there is none that it takes.
+fn not_signed_in(error: &AuthError) -> Loss {
+    let why = error.to_string();
+    tracing::debug!(why, "the upstream does not let us in");
+    let says_status = why.starts_with("HTTP status");
+    Loss::Denied(if says_status { why } else { format!("HTTP status 401; signing in failed: {why}") }.into())
 }
 
 /// The session that a response begins.
