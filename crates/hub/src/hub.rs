@@ -260,6 +260,10 @@ impl Hub {
         let answer = match call.operation {
             Operation::CallTool(tool) => {
                 if let Some(stand_in) = stand_ins::stand_in(&tool.name, &routes, agreement) {
+                    let refused = |by: &Arc<Governor>| by.refuses(&stand_in.tool(), &tool.arguments, &context);
+                    if let Some(failure) = self.governor().and_then(refused) {
+                        return Answer::Now(Err(failure));
+                    }
                     return match stand_in.operation(&tool) {
                         Ok(operation) => {
                             let meant = Call { id: call.id, operation, terms: call.terms.clone() };
@@ -280,7 +284,8 @@ impl Hub {
             }
             Operation::ListTools => {
                 let tools = view.as_ref().map_or(&routes.tools, |view| &view.tools);
-                let tools = stand_ins::with_stand_ins(tools, &routes, agreement);
+                let is_shown = |tool: &Tool| !self.governor().is_some_and(|by| by.hides(tool, &context));
+                let tools = stand_ins::with_stand_ins(tools, &routes, agreement, is_shown);
                 listed(tools.is_empty(), Reply::Tools(tools))
             }
             Operation::ListResources => {

@@ -54,7 +54,7 @@ impl StandIn {
     }
 
     /// The tool, as it is shown.
-    fn tool(self) -> Tool {
+    pub(crate) fn tool(self) -> Tool {
         let object = |properties: serde_json::Value, required: &[&str]| json!({"type": "object", "properties": properties, "required": required});
         let string = |description: &str| json!({"type": "string", "description": description});
         let (description, schema) = match self {
@@ -109,12 +109,17 @@ impl StandIn {
 }
 
 /// The tools that a caller is shown: with those that stand in for what it has no words for.
-pub(crate) fn with_stand_ins(tools: &Arc<[Tool]>, routes: &Routes, agreement: &Agreement) -> Arc<[Tool]> {
-    let mut needed = needed(routes, agreement).peekable();
+pub(crate) fn with_stand_ins(
+    tools: &Arc<[Tool]>,
+    routes: &Routes,
+    agreement: &Agreement,
+    is_shown: impl Fn(&Tool) -> bool,
+) -> Arc<[Tool]> {
+    let mut needed = needed(routes, agreement).map(StandIn::tool).filter(is_shown).peekable();
     if needed.peek().is_none() {
         return Arc::clone(tools);
     }
-    tools.iter().cloned().chain(needed.map(StandIn::tool)).collect()
+    tools.iter().cloned().chain(needed).collect()
 }
 
 /// What a name stands in for, to this caller.

@@ -107,6 +107,8 @@ pub(super) struct InFlight {
     pub(super) in_force: Arc<InForce>,
     /// How it came, where that matters later.
     pub(super) origin: Option<Box<Origin>>,
+    /// How many bytes its arguments have, which whoever answers it may have to keep.
+    pub(super) arguments: usize,
     /// Whose share it takes.
     pub(super) party: Option<Party>,
     /// The revision that the answer is written in.
@@ -128,6 +130,7 @@ impl InFlight {
             awaited: Awaited::ByRequest,
             in_force: Arc::clone(in_force),
             origin: None,
+            arguments: 0,
             party: None,
             revision: in_force.revision,
             progress_token: None,
@@ -139,7 +142,7 @@ impl InFlight {
     fn held(&self) -> usize {
         let token = self.progress_token.as_ref().map_or(0, |token| token.get().len());
         let origin = self.origin.as_ref().map_or(0, |origin| origin.held());
-        self.to.id.as_json().len() + token + self.asked.uri().map_or(0, str::len) + origin
+        self.to.id.as_json().len() + token + self.asked.uri().map_or(0, str::len) + origin + self.arguments
     }
 }
 
@@ -165,7 +168,7 @@ impl Pending {
         self.waiting().filter(|(_, call)| call.party == Some(party)).count()
     }
 
-    /// How many bytes of ids and tokens are kept.
+    /// How many bytes of ids, tokens and arguments are kept.
     pub(super) fn held(&self) -> usize {
         self.held
     }

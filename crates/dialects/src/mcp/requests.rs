@@ -159,6 +159,7 @@ impl McpServer {
         }
         let task = request.origin.as_ref().map_or(TaskWish::Never, |origin| origin.task);
         let id = self.pending.insert(InFlight {
+            arguments: request.params.arguments.map_or(0, |raw| raw.get().len()),
             origin: request.origin,
             party: request.party,
             progress_token: wishes.progress_token.map(ToOwned::to_owned),

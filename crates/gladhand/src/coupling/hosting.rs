@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use futures_util::future::BoxFuture;
 use gladhand_hub::{Asking, Bell, Caller};
-use gladhand_operations::{Answered, CallId, Failure, FailureKind, Notice, Question};
+use gladhand_operations::{Answered, CallId, Failure, FailureKind, Log, Notice, Question};
 use tokio::sync::{oneshot, watch};
 
 use super::lists::{List, Stale};
@@ -25,13 +25,14 @@ pub(super) type Session = watch::Receiver<Option<Weak<dyn Caller>>>;
 pub(super) struct CallHost {
     call: CallId,
     pub(super) caller: Arc<dyn Caller>,
+    principal: Option<Arc<str>>,
     /// How many questions wait for the caller.
     open: Arc<AtomicUsize>,
 }
 
 impl CallHost {
-    pub(super) fn new(call: CallId, caller: &Arc<dyn Caller>) -> Arc<Self> {
-        Arc::new(Self { call, caller: Arc::clone(caller), open: Arc::default() })
+    pub(super) fn new(call: CallId, caller: &Arc<dyn Caller>, principal: Option<Arc<str>>) -> Arc<Self> {
+        Arc::new(Self { call, caller: Arc::clone(caller), principal, open: Arc::default() })
     }
 
     /// Whether the call cannot go on before its caller has answered.
@@ -69,6 +70,25 @@ impl Host for CallHost {
     }
 }
 
+/// Whose calls a way has carried.
+#[derive(Debug, Default)]
+enum Users {
+    #[default]
+    Nobody,
+    One(Option<Arc<str>>),
+    Several,
+}
+
+impl Users {
+    fn add(&mut self, principal: &Option<Arc<str>>) {
+        match self {
+            Self::Nobody => *self = Self::One(principal.clone()),
+            Self::One(first) if first != principal => *self = Self::Several,
+            Self::One(_) | Self::Several => {}
+        }
+    }
+}
+
 /// A question that waits for its answer, as long as this is kept.
 struct Open(Arc<AtomicUsize>);
 
@@ -93,6 +113,8 @@ pub(super) struct WayHost {
     /// The one session that this way belongs to, once it is open; without one, nobody but callers can be asked.
     session: Option<Session>,
     bell: Option<Bell>,
+    /// Who used this way first, and whether anybody else did.
+    users: Mutex<Users>,
     /// The way itself.
     way: Weak<Way>,
     /// Where word goes that a list has changed.
@@ -101,7 +123,7 @@ pub(super) struct WayHost {
 
 impl WayHost {
     pub(super) fn new(session: Option<Session>, bell: Option<Bell>, stale: Arc<Stale>) -> Self {
-        Self { under_way: Mutex::default(), session, bell, way: Weak::new(), stale }
+        Self { under_way: Mutex::default(), session, bell, users: Mutex::default(), way: Weak::new(), stale }
     }
 
     /// The same for this way.
@@ -111,6 +133,7 @@ impl WayHost {
 
     /// A call is under way until the returned guard is dropped.
     pub(super) fn begin(self: &Arc<Self>, call: &Arc<CallHost>) -> UnderWay {
+        self.users.lock().unwrap_or_else(PoisonError::into_inner).add(&call.principal);
         self.lock().push(Arc::clone(call));
         UnderWay { host: Arc::clone(self), call: Arc::clone(call) }
     }
@@ -156,10 +179,7 @@ impl Host for WayHost {
             Notice::PromptsChanged => self.stale.mark(&[List::Prompts], self.way.clone()),
             Notice::ResourceUpdated(uri) => self.ring(|bell| bell.resource_updated(uri)),
             Notice::ElicitationComplete(id) => self.ring(|bell| bell.elicitation_complete(id)),
-            Notice::Log(_, log) => match self.newest() {
-                Some(call) if self.session.is_some() => call.notice(Notice::Log(None, log)),
-                _ => self.ring(|bell| bell.log(log)),
-            },
+            Notice::Log(_, log) => self.log(log),
             // They belong to calls.
             Notice::Progress(..) | Notice::ComeBackLater(..) | Notice::GoesOnAsTask(_) => {}
         }
@@ -167,6 +187,26 @@ impl Host for WayHost {
 }
 
 impl WayHost {
+    /// A line that no call is known to have caused. It goes to whoever it may be about, and to nobody if that could be
+    /// somebody else's business.
+    fn log(&self, log: Log) {
+        if let Some(session) = &self.session {
+            let caller = session.borrow().as_ref().and_then(Weak::upgrade);
+            match (self.newest(), caller) {
+                (Some(call), _) => call.notice(Notice::Log(None, log)),
+                (None, Some(caller)) => caller.tell(Notice::Log(None, log)),
+                (None, None) => {}
+            }
+            return;
+        }
+        if matches!(*self.users.lock().unwrap_or_else(PoisonError::into_inner), Users::Several) {
+            tracing::debug!("a log line of an upstream is kept back: it does not say whose call it is about");
+            return;
+        }
+        let under_way = self.lock().clone();
+        under_way.iter().for_each(|call| call.notice(Notice::Log(None, log.clone())));
+    }
+
     fn ring(&self, ring: impl FnOnce(&Bell)) {
         if let Some(bell) = &self.bell {
             ring(bell);

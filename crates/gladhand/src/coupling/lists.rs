@@ -1,10 +1,11 @@
 //! What an upstream has, as it was last heard.
 
 use std::sync::{Mutex, PoisonError, Weak};
+use std::time::Duration;
 
 use gladhand_accord::{Agreement, Peer, Side};
 use gladhand_hub::Features;
-use gladhand_operations::{Failure, Operation, Prompt, Reply, Resource, Template, Tool};
+use gladhand_operations::{Failure, FailureKind, Operation, Prompt, Reply, Resource, Template, Tool};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
@@ -30,6 +31,9 @@ pub(super) struct Lists {
     pub(super) server: Peer,
     pub(super) instructions: Option<String>,
 }
+
+/// How long one list may take.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Which of the lists is meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,10 +89,20 @@ impl Lists {
     /// Asks for some of the lists again.
     pub(super) async fn refreshed(&self, stale: &[List], upstream: &Upstream) -> Result<Self, Failure> {
         let mut lists = self.clone();
+        let (mut failed, mut last) = (0, None);
         for list in stale {
-            lists.refresh(*list, upstream).await?;
+            let refreshed = tokio::time::timeout(PATIENCE, lists.refresh(*list, upstream)).await;
+            let silent = || Failure::new(FailureKind::TimedOut, "the upstream does not say what it has");
+            if let Err(failure) = refreshed.unwrap_or_else(|_| Err(silent())) {
+                tracing::warn!(list = ?list, %failure, "a list of an upstream could not be had; it stays as it was");
+                (failed, last) = (failed + 1, Some(failure));
+            }
         }
-        Ok(lists)
+        // One that is out of order does not make the others useless.
+        match last {
+            Some(failure) if failed == stale.len() => Err(failure),
+            _ => Ok(lists),
+        }
     }
 
     fn agreed(agreement: &Agreement) -> Self {

@@ -152,7 +152,7 @@ impl Coupled {
             operation: operation.into_owned(),
             terms: context.terms.clone().into_owned(),
             agreement: Arc::clone(context.agreement),
-            host: CallHost::new(context.call, context.caller),
+            host: CallHost::new(context.call, context.caller, context.terms.principal.clone()),
         };
         let may_become_task = inner.known().is_some_and(|lists| lists.tasks);
         let work = async move {
@@ -193,7 +193,10 @@ impl Inner {
         let call = self.make(errand, &way);
         let Some(turn) = turn else { return call.await };
         tokio::select! {
-            outcome = call => outcome,
+            outcome = call => {
+                turn.end();
+                outcome
+            }
             () = turn.wanted() => Err(Failure::new(FailureKind::Busy, "others needed the server while a question was open")),
         }
     }
@@ -222,7 +225,7 @@ impl Inner {
         }
         let caller = &errand.host.caller;
         if caller.session() == SessionId::NONE {
-            let (pool, key) = self.ways().pools.of(&provides);
+            let (pool, key) = self.ways().pools.of(&identity(errand), &provides);
             let turn = pool.turn(&errand.host, || Way::new(Arc::clone(&self.spec), key.clone(), self.host(None))).await;
             return Ok((Arc::clone(turn.way()), Some(turn)));
         }
@@ -368,6 +371,13 @@ async fn second_look() {
         Poll::Ready(())
     })
     .await;
+}
+
+/// Who a caller without a session is: whom it has proved to be, and what it calls itself.
+fn identity(errand: &Errand) -> String {
+    let client = &errand.agreement.client;
+    let principal = errand.terms.principal.as_deref().unwrap_or_default();
+    format!("{principal:?} {:?} {:?}", client.name, client.version)
 }
 
 async fn watch(session: &Upstream, uri: String) {
@@ -528,7 +538,7 @@ impl Provider for Coupled {
         };
         Some(UpstreamStatus {
             name: inner.spec.name.clone(),
-            target: inner.spec.target.to_string(),
+            target: inner.spec.target.place(),
             state: state.to_owned(),
             detail,
             processes: open.iter().filter_map(Upstream::process).collect(),

@@ -23,12 +23,13 @@ pub(super) struct Pools {
 }
 
 impl Pools {
-    /// The ways for callers who can be asked these things.
-    pub(super) fn of(&mut self, provides: &Askable) -> (Arc<Pool>, Askable) {
+    /// The ways for callers of one identity who can be asked these things. What one caller left behind must never reach
+    /// another: an upstream may still ask something when its call has long ended.
+    pub(super) fn of(&mut self, identity: &str, provides: &Askable) -> (Arc<Pool>, Askable) {
         let kind = provides.iter().map(|(capability, settings)| {
             format!("{}={}\n", capability.0, settings.as_ref().map_or("", |raw| raw.get()))
         });
-        let kind: String = kind.collect();
+        let kind: String = std::iter::once(format!("{identity}\n")).chain(kind).collect();
         if self.by_kind.len() >= KINDS && !self.by_kind.contains_key(&kind) {
             self.by_kind.retain(|_, pool| Arc::strong_count(pool) > 1);
         }
@@ -92,7 +93,7 @@ impl Pool {
         let way = idle.unwrap_or_else(another);
         let taken = Arc::new(Taken { call: Arc::clone(call), way, wanted: Notify::new() });
         self.taken().push(Arc::clone(&taken));
-        Turn { pool: Arc::clone(self), taken, _permit: permit }
+        Turn { pool: Arc::clone(self), taken, is_over: false, _permit: permit }
     }
 
     fn taken(&self) -> MutexGuard<'_, Vec<Arc<Taken>>> {
@@ -105,12 +106,19 @@ impl Pool {
 pub(super) struct Turn {
     pool: Arc<Pool>,
     taken: Arc<Taken>,
+    /// Whether the call has come to its end, so that nothing of it is left on the way.
+    is_over: bool,
     _permit: Option<OwnedSemaphorePermit>,
 }
 
 impl Turn {
     pub(super) fn way(&self) -> &Arc<Way> {
         &self.taken.way
+    }
+
+    /// The call has come to its end: the way may be used again.
+    pub(super) fn end(mut self) {
+        self.is_over = true;
     }
 
     /// Ends when somebody else needs the way more.
@@ -122,6 +130,11 @@ impl Turn {
 impl Drop for Turn {
     fn drop(&mut self) {
         self.pool.taken().retain(|taken| !Arc::ptr_eq(taken, &self.taken));
-        self.pool.idle.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&self.taken.way));
+        if self.is_over {
+            self.pool.idle.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&self.taken.way));
+        } else if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            let way = Arc::clone(&self.taken.way);
+            runtime.spawn(async move { way.close().await });
+        }
     }
 }

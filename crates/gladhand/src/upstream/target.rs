@@ -51,6 +51,16 @@ impl Target {
     }
 }
 
+impl Target {
+    /// Where it is, without anything that may be a secret: the program, or the address without its query.
+    pub fn place(&self) -> String {
+        match self {
+            Self::Command(words) => words.first().cloned().unwrap_or_default(),
+            Self::Url(url) => format!("{}{}", url.origin().ascii_serialization(), url.path()),
+        }
+    }
+}
+
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -82,6 +92,12 @@ mod tests {
         assert!(matches!(parse(&[]), Err(BadTarget::Nothing)));
         assert!(matches!(parse(&["http://"]), Err(BadTarget::NoUrl { .. })));
         assert!(matches!(parse(&["http://x", "y"]), Err(BadTarget::Trailing(word)) if word == "y"));
+    }
+
+    #[test]
+    fn a_place_tells_no_secret() {
+        assert_eq!(parse(&["http://a:secret@x/mcp?key=secret"]).unwrap().place(), "http://x/mcp");
+        assert_eq!(parse(&["server", "--key=secret"]).unwrap().place(), "server");
     }
 
     #[test]

@@ -5,8 +5,8 @@ use gladhand_operations::{Answered, Question};
 use gladhand_wire::{Members, RawValue};
 use serde_json::json;
 
-/// How much of the arguments is shown.
-const SHOWN: usize = 300;
+/// How much of the arguments is shown: of their beginning, and of their end.
+const SHOWN: (usize, usize) = (1500, 300);
 
 /// What a person may answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,15 +27,38 @@ pub(super) fn can_be_asked(agreement: &Agreement) -> bool {
 
 /// The question. `always` is offered where there is a session to remember it for.
 pub(super) fn question(tool: &str, arguments: &RawValue, reason: &str, offers_always: bool) -> Question {
-    let arguments = arguments.get();
-    let shown: String = arguments.chars().take(SHOWN).collect();
-    let more = if shown.len() < arguments.len() { "…" } else { "" };
+    let shown = shown(arguments.get());
     let why = if reason.is_empty() { String::new() } else { format!("\n{reason}") };
     let answers: &[&str] = if offers_always { &["yes", "no", "always"] } else { &["yes", "no"] };
     let hint = if offers_always { "`always`: also the next times, in this session" } else { "Whether it is done" };
     let answer = json!({"type": "string", "title": "Allow it?", "description": hint, "enum": answers});
     let schema = json!({"type": "object", "properties": {"answer": answer}, "required": ["answer"]});
-    Question::form(&format!("Allow {tool} with {shown}{more}?{why}"), &schema).named("consent")
+    Question::form(&format!("Allow {tool} with {shown}?{why}"), &schema).named("consent")
+}
+
+/// Arguments as a person is shown them: as they were sent, so that a name given twice is seen twice, without blanks that
+/// would push something out of sight, and with word of what is left out.
+fn shown(arguments: &str) -> String {
+    let (mut in_string, mut is_escaped) = (false, false);
+    let squeezed: Vec<char> = arguments
+        .chars()
+        .filter(|c| {
+            let keep = in_string || !c.is_whitespace();
+            (in_string, is_escaped) = match c {
+                '"' if !is_escaped => (!in_string, false),
+                '\\' if in_string => (true, !is_escaped),
+                _ => (in_string, false),
+            };
+            keep
+        })
+        .collect();
+    let (beginning, end) = SHOWN;
+    let Some(left_out) = squeezed.len().checked_sub(beginning + end).filter(|left_out| *left_out > 0) else {
+        return squeezed.into_iter().collect();
+    };
+    let (head, tail) = (&squeezed[..beginning], &squeezed[squeezed.len() - end..]);
+    let text = |part: &[char]| part.iter().collect::<String>();
+    format!("{} … ({left_out} characters are left out) … {}", text(head), text(tail))
 }
 
 /// What an answer means.
@@ -49,5 +72,19 @@ pub(super) fn consent(answered: &Answered) -> Consent {
         Some("yes") => Consent::Once,
         Some("always") => Consent::Always,
         _ => Consent::Refused,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_pushed_out_of_sight() {
+        let blanks = " ".repeat(400);
+        let hiding = format!(r#"{{"path":"/safe"{blanks},"path":"/etc/shadow","cmd":"rm \" -rf  /"}}"#);
+        assert_eq!(shown(&hiding), r#"{"path":"/safe","path":"/etc/shadow","cmd":"rm \" -rf  /"}"#);
+        let long = shown(&format!(r#"{{"a":"{}","cmd":"rm"}}"#, "x".repeat(5000)));
+        assert!(long.ends_with(r#""cmd":"rm"}"#) && long.contains("characters are left out"), "{long}");
     }
 }

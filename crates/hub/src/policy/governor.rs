@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Instant;
 
-use gladhand_operations::{Failure, FailureKind, Outcome};
+use gladhand_operations::{Failure, FailureKind, Outcome, Tool};
 use gladhand_wire::{RawValue, json};
 
 use super::asking::{self, Consent};
@@ -172,6 +172,24 @@ impl Governor {
                 Course::Refused(denied(&what.tool.name, &rule, &reason))
             }
         }
+    }
+
+    /// Why a tool of our own, which stands in for something else, may not be called. Where somebody would have to be
+    /// asked first, it may not: what it leads to is not asked about.
+    pub(crate) fn refuses(&self, tool: &Tool, arguments: &RawValue, context: &Context<'_>) -> Option<Failure> {
+        let what = What { upstream: "", own: &tool.name, tool };
+        match self.regime().policy.decide(&Who::of(context), &what, arguments) {
+            Decision::Allow => None,
+            Decision::Deny { rule, reason } | Decision::Ask { rule, reason } => {
+                Some(denied(&tool.name, &rule, &reason))
+            }
+        }
+    }
+
+    /// Whether a tool of our own is not to be shown to a caller.
+    pub(crate) fn hides(&self, tool: &Tool, context: &Context<'_>) -> bool {
+        let what = What { upstream: "", own: &tool.name, tool };
+        self.regime().policy.denied_always(&Who::of(context), &what).is_some()
     }
 
     /// Asks the caller whether a call may be made.

@@ -64,6 +64,8 @@ pub(super) struct McpClient {
     /// On whose behalf the last call was made, where every request says so.
     behalf: Option<Arc<Behalf>>,
     log_level: Option<Level>,
+    /// How often in a row the session was opened anew without anything being answered in it.
+    reopenings: usize,
     /// Whether each request is an exchange of its own.
     exchanges: bool,
     /// Requests of ours in flight, by our id.
@@ -120,6 +122,7 @@ impl McpClient {
             envelope,
             behalf: None,
             log_level: setup.log_level,
+            reopenings: 0,
             exchanges: setup.exchanges,
             requests: HashMap::new(),
             next_id: 0,
@@ -261,6 +264,7 @@ impl McpClient {
             }
             _ => {}
         }
+        self.reopenings = 0;
         match self.requests.remove(&id) {
             Some(Sent::Work(work)) => self.answered(work, answer, now, heard),
             Some(Sent::Relist(work, pages)) => self.relisted(work, pages, answer, heard),

@@ -23,6 +23,9 @@ pub(super) fn gone() -> Failure {
     Failure::new(FailureKind::UpstreamLost, "the upstream went away before it answered")
 }
 
+/// How often in a row a session may be lost before anything was answered in it.
+const MAX_REOPENINGS: usize = 4;
+
 impl McpClient {
     /// The caller does not want it any more.
     pub(super) fn give_up(&mut self, call: CallId, heard: &mut Heard) {
@@ -142,6 +145,10 @@ impl McpClient {
     /// Opens another session in place of one that is over.
     fn reopen(&mut self, heard: &mut Heard) {
         if matches!(&self.phase, Phase::Open(in_force) if in_force.revision.has_initialize()) {
+            self.reopenings += 1;
+            if self.reopenings > MAX_REOPENINGS {
+                return self.all_lost(heard);
+            }
             let id = self.initialize(heard);
             self.phase = Phase::Reopening { id, waiting: Vec::new() };
         }
