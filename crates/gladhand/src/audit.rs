@@ -169,11 +169,7 @@ impl Book {
 
 /// Opens a file to write at its end; one that is made now can be read by its owner only.
 fn append_to(path: &Path) -> io::Result<File> {
-    // A pipe that nobody reads would not let us begin.
-    #[cfg(unix)]
-    if std::fs::metadata(path).is_ok_and(|data| std::os::unix::fs::FileTypeExt::is_fifo(&data.file_type())) {
-        return Err(io::Error::other(format!("{} is a pipe", path.display())));
-    }
+    crate::files::no_pipe(path)?;
     let mut options = fs_err::OpenOptions::new();
     options.create(true).append(true);
     #[cfg(unix)]

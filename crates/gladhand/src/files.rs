@@ -52,3 +52,12 @@ mod tests {
         assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
     }
 }
+
+/// Refuses a pipe in the file system: opening one waits for somebody at its other end, who may never come.
+pub(crate) fn no_pipe(path: &Path) -> io::Result<()> {
+    #[cfg(unix)]
+    if std::fs::metadata(path).is_ok_and(|data| std::os::unix::fs::FileTypeExt::is_fifo(&data.file_type())) {
+        return Err(io::Error::other(format!("{} is a pipe", path.display())));
+    }
+    Ok(())
+}

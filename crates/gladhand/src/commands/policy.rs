@@ -1,6 +1,6 @@
 //! `gladhand policy`: explains what policy makes of a call, and approves tools that changed.
 
-use std::io::Write;
+use std::io::{IsTerminal as _, Write};
 use std::process::ExitCode;
 
 use anyhow::anyhow;
@@ -30,7 +30,7 @@ fn test(args: &PolicyTestArgs) -> Result<ExitCode, CommandError> {
     let arguments: Box<RawValue> = serde_json::from_str(&args.args)
         .map_err(|error| CommandError::usage(anyhow!("--args is not JSON: {error}")))?;
     let ours = Toolbox.tools().into_iter().find(|tool| tool.name == args.tool);
-    if ours.is_none() {
+    if ours.is_none() && std::io::stderr().is_terminal() {
         let note =
             "no server is asked whether there is such a tool; rules see the name as it is shown, as in `git__push`";
         written(writeln!(anstream::stderr(), "note: {note}"))?;

@@ -293,10 +293,7 @@ fn secret_in_environment(name: &'static str) -> Result<Option<Secret>, ConfigErr
 /// A configuration file's text, bounded.
 pub(crate) fn read(path: &Path) -> std::io::Result<String> {
     let mut text = String::new();
-    // Anything else might never be read to its end.
-    if !fs_err::metadata(path)?.is_file() {
-        return Err(std::io::Error::other(format!("{} is no file", path.display())));
-    }
+    crate::files::no_pipe(path)?;
     let length = fs_err::File::open(path)?.take(LARGEST + 1).read_to_string(&mut text)?;
     if length as u64 > LARGEST {
         return Err(std::io::Error::other(format!("{} is larger than {LARGEST} bytes", path.display())));
