@@ -248,3 +248,17 @@ fn ask(caller: &Arc<dyn Caller>, call: Option<CallId>, questions: Vec<Question>)
 fn unanswered() -> Failure {
     Failure::new(FailureKind::Unanswered, "the caller went away before it answered")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_way_that_two_principals_used_is_of_several_for_good() {
+        let mut users = Users::default();
+        for (principal, are_several) in [(None, false), (None, false), (Some("bob"), true), (None, true)] {
+            users.add(&principal.map(Arc::from));
+            assert_eq!(matches!(users, Users::Several), are_several, "{principal:?}");
+        }
+    }
+}

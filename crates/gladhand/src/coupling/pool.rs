@@ -138,3 +138,16 @@ impl Drop for Turn {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn callers_of_different_identity_share_no_way() {
+        let mut pools = Pools::default();
+        let mut of = |identity: &str| pools.of(identity, &Vec::new()).0;
+        let (alice, bob, again) = (of("alice"), of("bob"), of("alice"));
+        assert!(!Arc::ptr_eq(&alice, &bob) && Arc::ptr_eq(&alice, &again));
+    }
+}
