@@ -228,13 +228,22 @@ fn no_process_is_left_behind() {
                 let output = open(&["--as", "loaf", "--timeout", "1"], Some(&script)).output().unwrap();
                 assert_eq!(output.status.code(), Some(4), "{name}");
                 for pid in std::fs::read_to_string(&pids).unwrap().lines() {
-                    let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-                    let is_running = !state.is_empty() && !state.contains(") Z ");
-                    assert!(!is_running, "{name}: process {pid} is still there: {state}");
+                    // What was killed may take a moment to be gone.
+                    let begun = std::time::Instant::now();
+                    while let Some(state) = running(pid) {
+                        assert!(begun.elapsed().as_secs() < 10, "{name}: process {pid} is still there: {state}");
+                        std::thread::sleep(std::time::Duration::from_millis(10));
+                    }
                 }
             });
         }
     });
+}
+
+/// What the system says of a process that runs.
+fn running(pid: &str) -> Option<String> {
+    let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    (!state.is_empty() && !state.contains(") Z ")).then_some(state)
 }
 
 /// A server that repeats whatever token it is given, in every place where it can.
