@@ -212,7 +212,7 @@ mod tests {
     use crate::config::{self, Reading};
 
     fn imported(text: &str) -> String {
-        let found = read(text, Some(Path::new("/work"))).unwrap();
+        let found = read(text, Some(Path::new("/project"))).unwrap();
         let toml: Vec<_> = found.iter().map(ToString::to_string).collect();
         let toml = toml.join("\n");
         config::parse(&toml, Reading::AsWritten).unwrap_or_else(|problems| panic!("{problems:?} in\n{toml}"));
@@ -229,7 +229,7 @@ mod tests {
             "gladhand": { "command": "/usr/bin/gladhand", "args": ["serve"] },
             "nothing": {}
           },
-          "projects": { "/work": { "mcpServers": { "off": { "command": "y" } } }, "/other": { "mcpServers": { "z": { "command": "z" } } } }
+          "projects": { "/project": { "mcpServers": { "off": { "command": "y" } } }, "/other": { "mcpServers": { "z": { "command": "z" } } } }
         }"#;
         let expected = r#"[upstreams.github]
 command = ["npx", "-y", "server-github"]

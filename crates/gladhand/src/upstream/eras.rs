@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -64,7 +64,7 @@ impl Eras {
     fn keep(&self, verdicts: &HashMap<String, u64>) {
         if let Some(file) = &self.file {
             let text = serde_json::to_vec(verdicts).unwrap_or_default();
-            if let Err(error) = write(file, &text) {
+            if let Err(error) = crate::files::replace(file, &text) {
                 tracing::debug!(%error, "what was found out about an upstream could not be kept");
             }
         }
@@ -75,16 +75,6 @@ impl fmt::Debug for Eras {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Eras").field("file", &self.file).finish_non_exhaustive()
     }
-}
-
-/// Puts a new file in place of the old one, whole or not at all.
-fn write(file: &Path, text: &[u8]) -> std::io::Result<()> {
-    if let Some(folder) = file.parent() {
-        fs_err::create_dir_all(folder)?;
-    }
-    let beside = file.with_extension(format!("new-{}", std::process::id()));
-    fs_err::write(&beside, text)?;
-    fs_err::rename(beside, file)
 }
 
 /// An upstream as it is now: an address, or the words of a command and the age of the files they name; hashed because

@@ -1,4 +1,4 @@
-//! Conditions on the arguments of a call, such as `path within "/work" and not force == true`.
+//! Conditions on the arguments of a call, such as `path within "/srv" and not force == true`.
 //!
 //! ```text
 //! condition  = both { "or" both }
@@ -189,16 +189,16 @@ mod tests {
     #[test]
     fn conditions_hold_or_do_not() {
         let arguments = json!({
-            "path": "/work/src/main.rs", "amount": 100, "ratio": 0.5, "branch": "main", "force": true, "none": null,
+            "path": "/srv/src/main.rs", "amount": 100, "ratio": 0.5, "branch": "main", "force": true, "none": null,
             "tags": ["a", "b"], "to": {"name": "x", "at": [{"n": 1}, {"n": 2}]}, "big": 18_446_744_073_709_551_615_u64,
         });
         for (condition, holds) in [
-            (r#"path starts_with "/work""#, true),
+            (r#"path starts_with "/srv""#, true),
             (r#"path ends_with ".rs""#, true),
             (r#"path contains "src""#, true),
             (r#"tags contains "b""#, true),
             (r#"tags contains "c""#, false),
-            (r#"path within "/work""#, true),
+            (r#"path within "/srv""#, true),
             ("amount <= 100", true),
             ("amount < 100", false),
             ("amount >= 1e2", true),
@@ -233,20 +233,20 @@ mod tests {
     #[test]
     fn a_path_is_within_a_folder_only_if_it_stays_there() {
         for (path, within) in [
-            ("/work", true),
-            ("/work/", true),
-            ("/work/a/../b", true),
-            ("/work/./a", true),
-            ("//work//a", true),
-            ("/workshop", false),
-            ("/work/../etc/passwd", false),
-            ("/work/a/../../etc", false),
-            ("/../work", false),
+            ("/srv", true),
+            ("/srv/", true),
+            ("/srv/a/../b", true),
+            ("/srv/./a", true),
+            ("//srv//a", true),
+            ("/srv-old", false),
+            ("/srv/../etc/passwd", false),
+            ("/srv/a/../../etc", false),
+            ("/../srv", false),
             ("work", false),
             ("", false),
-            (r"/work\..\etc", false),
+            (r"/srv\..\etc", false),
         ] {
-            let condition = Expression::parse(r#"path within "/work""#).unwrap();
+            let condition = Expression::parse(r#"path within "/srv""#).unwrap();
             assert_eq!(condition.holds(&json!({"path": path})), within, "{path}");
         }
         let relative = Expression::parse(r#"path within "src""#).unwrap();
