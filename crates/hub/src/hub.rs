@@ -13,6 +13,7 @@ use gladhand_operations::{
 };
 use tokio::sync::broadcast;
 
+use crate::agent::Agent;
 use crate::bell::Bell;
 use crate::policy::{Governor, Violations};
 use crate::provider::{Answer, Askable, Caller, Context, Features, Provider, SessionId, Settling, Work};
@@ -43,6 +44,7 @@ pub(crate) struct Inner {
     sessions: AtomicU64,
     /// Sessions that have begun and not ended.
     visitors: AtomicUsize,
+    agent: OnceLock<Arc<dyn Agent>>,
     governor: OnceLock<Arc<Governor>>,
     violations: OnceLock<Arc<Violations>>,
 }
@@ -114,6 +116,7 @@ impl Hub {
             validating: AtomicBool::new(false),
             sessions: AtomicU64::new(1),
             visitors: AtomicUsize::new(0),
+            agent: OnceLock::new(),
             governor: OnceLock::new(),
             violations: OnceLock::new(),
         });
@@ -149,6 +152,19 @@ impl Hub {
         }
         self.look_again();
         self
+    }
+
+    /// Has this agent. Once only, before the first session.
+    pub fn with_agent(self, agent: Arc<dyn Agent>) -> Self {
+        if self.inner.agent.set(agent).is_err() {
+            tracing::warn!("the hub has an agent already");
+        }
+        self
+    }
+
+    /// The agent, if there is one.
+    pub fn agent(&self) -> Option<&Arc<dyn Agent>> {
+        self.inner.agent.get()
     }
 
     /// Who holds calls to a policy, if anybody does.
@@ -198,6 +214,10 @@ impl Hub {
 
     /// Closes in order what the providers hold open. To be called once, at the end.
     pub async fn closed(&self) {
+        // The agent first: what it still does may need the others.
+        if let Some(agent) = self.agent() {
+            agent.closing().await;
+        }
         settle(self.inner.routes().mounts.iter().filter_map(|mount| mount.provider.closing()).collect()).await;
     }
 
@@ -231,6 +251,7 @@ impl Hub {
             Operation::GetPrompt(prompt) => routes.prompt(&prompt.name).is_some(),
             Operation::ReadResource(uri) | Operation::Watch(uri) => routes.resource(uri).is_some(),
             Operation::Complete(completion) => routes.completion(&completion.of).is_some(),
+            Operation::Agent(_) => true,
             Operation::ListTools | Operation::ListResources | Operation::ListTemplates | Operation::ListPrompts => {
                 false
             }
@@ -334,6 +355,10 @@ impl Hub {
                 }
                 (None, CompletionOf::Prompt(name)) => now(Err(Failure::unknown_prompt(name))),
                 (None, CompletionOf::Template(uri)) => now(Err(Failure::unknown_resource(uri))),
+            },
+            Operation::Agent(asked) => match self.agent() {
+                Some(agent) => agent.ask(asked, &context),
+                None => now(Err(Failure::no_agent())),
             },
         };
         match logged {
@@ -532,6 +557,9 @@ impl Drop for Visit {
         if let Some(hub) = self.hub.upgrade() {
             hub.visitors.fetch_sub(1, Ordering::Relaxed);
             hub.routes().mounts.iter().for_each(|mount| mount.provider.left(self.id));
+            if let Some(agent) = hub.agent.get() {
+                agent.left(self.id);
+            }
             if let Some(governor) = hub.governor.get() {
                 governor.left(self.id);
             }

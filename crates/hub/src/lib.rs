@@ -3,6 +3,7 @@
 //! It knows providers and tools, not dialects, sockets or processes. It holds no session state: a
 //! call comes in with its agreement, an answer goes out, now or later.
 
+mod agent;
 mod bell;
 mod governed;
 mod hub;
@@ -16,6 +17,7 @@ mod stand_ins;
 mod status;
 mod weight;
 
+pub use agent::Agent;
 pub use bell::Bell;
 pub use hub::{Hub, Visit};
 pub use kit::Kit;

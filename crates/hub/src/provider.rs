@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use gladhand_accord::{Agreement, Capability};
 use gladhand_operations::{
-    Answered, CallId, Completion, CompletionCall, Contents, Failure, FailureKind, Log, Notice, Outcome, Progress,
-    Prompt, PromptResult, Question, Reply, Resource, Template, Terms, Tool, ToolCall, ToolResult,
+    AgentEvent, Answered, CallId, Completion, CompletionCall, Contents, Failure, FailureKind, Log, Notice, Outcome,
+    Progress, Prompt, PromptResult, Question, Reply, Resource, Template, Terms, Tool, ToolCall, ToolResult,
 };
 use gladhand_wire::RawValue;
 use tokio::sync::oneshot;
@@ -231,6 +231,15 @@ pub trait Caller: fmt::Debug + Send + Sync {
     /// Asks the caller of a call, or the session as such. Each question's sender is used or dropped, the latter if the
     /// call or the session ends.
     fn ask(&self, call: Option<CallId>, questions: Vec<Asking>);
+
+    /// Passes an event of the agent on. None is dropped and their order is kept; whoever sends many lets the downstream
+    /// keep up ([`Self::keeping_up`]).
+    fn event(&self, _event: AgentEvent) {}
+
+    /// If the downstream is behind with reading events: ends when it has caught up, or is gone.
+    fn keeping_up(&self) -> Option<Settling> {
+        None
+    }
 
     /// The session that it is, where there are sessions.
     fn session(&self) -> SessionId {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use gladhand_wire::RawValue;
 use serde::de::DeserializeOwned;
 
+use crate::agent::AgentCall;
 use crate::failure::Failure;
 use crate::notice::Level;
 use crate::prompt::{Completion, Prompt, PromptResult};
@@ -106,6 +107,8 @@ pub enum Operation<'a> {
     GetPrompt(ToolCall<'a>),
     /// What an argument of a prompt or of a template could be.
     Complete(CompletionCall<'a>),
+    /// Something of the agent.
+    Agent(AgentCall<'a>),
 }
 
 impl Operation<'_> {
@@ -130,6 +133,7 @@ impl Operation<'_> {
                 value: text(call.value),
                 context: call.context.map(|context| Cow::Owned(context.into_owned())),
             }),
+            Self::Agent(call) => Operation::Agent(call.into_owned()),
         }
     }
 }
@@ -146,6 +150,7 @@ impl Operation<'_> {
             Self::Watch(_) => Err(Failure::cannot_watch()),
             Self::GetPrompt(prompt) => Err(Failure::unknown_prompt(&prompt.name)),
             Self::Complete(_) => Ok(Reply::Completion(Completion::default())),
+            Self::Agent(_) => Err(Failure::no_agent()),
         })
     }
 }
@@ -225,6 +230,8 @@ pub enum Reply {
     Prompt(PromptResult),
     /// What an argument could be.
     Completion(Completion),
+    /// What the agent says: a JSON document.
+    Agent(Box<RawValue>),
     /// It is done, and there is nothing to say about it.
     Done,
 }

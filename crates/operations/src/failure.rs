@@ -24,6 +24,8 @@ pub enum FailureKind {
     UnknownResource,
     /// No prompt has that name.
     UnknownPrompt,
+    /// No session of the agent has that id.
+    UnknownSession,
     /// The tool exists; its arguments are wrong.
     InvalidArguments,
     /// It needs something of the caller that was not agreed; `data` is the capability's name as a JSON string.
@@ -63,6 +65,7 @@ impl FailureKind {
             Self::UnknownTool => "unknown_tool",
             Self::UnknownResource => "unknown_resource",
             Self::UnknownPrompt => "unknown_prompt",
+            Self::UnknownSession => "unknown_session",
             Self::InvalidArguments => "invalid_arguments",
             Self::MissingCapability => "missing_capability",
             Self::Unsupported => "unsupported",
@@ -107,6 +110,16 @@ impl Failure {
     /// No prompt has that name.
     pub fn unknown_prompt(name: &str) -> Self {
         Self::new(FailureKind::UnknownPrompt, format!("unknown prompt: {name}"))
+    }
+
+    /// No session of the agent has that id.
+    pub fn unknown_session(id: &str) -> Self {
+        Self::new(FailureKind::UnknownSession, format!("unknown session: {id}"))
+    }
+
+    /// There is no agent to ask.
+    pub fn no_agent() -> Self {
+        Self::new(FailureKind::Unsupported, "not supported by this server: it has no agent")
     }
 
     /// Something is needed of the caller that was not agreed.

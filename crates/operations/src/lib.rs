@@ -3,6 +3,7 @@
 //! A call wants exactly one outcome; a notice wants none. Payloads stay raw JSON until somebody on
 //! this side must look inside. This crate knows no wire format, no capability and no dialect.
 
+pub mod agent;
 pub mod call;
 pub mod failure;
 pub mod notice;
@@ -11,6 +12,7 @@ pub mod question;
 pub mod resource;
 pub mod tool;
 
+pub use agent::{AgentCall, AgentEvent, ImageInput, ModelChoice};
 pub use call::{Call, CallId, CompletionCall, CompletionOf, Operation, Outcome, Reply, TaskWish, Terms, ToolCall};
 pub use failure::{Failure, FailureKind};
 pub use notice::{Level, Log, Notice, Progress};

@@ -106,6 +106,7 @@ impl ErrorBody {
             FailureKind::InvalidArguments
             | FailureKind::UnknownResource
             | FailureKind::UnknownPrompt
+            | FailureKind::UnknownSession
             | FailureKind::MissingCapability
             | FailureKind::Unsupported
             | FailureKind::OnlyAsTask

@@ -139,6 +139,8 @@ impl Work {
                 params.completion(completion);
                 "completion/complete"
             }
+            // No revision has an agent, so that no such work is ever begun.
+            Operation::Agent(_) => "",
         };
         Self {
             call: call.id,

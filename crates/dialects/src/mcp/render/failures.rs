@@ -25,9 +25,10 @@ pub(super) fn is_for_the_model(kind: FailureKind, revision: Revision) -> bool {
 pub(super) fn failed(wire: &mut Vec<u8>, id: &Id, asked: &Asked, failure: &Failure, revision: Revision) {
     let message = || failure.message.clone();
     let error = match failure.kind {
-        FailureKind::UnknownTool | FailureKind::UnknownPrompt | FailureKind::InvalidArguments => {
-            rpc::Error::new(code::INVALID_PARAMS, message())
-        }
+        FailureKind::UnknownTool
+        | FailureKind::UnknownPrompt
+        | FailureKind::UnknownSession
+        | FailureKind::InvalidArguments => rpc::Error::new(code::INVALID_PARAMS, message()),
         FailureKind::UnknownResource => {
             let code =
                 if revision.has_resource_not_found() { errors::RESOURCE_NOT_FOUND } else { code::INVALID_PARAMS };

@@ -1,0 +1,1 @@
+//! Agent sessions: turns, queue, steering, history, compaction, skills.

@@ -1,0 +1,24 @@
+//! The agent: the one provider that is not found by a name.
+
+use std::fmt;
+
+use gladhand_operations::AgentCall;
+
+use crate::provider::{Answer, Context};
+
+/// Holds conversations with models.
+///
+/// Calls arrive in the order in which their caller sent them, and what one changes is seen by all later ones: an
+/// implementation does that part before it returns, and leaves the rest to the answer's work. What happens goes to
+/// whoever follows through [`Caller::event`](crate::Caller::event); what is told before `ask` returns, or before the work
+/// ends, is written before the answer.
+pub trait Agent: fmt::Debug + Send + Sync {
+    /// Answers with [`Reply::Agent`](gladhand_operations::Reply::Agent).
+    fn ask(&self, call: AgentCall<'_>, context: &Context<'_>) -> Answer;
+
+    /// A session with a downstream has ended.
+    fn left(&self, session: crate::SessionId);
+
+    /// Everything ends: ends when what is worth keeping is kept and nothing that it started is left.
+    fn closing(&self) -> crate::Settling;
+}

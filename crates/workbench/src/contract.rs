@@ -1,0 +1,75 @@
+//! What the agent asks of a tool, and what it hears.
+
+use async_trait::async_trait;
+use gladhand_wire::RawValue;
+use tokio_util::sync::CancellationToken;
+
+/// A set of tools and what they share.
+#[async_trait]
+pub trait Bench: std::fmt::Debug + Send + Sync {
+    /// Its tools, sorted by name. The list may grow (tools that the model makes itself).
+    fn tools(&self) -> Vec<ToolDescription>;
+
+    /// Runs one tool. Unknown tools, wrong input and tools that break down are results too: nothing here fails.
+    async fn run(&self, run: Run<'_>) -> Ran;
+
+    /// A session has ended: what its tools left running ends.
+    async fn forget(&self, session: &str);
+
+    /// Everything ends: whatever still runs, in whatever group or session of processes, is ended. Bounded.
+    async fn close(&self);
+}
+
+/// A tool, as models and clients are told of it.
+#[derive(Debug, Clone)]
+pub struct ToolDescription {
+    /// Its name.
+    pub name: String,
+    /// What it does.
+    pub description: String,
+    /// What it takes; none where a custom tool gave no usable schema.
+    pub input_schema: Option<Box<RawValue>>,
+    /// What it may do to the world: what approval is decided by.
+    pub effect: Effect,
+}
+
+/// What a tool may do to the world.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Effect {
+    /// It reads, inside the workspace.
+    Reads,
+    /// It changes files.
+    Writes,
+    /// It runs programs, which may do anything.
+    Runs,
+    /// It talks to the network.
+    Network,
+}
+
+/// One call of a tool.
+#[derive(Debug)]
+pub struct Run<'a> {
+    /// The tool.
+    pub name: &'a str,
+    /// The call's id, for reports of failure.
+    pub call_id: &'a str,
+    /// A JSON object.
+    pub input: &'a RawValue,
+    /// The session that it is for: working directory and environment of the shell are kept per session.
+    pub session: &'a str,
+    /// Where that session works.
+    pub folder: &'a std::path::Path,
+    /// Ends the call: processes are told to stop, then killed with their whole group.
+    pub cancel: &'a CancellationToken,
+}
+
+/// How a call of a tool ended.
+#[derive(Debug, Clone)]
+pub struct Ran {
+    /// Whether it did what it was asked for.
+    pub ok: bool,
+    /// What came out: any JSON.
+    pub output: Box<RawValue>,
+    /// Why it did not.
+    pub error: Option<String>,
+}
