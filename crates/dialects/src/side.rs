@@ -83,6 +83,8 @@ pub struct Menu {
     pub completions: bool,
     /// Whether log lines are passed on.
     pub logging: bool,
+    /// Whether there is an agent to talk with.
+    pub agent: bool,
     /// Whether some tool can be had as a task.
     pub tasks: bool,
     /// How to use what there is: a hint for the downstream's model.

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use gladhand_accord::Side;
 use gladhand_dialects::loaf::DIALECT;
-use gladhand_dialects::loaf::methods::{self, METHODS, Status};
+use gladhand_dialects::loaf::methods::{self, METHODS, Run};
 use gladhand_dialects::testing::{TestServer, server_setup};
 use gladhand_dialects::{Ambient, Event, Heard, Stop, testing};
 use gladhand_operations::{Call, CallId, Operation, Reply, Tool};
@@ -76,7 +76,7 @@ fn expected(file: &str, replay: &Replay, mut line: Tree) -> Option<Tree> {
     if line.at(&["result", "server_name"]).is_some() {
         // §20 item 3: member for member, own identity additional; what is listed is what is callable here.
         set(&mut line, "result", handshake_result());
-    } else if methods::find(method).is_some_and(|row| row.status == Status::NotYet) {
+    } else if methods::find(method).is_some_and(|row| row.run == Run::Agent) {
         let error = format!(
             r#"{{"jsonrpc":"2.0","id":0,"error":{{"code":-32601,"message":"method not found: {method}","data":{{"reason":"method_not_found","method":"{method}"}}}}}}"#
         );
@@ -94,7 +94,7 @@ fn expected(file: &str, replay: &Replay, mut line: Tree) -> Option<Tree> {
 }
 
 fn handshake_result() -> Tree {
-    let callable = METHODS.iter().filter(|row| row.status != Status::NotYet).map(|row| row.name);
+    let callable = METHODS.iter().filter(|row| row.run != Run::Agent).map(|row| row.name);
     let result = format!(
         r#"{{"protocol_version":"1.0.0","server_name":"loaf","capabilities":{{"events":true,"command_execute":false,"multi_session":true,"image_inputs":[]}},"methods":{},"implementation":{{"name":"gladhand","version":"0.0.0-test"}}}}"#,
         serde_json::to_string(&callable.collect::<Vec<_>>()).unwrap()
@@ -274,7 +274,7 @@ fn our_client_opens_the_recorded_server_and_lists_its_tools() {
         panic!("{:?}", heard.events)
     };
     let agreed: Vec<_> = agreement.agreed(Side::Server).map(|term| term.capability.to_string()).collect();
-    assert_eq!(agreed, ["command_execute", "events", "handshake", "image_inputs", "multi_session", "tools"]);
+    assert_eq!(agreed, ["agent", "command_execute", "events", "handshake", "image_inputs", "multi_session", "tools"]);
     assert_eq!((tools.len(), tools[1].name.as_str(), agreement.server.name.as_str()), (20, "bash", "loaf"));
     assert_eq!(failure.message, "the server does not offer tools.call");
 }

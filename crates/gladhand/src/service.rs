@@ -303,6 +303,7 @@ impl Service {
             prompt_changes: features.prompt_changes,
             completions: features.completions,
             logging: !features.silent,
+            agent: self.hub.agent().is_some(),
             tasks: features.tasks || tools.iter().any(|tool| tool.tasks != TaskSupport::Forbidden),
             instructions: self.instructions_now(),
             extensions: self.extensions.clone(),

@@ -124,10 +124,10 @@ pub enum AgentCall<'a> {
         /// Whether everything is told.
         everything: bool,
     },
-    /// Everything ends: stop what runs. `reason` is told to whoever listens.
+    /// Everything ends: stop what runs, and say why to whoever follows.
     Shutdown {
-        /// Why.
-        reason: Cow<'a, str>,
+        /// Why, if the caller said so.
+        reason: Option<Cow<'a, str>>,
     },
     /// From here on the caller can be asked for approval.
     CanApprove,
@@ -221,7 +221,7 @@ impl AgentCall<'_> {
             Self::Skills => AgentCall::Skills,
             Self::Tools => AgentCall::Tools,
             Self::Debug { everything } => AgentCall::Debug { everything },
-            Self::Shutdown { reason } => AgentCall::Shutdown { reason: own(reason) },
+            Self::Shutdown { reason } => AgentCall::Shutdown { reason: reason.map(own) },
             Self::CanApprove => AgentCall::CanApprove,
         }
     }

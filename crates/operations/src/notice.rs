@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use gladhand_wire::RawValue;
 
+use crate::agent::AgentEvent;
 use crate::call::CallId;
 
 /// A message that wants no answer, on its way to the downstream.
@@ -29,6 +30,8 @@ pub enum Notice {
     /// A call whose caller would take a task goes on as one from here (where the dialect has tasks and the caller wished
     /// for one; elsewhere nothing happens).
     GoesOnAsTask(CallId),
+    /// Something happened in the agent.
+    Agent(AgentEvent),
 }
 
 impl Notice {
@@ -41,7 +44,8 @@ impl Notice {
             | Self::ResourcesChanged
             | Self::ResourceUpdated(_)
             | Self::PromptsChanged
-            | Self::ElicitationComplete(_) => None,
+            | Self::ElicitationComplete(_)
+            | Self::Agent(_) => None,
         }
     }
 }

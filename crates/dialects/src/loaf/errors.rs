@@ -77,6 +77,12 @@ impl Error {
         Self::new(code::INVALID_PARAMS, &format!("invalid params for {method}: `{field}` {problem}"), &data)
     }
 
+    /// A field of `params` is of the right type and still wrong.
+    pub(super) fn wrong_field(field: &str, problem: &str) -> Self {
+        let data = Data { reason: "invalid_params", field: Some(field), ..Data::default() };
+        Self::new(code::INVALID_PARAMS, problem, &data)
+    }
+
     /// A strict handshake asked for a version that is not ours.
     pub(super) fn unsupported_version(asked: &Text<'_>, supported: &str) -> Self {
         let data = Data { reason: "unsupported_protocol_version", supported: Some(supported), ..Data::default() };
@@ -108,6 +114,17 @@ impl Error {
             FailureKind::Busy => Self::new(OVERLOADED, &failure.message, &because("overloaded")),
             kind => Self::new(code::INTERNAL_ERROR, &failure.message, &because(kind.word())),
         }
+    }
+
+    /// The agent could not do what it was asked for.
+    pub(super) fn of_agent(failure: &Failure) -> Self {
+        let (code, reason) = match failure.kind {
+            FailureKind::InvalidArguments => (code::INVALID_PARAMS, "invalid_params"),
+            FailureKind::Busy => (OVERLOADED, "overloaded"),
+            kind @ (FailureKind::UnknownSession | FailureKind::Stopping) => (code::INTERNAL_ERROR, kind.word()),
+            _ => (code::INTERNAL_ERROR, "internal_error"),
+        };
+        Self::new(code, &failure.message, &Data { reason, details: failure.data.as_deref(), ..Data::default() })
     }
 
     /// Appends the error as an answer; `id` is `null` when there is none to echo.

@@ -1,4 +1,4 @@
-//! The method table: every name of the dialect, what it accepts, and whether it can be called.
+//! The method table: every name of the dialect, what it accepts, and what opens it.
 //!
 //! The server side, the handshake's list, the claim on a first line and the tests all read this
 //! one table (`loaf` §5).
@@ -12,24 +12,12 @@ pub use super::params::Params;
 pub struct Method {
     /// The name, compared exactly.
     pub name: &'static str,
-    /// Whether and how it can be called.
-    pub status: Status,
-}
-
-/// Whether a method can be called.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Status {
-    /// It can, if the agreement has the capability that it needs.
-    Callable {
-        /// What it accepts.
-        params: Params,
-        /// What it does.
-        run: Run,
-        /// The capability that opens it.
-        needs: Option<&'static str>,
-    },
-    /// The dialect has it, this server does not: answered like an unknown name, and not listed.
-    NotYet,
+    /// What it accepts.
+    pub params: Params,
+    /// What it does.
+    pub run: Run,
+    /// The capability that opens it: without it, it is answered like an unknown name, and not listed.
+    pub needs: Option<&'static str>,
 }
 
 /// What the methods that can be called do.
@@ -39,6 +27,17 @@ pub enum Run {
     Handshake,
     /// `system.ping`
     Ping,
+    /// `tools.call`
+    CallTool,
+    /// What the agent answers.
+    Agent,
+    /// What the agent answers, or we where there is none.
+    AgentOr(Plain),
+}
+
+/// What is answered without an agent too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Plain {
     /// `system.shutdown`
     Shutdown,
     /// `state.get`
@@ -47,55 +46,105 @@ pub enum Run {
     Debug,
     /// `tools.list`
     ListTools,
-    /// `tools.call`
-    CallTool,
     /// `session.create`
     CreateSession,
     /// `session.get`
     ReadSession,
 }
 
-/// All methods, sorted by name: the reference's 29 and `tools.call`.
+const SESSION: Field = field("session_id", Check::RequiredString);
+
+/// All methods, sorted by name: the reference's 29, and `session.approve`, `session.delete`, `session.list` and
+/// `tools.call`, which are ours.
 pub static METHODS: &[Method] = &[
-    not_yet("auth.connect.antigravity"),
-    not_yet("auth.connect.openai"),
-    not_yet("auth.set.exa_key"),
-    not_yet("auth.set.openrouter_key"),
-    not_yet("auth.status"),
-    not_yet("command.execute"),
-    callable("debug.set", Run::Debug, Params::Required(&[field("super_debug", Check::RequiredBoolean)])),
-    not_yet("history.clear_session"),
-    not_yet("history.get"),
-    not_yet("history.list"),
-    not_yet("limits.get"),
-    not_yet("model.list"),
-    not_yet("model.openrouter.providers"),
-    not_yet("model.select"),
-    not_yet("onboarding.complete"),
-    not_yet("onboarding.status"),
+    agent("auth.connect.antigravity", Params::Ignored),
+    agent(
+        "auth.connect.openai",
+        Params::Optional(&[field("mode", Check::OptionalString), field("originator", Check::OptionalString)]),
+    ),
+    agent("auth.set.exa_key", Params::Required(&[field("api_key", Check::RequiredString)])),
+    agent("auth.set.openrouter_key", Params::Required(&[field("api_key", Check::RequiredString)])),
+    agent("auth.status", Params::Ignored),
+    agent("command.execute", Params::Required(&[SESSION, field("raw_command", Check::RequiredString)])),
+    callable(
+        "debug.set",
+        Run::AgentOr(Plain::Debug),
+        Params::Required(&[field("super_debug", Check::RequiredBoolean)]),
+    ),
+    agent("history.clear_session", Params::Required(&[SESSION])),
+    agent(
+        "history.get",
+        Params::Optional(&[
+            field("id", Check::OptionalString),
+            field("last", Check::OptionalBoolean),
+            field("rollout_path", Check::OptionalString),
+        ]),
+    ),
+    agent(
+        "history.list",
+        Params::Optional(&[field("limit", Check::OptionalNumber), field("cursor", Check::OptionalNumber)]),
+    ),
+    agent("limits.get", Params::Ignored),
+    agent("model.list", Params::Optional(&[field("provider", Check::OptionalString)])),
+    agent("model.openrouter.providers", Params::Required(&[field("model_id", Check::RequiredString)])),
+    agent(
+        "model.select",
+        Params::Required(&[
+            field("model_id", Check::RequiredString),
+            field("provider", Check::RequiredString),
+            field("thinking_level", Check::RequiredString),
+            field("openrouter_provider", Check::OptionalString),
+            field("session_id", Check::OptionalString),
+            field("compress_immediately", Check::OptionalBoolean),
+        ]),
+    ),
+    agent("onboarding.complete", Params::Ignored),
+    agent("onboarding.status", Params::Ignored),
     callable(
         "rpc.handshake",
         Run::Handshake,
         Params::Optional(&[field("protocol_version", Check::OptionalString), field("strict", Check::OptionalBoolean)]),
     ),
-    callable("session.create", Run::CreateSession, Params::Optional(&[field("title", Check::OptionalString)])),
-    callable("session.get", Run::ReadSession, Params::Required(&[field("session_id", Check::RequiredString)])),
-    not_yet("session.interrupt"),
-    not_yet("session.queue.clear"),
-    not_yet("session.queue.list"),
-    not_yet("session.send"),
-    not_yet("session.steer"),
-    not_yet("skills.list"),
-    callable("state.get", Run::State, Params::Ignored),
+    agent(
+        "session.approve",
+        Params::Required(&[
+            SESSION,
+            field("call_id", Check::RequiredString),
+            field("allow", Check::RequiredBoolean),
+            field("always", Check::OptionalBoolean),
+        ]),
+    ),
+    callable(
+        "session.create",
+        Run::AgentOr(Plain::CreateSession),
+        Params::Optional(&[field("title", Check::OptionalString)]),
+    ),
+    agent("session.delete", Params::Required(&[SESSION])),
+    callable("session.get", Run::AgentOr(Plain::ReadSession), Params::Required(&[SESSION])),
+    agent("session.interrupt", Params::Required(&[SESSION])),
+    agent("session.list", Params::Ignored),
+    agent("session.queue.clear", Params::Required(&[SESSION])),
+    agent("session.queue.list", Params::Required(&[SESSION])),
+    agent(
+        "session.send",
+        Params::Required(&[SESSION, field("text", Check::OptionalString), field("enqueue", Check::OptionalBoolean)]),
+    ),
+    agent("session.steer", Params::Required(&[SESSION, field("text", Check::RequiredString)])),
+    agent("skills.list", Params::Ignored),
+    callable("state.get", Run::AgentOr(Plain::State), Params::Ignored),
     callable("system.ping", Run::Ping, Params::Ignored),
-    callable("system.shutdown", Run::Shutdown, Params::Optional(&[field("reason", Check::OptionalString)])),
+    callable(
+        "system.shutdown",
+        Run::AgentOr(Plain::Shutdown),
+        Params::Optional(&[field("reason", Check::OptionalString)]),
+    ),
     needing(
         "tools.call",
         "tools.call",
         Run::CallTool,
         Params::Required(&[field("name", Check::RequiredString), field("arguments", Check::OptionalObject)]),
     ),
-    needing("tools.list", "tools", Run::ListTools, Params::Ignored),
+    needing("tools.list", "tools", Run::AgentOr(Plain::ListTools), Params::Ignored),
 ];
 
 /// The row of a name.
@@ -103,16 +152,16 @@ pub fn find(name: &str) -> Option<&'static Method> {
     METHODS.binary_search_by(|method| method.name.cmp(name)).ok().map(|at| &METHODS[at])
 }
 
-const fn not_yet(name: &'static str) -> Method {
-    Method { name, status: Status::NotYet }
+const fn agent(name: &'static str, params: Params) -> Method {
+    Method { name, params, run: Run::Agent, needs: Some("agent") }
 }
 
 const fn callable(name: &'static str, run: Run, params: Params) -> Method {
-    Method { name, status: Status::Callable { params, run, needs: None } }
+    Method { name, params, run, needs: None }
 }
 
 const fn needing(name: &'static str, capability: &'static str, run: Run, params: Params) -> Method {
-    Method { name, status: Status::Callable { params, run, needs: Some(capability) } }
+    Method { name, params, run, needs: Some(capability) }
 }
 
 const fn field(name: &'static str, check: Check) -> Field {
@@ -126,7 +175,7 @@ mod tests {
     #[test]
     fn the_table_is_sorted_and_finds_every_row() {
         assert!(METHODS.is_sorted_by(|a, b| a.name < b.name));
-        assert_eq!(METHODS.len(), 30);
+        assert_eq!(METHODS.len(), 33);
         for method in METHODS {
             assert_eq!(find(method.name).map(|found| found.name), Some(method.name));
         }

@@ -15,6 +15,7 @@ use gladhand_wire::text::{BadUtf8, ByteOrderMark, LoneSurrogate};
 
 use crate::side::{Claim, Dialect, FirstLine};
 
+mod agent;
 mod client;
 mod errors;
 pub mod methods;

@@ -13,7 +13,7 @@ use gladhand_wire::json::Kind;
 use gladhand_wire::{Members, RawValue, json};
 use serde::Serialize;
 
-use super::methods::{METHODS, Status};
+use super::methods::{METHODS, Method};
 use super::params::Checked;
 use crate::side::{ClientSetup, ServerSetup};
 
@@ -28,10 +28,15 @@ const SERVER_NAME: &str = "loaf";
 
 const HANDSHAKE: Capability = Capability::named("handshake");
 const TOOLS: Capability = Capability::named("tools");
+/// Not on the wire: a server that has `session.send` has it.
+const AGENT: Capability = Capability::named("agent");
 const TOOLS_CALL: Capability = Capability::named("tools.call");
 
-const CAPABILITIES: [&str; 7] =
-    ["handshake", "events", "command_execute", "multi_session", "image_inputs", "tools", "tools.call"];
+/// What the reference declares as `image_inputs`.
+const IMAGE_INPUTS: [&str; 2] = ["path", "data_url"];
+
+const CAPABILITIES: [&str; 8] =
+    ["handshake", "events", "command_execute", "multi_session", "image_inputs", "tools", "tools.call", "agent"];
 
 fn rules(versions: VersionRule) -> Rules {
     Rules {
@@ -51,8 +56,15 @@ fn our_offer(setup: &ServerSetup) -> Offer {
         .providing(HANDSHAKE)
         .providing(Capability::named("events"))
         .providing(Capability::named("multi_session"));
+    if setup.menu.agent {
+        offer = offer.providing(AGENT).providing(Capability::named("command_execute"));
+        offer.provides.insert(Capability::named("image_inputs"), Some(json::to_raw(&IMAGE_INPUTS)));
+    }
+    if setup.menu.tools || setup.menu.agent {
+        offer = offer.providing(TOOLS);
+    }
     if setup.menu.tools {
-        offer = offer.providing(TOOLS).providing(TOOLS_CALL);
+        offer = offer.providing(TOOLS_CALL);
     }
     offer
 }
@@ -90,14 +102,14 @@ struct Capabilities {
     events: bool,
     command_execute: bool,
     multi_session: bool,
-    image_inputs: [&'static str; 0],
+    image_inputs: &'static [&'static str],
 }
 
 impl<'a> HandshakeResult<'a> {
     /// What is there under an agreement.
     pub(super) fn new(agreement: &Agreement, identity: &'a Peer) -> Self {
         let has = |name| agreement.allows(Side::Server, name);
-        let methods = METHODS.iter().filter(|method| is_open(method.status, agreement)).map(|method| method.name);
+        let methods = METHODS.iter().filter(|method| is_open(method, agreement)).map(|method| method.name);
         Self {
             protocol_version: VERSION,
             server_name: SERVER_NAME,
@@ -105,7 +117,7 @@ impl<'a> HandshakeResult<'a> {
                 events: has("events"),
                 command_execute: has("command_execute"),
                 multi_session: has("multi_session"),
-                image_inputs: [],
+                image_inputs: if has("image_inputs") { &IMAGE_INPUTS } else { &[] },
             },
             methods: methods.collect(),
             implementation: identity,
@@ -114,11 +126,13 @@ impl<'a> HandshakeResult<'a> {
 }
 
 /// Whether a method can be called under an agreement.
-pub(super) fn is_open(status: Status, agreement: &Agreement) -> bool {
-    match status {
-        Status::Callable { needs, .. } => needs.is_none_or(|name| agreement.allows(Side::Server, name)),
-        Status::NotYet => false,
-    }
+pub(super) fn is_open(method: &Method, agreement: &Agreement) -> bool {
+    method.needs.is_none_or(|name| agreement.allows(Side::Server, name))
+}
+
+/// Whether there is an agent under an agreement.
+pub(super) fn has_agent(agreement: &Agreement) -> bool {
+    agreement.allows(Side::Server, "agent")
 }
 
 /// What a client's handshake says.
@@ -166,6 +180,9 @@ pub(super) fn read_answer(setup: &ClientSetup, result: &RawValue) -> Result<(Agr
             _ => Some(value.to_owned()),
         };
         server.provides.insert(Capability::from_wire(name), settings);
+    }
+    if methods.contains("session.send") {
+        server.provides.insert(AGENT, None);
     }
     if methods.contains("tools.list") {
         server.provides.insert(TOOLS, None);

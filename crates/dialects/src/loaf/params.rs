@@ -37,6 +37,8 @@ pub enum Check {
     RequiredBoolean,
     /// `true` or `false`.
     OptionalBoolean,
+    /// A number that is finite.
+    OptionalNumber,
     /// An object.
     OptionalObject,
 }
@@ -49,6 +51,7 @@ impl Check {
             Self::OptionalString => matches!(kind, Kind::String | Kind::Null),
             Self::RequiredBoolean => kind == Kind::Bool,
             Self::OptionalBoolean => matches!(kind, Kind::Bool | Kind::Null),
+            Self::OptionalNumber => kind == Kind::Null || value.and_then(number).is_some(),
             Self::OptionalObject => matches!(kind, Kind::Object | Kind::Null),
         }
     }
@@ -58,9 +61,15 @@ impl Check {
             Self::RequiredString => "must be a non-empty string",
             Self::OptionalString => "must be a string",
             Self::RequiredBoolean | Self::OptionalBoolean => "must be a boolean",
+            Self::OptionalNumber => "must be a finite number",
             Self::OptionalObject => "must be an object",
         }
     }
+}
+
+/// A finite number.
+fn number(raw: &RawValue) -> Option<f64> {
+    (Kind::of(raw) == Kind::Number).then(|| raw.get().parse().ok()).flatten().filter(|number: &f64| number.is_finite())
 }
 
 /// `params` that passed, read by field.
@@ -97,6 +106,16 @@ impl<'a> Checked<'a> {
     /// Whether a boolean is there and true.
     pub(super) fn is_true(&self, name: &str) -> bool {
         self.0.raw(name).is_some_and(|raw| raw.get() == "true")
+    }
+
+    /// A number; `None` if it is missing or `null`.
+    pub(super) fn number(&self, name: &str) -> Option<f64> {
+        self.0.raw(name).and_then(number)
+    }
+
+    /// Whatever is there, unchecked.
+    pub(super) fn raw(&self, name: &str) -> Option<&'a RawValue> {
+        self.0.raw(name)
     }
 
     /// An object, as it was written; `None` if it is missing or `null`.

@@ -1,7 +1,7 @@
 //! Our side towards a loaf client.
 //!
-//! Everything but tools is answered in the step that asked for it; `tools.list` and `tools.call` go
-//! to the hub and are answered when it is done, in any order (`loaf` §2.5). Events that belong to a
+//! What the agent or a tool has to answer goes to the hub and is answered when it is done, in any order (`loaf` §2.5);
+//! the rest is answered in the step that asked for it. Events that belong to a
 //! request precede its response.
 
 use std::borrow::Cow;
@@ -11,14 +11,17 @@ use std::time::Duration;
 
 use gladhand_accord::Agreement;
 use gladhand_operations::call::no_arguments;
-use gladhand_operations::{Call, CallId, Failure, FailureKind, Notice, Operation, Outcome, Reply, Terms, ToolCall};
+use gladhand_operations::{
+    AgentCall, Call, CallId, Failure, FailureKind, Notice, Operation, Outcome, Reply, Terms, ToolCall,
+};
 use gladhand_wire::json::Kind;
 use gladhand_wire::rpc::{self, Envelope};
 use gladhand_wire::{Fault, Id, RawValue, json};
 use serde::Serialize;
 
+use super::agent;
 use super::errors::Error;
-use super::methods::{self, Run, Status};
+use super::methods::{self, Plain, Run};
 use super::opening::{self, HandshakeResult};
 use super::params::Checked;
 use super::sessions::{MAX_SESSIONS, Sessions, Snapshot};
@@ -38,7 +41,6 @@ pub(super) struct LoafServer {
     /// What is in force: from the first request that was served, or from the latest handshake.
     agreement: Option<Arc<Agreement>>,
     sessions: Sessions,
-    super_debug: bool,
     calls: HashMap<CallId, Waiting>,
     held: usize,
     next_call: u64,
@@ -65,7 +67,7 @@ struct Waiting {
 impl Waiting {
     fn held(&self) -> usize {
         let tool = match &self.what {
-            What::List => 0,
+            What::List | What::Agent | What::Goodbye | What::Silent => 0,
             What::Call { tool } => tool.len(),
         };
         self.id.as_json().len() + tool
@@ -75,7 +77,15 @@ impl Waiting {
 #[derive(Debug)]
 enum What {
     List,
-    Call { tool: Box<str> },
+    Call {
+        tool: Box<str>,
+    },
+    /// The agent answers.
+    Agent,
+    /// The agent answers, and with that everything ends.
+    Goodbye,
+    /// Nobody waits for what the agent answers.
+    Silent,
 }
 
 impl LoafServer {
@@ -86,7 +96,6 @@ impl LoafServer {
             phase: Phase::Serving,
             agreement: None,
             sessions: Sessions::default(),
-            super_debug: false,
             calls: HashMap::new(),
             held: 0,
             next_call: 0,
@@ -122,58 +131,82 @@ impl LoafServer {
     ) -> Result<(), Error> {
         let not_found = || Error::method_not_found(&request.method);
         let method = request.method.plain().and_then(methods::find).ok_or_else(not_found)?;
-        let Status::Callable { params, run, .. } = method.status else { return Err(not_found()) };
-        if run != Run::Handshake && !opening::is_open(method.status, &*self.in_force(out)?) {
+        if method.run != Run::Handshake && !opening::is_open(method, &*self.in_force(out)?) {
             return Err(not_found());
         }
-        let params = Checked::check(method.name, params, request.params)?;
-        self.run(run, request, &params, ambient, out)
-    }
-
-    fn run<'a>(
-        &mut self,
-        run: Run,
-        request: &Request<'a>,
-        params: &Checked<'a>,
-        ambient: &mut Ambient<'_>,
-        out: &mut Output<'a>,
-    ) -> Result<(), Error> {
-        let id = &request.id;
-        match run {
-            Run::Handshake => self.shake_hands(request, params, out)?,
+        let params = Checked::check(method.name, method.params, request.params)?;
+        match method.run {
+            Run::Handshake => self.shake_hands(request, &params, out)?,
             Run::Ping => {
                 let time = ambient.now.iso_millis();
-                rpc::result(&mut out.wire, id, &Pong { ok: true, time });
+                rpc::result(&mut out.wire, &request.id, &Pong { ok: true, time });
             }
-            Run::State => rpc::result(&mut out.wire, id, &self.sessions.snapshot()),
-            Run::Debug => {
-                self.super_debug = params.is_true("super_debug");
-                rpc::result(&mut out.wire, id, &DebugSet { super_debug: self.super_debug });
-            }
-            Run::Shutdown => {
-                let reason = params.text("reason").map(|text| text.to_raw());
-                let said = reason.clone().unwrap_or_else(|| json::to_raw("shutdown"));
-                self.state_changed(&said, None, ambient, out);
-                rpc::result(&mut out.wire, id, &Accepted { accepted: true, reason });
-                self.phase = Phase::ShutDown;
-                out.actions.push(Action::Close(GRACE));
-            }
-            Run::CreateSession => self.create_session(id, ambient, out)?,
-            Run::ReadSession => {
-                let session = params.text("session_id").unwrap_or(Text::Plain(Cow::Borrowed("")));
-                let state = session.plain().and_then(|id| self.sessions.state(id));
-                rpc::result(&mut out.wire, id, state.ok_or_else(|| Error::unknown_session(&session))?);
-            }
-            Run::ListTools => self.deliver(id, What::List, Operation::ListTools, out)?,
             Run::CallTool => {
                 let name = params.text("name").map(Text::lossy).unwrap_or_default();
                 let arguments = params.object("arguments").map_or_else(no_arguments, Cow::Borrowed);
                 let what = What::Call { tool: name.as_ref().into() };
                 let operation = Operation::CallTool(ToolCall { name, arguments });
-                self.deliver(id, what, operation, out)?;
+                self.deliver(&request.id, what, operation, out)?;
+            }
+            Run::AgentOr(plain) if !self.has_agent() => {
+                self.answer_plainly(plain, &request.id, &params, ambient, out)?
+            }
+            Run::Agent | Run::AgentOr(_) => {
+                let call = agent::asked(method.name, &params)?.ok_or_else(not_found)?;
+                let what = if agent::is_goodbye(&call) { What::Goodbye } else { What::Agent };
+                self.deliver(&request.id, what, Operation::Agent(call), out)?;
             }
         }
         Ok(())
+    }
+
+    /// Answers where there is no agent.
+    fn answer_plainly<'a>(
+        &mut self,
+        plain: Plain,
+        id: &Id,
+        params: &Checked<'a>,
+        ambient: &mut Ambient<'_>,
+        out: &mut Output<'a>,
+    ) -> Result<(), Error> {
+        match plain {
+            Plain::State => rpc::result(&mut out.wire, id, &self.sessions.snapshot()),
+            Plain::Debug => {
+                let super_debug = params.is_true("super_debug");
+                rpc::result(&mut out.wire, id, &DebugSet { super_debug });
+            }
+            Plain::Shutdown => {
+                let reason = params.text("reason").map(|text| text.to_raw());
+                let said = reason.clone().unwrap_or_else(|| json::to_raw("shutdown"));
+                self.state_changed(&said, None, ambient, out);
+                rpc::result(&mut out.wire, id, &Accepted { accepted: true, reason });
+                self.say_goodbye(out);
+            }
+            Plain::CreateSession => self.create_session(id, ambient, out)?,
+            Plain::ReadSession => {
+                let session = params.text("session_id").unwrap_or(Text::Plain(Cow::Borrowed("")));
+                let state = session.plain().and_then(|id| self.sessions.state(id));
+                rpc::result(&mut out.wire, id, state.ok_or_else(|| Error::unknown_session(&session))?);
+            }
+            Plain::ListTools => self.deliver(id, What::List, Operation::ListTools, out)?,
+        }
+        Ok(())
+    }
+
+    /// Nothing more is read; what runs may end.
+    fn say_goodbye(&mut self, out: &mut Output<'_>) {
+        self.phase = Phase::ShutDown;
+        out.actions.push(Action::Close(GRACE));
+    }
+
+    fn has_agent(&self) -> bool {
+        self.agreement.as_deref().is_some_and(opening::has_agent)
+    }
+
+    /// Asks the agent something whose answer is for nobody.
+    fn tell_agent(&mut self, call: AgentCall<'static>, out: &mut Output<'_>) {
+        // Too much in flight: it is told with the end of the session.
+        let _ = self.deliver(&Id::of(RawValue::NULL), What::Silent, Operation::Agent(call), out);
     }
 
     fn shake_hands(&mut self, request: &Request<'_>, params: &Checked<'_>, out: &mut Output<'_>) -> Result<(), Error> {
@@ -184,6 +217,9 @@ impl LoafServer {
                 rpc::result(&mut out.wire, &request.id, &result);
                 self.agreement = Some(Arc::clone(&agreement));
                 out.actions.push(Action::Opened(agreement));
+                if params.is_true("approvals") && self.has_agent() {
+                    self.tell_agent(AgentCall::CanApprove, out);
+                }
                 Ok(())
             }
             Err(refusal) => {
@@ -290,6 +326,16 @@ impl Server for LoafServer {
         let Waiting { id, what } = waiting;
         let begin = out.wire.len();
         match (outcome, what) {
+            // Events come to their end with the process that makes them.
+            (_, What::Silent) if self.phase == Phase::ShutDown => self.phase = Phase::Stopped,
+            (_, What::Silent) => {}
+            (Ok(Reply::Agent(said)), what) => {
+                rpc::result(&mut out.wire, &id, &said);
+                if matches!(what, What::Goodbye) {
+                    self.say_goodbye(out);
+                }
+            }
+            (Err(failure), What::Agent | What::Goodbye) => Error::of_agent(&failure).answer(&mut out.wire, Some(&id)),
             (Ok(Reply::Tools(tools)), _) => rpc::result(&mut out.wire, &id, &tools::list(&tools)),
             (Ok(Reply::Tool(result)), _) => rpc::result(&mut out.wire, &id, &Returned::of(&result)),
             (Err(failure), What::Call { tool }) if failure.kind == FailureKind::ToolFailed => {
@@ -323,6 +369,7 @@ impl Server for LoafServer {
                     emit("tool.log", &LogPayload::new(&id, &log), ambient, out);
                 }
             }
+            Notice::Agent(event) => emit(event.kind, &event.payload, ambient, out),
             // loaf has no word for any other.
             _ => {}
         }
@@ -335,12 +382,21 @@ impl Server for LoafServer {
             // loaf has no other word for it.
             Stop::Terminated | Stop::HungUp => Some("sigterm"),
         };
-        if let Some(reason) = reason
-            && self.phase == Phase::Serving
-        {
-            self.state_changed(&json::to_raw(reason), None, ambient, out);
-        }
+        let was_serving = self.phase == Phase::Serving;
         self.phase = Phase::Stopped;
+        match reason {
+            _ if !was_serving => {}
+            Some(reason) if self.has_agent() => {
+                // Its last event is still to be heard; with its answer the rest is silence.
+                self.phase = Phase::ShutDown;
+                self.tell_agent(AgentCall::Shutdown { reason: Some(reason.into()) }, out);
+            }
+            None if self.has_agent() => {
+                self.tell_agent(AgentCall::Shutdown { reason: Some("stdin_closed".into()) }, out);
+            }
+            Some(reason) => self.state_changed(&json::to_raw(reason), None, ambient, out),
+            None => {}
+        }
     }
 
     fn in_flight(&self) -> Vec<CallId> {

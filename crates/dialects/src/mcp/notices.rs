@@ -36,7 +36,11 @@ impl McpServer {
                     out.actions.push(Action::LetGo(call.to.way.lane, pause));
                 }
             }
-            Notice::ToolsChanged | Notice::ResourcesChanged | Notice::PromptsChanged | Notice::GoesOnAsTask(_) => {}
+            Notice::ToolsChanged
+            | Notice::ResourcesChanged
+            | Notice::PromptsChanged
+            | Notice::GoesOnAsTask(_)
+            | Notice::Agent(_) => {}
         }
     }
 

@@ -180,8 +180,8 @@ impl Host for WayHost {
             Notice::ResourceUpdated(uri) => self.ring(|bell| bell.resource_updated(uri)),
             Notice::ElicitationComplete(id) => self.ring(|bell| bell.elicitation_complete(id)),
             Notice::Log(_, log) => self.log(log),
-            // They belong to calls.
-            Notice::Progress(..) | Notice::ComeBackLater(..) | Notice::GoesOnAsTask(_) => {}
+            // They belong to calls, and an upstream's agent is not ours to tell of.
+            Notice::Progress(..) | Notice::ComeBackLater(..) | Notice::GoesOnAsTask(_) | Notice::Agent(_) => {}
         }
     }
 }

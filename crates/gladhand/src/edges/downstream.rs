@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use gladhand_accord::Agreement;
 use gladhand_dialects::{Action, Door, Output, Stop};
-use gladhand_hub::{Answer, Asking, Caller, Hub, SessionId, Visit};
-use gladhand_operations::{Answered, CallId, Failure, FailureKind, Notice, Outcome, QuestionId};
+use gladhand_hub::{Answer, Asking, Caller, Hub, SessionId, Settling, Visit};
+use gladhand_operations::{AgentEvent, Answered, CallId, Failure, FailureKind, Notice, Outcome, QuestionId, Reply};
 use gladhand_wire::{Line, Lines};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{mpsc, oneshot};
@@ -22,6 +22,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use crate::Service;
 use crate::edges::alertness::{self, Alertness};
 use crate::edges::clock::Clock;
+use crate::edges::following::Following;
 use crate::edges::outbox::Outbox;
 use crate::edges::signals::{self, Signals};
 use crate::edges::stdio::{self, Input};
@@ -65,9 +66,11 @@ pub async fn serve(service: Service, clock: Clock, mut input: Input, mut output:
     let (hub, drain) = (service.hub().clone(), service.bounds().drain());
     let (sender, mut reports) = mpsc::channel(NOTICES);
     let mut changes = hub.changes();
+    let following = Arc::new(Following::default());
     let mut session = Session {
         door,
-        caller: Arc::new(Reports { to_loop: sender, visit: hub.visit() }),
+        caller: Arc::new(Reports { to_loop: sender, following: Arc::clone(&following), visit: hub.visit() }),
+        following: Follows(Arc::clone(&following)),
         hub,
         client: String::new(),
         clock,
@@ -130,8 +133,10 @@ pub async fn serve(service: Service, clock: Clock, mut input: Input, mut output:
                         session.report(report);
                     }
                 }
+                session.pass_events_on(|_| true);
                 session.finished(done);
             }
+            () = following.arrived(), if session.has_room() => session.pass_events_on(Session::has_room),
             Some(report) = reports.recv(), if session.has_room() => session.report(report),
             changed = changes.recv(), if session.has_room() => match changed {
                 Ok(notice) => session.notice(notice),
@@ -208,12 +213,31 @@ enum Report {
 #[derive(Debug)]
 struct Reports {
     to_loop: mpsc::Sender<Report>,
+    following: Arc<Following>,
     visit: Visit,
+}
+
+/// The loop's end of the events: nobody waits for it once it is gone.
+#[derive(Debug)]
+struct Follows(Arc<Following>);
+
+impl Drop for Follows {
+    fn drop(&mut self) {
+        self.0.close();
+    }
 }
 
 impl Caller for Reports {
     fn tell(&self, notice: Notice) {
         let _ = self.to_loop.try_send(Report::Notice(notice));
+    }
+
+    fn event(&self, event: AgentEvent) {
+        self.following.push(event);
+    }
+
+    fn keeping_up(&self) -> Option<Settling> {
+        self.following.keeping_up()
     }
 
     fn session(&self) -> SessionId {
@@ -250,6 +274,7 @@ struct Session {
     client: String,
     clock: Clock,
     caller: Arc<dyn Caller>,
+    following: Follows,
     /// Where answers to questions go.
     questions: HashMap<QuestionId, oneshot::Sender<Answered>>,
     asked: u64,
@@ -342,6 +367,15 @@ impl Session {
         }
     }
 
+    /// Writes events of the agent for as long as there are any and `may_go_on` agrees.
+    fn pass_events_on(&mut self, may_go_on: impl Fn(&Self) -> bool) {
+        while may_go_on(self)
+            && let Some(event) = self.following.0.pop()
+        {
+            self.notice(Notice::Agent(event));
+        }
+    }
+
     /// More changed than could be kept: everything that can be listed may have.
     fn missed_changes(&mut self) {
         for notice in [Notice::ToolsChanged, Notice::ResourcesChanged, Notice::PromptsChanged] {
@@ -393,7 +427,12 @@ impl Session {
                 match action {
                     Action::Deliver(call, agreement) => {
                         let id = call.id;
-                        match self.hub.answer(call, &agreement, &self.caller) {
+                        let answer = self.hub.answer(call, &agreement, &self.caller);
+                        // What was told before the answer is written before it.
+                        while let Some(event) = self.following.0.pop() {
+                            self.door.notice(Notice::Agent(event), &mut self.clock.ambient(), &mut out);
+                        }
+                        match answer {
                             Answer::Now(outcome) => {
                                 self.door.resolve(id, outcome, &mut self.clock.ambient(), &mut out);
                             }
@@ -450,6 +489,16 @@ impl Session {
     fn close(&mut self, grace: Duration) {
         let now = tokio::time::Instant::now();
         let fail_at = self.closing.map_or(now + grace, |closing| closing.fail_at.min(now + grace));
+        if self.closing.is_none()
+            && let Some(agent) = self.hub.agent()
+        {
+            // Turns that were stopped still have something to say.
+            let closing = agent.closing();
+            self.tasks.spawn(async {
+                closing.await;
+                Ok(Reply::Done)
+            });
+        }
         // Without grace the loop fails what is in flight as soon as it looks at its deadlines; not here,
         // in the middle of a step whose answers are not written yet.
         self.closing = Some(Closing { fail_at, flush_until: fail_at + FLUSH_GRACE });

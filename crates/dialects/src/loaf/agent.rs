@@ -1,0 +1,122 @@
+//! What the methods of the agent ask for: `params`, once checked, in neutral words (`loaf` §§7–11).
+
+use std::borrow::Cow;
+
+use gladhand_operations::{AgentCall, ImageInput, ModelChoice};
+use gladhand_wire::json::Kind;
+use gladhand_wire::{Members, RawValue};
+
+use super::errors::Error;
+use super::params::Checked;
+use super::text::Text;
+
+/// Whose models can be asked for: the reference's three, and what is more.
+const PROVIDERS: [&str; 8] =
+    ["openai", "openrouter", "antigravity", "anthropic", "compatible", "ollama", "llamacpp", "local"];
+
+/// What a method of the agent asks for. `None` for a method that is none of its.
+pub(super) fn asked<'a>(method: &str, params: &Checked<'a>) -> Result<Option<AgentCall<'a>>, Error> {
+    let text = |name: &str| params.text(name).map(Text::lossy);
+    let said = |name: &str| text(name).unwrap_or_default();
+    let session = || said("session_id");
+    Ok(Some(match method {
+        "auth.connect.antigravity" => AgentCall::ConnectAntigravity,
+        "auth.connect.openai" => AgentCall::ConnectOpenAi { mode: text("mode"), originator: text("originator") },
+        "auth.set.exa_key" => AgentCall::SetExaKey(said("api_key")),
+        "auth.set.openrouter_key" => AgentCall::SetOpenRouterKey(said("api_key")),
+        "auth.status" => AgentCall::AuthStatus,
+        "command.execute" => AgentCall::Command { session: session(), line: said("raw_command") },
+        "debug.set" => AgentCall::Debug { everything: params.is_true("super_debug") },
+        "history.clear_session" => AgentCall::ClearSession(session()),
+        "history.get" => {
+            AgentCall::HistoryGet { id: text("id"), last: params.is_true("last"), path: text("rollout_path") }
+        }
+        "history.list" => AgentCall::HistoryList { limit: params.number("limit"), cursor: params.number("cursor") },
+        "limits.get" => AgentCall::Limits,
+        "model.list" => {
+            let provider = text("provider");
+            if provider.as_deref().is_some_and(|provider| !PROVIDERS.contains(&provider)) {
+                return Err(Error::wrong_field("provider", "provider must be one of: openai, openrouter, antigravity"));
+            }
+            AgentCall::Models { provider }
+        }
+        "model.openrouter.providers" => AgentCall::RoutingProviders(said("model_id")),
+        "model.select" => {
+            let provider = said("provider");
+            if !PROVIDERS.contains(&&*provider) {
+                return Err(Error::wrong_field("provider", "provider must be openai, openrouter, or antigravity"));
+            }
+            AgentCall::SelectModel(ModelChoice {
+                model: said("model_id"),
+                provider,
+                thinking: said("thinking_level"),
+                routing: text("openrouter_provider"),
+                session: text("session_id"),
+                compress: params.is_true("compress_immediately"),
+                only_session: params.is_true("only_session"),
+            })
+        }
+        "onboarding.complete" => AgentCall::OnboardingComplete,
+        "onboarding.status" => AgentCall::OnboardingStatus,
+        "session.approve" => AgentCall::Approve {
+            session: session(),
+            call: said("call_id"),
+            allow: params.is_true("allow"),
+            always: params.is_true("always"),
+        },
+        "session.create" => AgentCall::Create { title: text("title"), folder: text("cwd") },
+        "session.delete" => AgentCall::Delete(session()),
+        "session.get" => AgentCall::Get(session()),
+        "session.interrupt" => AgentCall::Interrupt(session()),
+        "session.list" => AgentCall::List,
+        "session.queue.clear" => AgentCall::QueueClear(session()),
+        "session.queue.list" => AgentCall::QueueList(session()),
+        "session.send" => AgentCall::Send {
+            session: session(),
+            text: said("text"),
+            enqueue: params.is_true("enqueue"),
+            images: params.raw("images").map(images).unwrap_or_default(),
+        },
+        "session.steer" => AgentCall::Steer { session: session(), text: said("text") },
+        "skills.list" => AgentCall::Skills,
+        "state.get" => AgentCall::State,
+        "system.shutdown" => AgentCall::Shutdown { reason: text("reason") },
+        "tools.list" => AgentCall::Tools,
+        _ => return Ok(None),
+    }))
+}
+
+/// Whether everything ends with the answer.
+pub(super) fn is_goodbye(call: &AgentCall<'_>) -> bool {
+    match call {
+        AgentCall::Shutdown { .. } => true,
+        AgentCall::Command { line, .. } => {
+            let word = line.split_whitespace().next().unwrap_or_default();
+            ["/quit", "/exit"].iter().any(|goodbye| word.eq_ignore_ascii_case(goodbye))
+        }
+        _ => false,
+    }
+}
+
+/// Rows that name neither a file nor a data URL are left out, as is everything that is no list (`loaf` §7.3).
+fn images(raw: &RawValue) -> Vec<ImageInput<'_>> {
+    let rows: Vec<&RawValue> = match Kind::of(raw) {
+        Kind::Array => serde_json::from_str(raw.get()).unwrap_or_default(),
+        _ => Vec::new(),
+    };
+    rows.into_iter().filter_map(image).collect()
+}
+
+fn image(row: &RawValue) -> Option<ImageInput<'_>> {
+    let row = Members::of(row)?;
+    let one_of = |names: [&str; 2]| -> Option<Cow<'_, str>> {
+        let text = |name: &&str| row.raw(name).and_then(Text::of).map(Text::trimmed).filter(|text| !text.is_empty());
+        names.iter().find_map(text).map(Text::lossy)
+    };
+    let path = one_of(["path", "path"]);
+    let data_url = one_of(["data_url", "dataUrl"]);
+    if path.is_none() && data_url.is_none() {
+        return None;
+    }
+    Some(ImageInput { path: path.unwrap_or_default(), mime_type: one_of(["mime_type", "mimeType"]), data_url })
+}

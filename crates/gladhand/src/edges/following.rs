@@ -1,0 +1,139 @@
+//! Events of the agent on their way to one downstream: none is dropped, and their order is kept.
+//!
+//! Whoever makes events does not wait to put one in, so that what a request changes and what it tells is one step; it waits
+//! between events while the downstream is behind ([`Following::keeping_up`]).
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use gladhand_hub::Settling;
+use gladhand_operations::AgentEvent;
+use tokio::sync::Notify;
+
+/// With more bytes than this in the queue, whoever makes events is to wait.
+const BEHIND: usize = 256 * 1024;
+
+/// The queue between the agent and the loop that serves a downstream.
+#[derive(Debug, Default)]
+pub(super) struct Following {
+    queue: Mutex<Queue>,
+    /// There is something to take.
+    arrived: Notify,
+    /// Something was taken.
+    taken: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    events: VecDeque<AgentEvent>,
+    bytes: usize,
+    /// Nobody takes anything any more.
+    closed: bool,
+}
+
+impl Following {
+    /// Puts an event in.
+    pub(super) fn push(&self, event: AgentEvent) {
+        let mut queue = self.queue();
+        if !queue.closed {
+            queue.bytes += event.payload.get().len();
+            queue.events.push_back(event);
+            drop(queue);
+            self.arrived.notify_one();
+        }
+    }
+
+    /// Takes the oldest event out.
+    pub(super) fn pop(&self) -> Option<AgentEvent> {
+        let mut queue = self.queue();
+        let event = queue.events.pop_front()?;
+        queue.bytes -= event.payload.get().len();
+        let kept_up = queue.bytes < BEHIND / 2;
+        drop(queue);
+        if kept_up {
+            self.taken.notify_waiters();
+        }
+        Some(event)
+    }
+
+    /// Ends when there is something to take.
+    pub(super) async fn arrived(&self) {
+        while self.queue().events.is_empty() {
+            self.arrived.notified().await;
+        }
+    }
+
+    /// Nothing is taken any more: what comes is forgotten, and nobody waits.
+    pub(super) fn close(&self) {
+        let mut queue = self.queue();
+        *queue = Queue { closed: true, ..Queue::default() };
+        drop(queue);
+        self.taken.notify_waiters();
+    }
+
+    /// If the downstream is behind: ends when it has caught up, or is gone.
+    pub(super) fn keeping_up(self: &Arc<Self>) -> Option<Settling> {
+        let behind = |following: &Self| following.queue().bytes > BEHIND / 2;
+        if self.queue().bytes <= BEHIND {
+            return None;
+        }
+        let following = Arc::clone(self);
+        Some(Box::pin(async move {
+            loop {
+                let taken = following.taken.notified();
+                tokio::pin!(taken);
+                // Registered before looking, so that nothing taken in between is missed.
+                taken.as_mut().enable();
+                if !behind(&following) {
+                    return;
+                }
+                taken.await;
+            }
+        }))
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gladhand_wire::json;
+
+    use super::*;
+
+    fn event(bytes: usize) -> AgentEvent {
+        AgentEvent { kind: "session.status", payload: json::to_raw(&"x".repeat(bytes)) }
+    }
+
+    #[tokio::test]
+    async fn events_keep_their_order_and_whoever_makes_many_waits() {
+        let following = Arc::new(Following::default());
+        assert!(following.keeping_up().is_none());
+        for bytes in [1, 2, BEHIND] {
+            following.push(event(bytes));
+        }
+        following.arrived().await;
+        let mut behind = following.keeping_up().unwrap();
+        assert!(futures_util::poll!(&mut behind).is_pending());
+        assert_eq!(following.pop().map(|event| event.payload.get().len()), Some(3));
+        assert!(futures_util::poll!(&mut behind).is_pending());
+        assert_eq!(following.pop().map(|event| event.payload.get().len()), Some(4));
+        assert!(following.pop().is_some());
+        behind.await;
+        assert!(following.pop().is_none());
+    }
+
+    #[tokio::test]
+    async fn nobody_waits_for_a_downstream_that_is_gone() {
+        let following = Arc::new(Following::default());
+        following.push(event(2 * BEHIND));
+        let behind = following.keeping_up().unwrap();
+        following.close();
+        behind.await;
+        following.push(event(2 * BEHIND));
+        assert!(following.keeping_up().is_none());
+        assert!(following.pop().is_none());
+    }
+}
