@@ -1,11 +1,13 @@
 //! The project's own chores, run as `cargo xtask CHORE`: one file each.
 //!
 //! `peers` installs the real peers that the tests talk to, `test` runs every test with them, `bench` compares
-//! us with them, `soak` wears us out, `conformance` runs the official MCP suite. Nothing here is part of the product, and the product depends on nothing here.
+//! us with them, `soak` wears us out, `conformance` runs the official MCP suite, `order` tells the linker what belongs
+//! together. Nothing here is part of the product, and the product depends on nothing here.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "chores talk to the person who started them")]
 
 mod bench;
 mod conformance;
+mod order;
 mod peers;
 mod shell;
 mod soak;
@@ -26,6 +28,7 @@ Chores:
                Compare `gladhand bridge` with other gateways in front of the same upstream
   conformance  Run the official MCP conformance suite; exit with 1 if a scored scenario fails
   soak         Let many clients call servers that break, and see that nothing is lost, left or grows
+  order        Write down what ordinary sessions call, for the linker (needs valgrind)
   peers        Install the pinned real peers into target/peers (instant when nothing changed)
 
 Options of `test`:
@@ -57,6 +60,7 @@ fn main() -> ExitCode {
         }
         ["test"] => test::run(&[]),
         ["test", "--", rest @ ..] => test::run(rest),
+        ["order"] => order::run(),
         ["peers"] => peers::install().map(|_| ExitCode::SUCCESS),
         ["bench", options @ ..] => match bench::Options::read(options) {
             Ok(options) => bench::run(options),
@@ -70,7 +74,9 @@ fn main() -> ExitCode {
             Ok(options) => conformance::run(&options),
             Err(unknown) => return misused(&format!("`conformance` has no option `{unknown}`")),
         },
-        [chore @ ("test" | "peers"), unknown, ..] => return misused(&format!("`{chore}` has no option `{unknown}`")),
+        [chore @ ("test" | "peers" | "order"), unknown, ..] => {
+            return misused(&format!("`{chore}` has no option `{unknown}`"));
+        }
         [unknown, ..] => return misused(&format!("there is no chore `{unknown}`")),
     };
     done.unwrap_or_else(|why| {
