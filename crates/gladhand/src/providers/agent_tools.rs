@@ -1,0 +1,275 @@
+//! The agent as tools, for peers whose dialect has no agent sessions.
+//!
+//! Four tools: begin a session, say something in it and wait for the answer, interrupt it, read it. While a turn runs its
+//! steps are reported as progress; whoever cancels the call interrupts the turn.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use gladhand_accord::Agreement;
+use gladhand_hub::{Agent, Answer, Asking, Bell, Caller, Context, Provider, Reporter, SessionId};
+use gladhand_operations::{
+    AgentCall, AgentEvent, CallId, Failure, FailureKind, Notice, Outcome, Progress, Reply, Terms, Tool, ToolCall,
+    ToolResult,
+};
+use gladhand_wire::{Members, RawValue, json};
+use serde::{Deserialize, Serialize};
+use tokio::sync::mpsc;
+
+/// Sessions of the hub are counted from below; ours, which are none, from above.
+static LISTENERS: AtomicU64 = AtomicU64::new(u64::MAX);
+
+/// The four tools in front of an agent.
+#[derive(Debug)]
+pub struct AgentTools {
+    agent: Arc<dyn Agent>,
+}
+
+impl AgentTools {
+    /// In front of this agent.
+    pub fn new(agent: Arc<dyn Agent>) -> Self {
+        Self { agent }
+    }
+}
+
+const CREATE: &str = r#"{"type":"object","properties":{"title":{"type":"string","description":"What the session is about"},"cwd":{"type":"string","description":"The folder that its tools work in"}}}"#;
+const SEND: &str = r#"{"type":"object","properties":{"session_id":{"type":"string","description":"From agent_session_create"},"text":{"type":"string","description":"What to say to the agent"}},"required":["session_id","text"]}"#;
+const SESSION: &str = r#"{"type":"object","properties":{"session_id":{"type":"string","description":"From agent_session_create"}},"required":["session_id"]}"#;
+
+#[derive(Debug, Deserialize)]
+struct Create {
+    title: Option<String>,
+    cwd: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Session {
+    session_id: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct Send {
+    session_id: String,
+    text: String,
+}
+
+impl Provider for AgentTools {
+    fn name(&self) -> &str {
+        "agent"
+    }
+
+    fn tools(&self) -> Vec<Tool> {
+        let tool =
+            |name: &str, description: &str, schema: &str| Tool::new(name, description, json::raw(schema.to_owned()));
+        vec![
+            tool("agent_session_create", "Begins a session with the coding agent. Returns its id.", CREATE),
+            tool(
+                "agent_send",
+                "Says something to the agent and waits for its answer, tools included. Reports each step; cancelling interrupts the agent.",
+                SEND,
+            ),
+            tool("agent_interrupt", "Stops what the agent is doing in a session.", SESSION),
+            tool("agent_history", "Returns a session with everything that was said in it.", SESSION),
+        ]
+    }
+
+    fn call(&self, call: ToolCall<'_>, context: &Context<'_>) -> Answer {
+        self.answer(&call, context).unwrap_or_else(|failure| Answer::Now(Err(failure)))
+    }
+}
+
+impl AgentTools {
+    fn answer(&self, call: &ToolCall<'_>, context: &Context<'_>) -> Result<Answer, Failure> {
+        let (listener, events) = Listener::new(&self.agent, context);
+        let asked = match call.name.as_ref() {
+            "agent_session_create" => {
+                let Create { title, cwd } = call.read()?;
+                AgentCall::Create { title: title.map(Into::into), folder: cwd.map(Into::into) }
+            }
+            "agent_interrupt" => AgentCall::Interrupt(call.read::<Session>()?.session_id.into()),
+            "agent_history" => AgentCall::Get(call.read::<Session>()?.session_id.into()),
+            "agent_send" => {
+                let Send { session_id, text } = call.read()?;
+                return Ok(Answer::later(listener.converse(session_id, text, events, context.reporter())));
+            }
+            other => return Err(Failure::unknown_tool(other)),
+        };
+        Ok(Answer::later(async move { said(listener.ask(asked).outcome().await).map(ToolResult::structured) }))
+    }
+}
+
+/// What the agent said.
+fn said(outcome: Outcome) -> Result<Box<RawValue>, Failure> {
+    match outcome? {
+        Reply::Agent(said) => Ok(said),
+        _ => Err(Failure::new(FailureKind::Internal, "the agent answered something else")),
+    }
+}
+
+/// Somebody who asks the agent and hears what happens, until this is dropped.
+#[derive(Debug)]
+struct Listener {
+    agent: Arc<dyn Agent>,
+    agreement: Arc<Agreement>,
+    bell: Bell,
+    ear: Arc<dyn Caller>,
+}
+
+/// What the agent tells goes in here.
+#[derive(Debug)]
+struct Ear {
+    session: SessionId,
+    events: mpsc::UnboundedSender<AgentEvent>,
+}
+
+impl Caller for Ear {
+    fn tell(&self, _: Notice) {}
+
+    fn ask(&self, _: Option<CallId>, _: Vec<Asking>) {}
+
+    fn event(&self, event: AgentEvent) {
+        // Nobody listens any more: it was cancelled.
+        let _ = self.events.send(event);
+    }
+
+    fn session(&self) -> SessionId {
+        self.session
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.agent.left(self.ear.session());
+    }
+}
+
+impl Listener {
+    fn new(agent: &Arc<dyn Agent>, context: &Context<'_>) -> (Self, mpsc::UnboundedReceiver<AgentEvent>) {
+        let (sender, events) = mpsc::unbounded_channel();
+        let session = SessionId(LISTENERS.fetch_sub(1, Ordering::Relaxed));
+        let listener = Self {
+            agent: Arc::clone(agent),
+            agreement: Arc::clone(context.agreement),
+            bell: context.bell.clone(),
+            ear: Arc::new(Ear { session, events: sender }),
+        };
+        (listener, events)
+    }
+
+    fn ask(&self, call: AgentCall<'_>) -> Answer {
+        let terms = Terms::default();
+        let context = Context {
+            call: CallId(0),
+            terms: &terms,
+            agreement: &self.agreement,
+            caller: &self.ear,
+            bell: &self.bell,
+        };
+        self.agent.ask(call, &context)
+    }
+
+    /// Says something and follows the turn to its end.
+    async fn converse(
+        self,
+        session: String,
+        text: String,
+        mut events: mpsc::UnboundedReceiver<AgentEvent>,
+        reporter: Reporter,
+    ) -> Result<ToolResult, Failure> {
+        let send = AgentCall::Send {
+            session: session.as_str().into(),
+            text: text.into(),
+            enqueue: true,
+            images: Vec::new(),
+        };
+        let sent = said(self.ask(send).outcome().await)?;
+        let turn = Members::of(&sent).and_then(|sent| sent.str("turn_id").map(String::from)).unwrap_or_default();
+        let mut running = Running { listener: &self, session: &session, ended: false };
+        let mut heard = Heard { session_id: &session, turn_id: turn.clone(), ..Heard::default() };
+        while let Some(event) = events.recv().await {
+            let Some(payload) = Members::of(&event.payload) else { continue };
+            if payload.str("session_id").as_deref() != Some(session.as_str()) {
+                continue;
+            }
+            // What has a turn is of ours, or of one before it in the queue.
+            if payload.str("turn_id").is_some_and(|of| of != turn) {
+                continue;
+            }
+            if heard.hear(event.kind, &payload, &reporter) {
+                running.ended = true;
+                break;
+            }
+        }
+        drop(running);
+        let failed = heard.error.is_some();
+        Ok(ToolResult { failed, ..ToolResult::structured(json::to_raw(&heard)) })
+    }
+}
+
+/// A turn that is followed: whoever stops following it before its end stops it.
+struct Running<'a> {
+    listener: &'a Listener,
+    session: &'a str,
+    ended: bool,
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        if !self.ended {
+            drop(self.listener.ask(AgentCall::Interrupt(self.session.into())));
+        }
+    }
+}
+
+/// What was heard of a turn.
+#[derive(Debug, Default, Serialize)]
+struct Heard<'a> {
+    session_id: &'a str,
+    turn_id: String,
+    answer: String,
+    tools: Vec<String>,
+    interrupted: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+    #[serde(skip)]
+    steps: u32,
+}
+
+impl Heard<'_> {
+    /// Takes an event in; true at the end of the turn.
+    fn hear(&mut self, kind: &str, payload: &Members<'_>, reporter: &Reporter) -> bool {
+        match kind {
+            "session.stream.chunk" => {
+                let chunk = payload.object("chunk").unwrap_or_default();
+                self.answer.push_str(&chunk.str("answerText").unwrap_or_default());
+            }
+            "session.status" => {
+                if let Some(label) = payload.str("status_label") {
+                    self.report(label.into_owned(), reporter);
+                }
+            }
+            "session.tool.call.started" => {
+                let call = payload.object("data").and_then(|data| data.object("call"));
+                let name = call.and_then(|call| call.str("name").map(String::from)).unwrap_or_default();
+                self.report(format!("runs {name}"), reporter);
+                self.tools.push(name);
+            }
+            "session.completed" => return true,
+            "session.interrupted" => {
+                self.interrupted = true;
+                return true;
+            }
+            "session.error" => {
+                self.error = payload.str("message").map(String::from);
+                return true;
+            }
+            _ => {}
+        }
+        false
+    }
+
+    fn report(&mut self, message: String, reporter: &Reporter) {
+        self.steps += 1;
+        reporter.progress(Progress { progress: self.steps.into(), total: None, message: Some(message) });
+    }
+}
