@@ -59,6 +59,8 @@ pub static DIALECT: Dialect = Dialect {
     },
     has_tokens: false,
     claim,
+    // It is what is asked for first: nobody has to be told it by its errors.
+    puzzled: |_| false,
     askable: opening::askable,
     server: |setup| Box::new(McpServer::new(setup)),
     client: |setup| Box::new(client::McpClient::new(setup)),

@@ -56,6 +56,7 @@ impl Plan {
             opening_timeout: timeout,
             call_timeout: Some(timeout),
             headers: headers(&args.header).map_err(CommandError::usage)?,
+            token: config::token_in_environment().map_err(CommandError::usage)?,
             eras: eras(std::env::var_os(env::DATA_DIR).map(PathBuf::from).as_deref()),
             hidden: lookup::hidden(),
             ..Options::default()
@@ -157,6 +158,11 @@ impl Access {
             (Target::Command(_), None) => {}
         }
         access
+    }
+
+    /// Options of a session that get in the same way.
+    pub(super) fn options(&self) -> Options {
+        Options { headers: self.headers.clone(), authorizer: self.authorizer.clone(), ..Options::default() }
     }
 
     /// The server at an address, with what gets requests into it.

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gladhand_accord::{Agreement, Refusal};
-use gladhand_dialects::{Breach, Client, Dialect, Event, Heard, Lane};
+use gladhand_dialects::{Breach, Client, Dialect, Event, FirstLine, Heard, Lane, REGISTRY};
 use gladhand_hub::policy::{Offender, Violations};
 use gladhand_operations::{Answered, Call, CallId, Failure, FailureKind, Notice, Outcome, Question, QuestionId};
-use gladhand_wire::{Fault, Line, Skim};
+use gladhand_wire::{Fault, Line, Members, Skim};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{AbortHandle, JoinError, JoinSet};
 use tokio::time::Instant;
@@ -71,6 +71,10 @@ pub(super) struct Driver {
     violations: Arc<Violations>,
     /// Whether the upstream has nothing more to say.
     is_gone: bool,
+    /// Whether it is still open which dialect the upstream speaks.
+    pub(super) seeks: bool,
+    /// The other dialect that it has shown to speak.
+    pub(super) shown: Option<&'static Dialect>,
     /// How the opening ended, until somebody looks.
     opening: Option<Result<Arc<Agreement>, Refusal>>,
     /// What HTTP said last, for those who want to know how an opening failed.
@@ -116,6 +120,8 @@ impl Driver {
             thinking: JoinSet::new(),
             asked: HashMap::new(),
             is_gone: false,
+            seeks: false,
+            shown: None,
             opening: None,
             evidence: Evidence::default(),
         }
@@ -127,7 +133,11 @@ impl Driver {
         self.step(|client, clock, heard| client.open(&mut clock.ambient(), heard));
         loop {
             if let Some(opening) = self.opening.take() {
+                self.seeks = false;
                 return opening;
+            }
+            if let Some(dialect) = self.shown {
+                return Err(Refusal::PeerMisbehaved { problem: format!("it answers in {}", dialect.name) });
             }
             let wake = tokio::select! {
                 wake = self.wake(None) => wake,
@@ -231,6 +241,12 @@ impl Driver {
         self.evidence.note(&inbound);
         match inbound {
             Inbound::Message(lane, bytes, _) => {
+                if self.seeks {
+                    self.shown = puzzled(&bytes);
+                    if self.shown.is_some() {
+                        return;
+                    }
+                }
                 let breaches = match self.dialect.text.read(Line::Bytes(&bytes)) {
                     Ok(Some(text)) => self.receive(lane, &text),
                     Ok(None) => Vec::new(),
@@ -424,6 +440,13 @@ impl Driver {
             self.asked.insert(id, (thinking, call));
         }
     }
+}
+
+/// The dialect in which a server that does not understand us says so.
+fn puzzled(line: &[u8]) -> Option<&'static Dialect> {
+    let text = std::str::from_utf8(line).ok()?;
+    let line = FirstLine { text, members: Members::parse(text).ok() };
+    REGISTRY.iter().copied().find(|dialect| (dialect.puzzled)(&line))
 }
 
 async fn receive(commands: Option<&mut mpsc::Receiver<Command>>) -> Option<Command> {
