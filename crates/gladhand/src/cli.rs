@@ -208,6 +208,9 @@ pub struct BridgeArgs {
     /// Give up opening the server after this many seconds.
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
     pub timeout: u64,
+    /// Give up a call after this many seconds without a sign of life; 0: never.
+    #[arg(long, value_name = "SECONDS", default_value = "300", value_parser = clap::value_parser!(u64).range(..=86_400))]
+    pub call_timeout: u64,
     /// Send this header with every HTTP request to the server; may be given several times.
     #[arg(long, value_name = "NAME: VALUE")]
     pub header: Vec<String>,

@@ -32,7 +32,6 @@ mod requests;
 mod resources;
 pub mod revision;
 mod server;
-mod shares;
 mod stateless;
 mod task_answers;
 mod tasks;

@@ -13,7 +13,7 @@ use crate::Service;
 use crate::cli::BridgeArgs;
 use crate::commands::{CommandError, lookup, serve, session, sign_in};
 use crate::config::{self, Reading};
-use crate::coupling::{Coupled, Spec};
+use crate::coupling::{Coupled, Room, Spec};
 use crate::upstream::{Authorizer, Bearer, Options, Speak, Target};
 
 /// Couples until the downstream ends.
@@ -46,6 +46,7 @@ fn spec(args: &BridgeArgs) -> Result<Spec, CommandError> {
     let options = Options {
         speak,
         opening_timeout: Duration::from_secs(args.timeout),
+        call_timeout: (args.call_timeout > 0).then(|| Duration::from_secs(args.call_timeout)),
         headers: session::headers(&args.header).map_err(CommandError::usage)?,
         authorizer: authorizer(&target, token),
         hidden: lookup::hidden(),
@@ -53,7 +54,7 @@ fn spec(args: &BridgeArgs) -> Result<Spec, CommandError> {
         ..Options::default()
     };
     // What it has is asked for each time: a bridge offers exactly what the server has now.
-    Ok(Spec { name: name(&target), target, options, isolated: args.isolate, remembered_in: None })
+    Ok(Spec { name: name(&target), target, options, isolated: args.isolate, room: Room::default(), remembered_in: None })
 }
 
 /// What errors and logs call the server. Arguments of a command may be secrets.

@@ -18,6 +18,9 @@ use crate::upstream::{Speak, Target};
 /// How long an opening may take unless the file says otherwise, in milliseconds.
 const OPENING_MS: u64 = 60_000;
 
+/// How long a call may take without a sign of life unless the file says otherwise, in milliseconds.
+const CALL_MS: u64 = 300_000;
+
 /// The longest time that can be set, in milliseconds.
 const LONGEST_MS: u64 = 86_400_000;
 
@@ -88,7 +91,7 @@ impl Default for UpstreamConfig {
             token: None,
             isolated: false,
             timeout_ms: OPENING_MS,
-            call_timeout_ms: 0,
+            call_timeout_ms: CALL_MS,
             prefix: None,
             rename: BTreeMap::new(),
             only: Vec::new(),

@@ -325,13 +325,18 @@ impl Driver {
     }
 
     fn answered(&mut self, question: QuestionId, answered: Answered) {
-        if let Some((_, Some(call))) = self.asked.remove(&question) {
-            let expires = self.expiry();
-            if let Some(pending) = self.calls.get_mut(&call) {
-                pending.expires = expires;
-            }
+        if let Some((_, call)) = self.asked.remove(&question) {
+            self.goes_on(call);
         }
         self.step(|client, clock, heard| client.answer(question, answered, &mut clock.ambient(), heard));
+    }
+
+    /// A question is not open any more: the upstream can go on with the call that it was asked in.
+    fn goes_on(&mut self, call: Option<CallId>) {
+        let expires = self.expiry();
+        if let Some(pending) = call.and_then(|call| self.calls.get_mut(&call)) {
+            pending.expires = expires;
+        }
     }
 
     /// A host that was thinking was told to stop, or broke down; only the latter leaves its question open.
@@ -345,11 +350,17 @@ impl Driver {
     /// Something is due: the client side wants to be woken, or somebody's patience is at its end.
     fn time(&mut self) {
         let now = Instant::now();
+        // A question that belongs to no call may be any call's, and whoever thinks about it may take long.
+        if let (true, Some(timeout)) = (self.asked.values().any(|(_, call)| call.is_none()), self.call_timeout) {
+            self.calls.values_mut().filter_map(|call| call.expires.as_mut()).for_each(|expires| *expires = now + timeout);
+        }
         let is_over = |pending: &Pending| pending.expires.is_some_and(|expires| expires <= now);
         let expired: Vec<_> = self.calls.iter().filter(|(_, call)| is_over(call)).map(|(id, _)| *id).collect();
         for call in expired {
             if let Some(pending) = self.calls.remove(&call) {
-                let failure = Failure::new(FailureKind::TimedOut, "the upstream did not answer in time");
+                let seconds = self.call_timeout.unwrap_or_default().as_secs_f32();
+                let message = format!("the upstream gave no sign of life for {seconds} s");
+                let failure = Failure::new(FailureKind::TimedOut, message);
                 let _ = pending.reply.send(Err(failure));
             }
             self.step(|client, clock, heard| client.cancel(call, &mut clock.ambient(), heard));
@@ -398,8 +409,9 @@ impl Driver {
             Event::Notice(notice) => self.notice(notice),
             Event::Asked(id, call, question) => self.ask(call, vec![(id, question)]),
             Event::Unasked(question) => {
-                if let Some((thinking, _)) = self.asked.remove(&question) {
+                if let Some((thinking, call)) = self.asked.remove(&question) {
                     thinking.abort();
+                    self.goes_on(call);
                 }
             }
             Event::LetGo(lane) => self.transport.let_go(lane),
@@ -412,8 +424,9 @@ impl Driver {
         let pending = notice.about().and_then(|call| self.calls.get_mut(&call));
         let host = match pending {
             Some(pending) => {
-                // A sign of life.
-                pending.expires = pending.expires.and(expires);
+                // A sign of life. What goes on as a task is asked for from time to time, and lives as long as it is known.
+                let is_task = matches!(notice, Notice::GoesOnAsTask(_));
+                pending.expires = pending.expires.and(expires).filter(|_| !is_task);
                 pending.host.as_ref()
             }
             None => None,

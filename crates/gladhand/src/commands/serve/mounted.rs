@@ -13,7 +13,7 @@ use gladhand_hub::{Mount, Provider, Settling};
 use super::within::Within;
 use crate::commands::{lookup, sign_in};
 use crate::config::{Config, UpstreamConfig, env};
-use crate::coupling::{Coupled, Spec};
+use crate::coupling::{Coupled, Room, Spec};
 use crate::providers::Toolbox;
 use crate::upstream::{Bearer, Eras, Options, Target};
 
@@ -50,6 +50,8 @@ pub(super) struct Mounted {
     within: Within,
     toolbox: Option<Arc<Toolbox>>,
     upstreams: Vec<Entry>,
+    /// Room that all upstreams have in common.
+    room: Room,
     /// What upstreams broke of what was negotiated.
     violations: Arc<Violations>,
 }
@@ -80,7 +82,8 @@ impl Mounted {
     /// What a configuration wants mounted. Nothing is started yet.
     pub(super) fn new(config: &Config, memory: Memory, within: Within) -> Self {
         let violations = Arc::new(Violations::new(config.policy.violations));
-        let mut mounted = Self { memory, within, toolbox: None, upstreams: Vec::new(), violations };
+        let (toolbox, upstreams, room) = (None, Vec::new(), Room::default());
+        let mut mounted = Self { memory, within, toolbox, upstreams, room, violations };
         mounted.update(config);
         mounted
     }
@@ -159,7 +162,8 @@ impl Mounted {
             ..Options::default()
         };
         let remembered_in = self.memory.file(name, &target);
-        let spec = Spec { name: name.to_owned(), target, options, isolated: config.isolated, remembered_in };
+        let (room, isolated) = (self.room.clone(), config.isolated);
+        let spec = Spec { name: name.to_owned(), target, options, isolated, room, remembered_in };
         Some(Arc::new(Coupled::new(spec)))
     }
 }
