@@ -131,7 +131,14 @@ fn a_server_that_says_nothing_is_waited_for_as_long_as_was_said() {
     let words = [example("unreliable").get_program().to_str().expect("text").to_owned()];
     let target = Target::parse(&words).unwrap();
     let options = Options { call_timeout: Some(Duration::from_millis(200)), ..Options::default() };
-    let spec = Spec { name: "silent".to_owned(), target, options, isolated: false, room: Room::default(), remembered_in: None };
+    let spec = Spec {
+        name: "silent".to_owned(),
+        target,
+        options,
+        isolated: false,
+        room: Room::default(),
+        remembered_in: None,
+    };
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let hub = Hub::of(vec![Mount::plain(Arc::new(Coupled::new(spec)))]);
     let http = Http { listen: vec!["127.0.0.1:0".parse().unwrap()], ..Http::default() };

@@ -11,7 +11,9 @@ pub mod question;
 pub mod resource;
 pub mod tool;
 
-pub use call::{Call, CallId, CompletionCall, CompletionOf, Operation, Outcome, Party, Reply, TaskWish, Terms, ToolCall};
+pub use call::{
+    Call, CallId, CompletionCall, CompletionOf, Operation, Outcome, Party, Reply, TaskWish, Terms, ToolCall,
+};
 pub use failure::{Failure, FailureKind};
 pub use notice::{Level, Log, Notice, Progress};
 pub use prompt::{Completion, Prompt, PromptArgument, PromptResult};

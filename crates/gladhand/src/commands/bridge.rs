@@ -54,7 +54,14 @@ fn spec(args: &BridgeArgs) -> Result<Spec, CommandError> {
         ..Options::default()
     };
     // What it has is asked for each time: a bridge offers exactly what the server has now.
-    Ok(Spec { name: name(&target), target, options, isolated: args.isolate, room: Room::default(), remembered_in: None })
+    Ok(Spec {
+        name: name(&target),
+        target,
+        options,
+        isolated: args.isolate,
+        room: Room::default(),
+        remembered_in: None,
+    })
 }
 
 /// What errors and logs call the server. Arguments of a command may be secrets.

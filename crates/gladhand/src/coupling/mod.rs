@@ -34,8 +34,8 @@ use crate::upstream::{Options, Target, Upstream};
 use hosting::{CallHost, Session, WayHost};
 use lists::{List, Lists, Stale};
 use pool::Pools;
-pub use room::Room;
 use room::Place;
+pub use room::Room;
 use way::Way;
 
 /// How long whoever lists waits for an upstream of which nothing is known yet.

@@ -352,7 +352,10 @@ impl Driver {
         let now = Instant::now();
         // A question that belongs to no call may be any call's, and whoever thinks about it may take long.
         if let (true, Some(timeout)) = (self.asked.values().any(|(_, call)| call.is_none()), self.call_timeout) {
-            self.calls.values_mut().filter_map(|call| call.expires.as_mut()).for_each(|expires| *expires = now + timeout);
+            self.calls
+                .values_mut()
+                .filter_map(|call| call.expires.as_mut())
+                .for_each(|expires| *expires = now + timeout);
         }
         let is_over = |pending: &Pending| pending.expires.is_some_and(|expires| expires <= now);
         let expired: Vec<_> = self.calls.iter().filter(|(_, call)| is_over(call)).map(|(id, _)| *id).collect();

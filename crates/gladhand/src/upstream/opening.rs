@@ -214,7 +214,8 @@ impl Attempt<'_> {
         let program = || command.first().map(String::as_str).unwrap_or_default();
         let mut log = ChildLog::new(self.options.name.as_deref().unwrap_or_else(program));
         let on_stderr = move |text: &str| log.write(text);
-        let child = ChildPeer::start(command, &self.options.surroundings, &hidden, on_stderr).map_err(|source| {
+        let child = ChildPeer::start(command, &self.options.surroundings, &hidden, on_stderr).await;
+        let child = child.map_err(|source| {
             let program = command.first().cloned().unwrap_or_default();
             OpenError::NotStarted { program, source }
         })?;
