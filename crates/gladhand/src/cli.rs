@@ -214,6 +214,9 @@ pub struct BridgeArgs {
     /// Send this header with every HTTP request to the server; may be given several times.
     #[arg(long, value_name = "NAME: VALUE")]
     pub header: Vec<String>,
+    /// Trust the authorities in this file (PEM) beside those of the system, for a server at an https URL.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub ca: Option<PathBuf>,
     /// Give every client a server of its own, also where one could be shared.
     #[arg(long, requires = "http")]
     pub isolate: bool,
@@ -269,6 +272,9 @@ pub struct OpenArgs {
     /// Send this header with every HTTP request; may be given several times.
     #[arg(long, value_name = "NAME: VALUE")]
     pub header: Vec<String>,
+    /// Trust the authorities in this file (PEM) beside those of the system, for a server at an https URL.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub ca: Option<PathBuf>,
     /// The server's URL, unless a command follows.
     pub url: Option<String>,
     /// The server to start, with its arguments [default: gladhand serve].
@@ -291,6 +297,9 @@ pub struct ServerArgs {
     /// Send this header with every HTTP request; may be given several times.
     #[arg(long, value_name = "NAME: VALUE")]
     pub header: Vec<String>,
+    /// Trust the authorities in this file (PEM) beside those of the system, for a server at an https URL.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub ca: Option<PathBuf>,
     /// The server to start, with its arguments [default: gladhand serve].
     #[arg(last = true, value_name = "COMMAND", value_hint = ValueHint::CommandWithArguments)]
     pub command: Vec<String>,

@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use gladhand_accord::Secret;
+use gladhand_auth::{BadRoots, Roots};
 use gladhand_hub::{Naming, Pattern};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
@@ -54,6 +55,8 @@ pub struct UpstreamConfig {
     pub bearer: Option<Hidden>,
     /// `oauth`: tokens that were got by signing in.
     pub auth: Option<String>,
+    /// A file with authorities that are trusted beside those of the system.
+    pub ca: Option<PathBuf>,
     /// What to speak to it; found out if it is not said.
     pub speak: Option<String>,
     /// The token to present, in a dialect whose opening has one.
@@ -87,6 +90,7 @@ impl Default for UpstreamConfig {
             headers: BTreeMap::new(),
             bearer: None,
             auth: None,
+            ca: None,
             speak: None,
             token: None,
             isolated: false,
@@ -177,6 +181,11 @@ impl UpstreamConfig {
         Ok(headers)
     }
 
+    /// Whose certificates are trusted beside those that the system trusts.
+    pub fn roots(&self) -> Result<Roots, BadRoots> {
+        Roots::read(self.ca.as_deref())
+    }
+
     /// Whether it is the same server, reached in the same way, however its names are shown.
     pub fn is_same_server(&self, other: &Self) -> bool {
         let nameless = |one: &Self| Self {
@@ -215,6 +224,7 @@ impl UpstreamConfig {
             ("headers", !self.headers.is_empty(), of_url, "url"),
             ("bearer", self.bearer.is_some(), of_url, "url"),
             ("auth", self.auth.is_some(), of_url, "url"),
+            ("ca", self.ca.is_some(), of_url, "url"),
         ] {
             if is_there && is_misplaced {
                 mistake(Some(key), &format!("it belongs to a `{belongs_to}`, and there is none"));
@@ -232,6 +242,9 @@ impl UpstreamConfig {
         }
         if self.auth.as_deref().is_some_and(|auth| auth != "oauth") {
             mistake(Some("auth"), "expected \"oauth\"");
+        }
+        if let (Some(_), Err(problem)) = (&self.ca, self.roots()) {
+            mistake(Some("ca"), &problem.to_string());
         }
         match self.speak() {
             None => mistake(Some("speak"), "expected a dialect, as in \"mcp\", \"mcp@2025-06-18\" or \"a2e\""),

@@ -273,6 +273,7 @@ impl Attempt<'_> {
             url: url.clone(),
             headers: self.options.headers.clone(),
             authorizer: self.options.authorizer.clone(),
+            roots: self.options.roots.clone(),
         };
         let timed_out = || Refusal::TimedOut { seconds: patience.as_secs() };
         let connected = tokio::time::timeout(patience, HttpClient::connect(endpoint, style)).await;

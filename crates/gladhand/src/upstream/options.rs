@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gladhand_accord::{Capability, Peer, Secret};
+use gladhand_auth::Roots;
 use gladhand_dialects::{Dialect, REGISTRY, mcp};
 use gladhand_hub::policy::Violations;
 use gladhand_operations::Level;
@@ -38,6 +39,8 @@ pub struct Options {
     pub headers: HeaderMap,
     /// Where authorization comes from, on HTTP.
     pub authorizer: Option<Arc<dyn Authorizer>>,
+    /// Whose certificates are trusted, on HTTPS, beside those that the system trusts.
+    pub roots: Roots,
     /// The token to present, in a dialect whose opening has one.
     pub token: Option<Secret>,
     /// Variables of our environment that a process is not given.
@@ -65,6 +68,7 @@ impl Default for Options {
             call_timeout: None,
             headers: HeaderMap::new(),
             authorizer: None,
+            roots: Roots::default(),
             token: None,
             hidden: Vec::new(),
             surroundings: Surroundings::default(),

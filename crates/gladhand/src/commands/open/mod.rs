@@ -40,6 +40,7 @@ pub fn run(args: OpenArgs, verbosity: u8) -> Result<ExitCode, CommandError> {
     }
     let mcp_token = config::mcp_token_in_environment().map_err(CommandError::usage)?;
     let headers = headers(&args.header).map_err(CommandError::usage)?;
+    let roots = super::session::roots(&target, args.ca.as_deref())?;
     let mut setup = ClientSetup {
         identity: Peer::new("gladhand", env!("CARGO_PKG_VERSION")),
         version: String::new(),
@@ -55,7 +56,7 @@ pub fn run(args: OpenArgs, verbosity: u8) -> Result<ExitCode, CommandError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let mut signals = Signals::listen()?;
-        let access = Access::to(&target, headers, mcp_token, sign_in::Manner::InPassing).await;
+        let access = Access::to(&target, headers, roots, mcp_token, sign_in::Manner::InPassing).await;
         let (dialect, version) = match wanted {
             Some(wanted) => wanted,
             None => tokio::select! {

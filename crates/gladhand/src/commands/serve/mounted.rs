@@ -136,10 +136,12 @@ impl Mounted {
 
     fn coupled(&self, name: &str, config: &UpstreamConfig) -> Option<Arc<Coupled>> {
         let target = config.target()?;
+        // What is wrong with a file was said when the configuration was read.
+        let roots = config.roots().unwrap_or_default();
         let authorizer = match (&config.bearer, &target) {
             (Some(bearer), _) => Some(Arc::new(Bearer::new(bearer.0.clone())) as _),
             (None, Target::Url(url)) if config.auth.is_some() => {
-                sign_in::authorizer_for_nobody(url).map(|authorizer| Arc::new(authorizer) as _)
+                sign_in::authorizer_for_nobody(url, &roots).map(|authorizer| Arc::new(authorizer) as _)
             }
             _ => None,
         };
@@ -154,6 +156,7 @@ impl Mounted {
             call_timeout: timeout(config.call_timeout_ms),
             headers: config.headers().ok()?,
             authorizer,
+            roots,
             token: config.token.as_ref().map(|token| token.0.clone()),
             hidden: lookup::hidden(),
             surroundings,
