@@ -12,9 +12,11 @@ pub mod client;
 mod error;
 mod metadata;
 pub mod resource;
+mod roots;
 mod scopes;
 mod time;
 mod web;
 
 pub use error::AuthError;
+pub use roots::{BadRoots, Roots, SSL_CERT_FILE};
 pub use scopes::Scopes;

@@ -7,6 +7,7 @@ use serde::de::DeserializeOwned;
 use url::{Host, Url};
 
 use crate::error::AuthError;
+use crate::roots::Roots;
 
 /// No metadata, key set or token response is larger.
 const LARGEST: usize = 1024 * 1024;
@@ -32,14 +33,16 @@ pub(crate) struct Answer {
 
 impl Web {
     /// A way for the sake of this server.
-    pub(crate) fn for_server(server: &Url) -> Result<Self, AuthError> {
+    pub(crate) fn for_server(server: &Url, roots: &Roots) -> Result<Self, AuthError> {
         let loopback = is_loopback(server);
-        let builder = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).timeout(PATIENCE);
-        // Requests are few, and a code is good once: none of them should meet a connection that is just being closed.
-        let builder = builder.pool_max_idle_per_host(0);
-        // No proxy knows our loopback.
-        let builder = if loopback { builder.no_proxy() } else { builder };
-        let client = builder.build().map_err(|error| unreachable(server, &error))?;
+        let client = roots.client(|builder| {
+            let builder = builder.redirect(reqwest::redirect::Policy::none()).timeout(PATIENCE);
+            // Requests are few, and a code is good once: none of them should meet a connection that is just being closed.
+            let builder = builder.pool_max_idle_per_host(0);
+            // No proxy knows our loopback.
+            if loopback { builder.no_proxy() } else { builder }
+        });
+        let client = client.map_err(|error| unreachable(server, &error))?;
         Ok(Self { client, loopback })
     }
 

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+pub use gladhand_operations::Party;
+
 use crate::side::Lane;
 
 /// A moment, on both clocks that matter.
@@ -33,11 +35,6 @@ pub trait Entropy {
     /// 128 fresh bits.
     fn bits(&mut self) -> u128;
 }
-
-/// Whose share an input takes of what many peers have in common: a principal's, or an address's where nobody proved who
-/// they are. It says nothing of what anybody may do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Party(pub u64);
 
 /// What a state machine needs of the outside world while it takes one step.
 pub struct Ambient<'e> {

@@ -12,6 +12,7 @@ pub mod door;
 pub mod fluxloop;
 pub mod loaf;
 pub mod mcp;
+pub mod shares;
 pub mod side;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

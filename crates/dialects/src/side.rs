@@ -30,6 +30,8 @@ pub struct Dialect {
     pub has_tokens: bool,
     /// Whether a first line is of this dialect.
     pub claim: fn(&FirstLine<'_>) -> Claim,
+    /// Whether a line is how a server of this dialect answers somebody who began in another, so that it is known by it.
+    pub puzzled: fn(&FirstLine<'_>) -> bool,
     /// What whoever begins with this line can be asked in the middle of a call.
     pub askable: fn(&FirstLine<'_>) -> Askable,
     /// Our side towards a downstream.

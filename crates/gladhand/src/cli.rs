@@ -123,7 +123,7 @@ GLADHAND_A2E_TOKEN is one more token that A2E agents may present, beside those i
 When stdin closes or a signal comes, calls in flight are finished or failed, everything is
 written, and the exit code is 0. A second signal ends at once.";
 
-/// `mcp`, `mcp@2025-06-18` and so on, from the registry of dialects.
+/// `auto`, `mcp`, `mcp@2025-06-18` and so on, from the registry of dialects.
 fn clients() -> clap::builder::PossibleValuesParser {
     let each = gladhand_dialects::REGISTRY.iter().flat_map(|dialect| {
         let versions = dialect.versions.iter().map(|version| {
@@ -132,7 +132,7 @@ fn clients() -> clap::builder::PossibleValuesParser {
         });
         std::iter::once(clap::builder::PossibleValue::new(dialect.name)).chain(versions)
     });
-    each.collect::<Vec<_>>().into()
+    std::iter::once(clap::builder::PossibleValue::new("auto")).chain(each).collect::<Vec<_>>().into()
 }
 
 fn seconds(text: &str) -> Result<u64, String> {
@@ -202,15 +202,21 @@ GLADHAND_MCP_TOKEN is the bearer token that is presented to a server over HTTP."
 pub struct BridgeArgs {
     /// The server's URL, unless a command follows.
     pub url: Option<String>,
-    /// What to speak to the server; `mcp` finds out which revisions it speaks.
-    #[arg(long = "as", value_name = "DIALECT[@VERSION]", default_value = "mcp", value_parser = clients(), ignore_case = true)]
+    /// What to speak to the server; `auto` finds out what it speaks, `mcp` which revision of it.
+    #[arg(long = "as", value_name = "DIALECT[@VERSION]", default_value = "auto", value_parser = clients(), ignore_case = true)]
     pub client: String,
     /// Give up opening the server after this many seconds.
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
     pub timeout: u64,
+    /// Give up a call after this many seconds without a sign of life; 0: never.
+    #[arg(long, value_name = "SECONDS", default_value = "300", value_parser = clap::value_parser!(u64).range(..=86_400))]
+    pub call_timeout: u64,
     /// Send this header with every HTTP request to the server; may be given several times.
     #[arg(long, value_name = "NAME: VALUE")]
     pub header: Vec<String>,
+    /// Trust the authorities in this file (PEM) beside those of the system, for a server at an https URL.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub ca: Option<PathBuf>,
     /// Give every client a server of its own, also where one could be shared.
     #[arg(long, requires = "http")]
     pub isolate: bool,
@@ -235,6 +241,7 @@ Shows the messages as they went over the wire, then every capability with what b
 of it and what survived, then the verdict. Exit code 0 only if a session opened.
 
 Examples:
+  gladhand open -- my-server
   gladhand open --as mcp@2025-06-18
   gladhand open --as mcp -- npx -y @modelcontextprotocol/server-everything stdio
   gladhand open --as mcp@2026-07-28 https://example.org/mcp
@@ -247,8 +254,8 @@ a server that is started does not get to see the variables.";
 #[derive(Debug, Args)]
 #[command(after_help = OPEN_HELP)]
 pub struct OpenArgs {
-    /// The client to open as; without a version, the preferred one of the dialect.
-    #[arg(long = "as", value_name = "DIALECT[@VERSION]", value_parser = clients(), ignore_case = true)]
+    /// The client to open as: without a version, the preferred one of the dialect; `auto` finds out what the server speaks.
+    #[arg(long = "as", value_name = "DIALECT[@VERSION]", default_value = "auto", value_parser = clients(), ignore_case = true)]
     pub client: String,
     /// Print one JSON object instead of the drawing.
     #[arg(long)]
@@ -265,6 +272,9 @@ pub struct OpenArgs {
     /// Send this header with every HTTP request; may be given several times.
     #[arg(long, value_name = "NAME: VALUE")]
     pub header: Vec<String>,
+    /// Trust the authorities in this file (PEM) beside those of the system, for a server at an https URL.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub ca: Option<PathBuf>,
     /// The server's URL, unless a command follows.
     pub url: Option<String>,
     /// The server to start, with its arguments [default: gladhand serve].
@@ -275,8 +285,8 @@ pub struct OpenArgs {
 /// Which server, and how to talk to it.
 #[derive(Debug, Args)]
 pub struct ServerArgs {
-    /// The client to be; `mcp` finds out which revisions the server speaks.
-    #[arg(long = "as", value_name = "DIALECT[@VERSION]", default_value = "mcp", value_parser = clients(), ignore_case = true)]
+    /// The client to be; `auto` finds out what the server speaks, `mcp` which revision of it.
+    #[arg(long = "as", value_name = "DIALECT[@VERSION]", default_value = "auto", value_parser = clients(), ignore_case = true)]
     pub client: String,
     /// Print JSON.
     #[arg(long)]
@@ -287,6 +297,9 @@ pub struct ServerArgs {
     /// Send this header with every HTTP request; may be given several times.
     #[arg(long, value_name = "NAME: VALUE")]
     pub header: Vec<String>,
+    /// Trust the authorities in this file (PEM) beside those of the system, for a server at an https URL.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub ca: Option<PathBuf>,
     /// The server to start, with its arguments [default: gladhand serve].
     #[arg(last = true, value_name = "COMMAND", value_hint = ValueHint::CommandWithArguments)]
     pub command: Vec<String>,

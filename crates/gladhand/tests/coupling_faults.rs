@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gladhand::Service;
-use gladhand::coupling::{Coupled, Spec};
+use gladhand::coupling::{Coupled, Room, Spec};
 use gladhand::dialects::Stop;
 use gladhand::edges::http::Http;
 use gladhand::hub::{Hub, Mount};
@@ -131,7 +131,14 @@ fn a_server_that_says_nothing_is_waited_for_as_long_as_was_said() {
     let words = [example("unreliable").get_program().to_str().expect("text").to_owned()];
     let target = Target::parse(&words).unwrap();
     let options = Options { call_timeout: Some(Duration::from_millis(200)), ..Options::default() };
-    let spec = Spec { name: "silent".to_owned(), target, options, isolated: false, remembered_in: None };
+    let spec = Spec {
+        name: "silent".to_owned(),
+        target,
+        options,
+        isolated: false,
+        room: Room::default(),
+        remembered_in: None,
+    };
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let hub = Hub::of(vec![Mount::plain(Arc::new(Coupled::new(spec)))]);
     let http = Http { listen: vec!["127.0.0.1:0".parse().unwrap()], ..Http::default() };
@@ -144,7 +151,7 @@ fn a_server_that_says_nothing_is_waited_for_as_long_as_was_said() {
     let served = runtime.spawn(server.run(async { stopped.await.unwrap_or(Stop::Terminated) }));
     let mut caller = Caller::new(Connection::open(address));
     for _ in 0..2 {
-        assert_eq!(message(&caller.call("silence", &json!({}))), "the upstream did not answer in time");
+        assert_eq!(message(&caller.call("silence", &json!({}))), "the upstream gave no sign of life for 0.2 s");
         assert_eq!(caller.echo(), "grüezi");
     }
     drop(caller);

@@ -45,7 +45,14 @@ pub struct Terms<'a> {
     pub meta: Option<Cow<'a, RawValue>>,
     /// Who it has proved to be, where the transport knows.
     pub principal: Option<Arc<str>>,
+    /// Whose share it takes, where callers of more than one party come the same way.
+    pub party: Option<Party>,
 }
+
+/// Whose share an input takes of what many peers have in common: a principal's, or an address's where nobody proved who
+/// they are. It says nothing of what anybody may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Party(pub u64);
 
 impl Terms<'_> {
     /// The same terms, free of the line they were read from.

@@ -13,7 +13,9 @@ pub mod resource;
 pub mod tool;
 
 pub use agent::{AgentCall, AgentEvent, ImageInput, ModelChoice};
-pub use call::{Call, CallId, CompletionCall, CompletionOf, Operation, Outcome, Reply, TaskWish, Terms, ToolCall};
+pub use call::{
+    Call, CallId, CompletionCall, CompletionOf, Operation, Outcome, Party, Reply, TaskWish, Terms, ToolCall,
+};
 pub use failure::{Failure, FailureKind};
 pub use notice::{Level, Log, Notice, Progress};
 pub use prompt::{Completion, Prompt, PromptArgument, PromptResult};

@@ -76,7 +76,7 @@ pub struct Attempt {
 impl Authorizer {
     /// An authorizer that has not looked for a token yet.
     pub fn new(options: Options) -> Result<Self, AuthError> {
-        let web = Web::for_server(&options.server)?;
+        let web = Web::for_server(&options.server, &options.roots)?;
         Ok(Self { options, web, turn: tokio::sync::Mutex::default(), state: Mutex::default() })
     }
 

@@ -24,6 +24,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use gladhand_accord::Secret;
 use url::Url;
 
+use crate::roots::Roots;
 use crate::time::unix_now;
 
 pub use authorizer::{Attempt, Authorizer};
@@ -50,6 +51,8 @@ pub struct Options {
     pub client_name: String,
     /// Where tokens are kept.
     pub store: Arc<dyn TokenStore>,
+    /// Whose certificates are trusted beside those that the system trusts.
+    pub roots: Roots,
 }
 
 /// How tokens are obtained.

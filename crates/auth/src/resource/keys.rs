@@ -12,6 +12,7 @@ use url::Url;
 use super::KeySource;
 use crate::error::AuthError;
 use crate::metadata::AuthorizationServer;
+use crate::roots::Roots;
 use crate::web::Web;
 
 /// Keys are looked at again after this time, so that a withdrawn one stops working.
@@ -73,7 +74,7 @@ impl Keys {
             KeySource::Url(url) => url.clone(),
             _ => Url::parse(issuer).map_err(|_| AuthError::UnsafeAddress { address: issuer.to_owned() })?,
         };
-        let web = Web::for_server(&address)?;
+        let web = Web::for_server(&address, &Roots::default())?;
         if !matches!(source, KeySource::File(_)) {
             web.admit(address.as_str())?;
         }

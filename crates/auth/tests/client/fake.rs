@@ -82,6 +82,7 @@ impl Fake {
             client: None,
             client_metadata_url: None,
             client_name: "test".to_owned(),
+            roots: gladhand_auth::Roots::default(),
             store,
         };
         Authorizer::new(options).expect("good options")

@@ -39,6 +39,7 @@ pub static DIALECT: Dialect = Dialect {
     },
     has_tokens: true,
     claim,
+    puzzled,
     askable: |_| Vec::new(),
     server: |setup| Box::new(server::Host::new(setup)),
     client: |setup| Box::new(client::Agent::new(setup)),
@@ -61,6 +62,12 @@ fn claim(line: &FirstLine<'_>) -> Claim {
         None if name.contains('/') => Claim::Plausible,
         None => Claim::No,
     }
+}
+
+/// Whether a line is a host's error: the only message that whoever began otherwise gets.
+fn puzzled(line: &FirstLine<'_>) -> bool {
+    let Some(members) = &line.members else { return false };
+    members.str("type").is_some_and(|name| name == "error") && members.has("req_id") && members.str("code").is_some()
 }
 
 #[cfg(test)]

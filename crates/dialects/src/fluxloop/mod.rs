@@ -32,6 +32,7 @@ pub static DIALECT: Dialect = Dialect {
     },
     has_tokens: false,
     claim,
+    puzzled,
     askable: |_| Vec::new(),
     server: |setup| Box::new(server::FluxloopServer::new(setup)),
     client: |setup| Box::new(client::FluxloopClient::new(setup)),
@@ -51,4 +52,13 @@ fn claim(first: &FirstLine<'_>) -> Claim {
         (_, Some(word)) if !word.contains('/') && !FOREIGN.iter().any(|name| members.has(name)) => Claim::Plausible,
         _ => Claim::No,
     }
+}
+
+/// Whether a line is an error in its envelope, which is the same in both forms.
+fn puzzled(line: &FirstLine<'_>) -> bool {
+    let Some(members) = line.members.as_ref().filter(|members| !FOREIGN.iter().any(|name| members.has(name))) else {
+        return false;
+    };
+    let is_error = members.str("type").is_some_and(|word| word == "error");
+    is_error && members.object("error").is_some_and(|error| error.str("code").is_some())
 }

@@ -38,6 +38,7 @@ pub static DIALECT: Dialect = Dialect {
     },
     has_tokens: false,
     claim,
+    puzzled,
     askable: |_| Vec::new(),
     server: |setup| Box::new(server::LoafServer::new(setup)),
     client: |setup| Box::new(client::LoafClient::new(setup)),
@@ -50,4 +51,11 @@ fn claim(first: &FirstLine<'_>) -> Claim {
         Some(method) if members.has("jsonrpc") && methods::find(&method).is_some() => Claim::Certain,
         _ => Claim::No,
     }
+}
+
+/// Whether a line is the error for a method that loaf does not have, which says so twice.
+fn puzzled(line: &FirstLine<'_>) -> bool {
+    let error = line.members.as_ref().and_then(|members| members.object("error"));
+    let data = error.and_then(|error| error.object("data"));
+    data.is_some_and(|data| data.str("reason").is_some_and(|reason| reason == "method_not_found") && data.has("method"))
 }

@@ -20,9 +20,9 @@ use super::meta::SUBSCRIPTION_ID;
 use super::pending::{Asked, InFlight, ReplyTo, Watcher, Way};
 use super::render::Renderer;
 use super::server::{McpServer, Request};
-use super::shares::Bound;
 use super::watches::{LONGEST_URI, Watches};
 use crate::ambient::{Ambient, Party};
+use crate::shares::Bound;
 use crate::side::{Action, Lane, Output};
 
 /// How many subscriptions may be open at once on one lane, and on all of them.

@@ -32,7 +32,6 @@ mod requests;
 mod resources;
 pub mod revision;
 mod server;
-mod shares;
 mod stateless;
 mod task_answers;
 mod tasks;
@@ -59,6 +58,8 @@ pub static DIALECT: Dialect = Dialect {
     },
     has_tokens: false,
     claim,
+    // It is what is asked for first: nobody has to be told it by its errors.
+    puzzled: |_| false,
     askable: opening::askable,
     server: |setup| Box::new(McpServer::new(setup)),
     client: |setup| Box::new(client::McpClient::new(setup)),

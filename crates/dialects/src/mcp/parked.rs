@@ -21,9 +21,9 @@ use super::errors;
 use super::pending::Awaited;
 use super::requests::Wishes;
 use super::server::{McpServer, Request};
-use super::shares::Bound;
 use super::tasks;
 use crate::ambient::{Ambient, Party};
+use crate::shares::Bound;
 use crate::side::{Action, Output, Server};
 
 /// How many calls may be parked at once.

@@ -16,10 +16,10 @@ use super::lists::{List, Page};
 use super::pending::{Asked, InFlight, ReplyTo};
 use super::render;
 use super::server::{McpServer, Phase, Request};
-use super::shares::Bound;
 use super::{cursor, errors, meta, parked};
 use crate::ambient::{Ambient, Party};
 use crate::breach::REQUEST_NOT_AGREED;
+use crate::shares::Bound;
 use crate::side::{Action, Output};
 use gladhand_wire::pick;
 

@@ -16,9 +16,9 @@ use super::ids::is_same;
 use super::pending::{Awaited, InFlight, ReplyTo};
 use super::revision::Revision;
 use super::server::McpServer;
-use super::shares::Bound;
 use super::task_answers;
 use crate::ambient::{Ambient, Moment, Party};
+use crate::shares::Bound;
 use crate::side::{Action, Lane, Output, Server};
 
 /// The capability that lets a tool be called as a task (2025-11-25).

@@ -45,6 +45,7 @@ pub(crate) fn authorizer(scenario: &str, server: &str, context: &Value) -> anyho
         client: text("client_id").map(|id| ClientIdentity { id, proof, issuer: text("issuer") }),
         client_metadata_url: Some(Url::parse(CLIENT_METADATA)?),
         client_name: "Gladhand".to_owned(),
+        roots: gladhand_auth::Roots::default(),
         store: Arc::new(MemoryStore::default()),
     })?)
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use gladhand_accord::Secret;
+use gladhand_auth::Roots;
 use gladhand_hub::policy::Violations;
 use gladhand_hub::{Hub, Mount};
 
@@ -13,7 +14,7 @@ use crate::Service;
 use crate::cli::BridgeArgs;
 use crate::commands::{CommandError, lookup, serve, session, sign_in};
 use crate::config::{self, Reading};
-use crate::coupling::{Coupled, Spec};
+use crate::coupling::{Coupled, Room, Spec};
 use crate::upstream::{Authorizer, Bearer, Options, Speak, Target};
 
 /// Couples until the downstream ends.
@@ -43,17 +44,27 @@ fn spec(args: &BridgeArgs) -> Result<Spec, CommandError> {
     let speak = Speak::parse(&args.client)
         .ok_or_else(|| CommandError::usage(anyhow!("there is no client `{}`", args.client)))?;
     let token = config::mcp_token_in_environment().map_err(CommandError::usage)?;
+    let roots = session::roots(&target, args.ca.as_deref())?;
     let options = Options {
         speak,
         opening_timeout: Duration::from_secs(args.timeout),
+        call_timeout: (args.call_timeout > 0).then(|| Duration::from_secs(args.call_timeout)),
         headers: session::headers(&args.header).map_err(CommandError::usage)?,
-        authorizer: authorizer(&target, token),
+        authorizer: authorizer(&target, token, &roots),
+        roots,
         hidden: lookup::hidden(),
         eras: session::eras(args.listen.data_dir.as_deref()),
         ..Options::default()
     };
     // What it has is asked for each time: a bridge offers exactly what the server has now.
-    Ok(Spec { name: name(&target), target, options, isolated: args.isolate, remembered_in: None })
+    Ok(Spec {
+        name: name(&target),
+        target,
+        options,
+        isolated: args.isolate,
+        room: Room::default(),
+        remembered_in: None,
+    })
 }
 
 /// What errors and logs call the server. Arguments of a command may be secrets.
@@ -66,10 +77,12 @@ fn name(target: &Target) -> String {
 
 /// What gets us into a server: a token, or what it gave us when somebody signed in (`gladhand login`). Nobody can be
 /// asked to sign in here.
-fn authorizer(target: &Target, token: Option<Secret>) -> Option<Arc<dyn Authorizer>> {
+fn authorizer(target: &Target, token: Option<Secret>, roots: &Roots) -> Option<Arc<dyn Authorizer>> {
     match (target, token) {
         (_, Some(token)) => Some(Arc::new(Bearer::new(token))),
-        (Target::Url(url), None) => sign_in::authorizer_for_nobody(url).map(|authorizer| Arc::new(authorizer) as _),
+        (Target::Url(url), None) => {
+            sign_in::authorizer_for_nobody(url, roots).map(|authorizer| Arc::new(authorizer) as _)
+        }
         (Target::Command(_), None) => None,
     }
 }

@@ -1,11 +1,13 @@
 //! `gladhand login` and `gladhand logout`: signing in to a server ahead of time, and taking it back.
 
 use std::io::Write as _;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::anyhow;
 use clap::Args;
+use gladhand_auth::Roots;
 use gladhand_auth::client::{Record, Revocation, TokenStore as _};
 use serde_json::json;
 use url::Url;
@@ -41,6 +43,9 @@ pub struct LoginArgs {
     /// Give up after this many seconds without a sign of life; signing in may take five minutes.
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = clap::value_parser!(u64).range(1..=3600))]
     timeout: u64,
+    /// Trust the authorities in this file (PEM) beside those of the system.
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
 }
 
 const LOGOUT_HELP: &str = "\
@@ -58,6 +63,9 @@ pub struct LogoutArgs {
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
+    /// Trust the authorities in this file (PEM) beside those of the system.
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
 }
 
 /// Signs in.
@@ -67,6 +75,7 @@ pub fn login(args: LoginArgs) -> Result<ExitCode, CommandError> {
         json: args.json,
         timeout: args.timeout,
         header: Vec::new(),
+        ca: args.ca,
         command: Vec::new(),
     };
     let url = server_url(&args.url)?;
@@ -107,7 +116,8 @@ fn report(server: &str, record: Option<&Record>, as_json: bool) -> Result<(), Co
 pub fn logout(args: &LogoutArgs) -> Result<ExitCode, CommandError> {
     let url = server_url(&args.url)?;
     let server = Target::Url(url.clone()).to_string();
-    let authorizer = sign_in::authorizer_for_nobody(&url)
+    let roots = Roots::read(args.ca.as_deref()).map_err(CommandError::usage)?;
+    let authorizer = sign_in::authorizer_for_nobody(&url, &roots)
         .ok_or_else(|| CommandError::usage(anyhow!("{server} is not an address that credentials travel to")))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let ended = runtime.block_on(authorizer.sign_out())?;

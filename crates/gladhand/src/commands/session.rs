@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use gladhand_accord::{Refusal, Secret};
+use gladhand_auth::Roots;
 use gladhand_dialects::Stop;
 use gladhand_operations::{Failure, FailureKind, Outcome};
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -52,10 +53,12 @@ impl Plan {
         let timeout = Duration::from_secs(args.timeout);
         let token = config::mcp_token_in_environment().map_err(CommandError::usage)?;
         let options = Options {
+            roots: roots(&target, args.ca.as_deref())?,
             speak,
             opening_timeout: timeout,
             call_timeout: Some(timeout),
             headers: headers(&args.header).map_err(CommandError::usage)?,
+            token: config::token_in_environment().map_err(CommandError::usage)?,
             eras: eras(std::env::var_os(env::DATA_DIR).map(PathBuf::from).as_deref()),
             hidden: lookup::hidden(),
             ..Options::default()
@@ -84,12 +87,13 @@ impl Plan {
         let done = runtime.block_on(async {
             let mut signals = Signals::listen()?;
             let (mut options, timeout) = (self.options, self.timeout);
-            let access = Access::to(&self.target, options.headers, self.token, self.sign_in).await;
+            let access = Access::to(&self.target, options.headers, options.roots, self.token, self.sign_in).await;
             if access.may_sign_in {
                 // A person may take longer than a server.
                 options.opening_timeout = timeout.max(SIGNING_IN);
             }
             (options.headers, options.authorizer) = (access.headers.clone(), access.authorizer.clone());
+            options.roots = access.roots.clone();
             let opened = tokio::select! {
                 opened = Upstream::open(&self.target, options, host) => opened,
                 // What the opening itself says about it is better, where it has the same time.
@@ -130,6 +134,7 @@ fn stopped(stop: Stop) -> ExitCode {
 #[derive(Debug)]
 pub(super) struct Access {
     headers: HeaderMap,
+    roots: Roots,
     authorizer: Option<Arc<dyn Authorizer>>,
     /// Whether a person may have to sign in.
     may_sign_in: bool,
@@ -142,15 +147,16 @@ impl Access {
     pub(super) async fn to(
         target: &Target,
         headers: HeaderMap,
+        roots: Roots,
         token: Option<Secret>,
         manner: sign_in::Manner,
     ) -> Self {
         let asked = Arc::new(AtomicBool::new(false));
-        let mut access = Self { headers, authorizer: None, may_sign_in: false, asked };
+        let mut access = Self { headers, roots, authorizer: None, may_sign_in: false, asked };
         match (target, token) {
             (_, Some(token)) => access.authorizer = Some(Arc::new(Bearer::new(token))),
             (Target::Url(url), None) => {
-                let authorizer = sign_in::authorizer(url, manner, Arc::clone(&access.asked)).await;
+                let authorizer = sign_in::authorizer(url, manner, &access.roots, Arc::clone(&access.asked)).await;
                 access.may_sign_in = authorizer.is_some();
                 access.authorizer = authorizer.map(|authorizer| Arc::new(authorizer) as _);
             }
@@ -159,9 +165,16 @@ impl Access {
         access
     }
 
+    /// Options of a session that get in the same way.
+    pub(super) fn options(&self) -> Options {
+        let (headers, roots) = (self.headers.clone(), self.roots.clone());
+        Options { headers, roots, authorizer: self.authorizer.clone(), ..Options::default() }
+    }
+
     /// The server at an address, with what gets requests into it.
     pub(super) fn endpoint(&self, url: Url) -> Endpoint {
-        Endpoint { url, headers: self.headers.clone(), authorizer: self.authorizer.clone() }
+        let (headers, roots) = (self.headers.clone(), self.roots.clone());
+        Endpoint { url, headers, roots, authorizer: self.authorizer.clone() }
     }
 
     /// Ends when a server has been silent for too long, and never while a person is signing in.
@@ -189,6 +202,15 @@ pub(super) fn target(url: Option<&str>, command: &[String]) -> Result<Target, Co
 /// What other runs found out about servers, where there is a place to keep it.
 pub(super) fn eras(data_dir: Option<&Path>) -> Eras {
     config::data_dir(data_dir).map(|folder| Eras::kept_in(folder.join(ERAS))).unwrap_or_default()
+}
+
+/// Whose certificates are trusted beside those that the system trusts. A command has none.
+pub(super) fn roots(target: &Target, file: Option<&Path>) -> Result<Roots, CommandError> {
+    match target {
+        Target::Url(_) => Roots::read(file).map_err(CommandError::usage),
+        Target::Command(_) if file.is_some() => Err(CommandError::usage(anyhow!("--ca is for servers at a URL"))),
+        Target::Command(_) => Ok(Roots::default()),
+    }
 }
 
 /// The headers that the command line gives.

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use gladhand_auth::AuthError;
 use gladhand_auth::client::{Authorizer, Browser, Flow, Loopback, Options, Pending, open_in_browser};
+use gladhand_auth::{AuthError, Roots};
 use url::Url;
 
 use crate::authorization::KeptTokens;
@@ -25,7 +25,12 @@ pub(super) enum Manner {
 
 /// Somebody who can get into the server at this address; none where no credentials may travel to it. `asked` becomes
 /// true when a person is asked to sign in.
-pub(super) async fn authorizer(server: &Url, manner: Manner, asked: Arc<AtomicBool>) -> Option<Authorizer> {
+pub(super) async fn authorizer(
+    server: &Url,
+    manner: Manner,
+    roots: &Roots,
+    asked: Arc<AtomicBool>,
+) -> Option<Authorizer> {
     let show = move |address: &Url| {
         asked.store(true, Ordering::Relaxed);
         show(address, manner);
@@ -34,15 +39,15 @@ pub(super) async fn authorizer(server: &Url, manner: Manner, asked: Arc<AtomicBo
         Manner::InPassing if !is_anybody_there() => Arc::new(Nobody),
         _ => Arc::new(Loopback::bind(0, show).await.ok()?),
     };
-    with_browser(server, browser)
+    with_browser(server, browser, roots)
 }
 
 /// The same where nobody is to be asked.
-pub(super) fn authorizer_for_nobody(server: &Url) -> Option<Authorizer> {
-    with_browser(server, Arc::new(Nobody))
+pub(super) fn authorizer_for_nobody(server: &Url, roots: &Roots) -> Option<Authorizer> {
+    with_browser(server, Arc::new(Nobody), roots)
 }
 
-fn with_browser(server: &Url, browser: Arc<dyn Browser>) -> Option<Authorizer> {
+fn with_browser(server: &Url, browser: Arc<dyn Browser>, roots: &Roots) -> Option<Authorizer> {
     let options = Options {
         server: server.clone(),
         flow: Flow::Code(browser),
@@ -50,6 +55,7 @@ fn with_browser(server: &Url, browser: Arc<dyn Browser>) -> Option<Authorizer> {
         client_metadata_url: None,
         client_name: "Gladhand".to_owned(),
         store: Arc::new(tokens()?),
+        roots: roots.clone(),
     };
     Authorizer::new(options).inspect_err(|error| tracing::debug!(%error, "no credentials for this address")).ok()
 }

@@ -141,7 +141,7 @@ const MCP: [Key; 2] = [
 
 const TOOLBOX: [Key; 1] = [("enabled", Kind::Bool, "Whether echo, agreement and wait are there.")];
 
-const UPSTREAM: [Key; 19] = [
+const UPSTREAM: [Key; 20] = [
     ("enabled", Kind::Bool, "Whether it is used at all."),
     ("command", Kind::TextOrTexts, "The program to start, with its arguments or without."),
     ("args", Kind::Texts, "Arguments (more of them) for the program."),
@@ -152,6 +152,7 @@ const UPSTREAM: [Key; 19] = [
     ("headers", Kind::TextByName, "Headers of every request."),
     ("bearer", Kind::Text, "The bearer token to present, as in ${secret:NAME}."),
     ("auth", Kind::Oauth, "Tokens that were got by signing in."),
+    ("ca", Kind::Text, "A file (PEM) with authorities that are trusted beside those of the system."),
     ("speak", Kind::Speak, "What to speak to it; found out if it is not said."),
     ("token", Kind::Text, "The token to present, in a dialect whose opening has one."),
     ("isolated", Kind::Bool, "Whether every session gets one of its own."),
@@ -224,7 +225,7 @@ impl Kind {
                     let versions = dialect.versions.iter().map(|version| format!("{}@{version}", dialect.name));
                     std::iter::once(dialect.name.to_owned()).chain(versions)
                 });
-                json!({ "enum": names.collect::<Vec<_>>() })
+                json!({ "enum": std::iter::once("auto".to_owned()).chain(names).collect::<Vec<_>>() })
             }
             Self::Issuers => list_of(
                 &json!({

@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use gladhand_accord::Secret;
+use gladhand_auth::{BadRoots, Roots};
 use gladhand_hub::{Naming, Pattern};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
@@ -17,6 +18,9 @@ use crate::upstream::{Speak, Target};
 
 /// How long an opening may take unless the file says otherwise, in milliseconds.
 const OPENING_MS: u64 = 60_000;
+
+/// How long a call may take without a sign of life unless the file says otherwise, in milliseconds.
+const CALL_MS: u64 = 300_000;
 
 /// The longest time that can be set, in milliseconds.
 const LONGEST_MS: u64 = 86_400_000;
@@ -51,6 +55,8 @@ pub struct UpstreamConfig {
     pub bearer: Option<Hidden>,
     /// `oauth`: tokens that were got by signing in.
     pub auth: Option<String>,
+    /// A file with authorities that are trusted beside those of the system.
+    pub ca: Option<PathBuf>,
     /// What to speak to it; found out if it is not said.
     pub speak: Option<String>,
     /// The token to present, in a dialect whose opening has one.
@@ -84,11 +90,12 @@ impl Default for UpstreamConfig {
             headers: BTreeMap::new(),
             bearer: None,
             auth: None,
+            ca: None,
             speak: None,
             token: None,
             isolated: false,
             timeout_ms: OPENING_MS,
-            call_timeout_ms: 0,
+            call_timeout_ms: CALL_MS,
             prefix: None,
             rename: BTreeMap::new(),
             only: Vec::new(),
@@ -174,6 +181,11 @@ impl UpstreamConfig {
         Ok(headers)
     }
 
+    /// Whose certificates are trusted beside those that the system trusts.
+    pub fn roots(&self) -> Result<Roots, BadRoots> {
+        Roots::read(self.ca.as_deref())
+    }
+
     /// Whether it is the same server, reached in the same way, however its names are shown.
     pub fn is_same_server(&self, other: &Self) -> bool {
         let nameless = |one: &Self| Self {
@@ -212,6 +224,7 @@ impl UpstreamConfig {
             ("headers", !self.headers.is_empty(), of_url, "url"),
             ("bearer", self.bearer.is_some(), of_url, "url"),
             ("auth", self.auth.is_some(), of_url, "url"),
+            ("ca", self.ca.is_some(), of_url, "url"),
         ] {
             if is_there && is_misplaced {
                 mistake(Some(key), &format!("it belongs to a `{belongs_to}`, and there is none"));
@@ -229,6 +242,9 @@ impl UpstreamConfig {
         }
         if self.auth.as_deref().is_some_and(|auth| auth != "oauth") {
             mistake(Some("auth"), "expected \"oauth\"");
+        }
+        if let (Some(_), Err(problem)) = (&self.ca, self.roots()) {
+            mistake(Some("ca"), &problem.to_string());
         }
         match self.speak() {
             None => mistake(Some("speak"), "expected a dialect, as in \"mcp\", \"mcp@2025-06-18\" or \"a2e\""),

@@ -9,6 +9,7 @@ mod hosting;
 mod lists;
 mod memory;
 mod pool;
+mod room;
 mod way;
 
 use std::collections::{BTreeSet, HashMap};
@@ -22,8 +23,8 @@ use gladhand_accord::Peer;
 use gladhand_dialects::{Askable, askable};
 use gladhand_hub::{Answer, Bell, Caller, Context, Features, Provider, SessionId, Settling, UpstreamStatus};
 use gladhand_operations::{
-    CompletionCall, Failure, FailureKind, Level, Log, Operation, Outcome, Prompt, Resource, Template, Terms, Tool,
-    ToolCall,
+    CompletionCall, Failure, FailureKind, Level, Log, Operation, Outcome, Party, Prompt, Resource, Template, Terms,
+    Tool, ToolCall,
 };
 use gladhand_wire::json;
 use tokio::sync::watch;
@@ -33,6 +34,8 @@ use crate::upstream::{Options, Target, Upstream};
 use hosting::{CallHost, Session, WayHost};
 use lists::{List, Lists, Stale};
 use pool::Pools;
+use room::Place;
+pub use room::Room;
 use way::Way;
 
 /// How long whoever lists waits for an upstream of which nothing is known yet.
@@ -49,6 +52,8 @@ pub struct Spec {
     pub options: Options,
     /// Whether every session gets a way of its own, whatever was agreed.
     pub isolated: bool,
+    /// Room for ways of callers who cannot share one. Upstreams that are served together have it in common.
+    pub room: Room,
     /// The file in which what it has is remembered between runs.
     pub remembered_in: Option<PathBuf>,
 }
@@ -223,18 +228,40 @@ impl Inner {
         if !self.spec.isolated && self.open_main().await?.agreement().per_request {
             return Ok((main, None));
         }
-        let caller = &errand.host.caller;
+        let (caller, party) = (&errand.host.caller, errand.terms.party);
         if caller.session() == SessionId::NONE {
             let (pool, key) = self.ways().pools.of(&identity(errand), &provides);
-            let turn = pool.turn(&errand.host, || Way::new(Arc::clone(&self.spec), key.clone(), self.host(None))).await;
+            let another = || {
+                let place = self.place(party)?;
+                Some(Way::new(Arc::clone(&self.spec), key, self.host(None), Some(place)))
+            };
+            let turn = pool.turn(&errand.host, party, another).await?;
             return Ok((Arc::clone(turn.way()), Some(turn)));
         }
+        if let Some(own) = self.ways().own.get(&caller.session()) {
+            return Ok((Arc::clone(own), None));
+        }
+        let place = self.place(party).ok_or_else(|| {
+            Failure::new(FailureKind::Busy, "there is no room for another server of its own, which this session needs")
+        })?;
         let mut ways = self.ways();
         let own = ways.own.entry(caller.session()).or_insert_with(|| {
             let session = watch::Sender::new(Some(Arc::downgrade(caller))).subscribe();
-            Way::new(Arc::clone(&self.spec), provides, self.host(Some(session)))
+            Way::new(Arc::clone(&self.spec), provides, self.host(Some(session)), Some(place))
         });
         Ok((Arc::clone(own), None))
+    }
+
+    /// A place for a way that is not shared by all. Ways that nobody uses give way.
+    fn place(&self, party: Option<Party>) -> Option<Place> {
+        loop {
+            if let Some(place) = self.spec.room.take(party) {
+                return Some(place);
+            }
+            let spare = self.ways().pools.spare()?;
+            spare.vacate();
+            tokio::spawn(async move { spare.close().await });
+        }
     }
 
     fn host(&self, session: Option<Session>) -> WayHost {
@@ -250,7 +277,7 @@ impl Inner {
         }
         let session = is_alone.then(|| self.session.subscribe());
         let provides = ways.expected.clone().unwrap_or_default();
-        let main = Way::new(Arc::clone(&self.spec), provides, self.host(session));
+        let main = Way::new(Arc::clone(&self.spec), provides, self.host(session), None);
         ways.main = Some(Arc::clone(&main));
         (main, is_alone)
     }

@@ -11,6 +11,7 @@ use gladhand_operations::{Failure, FailureKind};
 use super::Spec;
 use super::breaker::Breaker;
 use super::hosting::WayHost;
+use super::room::Place;
 use crate::upstream::{Host, OpenError, Options, Upstream};
 
 /// What an upstream must know so that it may make tasks of calls.
@@ -22,6 +23,8 @@ pub(super) struct Way {
     spec: Arc<Spec>,
     provides: Askable,
     pub(super) host: Arc<WayHost>,
+    /// Its place among those that are counted.
+    place: Mutex<Option<Place>>,
     /// The session, while it is open.
     session: Mutex<Option<Upstream>>,
     /// How often it was opened.
@@ -31,11 +34,11 @@ pub(super) struct Way {
 }
 
 impl Way {
-    pub(super) fn new(spec: Arc<Spec>, provides: Askable, host: WayHost) -> Arc<Self> {
+    pub(super) fn new(spec: Arc<Spec>, provides: Askable, host: WayHost, place: Option<Place>) -> Arc<Self> {
         let (session, openings, opening) = (Mutex::default(), AtomicU64::new(0), tokio::sync::Mutex::default());
         Arc::new_cyclic(|way| {
             let host = Arc::new(host.of(way));
-            Self { spec, provides, host, session, openings, opening }
+            Self { spec, provides, host, place: Mutex::new(place), session, openings, opening }
         })
     }
 
@@ -118,6 +121,11 @@ impl Way {
             tracing::warn!(upstream = way.spec.name, "upstream lost");
             breaker.ended("it ended by itself", begun, Instant::now());
         });
+    }
+
+    /// Gives up its place: it is about to be closed.
+    pub(super) fn vacate(&self) {
+        drop(self.place.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 
     /// Ends the session, if it is open.

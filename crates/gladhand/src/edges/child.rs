@@ -9,10 +9,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 
 #[cfg(unix)]
-use super::leash;
+use super::leashed::{Channels, Leashed, NotHeld};
 use super::surroundings::Surroundings;
 
 /// How much of stderr is kept: its last bytes.
@@ -39,10 +39,7 @@ pub enum Manner {
 /// A running child.
 #[derive(Debug)]
 pub struct ChildPeer {
-    child: Child,
-    /// The child's process group, which has the id that the child had when it started.
-    #[cfg(unix)]
-    group: Option<rustix::process::Pid>,
+    process: Process,
     stdin: Option<ChildStdin>,
     stdout: ChildStdout,
     stderr: Arc<Mutex<Vec<u8>>>,
@@ -52,35 +49,14 @@ pub struct ChildPeer {
 impl ChildPeer {
     /// Starts a command in its surroundings, without the variables of ours that are named in `hidden`. What it writes to
     /// stderr is handed to `on_stderr`, which must not block.
-    pub fn start(
+    pub async fn start(
         command: &[String],
         surroundings: &Surroundings,
         hidden: &[&str],
         mut on_stderr: impl FnMut(&str) + Send + 'static,
     ) -> io::Result<Self> {
-        let (program, arguments) = command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
-        let mut builder = Command::new(program);
-        builder.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
-        surroundings.surround(&mut builder, hidden);
-        #[cfg(unix)]
-        {
-            builder.process_group(0);
-            if let Some(leash) = leash::leash() {
-                builder.env(leash.mark(), "1");
-            }
-        }
-        let mut child = builder.spawn()?;
-        #[cfg(unix)]
-        let group = child.id().and_then(|id| i32::try_from(id).ok()).and_then(rustix::process::Pid::from_raw);
-        #[cfg(unix)]
-        if let (Some(leash), Some(group)) = (leash::leash(), group) {
-            leash.hold(group);
-        }
-        let (Some(stdin), Some(stdout), Some(mut errors)) =
-            (child.stdin.take(), child.stdout.take(), child.stderr.take())
-        else {
-            return Err(io::ErrorKind::BrokenPipe.into());
-        };
+        let (process, (stdin, stdout, mut errors)) =
+            Process::start(command, |builder| surroundings.surround(builder, hidden)).await?;
         let stderr = Arc::new(Mutex::new(Vec::new()));
         let kept = Arc::clone(&stderr);
         let reader = tokio::spawn(async move {
@@ -93,20 +69,12 @@ impl ChildPeer {
                 kept.drain(..excess);
             }
         });
-        Ok(Self {
-            #[cfg(unix)]
-            group,
-            child,
-            stdin: Some(stdin),
-            stdout,
-            stderr,
-            reader,
-        })
+        Ok(Self { process, stdin: Some(stdin), stdout, stderr, reader })
     }
 
     /// Its id, while it runs.
     pub fn process(&self) -> Option<u32> {
-        self.child.id()
+        self.process.id()
     }
 
     /// Appends what the child wrote, waiting until there is something. Zero means the end.
@@ -131,26 +99,24 @@ impl ChildPeer {
     /// Ends the child: closes its stdin, waits, then SIGTERM, then SIGKILL, to its whole group.
     pub async fn end(&mut self, manner: Manner) {
         self.stdin = None;
-        let mut has_left = manner == Manner::Polite && self.leaves_within(PATIENCE).await;
+        let has_left = manner == Manner::Polite && self.leaves_within(PATIENCE).await;
         if !has_left {
-            self.signal(Signal::Terminate);
-            has_left = self.leaves_within(if manner == Manner::Polite { PATIENCE } else { HURRY }).await;
+            self.process.signal(Signal::Terminate);
+            self.leaves_within(if manner == Manner::Polite { PATIENCE } else { HURRY }).await;
         }
         self.kill();
-        if !has_left {
-            let _ = self.child.wait().await;
-        }
-        self.forget();
+        self.process.gone().await;
+        self.reader.abort();
     }
 
     /// Ends it at once. Also for one that left by itself: what it started may have stayed.
     pub fn kill(&mut self) {
-        self.signal(Signal::Kill);
+        self.process.signal(Signal::Kill);
     }
 
     /// How it ended, if it has or is about to; its last words are complete then.
     pub async fn ended(&mut self) -> Option<ExitStatus> {
-        let status = tokio::time::timeout(A_MOMENT, self.child.wait()).await.ok().and_then(Result::ok);
+        let status = tokio::time::timeout(A_MOMENT, self.process.wait()).await.ok().and_then(Result::ok);
         // Grandchildren may hold stderr open for ever.
         if !self.reader.is_finished() {
             let _ = tokio::time::timeout(A_MOMENT, &mut self.reader).await;
@@ -166,36 +132,8 @@ impl ChildPeer {
         all[all.len().saturating_sub(lines)..].iter().map(|line| line.trim_end().to_owned()).collect()
     }
 
-    /// Everybody has been told to leave; the group's id may belong to others from now on.
-    fn forget(&mut self) {
-        self.reader.abort();
-        #[cfg(unix)]
-        if let (Some(leash), Some(group)) = (leash::leash(), self.group.take()) {
-            leash.let_go(group);
-        }
-    }
-
     async fn leaves_within(&mut self, time: Duration) -> bool {
-        tokio::time::timeout(time, self.child.wait()).await.is_ok()
-    }
-
-    /// Signals the whole group. It may outlive the child, and its id stays taken as long as it does.
-    #[cfg(unix)]
-    fn signal(&self, signal: Signal) {
-        let signal = match signal {
-            Signal::Terminate => rustix::process::Signal::TERM,
-            Signal::Kill => rustix::process::Signal::KILL,
-        };
-        if let Some(group) = self.group {
-            // No such group: everybody has left, which is what we want.
-            let _ = rustix::process::kill_process_group(group, signal);
-        }
-    }
-
-    #[cfg(not(unix))]
-    fn signal(&mut self, _: Signal) {
-        // Already gone: that is what we want.
-        let _ = self.child.start_kill();
+        tokio::time::timeout(time, self.process.wait()).await.is_ok()
     }
 }
 
@@ -203,7 +141,109 @@ impl Drop for ChildPeer {
     /// Who is not ended is killed, and what it started with it.
     fn drop(&mut self) {
         self.kill();
-        self.forget();
+        self.reader.abort();
+    }
+}
+
+/// The process itself, and whoever holds it.
+#[derive(Debug)]
+enum Process {
+    /// On a leash.
+    #[cfg(unix)]
+    Leashed(Box<Leashed>),
+    /// Our own child, and its process group, which has the id that the child had when it started.
+    Child(Child, #[cfg(unix)] Option<rustix::process::Pid>),
+}
+
+impl Process {
+    async fn start(
+        command: &[String],
+        surround: impl Fn(&mut Command),
+    ) -> io::Result<(Self, (ChildStdin, ChildStdout, ChildStderr))> {
+        #[cfg(unix)]
+        if super::leash::is_enabled() {
+            match Leashed::start(command, &surround).await {
+                Ok((leashed, Channels { stdin, stdout, stderr })) => {
+                    return Ok((Self::Leashed(Box::new(leashed)), (stdin, stdout, stderr)));
+                }
+                Err(NotHeld::NotStarted(error)) => return Err(error),
+                Err(NotHeld::NoLeash(error)) => {
+                    tracing::warn!(%error, "no leash: should this process be killed, what it started stays");
+                }
+            }
+        }
+        let (program, arguments) = command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
+        let mut builder = Command::new(program);
+        builder.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+        surround(&mut builder);
+        #[cfg(unix)]
+        builder.process_group(0);
+        let mut child = builder.spawn()?;
+        match (child.stdin.take(), child.stdout.take(), child.stderr.take()) {
+            (Some(stdin), Some(stdout), Some(stderr)) => Ok((Self::of(child), (stdin, stdout, stderr))),
+            _ => Err(io::ErrorKind::BrokenPipe.into()),
+        }
+    }
+
+    #[cfg(unix)]
+    fn of(child: Child) -> Self {
+        let group = child.id().and_then(|id| i32::try_from(id).ok()).and_then(rustix::process::Pid::from_raw);
+        Self::Child(child, group)
+    }
+
+    #[cfg(not(unix))]
+    fn of(child: Child) -> Self {
+        Self::Child(child)
+    }
+
+    /// Its id, while it runs.
+    fn id(&self) -> Option<u32> {
+        match self {
+            #[cfg(unix)]
+            Self::Leashed(leashed) => leashed.id(),
+            Self::Child(child, ..) => child.id(),
+        }
+    }
+
+    /// Waits until it has ended.
+    async fn wait(&mut self) -> io::Result<ExitStatus> {
+        match self {
+            #[cfg(unix)]
+            Self::Leashed(leashed) => leashed.wait().await,
+            Self::Child(child, ..) => child.wait().await,
+        }
+    }
+
+    /// Waits until everything that was killed is gone, as far as that can be known.
+    async fn gone(&mut self) {
+        match self {
+            #[cfg(unix)]
+            Self::Leashed(leashed) => leashed.gone().await,
+            Self::Child(child, ..) => drop(child.wait().await),
+        }
+    }
+
+    /// Signals it and its whole group, which may outlive it; its id stays taken as long as it does.
+    #[cfg(unix)]
+    fn signal(&mut self, signal: Signal) {
+        use rustix::process::Signal as Unix;
+        match (self, signal) {
+            (Self::Leashed(leashed), Signal::Terminate) => leashed.terminate(),
+            (Self::Leashed(leashed), Signal::Kill) => leashed.kill(),
+            (Self::Child(_, Some(group)), signal) => {
+                let signal = if matches!(signal, Signal::Kill) { Unix::KILL } else { Unix::TERM };
+                // No such group: everybody has left, which is what we want.
+                let _ = rustix::process::kill_process_group(*group, signal);
+            }
+            (Self::Child(_, None), _) => {}
+        }
+    }
+
+    #[cfg(not(unix))]
+    fn signal(&mut self, _: Signal) {
+        let Self::Child(child) = self;
+        // Already gone: that is what we want.
+        let _ = child.start_kill();
     }
 }
 

@@ -1,148 +1,172 @@
-//! The leash: a small process that outlives us for a moment, to take along what we started.
+//! The leash: a small process between us and each process that we start, to take along whatever that leaves behind.
 //!
-//! Who is killed outright ends nobody. So the first child process is accompanied by a second copy of this program that
-//! only holds one end of a pipe: when the pipe closes, we are gone, and it ends every process group that it was told of
-//! and every process that carries our mark in its environment, which children of children have too, also where they
-//! made themselves independent.
+//! Who is killed outright ends nobody, and who made itself independent of its group and its parent cannot be found by
+//! either. So a process is started by a second copy of this program, which adopts what loses its parent below it (on
+//! Linux). When we say so, or when its connection to us closes because we are gone, it ends the process, the group of it,
+//! and everything that it has adopted, until nothing is left.
+//!
+//! It hears one byte at a time: [`TERMINATE`] or [`KILL`]. It says `p` and the id of the process once that is started, or
+//! `e` and the number of the error; then `x` and how it ended.
 
-use std::io::{BufRead, Write};
-use std::process::{ChildStdin, Command, ExitCode, Stdio};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::io::{IoSliceMut, Read, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use rustix::io::Errno;
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, kill_process_group, wait};
 
-/// The word on our own command line that makes a leash of this program.
-const WORD: &str = "--leash";
+/// The word on our own command line that makes a leash of this program; the command to start follows it.
+pub(super) const WORD: &str = "--leash";
 
-/// How long whoever is told to leave may take.
-const GRACE: std::time::Duration = std::time::Duration::from_millis(500);
+/// Tell the process and its group to leave.
+pub(super) const TERMINATE: u8 = b't';
 
-/// How often the marked are looked for: they may have started others meanwhile.
-const ROUNDS: usize = 20;
+/// End everything at once.
+pub(super) const KILL: u8 = b'k';
 
-/// This process's leash. There is one for all children, whoever starts them.
-static LEASH: OnceLock<Option<Leash>> = OnceLock::new();
+/// How long whoever is told to leave may take once we are gone.
+const GRACE: Duration = Duration::from_millis(500);
 
-/// Our end of it.
-#[derive(Debug)]
-pub(super) struct Leash {
-    pipe: Mutex<ChildStdin>,
-    mark: String,
-}
+/// How long what is killed may take to be gone.
+const LAST: Duration = Duration::from_secs(5);
+
+/// How often is looked who is still there: they may have started others meanwhile.
+const ROUND: Duration = Duration::from_millis(5);
+
+static ENABLED: OnceLock<()> = OnceLock::new();
 
 /// To be called first thing in a program that is `gladhand` itself: becomes a leash if that is what this process was
 /// started for, and otherwise puts all children from now on on one. Programs that embed the library have none.
 pub fn enable() -> Option<ExitCode> {
     let mut words = std::env::args_os().skip(1);
     if words.next().is_some_and(|word| word == WORD) {
-        let mark = words.next().and_then(|mark| mark.into_string().ok()).unwrap_or_default();
-        hold(&mark);
-        return Some(ExitCode::SUCCESS);
+        let mut command = Command::new(words.next().unwrap_or_default());
+        command.args(words);
+        return Some(if hold(command).is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
     }
     ENABLED.get_or_init(|| ());
     None
 }
 
-static ENABLED: OnceLock<()> = OnceLock::new();
-
-/// The leash, started if it is not there yet; `None` where there is none.
-pub(super) fn leash() -> Option<&'static Leash> {
-    ENABLED.get()?;
-    LEASH.get_or_init(Leash::start).as_ref()
+/// Whether children are put on a leash.
+pub(super) fn is_enabled() -> bool {
+    ENABLED.get().is_some()
 }
 
-impl Leash {
-    fn start() -> Option<Self> {
-        let mut bits = [0; 8];
-        getrandom::fill(&mut bits).ok()?;
-        let mark = format!("GLADHAND_LEASH_{:016X}", u64::from_ne_bytes(bits));
-        let mut command = Command::new(std::env::current_exe().ok()?);
-        command.args([WORD, &mark]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-        // Ctrl-C is meant for us; what becomes of the children is then our decision.
-        std::os::unix::process::CommandExt::process_group(&mut command, 0);
-        match command.spawn() {
-            Ok(mut child) => Some(Self { pipe: Mutex::new(child.stdin.take()?), mark }),
-            Err(error) => {
-                tracing::warn!(%error, "no leash: should this process be killed, its children stay");
-                None
+/// Starts the command, and ends with the last process that comes of it.
+fn hold(mut command: Command) -> std::io::Result<()> {
+    #[cfg(target_os = "linux")]
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+    let mut control = UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned()?);
+    let [stdin, stdout, stderr] = receive_channels(&control)?;
+    let started = command.stdin(stdin).stdout(stdout).stderr(stderr).process_group(0).spawn();
+    // It holds the channels, and whoever is at their other ends must see them close with the process.
+    drop(command);
+    let process = match started {
+        Ok(child) => i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or(Errno::RANGE)?,
+        Err(error) => return writeln!(control, "e{}", error.raw_os_error().unwrap_or_default()),
+    };
+    writeln!(control, "p{}", process.as_raw_nonzero())?;
+    let (orders, has_left) = (control.try_clone()?, AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            obey(orders, process, &has_left);
+            // Whoever is left cannot be ended.
+            std::process::exit(0);
+        });
+        loop {
+            match wait(WaitOptions::empty()) {
+                Ok(Some((left, status))) if left == process => {
+                    has_left.store(true, Ordering::Relaxed);
+                    // We may be all that is left: nobody needs to know then.
+                    let _ = writeln!(control, "x{}", status.as_raw());
+                }
+                Ok(_) | Err(Errno::INTR) => {}
+                // Nobody is left, and what has been adopted would be here.
+                Err(_) if cfg!(target_os = "linux") => std::process::exit(0),
+                Err(_) => return Ok(()),
+            }
+        }
+    })
+}
+
+/// Does as it is told, until everything is to be ended, and ends it.
+fn obey(mut orders: UnixStream, process: Pid, has_left: &AtomicBool) {
+    // The group's id may belong to others once nobody is left in it.
+    let signal = |signal| match has_left.load(Ordering::Relaxed) && descendants().is_empty() {
+        true => {}
+        // No such group: everybody has left, which is what we want.
+        false => drop(kill_process_group(process, signal)),
+    };
+    let mut order = [0];
+    loop {
+        match orders.read(&mut order) {
+            Ok(1) if order[0] == TERMINATE => signal(Signal::TERM),
+            Ok(1) if order[0] == KILL => break,
+            Ok(1) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Ok(_) | Err(_) => {
+                signal(Signal::TERM);
+                std::thread::sleep(GRACE);
+                break;
             }
         }
     }
-
-    /// What a child must carry in its environment.
-    pub(super) fn mark(&self) -> &str {
-        &self.mark
-    }
-
-    /// Takes a process group along, should we go.
-    pub(super) fn hold(&self, group: Pid) {
-        self.say('+', group);
-    }
-
-    /// A process group has ended: its id may belong to others from now on.
-    pub(super) fn let_go(&self, group: Pid) {
-        self.say('-', group);
-    }
-
-    fn say(&self, what: char, group: Pid) {
-        let mut pipe = self.pipe.lock().unwrap_or_else(PoisonError::into_inner);
-        if writeln!(pipe, "{what}{}", group.as_raw_nonzero()).is_err() {
-            tracing::debug!("the leash is gone");
-        }
-    }
-}
-
-/// Waits until whoever started us is gone, then ends what it left.
-fn hold(mark: &str) {
-    let mut groups = std::collections::BTreeSet::new();
-    for line in std::io::stdin().lock().lines().map_while(Result::ok) {
-        let group = line.get(1..).and_then(|id| id.parse().ok()).and_then(Pid::from_raw);
-        match (line.as_bytes().first(), group) {
-            (Some(b'+'), Some(group)) => drop(groups.insert(group.as_raw_nonzero())),
-            (Some(b'-'), Some(group)) => drop(groups.remove(&group.as_raw_nonzero())),
-            _ => {}
-        }
-    }
-    let end = |signal| {
-        for group in groups.iter().filter_map(|group| Pid::from_raw(group.get())) {
-            // No such group: everybody has left, which is what we want.
-            let _ = kill_process_group(group, signal);
-        }
-    };
-    if groups.is_empty() && marked(mark).is_empty() {
-        return;
-    }
-    end(Signal::TERM);
-    std::thread::sleep(GRACE);
-    end(Signal::KILL);
-    for _ in 0..ROUNDS {
-        let left = marked(mark);
+    signal(Signal::KILL);
+    let begun = Instant::now();
+    while begun.elapsed() < LAST {
+        let left = descendants();
         if left.is_empty() {
             return;
         }
         for process in left {
             let _ = kill_process(process, Signal::KILL);
         }
-        std::thread::sleep(std::time::Duration::from_millis(10));
+        std::thread::sleep(ROUND);
     }
 }
 
-/// All processes that carry a mark.
-fn marked(mark: &str) -> Vec<Pid> {
-    let wanted = format!("{mark}=");
+/// The three channels of the process to be started, as they come first.
+fn receive_channels(control: &UnixStream) -> std::io::Result<[OwnedFd; 3]> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
+    let mut received = RecvAncillaryBuffer::new(&mut space);
+    recvmsg(control, &mut [IoSliceMut::new(&mut [0])], &mut received, RecvFlags::CMSG_CLOEXEC)?;
+    let channels = received.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(channels) => Some(channels.collect::<Vec<_>>()),
+        _ => None,
+    });
+    let channels: Vec<_> = channels.flatten().collect();
+    channels.try_into().map_err(|_| std::io::ErrorKind::InvalidData.into())
+}
+
+/// All processes below this one that have not ended yet.
+fn descendants() -> Vec<Pid> {
     let Ok(processes) = std::fs::read_dir("/proc") else { return Vec::new() };
-    let carries =
-        |environment: &[u8]| environment.split(|byte| *byte == 0).any(|one| one.starts_with(wanted.as_bytes()));
-    let mut marked = Vec::new();
-    for process in processes.flatten() {
-        let id = process.file_name().to_str().and_then(|name| name.parse().ok()).and_then(Pid::from_raw);
-        // What belongs to others cannot be read, and is none of ours.
-        if let (Some(id), Ok(environment)) = (id, std::fs::read(process.path().join("environ")))
-            && !wanted.starts_with('=')
-            && carries(&environment)
-        {
-            marked.push(id);
-        }
+    let living: Vec<(i32, i32)> = processes
+        .flatten()
+        .filter_map(|entry| {
+            let id = entry.file_name().to_str()?.parse().ok()?;
+            let text = std::fs::read(entry.path().join("stat")).ok()?;
+            // Its name may hold anything, and is in parentheses.
+            let after = text.iter().rposition(|byte| *byte == b')')? + 1;
+            let rest = String::from_utf8_lossy(text.get(after..)?);
+            let mut fields = rest.split_whitespace();
+            let is_dead = matches!(fields.next()?, "Z" | "X");
+            (!is_dead).then_some((id, fields.next()?.parse().ok()?))
+        })
+        .collect();
+    let mut found = vec![rustix::process::getpid().as_raw_nonzero().get()];
+    let mut at = 0;
+    while let Some(parent) = found.get(at).copied() {
+        found.extend(living.iter().filter(|(_, above)| *above == parent).map(|(id, _)| *id));
+        at += 1;
     }
-    marked
+    found.into_iter().skip(1).filter_map(Pid::from_raw).collect()
 }

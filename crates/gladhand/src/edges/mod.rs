@@ -14,6 +14,8 @@ pub mod http;
 pub mod http_client;
 #[cfg(unix)]
 pub mod leash;
+#[cfg(unix)]
+mod leashed;
 mod outbox;
 pub mod signals;
 pub mod stdio;

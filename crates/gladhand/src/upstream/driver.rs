@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gladhand_accord::{Agreement, Refusal};
-use gladhand_dialects::{Breach, Client, Dialect, Event, Heard, Lane};
+use gladhand_dialects::{Breach, Client, Dialect, Event, FirstLine, Heard, Lane, REGISTRY};
 use gladhand_hub::policy::{Offender, Violations};
 use gladhand_operations::{Answered, Call, CallId, Failure, FailureKind, Notice, Outcome, Question, QuestionId};
-use gladhand_wire::{Fault, Line, Skim};
+use gladhand_wire::{Fault, Line, Members, Skim};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{AbortHandle, JoinError, JoinSet};
 use tokio::time::Instant;
@@ -71,6 +71,10 @@ pub(super) struct Driver {
     violations: Arc<Violations>,
     /// Whether the upstream has nothing more to say.
     is_gone: bool,
+    /// Whether it is still open which dialect the upstream speaks.
+    pub(super) seeks: bool,
+    /// The other dialect that it has shown to speak.
+    pub(super) shown: Option<&'static Dialect>,
     /// How the opening ended, until somebody looks.
     opening: Option<Result<Arc<Agreement>, Refusal>>,
     /// What HTTP said last, for those who want to know how an opening failed.
@@ -116,6 +120,8 @@ impl Driver {
             thinking: JoinSet::new(),
             asked: HashMap::new(),
             is_gone: false,
+            seeks: false,
+            shown: None,
             opening: None,
             evidence: Evidence::default(),
         }
@@ -127,7 +133,11 @@ impl Driver {
         self.step(|client, clock, heard| client.open(&mut clock.ambient(), heard));
         loop {
             if let Some(opening) = self.opening.take() {
+                self.seeks = false;
                 return opening;
+            }
+            if let Some(dialect) = self.shown {
+                return Err(Refusal::PeerMisbehaved { problem: format!("it answers in {}", dialect.name) });
             }
             let wake = tokio::select! {
                 wake = self.wake(None) => wake,
@@ -231,6 +241,12 @@ impl Driver {
         self.evidence.note(&inbound);
         match inbound {
             Inbound::Message(lane, bytes, _) => {
+                if self.seeks {
+                    self.shown = puzzled(&bytes);
+                    if self.shown.is_some() {
+                        return;
+                    }
+                }
                 let breaches = match self.dialect.text.read(Line::Bytes(&bytes)) {
                     Ok(Some(text)) => self.receive(lane, &text),
                     Ok(None) => Vec::new(),
@@ -309,13 +325,18 @@ impl Driver {
     }
 
     fn answered(&mut self, question: QuestionId, answered: Answered) {
-        if let Some((_, Some(call))) = self.asked.remove(&question) {
-            let expires = self.expiry();
-            if let Some(pending) = self.calls.get_mut(&call) {
-                pending.expires = expires;
-            }
+        if let Some((_, call)) = self.asked.remove(&question) {
+            self.goes_on(call);
         }
         self.step(|client, clock, heard| client.answer(question, answered, &mut clock.ambient(), heard));
+    }
+
+    /// A question is not open any more: the upstream can go on with the call that it was asked in.
+    fn goes_on(&mut self, call: Option<CallId>) {
+        let expires = self.expiry();
+        if let Some(pending) = call.and_then(|call| self.calls.get_mut(&call)) {
+            pending.expires = expires;
+        }
     }
 
     /// A host that was thinking was told to stop, or broke down; only the latter leaves its question open.
@@ -329,11 +350,20 @@ impl Driver {
     /// Something is due: the client side wants to be woken, or somebody's patience is at its end.
     fn time(&mut self) {
         let now = Instant::now();
+        // A question that belongs to no call may be any call's, and whoever thinks about it may take long.
+        if let (true, Some(timeout)) = (self.asked.values().any(|(_, call)| call.is_none()), self.call_timeout) {
+            self.calls
+                .values_mut()
+                .filter_map(|call| call.expires.as_mut())
+                .for_each(|expires| *expires = now + timeout);
+        }
         let is_over = |pending: &Pending| pending.expires.is_some_and(|expires| expires <= now);
         let expired: Vec<_> = self.calls.iter().filter(|(_, call)| is_over(call)).map(|(id, _)| *id).collect();
         for call in expired {
             if let Some(pending) = self.calls.remove(&call) {
-                let failure = Failure::new(FailureKind::TimedOut, "the upstream did not answer in time");
+                let seconds = self.call_timeout.unwrap_or_default().as_secs_f32();
+                let message = format!("the upstream gave no sign of life for {seconds} s");
+                let failure = Failure::new(FailureKind::TimedOut, message);
                 let _ = pending.reply.send(Err(failure));
             }
             self.step(|client, clock, heard| client.cancel(call, &mut clock.ambient(), heard));
@@ -382,8 +412,9 @@ impl Driver {
             Event::Notice(notice) => self.notice(notice),
             Event::Asked(id, call, question) => self.ask(call, vec![(id, question)]),
             Event::Unasked(question) => {
-                if let Some((thinking, _)) = self.asked.remove(&question) {
+                if let Some((thinking, call)) = self.asked.remove(&question) {
                     thinking.abort();
+                    self.goes_on(call);
                 }
             }
             Event::LetGo(lane) => self.transport.let_go(lane),
@@ -396,8 +427,9 @@ impl Driver {
         let pending = notice.about().and_then(|call| self.calls.get_mut(&call));
         let host = match pending {
             Some(pending) => {
-                // A sign of life.
-                pending.expires = pending.expires.and(expires);
+                // A sign of life. What goes on as a task is asked for from time to time, and lives as long as it is known.
+                let is_task = matches!(notice, Notice::GoesOnAsTask(_));
+                pending.expires = pending.expires.and(expires).filter(|_| !is_task);
                 pending.host.as_ref()
             }
             None => None,
@@ -424,6 +456,13 @@ impl Driver {
             self.asked.insert(id, (thinking, call));
         }
     }
+}
+
+/// The dialect in which a server that does not understand us says so.
+fn puzzled(line: &[u8]) -> Option<&'static Dialect> {
+    let text = std::str::from_utf8(line).ok()?;
+    let line = FirstLine { text, members: Members::parse(text).ok() };
+    REGISTRY.iter().copied().find(|dialect| (dialect.puzzled)(&line))
 }
 
 async fn receive(commands: Option<&mut mpsc::Receiver<Command>>) -> Option<Command> {

@@ -1,8 +1,7 @@
-//! What is remembered of upstreams that were opened before, so that the question is not asked each time.
+//! What is remembered of upstreams that were opened before, so that they are not asked each time what they speak.
 //!
-//! Only that one opens with a handshake is worth remembering: whoever has no handshake is found out at the first
-//! attempt. A verdict holds for a program as it is now, and not for ever: a new one might be of the new era. One that
-//! turns out wrong is forgotten.
+//! A verdict holds for a program as it is now, and not for ever: a new one might be of the new era. One that turns out
+//! wrong is forgotten.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -10,6 +9,10 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use gladhand_dialects::mcp::revision::Revision;
+use gladhand_dialects::{Dialect, REGISTRY, mcp};
+use serde::{Deserialize, Serialize};
 
 use super::target::Target;
 
@@ -19,12 +22,52 @@ const GOOD_FOR: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// How many verdicts a file holds.
 const MOST: usize = 1000;
 
+/// What somebody was found to speak.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// MCP, opened with a handshake.
+    Handshake,
+    /// MCP without.
+    Stateless,
+    /// Another dialect, of this name.
+    Other(&'static str),
+}
+
 /// Verdicts about upstreams. Clones share them.
 #[derive(Clone, Default)]
 pub struct Eras {
-    /// When each was found to open with a handshake, in seconds since 1970.
-    verdicts: Arc<Mutex<HashMap<String, u64>>>,
+    verdicts: Arc<Mutex<HashMap<String, Kept>>>,
     file: Option<PathBuf>,
+}
+
+/// A verdict as it is kept.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Kept {
+    /// When it was found out, in seconds since 1970.
+    found: u64,
+    /// The word for it.
+    speaks: String,
+}
+
+impl Kept {
+    fn is_good(&self) -> bool {
+        now().saturating_sub(self.found) < GOOD_FOR.as_secs()
+    }
+}
+
+impl Verdict {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Handshake => "mcp with handshake",
+            Self::Stateless => "mcp",
+            Self::Other(dialect) => dialect,
+        }
+    }
+
+    fn of(word: &str) -> Option<Self> {
+        let others = REGISTRY.iter().map(|dialect| Self::Other(dialect.name));
+        [Self::Handshake, Self::Stateless].into_iter().chain(others).find(|verdict| verdict.word() == word)
+    }
 }
 
 impl Eras {
@@ -35,33 +78,46 @@ impl Eras {
         Self { verdicts: Arc::new(Mutex::new(kept.unwrap_or_default())), file: Some(file) }
     }
 
-    /// Whether an upstream is known to open with a handshake.
-    pub(super) fn has_handshake(&self, target: &Target) -> bool {
+    /// What an upstream is known to speak.
+    pub(super) fn find(&self, target: &Target) -> Option<Verdict> {
         let verdicts = self.verdicts.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = verdicts.get(&key(target)).copied();
-        found.is_some_and(|found| now().saturating_sub(found) < GOOD_FOR.as_secs())
+        verdicts.get(&key(target)).filter(|kept| kept.is_good()).and_then(|kept| Verdict::of(&kept.speaks))
     }
 
-    /// Remembers that an upstream opens with a handshake.
-    pub(super) fn remember_handshake(&self, target: &Target) {
+    /// The dialect and version in which an upstream was opened last, so far as that is known.
+    pub fn way(&self, target: &Target) -> Option<(&'static Dialect, &'static str)> {
+        let (name, version) = match self.find(target)? {
+            Verdict::Handshake => (mcp::DIALECT.name, Revision::HANDSHAKE.first().map(|revision| revision.as_str())),
+            Verdict::Stateless => (mcp::DIALECT.name, Revision::STATELESS.first().map(|revision| revision.as_str())),
+            Verdict::Other(name) => (name, None),
+        };
+        let dialect = REGISTRY.iter().copied().find(|dialect| dialect.name == name)?;
+        version.or_else(|| dialect.versions.first().copied()).map(|version| (dialect, version))
+    }
+
+    /// Remembers what an upstream was found to speak.
+    pub(super) fn remember(&self, target: &Target, verdict: Verdict) {
+        if self.find(target) == Some(verdict) {
+            return;
+        }
         let mut verdicts = self.verdicts.lock().unwrap_or_else(PoisonError::into_inner);
-        verdicts.retain(|_, found| now().saturating_sub(*found) < GOOD_FOR.as_secs());
+        verdicts.retain(|_, kept| kept.is_good());
         if verdicts.len() >= MOST {
             verdicts.clear();
         }
-        verdicts.insert(key(target), now());
+        verdicts.insert(key(target), Kept { found: now(), speaks: verdict.word().to_owned() });
         self.keep(&verdicts);
     }
 
     /// Forgets what was remembered of an upstream.
-    pub(super) fn forget(&self, target: &Target) {
+    pub fn forget(&self, target: &Target) {
         let mut verdicts = self.verdicts.lock().unwrap_or_else(PoisonError::into_inner);
         if verdicts.remove(&key(target)).is_some() {
             self.keep(&verdicts);
         }
     }
 
-    fn keep(&self, verdicts: &HashMap<String, u64>) {
+    fn keep(&self, verdicts: &HashMap<String, Kept>) {
         if let Some(file) = &self.file {
             let text = serde_json::to_vec(verdicts).unwrap_or_default();
             if let Err(error) = crate::files::replace(file, &text) {
@@ -109,13 +165,15 @@ mod tests {
         std::fs::write(&program, "1").unwrap();
         let command = |argument: &str| Target::Command(vec![program.to_str().unwrap().to_owned(), argument.to_owned()]);
         let eras = Eras::kept_in(&file);
-        assert!(!eras.has_handshake(&command("x")));
-        eras.remember_handshake(&command("x"));
+        assert_eq!(eras.find(&command("x")), None);
+        eras.remember(&command("x"), Verdict::Other("loaf"));
+        eras.remember(&command("z"), Verdict::Stateless);
         let again = Eras::kept_in(&file);
-        assert!(again.has_handshake(&command("x")) && !again.has_handshake(&command("y")));
+        let found = ["x", "y", "z"].map(|argument| again.find(&command(argument)));
+        assert_eq!(found, [Some(Verdict::Other("loaf")), None, Some(Verdict::Stateless)]);
         let older = std::fs::File::options().write(true).open(&program).unwrap();
         older.set_modified(UNIX_EPOCH + Duration::from_secs(1)).unwrap();
-        assert!(!again.has_handshake(&command("x")), "another program under the same name");
+        assert_eq!(again.find(&command("x")), None, "another program under the same name");
     }
 
     #[test]
@@ -125,11 +183,11 @@ mod tests {
         let at = |url: &str| Target::parse(&[url.to_owned()]).unwrap();
         let (one, other) = (at("https://a:secret@example.org/mcp"), at("https://example.org/other"));
         let eras = Eras::kept_in(&file);
-        eras.remember_handshake(&one);
-        eras.remember_handshake(&other);
+        eras.remember(&one, Verdict::Handshake);
+        eras.remember(&other, Verdict::Handshake);
         assert!(!std::fs::read_to_string(&file).unwrap().contains("secret"));
         eras.forget(&one);
         let again = Eras::kept_in(&file);
-        assert!(!again.has_handshake(&one) && again.has_handshake(&other));
+        assert_eq!((again.find(&one), again.find(&other)), (None, Some(Verdict::Handshake)));
     }
 }

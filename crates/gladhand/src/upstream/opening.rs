@@ -1,19 +1,24 @@
-//! How a session is opened with somebody of whom nothing is known: which era, which way.
+//! How a session is opened with somebody of whom nothing is known: which dialect, which era, which way.
 //!
-//! A process that is asked the wrong first question may fall silent or die, so the question is put to one that can be
+//! MCP is asked for first. Who has shown to speak another dialect is opened in that, and who says nothing at all in each of
+//! the others. A process that is asked the wrong first question may fall silent or die, so the question is put to one that can be
 //! thrown away. Over HTTP each answer says enough; statuses that speak of authorization or of an outage say nothing
 //! about the era.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use gladhand_accord::{Agreement, Refusal};
 use gladhand_dialects::mcp::revision::Revision;
-use gladhand_dialects::{ClientSetup, Dialect, Loss, mcp};
+use gladhand_dialects::{ClientSetup, Dialect, Loss, REGISTRY, mcp};
+use tokio::time::Instant;
 use url::Url;
 
 use super::OpenError;
 use super::driver::Driver;
+use super::eras::Verdict;
 use super::host::Host;
 use super::options::{Options, Speak};
 use super::target::Target;
@@ -26,6 +31,10 @@ use crate::edges::http_client::{Endpoint, HttpClient, Style};
 /// How long a process may say nothing to the first question of the new era before another is asked that of the old.
 const SILENCE: Duration = Duration::from_secs(3);
 
+/// How long a process may say nothing to either era before the other dialects get their turn, each this long after the
+/// one before. One that is slow to start has time until the end.
+const LONGER_SILENCE: Duration = Duration::from_secs(6);
+
 /// What part of the time for an opening a remembered era is believed in, while nothing comes.
 const BELIEF: u32 = 2;
 
@@ -37,12 +46,11 @@ type Opened = (Driver, Arc<Agreement>);
 
 /// Opens a session.
 pub(super) async fn open(target: &Target, options: &Options, host: Arc<dyn Host>) -> Result<Opened, OpenError> {
-    let attempt = Attempt { options, host };
+    let attempt = Attempt { options, host, until: Instant::now() + options.opening_timeout, shown: OnceLock::new() };
     match (target, options.speak) {
-        (Target::Command(command), Speak::As(dialect, version)) => {
-            attempt.start(command, dialect, version, options.opening_timeout).await
-        }
-        (Target::Command(_) | Target::Url(_), Speak::Auto) => attempt.find_out(target).await,
+        (Target::Command(command), Speak::As(dialect, version)) => attempt.start(command, dialect, version).await,
+        (Target::Command(command), Speak::Auto) => attempt.find_dialect(target, command).await,
+        (Target::Url(_), Speak::Auto) | (_, Speak::Mcp) => attempt.find_era(target).await,
         (Target::Url(_), Speak::As(dialect, _)) if dialect.name != mcp::DIALECT.name => {
             Err(OpenError::NotOverHttp(dialect.name))
         }
@@ -60,6 +68,10 @@ fn is_stateless(version: &str) -> bool {
 struct Attempt<'o> {
     options: &'o Options,
     host: Arc<dyn Host>,
+    /// When a process must have answered.
+    until: Instant,
+    /// The dialect other than MCP that a process has shown to speak.
+    shown: OnceLock<&'static Dialect>,
 }
 
 /// An attempt over HTTP that came to nothing.
@@ -69,11 +81,81 @@ struct Failed {
 }
 
 impl Attempt<'_> {
-    /// Opens a session in whichever era the upstream turns out to be. What was found out before is tried first, and
+    /// Opens a session in whichever dialect a process turns out to speak. What was found out before is tried first, and
     /// forgotten if it is not true any more.
-    async fn find_out(&self, target: &Target) -> Result<Opened, OpenError> {
+    async fn find_dialect(&self, target: &Target, command: &[String]) -> Result<Opened, OpenError> {
         let eras = &self.options.eras;
-        if eras.has_handshake(target) {
+        let mut believed = None;
+        match eras.find(target) {
+            Some(Verdict::Handshake | Verdict::Stateless) => return self.find_era(target).await,
+            Some(Verdict::Other(name)) => {
+                let known = REGISTRY.iter().copied().filter(|dialect| dialect.name == name);
+                let opening = self.first_of(command, known.map(preferred).collect());
+                match tokio::time::timeout(self.options.opening_timeout / BELIEF, opening).await {
+                    Ok(Err(OpenError::NotStarted { program, source })) => {
+                        return Err(OpenError::NotStarted { program, source });
+                    }
+                    Ok(Ok(opened)) => return opened,
+                    Ok(Err(error)) => believed = Some(error),
+                    Err(_) => {}
+                }
+                eras.forget(target);
+            }
+            None => {}
+        }
+        let mcp = async { self.find_era(target).await.map(Ok) };
+        let others = async {
+            let shown = self.shown.get().map(|dialect| vec![preferred(dialect), hands()]);
+            let others = || REGISTRY.iter().copied().filter(|dialect| dialect.name != mcp::DIALECT.name);
+            self.first_of(command, shown.unwrap_or_else(|| others().map(preferred).collect())).await
+        };
+        let silence = LONGER_SILENCE.min(self.options.opening_timeout / 2);
+        let is_final = |error: &OpenError| self.shown.get().is_none() && !error.is_silence();
+        match either(mcp, silence, others, is_final).await {
+            Ok(Ok((driver, agreement))) => {
+                if agreement.dialect != mcp::DIALECT.name {
+                    eras.remember(target, Verdict::Other(agreement.dialect));
+                }
+                Ok((driver, agreement))
+            }
+            Ok(Err(refused)) => Err(refused),
+            Err((mcp, other)) => Err(believed.or_else(|| other.filter(|_| self.shown.get().is_some())).unwrap_or(mcp)),
+        }
+    }
+
+    /// Opens a session in the first of several ways that succeeds or is refused in its own words. The next is tried when
+    /// the one before has failed or has said nothing for a while. If all fail, the first error counts.
+    async fn first_of(&self, command: &[String], ways: Vec<Way>) -> Result<Result<Opened, OpenError>, OpenError> {
+        let mut ways = ways.into_iter();
+        let (mut tried, mut first_error) = (FuturesUnordered::new(), None);
+        loop {
+            if let Some((dialect, version)) = ways.next() {
+                tried.push(self.start(command, dialect, version));
+            }
+            let next = async {
+                match ways.len() {
+                    0 => std::future::pending().await,
+                    _ => tokio::time::sleep(SILENCE).await,
+                }
+            };
+            tokio::select! {
+                ended = tried.next() => match ended {
+                    Some(Ok(opened)) => return Ok(Ok(opened)),
+                    Some(Err(error)) if error.is_understood() => return Ok(Err(error)),
+                    Some(Err(error)) => drop(first_error.get_or_insert(error)),
+                    None => return Err(first_error.unwrap_or_else(|| self.timed_out())),
+                },
+                () = next => {}
+            }
+        }
+    }
+
+    /// Opens a session of MCP in whichever era the upstream turns out to be. What was found out before is tried first, and
+    /// forgotten if it is not true any more.
+    async fn find_era(&self, target: &Target) -> Result<Opened, OpenError> {
+        let eras = &self.options.eras;
+        let known = eras.find(target);
+        if known == Some(Verdict::Handshake) {
             let hands = async {
                 self.shake_hands(target).await.inspect_err(|error| {
                     if !error.says_nothing_of_the_era() {
@@ -85,14 +167,20 @@ impl Attempt<'_> {
             let opened = either(hands, belief, self.probe(target), OpenError::says_nothing_of_the_era).await;
             return opened.map_err(|(hands, _)| hands);
         }
-        let hands = async { self.shake_hands(target).await.inspect(|_| eras.remember_handshake(target)) };
+        let hands = async { self.shake_hands(target).await.inspect(|_| eras.remember(target, Verdict::Handshake)) };
         match target {
             // It may be of the old era, or slow to start; the other one will show.
             Target::Command(_) => {
-                let opened = either(self.probe(target), SILENCE, hands, OpenError::says_nothing_of_the_era).await;
-                opened.map_err(|(probe, hands)| match hands {
-                    Some(hands) if !probe.is_of_the_new_era() => hands,
-                    _ => probe,
+                let probe = async { self.probe(target).await.inspect(|_| eras.remember(target, Verdict::Stateless)) };
+                let is_final = |error: &OpenError| error.says_nothing_of_the_era() || self.shown.get().is_some();
+                either(probe, SILENCE, hands, is_final).await.map_err(|(probe, hands)| {
+                    if known.is_some() {
+                        eras.forget(target);
+                    }
+                    match hands {
+                        Some(hands) if !probe.is_of_the_new_era() => hands,
+                        _ => probe,
+                    }
                 })
             }
             Target::Url(url) => match self.stateless(url, Revision::STATELESS[0].as_str()).await {
@@ -106,7 +194,7 @@ impl Attempt<'_> {
     async fn probe(&self, target: &Target) -> Result<Opened, OpenError> {
         let version = Revision::STATELESS[0].as_str();
         match target {
-            Target::Command(command) => self.start(command, &mcp::DIALECT, version, self.options.opening_timeout).await,
+            Target::Command(command) => self.start(command, &mcp::DIALECT, version).await,
             Target::Url(url) => self.stateless(url, version).await.map_err(Failed::into_error),
         }
     }
@@ -115,32 +203,35 @@ impl Attempt<'_> {
     async fn shake_hands(&self, target: &Target) -> Result<Opened, OpenError> {
         let version = Revision::HANDSHAKE[0].as_str();
         match target {
-            Target::Command(command) => self.start(command, &mcp::DIALECT, version, self.options.opening_timeout).await,
+            Target::Command(command) => self.start(command, &mcp::DIALECT, version).await,
             Target::Url(url) => self.with_handshake(url, version).await,
         }
     }
 
     /// Starts a process and opens a session with it.
-    async fn start(
-        &self,
-        command: &[String],
-        dialect: &'static Dialect,
-        version: &str,
-        patience: Duration,
-    ) -> Result<Opened, OpenError> {
+    async fn start(&self, command: &[String], dialect: &'static Dialect, version: &str) -> Result<Opened, OpenError> {
         let hidden: Vec<_> = self.options.hidden.iter().map(String::as_str).collect();
         let program = || command.first().map(String::as_str).unwrap_or_default();
         let mut log = ChildLog::new(self.options.name.as_deref().unwrap_or_else(program));
         let on_stderr = move |text: &str| log.write(text);
-        let child = ChildPeer::start(command, &self.options.surroundings, &hidden, on_stderr).map_err(|source| {
+        let child = ChildPeer::start(command, &self.options.surroundings, &hidden, on_stderr).await;
+        let child = child.map_err(|source| {
             let program = command.first().cloned().unwrap_or_default();
             OpenError::NotStarted { program, source }
         })?;
         let transport = Transport::Child(Box::new(ChildLines::new(child, dialect.text.terminator)));
         let mut driver = self.driver(dialect, version, transport, Style::OneStream);
-        match driver.open(patience).await {
+        driver.seeks = matches!(self.options.speak, Speak::Auto) && dialect.name == mcp::DIALECT.name;
+        match driver.open(self.until.saturating_duration_since(Instant::now())).await {
             Ok(agreement) => Ok((driver, agreement)),
+            Err(Refusal::TimedOut { .. }) => {
+                driver.transport.close(Manner::Hurried).await;
+                Err(self.timed_out())
+            }
             Err(refusal) => {
+                if let Some(dialect) = driver.shown {
+                    self.shown.get_or_init(|| dialect);
+                }
                 let last_words = match refusal {
                     Refusal::PeerGone => driver.transport.last_words(LAST_WORDS).await,
                     _ => Vec::new(),
@@ -149,6 +240,11 @@ impl Attempt<'_> {
                 Err(OpenError::Refused { refusal, last_words })
             }
         }
+    }
+
+    fn timed_out(&self) -> OpenError {
+        let refusal = Refusal::TimedOut { seconds: self.options.opening_timeout.as_secs() };
+        OpenError::Refused { refusal, last_words: Vec::new() }
     }
 
     async fn stateless(&self, url: &Url, version: &str) -> Result<Opened, Failed> {
@@ -177,6 +273,7 @@ impl Attempt<'_> {
             url: url.clone(),
             headers: self.options.headers.clone(),
             authorizer: self.options.authorizer.clone(),
+            roots: self.options.roots.clone(),
         };
         let timed_out = || Refusal::TimedOut { seconds: patience.as_secs() };
         let connected = tokio::time::timeout(patience, HttpClient::connect(endpoint, style)).await;
@@ -245,7 +342,34 @@ async fn either<T, E>(
     }
 }
 
+/// A dialect, and one of its versions.
+type Way = (&'static Dialect, &'static str);
+
+/// A dialect in the version that it prefers.
+fn preferred(dialect: &'static Dialect) -> Way {
+    (dialect, dialect.versions.first().copied().unwrap_or_default())
+}
+
+/// MCP as the old era has it.
+fn hands() -> Way {
+    (&mcp::DIALECT, Revision::HANDSHAKE[0].as_str())
+}
+
 impl OpenError {
+    /// Whether nobody said anything.
+    fn is_silence(&self) -> bool {
+        matches!(self, Self::Refused { refusal: Refusal::PeerGone | Refusal::TimedOut { .. }, .. })
+    }
+
+    /// Whether somebody who speaks the dialect that was tried, and no other, would refuse in this way.
+    fn is_understood(&self) -> bool {
+        let refusal = match self {
+            Self::Refused { refusal, .. } => refusal,
+            _ => return false,
+        };
+        matches!(refusal, Refusal::AuthFailed | Refusal::NoCapabilities { .. } | Refusal::VersionMismatch { .. })
+    }
+
     /// Whether somebody of either era would have failed in this way.
     fn says_nothing_of_the_era(&self) -> bool {
         matches!(self, Self::NotStarted { .. } | Self::Unauthorized { .. } | Self::NotOverHttp(_))

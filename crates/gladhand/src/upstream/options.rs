@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gladhand_accord::{Capability, Peer, Secret};
+use gladhand_auth::Roots;
 use gladhand_dialects::{Dialect, REGISTRY, mcp};
 use gladhand_hub::policy::Violations;
 use gladhand_operations::Level;
@@ -38,6 +39,8 @@ pub struct Options {
     pub headers: HeaderMap,
     /// Where authorization comes from, on HTTP.
     pub authorizer: Option<Arc<dyn Authorizer>>,
+    /// Whose certificates are trusted, on HTTPS, beside those that the system trusts.
+    pub roots: Roots,
     /// The token to present, in a dialect whose opening has one.
     pub token: Option<Secret>,
     /// Variables of our environment that a process is not given.
@@ -65,6 +68,7 @@ impl Default for Options {
             call_timeout: None,
             headers: HeaderMap::new(),
             authorizer: None,
+            roots: Roots::default(),
             token: None,
             hidden: Vec::new(),
             surroundings: Surroundings::default(),
@@ -78,19 +82,27 @@ impl Default for Options {
 /// What to speak to an upstream.
 #[derive(Debug, Clone, Copy)]
 pub enum Speak {
-    /// MCP, in whichever era the upstream turns out to be.
+    /// Whatever the upstream turns out to speak.
     Auto,
+    /// MCP, in whichever era the upstream turns out to be.
+    Mcp,
     /// This dialect in this version, one of its own, and no other.
     As(&'static Dialect, &'static str),
 }
 
 impl Speak {
-    /// What `mcp` (find out), `mcp@2025-06-18` or `a2e` mean; `None` for what we do not speak.
+    /// The word for finding out.
+    pub const AUTO: &'static str = "auto";
+
+    /// What `auto`, `mcp` (of any era), `mcp@2025-06-18` or `a2e` mean; `None` for what we do not speak.
     pub fn parse(text: &str) -> Option<Self> {
+        if text.eq_ignore_ascii_case(Self::AUTO) {
+            return Some(Self::Auto);
+        }
         let (name, version) = text.split_once('@').map_or((text, None), |(name, version)| (name, Some(version)));
         let dialect = REGISTRY.iter().copied().find(|dialect| dialect.name.eq_ignore_ascii_case(name))?;
         if version.is_none() && dialect.name == mcp::DIALECT.name {
-            return Some(Self::Auto);
+            return Some(Self::Mcp);
         }
         let mut versions = dialect.versions.iter().copied();
         let version = versions.find(|known| version.is_none_or(|version| version == *known))?;
@@ -104,7 +116,8 @@ mod tests {
 
     #[test]
     fn a_version_pins_and_the_bare_name_of_mcp_does_not() {
-        assert!(matches!(Speak::parse("mcp"), Some(Speak::Auto)));
+        assert!(matches!(Speak::parse("mcp"), Some(Speak::Mcp)));
+        assert!(matches!(Speak::parse("Auto"), Some(Speak::Auto)));
         assert!(
             matches!(Speak::parse("MCP@2025-03-26"), Some(Speak::As(dialect, "2025-03-26")) if dialect.name == "mcp")
         );

@@ -98,27 +98,59 @@ fn calls_under_way_are_answered_when_the_client_closes_its_end() {
     assert_eq!((code, &answer["id"], &answer["result"]["content"][0]["text"]), (0, &json!(id), &json!("last")));
 }
 
+/// A bridge to a server that starts others: a child of it, one that leaves its group, and one that leaves its group, its
+/// parent and its environment behind.
+struct Family {
+    process: Process,
+    folder: tempfile::TempDir,
+    _script: Script,
+}
+
+impl Family {
+    fn start() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let script = Script::of(Era::Handshake, &["stays"]);
+        let bridge = script.bridge(&[]);
+        let server: Vec<_> = bridge.get_args().skip_while(|word| *word != "--").skip(1).collect();
+        let shell = r#"
+            sleep 600 & echo $! >> "$0"
+            setsid sh -c 'echo $$ >> "$0"; exec sleep 600' "$0" &
+            setsid env -i /bin/sh -c '(/bin/sh -c "echo \$\$ >> \"\$0\"; exec /bin/sleep 600" "$0" &)' "$0" &
+            echo $$ >> "$0"; exec "$@""#;
+        let mut command: Command = gladhand();
+        command.args(["bridge", "--", "sh", "-c", shell]).arg(folder.path().join("ids")).args(server);
+        command.env("GLADHAND_DATA_DIR", folder.path());
+        let mut process = Process::start(command);
+        let opened = process.ask(&mcp_initialize("2025-11-25"));
+        assert_eq!(opened["result"]["serverInfo"]["name"], "scripted-handshake", "{opened}");
+        let family = Self { process, folder, _script: script };
+        // The era was asked for in a process of its own, perhaps.
+        until("all have started", || family.members().iter().filter(|id| is_alive(**id)).count() >= 4);
+        family
+    }
+
+    fn members(&self) -> Vec<i32> {
+        let text = std::fs::read_to_string(self.folder.path().join("ids")).unwrap_or_default();
+        text.lines().filter_map(|line| line.parse().ok()).collect()
+    }
+
+    fn is_gone(&self) -> bool {
+        self.members().iter().all(|id| !is_alive(*id))
+    }
+}
+
 #[test]
 fn whoever_kills_us_ends_our_children_and_theirs() {
-    let folder = tempfile::tempdir().unwrap();
-    let ids = folder.path().join("ids");
-    let script = Script::of(Era::Handshake, &["stays"]);
-    let bridge = script.bridge(&[]);
-    let server: Vec<_> = bridge.get_args().skip_while(|word| *word != "--").skip(1).collect();
-    // A child of the server, and one that makes itself independent.
-    let shell = r#"sleep 600 & echo $! >> "$0"; setsid sh -c 'echo $$ >> "$0"; exec sleep 600' "$0" & echo $$ >> "$0"; exec "$@""#;
-    let mut command: Command = gladhand();
-    command.args(["bridge", "--", "sh", "-c", shell]).arg(&ids).args(server);
-    command.env("GLADHAND_DATA_DIR", folder.path());
-    let mut process = Process::start(command);
-    let opened = process.ask(&mcp_initialize("2025-11-25"));
-    assert_eq!(opened["result"]["serverInfo"]["name"], "scripted-handshake", "{opened}");
-    let started = || -> Vec<i32> {
-        let text = std::fs::read_to_string(&ids).unwrap_or_default();
-        text.lines().filter_map(|line| line.parse().ok()).collect()
-    };
-    // The era was asked for in a process of its own, perhaps.
-    until("all have started", || started().iter().filter(|id| is_alive(**id)).count() >= 3);
-    process.signal(Signal::KILL);
-    until("nobody is left", || started().iter().all(|id| !is_alive(*id)));
+    let family = Family::start();
+    family.process.signal(Signal::KILL);
+    until("nobody is left", || family.is_gone());
+}
+
+#[test]
+fn when_we_leave_nobody_stays_who_came_because_of_us() {
+    let family = Family::start();
+    let (members, folder) = (family.members(), family.folder);
+    assert_eq!(family.process.finish().0, 0);
+    assert!(members.iter().all(|id| !is_alive(*id)), "we leave last");
+    drop(folder);
 }

@@ -17,3 +17,4 @@ mod server;
 mod sockets;
 mod statuses;
 mod streams;
+mod trust;

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper of a test may panic as the test may")]
 
+mod dialects;
 mod eras;
 mod faults;
 mod processes;

@@ -135,7 +135,7 @@ async fn found_out(new: Does, old: Does, has_shaken_hands: bool) -> String {
     let (started, script) = (folder.path().join("started"), folder.path().join("script"));
     let server = ["sh", "-c", &format!(". {}", script.display())].map(str::to_owned);
     // Silence is noticed after three seconds, or half of this where hands were shaken before.
-    let options = Options { opening_timeout: Duration::from_secs(12), ..Options::default() };
+    let options = Options { speak: Speak::Mcp, opening_timeout: Duration::from_secs(12), ..Options::default() };
     if has_shaken_hands {
         std::fs::write(&script, of_eras(Does::Die(0), Does::Open(0), &folder.path().join("before"))).unwrap();
         soon(open_command(&server, options.clone()).await.unwrap().close()).await;

@@ -19,7 +19,7 @@ use std::fmt;
 
 use serde_json::Value;
 
-use super::grammar;
+use super::{grammar, paths};
 
 /// A condition that was understood. Shows itself as it was written.
 #[derive(Debug, Clone, PartialEq)]
@@ -159,10 +159,10 @@ fn compare(one: &Value, other: &Value) -> Option<Ordering> {
 /// Whether a path is a folder or leads into it, once `.` and `..` are followed. Links are not: nothing here looks at
 /// files, which may be on another machine.
 fn is_within(path: &str, folder: &str) -> bool {
-    match (steps(path), steps(folder)) {
-        (Some(path), Some(folder)) => path.starts_with(&folder),
-        _ => false,
-    }
+    let Some(folder) = steps(folder) else { return false };
+    let stays = |path: &str| steps(path).is_some_and(|path| path.starts_with(&folder));
+    let readings = paths::readings(path);
+    !readings.is_empty() && readings.iter().all(|path| stays(path))
 }
 
 /// The steps of a path from its root, which is the first of them; `None` if it leads out of where it starts.
@@ -245,6 +245,21 @@ mod tests {
             ("work", false),
             ("", false),
             (r"/srv\..\etc", false),
+            ("/srv/%2e%2e/etc", false),
+            ("/srv/%2E%2E%2Fetc", false),
+            ("/srv/%252e%252e/etc", false),
+            ("/srv/..%5cetc", false),
+            ("/srv/a%20b", true),
+            ("/srv/100%", true),
+            ("file:///srv/a", true),
+            ("FILE://localhost/srv/a%20b", true),
+            ("file:///srv/../etc", false),
+            ("file:///srv/%2e%2e/etc", false),
+            ("file:///srv/a?/../../etc", false),
+            ("file:///etc/passwd", false),
+            ("file://elsewhere/srv/a", false),
+            ("/srv/a\0/../../etc", false),
+            ("/srv/%00", false),
         ] {
             let condition = Expression::parse(r#"path within "/srv""#).unwrap();
             assert_eq!(condition.holds(&json!({"path": path})), within, "{path}");

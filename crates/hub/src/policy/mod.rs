@@ -12,6 +12,7 @@ mod governor;
 mod grammar;
 mod limits;
 mod parties;
+mod paths;
 mod pins;
 mod profile;
 mod rule;

@@ -186,7 +186,7 @@ impl Opening<'_> {
     /// Finds a way to the server and opens a session on it.
     async fn run(&mut self, setup: &ClientSetup, access: &Access, log_stderr: bool) -> Verdict {
         match self.record.target.clone() {
-            Target::Command(command) => match self.start(&command, log_stderr) {
+            Target::Command(command) => match self.start(&command, log_stderr).await {
                 Ok(()) => self.negotiate().await,
                 Err(why) => Verdict::NotStarted(why),
             },
@@ -205,7 +205,7 @@ impl Opening<'_> {
         }
     }
 
-    fn start(&mut self, command: &[String], log_stderr: bool) -> Result<(), String> {
+    async fn start(&mut self, command: &[String], log_stderr: bool) -> Result<(), String> {
         let hiding = self.redactor.clone();
         // Through the log: it is bounded, never blocks, and lets no control character pass.
         let on_stderr = move |text: &str| {
@@ -220,6 +220,7 @@ impl Opening<'_> {
             &[env::A2E_TOKEN, env::MCP_TOKEN, env::PASSPHRASE],
             on_stderr,
         )
+        .await
         .map_err(|error| {
             let program = command.first().map_or("", String::as_str);
             format!("could not start `{program}`: {error}")

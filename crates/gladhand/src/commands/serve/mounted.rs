@@ -13,7 +13,7 @@ use gladhand_hub::{Mount, Provider, Settling};
 use super::within::Within;
 use crate::commands::{lookup, sign_in};
 use crate::config::{Config, UpstreamConfig, env};
-use crate::coupling::{Coupled, Spec};
+use crate::coupling::{Coupled, Room, Spec};
 use crate::providers::Toolbox;
 use crate::upstream::{Bearer, Eras, Options, Target};
 
@@ -50,6 +50,8 @@ pub(super) struct Mounted {
     within: Within,
     toolbox: Option<Arc<Toolbox>>,
     upstreams: Vec<Entry>,
+    /// Room that all upstreams have in common.
+    room: Room,
     /// What upstreams broke of what was negotiated.
     violations: Arc<Violations>,
 }
@@ -80,7 +82,8 @@ impl Mounted {
     /// What a configuration wants mounted. Nothing is started yet.
     pub(super) fn new(config: &Config, memory: Memory, within: Within) -> Self {
         let violations = Arc::new(Violations::new(config.policy.violations));
-        let mut mounted = Self { memory, within, toolbox: None, upstreams: Vec::new(), violations };
+        let (toolbox, upstreams, room) = (None, Vec::new(), Room::default());
+        let mut mounted = Self { memory, within, toolbox, upstreams, room, violations };
         mounted.update(config);
         mounted
     }
@@ -133,10 +136,12 @@ impl Mounted {
 
     fn coupled(&self, name: &str, config: &UpstreamConfig) -> Option<Arc<Coupled>> {
         let target = config.target()?;
+        // What is wrong with a file was said when the configuration was read.
+        let roots = config.roots().unwrap_or_default();
         let authorizer = match (&config.bearer, &target) {
             (Some(bearer), _) => Some(Arc::new(Bearer::new(bearer.0.clone())) as _),
             (None, Target::Url(url)) if config.auth.is_some() => {
-                sign_in::authorizer_for_nobody(url).map(|authorizer| Arc::new(authorizer) as _)
+                sign_in::authorizer_for_nobody(url, &roots).map(|authorizer| Arc::new(authorizer) as _)
             }
             _ => None,
         };
@@ -151,6 +156,7 @@ impl Mounted {
             call_timeout: timeout(config.call_timeout_ms),
             headers: config.headers().ok()?,
             authorizer,
+            roots,
             token: config.token.as_ref().map(|token| token.0.clone()),
             hidden: lookup::hidden(),
             surroundings,
@@ -159,7 +165,8 @@ impl Mounted {
             ..Options::default()
         };
         let remembered_in = self.memory.file(name, &target);
-        let spec = Spec { name: name.to_owned(), target, options, isolated: config.isolated, remembered_in };
+        let (room, isolated) = (self.room.clone(), config.isolated);
+        let spec = Spec { name: name.to_owned(), target, options, isolated, room, remembered_in };
         Some(Arc::new(Coupled::new(spec)))
     }
 }

@@ -101,7 +101,8 @@ impl Session {
     fn perform<'a>(&self, inner: &mut Inner, lane: Lane, who: Option<&Who>, action: Action<'a>) -> Option<Action<'a>> {
         match action {
             Action::Deliver(mut call, agreement) => {
-                call.terms.principal = who.unwrap_or(&self.who).principal.clone();
+                let caller = who.unwrap_or(&self.who);
+                (call.terms.principal, call.terms.party) = (caller.principal.clone(), Some(caller.party));
                 inner.running.insert(call.id, Running { lane, task: None });
                 return Some(Action::Deliver(call, agreement));
             }

@@ -14,6 +14,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use gladhand_auth::Roots;
 use gladhand_dialects::{Lane, Loss};
 use gladhand_wire::rpc::Envelope;
 use http::HeaderMap;
@@ -44,6 +45,8 @@ pub struct Endpoint {
     pub headers: HeaderMap,
     /// Where authorization comes from.
     pub authorizer: Option<Arc<dyn Authorizer>>,
+    /// Whose certificates are trusted beside those that the system trusts.
+    pub roots: Roots,
 }
 
 /// How answers find their way back.
@@ -100,7 +103,7 @@ struct Shared {
 impl HttpClient {
     /// A client that has sent nothing yet. In the style of one stream that stream is opened first, which may fail.
     pub async fn connect(endpoint: Endpoint, style: Style) -> Result<Self, Loss> {
-        let http = requests::client();
+        let http = requests::client(&endpoint);
         let (report_to, reports) = mpsc::channel(REPORTS);
         let turn = CancellationToken::new();
         turn.cancel();

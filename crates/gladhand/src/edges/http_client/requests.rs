@@ -9,10 +9,10 @@ use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use reqwest::Response;
 use reqwest::redirect::Policy;
-use url::Url;
+use url::{Host, Url};
 
 use super::authorizer::Attempt;
-use super::{Shared, Style};
+use super::{Endpoint, Shared, Style};
 
 const SESSION: &str = "mcp-session-id";
 const VERSION: &str = "mcp-protocol-version";
@@ -31,19 +31,31 @@ const MAX_TRIES: usize = 8;
 const MAX_REDIRECTS: usize = 4;
 
 /// A client that speaks to one origin.
-pub(super) fn client() -> reqwest::Client {
+pub(super) fn client(endpoint: &Endpoint) -> reqwest::Client {
     // A redirect elsewhere would take credentials and calls along to somebody whom nobody named.
-    let redirects = Policy::custom(|attempt| {
-        let first = attempt.previous().first().map(Url::origin);
-        match first {
-            Some(origin) if origin == attempt.url().origin() && attempt.previous().len() <= MAX_REDIRECTS => {
-                attempt.follow()
+    let redirects = || {
+        Policy::custom(|attempt| {
+            let first = attempt.previous().first().map(Url::origin);
+            match first {
+                Some(origin) if origin == attempt.url().origin() && attempt.previous().len() <= MAX_REDIRECTS => {
+                    attempt.follow()
+                }
+                _ => attempt.stop(),
             }
-            _ => attempt.stop(),
-        }
+        })
+    };
+    let is_loopback = match endpoint.url.host() {
+        Some(Host::Domain(name)) => name == "localhost",
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    };
+    let client = endpoint.roots.client(|builder| {
+        let builder = builder.tcp_nodelay(true).connect_timeout(CONNECT_TIMEOUT).redirect(redirects());
+        // No proxy knows our loopback.
+        if is_loopback { builder.no_proxy() } else { builder }
     });
-    let builder = reqwest::Client::builder().tcp_nodelay(true).connect_timeout(CONNECT_TIMEOUT).redirect(redirects);
-    builder.build().expect("the options are ours and do not depend on the machine")
+    client.expect("the options are ours and do not depend on the machine")
 }
 
 /// A request to be made, as often as it takes.
@@ -108,7 +120,10 @@ impl Shared {
             let response = request.send().await.map_err(|error| {
                 // Without a connection nothing was sent.
                 let loss = if error.is_connect() { Loss::Unsent } else { Loss::Broken };
-                tracing::debug!(error = %error.without_url(), "a request to the upstream failed");
+                match distrust(&error) {
+                    Some(why) => tracing::warn!(why, "the certificate of the upstream is not trusted: --ca, or `ca` of an upstream, names a file with its authority"),
+                    None => tracing::debug!(error = %error.without_url(), "a request to the upstream failed"),
+                }
                 loss
             })?;
             let status = response.status();
@@ -142,6 +157,12 @@ impl Shared {
         // A server may not have it; then the session ends by itself.
         let _ = self.fetch(&wanted).await;
     }
+}
+
+/// Why a certificate was not accepted, if that is what went wrong.
+fn distrust(error: &reqwest::Error) -> Option<String> {
+    let mut causes = std::iter::successors(std::error::Error::source(error), |cause| cause.source());
+    causes.find_map(|cause| Some(cause.to_string()).filter(|text| text.starts_with("invalid peer certificate")))
 }
 
 /// Nothing will come of it, for a reason that the caller should hear.

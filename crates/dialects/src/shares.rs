@@ -1,12 +1,14 @@
-//! Bounds that many peers have in common, where one server side serves them all.
+//! Bounds that many peers have in common, where one of us serves them all.
 
-use crate::ambient::Party;
+use gladhand_operations::Party;
 
 /// A bound, and how much of it is taken by everybody together.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Bound {
-    pub(super) most: usize,
-    pub(super) taken: usize,
+pub struct Bound {
+    /// How much there is.
+    pub most: usize,
+    /// How much of it is taken.
+    pub taken: usize,
 }
 
 impl Bound {
@@ -14,7 +16,7 @@ impl Bound {
     ///
     /// Who is alone may have everything. Of what is shared nobody gets more than half of what the others leave, so that
     /// there is always some left for the next one who comes.
-    pub(super) fn admits(self, more: usize, party: Option<Party>, own: impl FnOnce(Party) -> usize) -> bool {
+    pub fn admits(self, more: usize, party: Option<Party>, own: impl FnOnce(Party) -> usize) -> bool {
         let left = self.most.saturating_sub(self.taken);
         // At half of it stops who would then have more than is left.
         let is_fair = |own| own + 2 * more <= left + 1;

@@ -1,0 +1,106 @@
+//! Whose certificates are trusted: the system's authorities, and those that somebody names.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use reqwest::{Certificate, Client, ClientBuilder};
+
+/// The variable that names a file to be used in place of the system's authorities.
+pub const SSL_CERT_FILE: &str = "SSL_CERT_FILE";
+
+/// Authorities that are trusted beside those of the system. By default: none.
+#[derive(Clone, Default)]
+pub struct Roots {
+    more: Vec<Certificate>,
+}
+
+/// What is wrong with a file of certificates.
+#[derive(Debug, thiserror::Error)]
+pub enum BadRoots {
+    /// It cannot be read.
+    #[error("{}: {source}", file.display())]
+    Unreadable {
+        /// The file.
+        file: PathBuf,
+        /// What the operating system said.
+        source: std::io::Error,
+    },
+    /// It is something else.
+    #[error("{}: {problem}", file.display())]
+    NoCertificates {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+}
+
+impl Roots {
+    /// The authorities in a file in PEM form, if one is named. Says what is wrong with it, or with the one that
+    /// `SSL_CERT_FILE` names.
+    pub fn read(file: Option<&Path>) -> Result<Self, BadRoots> {
+        if let Some(system) = std::env::var_os(SSL_CERT_FILE).filter(|file| !file.is_empty()) {
+            // It is used wherever the system's authorities are looked for.
+            certificates(Path::new(&system))?;
+        }
+        let more = file.map(certificates).transpose()?.unwrap_or_default();
+        Ok(Self { more })
+    }
+
+    /// A client that trusts them, and is otherwise as `options` makes it.
+    pub fn client(&self, options: impl Fn(ClientBuilder) -> ClientBuilder) -> reqwest::Result<Client> {
+        let more = || self.more.iter().cloned();
+        let client = options(Client::builder().tls_certs_merge(more())).build();
+        // A machine without authorities is no reason not to reach who needs none.
+        client.or_else(|_| options(Client::builder().tls_certs_only(more())).build())
+    }
+}
+
+impl fmt::Debug for Roots {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Roots").field("more", &self.more.len()).finish()
+    }
+}
+
+fn certificates(file: &Path) -> Result<Vec<Certificate>, BadRoots> {
+    let wrong = |problem| BadRoots::NoCertificates { file: file.to_owned(), problem };
+    let pem = std::fs::read(file).map_err(|source| BadRoots::Unreadable { file: file.to_owned(), source })?;
+    let certificates = Certificate::from_pem_bundle(&pem).map_err(|_| wrong("not a PEM file"))?;
+    if certificates.is_empty() {
+        return Err(wrong("no certificate in it"));
+    }
+    // Only whoever uses one looks into it.
+    match Client::builder().tls_certs_only(certificates.iter().cloned()).build() {
+        Ok(_) => Ok(certificates),
+        Err(_) => Err(wrong("a certificate in it cannot be read")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_with_a_file_is_said() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("ca.pem");
+        let complaint = |text: &str| {
+            std::fs::write(&file, text).unwrap();
+            Roots::read(Some(&file)).unwrap_err().to_string()
+        };
+        for (text, problem) in [
+            ("", "no certificate in it"),
+            ("hello", "no certificate in it"),
+            ("-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n", "not a PEM file"),
+            (
+                "-----BEGIN CERTIFICATE-----\naGVsbG8=\n-----END CERTIFICATE-----\n",
+                "a certificate in it cannot be read",
+            ),
+        ] {
+            assert_eq!(complaint(text), format!("{}: {problem}", file.display()));
+        }
+        std::fs::remove_file(&file).unwrap();
+        assert!(Roots::read(Some(&file)).unwrap_err().to_string().contains("No such file"));
+        assert!(Roots::read(None).is_ok());
+    }
+}
