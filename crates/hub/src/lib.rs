@@ -5,6 +5,7 @@
 
 mod bell;
 mod governed;
+mod guests;
 mod hub;
 mod kit;
 mod naming;
