@@ -27,8 +27,8 @@ Chores:
   bench gateway
                Compare `gladhand bridge` with other gateways in front of the same upstream
   conformance  Run the official MCP conformance suite; exit with 1 if a scored scenario fails
-  soak         Let many clients call servers that break, and see that nothing is lost, left or grows
   order        Write down what ordinary sessions call, for the linker (needs valgrind)
+  soak         Let 200 clients call servers that break, and see that nothing is lost, left or grows
   peers        Install the pinned real peers into target/peers (instant when nothing changed)
 
 Options of `test`:

@@ -1,4 +1,4 @@
-//! `cargo xtask soak`: the soak test with everything larger, for as long as one likes.
+//! `cargo xtask soak`: the soak test, for as long as one likes.
 
 use std::process::ExitCode;
 

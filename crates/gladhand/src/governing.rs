@@ -1,12 +1,12 @@
-//! Puts a hub under the policy of the configuration.
+//! Puts a hub under the policy of the configuration, at the start and whenever the file says something else.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use gladhand_hub::Hub;
-use gladhand_hub::policy::{Governor, PinMode, Violations};
+use gladhand_hub::policy::{Governor, PinMode};
 
 use crate::Service;
 use crate::audit::Audit;
@@ -30,31 +30,44 @@ impl Drop for Governing {
 }
 
 /// Holds what a service does to the policy of the configuration. Where that says nothing, it costs nothing.
-pub(crate) fn govern(service: Service, config: &Config, data_dir: Option<PathBuf>) -> io::Result<(Service, Governing)> {
-    let service = service.noting(Arc::new(Violations::new(config.policy.violations)));
-    let policy = config.policy.policy(&config.profiles);
-    let pin = policy.pins;
+pub(crate) fn govern(service: Service, config: &Config, data_dir: Option<&Path>) -> io::Result<(Service, Governing)> {
     let audit = Audit::start(&config.audit)?;
-    let is_free = policy.rules.is_empty() && policy.limits.is_empty() && policy.profiles.is_empty();
-    if is_free && pin == PinMode::Off && audit.is_none() {
-        return Ok((service, Governing(None)));
-    }
-    let mut governor = Governor::new(policy);
     if let Some(audit) = audit.clone() {
-        governor = governor.audited(Arc::new(audit));
+        let governor = Governor::default().audited(Arc::new(audit));
+        service.hub().clone().governed(Arc::new(governor));
     }
-    let mut pinned = None;
-    if pin != PinMode::Off {
-        let folder = data_dir.ok_or_else(|| io::Error::other("there is no data folder to keep pins in"))?;
-        let file = Arc::new(PinFile::open(folder.join(pins::NAME))?);
-        governor = governor.pinning(Arc::clone(&file) as _);
-        pinned = Some(file);
-    }
-    let service = service.governed(Arc::new(governor));
-    if let Some(file) = pinned.filter(|_| pin == PinMode::Stop) {
-        watch(service.hub().clone(), file)?;
-    }
+    apply(service.hub(), config, data_dir)?;
     Ok((service, Governing(audit)))
+}
+
+/// Holds a hub to the policy of a configuration, from the next call on. Sessions are told if they may get to see something
+/// else. What cannot be applied changes nothing.
+pub(crate) fn apply(hub: &Hub, config: &Config, data_dir: Option<&Path>) -> io::Result<()> {
+    let policy = config.policy.policy(&config.profiles);
+    let is_pinning = hub.governor().is_some_and(|governor| governor.has_pinboard());
+    let pins = match policy.pins {
+        PinMode::Warn | PinMode::Stop if !is_pinning => Some(open_pins(data_dir)?),
+        _ => None,
+    };
+    hub.clone().validating(config.policy.validate_arguments);
+    hub.violations().handle(config.policy.violations);
+    if hub.governor().is_none() && !policy.is_empty() {
+        hub.clone().governed(Arc::default());
+    }
+    let Some(governor) = hub.governor() else { return Ok(()) };
+    if let Some(file) = pins {
+        governor.pin_on(Arc::clone(&file) as _);
+        watch(hub.clone(), file)?;
+    }
+    if governor.replace(policy) {
+        hub.look_again();
+    }
+    Ok(())
+}
+
+fn open_pins(data_dir: Option<&Path>) -> io::Result<Arc<PinFile>> {
+    let folder = data_dir.ok_or_else(|| io::Error::other("there is no data folder to keep pins in"))?;
+    PinFile::open(folder.join(pins::NAME)).map(Arc::new)
 }
 
 /// Lets approved tools back in, as long as the process lasts.

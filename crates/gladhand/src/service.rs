@@ -265,6 +265,11 @@ impl Service {
         self.waits_for_upstreams
     }
 
+    /// Whether somebody behind the hub, or who may come to be there, may ask the downstream something.
+    pub(crate) fn may_ask(&self) -> bool {
+        self.hub.features().questions || self.tools_may_change
+    }
+
     /// Who answers calls.
     pub(crate) fn hub(&self) -> &Hub {
         &self.hub

@@ -15,6 +15,7 @@ use tokio::sync::broadcast;
 
 use crate::agent::Agent;
 use crate::bell::Bell;
+use crate::guests::Guests;
 use crate::policy::{Governor, Violations};
 use crate::provider::{Answer, Askable, Caller, Context, Features, Provider, SessionId, Settling, Work};
 use crate::routes::{HubError, Mount, Route, Routes};
@@ -45,6 +46,7 @@ pub(crate) struct Inner {
     /// Sessions that have begun and not ended.
     visitors: AtomicUsize,
     agent: OnceLock<Arc<dyn Agent>>,
+    guests: Guests,
     governor: OnceLock<Arc<Governor>>,
     violations: OnceLock<Arc<Violations>>,
 }
@@ -57,9 +59,7 @@ impl Inner {
     /// Something changed: asks for the lists again if it was one of them, then tells every session.
     pub(crate) fn changed(&self, notice: Notice) {
         if matches!(notice, Notice::ToolsChanged | Notice::ResourcesChanged | Notice::PromptsChanged) {
-            let _asking = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
-            let mounts = Arc::clone(&self.routes().mounts);
-            self.show(mounts);
+            self.show_again();
         }
         // Nobody listening is no failure.
         let _ = self.changes.send(notice);
@@ -70,6 +70,12 @@ impl Inner {
             // Nobody listening is no failure.
             let _ = self.changes.send(notice);
         }
+    }
+
+    fn show_again(&self) {
+        let _asking = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
+        let mounts = Arc::clone(&self.routes().mounts);
+        self.show(mounts);
     }
 
     fn show(&self, mounts: Arc<[Mount]>) {
@@ -117,6 +123,7 @@ impl Hub {
             sessions: AtomicU64::new(1),
             visitors: AtomicUsize::new(0),
             agent: OnceLock::new(),
+            guests: Guests::default(),
             governor: OnceLock::new(),
             violations: OnceLock::new(),
         });
@@ -125,7 +132,8 @@ impl Hub {
         (Self { inner, bell }, duplicate)
     }
 
-    /// Puts other providers in place, and tells every session. Those that were there before go on undisturbed.
+    /// Puts other providers in place, and tells every session. Those that were there before go on undisturbed; new ones
+    /// hear of the sessions that are open.
     pub fn remount(&self, mounts: Vec<Mount>) {
         {
             let _asking = self.inner.asking.lock().unwrap_or_else(PoisonError::into_inner);
@@ -133,8 +141,13 @@ impl Hub {
             let is_new = |mount: &&Mount| !before.mounts.iter().any(|old| Arc::ptr_eq(&old.provider, &mount.provider));
             let mounts: Arc<[Mount]> = mounts.into();
             let new: Vec<_> = mounts.iter().filter(is_new).cloned().collect();
+            // Before anybody can call them, and with that before they open anything.
+            new.iter().for_each(|mount| self.inner.guests.foretell(&*mount.provider));
             self.inner.show(mounts);
-            new.iter().for_each(|mount| mount.provider.attach(&self.bell));
+            for Mount { provider, .. } in &new {
+                provider.attach(&self.bell);
+                self.inner.guests.introduce(&**provider);
+            }
         }
         self.inner.tell_of_all_lists();
     }
@@ -150,7 +163,7 @@ impl Hub {
         if self.inner.governor.set(governor).is_err() {
             tracing::warn!("the hub is governed already");
         }
-        self.look_again();
+        self.inner.show_again();
         self
     }
 
@@ -187,11 +200,7 @@ impl Hub {
 
     /// What callers get to see may have changed, though no provider has: asks all of them again, and tells every session.
     pub fn look_again(&self) {
-        {
-            let _asking = self.inner.asking.lock().unwrap_or_else(PoisonError::into_inner);
-            let mounts = Arc::clone(&self.inner.routes().mounts);
-            self.inner.show(mounts);
-        }
+        self.inner.show_again();
         self.inner.tell_of_all_lists();
     }
 
@@ -209,6 +218,7 @@ impl Hub {
 
     /// There will be one session and no other, and it can be asked this.
     pub fn expects(&self, askable: &Askable) {
+        self.inner.guests.expect(askable);
         self.inner.routes().mounts.iter().for_each(|mount| mount.provider.expects(askable));
     }
 
@@ -454,6 +464,7 @@ impl Hub {
 
     /// A session is open.
     pub fn joined(&self, caller: &Arc<dyn Caller>) {
+        self.inner.guests.join(caller);
         self.inner.routes().mounts.iter().for_each(|mount| mount.provider.joined(caller));
     }
 
@@ -556,6 +567,7 @@ impl Drop for Visit {
     fn drop(&mut self) {
         if let Some(hub) = self.hub.upgrade() {
             hub.visitors.fetch_sub(1, Ordering::Relaxed);
+            hub.guests.leave(self.id);
             hub.routes().mounts.iter().for_each(|mount| mount.provider.left(self.id));
             if let Some(agent) = hub.agent.get() {
                 agent.left(self.id);

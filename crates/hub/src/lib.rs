@@ -6,6 +6,7 @@
 mod agent;
 mod bell;
 mod governed;
+mod guests;
 mod hub;
 mod kit;
 mod naming;

@@ -1,17 +1,27 @@
 //! What an upstream had, remembered between runs.
 
 use std::path::Path;
+use std::time::{Duration, SystemTime};
 
 use super::lists::Lists;
 
 /// The largest file that is read again.
 const LARGEST: u64 = 16 * 1024 * 1024;
 
+/// How long what nobody uses is remembered.
+const REMEMBERED: Duration = Duration::from_secs(90 * 24 * 60 * 60);
+
+/// How far a file's time may be behind its last use.
+const A_DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// What was remembered; nothing if there is nothing, or nothing that can be read.
 pub(super) fn recall(file: &Path) -> Option<Lists> {
-    let length = std::fs::metadata(file).ok()?.len();
-    if length > LARGEST {
+    let metadata = std::fs::metadata(file).ok()?;
+    if metadata.len() > LARGEST {
         return None;
+    }
+    if age(&metadata, SystemTime::now()).is_some_and(|age| age > A_DAY) {
+        note_use(file);
     }
     serde_json::from_slice(&std::fs::read(file).ok()?).ok()
 }
@@ -21,5 +31,58 @@ pub(super) fn remember(file: &Path, lists: &Lists) {
     let text = serde_json::to_vec(lists).unwrap_or_default();
     if let Err(error) = crate::files::replace(file, &text) {
         tracing::debug!(%error, "what an upstream has could not be remembered");
+    }
+}
+
+/// Forgets what nobody has used for long: upstreams that are in no configuration any more.
+pub(crate) fn forget_unused(folder: &Path, now: SystemTime) {
+    let Ok(files) = std::fs::read_dir(folder) else { return };
+    for file in files.flatten() {
+        let is_unused = |metadata| age(&metadata, now).is_some_and(|age| age > REMEMBERED);
+        let is_file = file.file_type().is_ok_and(|kind| kind.is_file());
+        if is_file && file.metadata().is_ok_and(is_unused) {
+            match std::fs::remove_file(file.path()) {
+                Ok(()) => tracing::debug!(file = %file.path().display(), "an upstream that nobody uses is forgotten"),
+                Err(error) => tracing::debug!(%error, "an upstream that nobody uses could not be forgotten"),
+            }
+        }
+    }
+}
+
+/// Lets a file's time tell when it was last of use; it is written only when the upstream has something else.
+fn note_use(file: &Path) {
+    let noted = std::fs::File::options().append(true).open(file).and_then(|file| file.set_modified(SystemTime::now()));
+    if let Err(error) = noted {
+        tracing::debug!(%error, "that an upstream is used could not be noted");
+    }
+}
+
+fn age(metadata: &std::fs::Metadata, now: SystemTime) -> Option<Duration> {
+    now.duration_since(metadata.modified().ok()?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_nobody_uses_is_forgotten_and_what_is_recalled_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str| folder.path().join(name);
+        std::fs::create_dir(file("folder")).unwrap();
+        let long_ago = SystemTime::now() - REMEMBERED - A_DAY;
+        for name in ["used.json", "unused.json", "new.json"] {
+            std::fs::write(file(name), "{}").unwrap();
+            if name != "new.json" {
+                std::fs::File::options().append(true).open(file(name)).unwrap().set_modified(long_ago).unwrap();
+            }
+        }
+        recall(&file("used.json"));
+        forget_unused(folder.path(), SystemTime::now());
+        let left = ["used.json", "unused.json", "new.json", "folder"].map(|name| file(name).exists());
+        assert_eq!(left, [true, false, true, true]);
+        forget_unused(folder.path(), SystemTime::now() + 2 * REMEMBERED);
+        assert!(!file("new.json").exists() && file("folder").exists());
+        forget_unused(&file("nowhere"), SystemTime::now());
     }
 }

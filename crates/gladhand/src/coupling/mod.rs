@@ -31,6 +31,8 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 use crate::upstream::{Options, Target, Upstream};
+pub(crate) use memory::forget_unused;
+
 use hosting::{CallHost, Session, WayHost};
 use lists::{List, Lists, Stale};
 use pool::Pools;

@@ -56,7 +56,7 @@ pub async fn serve(service: Service, clock: Clock, mut input: Input, mut output:
     let mut signals = Signals::listen()?;
     let mut door = service.door(&clock);
     let mut lines = Lines::with_limit(service.bounds().line_bytes);
-    if service.hub().features().questions {
+    if service.may_ask() {
         let preparing = prepare(&service, &mut door, &mut input, &mut lines);
         tokio::select! {
             prepared = preparing => prepared?,

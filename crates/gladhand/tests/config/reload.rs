@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::{Setting, answer, call, echoed, ours, tools, tools_become, wait_until};
-use crate::support::mcp_call;
+use crate::support::{MCP_INITIALIZED, Process, mcp_call, mcp_initialize};
 
 #[test]
 fn upstreams_come_and_go_while_a_call_of_another_goes_on() {
@@ -62,4 +62,88 @@ fn a_session_without_upstreams_hears_of_the_first_one() {
     tools_become(&mut process, |tools| tools.iter().any(|tool| tool == "a__echo"));
     let list = answer(&mut process, r#"{"jsonrpc":"2.0","id":9,"method":"tools/list"}"#);
     assert!(list["result"]["tools"].as_array().is_some_and(|tools| tools.len() == 6), "{list}");
+}
+
+/// A rule about our own `echo`.
+fn rule(effect: &str, when: &str) -> String {
+    format!("[[policy.rules]]\ntools = [\"echo\"]\neffect = \"{effect}\"\n{when}\n")
+}
+
+#[test]
+fn a_changed_policy_holds_from_the_next_call_on() {
+    let setting = Setting::new("");
+    let log = setting.path().join("errors.log");
+    let errors = || std::fs::read_to_string(&log).unwrap_or_default();
+    let mut process = setting.session_logging_to(&log);
+    let says = |process: &mut Process| {
+        let answer = call(process, "echo", &json!({ "message": "hi" }));
+        answer["result"]["content"][0]["text"].as_str().map_or_else(|| answer.to_string(), ToOwned::to_owned)
+    };
+    assert_eq!(says(&mut process), "hi");
+    // What is denied always is not listed any more, and that is told.
+    setting.write(&rule("deny", ""));
+    let heard = process.value();
+    assert_eq!(heard["method"], "notifications/tools/list_changed", "{heard}");
+    assert_eq!(tools(&mut process), ["agreement", "wait"]);
+    assert_eq!(says(&mut process), "policy forbids echo (rule `#1`)");
+    setting.write(&rule("maybe", ""));
+    wait_until("it is complained of", || errors().contains("the old configuration stays in force"));
+    assert!(errors().contains("maybe"), "{}", errors());
+    assert_eq!(says(&mut process), "policy forbids echo (rule `#1`)");
+    setting.write(&rule("deny", "when = 'message == \"ho\"'"));
+    tools_become(&mut process, |tools| tools.len() == 3);
+    assert_eq!(says(&mut process), "hi");
+    setting.write("[[policy.limits]]\nname = \"slowly\"\ncalls = 1\nper_s = 3600\n[http]\nsessions = 5\n");
+    wait_until("it is limited", || says(&mut process).contains("(limit `slowly`)"));
+    let profile = "[profiles.p]\nwho = [\"test\"]\nrename = { echo = \"parrot\" }\n[http]\nsessions = 5\n";
+    setting.write(profile);
+    tools_become(&mut process, |tools| tools.iter().any(|tool| tool == "parrot"));
+    // Pins begin to be kept, unless what is there cannot be read.
+    let pins = setting.path().join("data/pins.json");
+    std::fs::create_dir_all(pins.parent().expect("a folder")).expect("it can be made");
+    std::fs::write(&pins, "{").expect("it can be written");
+    setting.write(&format!("[policy]\npin = \"stop\"\n{profile}"));
+    wait_until("it is complained of", || errors().contains("the policy cannot be applied"));
+    assert!(tools(&mut process).contains(&"parrot".to_owned()), "the old one is in force");
+    std::fs::remove_file(&pins).expect("it is there");
+    setting.write(&format!("[policy]\npin = \"stop\"\n\n{profile}"));
+    wait_until("what there is is pinned", || pins.exists());
+    setting.write("");
+    tools_become(&mut process, |tools| tools.iter().any(|tool| tool == "echo"));
+    assert_eq!(says(&mut process), "hi");
+    assert_eq!(errors().matches("[http] is different now").count(), 1, "{}", errors());
+}
+
+#[test]
+fn an_upstream_that_comes_later_knows_who_is_there() {
+    let setting = Setting::new("");
+    // It writes down each start, and asks before it echoes.
+    let (starts, own) = (setting.path().join("starts"), setting.path().join("own.toml"));
+    std::fs::write(&own, rule("ask", "")).expect("it can be written");
+    let script = format!("echo started >> {}; exec \"$0\" serve --config {}", starts.display(), own.display());
+    let upstream = json!(["sh", "-c", script, env!("CARGO_BIN_EXE_gladhand")]);
+    let mut process = Process::start(setting.gladhand(&["serve"]));
+    process.ask(&mcp_initialize("2025-11-25").replace(r#""capabilities":{}"#, r#""capabilities":{"elicitation":{}}"#));
+    process.send(MCP_INITIALIZED);
+    setting.write(&format!("[upstreams.careful]\ncommand = {upstream}\nspeak = \"mcp@2025-11-25\"\n"));
+    tools_become(&mut process, |tools| tools.iter().any(|tool| tool == "careful__echo"));
+    process.send(&mcp_call(9, "careful__echo", r#"{"message":"hi"}"#));
+    let question = loop {
+        let message = process.value();
+        if message["method"] == "elicitation/create" {
+            break message;
+        }
+    };
+    let yes =
+        json!({"jsonrpc": "2.0", "id": question["id"], "result": {"action": "accept", "content": {"answer": "yes"}}});
+    process.send(&yes.to_string());
+    let answer = loop {
+        let message = process.value();
+        if message["id"] == 9 {
+            break message;
+        }
+    };
+    assert_eq!(answer["result"]["content"], echoed("hi"), "{answer}");
+    let starts = std::fs::read_to_string(&starts).unwrap_or_default();
+    assert_eq!(starts.lines().count(), 1, "it was opened as that client at once");
 }

@@ -1,9 +1,10 @@
 //! A client that writes requests byte by byte and reads answers as they come. Every read has a bound.
 
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -74,16 +75,26 @@ impl Event {
 
 impl Connection {
     pub(crate) fn open(address: SocketAddr) -> Self {
-        let wire = TcpStream::connect(address).expect("it listens");
-        wire.set_read_timeout(Some(PATIENCE)).expect("a socket");
-        wire.set_nodelay(true).expect("a socket");
-        Self { wire: Box::new(wire), buffer: Vec::new(), decoded: Vec::new() }
+        Self::reach(address, PATIENCE).expect("it listens")
     }
 
     pub(crate) fn open_unix(path: &Path) -> Self {
-        let wire = UnixStream::connect(path).expect("it listens");
-        wire.set_read_timeout(Some(PATIENCE)).expect("a socket");
-        Self { wire: Box::new(wire), buffer: Vec::new(), decoded: Vec::new() }
+        Self::reach_unix(path, PATIENCE).expect("it listens")
+    }
+
+    /// Opens a connection, if somebody listens; everything that is waited for there comes within this time.
+    pub(crate) fn reach(address: SocketAddr, patience: Duration) -> io::Result<Self> {
+        let wire = TcpStream::connect(address)?;
+        wire.set_read_timeout(Some(patience))?;
+        wire.set_nodelay(true)?;
+        Ok(Self { wire: Box::new(wire), buffer: Vec::new(), decoded: Vec::new() })
+    }
+
+    /// The same for a socket in the file system.
+    pub(crate) fn reach_unix(path: &Path, patience: Duration) -> io::Result<Self> {
+        let wire = UnixStream::connect(path)?;
+        wire.set_read_timeout(Some(patience))?;
+        Ok(Self { wire: Box::new(wire), buffer: Vec::new(), decoded: Vec::new() })
     }
 
     pub(crate) fn send_bytes(&mut self, bytes: &[u8]) {
@@ -97,6 +108,17 @@ impl Connection {
 
     /// Sends a request. `Host` is a loopback name unless one is given.
     pub(crate) fn send(&mut self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) {
+        self.try_send(method, path, headers, body).expect("it reads");
+    }
+
+    /// The same, if it still reads.
+    pub(crate) fn try_send(
+        &mut self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> io::Result<()> {
         let mut request = format!("{method} {path} HTTP/1.1\r\n");
         if !headers.iter().any(|(name, _)| *name == "Host") {
             request.push_str("Host: localhost\r\n");
@@ -105,39 +127,53 @@ impl Connection {
             request.push_str(&format!("{name}: {value}\r\n"));
         }
         request.push_str(&format!("Content-Length: {}\r\n\r\n{body}", body.len()));
-        self.send_bytes(request.as_bytes());
+        self.wire.write_all(request.as_bytes())
     }
 
     /// Reads the head of a response; its body is empty.
     pub(crate) fn head(&mut self) -> Response {
+        self.try_head().expect("the connection ended before an answer came")
+    }
+
+    /// The same, unless the connection ends first.
+    fn try_head(&mut self) -> Option<Response> {
         let end = loop {
             if let Some(end) = find(&self.buffer, b"\r\n\r\n") {
                 break end;
             }
-            assert!(self.fill(), "the connection ended before an answer came");
+            if !self.fill() {
+                return None;
+            }
         };
         let head = String::from_utf8(self.buffer.drain(..end + 4).collect()).expect("text");
         let mut lines = head.lines();
         let status = lines.next().and_then(|line| line.split(' ').nth(1)).and_then(|status| status.parse().ok());
         let headers = lines.filter_map(|line| line.split_once(": "));
         let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-        Response { status: status.expect("a status"), headers, body: String::new() }
+        Some(Response { status: status.expect("a status"), headers, body: String::new() })
     }
 
     /// Reads a whole response of a known length, or all events of a stream that ends.
     pub(crate) fn response(&mut self) -> Response {
-        let mut response = self.head();
+        self.try_response().expect("the connection ended before the answer did")
+    }
+
+    /// The same, unless the connection ends first.
+    pub(crate) fn try_response(&mut self) -> Option<Response> {
+        let mut response = self.try_head()?;
         if response.header("transfer-encoding").is_some() {
-            while self.chunk() {}
+            while self.chunk()? {}
             response.body = String::from_utf8(std::mem::take(&mut self.decoded)).expect("text");
-            return response;
+            return Some(response);
         }
         let length: usize = response.header("content-length").and_then(|length| length.parse().ok()).unwrap_or(0);
         while self.buffer.len() < length {
-            assert!(self.fill(), "the connection ended in the middle of an answer");
+            if !self.fill() {
+                return None;
+            }
         }
         response.body = String::from_utf8(self.buffer.drain(..length).collect()).expect("text");
-        response
+        Some(response)
     }
 
     /// Sends a request and reads its response.
@@ -182,7 +218,7 @@ impl Connection {
                     return Some(event);
                 }
             }
-            if !self.chunk() {
+            if !self.chunk()? {
                 return None;
             }
         }
@@ -198,8 +234,8 @@ impl Connection {
         self.buffer.clear();
     }
 
-    /// Reads one chunk; false for the last.
-    fn chunk(&mut self) -> bool {
+    /// Reads one chunk; false for the last, nothing if the connection ends before it.
+    fn chunk(&mut self) -> Option<bool> {
         loop {
             if let Some(end) = find(&self.buffer, b"\r\n") {
                 let size = std::str::from_utf8(&self.buffer[..end]).expect("text");
@@ -207,11 +243,11 @@ impl Connection {
                 if self.buffer.len() >= end + 2 + size + 2 {
                     self.decoded.extend_from_slice(&self.buffer[end + 2..end + 2 + size]);
                     self.buffer.drain(..end + 2 + size + 2);
-                    return size > 0;
+                    return Some(size > 0);
                 }
             }
             if !self.fill() {
-                return false;
+                return None;
             }
         }
     }
@@ -224,7 +260,7 @@ impl Connection {
                 self.buffer.extend_from_slice(&bytes[..read]);
                 true
             }
-            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => false,
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => false,
             Err(error) => panic!("nothing came: {error}"),
         }
     }

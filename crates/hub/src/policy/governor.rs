@@ -1,7 +1,7 @@
 //! Applies a policy: what is counted, remembered and written down on the way.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::time::Instant;
 
 use gladhand_operations::{Failure, FailureKind, Outcome, Tool};
@@ -21,25 +21,35 @@ use crate::routes::Routes;
 pub struct Governor {
     regime: RwLock<Arc<Regime>>,
     auditor: Option<Arc<dyn Auditor>>,
-    pinboard: Option<Arc<dyn Pinboard>>,
-    /// What was allowed for the rest of a session: the rule that asked, and the tool.
-    consents: Mutex<HashMap<SessionId, HashSet<(String, String)>>>,
+    pinboard: OnceLock<Arc<dyn Pinboard>>,
     /// Tools that were seen to be not what they were.
     changed: Mutex<BTreeSet<String>>,
 }
 
-/// A policy, and what was used up under it.
+/// A policy, and what was used up and allowed under it.
 #[derive(Debug, Default)]
 struct Regime {
     policy: Policy,
     meters: Arc<Meters>,
     hides_anything: bool,
+    /// What was allowed for the rest of a session: the rule that asked, and the tool. Under another policy the same name may
+    /// be that of another rule.
+    consents: Mutex<HashMap<SessionId, HashSet<(String, String)>>>,
 }
 
 impl Regime {
-    fn of(policy: Policy) -> Arc<Self> {
+    fn of(policy: Policy, meters: Arc<Meters>) -> Arc<Self> {
         let hides_anything = policy.hides_anything();
-        Arc::new(Self { policy, meters: Arc::default(), hides_anything })
+        Arc::new(Self { policy, meters, hides_anything, consents: Mutex::default() })
+    }
+
+    fn has_consent(&self, session: SessionId, rule: &str, tool: &str) -> bool {
+        let consents = self.consents();
+        consents.get(&session).is_some_and(|given| given.iter().any(|(by, to)| by == rule && to == tool))
+    }
+
+    fn consents(&self) -> MutexGuard<'_, HashMap<SessionId, HashSet<(String, String)>>> {
+        self.consents.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -62,7 +72,7 @@ pub(crate) enum Course {
 impl Governor {
     /// Applies this policy.
     pub fn new(policy: Policy) -> Self {
-        Self { regime: RwLock::new(Regime::of(policy)), ..Self::default() }
+        Self { regime: RwLock::new(Regime::of(policy, Arc::default())), ..Self::default() }
     }
 
     /// Writes down calls.
@@ -72,12 +82,30 @@ impl Governor {
 
     /// Pins the definitions of tools, as the policy says.
     pub fn pinning(self, pinboard: Arc<dyn Pinboard>) -> Self {
-        Self { pinboard: Some(pinboard), ..self }
+        self.pin_on(pinboard);
+        self
     }
 
-    /// Applies another policy from now on. Counts begin anew. [`crate::Hub::look_again`] makes it seen.
-    pub fn replace(&self, policy: Policy) {
-        *self.regime.write().unwrap_or_else(PoisonError::into_inner) = Regime::of(policy);
+    /// Pins the definitions of tools from now on, as the policy says. Once only: where they are pinned already, it stays so.
+    pub fn pin_on(&self, pinboard: Arc<dyn Pinboard>) {
+        let _ = self.pinboard.set(pinboard);
+    }
+
+    /// Whether there is something to pin definitions on.
+    pub fn has_pinboard(&self) -> bool {
+        self.pinboard.get().is_some()
+    }
+
+    /// Applies another policy from now on. What was used up of limits counts on if they are the same; what was allowed for
+    /// the rest of a session is asked for again. Returns whether anybody may get to see something else:
+    /// [`crate::Hub::look_again`] makes it so.
+    pub fn replace(&self, policy: Policy) -> bool {
+        let mut regime = self.regime.write().unwrap_or_else(PoisonError::into_inner);
+        let shows_something_else = !policy.shows_the_same_as(&regime.policy);
+        let is_as_limited = policy.limits == regime.policy.limits;
+        let meters = if is_as_limited { Arc::clone(&regime.meters) } else { Arc::default() };
+        *regime = Regime::of(policy, meters);
+        shows_something_else
     }
 
     /// Tools that were seen to be not what they were, stopped or not.
@@ -87,17 +115,17 @@ impl Governor {
 
     /// Whether tools may be stopped and let back in while sessions are open.
     pub(crate) fn stops_tools(&self) -> bool {
-        self.pinboard.is_some() && self.regime().policy.pins == PinMode::Stop
+        self.has_pinboard() && self.regime().policy.pins == PinMode::Stop
     }
 
     /// A session has ended.
     pub(crate) fn left(&self, session: SessionId) {
-        self.consents().remove(&session);
+        self.regime().consents().remove(&session);
     }
 
     /// Which tools are stopped because they are not what they were, and why: by their place in the routes.
     pub(crate) fn look(&self, routes: &Routes) -> HashMap<usize, String> {
-        let (mode, Some(pinboard)) = (self.regime().policy.pins, &self.pinboard) else { return HashMap::new() };
+        let (mode, Some(pinboard)) = (self.regime().policy.pins, self.pinboard.get()) else { return HashMap::new() };
         if mode == PinMode::Off || routes.tools.is_empty() {
             return HashMap::new();
         }
@@ -153,14 +181,14 @@ impl Governor {
         context: &Context<'_>,
         logged: &mut Logged,
     ) -> Course {
-        let who = Who::of(context);
-        match self.regime().policy.decide(&who, what, arguments) {
+        let (who, regime) = (Who::of(context), self.regime());
+        match regime.policy.decide(&who, what, arguments) {
             Decision::Allow => Course::Go,
             Decision::Deny { rule, reason } => {
                 logged.decided_by(&rule);
                 Course::Refused(denied(&what.tool.name, &rule, &reason))
             }
-            Decision::Ask { rule, .. } if self.has_consent(who.session, &rule, &what.tool.name) => Course::Go,
+            Decision::Ask { rule, .. } if regime.has_consent(who.session, &rule, &what.tool.name) => Course::Go,
             Decision::Ask { rule, reason } if asking::can_be_asked(context.agreement) => {
                 Course::AskFirst { rule, reason }
             }
@@ -201,13 +229,15 @@ impl Governor {
         logged: &mut Logged,
     ) -> Result<(), Failure> {
         let Asked { tool, arguments, rule, reason } = asked;
+        // Who answers when another policy holds has not consented to anything in that.
+        let regime = self.regime();
         let has_session = session != SessionId::NONE;
         let answered = reporter.ask(asking::question(tool, arguments, reason, has_session)).await;
         match asking::consent(&answered) {
             Consent::Once => Ok(()),
             Consent::Always => {
                 if has_session {
-                    self.consents().entry(session).or_default().insert((rule.to_owned(), tool.to_owned()));
+                    regime.consents().entry(session).or_default().insert((rule.to_owned(), tool.to_owned()));
                 }
                 Ok(())
             }
@@ -227,17 +257,8 @@ impl Governor {
         regime.meters.admit(&regime.policy.limits, &Who::of(context), what, Instant::now()).map(Leave)
     }
 
-    fn has_consent(&self, session: SessionId, rule: &str, tool: &str) -> bool {
-        let consents = self.consents();
-        consents.get(&session).is_some_and(|given| given.iter().any(|(by, to)| by == rule && to == tool))
-    }
-
     fn regime(&self) -> Arc<Regime> {
         Arc::clone(&self.regime.read().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    fn consents(&self) -> MutexGuard<'_, HashMap<SessionId, HashSet<(String, String)>>> {
-        self.consents.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -17,7 +17,7 @@ use crate::provider::SessionId;
 const MANY: usize = 4096;
 
 /// One limit. What it does not bound is `None`.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Limit {
     /// What it is called when it is named as the cause of something.
     pub name: String,

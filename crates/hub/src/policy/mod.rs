@@ -72,6 +72,20 @@ impl Policy {
         self.profiles.iter().find(|profile| profile.fits(who))
     }
 
+    /// Whether it says nothing, so that all is as it would be without it.
+    pub fn is_empty(&self) -> bool {
+        self.rules.is_empty() && self.limits.is_empty() && self.profiles.is_empty() && self.pins == PinMode::Off
+    }
+
+    /// Whether everybody gets to see the same as under another policy, as far as can be told without knowing everybody.
+    fn shows_the_same_as(&self, other: &Self) -> bool {
+        fn shown(policy: &Policy) -> impl Iterator<Item = (&[Callers], &[Tools], Effect, bool)> {
+            policy.rules.iter().map(|rule| (&*rule.who, &*rule.tools, rule.effect, rule.is_conditional()))
+        }
+        let hides_the_same = !(self.hides_anything() || other.hides_anything()) || shown(self).eq(shown(other));
+        hides_the_same && self.profiles == other.profiles && self.pins == other.pins
+    }
+
     /// Whether anybody gets to see less than everything.
     fn hides_anything(&self) -> bool {
         let hides = |rule: &Rule| rule.effect == Effect::Deny && !rule.is_conditional();

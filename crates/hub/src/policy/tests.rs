@@ -587,3 +587,48 @@ async fn a_tool_that_is_not_what_it_was_is_stopped_until_it_is_approved() {
         }
     }
 }
+
+#[tokio::test]
+async fn another_policy_holds_from_the_next_call_on_and_is_told_of_if_it_is_seen() {
+    let hub = hub(rules(vec![rule("r", &[], &["git__push"], None, Effect::Deny)]));
+    let (someone, mut changes) = (Someone::called("c"), hub.changes());
+    let governor = hub.governor().unwrap();
+    let all = Someone::called("c").tools(&hub).len() + 1;
+    let replace = |policy| {
+        if governor.replace(policy) {
+            hub.look_again()
+        }
+    };
+    replace(rules(vec![]));
+    assert_eq!(someone.tools(&hub).len(), all, "what was hidden is seen");
+    assert!(matches!(changes.try_recv(), Ok(Notice::ToolsChanged)));
+    while changes.try_recv().is_ok() {}
+    replace(rules(vec![rule("r", &[], &["git__push"], Some("force exists"), Effect::Deny)]));
+    let refused = someone.call(&hub, "git__push", json!({"force": true})).await.unwrap_err();
+    assert_eq!(refused.kind, FailureKind::Denied);
+    replace(Policy { limits: vec![Limit { concurrent: Some(1), ..Limit::default() }], ..Policy::default() });
+    assert!(changes.try_recv().is_err(), "neither shows or hides anything");
+    replace(rules(vec![rule("r", &["c"], &["git__push"], None, Effect::Deny)]));
+    assert_eq!(someone.tools(&hub).len(), all - 1);
+    assert!(matches!(changes.try_recv(), Ok(Notice::ToolsChanged)));
+}
+
+#[tokio::test]
+async fn what_was_used_up_counts_on_under_the_same_limits_and_consent_does_not() {
+    let limited = |name: &str| {
+        let rate = Some(Rate { calls: 2, per: Duration::from_secs(3600) });
+        Policy { limits: vec![Limit { name: name.to_owned(), rate, ..Limit::default() }], ..asking() }
+    };
+    let hub = hub(limited("a"));
+    let governor = hub.governor().unwrap();
+    let someone = Someone::answering(1, &accept("always"));
+    let asked = || someone.person.asked.lock().unwrap().len();
+    someone.call(&hub, "git__push", json!({})).await.unwrap();
+    someone.call(&hub, "git__push", json!({})).await.unwrap();
+    assert_eq!(asked(), 1);
+    governor.replace(limited("a"));
+    let busy = someone.call(&hub, "git__push", json!({})).await.unwrap_err();
+    assert_eq!((busy.kind, asked()), (FailureKind::Busy, 2), "the rule may be another one");
+    governor.replace(limited("b"));
+    someone.call(&hub, "git__push", json!({})).await.unwrap();
+}

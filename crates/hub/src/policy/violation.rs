@@ -83,14 +83,19 @@ fn shown(line: &[u8]) -> String {
 /// Counts violations and says what is done about them.
 #[derive(Debug, Default)]
 pub struct Violations {
-    handling: Handling,
+    handling: Mutex<Handling>,
     counts: Mutex<BTreeMap<(Offender, &'static str), u64>>,
 }
 
 impl Violations {
     /// Handles them so.
     pub fn new(handling: Handling) -> Self {
-        Self { handling, counts: Mutex::default() }
+        Self { handling: Mutex::new(handling), counts: Mutex::default() }
+    }
+
+    /// Handles them so from now on.
+    pub fn handle(&self, handling: Handling) {
+        *self.handling.lock().unwrap_or_else(PoisonError::into_inner) = handling;
     }
 
     /// Counts a violation, and logs it: the first, and then ever fewer of its kind. Returns what is to be done.
@@ -109,14 +114,15 @@ impl Violations {
             *count
         };
         let Violation { rule, line, .. } = violation;
-        if self.handling == Handling::Repair {
+        let handling = *self.handling.lock().unwrap_or_else(PoisonError::into_inner);
+        if handling == Handling::Repair {
             if count.is_power_of_two() {
                 tracing::info!(rule, line, count, "{violation}");
             }
-        } else if count.is_power_of_two() || self.handling == Handling::Enforce {
+        } else if count.is_power_of_two() || handling == Handling::Enforce {
             tracing::warn!(rule, line, count, "{violation}");
         }
-        self.handling
+        handling
     }
 
     /// Who broke which rule how often.

@@ -21,7 +21,7 @@ use crate::edges::http::{Authorize, Http, Tls};
 use crate::exit::Exit;
 use crate::governing;
 use mounted::{Memory, Mounted};
-use reload::HangUp;
+use reload::{Following, HangUp, Reader};
 use within::Within;
 
 /// Serves until the downstream ends.
@@ -36,12 +36,13 @@ pub fn run(args: &ServeArgs) -> Result<ExitCode, CommandError> {
         config.upstreams.0.clear();
     }
     let is_circle = within.is_circle();
-    let mounted = Mounted::new(&config, Memory::in_folder(data), within);
+    let mounted = Mounted::new(&config, Memory::in_folder(data.clone()), within);
     let hub = Hub::of(mounted.mounts());
     let service = match file {
         Some(file) if !is_circle => {
             let hang_up = hang_up_means(&args.listen);
-            let following = reload::follow(file, sources, mounted, hub.clone(), hang_up);
+            let following = Following::new(mounted, hub.clone(), data, &config);
+            let following = reload::follow(Reader::new(file, sources), following, hang_up);
             Service::new(hub).alongside(following).outliving_hang_ups(hang_up == HangUp::Reload)
         }
         _ => Service::new(hub),
@@ -66,12 +67,12 @@ pub(super) fn settings(args: &ListenArgs, reading: Reading<'_>) -> Result<(Confi
 
 /// Serves what a service has, on the terms of the configuration, to whom the command line says.
 pub(super) fn serve(service: Service, args: &ListenArgs, config: Config) -> Result<ExitCode, CommandError> {
-    let (service, _governing) = governing::govern(service, &config, config::data_dir(args.data_dir.as_deref()))?;
+    let data = config::data_dir(args.data_dir.as_deref());
+    let (service, _governing) = governing::govern(service, &config, data.as_deref())?;
     let mut tokens = config.a2e.tokens;
     tokens.extend(config::token_in_environment().map_err(CommandError::usage)?);
     let cache = CacheHints { ttl_ms: config.mcp.cache_ms, public: false };
     let mut service = service
-        .validating(config.policy.validate_arguments)
         .tokens(tokens)
         .max_parallel(config.a2e.max_parallel)
         .limits(config.limits)

@@ -4,7 +4,7 @@ use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use gladhand_accord::Secret;
 use gladhand_hub::policy::Violations;
@@ -13,7 +13,7 @@ use gladhand_hub::{Mount, Provider, Settling};
 use super::within::Within;
 use crate::commands::{lookup, sign_in};
 use crate::config::{Config, UpstreamConfig, env};
-use crate::coupling::{Coupled, Room, Spec};
+use crate::coupling::{self, Coupled, Room, Spec};
 use crate::providers::Toolbox;
 use crate::upstream::{Bearer, Eras, Options, Target};
 
@@ -39,7 +39,19 @@ impl Memory {
             Target::Command(words) => words.hash(&mut hasher),
             Target::Url(url) => url.as_str().hash(&mut hasher),
         }
-        Some(self.folder.as_ref()?.join("upstreams").join(format!("{name}-{:016x}.json", hasher.finish())))
+        Some(self.upstreams()?.join(format!("{name}-{:016x}.json", hasher.finish())))
+    }
+
+    /// Forgets upstreams that nobody has used for long.
+    fn clear_out(&self) {
+        if let Some(folder) = self.upstreams() {
+            coupling::forget_unused(&folder, SystemTime::now());
+        }
+    }
+
+    /// The folder in which what upstreams have is remembered.
+    fn upstreams(&self) -> Option<PathBuf> {
+        Some(self.folder.as_ref()?.join("upstreams"))
     }
 }
 
@@ -85,6 +97,7 @@ impl Mounted {
         let (toolbox, upstreams, room) = (None, Vec::new(), Room::default());
         let mut mounted = Self { memory, within, toolbox, upstreams, room, violations };
         mounted.update(config);
+        mounted.memory.clear_out();
         mounted
     }
 
@@ -100,6 +113,7 @@ impl Mounted {
 
     /// Follows a configuration. An upstream that stayed what it is goes on undisturbed.
     pub(super) fn update(&mut self, config: &Config) -> Change {
+        self.violations.handle(config.policy.violations);
         let toolbox = config.toolbox.enabled != self.toolbox.is_some();
         let mut change = Change { toolbox, ..Change::default() };
         self.toolbox = config.toolbox.enabled.then(|| self.toolbox.take().unwrap_or_default());

@@ -1,7 +1,7 @@
 //! Follows the configuration file while we serve.
 //!
-//! What can follow is the toolbox and the upstreams; the rest is said to need a new start. A file that is wrong changes
-//! nothing, and is complained of once.
+//! What can follow is the toolbox, the upstreams and the policy with its profiles; the rest is said to need a new start. A file
+//! that is wrong changes nothing, and is complained of once.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,53 +11,101 @@ use gladhand_hub::Hub;
 use super::mounted::Mounted;
 use crate::commands::lookup::Sources;
 use crate::config::{self, Config, File, Reading};
+use crate::governing;
 
 /// How often the file is looked at.
 const PERIOD: Duration = Duration::from_secs(1);
 
 /// Sections that follow the file.
-const FOLLOWING: [&str; 2] = ["upstreams", "toolbox"];
+const FOLLOWING: [&str; 4] = ["upstreams", "toolbox", "policy", "profiles"];
 
 /// Follows a file for ever: reads it each second, and when SIGHUP comes and means that. It is small, and its text is a better witness of
 /// a change than its time.
-pub(super) async fn follow(file: File, sources: Sources, mut mounted: Mounted, hub: Hub, hang_up: HangUp) {
+pub(super) async fn follow(mut reader: Reader, mut following: Following, hang_up: HangUp) {
     let mut hangups = Hangups::listen(hang_up);
-    let mut reader = Reader::new(file, sources);
     loop {
         let is_asked_for = tokio::select! {
             () = tokio::time::sleep(PERIOD) => false,
             () = hangups.next() => true,
         };
-        let Some(config) = reader.look(is_asked_for) else { continue };
-        let change = mounted.update(&config);
-        if change.is_empty() {
-            continue;
+        if let Some(config) = reader.look(is_asked_for) {
+            following.follow(&config);
         }
-        hub.remount(mounted.mounts());
+    }
+}
+
+/// What follows the configuration.
+#[derive(Debug)]
+pub(super) struct Following {
+    mounted: Mounted,
+    hub: Hub,
+    /// Where pins are kept.
+    data_dir: Option<PathBuf>,
+    /// The policy that is in force, as it is written.
+    policy: serde_json::Value,
+}
+
+impl Following {
+    /// Begins with what is in force.
+    pub(super) fn new(mounted: Mounted, hub: Hub, data_dir: Option<PathBuf>, config: &Config) -> Self {
+        Self { mounted, hub, data_dir, policy: written(config) }
+    }
+
+    /// Does as the configuration says now.
+    fn follow(&mut self, config: &Config) {
+        let policy = written(config);
+        // The policy first: what is new is under it from the beginning.
+        if policy != self.policy {
+            if let Err(error) = governing::apply(&self.hub, config, self.data_dir.as_deref()) {
+                tracing::error!("the old configuration stays in force: the policy cannot be applied: {error}");
+                return;
+            }
+            self.policy = policy;
+            tracing::info!("the policy follows the configuration");
+        }
+        let change = self.mounted.update(config);
+        if change.is_empty() {
+            return;
+        }
+        self.hub.remount(self.mounted.mounts());
         let (added, removed, replaced) = (change.added.join(","), change.removed.join(","), change.replaced.join(","));
-        tracing::info!(added, removed, replaced, renamed = change.renamed.join(","), "configuration read again");
+        tracing::info!(
+            added,
+            removed,
+            replaced,
+            renamed = change.renamed.join(","),
+            "upstreams follow the configuration"
+        );
         // Whoever is slow to end holds up nobody.
         tokio::spawn(futures_util::future::join_all(change.closing));
     }
 }
 
+/// The policy of a configuration, so that it can be compared.
+fn written(config: &Config) -> serde_json::Value {
+    serde_json::to_value((&config.policy, &config.profiles)).unwrap_or_default()
+}
+
 /// A file, as it was when it was last looked at.
 #[derive(Debug)]
-struct Reader {
+pub(super) struct Reader {
     path: PathBuf,
     sources: Sources,
     /// The text that was looked at last, right or wrong.
     seen: String,
     /// Whether it could not be read, and that was said.
     is_unreadable: bool,
+    /// The settings that hold until the next start, where they do not follow.
+    in_force: toml::Table,
     /// The settings as they were last right.
     settings: toml::Table,
 }
 
 impl Reader {
-    fn new(file: File, sources: Sources) -> Self {
-        let settings = file.text.parse().unwrap_or_default();
-        Self { path: file.path, sources, seen: file.text, is_unreadable: false, settings }
+    pub(super) fn new(file: File, sources: Sources) -> Self {
+        let settings: toml::Table = file.text.parse().unwrap_or_default();
+        let in_force = settings.clone();
+        Self { path: file.path, sources, seen: file.text, is_unreadable: false, in_force, settings }
     }
 
     /// The configuration, if there is one to follow.
@@ -91,10 +139,11 @@ impl Reader {
         }
     }
 
-    /// Says what is different and cannot follow.
+    /// Says what is different and cannot follow, once. What is again as it was is not different.
     fn mind_the_rest(&mut self) {
         let settings: toml::Table = self.seen.parse().unwrap_or_default();
-        for section in different(&self.settings, &settings) {
+        let is_in_force = |section: &&str| self.in_force.get(*section) == settings.get(*section);
+        for section in different(&self.settings, &settings).into_iter().filter(|section| !is_in_force(section)) {
             tracing::warn!("[{section}] is different now: that holds from the next start on");
         }
         self.settings = settings;
