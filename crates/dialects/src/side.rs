@@ -357,8 +357,8 @@ pub enum Event {
 /// How an exchange ended without an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Loss {
-    /// The request did not reach anybody who would have worked on it.
-    Unsent,
+    /// The request did not reach anybody who would have worked on it, and this is why.
+    Unsent(Box<str>),
     /// The request was sent, and the way back broke.
     Broken,
     /// The request was refused because the session is over: a new one must be opened.

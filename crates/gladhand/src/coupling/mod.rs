@@ -7,7 +7,7 @@
 mod breaker;
 mod hosting;
 mod lists;
-mod memory;
+pub(crate) mod memory;
 mod pool;
 mod way;
 

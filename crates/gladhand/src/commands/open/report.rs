@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::draw::millis;
 use super::exchange::{Message, Record, Verdict};
 use super::redact::Redactor;
-use crate::commands::session::{UNREACHABLE, unauthorized};
+use crate::commands::session::{UNREACHABLE, not_started, unauthorized};
 use crate::commands::{CommandError, written};
 use crate::upstream::Target;
 
@@ -119,6 +119,11 @@ pub(super) fn hints(record: &Record) -> Vec<String> {
     let said = record.unrecorded + record.messages.iter().filter(|message| message.from == Side::Server).count();
     match &record.verdict {
         Verdict::Unreachable(_) => hints.push(UNREACHABLE.to_owned()),
+        Verdict::NotStarted(_) => {
+            if let Target::Command(words) = &record.target {
+                hints.extend(words.first().map(|program| not_started(program)));
+            }
+        }
         Verdict::Refused(Refusal::PeerRefused { code, .. }) if matches!(code.as_str(), "401" | "403") => {
             hints.push(unauthorized());
         }

@@ -20,7 +20,8 @@ use crate::edges::downstream::Ended;
 use crate::edges::http::{Authorize, Http, Tls};
 use crate::exit::Exit;
 use crate::governing;
-use mounted::{Memory, Mounted};
+pub(super) use mounted::Memory;
+use mounted::Mounted;
 use reload::HangUp;
 use within::Within;
 
@@ -85,13 +86,26 @@ pub(super) fn serve(service: Service, args: &ListenArgs, config: Config) -> Resu
         let mut http = http(args, config.http)?;
         let guard = config.authorization.guard().map_err(CommandError::usage)?;
         http.authorize = guard.map(|guard| Arc::new(guard) as Arc<dyn Authorize>);
-        return ended(service.serve_http(http, announce)?);
+        return ended(service.serve_http(http, announce).map_err(not_listening)?);
     }
     if std::io::stdin().is_terminal() {
         let hint = "gladhand: waiting for a peer's first line on this terminal; Ctrl-D ends";
         let _ = writeln!(std::io::stderr(), "{hint}");
     }
     ended(service.serve_stdio()?)
+}
+
+/// Why nobody can be served over HTTP, with something to do about it.
+fn not_listening(error: std::io::Error) -> CommandError {
+    let hint = match error.kind() {
+        std::io::ErrorKind::AddrInUse => {
+            "somebody else listens there: choose another port, or let the system choose one with --http 127.0.0.1:0"
+        }
+        std::io::ErrorKind::AddrNotAvailable => "this machine has no such address: 127.0.0.1 is always there",
+        std::io::ErrorKind::PermissionDenied => "ports below 1024 may need a privilege: choose a higher one",
+        _ => return error.into(),
+    };
+    CommandError::from(error).hint(hint)
 }
 
 fn ended(ended: Ended) -> Result<ExitCode, CommandError> {

@@ -12,6 +12,7 @@ use reqwest::redirect::Policy;
 use url::Url;
 
 use super::authorizer::Attempt;
+use super::obstacle::obstacle;
 use super::{Shared, Style};
 
 const SESSION: &str = "mcp-session-id";
@@ -107,7 +108,7 @@ impl Shared {
             }
             let response = request.send().await.map_err(|error| {
                 // Without a connection nothing was sent.
-                let loss = if error.is_connect() { Loss::Unsent } else { Loss::Broken };
+                let loss = if error.is_connect() { Loss::Unsent(obstacle(wanted.url, &error)) } else { Loss::Broken };
                 tracing::debug!(error = %error.without_url(), "a request to the upstream failed");
                 loss
             })?;
