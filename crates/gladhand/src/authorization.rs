@@ -165,7 +165,7 @@ mod tests {
             Ok(true)
         );
         let wrong = [
-            ("dpop = 'perhaps'", "`perhaps` cannot be said here: expected `off`, `accepted` or `required`"),
+            ("dpop = 'perhaps'", "unknown variant `perhaps`, expected one of `off`, `accepted`, `required`"),
             (
                 "issuers = [{issuer = 'https://as.example'}]",
                 "authorization.resource must be set when there are issuers",

@@ -5,6 +5,7 @@
 
 pub mod call;
 pub mod failure;
+pub mod feature;
 pub mod notice;
 pub mod prompt;
 pub mod question;
@@ -13,6 +14,7 @@ pub mod tool;
 
 pub use call::{Call, CallId, CompletionCall, CompletionOf, Operation, Outcome, Reply, TaskWish, Terms, ToolCall};
 pub use failure::{Failure, FailureKind};
+pub use feature::Feature;
 pub use notice::{Level, Log, Notice, Progress};
 pub use prompt::{Completion, Prompt, PromptArgument, PromptResult};
 pub use question::{Answered, Question, QuestionId, QuestionKind};

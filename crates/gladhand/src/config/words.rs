@@ -2,8 +2,7 @@
 
 /// The message for people.
 pub(super) fn told(message: &str) -> String {
-    let first = message.lines().next().unwrap_or_default();
-    let named = |beginning: &str| first.strip_prefix(beginning)?.split_once('`');
+    let named = |beginning: &str| message.strip_prefix(beginning)?.split_once('`');
     if let Some((key, rest)) = named("unknown field `") {
         return unknown_key(key, &quoted(rest));
     }
@@ -13,6 +12,7 @@ pub(super) fn told(message: &str) -> String {
     if let Some((key, _)) = named("missing field `") {
         return format!("`{key}` is missing");
     }
+    let first = message.lines().next().unwrap_or_default();
     let quotes_a_value = ["invalid type", "invalid value"].iter().any(|beginning| first.starts_with(beginning));
     match first.rfind("expected ").map(|at| &first[at + "expected ".len()..]) {
         Some(expected) if quotes_a_value => format!("expected {}", kind(expected)),
@@ -64,19 +64,25 @@ fn one_of(names: &[&str]) -> String {
     }
 }
 
-/// How many letters must be added, taken away or changed to make one word of the other.
+/// How many letters must be added, taken away, changed or swapped with the next to make one word of the other.
 fn distance(one: &str, other: &str) -> usize {
-    let other: Vec<_> = other.chars().collect();
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (at, letter) in one.chars().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], at + 1);
-        for (column, same) in other.iter().map(|other| *other == letter).enumerate() {
-            let changed = diagonal + usize::from(!same);
-            diagonal = row[column + 1];
-            row[column + 1] = changed.min(row[column] + 1).min(diagonal + 1);
+    let (one, other): (Vec<_>, Vec<_>) = (one.chars().collect(), other.chars().collect());
+    // What it takes to make the beginning of the one, row by row, that of the other, column by column.
+    let mut rows: Vec<Vec<usize>> = vec![(0..=other.len()).collect()];
+    for at in 1..=one.len() {
+        let mut row = vec![at];
+        for to in 1..=other.len() {
+            let before = &rows[at - 1];
+            let changed = before[to - 1] + usize::from(one[at - 1] != other[to - 1]);
+            let mut least = changed.min(before[to] + 1).min(row[to - 1] + 1);
+            if at > 1 && to > 1 && one[at - 1] == other[to - 2] && one[at - 2] == other[to - 1] {
+                least = least.min(rows[at - 2][to - 2] + 1);
+            }
+            row.push(least);
         }
+        rows.push(row);
     }
-    row[other.len()]
+    rows[one.len()][other.len()]
 }
 
 #[cfg(test)]
@@ -104,6 +110,7 @@ mod tests {
     #[test]
     fn words_are_as_far_apart_as_their_letters() {
         assert_eq!(distance("max_paralel", "max_parallel"), 1);
+        assert_eq!(distance("fiel", "file"), 1);
         assert_eq!((distance("", "abc"), distance("abc", ""), distance("kitten", "sitting")), (3, 3, 3));
     }
 }

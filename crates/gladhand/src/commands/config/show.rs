@@ -73,7 +73,7 @@ mod tests {
                     [upstreams.a]\ncommand = ['x', '${HOME}']\nenv = { A = 'hush', B = '${secret:b}' }\n";
         let config = config::parse(text, Reading::AsWritten).unwrap();
         let all = shown(&config, Extent::All).unwrap();
-        assert!(all.contains("[limits]\nline_bytes = ") && !all.contains("hush"), "{all}");
+        assert!(all.contains("[limits]\ndrain_ms = ") && !all.contains("hush"), "{all}");
         let shown = shown(&config, Extent::Different).unwrap();
         assert!(!shown.contains("[limits]") && !shown.contains("timeout_ms"), "{shown}");
         assert!(!shown.contains("hush"), "{shown}");

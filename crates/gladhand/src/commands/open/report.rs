@@ -3,6 +3,8 @@
 use std::io::Write;
 
 use gladhand_accord::{Agreement, Side};
+use gladhand_dialects::{Absence, Dialect, absent};
+use gladhand_operations::Feature;
 use gladhand_wire::{RawValue, json};
 use serde::Serialize;
 
@@ -31,6 +33,7 @@ struct Report<'r> {
     messages: Vec<Shown<'r>>,
     unrecorded: usize,
     agreement: Option<&'r Agreement>,
+    absent: Vec<Absent>,
     refusal: Option<Reason>,
     hints: Vec<String>,
     exit: Option<&'r str>,
@@ -47,6 +50,25 @@ struct Shown<'r> {
     /// The text, if it was not.
     #[serde(skip_serializing_if = "Option::is_none")]
     text: Option<&'r str>,
+}
+
+/// A feature that cannot be had: a word for programs, a sentence for people.
+#[derive(Serialize)]
+struct Absent {
+    feature: &'static str,
+    reason: &'static str,
+    message: String,
+}
+
+impl Absent {
+    fn all(dialect: &Dialect, agreement: &Agreement) -> Vec<Self> {
+        let shown = |(feature, absence): (Feature, Absence)| Self {
+            feature: feature.word(),
+            reason: absence.word(),
+            message: absence.to_string(),
+        };
+        absent(dialect, agreement).into_iter().map(shown).collect()
+    }
 }
 
 /// Why there is no session: a word for programs, a sentence for people.
@@ -77,6 +99,7 @@ impl<'r> Report<'r> {
             messages: record.messages.iter().map(Shown::of).collect(),
             unrecorded: record.unrecorded,
             agreement,
+            absent: agreement.map(|agreement| Absent::all(record.dialect, agreement)).unwrap_or_default(),
             refusal: Reason::of(&record.verdict),
             hints: hints(record),
             exit: record.exit.as_deref(),

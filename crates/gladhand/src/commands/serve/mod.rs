@@ -15,8 +15,10 @@ use crate::Service;
 use crate::cli::{ListenArgs, ServeArgs};
 use crate::commands::CommandError;
 use crate::commands::lookup::Sources;
-use crate::config::{self, Config, File, HttpConfig, Reading};
+use crate::config::{self, Config, ConfigError, File, HttpConfig, Reading};
+use crate::edges::clock::Clock;
 use crate::edges::downstream::Ended;
+use crate::edges::excuse;
 use crate::edges::http::{Authorize, Http, Tls};
 use crate::exit::Exit;
 use crate::governing;
@@ -59,10 +61,30 @@ fn hang_up_means(args: &ListenArgs) -> HangUp {
 
 /// The configuration that holds, and its file.
 pub(super) fn settings(args: &ListenArgs, reading: Reading<'_>) -> Result<(Config, Option<File>), CommandError> {
-    let (config, file) = config::load(args.config.as_deref(), reading).map_err(CommandError::usage)?;
+    let (config, file) = config::load(args.config.as_deref(), reading).map_err(|error| {
+        excuse(args, &error);
+        CommandError::usage(error)
+    })?;
     let path = file.as_ref().map(|file| &file.path);
     tracing::debug!(config = ?path, data_dir = ?config::data_dir(args.data_dir.as_deref()), "settings");
     Ok((config, file))
+}
+
+/// Tells the peer too why there is nothing to be had here: many show what comes back, and not what is on stderr.
+fn excuse(args: &ListenArgs, error: &ConfigError) {
+    if !args.http.is_empty() || std::io::stdin().is_terminal() {
+        return;
+    }
+    let service = Service::new(Hub::of(Vec::new()));
+    let service = match dialect(&args.dialect) {
+        Some(dialect) => service.pinned(dialect),
+        None => service,
+    };
+    let clock = Clock::start();
+    let door = service.door(&clock);
+    if let Err(error) = excuse::excuse(&door, clock, &error.to_string()) {
+        tracing::debug!(%error, "the peer could not be told");
+    }
 }
 
 /// Serves what a service has, on the terms of the configuration, to whom the command line says.
