@@ -92,6 +92,12 @@ impl Gate {
         answer
     }
 
+    /// The row of a message that this version has, whether or not what it needs is in force.
+    pub fn row(&self, from: Side, name: &str) -> Option<&'static Rule> {
+        let mut rows = self.table.iter().zip(&self.verdicts).filter(|(rule, _)| rule.from == from && rule.name == name);
+        rows.find(|(_, verdict)| !matches!(verdict, Err(Closed::NotInThisVersion))).map(|(rule, _)| rule)
+    }
+
     /// The rows that are open to a side.
     pub fn open(&self, from: Side) -> impl Iterator<Item = &'static Rule> {
         let rows = self.table.iter().zip(&self.verdicts);
@@ -142,5 +148,7 @@ mod tests {
         assert_eq!(open(&two, Side::Client, "tools/call"), Err(Closed::NotAgreed(TOOLS.unwrap())));
         assert_eq!(open(&two, Side::Server, "roots/list"), Ok("roots/list"));
         assert_eq!(two.open(Side::Client).count(), 0);
+        let row = |gate: &Gate, name| gate.row(Side::Client, name).map(|rule| rule.name);
+        assert_eq!((row(&two, "tools/call"), row(&two, "ping"), row(&two, "x")), (Some("tools/call"), None, None));
     }
 }

@@ -67,6 +67,20 @@ impl Door {
         }
     }
 
+    /// Answers a first line with why nobody can be served; nothing if it wants no answer.
+    pub fn excuse(&self, line: Line<'_>, why: &str, ambient: &mut Ambient<'_>, wire: &mut Vec<u8>) {
+        let dialect = match (&self.settled, self.detect(line)) {
+            (Some((dialect, _)), _) => *dialect,
+            (None, Ok(Some((dialect, _)))) => dialect,
+            (None, Ok(None)) => return,
+            (None, Err(error)) => return rpc::error(wire, None, &rpc::Error { message: why.into(), ..error }),
+        };
+        let Ok(Some(text)) = TextPolicy::UNDECIDED.read(line) else { return };
+        if let Ok(raw) = serde_json::from_str::<&RawValue>(&text) {
+            (dialect.excuse)(&FirstLine { text: &text, members: Members::of(raw) }, why, ambient, wire);
+        }
+    }
+
     /// What whoever begins with this line can be asked; `None` if the line does not decide who it is.
     pub fn foresee(&self, line: &[u8]) -> Option<Askable> {
         let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);

@@ -6,6 +6,7 @@
 //! [`Ambient`]. A new dialect is one folder and one line in [`REGISTRY`].
 
 pub mod a2e;
+mod absence;
 pub mod ambient;
 mod breach;
 pub mod door;
@@ -17,12 +18,13 @@ pub mod side;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
+pub use absence::{Absence, absent, versions_with};
 pub use ambient::{Ambient, Entropy, Moment, Party};
 pub use breach::Breach;
 pub use door::Door;
 pub use side::{
     Action, Askable, CacheHints, Claim, Client, ClientSetup, Dialect, Event, FirstLine, Heard, Lane, Loss, Menu,
-    Output, Server, ServerSetup, Stop, askable, is_askable,
+    Output, Server, ServerSetup, Stop, Unagreed, askable, is_askable,
 };
 
 /// All dialects. Order matters only between claims of equal strength.

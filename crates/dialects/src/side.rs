@@ -9,9 +9,9 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gladhand_accord::{Agreement, Capability, Peer, Refusal, Secret, Side};
+use gladhand_accord::{Agreement, Capability, Peer, Refusal, Rule, Secret, Side};
 use gladhand_operations::{
-    Answered, Call, CallId, Failure, Level, Notice, Outcome, Question, QuestionId, QuestionKind,
+    Answered, Call, CallId, Failure, Feature, Level, Notice, Outcome, Question, QuestionId, QuestionKind,
 };
 use gladhand_wire::{Fault, Members, RawValue, Skim, TextPolicy};
 
@@ -34,6 +34,10 @@ pub struct Dialect {
     pub puzzled: fn(&FirstLine<'_>) -> bool,
     /// What whoever begins with this line can be asked in the middle of a call.
     pub askable: fn(&FirstLine<'_>) -> Askable,
+    /// The rows of its table that carry a feature; none: it has no words for it.
+    pub carriers: fn(Feature) -> Vec<Rule>,
+    /// Answers a first line with why nobody can be served, in the dialect's own error; nothing if it wants no answer.
+    pub excuse: fn(&FirstLine<'_>, &str, &mut Ambient<'_>, &mut Vec<u8>),
     /// Our side towards a downstream.
     pub server: fn(ServerSetup) -> Box<dyn Server>,
     /// Our side towards an upstream. The version is one of `versions`.
@@ -118,6 +122,16 @@ impl Lane {
     pub const MAIN: Self = Self(0);
 }
 
+/// What becomes of a message that was not agreed. It is told of in any case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Unagreed {
+    /// It is dropped, or answered on behalf of whom it was meant for.
+    #[default]
+    Refused,
+    /// It passes as if it had been agreed, where there is something that it could mean.
+    Passes,
+}
+
 /// What a server side is made of.
 #[derive(Debug, Clone)]
 pub struct ServerSetup {
@@ -137,6 +151,8 @@ pub struct ServerSetup {
     pub max_in_flight: usize,
     /// When this side began.
     pub started: Moment,
+    /// What becomes of what was not agreed.
+    pub unagreed: Unagreed,
 }
 
 /// What a client side is made of.
@@ -158,6 +174,8 @@ pub struct ClientSetup {
     pub listen: bool,
     /// Whether each request of ours is an exchange of its own, as on HTTP: its id is its [`Lane`].
     pub exchanges: bool,
+    /// What becomes of what was not agreed.
+    pub unagreed: Unagreed,
 }
 
 /// What one step produced.
@@ -218,6 +236,9 @@ pub enum Action<'a> {
     /// Something came that was dropped without an answer, as the dialect demands, or refused because of what was agreed.
     /// [`Breach::of`](crate::Breach::of) tells whether that broke a rule.
     Dropped(&'static str),
+    /// Something was not agreed and passed all the same ([`Unagreed::Passes`]); which rule that breaks tells
+    /// [`Breach::of`](crate::Breach::of).
+    Passed(&'static str),
     /// A question that was handed to [`Server::ask`] has been answered, or never will be.
     Answered(QuestionId, Answered),
     /// Changes of a resource need not be told of any more: takes back one [`gladhand_operations::Operation::Watch`] of this URI.
@@ -239,6 +260,7 @@ impl Action<'_> {
             Self::Opened(agreement) => Action::Opened(agreement),
             Self::Refused(refusal) => Action::Refused(refusal),
             Self::Dropped(what) => Action::Dropped(what),
+            Self::Passed(what) => Action::Passed(what),
             Self::Answered(question, answered) => Action::Answered(question, answered),
             Self::Unwatch(uri) => Action::Unwatch(uri),
             Self::RootsChanged => Action::RootsChanged,
@@ -356,13 +378,15 @@ pub enum Event {
     LetGo(Lane),
     /// Something came that makes no sense here and was dropped.
     Dropped(&'static str),
+    /// Something was not agreed and passed all the same ([`Unagreed::Passes`]).
+    Passed(&'static str),
 }
 
 /// How an exchange ended without an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Loss {
-    /// The request did not reach anybody who would have worked on it.
-    Unsent,
+    /// The request did not reach anybody who would have worked on it, and this is why.
+    Unsent(Box<str>),
     /// The request was sent, and the way back broke.
     Broken,
     /// The request was refused because the session is over: a new one must be opened.

@@ -15,7 +15,9 @@ use gladhand_wire::{Line, Lines, Skim, json};
 
 use crate::ambient::{Ambient, Entropy, Moment, Party};
 use crate::door::Door;
-use crate::side::{Action, Client, ClientSetup, Dialect, Event, Heard, Lane, Menu, Output, ServerSetup, Stop};
+use crate::side::{
+    Action, Client, ClientSetup, Dialect, Event, Heard, Lane, Menu, Output, ServerSetup, Stop, Unagreed,
+};
 
 /// Ids that count: the first is 1.
 #[derive(Debug, Default)]
@@ -39,6 +41,7 @@ pub fn server_setup() -> ServerSetup {
         page_size: 100,
         max_in_flight: 64,
         started: Moment::default(),
+        unagreed: Unagreed::default(),
     }
 }
 
@@ -53,6 +56,7 @@ pub fn client_setup(version: &str) -> ClientSetup {
         log_level: None,
         listen: false,
         exchanges: false,
+        unagreed: Unagreed::default(),
     }
 }
 
@@ -246,7 +250,7 @@ impl TestServer {
                     }
                     Action::Opened(agreement) => self.opened.push(agreement),
                     Action::Refused(refusal) => self.refused.push(refusal.word()),
-                    Action::Dropped(what) => self.dropped.push(what),
+                    Action::Dropped(what) | Action::Passed(what) => self.dropped.push(what),
                     Action::Answered(question, answered) => self.answered.push((question, answered)),
                     Action::Unwatch(uri) => self.unwatched.push(uri),
                     Action::RootsChanged => self.roots_changes += 1,

@@ -8,16 +8,19 @@ use crate::config::env;
 use crate::edges::http::Address;
 use crate::logging::LogFormat;
 
+/// No line of help is wider, so that examples are not broken on any usual terminal.
+const WIDTH: usize = 80;
+
 const AFTER_HELP: &str = "\
 Examples:
-  gladhand open --as mcp@2025-06-18              look at a handshake with gladhand itself
-  gladhand open --as mcp -- npx some-mcp-server  does this server open, and with what?
-  gladhand tools -- npx some-mcp-server          what can it do?
+  gladhand open --as mcp@2025-06-18     look at a handshake with gladhand itself
+  gladhand open --as mcp -- npx server  does this server open, and with what?
+  gladhand tools -- npx server          what can it do?
   gladhand call echo message=hi http://localhost:8080/mcp
-  gladhand serve                                 serve one peer on stdin and stdout
-  gladhand serve --http 127.0.0.1:8080           serve any number over HTTP
-  gladhand config import --write                 take over the servers that your editor knows
-  gladhand doctor                                is everything there?
+  gladhand serve                        serve one peer on stdin and stdout
+  gladhand serve --http 127.0.0.1:8080  serve any number over HTTP
+  gladhand config import --write        take over servers that your editor knows
+  gladhand doctor                       is everything there?
   printf '{\"type\":\"handshake\",\"id\":\"1\"}\\n' | gladhand serve
 
 Exit codes: 0 done, 1 something outside failed, 2 usage or configuration,
@@ -28,7 +31,7 @@ Exit codes: 0 done, 1 something outside failed, 2 usage or configuration,
 /// Four dialects are spoken, as server and as client: MCP (all five revisions), A2E 1.0,
 /// loaf RPC 1.0.0 and Fluxloop. The first line of a peer decides which.
 #[derive(Debug, Parser)]
-#[command(name = "gladhand", version, about, long_about, after_help = AFTER_HELP, propagate_version = true)]
+#[command(name = "gladhand", version, about, long_about, after_help = AFTER_HELP, propagate_version = true, max_term_width = WIDTH)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -87,7 +90,10 @@ pub enum Command {
     Policy(PolicyArgs),
     /// Print a completion script for a shell.
     ///
-    /// For bash: gladhand completions bash > ~/.local/share/bash-completion/completions/gladhand
+    /// For bash:
+    ///   gladhand completions bash \
+    ///     > ~/.local/share/bash-completion/completions/gladhand
+    #[command(verbatim_doc_comment)]
     Completions {
         /// The shell.
         shell: clap_complete::Shell,
@@ -104,24 +110,28 @@ const SERVE_HELP: &str = "\
 The dialect is decided by the peer's first line, unless --dialect pins it.
 Lines go to stdout, logs to stderr, nothing else to either.
 
-With --http, MCP is served at /mcp (and at /sse for clients of 2024-11-05), and stdin and stdout
-are left alone. Only requests to loopback names, to the address itself and to --allow-host
-are answered. /healthz and /readyz say how we are.
+With --http, MCP is served at /mcp (and at /sse for clients of 2024-11-05),
+and stdin and stdout are left alone. Only requests to loopback names, to the
+address itself and to --allow-host are answered. /healthz and /readyz say how
+we are.
 
-Servers in the configuration file ([upstreams.NAME]) are served too, under names such as
-NAME__tool. The file may be changed meanwhile; what is new, gone or different follows.
+Servers in the configuration file ([upstreams.NAME]) are served too, under
+names such as NAME__tool. The file may be changed meanwhile; what is new, gone
+or different follows.
 
 Examples:
   gladhand serve
   gladhand serve --dialect mcp -v
   gladhand serve --http 127.0.0.1:8080
-  gladhand serve --http 0.0.0.0:443 --allow-host mcp.example.com --tls-cert cert.pem --tls-key key.pem
+  gladhand serve --http 0.0.0.0:443 --allow-host mcp.example.com \\
+    --tls-cert cert.pem --tls-key key.pem
   printf '{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"rpc.handshake\"}\\n' | gladhand serve
 
-GLADHAND_A2E_TOKEN is one more token that A2E agents may present, beside those in the configuration.
+GLADHAND_A2E_TOKEN is one more token that A2E agents may present, beside those
+in the configuration.
 
-When stdin closes or a signal comes, calls in flight are finished or failed, everything is
-written, and the exit code is 0. A second signal ends at once.";
+When stdin closes or a signal comes, calls in flight are finished or failed,
+everything is written, and the exit code is 0. A second signal ends at once.";
 
 /// `auto`, `mcp`, `mcp@2025-06-18` and so on, from the registry of dialects.
 fn clients() -> clap::builder::PossibleValuesParser {
@@ -185,9 +195,10 @@ pub struct ListenArgs {
 }
 
 const BRIDGE_HELP: &str = "\
-The client may speak any dialect and revision, and so may the server: what the one side lacks is
-translated, or absent from what is offered. The server starts with the client's first line, with
-exactly what that client can be asked. With --http any number of clients share it where that is safe.
+The client may speak any dialect and revision, and so may the server: what the
+one side lacks is translated, or absent from what is offered. The server starts
+with the client's first line, with exactly what that client can be asked. With
+--http any number of clients share it where that is safe.
 
 Put it before the command of any server in a client's configuration:
   gladhand bridge -- npx -y @modelcontextprotocol/server-everything stdio
@@ -237,8 +248,9 @@ pub struct PsArgs {
 }
 
 const OPEN_HELP: &str = "\
-Shows the messages as they went over the wire, then every capability with what both sides said
-of it and what survived, then the verdict. Exit code 0 only if a session opened.
+Shows the messages as they went over the wire, then every capability with what
+both sides said of it and what survived, then what cannot be had and why, then
+the verdict. Exit code 0 only if a session opened.
 
 Examples:
   gladhand open -- my-server
@@ -247,8 +259,9 @@ Examples:
   gladhand open --as mcp@2026-07-28 https://example.org/mcp
   gladhand open --as a2e --want tools,memory --json -- my-a2e-host
 
-GLADHAND_A2E_TOKEN is the token that `--as a2e` presents, GLADHAND_MCP_TOKEN the bearer token that is presented over HTTP;
-a server that is started does not get to see the variables.";
+GLADHAND_A2E_TOKEN is the token that `--as a2e` presents, GLADHAND_MCP_TOKEN the
+bearer token that is presented over HTTP; a server that is started does not get
+to see the variables.";
 
 /// Options of `open`.
 #[derive(Debug, Args)]
@@ -306,20 +319,21 @@ pub struct ServerArgs {
 }
 
 const CALL_HELP: &str = "\
-Arguments are read by the tool's own schema: key=value as the type it wants, key:=JSON as it
-stands, key=@FILE from a file; a key given again makes a list. With a tool and a server, --help
-shows what the tool takes. Text goes to stdout; progress, log lines and questions of the server go
-through the terminal; images and other media are saved as files.
+Arguments are read by the tool's own schema: key=value as the type it wants,
+key:=JSON as it stands, key=@FILE from a file; a key given again makes a list.
+With a tool and a server, --help shows what the tool takes. Text goes to
+stdout; progress, log lines and questions of the server go through the
+terminal; images and other media are saved as files.
 
 Examples:
   gladhand call echo message=hi
-  gladhand call echo --help -- npx -y @modelcontextprotocol/server-everything stdio
-  gladhand call get-sum a=2 b=3 -- npx -y @modelcontextprotocol/server-everything stdio
+  gladhand call echo --help -- npx my-server
+  gladhand call get-sum a=2 b=3 -- npx my-server
   gladhand call search query=@question.txt limit=5 --json https://example.org/mcp
   gladhand call search --args '{\"query\": \"x\"}' https://example.org/mcp
 
-GLADHAND_MCP_TOKEN is the bearer token that is presented over HTTP; a server that is started does not get to see
-the variable.";
+GLADHAND_MCP_TOKEN is the bearer token that is presented over HTTP; a server
+that is started does not get to see the variable.";
 
 /// Options of `call`.
 #[derive(Debug, Args)]
@@ -349,11 +363,12 @@ pub struct CallArgs {
 }
 
 const TOOLS_HELP: &str = "\
-The server is a URL, or a command behind `--`. `gladhand call TOOL --help` with the same server shows what a tool takes.
+The server is a URL, or a command behind `--`. `gladhand call TOOL --help` with
+the same server shows what a tool takes.
 
 Examples:
   gladhand tools http://localhost:8080/mcp
-  gladhand tools --json -- npx -y @modelcontextprotocol/server-everything stdio";
+  gladhand tools --json -- npx my-server";
 
 const RESOURCES_HELP: &str = "\
 The server is a URL, or a command behind `--`.
@@ -417,10 +432,10 @@ pub struct PromptsArgs {
 
 const POLICY_HELP: &str = "\
 Examples:
-  gladhand policy test git__push --args '{\"branch\": \"main\"}' --as alice --client cursor
-  gladhand policy test git__status --read-only --json
-  gladhand policy approve                        list the tools that changed and wait
-  gladhand policy approve git__push              let one back in";
+  gladhand policy test git__push --args '{\"branch\": \"main\"}' --as alice
+  gladhand policy test git__status --read-only --client cursor --json
+  gladhand policy approve            list the tools that changed and wait
+  gladhand policy approve git__push  let one back in";
 
 /// Options of `policy`.
 #[derive(Debug, Args)]
@@ -448,7 +463,8 @@ pub struct PolicyTestArgs {
     /// Its arguments.
     #[arg(long, value_name = "JSON", default_value = "{}")]
     pub args: String,
-    /// Who the caller has proved to be.
+    /// Who the caller has proved to be: the name of its token, or issuer and subject of its JWT with a space between
+    /// them, as `who` in a rule names it. Without it, the caller is nobody in particular.
     #[arg(long = "as", value_name = "PRINCIPAL")]
     pub principal: Option<String>,
     /// What the caller calls itself.

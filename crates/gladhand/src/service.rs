@@ -21,6 +21,7 @@ use crate::edges::downstream::{self, Ended};
 use crate::edges::http::{Http, HttpServer};
 use crate::edges::signals::{self, Signals};
 use crate::edges::stdio::{Input, Output};
+use crate::edges::violations;
 
 /// A hub, ready to be served.
 #[derive(Debug)]
@@ -286,9 +287,18 @@ impl Service {
         fronted.map(|(peer, _)| peer).filter(|peer| !peer.name.is_empty()).unwrap_or_else(|| self.identity.clone())
     }
 
+    /// How to use what there is, and what there is not although there should be.
     fn instructions_now(&self) -> Option<String> {
         let fronted = || self.in_front_of.as_ref()?.introduction()?.1;
-        self.instructions.clone().or_else(fronted)
+        let own = self.instructions.clone().or_else(fronted);
+        let status = self.hub.status();
+        let failed = status.upstreams.iter().filter(|upstream| upstream.state == "failed");
+        let told = failed.map(|upstream| {
+            let why = upstream.detail.as_deref().unwrap_or("it could not be opened");
+            format!("Not available at the moment: {} ({why}).", upstream.name)
+        });
+        let all: Vec<_> = own.into_iter().chain(told).collect();
+        (!all.is_empty()).then(|| all.join("\n"))
     }
 
     /// What the hub has, as an offer to a downstream.
@@ -328,6 +338,7 @@ impl Service {
             page_size: self.limits.page_size,
             max_in_flight: self.limits.in_flight,
             started: clock.now(),
+            unagreed: violations::unagreed(self.hub.violations()),
         }
     }
 

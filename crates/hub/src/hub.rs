@@ -16,11 +16,11 @@ use tokio::sync::broadcast;
 use crate::agent::Agent;
 use crate::bell::Bell;
 use crate::guests::Guests;
-use crate::policy::{Governor, Violations};
+use crate::policy::{Governor, Offender, Violations};
 use crate::provider::{Answer, Askable, Caller, Context, Features, Provider, SessionId, Settling, Work};
 use crate::routes::{HubError, Mount, Route, Routes};
 use crate::stand_ins;
-use crate::status::HubStatus;
+use crate::status::{HubStatus, Offence};
 
 /// Changes that a session may fall behind; later ones push out the oldest, and the session is told that it missed some.
 const CHANGES: usize = 64;
@@ -504,10 +504,16 @@ impl Hub {
     /// How things stand.
     pub fn status(&self) -> HubStatus {
         let routes = self.inner.routes();
+        let offences = self.violations().counts().into_iter().filter_map(|(who, rule, count)| match who {
+            Offender::Client(who) => Some(Offence { who, rule: rule.to_owned(), count }),
+            Offender::Server(_) => None,
+        });
         HubStatus {
             sessions: self.inner.visitors.load(Ordering::Relaxed),
             tools: routes.tools.len(),
             upstreams: routes.mounts.iter().filter_map(|mount| mount.provider.status()).collect(),
+            violations: self.violations().handling(),
+            offences: offences.collect(),
         }
     }
 

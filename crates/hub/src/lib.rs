@@ -25,4 +25,4 @@ pub use kit::Kit;
 pub use naming::{Naming, Pattern};
 pub use provider::{Answer, Askable, Asking, Caller, Context, Features, Provider, Reporter, SessionId, Settling, Work};
 pub use routes::{HubError, Mount};
-pub use status::{HubStatus, UpstreamStatus};
+pub use status::{HubStatus, Offence, UpstreamStatus};

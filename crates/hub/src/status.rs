@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::policy::Handling;
+
 /// How a hub stands.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HubStatus {
@@ -11,6 +13,23 @@ pub struct HubStatus {
     pub tools: usize,
     /// What its upstreams are doing, in the order in which they are shown.
     pub upstreams: Vec<UpstreamStatus>,
+    /// What is done about violations.
+    #[serde(default)]
+    pub violations: Handling,
+    /// What downstreams did against what was negotiated.
+    #[serde(default)]
+    pub offences: Vec<Offence>,
+}
+
+/// How often a peer broke a rule of what was negotiated.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Offence {
+    /// What the peer is called.
+    pub who: String,
+    /// The rule's name.
+    pub rule: String,
+    /// How often.
+    pub count: u64,
 }
 
 /// How an upstream stands.
@@ -34,4 +53,7 @@ pub struct UpstreamStatus {
     pub restarts: u64,
     /// Tools that it has.
     pub tools: usize,
+    /// What it did against what was negotiated.
+    #[serde(default)]
+    pub offences: Vec<Offence>,
 }

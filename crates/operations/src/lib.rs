@@ -6,6 +6,7 @@
 pub mod agent;
 pub mod call;
 pub mod failure;
+pub mod feature;
 pub mod notice;
 pub mod prompt;
 pub mod question;
@@ -17,6 +18,7 @@ pub use call::{
     Call, CallId, CompletionCall, CompletionOf, Operation, Outcome, Party, Reply, TaskWish, Terms, ToolCall,
 };
 pub use failure::{Failure, FailureKind};
+pub use feature::Feature;
 pub use notice::{Level, Log, Notice, Progress};
 pub use prompt::{Completion, Prompt, PromptArgument, PromptResult};
 pub use question::{Answered, Question, QuestionId, QuestionKind};

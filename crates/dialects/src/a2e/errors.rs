@@ -88,6 +88,11 @@ impl ErrorBody {
         Self { capability, ..Self::new("capability_missing", format!("{name} needs {capability}: {reason}"), &detail) }
     }
 
+    /// Nobody can be served.
+    pub(super) fn unavailable(why: &str) -> Self {
+        Self::new("runtime_error", why, &serde_json::json!({"reason": "unavailable"}))
+    }
+
     /// The queue is full.
     pub(super) fn busy() -> Self {
         Self::of(&Failure::new(FailureKind::Busy, TOO_MANY))

@@ -23,8 +23,9 @@ mod server;
 mod tools;
 
 use gladhand_wire::text::{BadUtf8, ByteOrderMark, LoneSurrogate};
-use gladhand_wire::{Terminator, TextPolicy};
+use gladhand_wire::{Id, Terminator, TextPolicy};
 
+use crate::ambient::Ambient;
 use crate::side::{Claim, Dialect, FirstLine};
 
 /// The dialect.
@@ -41,9 +42,16 @@ pub static DIALECT: Dialect = Dialect {
     claim,
     puzzled,
     askable: |_| Vec::new(),
+    carriers: registry::carriers,
+    excuse,
     server: |setup| Box::new(server::Host::new(setup)),
     client: |setup| Box::new(client::Agent::new(setup)),
 };
+
+fn excuse(line: &FirstLine<'_>, why: &str, ambient: &mut Ambient<'_>, wire: &mut Vec<u8>) {
+    let id = line.members.as_ref().and_then(|members| members.some("id"));
+    errors::ErrorBody::unavailable(why).send(id.map(Id::of).as_ref(), ambient, wire);
+}
 
 /// Whether a first line is A2E.
 fn claim(line: &FirstLine<'_>) -> Claim {

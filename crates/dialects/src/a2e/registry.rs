@@ -4,6 +4,7 @@
 //! we do not serve are in it too: knowing a type is what tells a missing capability from garbage.
 
 use gladhand_accord::{Kind, Need, Rule, Side};
+use gladhand_operations::Feature;
 
 /// One message type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -206,6 +207,16 @@ const fn rule(message: &MessageType) -> Rule {
     };
     // There is one version and it has everything.
     Rule { name: message.name, from: message.from, kind, needs, since: "", until: "" }
+}
+
+/// The rows that carry a feature.
+pub(super) fn carriers(feature: Feature) -> Vec<Rule> {
+    let name = match feature {
+        Feature::Tools => "tool/call/req",
+        Feature::Progress => "tool/event",
+        _ => return Vec::new(),
+    };
+    RULES.iter().filter(|rule| rule.name == name).copied().collect()
 }
 
 /// The row of a type.

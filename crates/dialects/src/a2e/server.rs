@@ -23,7 +23,8 @@ use super::results::write_result;
 use super::tools::{Filter, write_definition};
 use super::{message, tools};
 use crate::ambient::Ambient;
-use crate::side::{Action, Output, Server, ServerSetup, Stop};
+use crate::breach::REQUEST_NOT_AGREED;
+use crate::side::{Action, Output, Server, ServerSetup, Stop, Unagreed};
 
 /// Refused handshakes before the channel is closed.
 const MOST_REFUSALS: u32 = 5;
@@ -140,13 +141,18 @@ impl Host {
         if line.message.from == Side::Server {
             return Err(ErrorBody::wrong_direction(name));
         }
-        session.gate.admit(Side::Client, name).map_err(|closed| match closed {
-            Closed::NotAgreed(need) => {
-                let asked_for = session.agreement.term(need.owner, need.capability).is_some();
-                ErrorBody::capability_missing(name, need.capability, asked_for)
+        match session.gate.admit(Side::Client, name) {
+            Ok(_) => {}
+            Err(Closed::NotAgreed(_)) if self.setup.unagreed == Unagreed::Passes => {
+                out.actions.push(Action::Passed(REQUEST_NOT_AGREED));
             }
-            Closed::Unknown | Closed::NotInThisVersion => ErrorBody::unknown_type(name),
-        })?;
+            Err(Closed::NotAgreed(need)) => {
+                out.actions.push(Action::Dropped(REQUEST_NOT_AGREED));
+                let asked_for = session.agreement.term(need.owner, need.capability).is_some();
+                return Err(ErrorBody::capability_missing(name, need.capability, asked_for));
+            }
+            Err(Closed::Unknown | Closed::NotInThisVersion) => return Err(ErrorBody::unknown_type(name)),
+        }
         let (asked, operation, timeout) = match name {
             "tool/list/req" => (Asked::List(read_list(&line.members)?), Operation::ListTools, None),
             "tool/call/req" => {

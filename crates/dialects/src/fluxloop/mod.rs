@@ -6,10 +6,11 @@
 //! dies of any malformed line and prints runtime errors; this one answers as the digest's
 //! recommendations say and goes on.
 
-use gladhand_wire::TextPolicy;
 use gladhand_wire::lines::Terminator;
 use gladhand_wire::text::{BadUtf8, ByteOrderMark, LoneSurrogate};
+use gladhand_wire::{RawValue, TextPolicy};
 
+use crate::ambient::Ambient;
 use crate::side::{Claim, Dialect, FirstLine};
 
 mod answers;
@@ -34,9 +35,17 @@ pub static DIALECT: Dialect = Dialect {
     claim,
     puzzled,
     askable: |_| Vec::new(),
+    carriers: opening::carriers,
+    excuse,
     server: |setup| Box::new(server::FluxloopServer::new(setup)),
     client: |setup| Box::new(client::FluxloopClient::new(setup)),
 };
+
+fn excuse(line: &FirstLine<'_>, why: &str, _: &mut Ambient<'_>, wire: &mut Vec<u8>) {
+    let asked = envelope::Asked::read(line.text);
+    let error = envelope::Error::new("internal_error", why).with(&serde_json::json!({"reason": "unavailable"}));
+    envelope::write_error(wire, asked.form, asked.id.map(RawValue::get), &error);
+}
 
 /// Members that no message of ours has: a line with one of them and an odd `type` is somebody else's.
 const FOREIGN: [&str; 3] = ["a2e", "version", "req_id"];

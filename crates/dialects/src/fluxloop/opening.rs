@@ -5,8 +5,10 @@
 //! `handshake` is provided and was not asked for.
 
 use gladhand_accord::{
-    Agreement, Capability, Defined, Minimum, Offer, Peer, Refusal, Rules, Side, VersionRule, Wants, agree,
+    Agreement, Capability, Defined, Kind, Minimum, Need, Offer, Peer, Refusal, Rule, Rules, Side, VersionRule, Wants,
+    agree,
 };
+use gladhand_operations::Feature;
 use gladhand_wire::{Members, RawValue};
 use serde::Serialize;
 
@@ -32,6 +34,13 @@ const RULES: Rules = Rules {
         _ => Defined::Unknown,
     },
 };
+
+/// The rows that carry a feature: there is one message that does something.
+pub(super) fn carriers(feature: Feature) -> Vec<Rule> {
+    let needs = Some(Need { owner: Side::Server, capability: "tools" });
+    let request = Rule { name: "request", from: Side::Client, kind: Kind::Call, needs, since: "", until: "" };
+    if feature == Feature::Tools { vec![request] } else { Vec::new() }
+}
 
 /// How a client came to its session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -101,6 +101,11 @@ impl Error {
         Self::new(OVERLOADED, message, &data)
     }
 
+    /// Nobody can be served.
+    pub(super) fn unavailable(why: &str) -> Self {
+        Self::new(code::INTERNAL_ERROR, why, &Data { reason: "unavailable", ..Data::default() })
+    }
+
     /// A call ended without a reply.
     pub(super) fn of_failure(failure: &Failure) -> Self {
         let details = failure.data.as_deref();

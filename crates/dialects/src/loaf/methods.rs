@@ -3,6 +3,9 @@
 //! The server side, the handshake's list, the claim on a first line and the tests all read this
 //! one table (`loaf` §5).
 
+use gladhand_accord::{Kind, Need, Rule, Side};
+use gladhand_operations::Feature;
+
 use super::params::{Check, Field};
 
 pub use super::params::Params;
@@ -146,6 +149,22 @@ pub static METHODS: &[Method] = &[
     ),
     needing("tools.list", "tools", Run::AgentOr(Plain::ListTools), Params::Ignored),
 ];
+
+/// The rows that carry a feature. Progress comes as an event, which is no method.
+pub(super) fn carriers(feature: Feature) -> Vec<Rule> {
+    let row = |name, from, kind, needs: Option<&'static str>| {
+        let needs = needs.map(|capability| Need { owner: Side::Server, capability });
+        Rule { name, from, kind, needs, since: "", until: "" }
+    };
+    match feature {
+        Feature::Tools => {
+            let needs = find("tools.call").and_then(|method| method.needs);
+            vec![row("tools.call", Side::Client, Kind::Call, needs)]
+        }
+        Feature::Progress => vec![row("event", Side::Server, Kind::Notice, None)],
+        _ => Vec::new(),
+    }
+}
 
 /// The row of a name.
 pub fn find(name: &str) -> Option<&'static Method> {

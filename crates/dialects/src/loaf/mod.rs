@@ -9,10 +9,11 @@
 //! One deviation is on purpose: the reference prints ids the way a JavaScript double prints
 //! (`1.0` comes back as `1`); here an id comes back exactly as it was sent.
 
-use gladhand_wire::TextPolicy;
 use gladhand_wire::lines::Terminator;
 use gladhand_wire::text::{BadUtf8, ByteOrderMark, LoneSurrogate};
+use gladhand_wire::{Id, TextPolicy};
 
+use crate::ambient::Ambient;
 use crate::side::{Claim, Dialect, FirstLine};
 
 mod agent;
@@ -40,9 +41,17 @@ pub static DIALECT: Dialect = Dialect {
     claim,
     puzzled,
     askable: |_| Vec::new(),
+    carriers: methods::carriers,
+    excuse,
     server: |setup| Box::new(server::LoafServer::new(setup)),
     client: |setup| Box::new(client::LoafClient::new(setup)),
 };
+
+fn excuse(line: &FirstLine<'_>, why: &str, _: &mut Ambient<'_>, wire: &mut Vec<u8>) {
+    if let Some(id) = line.members.as_ref().and_then(|members| members.some("id")) {
+        errors::Error::unavailable(why).answer(wire, Some(&Id::of(id)));
+    }
+}
 
 /// loaf needs no handshake: any of its method names gives it away.
 fn claim(first: &FirstLine<'_>) -> Claim {

@@ -5,6 +5,7 @@
 //! no messages there, so their rows end with 2025-11-25.
 
 use gladhand_accord::{Kind, Need, Rule, Side};
+use gladhand_operations::Feature;
 
 use super::capabilities::TASKS_EXTENSION;
 use super::revision::Revision;
@@ -61,6 +62,36 @@ pub static TABLE: &[Rule] = &[
     call("tasks/cancel", Side::Client, client(TASKS_EXTENSION), STATELESS),
     notice("notifications/tasks", Side::Server, client(TASKS_EXTENSION), STATELESS),
 ];
+
+/// What 2026-07-28 carries inside a result. These are no messages there, so the gate does not read them.
+static IN_RESULTS: &[Rule] = &[
+    call("roots/list", Side::Server, client("roots"), STATELESS),
+    call("sampling/createMessage", Side::Server, client("sampling"), STATELESS),
+    call("elicitation/create", Side::Server, client("elicitation"), STATELESS),
+];
+
+/// The rows that carry a feature.
+pub(super) fn carriers(feature: Feature) -> Vec<Rule> {
+    let (from, name) = match feature {
+        Feature::Tools => (Side::Client, "tools/call"),
+        Feature::ToolChanges => (Side::Server, "notifications/tools/list_changed"),
+        Feature::Resources => (Side::Client, "resources/read"),
+        Feature::Templates => (Side::Client, "resources/templates/list"),
+        Feature::ResourceChanges => (Side::Server, "notifications/resources/list_changed"),
+        Feature::ResourceUpdates => (Side::Server, "notifications/resources/updated"),
+        Feature::Prompts => (Side::Client, "prompts/get"),
+        Feature::PromptChanges => (Side::Server, "notifications/prompts/list_changed"),
+        Feature::Completion => (Side::Client, "completion/complete"),
+        Feature::Progress => (Side::Server, "notifications/progress"),
+        Feature::Cancellation => (Side::Client, "notifications/cancelled"),
+        Feature::Logging => (Side::Server, "notifications/message"),
+        Feature::Elicitation => (Side::Server, "elicitation/create"),
+        Feature::Sampling => (Side::Server, "sampling/createMessage"),
+        Feature::Roots => (Side::Server, "roots/list"),
+        Feature::Tasks => (Side::Client, "tasks/get"),
+    };
+    TABLE.iter().chain(IN_RESULTS).filter(|row| (row.from, row.name) == (from, name)).copied().collect()
+}
 
 /// Whether any revision has a message of that name, in either direction.
 pub(super) fn is_known(name: &str) -> bool {

@@ -39,8 +39,9 @@ mod watches;
 
 use gladhand_wire::TextPolicy;
 use gladhand_wire::text::{BadUtf8, ByteOrderMark, LoneSurrogate};
-use gladhand_wire::{Terminator, json};
+use gladhand_wire::{Id, Terminator, json, rpc};
 
+use crate::ambient::Ambient;
 use crate::side::{Claim, Dialect, FirstLine};
 
 pub use message::Message;
@@ -61,9 +62,17 @@ pub static DIALECT: Dialect = Dialect {
     // It is what is asked for first: nobody has to be told it by its errors.
     puzzled: |_| false,
     askable: opening::askable,
+    carriers: methods::carriers,
+    excuse,
     server: |setup| Box::new(McpServer::new(setup)),
     client: |setup| Box::new(client::McpClient::new(setup)),
 };
+
+fn excuse(line: &FirstLine<'_>, why: &str, _: &mut Ambient<'_>, wire: &mut Vec<u8>) {
+    if let Some(id) = line.members.as_ref().and_then(|members| members.some("id")) {
+        rpc::error(wire, Some(&Id::of(id)), &errors::internal("unavailable", why.to_owned(), None));
+    }
+}
 
 /// JSON-RPC is plausible; a method of ours, or a `_meta` of ours, makes it certain.
 fn claim(first: &FirstLine<'_>) -> Claim {

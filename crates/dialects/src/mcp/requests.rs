@@ -20,7 +20,7 @@ use super::{cursor, errors, meta, parked};
 use crate::ambient::{Ambient, Party};
 use crate::breach::REQUEST_NOT_AGREED;
 use crate::shares::Bound;
-use crate::side::{Action, Output};
+use crate::side::{Action, Output, Unagreed};
 use gladhand_wire::pick;
 
 /// What a caller said of notices about its call.
@@ -43,7 +43,11 @@ impl McpServer {
     ) {
         let may_log = || in_force.gate.admit(Side::Server, "notifications/message").is_ok();
         let wishes = Wishes { progress_token, log_level: log_level.filter(|_| may_log()) };
-        let admitted = in_force.gate.admit(Side::Client, &request.method);
+        let mut admitted = in_force.gate.admit(Side::Client, &request.method);
+        if matches!(admitted, Err(Closed::NotAgreed(_))) && self.setup.unagreed == Unagreed::Passes {
+            out.actions.push(Action::Passed(REQUEST_NOT_AGREED));
+            admitted = in_force.gate.row(Side::Client, &request.method).ok_or(Closed::Unknown);
+        }
         if let Ok(rule) = admitted
             && parked::can_wait(rule.name)
         {

@@ -26,7 +26,9 @@ const ANSWERS: [&str; 12] = [
     r#""result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"resources":{"subscribe":true}}}"#,
 ];
 
-const LOSSES: [Loss; 4] = [Loss::Unsent, Loss::Broken, Loss::Session, Loss::Status(500)];
+fn losses() -> [Loss; 4] {
+    [Loss::Unsent("no way there".into()), Loss::Broken, Loss::Session, Loss::Status(500)]
+}
 
 #[derive(Debug, Clone)]
 enum Step {
@@ -47,7 +49,7 @@ fn steps() -> impl Strategy<Value = Step> {
         6 => (0u64..24, 0..ANSWERS.len()).prop_map(|(id, answer)| Step::Hear(id, answer)),
         1 => (0u64..24, 0usize..3).prop_map(|(lane, method)| Step::Ask(lane, method)),
         1 => (0u64..24).prop_map(Step::Acknowledge),
-        3 => (0u64..24, 0..LOSSES.len()).prop_map(|(lane, loss)| Step::Lose(lane, loss)),
+        3 => (0u64..24, 0..losses().len()).prop_map(|(lane, loss)| Step::Lose(lane, loss)),
         1 => (1u64..16).prop_map(Step::Cancel),
         3 => (any::<prop::sample::Index>(), any::<bool>()).prop_map(|(at, good)| Step::Answer(at, good)),
         1 => Just(Step::Unwatch),
@@ -95,7 +97,7 @@ proptest! {
                 Step::Acknowledge(id) => hand.hears(&format!(
                     r#"{{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{{"_meta":{{"io.modelcontextprotocol/subscriptionId":{id}}}}}}}"#
                 )),
-                Step::Lose(lane, loss) => hand.loses(lane, LOSSES[loss].clone()),
+                Step::Lose(lane, loss) => hand.loses(lane, losses()[loss].clone()),
                 Step::Cancel(call) => hand.cancels(call),
                 Step::Answer(at, good) if !questions.is_empty() => {
                     let question = questions.swap_remove(at.index(questions.len()));

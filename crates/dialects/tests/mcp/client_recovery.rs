@@ -27,7 +27,7 @@ fn a_broken_exchange_is_repeated_only_where_that_does_no_harm() {
         hand.loses(5, Loss::Broken);
         assert_eq!(hand.take_outcome(1).unwrap_err().kind, FailureKind::UpstreamLost, "and not for ever");
         hand.loses(5, Loss::Broken);
-        hand.loses(99, Loss::Unsent);
+        hand.loses(99, Loss::Unsent("no way there".into()));
         assert!(hand.events.is_empty());
     }
 }
@@ -37,7 +37,7 @@ fn what_never_arrived_is_sent_again() {
     let mut hand = over_http(STATELESS);
     hand.calls(1, bare_call("t"));
     hand.take_sent();
-    hand.loses(2, Loss::Unsent);
+    hand.loses(2, Loss::Unsent("no way there".into()));
     assert_eq!(hand.only_sent()["method"], "tools/call");
     hand.hears_on(3, &result("3", r#"{"content":[]}"#));
     assert!(hand.take_outcome(1).is_ok());
@@ -91,7 +91,7 @@ fn a_session_that_is_over_is_opened_anew_and_calls_go_on_in_it() {
     hand.take_sent();
     hand.loses(3, Loss::Session);
     assert_eq!(hand.only_sent()["method"], "initialize");
-    hand.loses(4, Loss::Unsent);
+    hand.loses(4, Loss::Unsent("no way there".into()));
     hand.calls(4, Operation::ListTools);
     hand.calls(5, Operation::ListPrompts);
     hand.cancels(5);

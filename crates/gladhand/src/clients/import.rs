@@ -53,8 +53,26 @@ impl fmt::Display for Found {
     }
 }
 
-/// All servers in a file's text; those of one project too, where the file has projects. Whatever starts us is left away.
-pub(crate) fn read(text: &str, project: Option<&Path>) -> Result<Vec<Found>, BadJson> {
+/// A server that is not taken over.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct LeftOut {
+    /// What it is called there.
+    pub(crate) name: String,
+    /// Why.
+    pub(crate) why: &'static str,
+}
+
+/// What a file's text says of servers.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Servers {
+    /// Those that can be taken over.
+    pub(crate) found: Vec<Found>,
+    /// Those that cannot.
+    pub(crate) left_out: Vec<LeftOut>,
+}
+
+/// All servers in a file's text; those of one project too, where the file has projects. Whatever starts us is left out.
+pub(crate) fn read(text: &str, project: Option<&Path>) -> Result<Servers, BadJson> {
     let cleaned = jsonc::clean(text);
     let root = Members::parse(&cleaned.text)?;
     let mut sections: Vec<Members<'_>> =
@@ -63,24 +81,27 @@ pub(crate) fn read(text: &str, project: Option<&Path>) -> Result<Vec<Found>, Bad
     let of_project = project.and_then(Path::to_str).and_then(|project| root.object("projects")?.object(project));
     sections.extend(of_project.and_then(|project| project.object("mcpServers")));
     let servers = sections.iter().flat_map(|section| section.iter());
-    let mut found: Vec<Found> = Vec::new();
+    let Servers { mut found, mut left_out } = Servers::default();
     for (name, server) in servers {
-        if let Some(mut server) = upstream(name, server) {
-            let base = server.name.clone();
-            let mut number = 2;
-            while found.iter().any(|other| other.name == server.name) {
-                server.name = format!("{base}-{number}");
-                number += 1;
+        match upstream(name, server) {
+            Ok(mut server) => {
+                let base = server.name.clone();
+                let mut number = 2;
+                while found.iter().any(|other: &Found| other.name == server.name) {
+                    server.name = format!("{base}-{number}");
+                    number += 1;
+                }
+                found.push(server);
             }
-            found.push(server);
+            Err(why) => left_out.push(LeftOut { name: (*name).to_owned(), why }),
         }
     }
-    Ok(found)
+    Ok(Servers { found, left_out })
 }
 
-/// One server as an upstream; none if it is us, or nothing that can be started or reached.
-fn upstream(name: &str, server: &RawValue) -> Option<Found> {
-    let mut server: Map<String, Value> = serde_json::from_str(server.get()).ok()?;
+/// One server as an upstream; why not, if it is us, or nothing that can be started or reached.
+fn upstream(name: &str, server: &RawValue) -> Result<Found, &'static str> {
+    let mut server: Map<String, Value> = serde_json::from_str(server.get()).map_err(|_| "it is no object")?;
     let mut notes = Vec::new();
     // Zed used to keep the whole command in one object.
     if let Some(Value::Object(mut inner)) = server.remove("command").map(|command| match command {
@@ -100,7 +121,7 @@ fn upstream(name: &str, server: &RawValue) -> Option<Found> {
         stem == Some("gladhand") && args.first().is_some_and(|first| first == "serve")
     };
     if command.as_ref().is_some_and(is_us) {
-        return None;
+        return Err("it is gladhand itself");
     }
     let url = take("url").or_else(|| take("serverUrl")).or_else(|| take("httpUrl")).filter(Value::is_string);
     let (env, cwd, headers) = (take("env"), take("cwd"), take("headers"));
@@ -122,7 +143,7 @@ fn upstream(name: &str, server: &RawValue) -> Option<Found> {
             settings.push(("url", Some(url)));
             settings.push(("headers", texts(headers)));
         }
-        (None, None) => return None,
+        (None, None) => return Err("it has neither a command nor a URL that is a string"),
     }
     settings.push(("hide", hide));
     settings.push(("enabled", is_off.then_some(Value::Bool(false))));
@@ -139,7 +160,7 @@ fn upstream(name: &str, server: &RawValue) -> Option<Found> {
     let mut settings: Vec<_> = settings.into_iter().filter_map(|(key, value)| Some((key, value?))).collect();
     notes.extend(settings.iter().flat_map(|(_, value)| in_clear(value)));
     settings.iter_mut().for_each(|(_, value)| translate(value, &mut notes));
-    Some(Found { name: clean, settings, notes })
+    Ok(Found { name: clean, settings, notes })
 }
 
 /// A note for each variable or header that looks like a secret and is written out.
@@ -212,7 +233,7 @@ mod tests {
     use crate::config::{self, Reading};
 
     fn imported(text: &str) -> String {
-        let found = read(text, Some(Path::new("/project"))).unwrap();
+        let found = read(text, Some(Path::new("/project"))).unwrap().found;
         let toml: Vec<_> = found.iter().map(ToString::to_string).collect();
         let toml = toml.join("\n");
         config::parse(&toml, Reading::AsWritten).unwrap_or_else(|problems| panic!("{problems:?} in\n{toml}"));
@@ -288,8 +309,19 @@ command = ["y"]
     }
 
     #[test]
+    fn what_is_left_out_is_told_with_the_reason() {
+        let text = r#"{ "mcpServers": { "a": 5, "b": { "command": ["x"] }, "c": { "command": "gladhand", "args": ["serve"] },
+          "d": { "command": "d" } } }"#;
+        let servers = read(text, None).unwrap();
+        assert_eq!(servers.found.len(), 1);
+        let told: Vec<_> = servers.left_out.iter().map(|LeftOut { name, why }| format!("{name}: {why}")).collect();
+        let nothing = "b: it has neither a command nor a URL that is a string";
+        assert_eq!(told, ["a: it is no object", nothing, "c: it is gladhand itself"]);
+    }
+
+    #[test]
     fn what_is_no_json_is_told() {
         assert!(read("mcpServers: {}", None).is_err());
-        assert!(read("{}", None).unwrap().is_empty());
+        assert_eq!(read("{}", None).unwrap(), Servers::default());
     }
 }

@@ -8,13 +8,15 @@ use anyhow::anyhow;
 use gladhand_accord::Secret;
 use gladhand_auth::Roots;
 use gladhand_hub::policy::Violations;
-use gladhand_hub::{Hub, Mount};
+use gladhand_hub::{Hub, Mount, Provider as _};
 
 use crate::Service;
 use crate::cli::BridgeArgs;
+use crate::commands::plain::plain_lines;
 use crate::commands::{CommandError, lookup, serve, session, sign_in};
 use crate::config::{self, Reading};
 use crate::coupling::{Coupled, Room, Spec};
+use crate::exit::Exit;
 use crate::upstream::{Authorizer, Bearer, Options, Speak, Target};
 
 /// Couples until the downstream ends.
@@ -24,8 +26,15 @@ pub fn run(args: &BridgeArgs) -> Result<ExitCode, CommandError> {
     spec.options.violations = Arc::new(Violations::new(config.policy.violations));
     let upstream = Arc::new(Coupled::new(spec));
     let hub = Hub::of(vec![Mount::plain(Arc::clone(&upstream) as _)]);
-    let service = Service::new(hub).in_front_of(upstream).waiting_for_upstreams().shown_as("bridge");
-    serve::serve(service, &args.listen, config)
+    let service = Service::new(hub).in_front_of(Arc::clone(&upstream)).waiting_for_upstreams().shown_as("bridge");
+    let ended = serve::serve(service, &args.listen, config)?;
+    match upstream.trouble() {
+        // Whoever was downstream may not have stayed to hear it.
+        Some(failure) if args.listen.http.is_empty() => {
+            Err(CommandError::new(Exit::PeerFailed, anyhow!(plain_lines(&failure.message))))
+        }
+        _ => Ok(ended),
+    }
 }
 
 fn spec(args: &BridgeArgs) -> Result<Spec, CommandError> {

@@ -4,7 +4,6 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use anstyle::Style;
 use anyhow::anyhow;
@@ -13,21 +12,23 @@ use gladhand_wire::{RawValue, json};
 use serde_json::{Map, Value, json};
 
 use crate::cli::{PromptsArgs, ResourcesArgs, ToolsArgs};
+use crate::commands::call::person::Person;
 use crate::commands::plain::plain;
 use crate::commands::screen;
 use crate::commands::session::{Plan, reply};
 use crate::commands::show::{self, Album};
 use crate::commands::{CommandError, written};
 use crate::exit::Exit;
-use crate::upstream::{Alone, Upstream};
+use crate::upstream::Upstream;
 
 const STRONG: Style = Style::new().bold();
 const FAINT: Style = Style::new().dimmed();
 
 /// Lists tools.
-pub fn tools(args: ToolsArgs) -> Result<ExitCode, CommandError> {
-    let plan = Plan::read(&args.server, args.url.as_deref())?;
-    plan.run(Arc::new(Alone), |upstream| async move {
+pub fn tools(args: ToolsArgs, verbosity: u8) -> Result<ExitCode, CommandError> {
+    let mut plan = Plan::read(&args.server, args.url.as_deref())?;
+    let person = plan.for_person(Person::new(Vec::new(), verbosity));
+    plan.run(person, |upstream| async move {
         let Reply::Tools(tools) = ask(&upstream, Operation::ListTools).await? else { return Err(mixed_up()) };
         match args.server.json {
             true => print_json(&json!({"tools": tools.iter().map(tool).collect::<Vec<_>>()})),
@@ -37,9 +38,10 @@ pub fn tools(args: ToolsArgs) -> Result<ExitCode, CommandError> {
 }
 
 /// Lists resources and templates, or reads one.
-pub fn resources(args: ResourcesArgs) -> Result<ExitCode, CommandError> {
-    let plan = Plan::read(&args.server, args.url.as_deref())?;
-    plan.run(Arc::new(Alone), |upstream| async move {
+pub fn resources(args: ResourcesArgs, verbosity: u8) -> Result<ExitCode, CommandError> {
+    let mut plan = Plan::read(&args.server, args.url.as_deref())?;
+    let person = plan.for_person(Person::new(Vec::new(), verbosity));
+    plan.run(person, |upstream| async move {
         if let Some(uri) = &args.read {
             let operation = Operation::ReadResource(uri.as_str().into());
             let Reply::Contents(contents) = ask(&upstream, operation).await? else { return Err(mixed_up()) };
@@ -70,7 +72,7 @@ pub fn resources(args: ResourcesArgs) -> Result<ExitCode, CommandError> {
 }
 
 /// Lists prompts, or fills one in.
-pub fn prompts(args: PromptsArgs) -> Result<ExitCode, CommandError> {
+pub fn prompts(args: PromptsArgs, verbosity: u8) -> Result<ExitCode, CommandError> {
     let (url, words) = match args.words.split_last() {
         Some((last, words)) if last.starts_with("http://") || last.starts_with("https://") => {
             (Some(last.as_str()), words)
@@ -87,8 +89,9 @@ pub fn prompts(args: PromptsArgs) -> Result<ExitCode, CommandError> {
     if args.get.is_none() && !arguments.is_empty() {
         return Err(CommandError::usage(anyhow!("arguments need a prompt: --get NAME")));
     }
-    let plan = Plan::read(&args.server, url)?;
-    plan.run(Arc::new(Alone), |upstream| async move {
+    let mut plan = Plan::read(&args.server, url)?;
+    let person = plan.for_person(Person::new(Vec::new(), verbosity));
+    plan.run(person, |upstream| async move {
         if let Some(name) = &args.get {
             let call = ToolCall { name: name.as_str().into(), arguments: Cow::Owned(json::to_raw(&arguments)) };
             let Reply::Prompt(prompt) = ask(&upstream, Operation::GetPrompt(call)).await? else {

@@ -21,8 +21,9 @@ use crate::exit::Exit;
 use crate::upstream::{Alone, Target};
 
 const LOGIN_HELP: &str = "\
-Opens a session with the server, as `gladhand call` does, and lets you sign in if it wants that. The tokens
-are kept in the secret store (`gladhand secret list`) and renewed from then on.
+Opens a session with the server, as `gladhand call` does, and lets you sign in
+if it wants that. The tokens are kept in the secret store (`gladhand secret
+list`) and renewed from then on.
 
 Examples:
   gladhand login https://example.org/mcp
@@ -49,7 +50,8 @@ pub struct LoginArgs {
 }
 
 const LOGOUT_HELP: &str = "\
-Tokens are revoked where the authorization server can do that, and forgotten in any case.
+Tokens are revoked where the authorization server can do that, and forgotten in
+any case.
 
 Examples:
   gladhand logout https://example.org/mcp";

@@ -64,8 +64,17 @@ impl<E: Into<anyhow::Error>> From<E> for CommandError {
 
 impl fmt::Display for CommandError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The whole chain, causes last: "could not do this: because of that".
-        write!(f, "{:#}", self.error)
+        // The whole chain, causes last: "could not do this: because of that". What an error has told of its cause is not
+        // told again.
+        let mut told = String::new();
+        for cause in self.error.chain().map(ToString::to_string) {
+            match told.as_str() {
+                "" => told = cause,
+                so_far if so_far.contains(&cause) => {}
+                _ => told = format!("{told}: {cause}"),
+            }
+        }
+        f.write_str(&told)
     }
 }
 
@@ -101,4 +110,21 @@ fn exit_of(refusal: &Refusal) -> Exit {
 fn own_program() -> Result<String, CommandError> {
     let path = std::env::current_exe()?;
     path.into_os_string().into_string().map_err(|_| anyhow!("the path of this program is not UTF-8").into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_is_told_once() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("could not start: {0}")]
+        struct Outer(#[source] std::io::Error);
+
+        let inner = || std::io::Error::other("no such file");
+        assert_eq!(CommandError::usage(Outer(inner())).to_string(), "could not start: no such file");
+        let error = anyhow::Error::from(inner()).context("reading x");
+        assert_eq!(CommandError::usage(error).to_string(), "reading x: no such file");
+    }
 }

@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use gladhand_hub::UpstreamStatus;
+use gladhand_hub::{Offence, UpstreamStatus};
 
 use crate::cli::PsArgs;
 use crate::commands::plain::plain;
@@ -47,6 +47,9 @@ fn describe(process: &ProcessStatus) -> String {
     for upstream in &process.hub.upstreams {
         text.push_str(&line(upstream));
     }
+    let offences = process.hub.upstreams.iter().flat_map(|upstream| &upstream.offences);
+    text.extend(process.hub.offences.iter().map(|offence| broken("client", offence, process)));
+    text.extend(offences.map(|offence| broken("server", offence, process)));
     let processes: usize = process.hub.upstreams.iter().map(|upstream| upstream.processes.len()).sum();
     // Without sharing, each session would have a process of its own for each upstream that is one.
     let would_be = sessions * process.hub.upstreams.iter().filter(|upstream| !upstream.processes.is_empty()).count();
@@ -74,6 +77,15 @@ fn line(upstream: &UpstreamStatus) -> String {
     let detail = upstream.detail.as_deref().map(|detail| format!("  {}", plain(detail))).unwrap_or_default();
     let (name, state) = (plain(&upstream.name), &upstream.state);
     format!("  {name}  {style}{state}{style:#}{detail}\n    {}\n", parts.join(", "))
+}
+
+/// A rule of what was negotiated that somebody broke.
+fn broken(side: &str, offence: &Offence, process: &ProcessStatus) -> String {
+    let style = anstyle::AnsiColor::Yellow.on_default();
+    let times = count(usize::try_from(offence.count).unwrap_or(usize::MAX), "time");
+    let who = plain(&offence.who);
+    let (rule, handling) = (plain(&offence.rule), process.hub.violations);
+    format!("  {style}{side} `{who}` broke {rule}{style:#} {times} ({handling})\n")
 }
 
 fn count(number: usize, what: &str) -> String {

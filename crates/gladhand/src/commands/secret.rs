@@ -20,11 +20,12 @@ use crate::secrets::{self, NoSecrets};
 const LONGEST: u64 = 1024 * 1024;
 
 const SECRET_HELP: &str = "\
-Secrets lie in one encrypted file in the data folder. Its key is made from GLADHAND_PASSPHRASE if that
-is set, and else lies in the config folder, so that a copy of the data folder reveals nothing.
+Secrets lie in one encrypted file in the data folder. Its key is made from
+GLADHAND_PASSPHRASE if that is set, and else lies in the config folder, so that
+a copy of the data folder reveals nothing.
 
 Examples:
-  gladhand secret set github           asks for the value, without showing it
+  gladhand secret set github  asks for the value, without showing it
   pass show github | gladhand secret set github
   gladhand secret list
   gladhand secret rm github";
@@ -46,6 +47,9 @@ enum SecretCommand {
     Set {
         /// Its name.
         name: String,
+        /// Not taken: who else is on this machine could read it there. It is here so that we say so, and not repeat it.
+        #[arg(hide = true, value_parser = |_: &str| Ok::<_, std::convert::Infallible>(()))]
+        value: Option<()>,
     },
     /// List the names of all secrets, and say where they are kept.
     List {
@@ -66,7 +70,13 @@ pub fn run(args: SecretArgs) -> Result<ExitCode, CommandError> {
     // Opened before anybody is asked for anything: what would be refused need not be typed.
     let secrets = secrets::open(&folder).map_err(closed)?;
     match args.command {
-        SecretCommand::Set { name } => {
+        SecretCommand::Set { name, value: Some(()) } => {
+            let error = anyhow!("the value of a secret is not taken from the command line, where others can read it");
+            let name = plain(&name);
+            let hint = format!("`gladhand secret set {name}` asks for it, and reads it where stdin is a pipe or file");
+            return Err(CommandError::usage(error).hint(hint));
+        }
+        SecretCommand::Set { name, value: None } => {
             let Some(value) = value(&name)? else { return Err(CommandError::usage(anyhow!("nothing was entered"))) };
             secrets.set(&name, value).map_err(refused)?;
             say(&format!("kept `{}` in {}", plain(&name), whereabouts(&secrets)?));

@@ -17,6 +17,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use url::Url;
 
 use crate::cli::ServerArgs;
+use crate::commands::call::person::Person;
 use crate::commands::{CommandError, lookup, sign_in};
 use crate::config::{self, env};
 use crate::edges::http_client::Endpoint;
@@ -65,6 +66,14 @@ impl Plan {
         };
         let is_ours = url.is_none() && args.command.is_empty();
         Ok(Self { target, options, timeout, token, sign_in: sign_in::Manner::InPassing, is_ours })
+    }
+
+    /// Declares what can be asked of the person at the terminal, who is to be the host of the session. All commands
+    /// declare the same, since what a server has may depend on it.
+    pub(super) fn for_person(&mut self, person: Person) -> Arc<Person> {
+        self.options.provides = person.provides();
+        self.options.log_level = Some(person.level());
+        Arc::new(person)
     }
 
     /// The server as it would be typed behind a command.
@@ -237,6 +246,21 @@ pub(super) fn unauthorized() -> String {
     format!("sign in from a terminal, set {} to a bearer token, or give --header 'Authorization: …'", env::MCP_TOKEN)
 }
 
+/// What to do about a program that could not be started.
+pub(super) fn not_started(program: &str) -> String {
+    let is_port = |text: &str| {
+        let port = text.split('/').next().unwrap_or_default();
+        !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit())
+    };
+    match program.rsplit_once(':') {
+        Some((host, rest)) if !host.is_empty() && !host.contains(['/', '\\']) && is_port(rest) => {
+            let path = if rest.contains('/') { "" } else { "/mcp" };
+            format!("for a server that is reached over HTTP, name its URL: http://{program}{path}")
+        }
+        _ => "is the program installed and on the path?".to_owned(),
+    }
+}
+
 /// Why there is no session, with something to do about it.
 fn not_open(error: OpenError, target: &Target) -> CommandError {
     let exit = match &error {
@@ -259,7 +283,7 @@ fn not_open(error: OpenError, target: &Target) -> CommandError {
             format!("is this the URL of an MCP endpoint? `gladhand open --as mcp {target}` shows the handshake")
         }
         (OpenError::NotOverHttp(_), _) => "start the server behind `--` instead".to_owned(),
-        (OpenError::NotStarted { .. }, _) => "is the program installed and on the path?".to_owned(),
+        (OpenError::NotStarted { program, .. }, _) => not_started(program),
     };
     CommandError::new(exit, error).hint(hint)
 }
@@ -274,4 +298,23 @@ pub(super) fn reply(outcome: Outcome) -> Result<gladhand_operations::Reply, Comm
         };
         CommandError::new(exit, anyhow!(super::plain::plain_lines(&failure.message)))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_without_its_scheme_is_recognized() {
+        for (program, url) in [
+            ("localhost:8080", Some("http://localhost:8080/mcp")),
+            ("127.0.0.1:80/sse", Some("http://127.0.0.1:80/sse")),
+            ("C:\\server.exe", None),
+            ("./a:1", None),
+            ("server", None),
+        ] {
+            let hint = not_started(program);
+            assert_eq!(hint.strip_prefix("for a server that is reached over HTTP, name its URL: "), url, "{hint}");
+        }
+    }
 }

@@ -8,6 +8,7 @@ pub(crate) mod schema;
 mod source;
 pub(crate) mod text;
 mod upstreams;
+mod words;
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -224,7 +225,7 @@ impl HttpConfig {
 
 fn secrets<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<Secret>, D::Error> {
     // serde's own complaint would quote what it found, which is a secret.
-    let complaint = || serde::de::Error::custom("expected an array of strings");
+    let complaint = || serde::de::Error::custom("expected a list of strings");
     let toml::Value::Array(tokens) = toml::Value::deserialize(deserializer)? else { return Err(complaint()) };
     let complaint_of_nothing = || serde::de::Error::custom("a token must not be empty");
     let secret = |token: toml::Value| match token.as_str() {
@@ -495,7 +496,11 @@ mod tests {
                 "line 3, column 8",
                 "at character 3: expected one of",
             ),
-            ("[[policy.rules]]\neffect = \"forbid\"", "line 2, column 10", "unknown variant `forbid`"),
+            (
+                "[[policy.rules]]\neffect = \"forbid\"",
+                "line 2, column 10",
+                "policy.rules#1.effect: `forbid` cannot be said here: expected `allow`, `deny` or `ask`",
+            ),
             (
                 "[[policy.rules]]\ntools = [\"a\", \"@x\"]\neffect = \"deny\"",
                 "line 2, column 9",
@@ -507,13 +512,34 @@ mod tests {
                 "this schema cannot be used",
             ),
             ("[[policy.limits]]\ntools = [\"a\"]", "line 1, column 1", "a limit needs one of"),
-            ("[policy]\npin = \"maybe\"", "line 2, column 7", "unknown variant `maybe`"),
-            ("[audit]\nfiel = \"x\"", "line 2, column 1", "unknown field `fiel`"),
-            ("[profiles.x]\nonli = []", "line 2, column 1", "unknown field `onli`"),
+            ("[policy]\npin = \"maybe\"", "line 2, column 7", "`maybe` cannot be said here"),
+            ("[audit]\nfiel = \"x\"", "line 2, column 1", "there is no key `fiel`: did you mean `file`?"),
+            ("[profiles.x]\nonli = []", "line 2, column 1", "did you mean `only`?"),
         ] {
             let problem = problem(text);
             assert!(problem.contains(place) && problem.contains(told), "{text}\n{problem}");
         }
+    }
+
+    #[test]
+    fn all_mistakes_in_all_items_of_a_list_are_told_with_their_number() {
+        let text = "[[policy.rules]]\neffect = 'allow'\n[[policy.rules]]\neffcet = 'deny'\ntools = 'x'\n\
+                    [[policy.rules]]\neffect = 'forbid'\nwhen = 5\n[[policy.limits]]\n[http]\nsessions = 'many'\n";
+        let expected = "\
+line 3, column 1: policy.rules#2: `effect` is missing
+line 4, column 1: policy.rules#2.effcet: there is no key `effcet`: did you mean `effect`?
+line 5, column 9: policy.rules#2.tools: expected a list
+line 7, column 10: policy.rules#3.effect: `forbid` cannot be said here: expected `allow`, `deny` or `ask`
+line 8, column 8: policy.rules#3.when: expected a string
+line 9, column 1: policy.limits#1: a limit needs one of `calls`, `concurrent`, `timeout_ms` and `result_bytes`
+line 11, column 12: http.sessions: expected a whole number";
+        assert_eq!(problem(text), expected);
+    }
+
+    #[test]
+    fn what_a_key_holds_does_not_reach_the_terminal() {
+        let problem = problem("[upstreams.a]\ncommand = 'x'\n\"en\\u001b[31m\\nv\" = 1\n");
+        assert!(problem.contains("`en\\u{1b}[31m\\nv`") && !problem.contains('\n'), "{problem}");
     }
 
     #[test]

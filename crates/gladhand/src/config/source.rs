@@ -5,19 +5,23 @@ use std::ops::Range;
 
 use serde::de::DeserializeOwned;
 use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use toml::de::{DeArray, DeTable, DeValue};
+
+use super::words;
 
 /// How deep mistakes are told apart: section, upstream, key.
 const DEEPEST: usize = 3;
 
-/// One thing that is wrong with a configuration file. It never quotes a value, which may be a secret.
+/// One thing that is wrong with a configuration file. It never quotes a value, which may be a secret, and what it quotes
+/// of the file holds no control characters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
     /// The line, from 1; 0 for what has no place in the file.
     pub line: usize,
     /// The column in characters, from 1.
     pub column: usize,
-    /// The key, as in `upstreams.git.cwd`; empty where the text is no TOML.
+    /// The key, as in `upstreams.git.cwd`, or `policy.rules#2.effect` in the second item of a list; empty where the text is
+    /// no TOML.
     pub key: String,
     /// What is wrong.
     pub message: String,
@@ -74,7 +78,7 @@ impl<'t> Source<'t> {
         });
         if problems.is_empty() {
             // Only together do the keys make a mistake.
-            problems.push(self.at(whole.span(), "", &discreet(whole.message())));
+            problems.push(self.at(whole.span(), "", &words::told(whole.message())));
         }
         (T::deserialize(document(rest)).ok(), problems)
     }
@@ -93,13 +97,54 @@ impl<'t> Source<'t> {
                 is_wrong = true;
                 let is_deeper = match value.get_ref() {
                     DeValue::Table(inner) if path.len() < DEEPEST => self.search::<T>(path, inner, found),
+                    DeValue::Array(items) => self.search_items::<T>(path, key.span(), items, found),
                     _ => false,
                 };
                 if !is_deeper {
-                    found(path, self.at(error.span(), &path.join("."), &discreet(error.message())));
+                    found(path, self.at(error.span(), &path.join("."), &words::told(error.message())));
                 }
             }
             path.pop();
+        }
+        is_wrong
+    }
+
+    /// Looks for mistakes in each table of a list. What else must be there may be in the same table, so a key with a
+    /// mistake is taken away to see the next.
+    fn search_items<T: DeserializeOwned>(
+        &self,
+        path: &[String],
+        span: Range<usize>,
+        items: &DeArray<'_>,
+        found: &mut impl FnMut(&[String], Problem),
+    ) -> bool {
+        let mut is_wrong = false;
+        for (number, item) in items.iter().enumerate() {
+            let (mut item, mut removed) = (item.clone(), Vec::new());
+            let name = format!("{}#{}", path.join("."), number + 1);
+            loop {
+                let mut alone = DeArray::new();
+                alone.push(item.clone());
+                let alone = Spanned::new(item.span(), DeValue::Array(alone));
+                let Err(error) = T::deserialize(document(only(path, span.clone(), alone))) else { break };
+                let (place, message) = (error.span(), error.message());
+                let DeValue::Table(table) = item.get_mut() else { break };
+                is_wrong = true;
+                let key = place.as_ref().and_then(|place| key_at(table, place.start));
+                match key {
+                    Some(key) => {
+                        found(path, self.at(place, &format!("{name}.{key}"), &words::told(message)));
+                        table.remove(key.as_str());
+                        removed.push(key);
+                    }
+                    // That it is missing is our own doing.
+                    None if words::missing(message).is_some_and(|key| removed.iter().any(|gone| gone == key)) => break,
+                    None => {
+                        found(path, self.at(Some(item.span()), &name, &words::told(message)));
+                        break;
+                    }
+                }
+            }
         }
         is_wrong
     }
@@ -124,8 +169,21 @@ impl<'t> Source<'t> {
 
     pub(super) fn at(&self, span: Option<Range<usize>>, key: &str, message: &str) -> Problem {
         let (line, column) = span.map_or((0, 0), |span| place(self.text, span.start));
-        Problem { line, column, key: key.to_owned(), message: message.to_owned() }
+        Problem { line, column, key: harmless(key), message: harmless(message) }
     }
+}
+
+/// Text of the file without what would move the cursor or begin a new line.
+fn harmless(text: &str) -> String {
+    let shown = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
+    text.chars().map(shown).collect()
+}
+
+/// The key of a table in whose name or value a byte is.
+fn key_at(table: &DeTable<'_>, byte: usize) -> Option<String> {
+    let is_there = |span: Range<usize>| span.contains(&byte);
+    let mut keys = table.iter().filter(|(key, value)| is_there(key.span()) || is_there(value.span()));
+    keys.next().map(|(key, _)| key.get_ref().to_string())
 }
 
 /// From the beginning of the file to its end.
@@ -168,19 +226,6 @@ fn only<'v>(path: &[String], span: Range<usize>, value: Spanned<DeValue<'v>>) ->
         .0
 }
 
-/// What serde says, without the value that it says it of: that may be a secret.
-fn discreet(message: &str) -> String {
-    let first = message.lines().next().unwrap_or_default();
-    let quotes_a_value = ["invalid type", "invalid value"].iter().any(|beginning| first.starts_with(beginning));
-    match first.rfind("expected ") {
-        Some(at) if quotes_a_value => match &first[at..] {
-            "expected u8" | "expected u32" | "expected u64" | "expected usize" => "expected a whole number".to_owned(),
-            expected => expected.to_owned(),
-        },
-        _ => first.to_owned(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
@@ -216,8 +261,8 @@ mod tests {
             problems(text),
             [
                 "line 2, column 10: one.a.number: expected a whole number",
-                "line 3, column 6: one.a.is: expected a boolean",
-                "line 6, column 1: one.b.numbre: unknown field `numbre`, expected `number` or `is`",
+                "line 3, column 6: one.a.is: expected true or false",
+                "line 6, column 1: one.b.numbre: there is no key `numbre`: did you mean `number`?",
             ]
         );
     }

@@ -357,7 +357,7 @@ impl<'de> Visitor<'de> for OneOrMore {
 }
 
 fn words<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
-    deserializer.deserialize_any(OneOrMore("a string or an array of strings"))
+    deserializer.deserialize_any(OneOrMore("a string or a list of strings"))
 }
 
 impl<'de> Deserialize<'de> for Inherit {
@@ -367,15 +367,15 @@ impl<'de> Deserialize<'de> for Inherit {
             type Value = Inherit;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("\"all\" or an array of names")
+                f.write_str("\"all\" or a list of names")
             }
 
             fn visit_str<E: Error>(self, word: &str) -> Result<Self::Value, E> {
-                if word == "all" { Ok(Inherit::All) } else { Err(E::custom("expected \"all\" or an array of names")) }
+                if word == "all" { Ok(Inherit::All) } else { Err(E::custom("expected \"all\" or a list of names")) }
             }
 
             fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<Self::Value, A::Error> {
-                OneOrMore("an array of names").visit_seq(seq).map(Inherit::Also)
+                OneOrMore("a list of names").visit_seq(seq).map(Inherit::Also)
             }
         }
         deserializer.deserialize_any(AllOrNames)

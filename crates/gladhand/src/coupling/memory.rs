@@ -26,6 +26,12 @@ pub(super) fn recall(file: &Path) -> Option<Lists> {
     serde_json::from_slice(&std::fs::read(file).ok()?).ok()
 }
 
+/// The names of what an upstream had that can be hidden and renamed: tools and prompts. None if nothing is remembered.
+pub(crate) fn names(file: &Path) -> Option<Vec<String>> {
+    let Lists { tools, prompts, .. } = recall(file)?;
+    Some(tools.into_iter().map(|tool| tool.name).chain(prompts.into_iter().map(|prompt| prompt.name)).collect())
+}
+
 /// Remembers. What cannot be remembered is asked for again next time.
 pub(super) fn remember(file: &Path, lists: &Lists) {
     let text = serde_json::to_vec(lists).unwrap_or_default();

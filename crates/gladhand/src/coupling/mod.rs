@@ -7,7 +7,7 @@
 mod breaker;
 mod hosting;
 mod lists;
-mod memory;
+pub(crate) mod memory;
 mod pool;
 mod room;
 mod way;
@@ -21,7 +21,8 @@ use std::time::Duration;
 
 use gladhand_accord::Peer;
 use gladhand_dialects::{Askable, askable};
-use gladhand_hub::{Answer, Bell, Caller, Context, Features, Provider, SessionId, Settling, UpstreamStatus};
+use gladhand_hub::policy::Offender;
+use gladhand_hub::{Answer, Bell, Caller, Context, Features, Offence, Provider, SessionId, Settling, UpstreamStatus};
 use gladhand_operations::{
     CompletionCall, Failure, FailureKind, Level, Log, Operation, Outcome, Party, Prompt, Resource, Template, Terms,
     Tool, ToolCall,
@@ -575,6 +576,12 @@ impl Provider for Coupled {
             calls: ways.iter().map(|way| way.host.calls()).sum(),
             restarts: ways.iter().map(|way| way.restarts()).sum(),
             tools: inner.known().map_or(0, |lists| lists.tools.len()),
+            offences: {
+                let who = inner.label.clone();
+                let counts = inner.spec.options.violations.of(&Offender::Server(who.clone()));
+                let offence = |(rule, count): (&str, u64)| Offence { who: who.clone(), rule: rule.to_owned(), count };
+                counts.into_iter().map(offence).collect()
+            },
         })
     }
 

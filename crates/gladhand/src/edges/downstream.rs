@@ -457,6 +457,7 @@ impl Session {
                     }
                     Action::Refused(refusal) => tracing::warn!(%refusal, "no session"),
                     Action::Dropped(what) => tracing::debug!(what, "dropped"),
+                    Action::Passed(what) => tracing::debug!(what, "let pass"),
                     Action::Answered(question, answered) => {
                         if let Some(answer) = self.questions.remove(&question) {
                             // Whoever asked may have stopped waiting.

@@ -9,6 +9,7 @@ pub mod clock;
 #[cfg(unix)]
 pub mod control;
 pub mod downstream;
+pub(crate) mod excuse;
 mod following;
 pub mod http;
 pub mod http_client;

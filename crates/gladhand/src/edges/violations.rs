@@ -1,19 +1,33 @@
 //! What a peer broke in a step, found between the dialect and whoever counts it.
 
-use gladhand_dialects::{Action, Breach, Event};
+use gladhand_dialects::{Action, Breach, Event, Unagreed};
 use gladhand_hub::Hub;
 use gladhand_hub::policy::{Handling, Offender, Violation, Violations};
 
 /// The rules that a downstream broke in a step.
 pub(crate) fn of_actions(actions: &[Action<'_>]) -> Vec<Breach> {
-    let dropped = |action: &Action<'_>| if let Action::Dropped(told) = action { Breach::of(told) } else { None };
-    actions.iter().filter_map(dropped).collect()
+    let broken = |action: &Action<'_>| match action {
+        Action::Dropped(told) | Action::Passed(told) => Breach::of(told),
+        _ => None,
+    };
+    actions.iter().filter_map(broken).collect()
 }
 
 /// The rules that an upstream broke in a step.
 pub(crate) fn of_events(events: &[Event]) -> Vec<Breach> {
-    let dropped = |event: &Event| if let Event::Dropped(told) = event { Breach::of(told) } else { None };
-    events.iter().filter_map(dropped).collect()
+    let broken = |event: &Event| match event {
+        Event::Dropped(told) | Event::Passed(told) => Breach::of(told),
+        _ => None,
+    };
+    events.iter().filter_map(broken).collect()
+}
+
+/// What becomes of what was not agreed: who only observes lets it pass.
+pub(crate) fn unagreed(violations: &Violations) -> Unagreed {
+    match violations.handling() {
+        Handling::Observe => Unagreed::Passes,
+        Handling::Repair | Handling::Enforce => Unagreed::Refused,
+    }
 }
 
 /// Counts what a downstream broke; says whether its session is to end.

@@ -158,13 +158,8 @@ impl Listener {
 
     fn ask(&self, call: AgentCall<'_>) -> Answer {
         let terms = Terms::default();
-        let context = Context {
-            call: CallId(0),
-            terms: &terms,
-            agreement: &self.agreement,
-            caller: &self.ear,
-            bell: &self.bell,
-        };
+        let context =
+            Context { call: CallId(0), terms: &terms, agreement: &self.agreement, caller: &self.ear, bell: &self.bell };
         self.agent.ask(call, &context)
     }
 
@@ -176,12 +171,8 @@ impl Listener {
         mut events: mpsc::UnboundedReceiver<AgentEvent>,
         reporter: Reporter,
     ) -> Result<ToolResult, Failure> {
-        let send = AgentCall::Send {
-            session: session.as_str().into(),
-            text: text.into(),
-            enqueue: true,
-            images: Vec::new(),
-        };
+        let send =
+            AgentCall::Send { session: session.as_str().into(), text: text.into(), enqueue: true, images: Vec::new() };
         let sent = said(self.ask(send).outcome().await)?;
         let turn = Members::of(&sent).and_then(|sent| sent.str("turn_id").map(String::from)).unwrap_or_default();
         let mut running = Running { listener: &self, session: &session, ended: false };

@@ -419,6 +419,7 @@ impl Driver {
             }
             Event::LetGo(lane) => self.transport.let_go(lane),
             Event::Dropped(what) => tracing::debug!(what, "dropped what the upstream sent"),
+            Event::Passed(what) => tracing::debug!(what, "let pass what the upstream sent"),
         }
     }
 

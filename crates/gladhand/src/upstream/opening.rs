@@ -27,6 +27,7 @@ use crate::edges::child::{ChildPeer, Manner};
 use crate::edges::child_lines::ChildLines;
 use crate::edges::child_log::ChildLog;
 use crate::edges::http_client::{Endpoint, HttpClient, Style};
+use crate::edges::violations;
 
 /// How long a process may say nothing to the first question of the new era before another is asked that of the old.
 const SILENCE: Duration = Duration::from_secs(3);
@@ -308,6 +309,7 @@ impl Attempt<'_> {
             log_level: self.options.log_level,
             listen: self.options.listen,
             exchanges: style != Style::OneStream,
+            unagreed: violations::unagreed(&self.options.violations),
         };
         let client = (dialect.client)(setup);
         Driver::new(dialect, client, transport, Arc::clone(&self.host), self.options)

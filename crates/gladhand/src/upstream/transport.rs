@@ -169,7 +169,7 @@ impl Evidence {
     pub(crate) fn outage(&self) -> Option<String> {
         match (self.status, &self.loss) {
             (Some(status @ 500..), _) => Some(format!("HTTP status {status}")),
-            (_, Some(Loss::Unsent)) => Some("no connection".to_owned()),
+            (_, Some(Loss::Unsent(why))) => Some(why.to_string()),
             (None, Some(Loss::Broken)) => Some("the connection broke".to_owned()),
             _ => None,
         }

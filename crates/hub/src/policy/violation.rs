@@ -16,7 +16,7 @@ const COUNTED: usize = 1024;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Handling {
-    /// What the dialect demands, and nothing else. Every violation is logged as a warning.
+    /// It passes unchanged, where there is something that it could mean. Every kind of violation is logged as a warning.
     Observe,
     /// It is translated, dropped or answered on the offender's behalf, so that the other side never sees it.
     #[default]
@@ -33,6 +33,16 @@ pub enum Offender {
     Client(String),
     /// An upstream, by the name that we give it.
     Server(String),
+}
+
+impl fmt::Display for Handling {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Observe => "observe",
+            Self::Repair => "repair",
+            Self::Enforce => "enforce",
+        })
+    }
 }
 
 impl fmt::Display for Offender {
@@ -88,6 +98,12 @@ pub struct Violations {
 }
 
 impl Violations {
+    /// Which rules somebody broke, and how often.
+    pub fn of(&self, who: &Offender) -> Vec<(&'static str, u64)> {
+        let counts = self.counts();
+        counts.into_iter().filter(|(offender, ..)| offender == who).map(|(_, rule, count)| (rule, count)).collect()
+    }
+
     /// Handles them so.
     pub fn new(handling: Handling) -> Self {
         Self { handling: Mutex::new(handling), counts: Mutex::default() }
@@ -114,7 +130,7 @@ impl Violations {
             *count
         };
         let Violation { rule, line, .. } = violation;
-        let handling = *self.handling.lock().unwrap_or_else(PoisonError::into_inner);
+        let handling = self.handling();
         if handling == Handling::Repair {
             if count.is_power_of_two() {
                 tracing::info!(rule, line, count, "{violation}");
@@ -123,6 +139,11 @@ impl Violations {
             tracing::warn!(rule, line, count, "{violation}");
         }
         handling
+    }
+
+    /// What is done about them.
+    pub fn handling(&self) -> Handling {
+        *self.handling.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Who broke which rule how often.

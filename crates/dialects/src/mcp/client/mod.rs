@@ -45,7 +45,7 @@ use super::capabilities::{self, InForce};
 use super::ids;
 use super::revision::Revision;
 use crate::ambient::Ambient;
-use crate::side::{Client, ClientSetup, Event, Heard, Lane, Loss};
+use crate::side::{Client, ClientSetup, Event, Heard, Lane, Loss, Unagreed};
 
 /// What came back: a result, or an error object.
 type Answer<'a> = Result<Option<&'a RawValue>, &'a RawValue>;
@@ -68,6 +68,8 @@ pub(super) struct McpClient {
     reopenings: usize,
     /// Whether each request is an exchange of its own.
     exchanges: bool,
+    /// What becomes of what was not agreed.
+    unagreed: Unagreed,
     /// Requests of ours in flight, by our id.
     requests: HashMap<u64, Sent>,
     next_id: u64,
@@ -124,6 +126,7 @@ impl McpClient {
             log_level: setup.log_level,
             reopenings: 0,
             exchanges: setup.exchanges,
+            unagreed: setup.unagreed,
             requests: HashMap::new(),
             next_id: 0,
             questions: BTreeMap::new(),

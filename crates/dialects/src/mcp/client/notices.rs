@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
-use gladhand_accord::Side;
+use gladhand_accord::{Closed, Side};
 use gladhand_operations::{CallId, Log, Notice, Progress};
 use gladhand_wire::json::{self, RawValue};
 use gladhand_wire::{Members, pick};
 
 use super::{McpClient, our_id};
+use crate::breach::NOTIFICATION_NOT_AGREED;
 use crate::mcp::meta;
-use crate::side::{Event, Heard, Lane};
+use crate::side::{Event, Heard, Lane, Unagreed};
 
 impl McpClient {
     pub(super) fn notification(
@@ -24,9 +25,12 @@ impl McpClient {
             heard.events.push(Event::Dropped("a notification before the session was open"));
             return;
         };
-        if in_force.gate.admit(Side::Server, method).is_err() {
-            heard.events.push(Event::Dropped("a notification that was not agreed"));
-            return;
+        match in_force.gate.admit(Side::Server, method) {
+            Ok(_) => {}
+            Err(Closed::NotAgreed(_)) if self.unagreed == Unagreed::Passes => {
+                heard.events.push(Event::Passed(NOTIFICATION_NOT_AGREED));
+            }
+            Err(_) => return heard.events.push(Event::Dropped(NOTIFICATION_NOT_AGREED)),
         }
         let subscribed = self.is_of_subscription(params);
         let notice = match method {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gladhand_accord::Side;
+use gladhand_accord::{Closed, Side};
 use gladhand_operations::{Answered, CallId, Failure, FailureKind, Question, QuestionId, QuestionKind};
 use gladhand_wire::json::{self, Kind, RawValue};
 use gladhand_wire::rpc::{self, Error, code};
@@ -10,8 +10,9 @@ use gladhand_wire::{Id, Members, pick};
 
 use super::work::Work;
 use super::{McpClient, our_id};
+use crate::breach::QUESTION_NOT_AGREED;
 use crate::mcp::{conversation, errors, ids};
-use crate::side::{Event, Heard, Lane};
+use crate::side::{Event, Heard, Lane, Unagreed};
 
 /// How many questions may be open at once.
 pub(super) const MAX_QUESTIONS: usize = 256;
@@ -49,6 +50,13 @@ impl McpClient {
             rpc::result(&mut heard.wire, &id, &serde_json::Map::new());
             return;
         }
+        let closed = self.in_force().and_then(|in_force| in_force.gate.admit(Side::Server, method).err());
+        if matches!(closed, Some(Closed::NotAgreed(_))) {
+            heard.events.push(match self.unagreed {
+                Unagreed::Refused => Event::Dropped(QUESTION_NOT_AGREED),
+                Unagreed::Passes => Event::Passed(QUESTION_NOT_AGREED),
+            });
+        }
         match self.question(method, params) {
             Ok(question) => {
                 let call = self.call_on(lane);
@@ -63,8 +71,10 @@ impl McpClient {
         let (Some(kind), Some(in_force)) = (kind_of(method), self.in_force()) else {
             return Err(errors::method_not_found(method));
         };
-        let gate = in_force.gate.admit(Side::Server, method);
-        gate.map_err(|closed| errors::closed(method, closed, in_force.revision))?;
+        match in_force.gate.admit(Side::Server, method) {
+            Err(Closed::NotAgreed(_)) if self.unagreed == Unagreed::Passes => {}
+            gate => drop(gate.map_err(|closed| errors::closed(method, closed, in_force.revision))?),
+        }
         let params = params.filter(|params| Kind::of(params) == Kind::Object);
         let params = params.map_or_else(|| json::raw("{}".to_owned()), ToOwned::to_owned);
         if let Some(objection) = self.objection(None, kind, &params) {

@@ -135,7 +135,7 @@ impl McpClient {
         let Some(work) = sent.work_mut() else { return false };
         work.repeats += 1;
         let may = match loss {
-            Loss::Unsent | Loss::Session => true,
+            Loss::Unsent(_) | Loss::Session => true,
             Loss::Broken => is_harmless,
             Loss::Status(_) | Loss::TooLong(_) | Loss::Denied(_) => false,
         };
@@ -206,7 +206,7 @@ impl McpClient {
 
 fn refusal(loss: &Loss) -> Refusal {
     match loss {
-        Loss::Unsent | Loss::Broken | Loss::Session => Refusal::PeerGone,
+        Loss::Unsent(_) | Loss::Broken | Loss::Session => Refusal::PeerGone,
         Loss::Status(status) => {
             Refusal::PeerRefused { code: status.to_string(), message: format!("HTTP status {status}") }
         }
@@ -217,7 +217,9 @@ fn refusal(loss: &Loss) -> Refusal {
 
 fn failure(loss: &Loss) -> Failure {
     match loss {
-        Loss::Unsent => Failure::new(FailureKind::UpstreamLost, "the upstream could not be reached"),
+        Loss::Unsent(why) => {
+            Failure::new(FailureKind::UpstreamLost, format!("the upstream could not be reached: {why}"))
+        }
         Loss::Broken => Failure::new(FailureKind::UpstreamLost, "the connection broke before the upstream answered"),
         Loss::Session => Failure::new(FailureKind::UpstreamLost, "the upstream ended the session before it answered"),
         Loss::Status(status) => upstream_error(format!("the upstream answered with HTTP status {status}")),

@@ -16,7 +16,7 @@ use gladhand_dialects::{
     side::Action,
 };
 use gladhand_operations::{
-    Call, CallId, Content, Failure, FailureKind, Notice, Operation, Outcome, Reply, ToolCall, ToolResult,
+    Call, CallId, Content, Failure, FailureKind, Feature, Notice, Operation, Outcome, Reply, ToolCall, ToolResult,
 };
 use gladhand_wire::{Fault, Members, RawValue, Skim, TextPolicy, json};
 
@@ -29,6 +29,8 @@ pub(crate) static DIALECT: Dialect = Dialect {
     claim,
     puzzled: |line| line.members.as_ref().is_some_and(|members| members.has("squawk")),
     askable: |_| Vec::new(),
+    carriers: |feature| if feature == Feature::Tools { TABLE.to_vec() } else { Vec::new() },
+    excuse: |_, why, _, wire| squawk(wire, why),
     server: |setup| Box::new(ParrotServer::new(setup)),
     client: |setup| Box::new(ParrotClient { setup, waiting: VecDeque::new() }),
 };

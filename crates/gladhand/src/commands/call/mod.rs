@@ -6,7 +6,7 @@
 mod arguments;
 mod describe;
 mod form;
-mod person;
+pub(super) mod person;
 
 use std::borrow::Cow;
 use std::io::Write as _;
@@ -45,9 +45,7 @@ pub fn run(args: CallArgs, verbosity: u8) -> Result<ExitCode, CommandError> {
     }
     let mut plan = Plan::read(&args.server, urls.first().map(String::as_str))?;
     let roots = args.root.iter().map(fs_err::canonicalize).collect::<Result<_, _>>();
-    let person = Arc::new(Person::new(roots.map_err(CommandError::usage)?, verbosity));
-    plan.options.provides = person.provides();
-    plan.options.log_level = Some(person.level());
+    let person = plan.for_person(Person::new(roots.map_err(CommandError::usage)?, verbosity));
     let shown = plan.shown();
     plan.run(Arc::clone(&person) as _, |upstream| async move {
         let tool = find(&upstream, &args.tool).await?;

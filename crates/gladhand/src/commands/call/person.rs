@@ -21,7 +21,7 @@ use crate::upstream::Host;
 
 /// The person who typed the command.
 #[derive(Debug)]
-pub(super) struct Person {
+pub(in crate::commands) struct Person {
     /// Whether somebody is there to be asked.
     is_there: bool,
     /// From which level on log lines are shown.
@@ -34,7 +34,7 @@ pub(super) struct Person {
 
 impl Person {
     /// Whoever sits at the terminal; who works in these folders.
-    pub(super) fn new(roots: Vec<PathBuf>, verbosity: u8) -> Self {
+    pub(in crate::commands) fn new(roots: Vec<PathBuf>, verbosity: u8) -> Self {
         let level = match verbosity {
             0 => Level::Warning,
             1 => Level::Info,
@@ -44,7 +44,7 @@ impl Person {
     }
 
     /// What can be asked of them, in the words of MCP.
-    pub(super) fn provides(&self) -> Vec<(Capability, Option<Box<RawValue>>)> {
+    pub(in crate::commands) fn provides(&self) -> Vec<(Capability, Option<Box<RawValue>>)> {
         let mut names = vec!["elicitation", "elicitation.form"];
         if self.is_there {
             names.push("elicitation.url");
@@ -56,12 +56,12 @@ impl Person {
     }
 
     /// From which level on they want to see log lines.
-    pub(super) fn level(&self) -> Level {
+    pub(in crate::commands) fn level(&self) -> Level {
         self.level
     }
 
     /// Takes the progress bar off the screen.
-    pub(super) fn finish(&self) {
+    pub(in crate::commands) fn finish(&self) {
         if let Some(bar) = self.bar.lock().unwrap_or_else(PoisonError::into_inner).take() {
             bar.finish_and_clear();
         }

@@ -5,12 +5,14 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anstyle::{AnsiColor, Style};
+use gladhand_hub::Pattern;
 use serde_json::{Value, json};
 
 use super::{CheckArgs, counted};
 use crate::commands::lookup::Sources;
+use crate::commands::serve::Memory;
 use crate::commands::{CommandError, outside};
-use crate::config::{self, Examined, File, Problem};
+use crate::config::{self, Examined, File, Problem, UpstreamConfig};
 use crate::exit::Exit;
 
 const BAD: Style = AnsiColor::Red.on_default().bold();
@@ -50,7 +52,8 @@ impl Verdict {
 
 fn judge(file: &File) -> Verdict {
     let data = std::env::var_os(config::env::DATA_DIR).map(PathBuf::from);
-    let sources = Sources::with_store_in(config::data_dir(data.as_deref()));
+    let data = config::data_dir(data.as_deref());
+    let (sources, memory) = (Sources::with_store_in(data.clone()), Memory::in_folder(data));
     let Examined { config, problems: errors, places } = sources.lookup(|lookup| config::examine(&file.text, lookup));
     let mut verdict = Verdict { errors, ..Verdict::default() };
     for (name, upstream) in config.iter().flat_map(|config| &config.upstreams.0).filter(|(_, one)| one.enabled) {
@@ -63,8 +66,24 @@ fn judge(file: &File) -> Verdict {
             let message = format!("{}: {}", missing.message, missing.advice);
             verdict.warnings.push(places.problem(&["upstreams", name, missing.key], message));
         }
+        let known = upstream.target().and_then(|target| memory.names(name, &target));
+        for (key, wanted) in known.iter().flat_map(|known| idle(upstream, known)) {
+            let message = format!("`{wanted}` is nothing that it had when it was last asked");
+            verdict.warnings.push(places.problem(&["upstreams", name, key], message));
+        }
     }
     verdict
+}
+
+/// What is said of names that an upstream does not have, and under which key.
+fn idle<'u>(upstream: &'u UpstreamConfig, known: &[String]) -> Vec<(&'static str, &'u str)> {
+    let fits_nothing = |pattern: &&String| {
+        let pattern = Pattern((*pattern).clone());
+        !known.iter().any(|name| pattern.fits(name))
+    };
+    let patterns = |key, all: &'u [String]| all.iter().filter(fits_nothing).map(move |name| (key, name.as_str()));
+    let renamed = upstream.rename.keys().filter(|name| !known.contains(name)).map(|name| ("rename", name.as_str()));
+    patterns("only", &upstream.only).chain(patterns("hide", &upstream.hide)).chain(renamed).collect()
 }
 
 fn as_json(file: Option<&File>, verdict: &Verdict) -> Value {
@@ -101,4 +120,22 @@ fn drawn(file: Option<&File>, verdict: &Verdict) -> String {
         (errors, warnings) => writeln!(text, "{}, {}", counted(errors, "error"), counted(warnings, "warning")),
     };
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_an_upstream_does_not_have_are_told() {
+        let one = |text: &str| vec![text.to_owned()];
+        let upstream = UpstreamConfig {
+            only: vec!["read*".to_owned(), "write*".to_owned()],
+            hide: one("read_all"),
+            rename: [("gone".to_owned(), "x".to_owned()), ("read".to_owned(), "y".to_owned())].into(),
+            ..UpstreamConfig::default()
+        };
+        let expected = [("only", "write*"), ("hide", "read_all"), ("rename", "gone")];
+        assert_eq!(idle(&upstream, &one("read")), expected);
+    }
 }

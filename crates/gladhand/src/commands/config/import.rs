@@ -7,19 +7,25 @@ use anyhow::{Context as _, anyhow};
 use clap::ValueEnum;
 
 use super::{ImportArgs, counted, say};
-use crate::clients::import::{self, Found};
+use crate::clients::import::{self, Found, LeftOut, Servers};
 use crate::clients::{self, Client};
 use crate::commands::CommandError;
+use crate::commands::plain::plain;
 use crate::config::{self, Reading};
 use crate::exit::Exit;
 
 pub(super) fn run(args: &ImportArgs) -> Result<ExitCode, CommandError> {
     let found = match &args.source {
-        Some(source) => read(&file_of(source)?)?,
-        None => everything()?,
+        Some(source) => told(read(&file_of(source)?)?),
+        None => everything(),
     };
     if found.is_empty() {
         say("There are no servers to take over.");
+        if args.source.is_none() {
+            say("Looked for:");
+            places().iter().for_each(|(name, file)| say(&format!("  {name:<15} {}", file.display())));
+            say("`gladhand config import FILE` reads another file of that kind.");
+        }
         return Ok(Exit::Success.into());
     }
     if args.write || args.into.is_some() {
@@ -37,29 +43,50 @@ fn file_of(source: &str) -> Result<PathBuf, CommandError> {
     }
 }
 
-fn read(file: &Path) -> Result<Vec<Found>, CommandError> {
+fn read(file: &Path) -> Result<Servers, CommandError> {
     let text = clients::read_file(file).map_err(CommandError::usage)?;
     let project = std::env::current_dir().ok();
-    let found = import::read(&text, project.as_deref()).with_context(|| file.display().to_string());
-    found.map_err(CommandError::usage)
+    let servers = import::read(&text, project.as_deref()).with_context(|| file.display().to_string());
+    servers.map_err(CommandError::usage)
 }
 
-/// What all files have together that are where they usually are; the first of a name counts.
-fn everything() -> Result<Vec<Found>, CommandError> {
-    let of_project = [".mcp.json", ".cursor/mcp.json", ".vscode/mcp.json"].map(PathBuf::from);
-    let of_user = Client::value_variants().iter().filter_map(|client| client.file());
+/// The servers that are taken over; the others are named.
+fn told(servers: Servers) -> Vec<Found> {
+    for LeftOut { name, why } in &servers.left_out {
+        say(&format!("  {} is left out: {why}", plain(name)));
+    }
+    servers.found
+}
+
+/// Where servers may be found, and what each place is called on the command line.
+fn places() -> Vec<(String, PathBuf)> {
+    let of_project =
+        [".mcp.json", ".cursor/mcp.json", ".vscode/mcp.json"].map(|file| ("this folder".to_owned(), file.into()));
+    let of_user = Client::value_variants().iter().filter_map(|client| Some((client.name(), client.file()?)));
+    of_project.into_iter().chain(of_user).collect()
+}
+
+/// What all files have together that are where they usually are; the first of a name counts, and a file that cannot be
+/// read does not keep us from the others.
+fn everything() -> Vec<Found> {
     let mut all: Vec<Found> = Vec::new();
-    for file in of_project.into_iter().chain(of_user).filter(|file| file.is_file()) {
-        let found = read(&file)?;
-        say(&format!("{}: {}", file.display(), counted(found.len(), "server")));
-        for server in found {
+    for (place, file) in places().into_iter().filter(|(_, file)| file.is_file()) {
+        let servers = match read(&file) {
+            Ok(servers) => servers,
+            Err(error) => {
+                say(&format!("left out: {error}"));
+                continue;
+            }
+        };
+        say(&format!("{} ({place}): {}", file.display(), counted(servers.found.len(), "server")));
+        for server in told(servers) {
             match all.iter().any(|other| other.name == server.name) {
                 true => say(&format!("  {} is there already", server.name)),
                 false => all.push(server),
             }
         }
     }
-    Ok(all)
+    all
 }
 
 /// The file to add to: the one that is named, or in force, or the user's.
@@ -116,7 +143,7 @@ mod tests {
     #[test]
     fn only_what_is_not_there_is_added_and_the_rest_stays() {
         let json = r#"{ "mcpServers": { "a": { "command": "new" }, "b": { "command": "b" } } }"#;
-        let found = import::read(json, None).unwrap();
+        let found = import::read(json, None).unwrap().found;
         let before = "# mine\n[upstreams.a]\ncommand = 'old' # kept\n";
         let (after, names) = added(before, &found).unwrap();
         assert_eq!(names, ["b"]);

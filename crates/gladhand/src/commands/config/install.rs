@@ -10,6 +10,7 @@ use anyhow::{Context as _, anyhow};
 use super::{InstallArgs, say};
 use crate::clients::{self, jsonc};
 use crate::commands::{CommandError, own_program};
+use crate::config;
 use crate::exit::Exit;
 
 const OLD: Style = AnsiColor::Red.on_default();
@@ -21,7 +22,7 @@ const AROUND: usize = 2;
 pub(super) fn run(args: &InstallArgs) -> Result<ExitCode, CommandError> {
     let file = args.client.file().ok_or_else(|| anyhow!("there is no home folder"))?;
     let mut arguments = vec!["serve".to_owned()];
-    if let Some(config) = &args.config {
+    if let Some(config) = config_to_name(args.config.as_deref())? {
         let path = fs_err::canonicalize(config).map_err(CommandError::usage)?;
         let path = path.to_str().ok_or_else(|| anyhow!("the path of the configuration is not UTF-8"))?;
         arguments.extend(["--config".to_owned(), path.to_owned()]);
@@ -42,8 +43,16 @@ pub(super) fn run(args: &InstallArgs) -> Result<ExitCode, CommandError> {
         say(&format!("The old file is kept as {}.", backup.display()));
     }
     crate::files::rewrite(&file, after.as_bytes())?;
-    say(&format!("{} starts `gladhand serve` as `{}` from its next start on.", args.client.name(), args.name));
+    let command = arguments.join(" ");
+    say(&format!("{} starts `gladhand {command}` as `{}` from its next start on.", args.client.name(), args.name));
     Ok(Exit::Success.into())
+}
+
+/// The configuration file that is in force here, if we would not find it again when somebody else starts us elsewhere.
+fn config_to_name(named: Option<&Path>) -> Result<Option<PathBuf>, CommandError> {
+    let file = config::find(named).map_err(CommandError::usage)?;
+    let is_found_anywhere = |path: &PathBuf| named.is_none() && config::users_file().as_ref() == Some(path);
+    Ok(file.map(|file| file.path).filter(|path| !is_found_anywhere(path)))
 }
 
 /// A name beside a file that is not taken.

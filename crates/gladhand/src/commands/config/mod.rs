@@ -42,9 +42,9 @@ enum ConfigCommand {
 }
 
 const CHECK_HELP: &str = "\
-Each problem is told with its line, its column and its key, never with its value. Exit code 0: nothing
-is wrong; 1: the file is fine, and something that it names is not there (a program, a folder);
-2: the file is wrong.
+Each problem is told with its line, its column and its key, never with its
+value. Exit code 0: nothing is wrong; 1: the file is fine, and something that it
+names is not there (a program, a folder, a tool); 2: the file is wrong.
 
 Examples:
   gladhand config check
@@ -62,11 +62,13 @@ struct CheckArgs {
 }
 
 const SHOW_HELP: &str = "\
-References such as ${VAR} and ${secret:NAME} are shown as they are written, and what is written in
-clear as ***.
+Only what differs from the defaults is shown, unless --all is given. References
+such as ${VAR} and ${secret:NAME} are shown as they are written, and what is
+written in clear as ***.
 
 Examples:
   gladhand config show
+  gladhand config show --all
   gladhand config show --json | jq .upstreams";
 
 #[derive(Debug, Args)]
@@ -75,15 +77,19 @@ struct ShowArgs {
     /// The file [default: the one that `gladhand serve` would use].
     #[arg(long, value_name = "FILE", env = env::CONFIG, value_hint = ValueHint::FilePath)]
     config: Option<PathBuf>,
-    /// Print one JSON object.
+    /// Show everything, what is as it is by default too.
+    #[arg(long)]
+    all: bool,
+    /// Print everything as one JSON object.
     #[arg(long)]
     json: bool,
 }
 
 const IMPORT_HELP: &str = "\
-Understands the files of Claude Desktop, Claude Code, Cursor, VS Code, Zed and Windsurf, comments and
-all. Without a source, all of them that are there are read, and .mcp.json, .cursor/mcp.json and
-.vscode/mcp.json of this folder. What is printed can be put into gladhand.toml as it is.
+Understands the files of Claude Desktop, Claude Code, Cursor, VS Code, Zed and
+Windsurf, comments and all. Without a source, all of them that are there are
+read, and .mcp.json, .cursor/mcp.json and .vscode/mcp.json of this folder. What
+is printed can be put into gladhand.toml as it is.
 
 Examples:
   gladhand config import
@@ -105,8 +111,9 @@ struct ImportArgs {
 }
 
 const INSTALL_HELP: &str = "\
-The rest of the file stays as it is, comments included, and a copy of the old one is kept beside it.
-Doing it twice changes nothing.
+The rest of the file stays as it is, comments included, and a copy of the old
+one is kept beside it. Doing it twice changes nothing. A configuration file of
+this folder, or one that is named, is named in what is written.
 
 Examples:
   gladhand config install claude-desktop --dry-run
@@ -124,8 +131,8 @@ struct InstallArgs {
     /// What to be called there.
     #[arg(long, default_value = "gladhand")]
     name: String,
-    /// The configuration file that it starts us with [default: the one in the user's config folder].
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    /// The configuration file that it starts us with [default: the one in force here].
+    #[arg(long, value_name = "FILE", env = env::CONFIG, value_hint = ValueHint::FilePath)]
     config: Option<PathBuf>,
 }
 

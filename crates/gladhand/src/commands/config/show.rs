@@ -7,35 +7,57 @@ use serde_json::Value;
 
 use super::ShowArgs;
 use crate::commands::CommandError;
-use crate::config::{self, Config, Reading, text};
+use crate::config::{self, Config, Reading, UpstreamConfig, text};
 
 pub(super) fn run(args: &ShowArgs) -> Result<ExitCode, CommandError> {
     let (config, file) = config::load(args.config.as_deref(), Reading::AsWritten).map_err(CommandError::usage)?;
     if args.json {
         return super::print_json(&serde_json::to_value(&config)?);
     }
-    let from = match &file {
-        Some(file) => format!("# {}, and the defaults\n", file.path.display()),
-        None => "# There is no configuration file: these are the defaults.\n".to_owned(),
+    let extent = if args.all { Extent::All } else { Extent::Different };
+    let from = match (&file, extent) {
+        (Some(file), Extent::All) => format!("# {}, and the defaults\n", file.path.display()),
+        (Some(file), Extent::Different) => format!("# {}; `--all` shows the defaults too\n", file.path.display()),
+        (None, Extent::All) => "# There is no configuration file: these are the defaults.\n".to_owned(),
+        (None, Extent::Different) => {
+            "# There is no configuration file: the defaults hold, and `--all` shows them.\n".to_owned()
+        }
     };
-    super::print(&(from + &shown(&config)?))
+    super::print(&(from + &shown(&config, extent)?))
+}
+
+/// How much is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Extent {
+    All,
+    /// What is not as it is by default.
+    Different,
 }
 
 /// The settings as they could stand in a file.
-fn shown(config: &Config) -> Result<String, CommandError> {
-    let mut shown = String::new();
+fn shown(config: &Config, extent: Extent) -> Result<String, CommandError> {
+    let (all, usual) = (serde_json::to_value(config)?, serde_json::to_value(Config::default())?);
     let mut sections = vec![];
-    if let Value::Object(all) = serde_json::to_value(config)? {
-        sections.extend(all.into_iter().filter(|(name, _)| name != "upstreams"));
+    for (name, section) in all.as_object().into_iter().flatten().filter(|(name, _)| *name != "upstreams") {
+        sections.push((name.clone(), section.clone(), usual[name].clone()));
     }
+    let usual = serde_json::to_value(UpstreamConfig::default())?;
     for (name, upstream) in &config.upstreams.0 {
-        sections.push((format!("upstreams.{}", text::key(name)), serde_json::to_value(upstream)?));
+        let name = format!("upstreams.{}", text::key(name));
+        sections.push((name, serde_json::to_value(upstream)?, usual.clone()));
     }
-    for (name, section) in &sections {
-        // A string takes everything.
-        let _ = writeln!(shown, "\n[{name}]");
-        for (key, value) in section.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null()) {
-            let _ = writeln!(shown, "{} = {}", text::key(key), text::value(value));
+    let mut shown = String::new();
+    for (name, section, usual) in &sections {
+        let is_worth_it = |(key, value): &(&String, &Value)| {
+            !value.is_null() && (extent == Extent::All || usual.get(key) != Some(value))
+        };
+        let lines = section.as_object().into_iter().flatten().filter(is_worth_it);
+        let lines: String =
+            lines.map(|(key, value)| format!("{} = {}\n", text::key(key), text::value(value))).collect();
+        // An upstream is worth a line even if there is nothing to say of it.
+        if extent == Extent::All || !lines.is_empty() || name.starts_with("upstreams.") {
+            // A string takes everything.
+            let _ = write!(shown, "\n[{name}]\n{lines}");
         }
     }
     Ok(shown)
@@ -50,7 +72,10 @@ mod tests {
         let text = "[a2e]\ntokens = ['hush']\n[upstreams.b]\nurl = 'https://ann:hush@x.example/'\nbearer = 'hush'\n\
                     [upstreams.a]\ncommand = ['x', '${HOME}']\nenv = { A = 'hush', B = '${secret:b}' }\n";
         let config = config::parse(text, Reading::AsWritten).unwrap();
-        let shown = shown(&config).unwrap();
+        let all = shown(&config, Extent::All).unwrap();
+        assert!(all.contains("[limits]\ndrain_ms = ") && !all.contains("hush"), "{all}");
+        let shown = shown(&config, Extent::Different).unwrap();
+        assert!(!shown.contains("[limits]") && !shown.contains("timeout_ms"), "{shown}");
         assert!(!shown.contains("hush"), "{shown}");
         assert!(shown.contains(r#"env = { A = "***", B = "${secret:b}" }"#), "{shown}");
         assert!(shown.find("[upstreams.b]") < shown.find("[upstreams.a]"), "{shown}");

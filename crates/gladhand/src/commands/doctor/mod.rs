@@ -14,15 +14,20 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::commands::lookup::Sources;
+use crate::commands::plain::plain;
 use crate::commands::{CommandError, outside, written};
 use crate::config::{self, Config, File, UpstreamConfig, env};
+#[cfg(unix)]
+use crate::edges::control;
 use crate::edges::http::Address;
 use crate::exit::Exit;
 use crate::upstream::Target;
 
 const DOCTOR_HELP: &str = "\
-Looks at the configuration file, at each upstream's program or address, at who can read and change our
-files, and at the data folder. Nothing is started. Exit code 1 means that something is broken.
+Looks at the configuration file, at each upstream's program or address, at who
+can read and change our files, at the data folder, and at what running servers
+say of their upstreams. Nothing is started. Exit code 1 means that something is
+broken.
 
 Examples:
   gladhand doctor
@@ -90,6 +95,8 @@ pub fn run(args: &DoctorArgs) -> Result<ExitCode, CommandError> {
     let config = configuration(args, &mut findings);
     findings.extend(files::data_folder(config::data_dir(args.data_dir.as_deref()).as_deref()));
     findings.extend(config.iter().flat_map(upstreams));
+    #[cfg(unix)]
+    findings.extend(running()?);
     findings.extend(args.http.iter().map(port));
     let is_broken = findings.iter().any(|finding| finding.state == State::Broken);
     let report = match args.json {
@@ -155,6 +162,25 @@ fn upstream(name: &str, upstream: &UpstreamConfig) -> Vec<Finding> {
         return vec![Finding::fine(&about, place)];
     }
     missing.into_iter().map(|one| Finding::broken(&about, one.message, one.advice)).collect()
+}
+
+/// What processes that run say of upstreams that they cannot open.
+#[cfg(unix)]
+fn running() -> Result<Vec<Finding>, CommandError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let mut findings = Vec::new();
+    for process in runtime.block_on(control::everybody()) {
+        for upstream in process.hub.upstreams.iter().filter(|upstream| upstream.state == "failed") {
+            let about = format!("upstream {} of process {}", plain(&upstream.name), process.pid);
+            let why = plain(upstream.detail.as_deref().unwrap_or("it could not be opened"));
+            findings.push(Finding::broken(
+                &about,
+                why,
+                "it is tried again when somebody needs it; `gladhand ps` shows how it is",
+            ));
+        }
+    }
+    Ok(findings)
 }
 
 /// Whether an address can be listened on.

@@ -9,7 +9,7 @@ use std::io::Write as _;
 
 use anstyle::{AnsiColor, Style};
 use gladhand_accord::{Agreement, Side, Term, Verdict as Became, Why};
-use gladhand_dialects::Dialect;
+use gladhand_dialects::{Dialect, absent};
 use gladhand_wire::Members;
 
 use super::exchange::{Message, Record, Verdict};
@@ -86,6 +86,7 @@ impl Page {
         }
         if let Verdict::Opened(agreement) = &record.verdict {
             table(agreement, &mut text);
+            menu(record.dialect, agreement, &mut text);
         }
         verdict(record, &mut text);
         self.print(&text);
@@ -158,6 +159,21 @@ fn table(agreement: &Agreement, text: &mut String) {
         };
     }
     text.push('\n');
+}
+
+/// What cannot be had here, with the reason.
+fn menu(dialect: &Dialect, agreement: &Agreement, text: &mut String) {
+    let absent = absent(dialect, agreement);
+    let widest = absent.iter().map(|(feature, _)| feature.word().len()).max().unwrap_or(0);
+    if !absent.is_empty() {
+        let _ = writeln!(text, "  {STRONG}{:<widest$}  because{STRONG:#}", "absent");
+    }
+    for (feature, absence) in &absent {
+        let _ = writeln!(text, "  {:<widest$}  {FAINT}{absence}{FAINT:#}", feature.word());
+    }
+    if !absent.is_empty() {
+        text.push('\n');
+    }
 }
 
 fn because(term: &Term, why: Why) -> String {

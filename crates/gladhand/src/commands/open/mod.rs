@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use gladhand_accord::{Capability, Peer, Secret};
-use gladhand_dialects::{ClientSetup, Dialect, REGISTRY, mcp};
+use gladhand_dialects::{ClientSetup, Dialect, REGISTRY, Unagreed, mcp};
 
 use crate::cli::OpenArgs;
 use crate::commands::session::{Access, headers};
@@ -49,6 +49,7 @@ pub fn run(args: OpenArgs, verbosity: u8) -> Result<ExitCode, CommandError> {
         log_level: None,
         listen: false,
         exchanges: false,
+        unagreed: Unagreed::default(),
         token: config::token_in_environment().map_err(CommandError::usage)?,
     };
     let redactor = Redactor::of(setup.token.iter().chain(&mcp_token));

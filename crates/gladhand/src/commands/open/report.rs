@@ -3,13 +3,15 @@
 use std::io::Write;
 
 use gladhand_accord::{Agreement, Side};
+use gladhand_dialects::{Absence, Dialect, absent};
+use gladhand_operations::Feature;
 use gladhand_wire::{RawValue, json};
 use serde::Serialize;
 
 use super::draw::millis;
 use super::exchange::{Message, Record, Verdict};
 use super::redact::Redactor;
-use crate::commands::session::{UNREACHABLE, unauthorized};
+use crate::commands::session::{UNREACHABLE, not_started, unauthorized};
 use crate::commands::{CommandError, written};
 use crate::upstream::Target;
 
@@ -31,6 +33,7 @@ struct Report<'r> {
     messages: Vec<Shown<'r>>,
     unrecorded: usize,
     agreement: Option<&'r Agreement>,
+    absent: Vec<Absent>,
     refusal: Option<Reason>,
     hints: Vec<String>,
     exit: Option<&'r str>,
@@ -47,6 +50,25 @@ struct Shown<'r> {
     /// The text, if it was not.
     #[serde(skip_serializing_if = "Option::is_none")]
     text: Option<&'r str>,
+}
+
+/// A feature that cannot be had: a word for programs, a sentence for people.
+#[derive(Serialize)]
+struct Absent {
+    feature: &'static str,
+    reason: &'static str,
+    message: String,
+}
+
+impl Absent {
+    fn all(dialect: &Dialect, agreement: &Agreement) -> Vec<Self> {
+        let shown = |(feature, absence): (Feature, Absence)| Self {
+            feature: feature.word(),
+            reason: absence.word(),
+            message: absence.to_string(),
+        };
+        absent(dialect, agreement).into_iter().map(shown).collect()
+    }
 }
 
 /// Why there is no session: a word for programs, a sentence for people.
@@ -77,6 +99,7 @@ impl<'r> Report<'r> {
             messages: record.messages.iter().map(Shown::of).collect(),
             unrecorded: record.unrecorded,
             agreement,
+            absent: agreement.map(|agreement| Absent::all(record.dialect, agreement)).unwrap_or_default(),
             refusal: Reason::of(&record.verdict),
             hints: hints(record),
             exit: record.exit.as_deref(),
@@ -119,6 +142,11 @@ pub(super) fn hints(record: &Record) -> Vec<String> {
     let said = record.unrecorded + record.messages.iter().filter(|message| message.from == Side::Server).count();
     match &record.verdict {
         Verdict::Unreachable(_) => hints.push(UNREACHABLE.to_owned()),
+        Verdict::NotStarted(_) => {
+            if let Target::Command(words) = &record.target {
+                hints.extend(words.first().map(|program| not_started(program)));
+            }
+        }
         Verdict::Refused(Refusal::PeerRefused { code, .. }) if matches!(code.as_str(), "401" | "403") => {
             hints.push(unauthorized());
         }

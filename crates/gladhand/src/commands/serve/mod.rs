@@ -15,12 +15,15 @@ use crate::Service;
 use crate::cli::{ListenArgs, ServeArgs};
 use crate::commands::CommandError;
 use crate::commands::lookup::Sources;
-use crate::config::{self, Config, File, HttpConfig, Reading};
+use crate::config::{self, Config, ConfigError, File, HttpConfig, Reading};
+use crate::edges::clock::Clock;
 use crate::edges::downstream::Ended;
+use crate::edges::excuse;
 use crate::edges::http::{Authorize, Http, Tls};
 use crate::exit::Exit;
 use crate::governing;
-use mounted::{Memory, Mounted};
+pub(super) use mounted::Memory;
+use mounted::Mounted;
 use reload::{Following, HangUp, Reader};
 use within::Within;
 
@@ -59,10 +62,30 @@ fn hang_up_means(args: &ListenArgs) -> HangUp {
 
 /// The configuration that holds, and its file.
 pub(super) fn settings(args: &ListenArgs, reading: Reading<'_>) -> Result<(Config, Option<File>), CommandError> {
-    let (config, file) = config::load(args.config.as_deref(), reading).map_err(CommandError::usage)?;
+    let (config, file) = config::load(args.config.as_deref(), reading).map_err(|error| {
+        excuse(args, &error);
+        CommandError::usage(error)
+    })?;
     let path = file.as_ref().map(|file| &file.path);
     tracing::debug!(config = ?path, data_dir = ?config::data_dir(args.data_dir.as_deref()), "settings");
     Ok((config, file))
+}
+
+/// Tells the peer too why there is nothing to be had here: many show what comes back, and not what is on stderr.
+fn excuse(args: &ListenArgs, error: &ConfigError) {
+    if !args.http.is_empty() || std::io::stdin().is_terminal() {
+        return;
+    }
+    let service = Service::new(Hub::of(Vec::new()));
+    let service = match dialect(&args.dialect) {
+        Some(dialect) => service.pinned(dialect),
+        None => service,
+    };
+    let clock = Clock::start();
+    let door = service.door(&clock);
+    if let Err(error) = excuse::excuse(&door, clock, &error.to_string()) {
+        tracing::debug!(%error, "the peer could not be told");
+    }
 }
 
 /// Serves what a service has, on the terms of the configuration, to whom the command line says.
@@ -86,13 +109,26 @@ pub(super) fn serve(service: Service, args: &ListenArgs, config: Config) -> Resu
         let mut http = http(args, config.http)?;
         let guard = config.authorization.guard().map_err(CommandError::usage)?;
         http.authorize = guard.map(|guard| Arc::new(guard) as Arc<dyn Authorize>);
-        return ended(service.serve_http(http, announce)?);
+        return ended(service.serve_http(http, announce).map_err(not_listening)?);
     }
     if std::io::stdin().is_terminal() {
         let hint = "gladhand: waiting for a peer's first line on this terminal; Ctrl-D ends";
         let _ = writeln!(std::io::stderr(), "{hint}");
     }
     ended(service.serve_stdio()?)
+}
+
+/// Why nobody can be served over HTTP, with something to do about it.
+fn not_listening(error: std::io::Error) -> CommandError {
+    let hint = match error.kind() {
+        std::io::ErrorKind::AddrInUse => {
+            "somebody else listens there: choose another port, or let the system choose one with --http 127.0.0.1:0"
+        }
+        std::io::ErrorKind::AddrNotAvailable => "this machine has no such address: 127.0.0.1 is always there",
+        std::io::ErrorKind::PermissionDenied => "ports below 1024 may need a privilege: choose a higher one",
+        _ => return error.into(),
+    };
+    CommandError::from(error).hint(hint)
 }
 
 fn ended(ended: Ended) -> Result<ExitCode, CommandError> {

@@ -13,22 +13,27 @@ use gladhand_hub::{Mount, Provider, Settling};
 use super::within::Within;
 use crate::commands::{lookup, sign_in};
 use crate::config::{Config, UpstreamConfig, env};
-use crate::coupling::{self, Coupled, Room, Spec};
+use crate::coupling::{self, Coupled, Room, Spec, memory};
 use crate::providers::Toolbox;
 use crate::upstream::{Bearer, Eras, Options, Target};
 
 /// Where what is found out about upstreams is kept.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Memory {
+pub(in crate::commands) struct Memory {
     folder: Option<PathBuf>,
     eras: Eras,
 }
 
 impl Memory {
     /// Kept in the data folder, if there is one.
-    pub(super) fn in_folder(folder: Option<PathBuf>) -> Self {
+    pub(in crate::commands) fn in_folder(folder: Option<PathBuf>) -> Self {
         let eras = folder.as_ref().map(|folder| Eras::kept_in(folder.join("eras.json"))).unwrap_or_default();
         Self { folder, eras }
+    }
+
+    /// The names of the tools and prompts that an upstream had when it was last asked; none if nothing is remembered.
+    pub(in crate::commands) fn names(&self, name: &str, target: &Target) -> Option<Vec<String>> {
+        memory::names(&self.file(name, target)?)
     }
 
     /// The file in which what an upstream has is remembered.

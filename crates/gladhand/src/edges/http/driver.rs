@@ -117,6 +117,7 @@ impl Session {
             // Anybody may try, so this is no cause for alarm here.
             Action::Refused(refusal) => tracing::info!(%refusal, "no session"),
             Action::Dropped(what) => tracing::debug!(what, "dropped"),
+            Action::Passed(what) => tracing::debug!(what, "let pass"),
             Action::Answered(question, answered) => {
                 if let Some(answer) = inner.questions.remove(&question) {
                     // Whoever asked may have stopped waiting.

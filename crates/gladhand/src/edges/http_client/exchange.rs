@@ -183,7 +183,7 @@ impl Shared {
     /// came too early.
     pub(super) fn ended_session(&self, session: Option<&str>, response: &Response) -> Option<Loss> {
         let session = session.filter(|_| response.status() == StatusCode::NOT_FOUND)?;
-        Some(if self.forget_session(session) { Loss::Session } else { Loss::Unsent })
+        Some(if self.forget_session(session) { Loss::Session } else { Loss::Unsent("the session was over".into()) })
     }
 
     /// Posts a line whose answer comes elsewhere.

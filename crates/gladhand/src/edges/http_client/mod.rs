@@ -8,6 +8,7 @@ mod authorizer;
 mod events;
 mod exchange;
 mod main_stream;
+mod obstacle;
 mod requests;
 
 use std::collections::HashMap;

@@ -12,6 +12,7 @@ use reqwest::redirect::Policy;
 use url::{Host, Url};
 
 use super::authorizer::Attempt;
+use super::obstacle::obstacle;
 use super::{Endpoint, Shared, Style};
 
 const SESSION: &str = "mcp-session-id";
@@ -119,7 +120,7 @@ impl Shared {
             }
             let response = request.send().await.map_err(|error| {
                 // Without a connection nothing was sent.
-                let loss = if error.is_connect() { Loss::Unsent } else { Loss::Broken };
+                let loss = if error.is_connect() { Loss::Unsent(obstacle(wanted.url, &error)) } else { Loss::Broken };
                 match distrust(&error) {
                     Some(why) => tracing::warn!(why, "the certificate of the upstream is not trusted: --ca, or `ca` of an upstream, names a file with its authority"),
                     None => tracing::debug!(error = %error.without_url(), "a request to the upstream failed"),

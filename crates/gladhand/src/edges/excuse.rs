@@ -1,0 +1,41 @@
+//! Tells whoever waits on standard input why it cannot be served, as the answer to its first line: what is on stderr many
+//! clients never show.
+
+use std::io;
+use std::time::Duration;
+
+use gladhand_dialects::Door;
+use gladhand_wire::Lines;
+
+use crate::edges::clock::Clock;
+use crate::edges::stdio::{Input, Output};
+
+/// How long the first line is waited for.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Answers the first line that wants an answer, if one comes soon.
+pub(crate) fn excuse(door: &Door, clock: Clock, why: &str) -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let told = runtime.block_on(async { tokio::time::timeout(PATIENCE, answer(door, clock, why)).await });
+    // A thread may be stuck reading; nobody needs what it reads.
+    runtime.shutdown_background();
+    told.unwrap_or(Ok(()))
+}
+
+async fn answer(door: &Door, mut clock: Clock, why: &str) -> io::Result<()> {
+    let (mut input, mut output) = (Input::stdin()?, Output::stdout()?);
+    let (mut lines, mut wire) = (Lines::with_limit(gladhand_wire::lines::MAX_LINE), Vec::new());
+    while wire.is_empty() {
+        if let Some(line) = lines.next_line() {
+            door.excuse(line, why, &mut clock.ambient(), &mut wire);
+        } else if input.read(lines.spare(0)).await? == 0 {
+            return Ok(());
+        }
+    }
+    let mut rest = wire.as_slice();
+    while !rest.is_empty() {
+        output.writable().await?;
+        rest = &rest[output.write(rest)?..];
+    }
+    Ok(())
+}
