@@ -1,8 +1,9 @@
 //! The command line: one definition for parsing, help, completions and the man page.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueHint};
+use clap::{Args, FromArgMatches, Parser, Subcommand, ValueHint};
 
 use crate::config::env;
 use crate::edges::http::Address;
@@ -39,6 +40,33 @@ pub struct Cli {
     /// Options of all commands.
     #[command(flatten)]
     pub global: Global,
+}
+
+impl Cli {
+    /// Reads the command line of this process; ends it where that asks for help or is wrong.
+    ///
+    /// Hosts start `serve` and `bridge` all day and wait for them, so for these only that one command is put together.
+    /// Whatever it does not understand is left to the whole tree.
+    pub fn read() -> Self {
+        let first = std::env::args_os().nth(1);
+        let quickly = match first.as_ref().and_then(|word| word.to_str()) {
+            Some("serve") => Self::quickly(std::env::args_os(), "serve", Command::Serve),
+            Some("bridge") => Self::quickly(std::env::args_os(), "bridge", Command::Bridge),
+            _ => None,
+        };
+        quickly.unwrap_or_else(Self::parse)
+    }
+
+    fn quickly<A: Args>(
+        words: impl Iterator<Item = OsString>,
+        name: &'static str,
+        command: fn(A) -> Command,
+    ) -> Option<Self> {
+        let root = clap::Command::new("gladhand").subcommand(A::augment_args(clap::Command::new(name)));
+        let said = Global::augment_args(root).try_get_matches_from(words).ok()?;
+        let own = A::from_arg_matches(said.subcommand_matches(name)?).ok()?;
+        Some(Self { command: command(own), global: Global::from_arg_matches(&said).ok()? })
+    }
 }
 
 /// Options of all commands.
@@ -493,4 +521,34 @@ pub struct PolicyApproveArgs {
     /// The data folder [default: the user's data folder].
     #[arg(long, value_name = "DIR", env = env::DATA_DIR, value_hint = ValueHint::DirPath)]
     pub data_dir: Option<PathBuf>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_read_quickly_is_what_the_whole_tree_reads() {
+        for line in [
+            "gladhand serve",
+            "gladhand serve -vv --http 127.0.0.1:0 --http unix:/x --dialect mcp --log-format json",
+            "gladhand serve --config a.toml -q",
+            "gladhand bridge -v -- npx server -x --flag",
+            "gladhand bridge http://localhost:1/mcp",
+        ] {
+            let words = || line.split(' ').map(OsString::from);
+            let quickly = match line.split(' ').nth(1) {
+                Some("serve") => Cli::quickly(words(), "serve", Command::Serve),
+                _ => Cli::quickly(words(), "bridge", Command::Bridge),
+            };
+            let whole = Cli::try_parse_from(words()).unwrap();
+            assert_eq!(format!("{:?}", quickly.unwrap()), format!("{whole:?}"), "{line}");
+        }
+        for line in
+            ["gladhand serve --help", "gladhand serve --version", "gladhand serve --nonsense", "gladhand -v serve x"]
+        {
+            let words = line.split(' ').map(OsString::from);
+            assert!(Cli::quickly(words, "serve", Command::Serve).is_none(), "{line}");
+        }
+    }
 }

@@ -2,7 +2,6 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
 use gladhand::cli::{Cli, Command};
 use gladhand::commands::{self, CommandError};
 use gladhand::config::env;
@@ -16,7 +15,7 @@ fn main() -> ExitCode {
     if let Some(code) = leash::enable() {
         return code;
     }
-    let cli = Cli::parse();
+    let cli = Cli::read();
     let choice = LogChoice {
         verbosity: i8::try_from(cli.global.verbose).unwrap_or(i8::MAX)
             - i8::try_from(cli.global.quiet).unwrap_or(i8::MAX),
