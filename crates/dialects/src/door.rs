@@ -24,6 +24,11 @@ pub struct Door {
     settled: Option<(&'static Dialect, Box<dyn Server>)>,
 }
 
+/// A line without the mark that some programs put before the first.
+fn without_mark(line: &[u8]) -> &[u8] {
+    line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line)
+}
+
 impl Door {
     /// A door that finds out which dialect of a registry is spoken.
     pub fn detecting(registry: &'static [&'static Dialect], setup: ServerSetup) -> Self {
@@ -83,17 +88,26 @@ impl Door {
 
     /// What whoever begins with this line can be asked; `None` if the line does not decide who it is.
     pub fn foresee(&self, line: &[u8]) -> Option<Askable> {
-        let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
-        let dialect = match &self.settled {
-            Some((dialect, _)) => *dialect,
-            None => match self.detect(Line::Bytes(line)) {
-                Ok(Some((dialect, Claim::Certain))) => dialect,
-                _ => return None,
-            },
-        };
+        let line = without_mark(line);
+        let dialect = self.foreseen(line)?;
         let text = std::str::from_utf8(line).ok()?;
         let raw: &RawValue = serde_json::from_str(text).ok()?;
         Some((dialect.askable)(&FirstLine { text, members: Members::of(raw) }))
+    }
+
+    /// Whether whoever begins with this line may want to talk with the agent.
+    pub fn foresees_agent(&self, line: &[u8]) -> bool {
+        self.foreseen(without_mark(line)).is_some_and(|dialect| dialect.has_agent)
+    }
+
+    fn foreseen(&self, line: &[u8]) -> Option<&'static Dialect> {
+        match &self.settled {
+            Some((dialect, _)) => Some(dialect),
+            None => match self.detect(Line::Bytes(line)) {
+                Ok(Some((dialect, Claim::Certain))) => Some(dialect),
+                _ => None,
+            },
+        }
     }
 
     /// The dialect that was settled on.

@@ -28,6 +28,8 @@ pub struct Dialect {
     pub text: TextPolicy,
     /// Whether its opening carries a token. If so and none is configured, any is accepted.
     pub has_tokens: bool,
+    /// Whether it has sessions with an agent.
+    pub has_agent: bool,
     /// Whether a first line is of this dialect.
     pub claim: fn(&FirstLine<'_>) -> Claim,
     /// Whether a line is how a server of this dialect answers somebody who began in another, so that it is known by it.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, FromArgMatches, Parser, Subcommand, ValueHint};
 
-use crate::config::env;
+use crate::config::{Approve, env};
 use crate::edges::http::Address;
 use crate::logging::LogFormat;
 
@@ -191,6 +191,9 @@ pub struct ServeArgs {
     /// Whom to serve, and how.
     #[command(flatten)]
     pub listen: ListenArgs,
+    /// Who is asked before the agent runs a tool that may do harm [default: ask].
+    #[arg(long, value_name = "WHOM")]
+    pub approve: Option<Approve>,
 }
 
 /// Whom to serve, and how.

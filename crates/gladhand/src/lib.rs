@@ -14,6 +14,7 @@
 //! The binary is a thin layer over this crate: `cli` and `commands`. Everything public here may
 //! still change; `docs/stability.md` says what is promised.
 
+pub mod agent;
 mod audit;
 pub mod authorization;
 pub mod cli;

@@ -16,6 +16,11 @@ pub trait Agent: fmt::Debug + Send + Sync {
     /// Answers with [`Reply::Agent`](gladhand_operations::Reply::Agent).
     fn ask(&self, call: AgentCall<'_>, context: &Context<'_>) -> Answer;
 
+    /// If it is not ready yet: ends when it is. What it is asked before takes longer, and keeps no order.
+    fn settling(&self) -> Option<crate::Settling> {
+        None
+    }
+
     /// A session with a downstream has ended.
     fn left(&self, session: crate::SessionId);
 

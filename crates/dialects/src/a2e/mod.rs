@@ -39,6 +39,7 @@ pub static DIALECT: Dialect = Dialect {
         lone_surrogate: LoneSurrogate::Carry,
     },
     has_tokens: true,
+    has_agent: false,
     claim,
     puzzled,
     askable: |_| Vec::new(),

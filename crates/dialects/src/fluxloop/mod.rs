@@ -32,6 +32,7 @@ pub static DIALECT: Dialect = Dialect {
         lone_surrogate: LoneSurrogate::Refuse,
     },
     has_tokens: false,
+    has_agent: false,
     claim,
     puzzled,
     askable: |_| Vec::new(),

@@ -38,6 +38,7 @@ pub static DIALECT: Dialect = Dialect {
         lone_surrogate: LoneSurrogate::Carry,
     },
     has_tokens: false,
+    has_agent: true,
     claim,
     puzzled,
     askable: |_| Vec::new(),

@@ -58,6 +58,7 @@ pub static DIALECT: Dialect = Dialect {
         lone_surrogate: LoneSurrogate::Carry,
     },
     has_tokens: false,
+    has_agent: false,
     claim,
     // It is what is asked for first: nobody has to be told it by its errors.
     puzzled: |_| false,

@@ -2,6 +2,7 @@
 //!
 //! Order of precedence: flags over environment over file over defaults.
 
+mod agent;
 mod expand;
 mod policy;
 pub(crate) mod schema;
@@ -20,6 +21,7 @@ use gladhand_accord::Secret;
 use serde::{Deserialize, Serialize};
 
 use crate::authorization::AuthorizationConfig;
+pub use agent::{AgentConfig, Approve};
 pub use expand::Lookup;
 pub use policy::{AuditConfig, PolicyConfig, ProfileConfig};
 pub use source::Problem;
@@ -42,6 +44,8 @@ pub mod env {
     pub const PASSPHRASE: &str = "GLADHAND_PASSPHRASE";
     /// The configuration files of those who started us, for who starts programs with ours.
     pub const WITHIN: &str = "GLADHAND_WITHIN";
+    /// The address of the service that searches the web for the agent.
+    pub const EXA_BASE: &str = "GLADHAND_EXA_BASE";
     /// What the name of a secret in the environment begins with.
     pub const SECRET: &str = "GLADHAND_SECRET_";
 }
@@ -71,6 +75,8 @@ pub struct Config {
     pub mcp: McpConfig,
     /// `[toolbox]`
     pub toolbox: ToolboxConfig,
+    /// `[agent]`
+    pub agent: AgentConfig,
     /// `[upstreams.NAME]`
     pub upstreams: Upstreams,
 }

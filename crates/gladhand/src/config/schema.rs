@@ -32,6 +32,7 @@ pub(crate) fn schema() -> Value {
                 "additionalProperties": profile,
             },
             "mcp": section("mcp", "Settings of the MCP dialect.", &MCP),
+            "agent": section("agent", "The coding agent: what it may do, and where its models are.", &AGENT),
             "toolbox": section("toolbox", "Our own three tools.", &TOOLBOX),
             "upstreams": {
                 "description": "The servers behind this one, each under its name.",
@@ -140,6 +141,30 @@ const MCP: [Key; 2] = [
 ];
 
 const TOOLBOX: [Key; 1] = [("enabled", Kind::Bool, "Whether echo, agreement and wait are there.")];
+
+const AGENT: [Key; 21] = [
+    ("enabled", Kind::Bool, "Whether it is there."),
+    ("tools", Kind::Bool, "Whether peers of dialects without agent sessions get it as tools."),
+    ("approve", Kind::OneOf(&["ask", "all", "none"]), "Who is asked before a tool runs that may do harm."),
+    ("allow", Kind::Texts, "What runs without asking: names of tools, `reads`, `writes`, `runs`, `network`."),
+    ("ask", Kind::Texts, "What runs only if somebody says so."),
+    ("deny", Kind::Texts, "What never runs."),
+    ("folder", Kind::Text, "Where chats, skills and custom tools are kept; by default in the data folder."),
+    ("roots", Kind::Texts, "Folders that its file tools keep to; none: everything that the user may read."),
+    ("openrouter_base", Kind::Text, "The address of OpenRouter."),
+    ("openai_base", Kind::Text, "The address of OpenAI's models."),
+    ("openai_backend_base", Kind::Text, "The address that tells what is left of a ChatGPT subscription."),
+    ("openai_issuer", Kind::Text, "Who signs people in to OpenAI."),
+    ("openai_client_id", Kind::Text, "As whom we are known there."),
+    ("antigravity_base", Kind::Text, "The address of Google Cloud Code."),
+    ("google_client_id", Kind::Text, "As whom we are known at Google."),
+    ("google_client_secret", Kind::Text, "What Google gave us with it, as in ${secret:NAME}."),
+    ("anthropic_base", Kind::Text, "The address of Anthropic."),
+    ("compatible_base", Kind::Text, "The address of any server that speaks as OpenAI does."),
+    ("compatible_key", Kind::Text, "The key for it, as in ${secret:NAME}."),
+    ("compatible_model", Kind::Text, "The model to use there, if it does not list its models."),
+    ("exa_base", Kind::Text, "The address of the service that searches the web."),
+];
 
 const UPSTREAM: [Key; 20] = [
     ("enabled", Kind::Bool, "Whether it is used at all."),

@@ -56,7 +56,7 @@ pub async fn serve(service: Service, clock: Clock, mut input: Input, mut output:
     let mut signals = Signals::listen()?;
     let mut door = service.door(&clock);
     let mut lines = Lines::with_limit(service.bounds().line_bytes);
-    if service.may_ask() {
+    if service.may_ask() || service.hub().agent().is_some() {
         let preparing = prepare(&service, &mut door, &mut input, &mut lines);
         tokio::select! {
             prepared = preparing => prepared?,
@@ -181,6 +181,12 @@ pub async fn serve(service: Service, clock: Clock, mut input: Input, mut output:
 async fn prepare(service: &Service, door: &mut Door, input: &mut Input, lines: &mut Lines) -> io::Result<()> {
     let askable = loop {
         if let Some(line) = lines.peek() {
+            if let Some(agent) = service.hub().agent()
+                && door.foresees_agent(line)
+                && let Some(settling) = agent.settling()
+            {
+                settling.await;
+            }
             break door.foresee(line);
         }
         // The end of input is found again by whoever reads next.

@@ -26,6 +26,7 @@ pub(crate) static DIALECT: Dialect = Dialect {
     versions: &["1"],
     text: TextPolicy::UNDECIDED,
     has_tokens: false,
+    has_agent: false,
     claim,
     puzzled: |line| line.members.as_ref().is_some_and(|members| members.has("squawk")),
     askable: |_| Vec::new(),

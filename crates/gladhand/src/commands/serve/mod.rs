@@ -12,6 +12,7 @@ use gladhand_dialects::{CacheHints, Dialect, REGISTRY};
 use gladhand_hub::Hub;
 
 use crate::Service;
+use crate::agent::LaterAgent;
 use crate::cli::{ListenArgs, ServeArgs};
 use crate::commands::CommandError;
 use crate::commands::lookup::Sources;
@@ -22,6 +23,7 @@ use crate::edges::excuse;
 use crate::edges::http::{Authorize, Http, Tls};
 use crate::exit::Exit;
 use crate::governing;
+use crate::providers::AgentTools;
 pub(super) use mounted::Memory;
 use mounted::Mounted;
 use reload::{Following, HangUp, Reader};
@@ -39,8 +41,20 @@ pub fn run(args: &ServeArgs) -> Result<ExitCode, CommandError> {
         config.upstreams.0.clear();
     }
     let is_circle = within.is_circle();
-    let mounted = Mounted::new(&config, Memory::in_folder(data.clone()), within);
-    let hub = Hub::of(mounted.mounts());
+    if let Some(approve) = args.approve {
+        config.agent.approve = approve;
+    }
+    let agent = data.clone().filter(|_| config.agent.enabled).map(|data| LaterAgent::new(config.agent.clone(), data));
+    let agent = agent.map(Arc::new);
+    let mut mounted = Mounted::new(&config, Memory::in_folder(data.clone()), within);
+    if let Some(agent) = agent.as_ref().filter(|_| config.agent.tools) {
+        mounted.add_agent(AgentTools::new(Arc::clone(agent) as _));
+    }
+    let mut hub = Hub::of(mounted.mounts());
+    if let Some(agent) = agent {
+        agent.with_hub(hub.clone());
+        hub = hub.with_agent(agent);
+    }
     let service = match file {
         Some(file) if !is_circle => {
             let hang_up = hang_up_means(&args.listen);

@@ -1,0 +1,200 @@
+//! The agent of this process: put together from the configuration, when somebody first wants it.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use gladhand_agent::accounts::{Accounts, CompatibleServer, Settings};
+use gladhand_agent::{AgentSettings, Conversations, Policy, Rule};
+use gladhand_hub::{Agent, Answer, Context, Hub, SessionId, Settling};
+use gladhand_operations::{AgentCall, Failure, FailureKind};
+use gladhand_workbench::Workbench;
+use tokio::sync::OnceCell;
+
+use crate::config::{AgentConfig, Approve, env};
+use crate::secrets;
+
+/// An agent that is put together when it is first needed: most sessions never do.
+#[derive(Debug)]
+pub struct LaterAgent {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    config: AgentConfig,
+    /// Where everything of ours is kept.
+    data: PathBuf,
+    hub: OnceLock<Hub>,
+    agent: OnceCell<Result<Conversations, String>>,
+}
+
+impl LaterAgent {
+    /// The agent of a configuration, with its files below this folder.
+    pub fn new(config: AgentConfig, data: PathBuf) -> Self {
+        Self { inner: Arc::new(Inner { config, data, hub: OnceLock::new(), agent: OnceCell::new() }) }
+    }
+
+    /// Gives it the tools of a hub. Once only.
+    pub fn with_hub(&self, hub: Hub) {
+        if self.inner.hub.set(hub).is_err() {
+            tracing::warn!("the agent has a hub already");
+        }
+    }
+
+    /// The agent itself, put together if it was not.
+    pub async fn ready(&self) -> Result<&Conversations, Failure> {
+        self.inner.ready().await
+    }
+}
+
+impl Inner {
+    async fn ready(&self) -> Result<&Conversations, Failure> {
+        let agent = self.agent.get_or_init(|| async { self.build().await.map_err(|error| error.to_string()) }).await;
+        agent.as_ref().map_err(|why| Failure::new(FailureKind::Internal, format!("there is no agent: {why}")))
+    }
+
+    async fn build(&self) -> std::io::Result<Conversations> {
+        let folder = self.config.folder.clone().unwrap_or_else(|| self.data.join("agent"));
+        let home = etcetera::home_dir().ok();
+        let here = std::env::current_dir()?;
+        let accounts = Accounts::open(self.accounts(&folder, &here));
+        tokio::spawn({
+            let accounts = Arc::clone(&accounts);
+            async move { accounts.refresh().await }
+        });
+        let bench = Workbench::open(self.workbench(&folder, &accounts)).await?;
+        let settings = AgentSettings { data: folder, folder: here, home, policy: policy(&self.config) };
+        let agent = Conversations::new(settings, accounts, bench);
+        if let Some(hub) = self.hub.get() {
+            agent.with_hub(hub.clone());
+        }
+        Ok(agent)
+    }
+
+    /// Where the accounts are: what the file says, and before that what the environment says.
+    fn accounts(&self, folder: &Path, here: &Path) -> Settings {
+        let config = &self.config;
+        let mut settings = Settings::new(folder);
+        let put = |place: &mut String, said: &Option<String>| {
+            if let Some(said) = said {
+                place.clone_from(said);
+            }
+        };
+        put(&mut settings.openrouter, &config.openrouter_base);
+        put(&mut settings.anthropic, &config.anthropic_base);
+        put(&mut settings.openai.backend, &config.openai_backend_base);
+        put(&mut settings.openai.issuer, &config.openai_issuer);
+        settings.openai.base.clone_from(&config.openai_base);
+        settings.openai.client_id.clone_from(&config.openai_client_id);
+        settings.google.base.clone_from(&config.antigravity_base);
+        settings.google.client_id.clone_from(&config.google_client_id);
+        settings.google.client_secret = config.google_client_secret.as_ref().map(|secret| secret.0.clone());
+        settings.compatible = config.compatible_base.clone().map(|base| CompatibleServer {
+            base,
+            key: config.compatible_key.as_ref().map(|key| key.0.clone()),
+            model: config.compatible_model.clone(),
+        });
+        settings.started_in = Some(here.to_owned());
+        settings.secrets = match secrets::open(&self.data) {
+            Ok(secrets) => Some(Arc::new(secrets)),
+            Err(error) => {
+                tracing::warn!(%error, "keys and tokens of the agent are forgotten when it ends");
+                None
+            }
+        };
+        settings.with_environment(|name| std::env::var(name).ok())
+    }
+
+    fn workbench(&self, folder: &Path, accounts: &Arc<Accounts>) -> gladhand_workbench::Settings {
+        let mut settings = gladhand_workbench::Settings::new(folder);
+        settings.roots.clone_from(&self.config.roots);
+        let base = std::env::var(env::EXA_BASE).ok().or_else(|| self.config.exa_base.clone());
+        if let Some(base) = base {
+            settings.exa_base = base;
+        }
+        let accounts = Arc::clone(accounts);
+        settings.exa_key = Arc::new(move || accounts.exa_key().map(|key| key.expose().to_owned()));
+        settings
+    }
+}
+
+/// Which tools may run.
+fn policy(config: &AgentConfig) -> Policy {
+    let mut policy = Policy { approve_all: config.approve == Approve::All, ..Policy::default() };
+    if config.approve == Approve::None {
+        (policy.writes, policy.runs, policy.network) = (Rule::Deny, Rule::Deny, Rule::Deny);
+    }
+    // What is stricter comes last.
+    for (names, rule) in [(&config.allow, Rule::Allow), (&config.ask, Rule::Ask), (&config.deny, Rule::Deny)] {
+        for name in names {
+            match name.as_str() {
+                "reads" => policy.reads = rule,
+                "writes" => policy.writes = rule,
+                "runs" => policy.runs = rule,
+                "network" => policy.network = rule,
+                tool => drop(policy.tools.insert(tool.to_owned(), rule)),
+            }
+        }
+    }
+    policy
+}
+
+impl Agent for LaterAgent {
+    fn ask(&self, call: AgentCall<'_>, context: &Context<'_>) -> Answer {
+        if let Some(Ok(agent)) = self.inner.agent.get() {
+            return agent.ask(call, context);
+        }
+        let (inner, asked, id) = (Arc::clone(&self.inner), call.into_owned(), context.call);
+        let (terms, bell) = (context.terms.clone().into_owned(), context.bell.clone());
+        let (agreement, caller) = (Arc::clone(context.agreement), Arc::clone(context.caller));
+        Answer::Later(Box::pin(async move {
+            let agent = inner.ready().await?;
+            let context =
+                Context { call: id, terms: &terms, agreement: &agreement, caller: &caller, bell: &bell };
+            let answer = agent.ask(asked, &context);
+            answer.outcome().await
+        }))
+    }
+
+    fn settling(&self) -> Option<Settling> {
+        if self.inner.agent.initialized() {
+            return None;
+        }
+        let inner = Arc::clone(&self.inner);
+        Some(Box::pin(async move {
+            if let Err(error) = inner.ready().await {
+                tracing::warn!(%error, "the agent cannot be used");
+            }
+        }))
+    }
+
+    fn left(&self, session: SessionId) {
+        if let Some(Ok(agent)) = self.inner.agent.get() {
+            agent.left(session);
+        }
+    }
+
+    fn closing(&self) -> Settling {
+        match self.inner.agent.get() {
+            Some(Ok(agent)) => agent.closing(),
+            _ => Box::pin(std::future::ready(())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_stricter_wins() {
+        let config = AgentConfig {
+            allow: vec!["runs".to_owned(), "bash".to_owned()],
+            deny: vec!["bash".to_owned(), "network".to_owned()],
+            ..AgentConfig::default()
+        };
+        let policy = policy(&config);
+        assert_eq!((policy.runs, policy.network, policy.writes), (Rule::Allow, Rule::Deny, Rule::Ask));
+        assert_eq!(policy.tools.get("bash"), Some(&Rule::Deny));
+    }
+}
