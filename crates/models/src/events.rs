@@ -10,7 +10,7 @@ use reqwest::Response;
 use sse_stream::{Sse, SseByteStream};
 
 /// The most that one event may hold, in bytes. Pictures come in one event.
-pub(crate) const MAX_EVENT: usize = 32 * 1024 * 1024;
+pub(crate) const MAX_EVENT: usize = 16 * 1024 * 1024;
 /// The most that a whole reply may hold, in bytes.
 pub(crate) const MAX_REPLY: usize = 128 * 1024 * 1024;
 

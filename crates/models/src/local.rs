@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use crate::{Compatible, ModelOption, Models, Web};
 
 /// A server on this machine answers within this time, or it is not there.
-const PATIENCE: Duration = Duration::from_millis(400);
+const PATIENCE: Duration = Duration::from_millis(750);
 
 /// Where a server may be.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -12,6 +12,9 @@ use crate::{Round, Said, Thinking};
 const MAX_ANSWER: u32 = 8192;
 const OLDEST_MAX_ANSWER: u32 = 4096;
 
+/// What the user said before a conversation that begins with a summary: somebody has to speak first.
+const BEGINNING: &str = "(Earlier messages are summarised below.)";
+
 #[derive(Debug, Serialize)]
 struct Body<'a> {
     model: &'a str,
@@ -104,6 +107,10 @@ pub(super) fn body(round: &Round) -> Vec<u8> {
             _ if content.is_empty() => {}
             _ => messages.push(Message { role, content }),
         }
+    }
+    if messages.first().is_some_and(|first| first.role == "assistant") {
+        let content = vec![Block::Ours(OurBlock::Text { text: BEGINNING })];
+        messages.insert(0, Message { role: "user", content });
     }
     let instructions = Some(round.instructions.as_str()).filter(|text| !text.is_empty());
     let longest = match mode {

@@ -132,11 +132,14 @@ async fn newer_models_are_told_how_hard_to_try() {
     asked.thinking = Thinking::Medium;
     hear(&models, &asked).await;
     asked.thinking = Thinking::Off;
+    asked.said.insert(0, Said::Assistant { text: "## Summary".to_owned(), calls: Vec::new() });
     hear(&models, &asked).await;
     let bodies: Vec<Value> = stage.provider.requests().into_iter().map(|asked| asked.body).collect();
     assert_eq!(bodies[0]["thinking"], json!({"type": "adaptive", "display": "summarized"}));
     assert_eq!(bodies[0]["output_config"], json!({"effort": "medium"}));
     assert_eq!((bodies[1].get("thinking"), bodies[1].get("output_config")), (None, None));
+    let roles: Vec<&Value> = bodies[1]["messages"].as_array().unwrap().iter().map(|message| &message["role"]).collect();
+    assert_eq!(roles, ["user", "assistant", "user"], "the user speaks first");
 }
 
 #[tokio::test]

@@ -123,7 +123,7 @@ async fn an_event_that_never_ends_is_not_kept() {
     let stage = Stage::new().await;
     let mebibyte = "x".repeat(1024 * 1024);
     let mut events = vec![json!({"_raw": "data: "})];
-    events.extend(std::iter::repeat_n(json!({"_raw": mebibyte}), 40));
+    events.extend(std::iter::repeat_n(json!({"_raw": mebibyte}), 20));
     events.push(json!({"_stall": true}));
     stage.says(CHAT, [Reply::events(&events)]);
     assert_eq!(fails(&openrouter(&stage), &round("m", "a")).await, "OpenRouter sent more than can be kept.");
@@ -139,13 +139,14 @@ async fn calls_without_end_are_not_kept() {
 
 #[tokio::test]
 async fn silence_has_an_end() {
-    let short = Duration::from_millis(50);
-    let stage = Stage::with(Timeouts { first_byte: short, idle: short, ..Timeouts::default() }).await;
-    stage.says(CHAT, [Reply::stalled(), Reply::events(&[word("a"), json!({"_stall": true})])]);
-    let models = openrouter(&stage);
-    assert_eq!(fails(&models, &round("m", "a")).await, "Request timed out.");
-    let (heard, ear) = run(&models, &round("m", "b")).await;
-    assert_eq!(heard.unwrap_err().to_string(), "OpenRouter sent nothing for 0 seconds.");
+    let stage = Stage::with(Timeouts { first_byte: Duration::from_millis(20), ..Timeouts::default() }).await;
+    stage.says(CHAT, [Reply::stalled()]);
+    assert_eq!(fails(&openrouter(&stage), &round("m", "a")).await, "Request timed out.");
+
+    let stage = Stage::with(Timeouts { idle: Duration::from_secs(1), ..Timeouts::default() }).await;
+    stage.says(CHAT, [Reply::events(&[word("a"), json!({"_stall": true})])]);
+    let (heard, ear) = run(&openrouter(&stage), &round("m", "b")).await;
+    assert_eq!(heard.unwrap_err().to_string(), "OpenRouter sent nothing for 1 seconds.");
     assert_eq!(ear.answers(), ["a"]);
 }
 
