@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use gladhand_agent::accounts::{Accounts, CompatibleServer, Settings};
 use gladhand_agent::{AgentSettings, Conversations, Policy, Rule};
@@ -12,6 +13,9 @@ use tokio::sync::OnceCell;
 
 use crate::config::{AgentConfig, Approve, env};
 use crate::secrets;
+
+/// How long the first question waits for what services say about accounts and models.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// An agent that is put together when it is first needed: most sessions never do.
 #[derive(Debug)]
@@ -58,10 +62,12 @@ impl Inner {
         let home = etcetera::home_dir().ok();
         let here = std::env::current_dir()?;
         let accounts = Accounts::open(self.accounts(&folder, &here));
-        tokio::spawn({
+        let refreshing = tokio::spawn({
             let accounts = Arc::clone(&accounts);
             async move { accounts.refresh().await }
         });
+        // Where nobody is signed in it takes no time; services that are slow are not waited for.
+        let _ = tokio::time::timeout(PATIENCE, refreshing).await;
         let bench = Workbench::open(self.workbench(&folder, &accounts)).await?;
         let settings = AgentSettings { data: folder, folder: here, home, policy: policy(&self.config) };
         let agent = Conversations::new(settings, accounts, bench);
