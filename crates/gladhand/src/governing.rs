@@ -49,6 +49,9 @@ pub(crate) fn apply(hub: &Hub, config: &Config, data_dir: Option<&Path>) -> io::
         PinMode::Warn | PinMode::Stop if !is_pinning => Some(open_pins(data_dir)?),
         _ => None,
     };
+    if let Some(file) = &pins {
+        watch(hub.clone(), Arc::clone(file))?;
+    }
     hub.clone().validating(config.policy.validate_arguments);
     hub.violations().handle(config.policy.violations);
     if hub.governor().is_none() && !policy.is_empty() {
@@ -56,8 +59,7 @@ pub(crate) fn apply(hub: &Hub, config: &Config, data_dir: Option<&Path>) -> io::
     }
     let Some(governor) = hub.governor() else { return Ok(()) };
     if let Some(file) = pins {
-        governor.pin_on(Arc::clone(&file) as _);
-        watch(hub.clone(), file)?;
+        governor.pin_on(file);
     }
     if governor.replace(policy) {
         hub.look_again();

@@ -1,6 +1,6 @@
 //! The hub: finds who answers a call, and reaches them through one trait.
 //!
-//! It knows providers and tools, not dialects, sockets or processes. It holds no session state: a
+//! It knows providers and tools, not dialects, sockets or processes. Of sessions it knows only who is there: a
 //! call comes in with its agreement, an answer goes out, now or later.
 
 mod agent;

@@ -1,13 +1,17 @@
 //! Clients that never stop calling: with a session, without one, and by a bridge of their own.
 
 use std::collections::HashMap;
+use std::io;
 
 use crate::bridge::answer;
-use crate::client::{Connection, Response, STATELESS, stateless_call};
+use crate::client::{ACCEPT, Connection, Response, STATELESS, stateless, stateless_call};
 use crate::gate::Gate;
-use crate::house::House;
+use crate::house::{House, UPSTREAMS};
 use crate::support::{MCP_INITIALIZED, Process, gladhand, mcp_call, mcp_initialize};
 use crate::tally::{Chance, Errand, Tally};
+
+/// Of so many clients one can be asked something.
+pub(crate) const ASKABLE: u64 = 32;
 
 /// What all clients have.
 #[derive(Clone, Copy)]
@@ -44,7 +48,7 @@ enum Whim {
 impl<'s> Caller<'s> {
     pub(crate) fn new(around: Surroundings<'s>, seed: u64) -> Self {
         let is_near = seed % 10 < 2;
-        let only = (seed % 32 == 0).then_some(seed as usize % crate::house::UPSTREAMS);
+        let only = seed.is_multiple_of(ASKABLE).then_some(seed as usize % UPSTREAMS);
         let (connection, since) = around.house.connect(is_near);
         let chance = Chance(0x9e37_79b9_7f4a_7c15 ^ (seed + 1));
         Self { around, chance, is_near, only, connection, since, calls: 0 }
@@ -61,9 +65,7 @@ impl<'s> Caller<'s> {
 
     /// What comes back, unless the house is killed meanwhile: then there is another connection.
     fn exchange(&mut self, method: &str, headers: &[(&str, &str)], body: &str) -> Option<Response> {
-        let mut all = vec![("Content-Type", "application/json"), ("Accept", crate::client::ACCEPT)];
-        all.extend_from_slice(headers);
-        let sent = self.connection.try_send(method, "/mcp", &all, body);
+        let sent = self.send(method, headers, body);
         let response = sent.ok().and_then(|()| self.connection.try_response());
         if response.is_none() {
             assert_ne!(self.around.house.age(), self.since, "a connection was cut by a house that lives");
@@ -71,6 +73,19 @@ impl<'s> Caller<'s> {
             self.reconnect();
         }
         response
+    }
+
+    /// Sends something, and goes away before the answer.
+    fn hang_up_on(&mut self, headers: &[(&str, &str)], body: &str) {
+        // Nobody waits for it, so it may as well fail.
+        let _ = self.send("POST", headers, body);
+        self.reconnect();
+    }
+
+    fn send(&mut self, method: &str, headers: &[(&str, &str)], body: &str) -> io::Result<()> {
+        let mut all = vec![("Content-Type", "application/json"), ("Accept", ACCEPT)];
+        all.extend_from_slice(headers);
+        self.connection.try_send(method, "/mcp", &all, body)
     }
 
     fn reconnect(&mut self) {
@@ -103,9 +118,7 @@ impl<'s> Caller<'s> {
                 }
                 Whim::HangUp => {
                     let (number, errand) = self.errand(&id);
-                    let body = mcp_call(number, &errand.tool, &errand.arguments.to_string());
-                    let _ = self.connection.try_send("POST", "/mcp", &headers, &body);
-                    self.reconnect();
+                    self.hang_up_on(&headers, &mcp_call(number, &errand.tool, &errand.arguments.to_string()));
                 }
                 Whim::Call => {
                     let (number, errand) = self.errand(&id);
@@ -151,13 +164,12 @@ impl<'s> Caller<'s> {
                 Whim::Leave => self.reconnect(),
                 Whim::List => {
                     let headers = [("MCP-Protocol-Version", STATELESS), ("Mcp-Method", "tools/list")];
-                    self.list(&headers, &crate::client::stateless(1, "tools/list", ""));
+                    self.list(&headers, &stateless(1, "tools/list", ""));
                 }
                 Whim::HangUp => {
                     let (number, errand) = self.errand(&name);
                     let (headers, body) = stateless_call(number, &errand.tool, &errand.arguments.to_string());
-                    let _ = self.connection.try_send("POST", "/mcp", &headers, &body);
-                    self.reconnect();
+                    self.hang_up_on(&headers, &body);
                 }
                 Whim::Call => {
                     let (number, errand) = self.errand(&name);

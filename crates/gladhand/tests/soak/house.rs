@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::bridge::{self, signal};
-use crate::client::Connection;
+use crate::client::{Connection, STATELESS, stateless, stateless_call};
 use crate::support::{example, gladhand};
 
 /// How many servers there are behind it, beside one that comes and goes.
@@ -104,10 +104,6 @@ impl House {
         bridge::upstreams(&self.word)
     }
 
-    pub(crate) fn socket(&self) -> PathBuf {
-        socket(&self.folder)
-    }
-
     /// A connection, and the age at which it was opened. While the house is being started again, it is waited for.
     pub(crate) fn connect(&self, is_near: bool) -> (Connection, u64) {
         patiently("it listens", || {
@@ -120,7 +116,7 @@ impl House {
     /// A connection, if it listens.
     pub(crate) fn reach(&self, is_near: bool) -> io::Result<Connection> {
         match is_near {
-            true => Connection::reach_unix(&self.socket(), PATIENCE),
+            true => Connection::reach_unix(&socket(&self.folder), PATIENCE),
             false => Connection::reach(self.address, PATIENCE),
         }
     }
@@ -251,25 +247,21 @@ fn began(process: u32) -> Option<(u32, u64)> {
 /// The names of all tools that somebody who comes now is shown.
 pub(crate) fn tools(house: &House) -> Vec<String> {
     let mut connection = house.reach(false).expect("it listens");
-    let headers = [("MCP-Protocol-Version", crate::client::STATELESS), ("Mcp-Method", "tools/list")];
-    let answer = bridge::answer(&connection.post(&headers, &crate::client::stateless(1, "tools/list", "")));
+    let headers = [("MCP-Protocol-Version", STATELESS), ("Mcp-Method", "tools/list")];
+    let answer = bridge::answer(&connection.post(&headers, &stateless(1, "tools/list", "")));
     let tools = answer["result"]["tools"].as_array().cloned().unwrap_or_default();
     tools.iter().filter_map(|tool: &Value| Some(tool["name"].as_str()?.to_owned())).collect()
 }
 
 /// Waits until every server answers.
 pub(crate) fn all_are_open(house: &House) {
+    let mut connection = house.reach(false).expect("it listens");
     for number in 0..UPSTREAMS {
         let tool = format!("u{number}__echo");
-        until_answered(house, &tool);
+        patiently("a server answers", || {
+            let (headers, body) = stateless_call(1, &tool, r#"{"text":"there"}"#);
+            let answer = bridge::answer(&connection.post(&headers, &body));
+            (answer["result"]["content"][0]["text"] == "there").then_some(())
+        });
     }
-}
-
-fn until_answered(house: &House, tool: &str) {
-    let mut connection = house.reach(false).expect("it listens");
-    patiently("a server answers", || {
-        let (headers, body) = crate::client::stateless_call(1, tool, r#"{"text":"there"}"#);
-        let answer = bridge::answer(&connection.post(&headers, &body));
-        (answer["result"]["content"][0]["text"] == "there").then_some(())
-    });
 }

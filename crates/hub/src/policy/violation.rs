@@ -165,8 +165,10 @@ mod tests {
         {
             assert_eq!(violations.note(&Violation::new(who, rule, "something", b"")), Handling::Enforce);
         }
+        violations.handle(Handling::Observe);
+        assert_eq!(violations.note(&Violation::new(client(), "b", "something", b"")), Handling::Observe);
         let server = Offender::Server("c".to_owned());
-        assert_eq!(violations.counts(), [(client(), "a", 2), (client(), "b", 1), (server, "a", 1)]);
+        assert_eq!(violations.counts(), [(client(), "a", 2), (client(), "b", 2), (server, "a", 1)]);
         for number in 0..5000 {
             violations.note(&Violation::new(Offender::Client(number.to_string()), "a", "something", b""));
         }
