@@ -3,6 +3,7 @@
 //! It knows providers and tools, not dialects, sockets or processes. It holds no session state: a
 //! call comes in with its agreement, an answer goes out, now or later.
 
+mod apart;
 mod bell;
 mod governed;
 mod hub;
@@ -20,6 +21,8 @@ pub use bell::Bell;
 pub use hub::{Hub, Visit};
 pub use kit::Kit;
 pub use naming::{Naming, Pattern};
-pub use provider::{Answer, Askable, Asking, Caller, Context, Features, Provider, Reporter, SessionId, Settling, Work};
+pub use provider::{
+    Answer, Askable, Asking, Caller, Context, Features, Listed, Provider, Reporter, SessionId, Settling, Work,
+};
 pub use routes::{HubError, Mount};
 pub use status::{HubStatus, UpstreamStatus};
