@@ -5,6 +5,7 @@ use std::sync::Weak;
 use gladhand_operations::{Log, Notice};
 
 use crate::hub::Inner;
+use crate::provider::SessionId;
 
 /// Rings in every session of a hub. Cheap to clone; does nothing once the hub is gone.
 #[derive(Debug, Clone)]
@@ -26,6 +27,13 @@ impl Bell {
     /// The lists of prompts are to be asked for again.
     pub fn prompts_changed(&self) {
         self.ring(Notice::PromptsChanged);
+    }
+
+    /// One session sees lists of its own from now on, or others than it did.
+    pub fn lists_changed_for(&self, session: SessionId) {
+        if let Some(hub) = self.hub.upgrade() {
+            hub.lists_changed_for(session);
+        }
     }
 
     /// What is in a resource has changed.

@@ -14,6 +14,7 @@ use gladhand_operations::{
 use tokio::sync::broadcast;
 
 use crate::agent::Agent;
+use crate::apart::Apart;
 use crate::bell::Bell;
 use crate::guests::Guests;
 use crate::policy::{Governor, Offender, Violations};
@@ -39,6 +40,8 @@ pub(crate) struct Inner {
     asking: Mutex<()>,
     /// How many want to hear of changes of a resource.
     watched: Mutex<HashMap<String, usize>>,
+    /// Sessions that see lists of their own.
+    apart: Apart,
     changes: broadcast::Sender<Notice>,
     /// Whether arguments and results are held to the tools' schemas.
     validating: AtomicBool,
@@ -79,11 +82,29 @@ impl Inner {
     }
 
     fn show(&self, mounts: Arc<[Mount]>) {
-        let (mut routes, _) = Routes::ask(mounts);
+        let routes = self.ask(mounts, None);
+        *self.routes.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(routes);
+        self.apart.all_changed();
+    }
+
+    fn ask(&self, mounts: Arc<[Mount]>, session: Option<SessionId>) -> Routes {
+        let (mut routes, _) = Routes::ask(mounts, session);
         if let Some(governor) = self.governor.get() {
             routes.stopped = governor.look(&routes);
         }
-        *self.routes.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(routes);
+        routes
+    }
+
+    /// What a session sees.
+    fn routes_for(&self, session: SessionId) -> Arc<Routes> {
+        let own = self.apart.routes(session, || self.ask(Arc::clone(&self.routes().mounts), Some(session)));
+        own.unwrap_or_else(|| self.routes())
+    }
+
+    /// One session sees other lists than it did. Everybody is told, and most will find what they know.
+    pub(crate) fn lists_changed_for(&self, session: SessionId) {
+        self.apart.changed(session);
+        self.tell_of_all_lists();
     }
 }
 
@@ -113,11 +134,12 @@ impl Hub {
     }
 
     fn build(mounts: Vec<Mount>) -> (Self, Option<HubError>) {
-        let (routes, duplicate) = Routes::ask(mounts.into());
+        let (routes, duplicate) = Routes::ask(mounts.into(), None);
         let inner = Arc::new(Inner {
             routes: RwLock::new(Arc::new(routes)),
             asking: Mutex::default(),
             watched: Mutex::default(),
+            apart: Apart::default(),
             changes: broadcast::Sender::new(CHANGES),
             validating: AtomicBool::new(false),
             sessions: AtomicU64::new(1),
@@ -237,7 +259,7 @@ impl Hub {
 
     /// Answers a call, now or later.
     pub fn answer(&self, call: Call<'_>, agreement: &Arc<Agreement>, caller: &Arc<dyn Caller>) -> Answer {
-        let routes = self.inner.routes();
+        let routes = self.inner.routes_for(caller.session());
         if self.is_answerable(&call.operation, &routes) {
             return self.route(call, routes, agreement, caller);
         }
@@ -249,7 +271,7 @@ impl Hub {
         let (agreement, caller) = (Arc::clone(agreement), Arc::clone(caller));
         Answer::Later(Box::pin(async move {
             settle(unsettled).await;
-            let routes = hub.inner.routes();
+            let routes = hub.inner.routes_for(caller.session());
             hub.route(call, routes, &agreement, &caller).outcome().await
         }))
     }
@@ -578,6 +600,7 @@ impl Drop for Visit {
             if let Some(agent) = hub.agent.get() {
                 agent.left(self.id);
             }
+            hub.apart.left(self.id);
             if let Some(governor) = hub.governor.get() {
                 governor.left(self.id);
             }

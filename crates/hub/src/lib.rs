@@ -4,6 +4,7 @@
 //! call comes in with its agreement, an answer goes out, now or later.
 
 mod agent;
+mod apart;
 mod bell;
 mod governed;
 mod guests;
@@ -23,6 +24,8 @@ pub use bell::Bell;
 pub use hub::{Hub, Visit};
 pub use kit::Kit;
 pub use naming::{Naming, Pattern};
-pub use provider::{Answer, Askable, Asking, Caller, Context, Features, Provider, Reporter, SessionId, Settling, Work};
+pub use provider::{
+    Answer, Askable, Asking, Caller, Context, Features, Listed, Provider, Reporter, SessionId, Settling, Work,
+};
 pub use routes::{HubError, Mount};
 pub use status::{HubStatus, Offence, UpstreamStatus};

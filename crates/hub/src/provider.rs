@@ -27,6 +27,12 @@ pub trait Provider: fmt::Debug + Send + Sync {
         ""
     }
 
+    /// What one session sees of it, where that is not what everybody sees. It says with
+    /// [`Bell::lists_changed_for`] that there is such a session.
+    fn listed_for(&self, _session: SessionId) -> Option<Listed> {
+        None
+    }
+
     /// Its tools, in the order in which they are to be shown.
     fn tools(&self) -> Vec<Tool> {
         Vec::new()
@@ -221,6 +227,19 @@ impl fmt::Debug for Answer {
             Self::AsTask(_) => f.write_str("AsTask"),
         }
     }
+}
+
+/// Everything that a provider lists.
+#[derive(Debug, Clone, Default)]
+pub struct Listed {
+    /// Its tools.
+    pub tools: Vec<Tool>,
+    /// Its resources.
+    pub resources: Vec<Resource>,
+    /// Its templates of resources.
+    pub templates: Vec<Template>,
+    /// Its prompts.
+    pub prompts: Vec<Prompt>,
 }
 
 /// The session that a call came from, as whoever answers it may use it. Edges implement it.

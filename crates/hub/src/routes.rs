@@ -8,7 +8,7 @@ use gladhand_operations::{CompletionOf, Prompt, Resource, Template, Tool};
 
 use crate::naming::Naming;
 use crate::policy::{Views, What};
-use crate::provider::Provider;
+use crate::provider::{Listed, Provider, SessionId};
 use crate::schema::Checks;
 
 /// A provider, and how its names are shown.
@@ -84,8 +84,8 @@ pub(crate) struct Routes {
 
 impl Routes {
     /// Asks all providers. Where two have something of one name, the later one's gets another; where there is no other,
-    /// the first counts. The first such case is told.
-    pub(crate) fn ask(mounts: Arc<[Mount]>) -> (Self, Option<HubError>) {
+    /// the first counts. The first such case is told. `session`: what this one sees, where that is its own.
+    pub(crate) fn ask(mounts: Arc<[Mount]>, session: Option<SessionId>) -> (Self, Option<HubError>) {
         let mut duplicate = None;
         let mut note = |what, name: &str| {
             duplicate.get_or_insert_with(|| HubError::Duplicate { what, name: name.to_owned() });
@@ -97,7 +97,14 @@ impl Routes {
         for (index, mount) in mounts.iter().enumerate() {
             let naming = &mount.naming;
             let route = |own: &str| Route { mount: index, own: own.to_owned() };
-            for mut tool in mount.provider.tools() {
+            let provider = &mount.provider;
+            let listed = session.and_then(|session| provider.listed_for(session)).unwrap_or_else(|| Listed {
+                tools: provider.tools(),
+                resources: provider.resources(),
+                templates: provider.templates(),
+                prompts: provider.prompts(),
+            });
+            for mut tool in listed.tools {
                 let Some(mut shown) = naming.shown(&tool.name) else { continue };
                 if by_tool.contains_key(&shown) {
                     note("tool", &shown);
@@ -110,7 +117,7 @@ impl Routes {
                     tools.push(tool);
                 }
             }
-            for mut resource in mount.provider.resources() {
+            for mut resource in listed.resources {
                 let mut shown = resource.uri.clone();
                 if by_uri.contains_key(&shown) {
                     note("resource", &shown);
@@ -123,11 +130,11 @@ impl Routes {
                     resources.push(resource);
                 }
             }
-            for template in mount.provider.templates() {
+            for template in listed.templates {
                 templates.push(template);
                 template_mounts.push(index);
             }
-            for mut prompt in mount.provider.prompts() {
+            for mut prompt in listed.prompts {
                 let Some(mut shown) = naming.shown(&prompt.name) else { continue };
                 if by_prompt.contains_key(&shown) {
                     note("prompt", &shown);

@@ -97,6 +97,20 @@ fn who_lets_go_of_an_exchange_cancels_what_belongs_to_no_session() {
 }
 
 #[test]
+fn what_was_kept_of_a_caller_that_vanished_is_given_back() {
+    let mut server = server().holding();
+    let large = format!(r#""name":"echo","arguments":{{"message":"{}"}}"#, "x".repeat(100_000));
+    for lane in [5, 6] {
+        by(&mut server, lane, &stateless("1", "tools/call", &large, ""));
+    }
+    assert!(server.door.held() > 200_000, "its arguments are kept as long as the call is: {}", server.door.held());
+    server.hung_up(Lane(5));
+    assert!((100_000..200_000).contains(&server.door.held()), "{}", server.door.held());
+    server.hung_up(Lane(6));
+    assert_eq!((server.cancelled.len(), server.door.held(), server.door.in_flight().len()), (2, 0, 0));
+}
+
+#[test]
 fn outside_a_session_nobody_cancels_by_another_lane() {
     let mut server = open("2025-11-25").holding();
     by(&mut server, 5, &echo("1"));

@@ -1,10 +1,11 @@
 //! What an upstream has, as it was last heard.
 
+use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use gladhand_accord::{Agreement, Peer, Side};
-use gladhand_hub::Features;
+use gladhand_hub::{Features, Listed};
 use gladhand_operations::{Failure, FailureKind, Operation, Prompt, Reply, Resource, Template, Tool};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
@@ -44,10 +45,10 @@ pub(super) enum List {
 }
 
 /// Lists that are not what they were, until somebody asks for them again. However often a list changes meanwhile, it is
-/// asked for once, and where it changed last.
+/// asked for once, on each way on which it changed.
 #[derive(Debug, Default)]
 pub(super) struct Stale {
-    lists: Mutex<(Vec<List>, Weak<Way>)>,
+    lists: Mutex<VecDeque<(Weak<Way>, Vec<List>)>>,
     told: Notify,
 }
 
@@ -55,21 +56,23 @@ impl Stale {
     /// These have changed, at the other end of this way.
     pub(super) fn mark(&self, lists: &[List], way: Weak<Way>) {
         let mut stale = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
-        for list in lists {
-            if !stale.0.contains(list) {
-                stale.0.push(*list);
-            }
-        }
-        stale.1 = way;
+        // What was at the end of a way that is gone is nobody's any more.
+        stale.retain(|(way, _)| way.strong_count() > 0);
+        let at = stale.iter().position(|(marked, _)| marked.ptr_eq(&way)).unwrap_or_else(|| {
+            stale.push_back((way, Vec::new()));
+            stale.len() - 1
+        });
+        let marked = &mut stale[at].1;
+        marked.extend(lists.iter().filter(|list| !marked.contains(list)).copied().collect::<Vec<_>>());
         self.told.notify_one();
     }
 
     /// Waits until some have changed, and says where.
     pub(super) async fn take(&self) -> (Vec<List>, Weak<Way>) {
         loop {
-            let stale = std::mem::take(&mut *self.lists.lock().unwrap_or_else(PoisonError::into_inner));
-            if !stale.0.is_empty() {
-                return stale;
+            let stale = self.lists.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+            if let Some((way, lists)) = stale {
+                return (lists, way);
             }
             self.told.notified().await;
         }
@@ -149,7 +152,7 @@ impl Lists {
     }
 
     /// Whether one of the lists is not what it was.
-    pub(super) fn differs(&self, list: List, before: &Self) -> bool {
+    fn differs(&self, list: List, before: &Self) -> bool {
         fn text<T: Serialize>(list: &T) -> Option<String> {
             serde_json::to_string(list).ok()
         }
@@ -159,6 +162,21 @@ impl Lists {
                 text(&(&self.resources, &self.templates)) != text(&(&before.resources, &before.templates))
             }
             List::Prompts => text(&self.prompts) != text(&before.prompts),
+        }
+    }
+
+    /// Which of the lists are not what they were.
+    pub(super) fn different(&self, before: Option<&Self>) -> Vec<List> {
+        List::ALL.into_iter().filter(|list| before.is_none_or(|before| self.differs(*list, before))).collect()
+    }
+
+    /// As the hub takes it.
+    pub(super) fn listed(&self) -> Listed {
+        Listed {
+            tools: self.tools.clone(),
+            resources: self.resources.clone(),
+            templates: self.templates.clone(),
+            prompts: self.prompts.clone(),
         }
     }
 

@@ -22,7 +22,9 @@ use std::time::Duration;
 use gladhand_accord::Peer;
 use gladhand_dialects::{Askable, askable};
 use gladhand_hub::policy::Offender;
-use gladhand_hub::{Answer, Bell, Caller, Context, Features, Offence, Provider, SessionId, Settling, UpstreamStatus};
+use gladhand_hub::{
+    Answer, Bell, Caller, Context, Features, Listed, Offence, Provider, SessionId, Settling, UpstreamStatus,
+};
 use gladhand_operations::{
     CompletionCall, Failure, FailureKind, Level, Log, Operation, Outcome, Party, Prompt, Resource, Template, Terms,
     Tool, ToolCall,
@@ -97,6 +99,8 @@ struct Inner {
     label: String,
     /// What it has, as far as is known.
     lists: Mutex<Option<Arc<Lists>>>,
+    /// What sessions with a way of their own see, where that is not the same.
+    seen: Mutex<HashMap<SessionId, Arc<Lists>>>,
     /// Whether the hub knows it too. Whoever waits for what there is waits for that.
     is_shown: watch::Sender<bool>,
     stale: Arc<Stale>,
@@ -130,6 +134,7 @@ impl Coupled {
             spec: Arc::new(spec),
             is_shown: watch::Sender::new(remembered.is_some()),
             lists: Mutex::new(remembered.map(Arc::new)),
+            seen: Mutex::default(),
             stale: Arc::default(),
             bell: OnceLock::new(),
             ways: Mutex::default(),
@@ -212,7 +217,7 @@ impl Inner {
     /// Makes a call by a way. If the session there turns out to be over before the call was made, it is made in the next.
     async fn make(self: &Arc<Self>, errand: &Errand, way: &Arc<Way>) -> Outcome {
         loop {
-            let session = if self.is_main(way) { self.open_main().await? } else { way.open(|_| {}).await? };
+            let session = if self.is_main(way) { self.open_main().await? } else { self.open_other(way).await? };
             let (operation, terms) = (errand.operation.clone(), errand.terms.clone());
             let (agreement, host) = (Arc::clone(&errand.agreement), Arc::clone(&errand.host));
             if let Some(outcome) = session.call_on_behalf(operation, terms, agreement, host as _).await {
@@ -306,6 +311,22 @@ impl Inner {
         opened
     }
 
+    /// Opens a way that is not the main one. What is listed there may be something else.
+    async fn open_other(self: &Arc<Self>, way: &Arc<Way>) -> Result<Upstream, Failure> {
+        if let Some(session) = way.session() {
+            return Ok(session);
+        }
+        self.keep();
+        let (stale, opened) = (Arc::clone(&self.stale), Arc::downgrade(way));
+        let is_own = self.ways().own.values().any(|own| Arc::ptr_eq(own, way));
+        way.open(move |_| {
+            if is_own {
+                stale.mark(&List::ALL, opened);
+            }
+        })
+        .await
+    }
+
     /// Keeps why it could not be opened. Whoever is downstream hears of it where it did not before.
     fn note_trouble(&self, failure: Option<&Failure>) {
         let before = {
@@ -345,11 +366,14 @@ impl Inner {
         });
     }
 
-    /// Asks for lists again, where they have changed. There is one list for all callers: that of whose changed last.
+    /// Asks for lists again, where they have changed.
     async fn refresh(&self, changed: &[List], way: &Weak<Way>) {
-        let session = way.upgrade().and_then(|way| way.session()).or_else(|| self.main().0.session());
-        let Some(session) = session else { return };
-        let before = self.known();
+        let Some(way) = way.upgrade() else { return };
+        let own = self.ways().own.iter().find(|(_, own)| Arc::ptr_eq(own, &way)).map(|(session, _)| *session);
+        // Of ways without an owner, everybody sees the lists of the one where they changed last.
+        let main = || self.main().0.session().filter(|_| own.is_none());
+        let Some(session) = way.session().or_else(main) else { return };
+        let before = own.map_or_else(|| self.known(), |own| self.seen_by(own));
         let lists = match &before {
             Some(before) if changed.len() < List::ALL.len() => before.refreshed(changed, &session).await,
             _ => Lists::fetch(&session).await,
@@ -361,8 +385,24 @@ impl Inner {
                 return;
             }
         };
-        let differs = |list: List| before.as_deref().is_none_or(|before| lists.differs(list, before));
-        let different: Vec<_> = List::ALL.into_iter().filter(|list| differs(*list)).collect();
+        let different = lists.different(before.as_deref());
+        match own {
+            Some(own) if !different.is_empty() => self.show_to(own, lists),
+            Some(_) => {}
+            None => self.show(lists, before, &different),
+        }
+    }
+
+    /// Shows lists to everybody. Sessions with a way of their own go on seeing what they have seen: it is said there
+    /// whether that has changed.
+    fn show(&self, lists: Arc<Lists>, before: Option<Arc<Lists>>, different: &[List]) {
+        if let (Some(before), false) = (before, different.is_empty()) {
+            let ways = self.ways();
+            let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+            for session in ways.own.keys() {
+                seen.entry(*session).or_insert_with(|| Arc::clone(&before));
+            }
+        }
         *self.lists.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&lists));
         if let Some(file) = self.spec.remembered_in.as_ref().filter(|_| !different.is_empty()) {
             memory::remember(file, &lists);
@@ -375,8 +415,24 @@ impl Inner {
                     List::Prompts => bell.prompts_changed(),
                 }
             }
+            let seen: Vec<_> = self.seen.lock().unwrap_or_else(PoisonError::into_inner).keys().copied().collect();
+            seen.into_iter().filter(|_| !different.is_empty()).for_each(|session| bell.lists_changed_for(session));
         }
         self.is_shown.send_replace(true);
+    }
+
+    /// Shows lists to one session.
+    fn show_to(&self, session: SessionId, lists: Arc<Lists>) {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).insert(session, lists);
+        if let Some(bell) = self.bell.get() {
+            bell.lists_changed_for(session);
+        }
+    }
+
+    /// What a session sees.
+    fn seen_by(&self, session: SessionId) -> Option<Arc<Lists>> {
+        let own = self.seen.lock().unwrap_or_else(PoisonError::into_inner).get(&session).cloned();
+        own.or_else(|| self.known())
     }
 
     /// Waits until something is known of the lists, and the hub knows it.
@@ -433,6 +489,11 @@ impl fmt::Debug for Inner {
 impl Provider for Coupled {
     fn name(&self) -> &str {
         &self.inner.label
+    }
+
+    fn listed_for(&self, session: SessionId) -> Option<Listed> {
+        let seen = self.inner.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.get(&session).map(|lists| lists.listed())
     }
 
     fn tools(&self) -> Vec<Tool> {
@@ -538,6 +599,7 @@ impl Provider for Coupled {
 
     fn left(&self, session: SessionId) {
         let own = self.inner.ways().own.remove(&session);
+        self.inner.seen.lock().unwrap_or_else(PoisonError::into_inner).remove(&session);
         if let Some(own) = own
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {

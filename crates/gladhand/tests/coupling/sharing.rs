@@ -250,6 +250,28 @@ fn a_list_that_changed_for_one_session_is_announced_and_shown() {
 }
 
 #[test]
+fn what_one_session_has_of_its_own_no_other_sees() {
+    let bridge = Bridge::start(Era::Handshake, &[]);
+    let can = json!({"elicitation": {}});
+    let [mut ada, mut bea, mut shared] = [&can, &can, &json!({})].map(|can| Session::open(&bridge, can));
+    let servers: BTreeSet<_> = [&mut ada, &mut bea, &mut shared].map(|session| session.text("pid")).into();
+    assert_eq!(servers.len(), 3);
+    assert_eq!(ada.text("grow"), "grown");
+    let list = r#"{"jsonrpc":"2.0","id":90,"method":"tools/list"}"#;
+    let has = |session: &mut Session| {
+        let listed = session.connection.post(&[("Mcp-Session-Id", &session.id)], list);
+        message(&listed).to_string().contains("\"grown\"")
+    };
+    until("it is listed", || has(&mut ada));
+    assert_eq!(ada.text("grown"), "here");
+    assert!(!has(&mut bea) && !has(&mut shared), "it is at the end of a way that is not theirs");
+    // The other way round: what all others see grows, and hers does not.
+    assert_eq!(shared.text("grow"), "grown");
+    until("it is listed", || has(&mut shared));
+    assert!(has(&mut ada) && !has(&mut bea));
+}
+
+#[test]
 fn calls_that_are_never_answered_give_way() {
     let bridge = Bridge::start(Era::Handshake, &[]);
     let can = json!({"elicitation": {}});

@@ -8,5 +8,8 @@ mod clients;
 mod coupling;
 mod installed;
 mod matrix;
+mod quirks;
 mod servers;
+#[path = "../support/mod.rs"]
+mod support;
 mod upstreams;

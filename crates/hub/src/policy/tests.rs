@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use gladhand_accord::{Agreement, Defined, Minimum, Offer, Peer, Rules, VersionRule, agree};
 use gladhand_operations::{
-    Call, CallId, Failure, FailureKind, Notice, Operation, Outcome, Reply, Tool, ToolCall, ToolResult,
+    Call, CallId, Contents, Failure, FailureKind, Notice, Operation, Outcome, Reply, Resource, Tool, ToolCall,
+    ToolResult,
 };
 use gladhand_wire::json;
 use serde_json::{Value, json};
@@ -631,4 +632,46 @@ async fn what_was_used_up_counts_on_under_the_same_limits_and_consent_does_not()
     assert_eq!((busy.kind, asked()), (FailureKind::Busy, 2), "the rule may be another one");
     governor.replace(limited("b"));
     someone.call(&hub, "git__push", json!({})).await.unwrap();
+}
+
+/// Two upstreams with a resource each, and a client whose dialect has no word for them.
+fn with_resources(policy: Policy) -> (Hub, Someone) {
+    let mount = |name: &str, uri: &str| {
+        let read = |uri: &str, _: &crate::Context<'_>| Ok(Contents::text(uri, "text/plain", "what is in it"));
+        Mount {
+            provider: Arc::new(Kit::new().resource(Resource::new(uri, "r", ""), read)),
+            naming: Naming::prefixed(name),
+        }
+    };
+    let hub = Hub::of(vec![mount("notes", "note:1"), mount("vault", "secret:1")]);
+    (hub.governed(Arc::new(Governor::new(policy))), Someone::called("plain"))
+}
+
+#[tokio::test]
+async fn a_resource_that_is_denied_is_denied_to_whoever_reads_it_by_a_tool() {
+    let not_secrets = rule("vault", &[], &["read_resource"], Some(r#"uri starts_with "secret:""#), Effect::Deny);
+    let (hub, plain) = with_resources(rules(vec![not_secrets]));
+    assert_eq!(plain.tools(&hub), ["list_resources", "read_resource"]);
+    assert!(plain.call(&hub, "read_resource", json!({"uri": "note:1"})).await.unwrap().contains("what is in it"));
+    let denied = plain.call(&hub, "read_resource", json!({"uri": "secret:1"})).await.unwrap_err();
+    assert!(denied.message.contains("because of vault"), "{denied}");
+}
+
+#[tokio::test]
+async fn a_tool_that_stands_in_for_resources_is_denied_and_hidden_like_any_other() {
+    let (hub, plain) = with_resources(rules(vec![rule("none", &[], &["read_resource"], None, Effect::Deny)]));
+    assert_eq!(plain.tools(&hub), ["list_resources"]);
+    let denied = plain.call(&hub, "read_resource", json!({"uri": "note:1"})).await.unwrap_err();
+    assert!(denied.message.contains("because of none"), "{denied}");
+}
+
+#[tokio::test]
+async fn what_a_profile_does_not_show_is_not_there_by_a_tool_either() {
+    let (who, upstreams) = (vec![Callers::parse("plain")], vec![Pattern("notes".to_owned())]);
+    let profile = Profile { name: "p".to_owned(), who, upstreams, ..Profile::default() };
+    let (hub, plain) = with_resources(Policy { profiles: vec![profile], ..Policy::default() });
+    let listed = plain.call(&hub, "list_resources", json!({})).await.unwrap();
+    assert!(listed.contains("note:1") && !listed.contains("secret:1"), "{listed}");
+    assert!(plain.call(&hub, "read_resource", json!({"uri": "note:1"})).await.is_ok());
+    assert!(plain.call(&hub, "read_resource", json!({"uri": "secret:1"})).await.is_err());
 }

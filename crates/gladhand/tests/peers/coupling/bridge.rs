@@ -29,9 +29,6 @@ impl Bridge {
         let folder = tempfile::tempdir().expect("a folder");
         let path = |name: &str| folder.path().join(name).to_str().expect("paths are UTF-8").to_owned();
         let mut words = vec![GLADHAND.to_owned(), "bridge".to_owned(), "--data-dir".to_owned(), path("data")];
-        if !server.tongue.is_mcp() {
-            words.extend(["--as".to_owned(), server.tongue.name().to_owned()]);
-        }
         if way == Way::Http {
             words.extend(["--http".to_owned(), "127.0.0.1:0".to_owned()]);
         }

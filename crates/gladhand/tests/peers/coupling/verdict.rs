@@ -61,8 +61,7 @@ const TOO_YOUNG: &str =
 const BY_ROUNDS: &str = "The server's request becomes an answer that asks (`input_required`); the client's next round brings the answer to it.";
 const BY_REQUESTS: &str = "The server's answer that asks (`input_required`) becomes a request to the client, whose response makes the next round.";
 const NOT_TOLD: &str = "The client's dialect has no word for lists that change; it lists what there is when it asks.";
-const ONE_LIST: &str =
-    "Clients that can be asked each have a server of their own; all see the list of the one that changed last.";
+const ONE_LIST: &str = "Clients that can be asked each have a server of their own and see its lists; those without a session all see the list of the one that changed last.";
 const BY_LISTENING: &str = "Notifications of the one era come on streams that are listened to in the other.";
 
 /// What is to be expected of a cell.
