@@ -108,7 +108,7 @@ impl Helper {
         let call = process.number();
         let mut answer = Box::pin(process.ask(call, Request::Run(path), version, Some(input)));
         let why = tokio::select! {
-            answer = &mut answer => return read(&*answer?),
+            answer = &mut answer => return read(&answer?),
             () = stop.cancelled() => "the tool was stopped",
             () = tokio::time::sleep(RUNNING) => "the tool took too long",
         };
@@ -117,7 +117,7 @@ impl Helper {
             answer.await
         };
         match tokio::time::timeout(GRACE, asked).await {
-            Ok(answer) => read(&*answer?),
+            Ok(answer) => read(&answer?),
             Err(_) => {
                 process.gone.cancel();
                 Err(why.to_owned())

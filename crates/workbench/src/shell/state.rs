@@ -42,7 +42,7 @@ impl StateFile {
         let folder = Path::new(OsStr::from_bytes(parts.next()?)).to_owned();
         let environment: Environment = parts.filter_map(variable).collect();
         let is_whole = folder.is_absolute() && !environment.is_empty();
-        is_whole.then(|| Place { folder: Some(folder), environment: Some(environment) })
+        is_whole.then_some(Place { folder: Some(folder), environment: Some(environment) })
     }
 }
 
