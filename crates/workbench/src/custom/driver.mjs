@@ -59,6 +59,7 @@ const describe = (tool) => ({
 const run = async (path, version, input, signal) => {
   const known = modules.get(path);
   const tool = known?.version === version ? known.tool : await load(path, version);
+  signal.throwIfAborted();
   const value = await tool.run(input, { now: new Date(), signal });
   if (isObject(value) && typeof value.ok === "boolean" && "output" in value) {
     return { ok: value.ok, output: value.output ?? null, error: typeof value.error === "string" ? value.error : undefined };

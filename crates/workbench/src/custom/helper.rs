@@ -108,6 +108,8 @@ impl Helper {
         let call = process.number();
         let mut answer = Box::pin(process.ask(call, Request::Run(path), version, Some(input)));
         let why = tokio::select! {
+            // In this order, so that a call is made before it is stopped.
+            biased;
             answer = &mut answer => return read(&answer?),
             () = stop.cancelled() => "the tool was stopped",
             () = tokio::time::sleep(RUNNING) => "the tool took too long",
@@ -175,6 +177,14 @@ impl Helper {
             heard.waiting.lock().unwrap_or_else(PoisonError::into_inner).clear();
         });
         Ok(process)
+    }
+}
+
+impl Drop for Helper {
+    fn drop(&mut self) {
+        if let Some(process) = self.process.get_mut() {
+            process.gone.cancel();
+        }
     }
 }
 

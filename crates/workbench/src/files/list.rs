@@ -44,7 +44,7 @@ fn list(folder: &Path, offset: usize, limit: usize, depth: usize) -> Outcome {
     // By the names on the way, so that what is in a directory follows it.
     entries.sort();
     let mut lines = vec![format!("Absolute path: {}", folder.display())];
-    if !entries.is_empty() && offset > entries.len() || entries.is_empty() && offset > 1 {
+    if offset > entries.len().max(1) {
         return Err(Problem::plain("offset exceeds directory entry count"));
     }
     let rest = &entries[(offset - 1).min(entries.len())..];

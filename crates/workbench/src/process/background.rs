@@ -21,6 +21,9 @@ use crate::moment;
 /// How long a process may leave its input unread before writing is given up.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// How long a stop is waited for, so that most reports of it already know how it ended.
+const LEAVING: Duration = Duration::from_secs(1);
+
 /// The size of a terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Size {
@@ -234,7 +237,7 @@ impl Background {
     pub(crate) async fn stop(&self, signal: Signal) {
         if self.is_running() {
             self.family.signal(signal);
-            let _ = tokio::time::timeout(LAST_WORDS, self.ended.cancelled()).await;
+            let _ = tokio::time::timeout(LEAVING, self.ended.cancelled()).await;
         }
     }
 

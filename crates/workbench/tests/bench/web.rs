@@ -44,10 +44,11 @@ async fn searches_are_asked_and_reported_as_recorded() {
          "highlights": ["h1", "h1", "h2"], "highlight_scores": [0.1, 0.2]},
         {"title": ""},
         {"url": "https://example.test/b", "contents": {"text": "body"}},
-    ]});
+    ]})
+    .to_string();
     let (said, (head, question)) = tokio::join!(
         shop.call("search_web", json!({"query": " q ", "num_results": 99, "include_text": true})),
-        answer_once(&listener, "200 OK", &body.to_string()),
+        answer_once(&listener, "200 OK", &body),
     );
     assert_eq!(
         said.written,
