@@ -1,5 +1,22 @@
 //! The tools that the agent works with: shell, files, scripts, web search, and tools from a folder.
 
+mod background;
+mod bench;
+mod catalogue;
 mod contract;
+mod custom;
+mod desk;
+mod files;
+mod input;
+mod moment;
+mod outcome;
+mod process;
+mod scripts;
+mod settings;
+mod shell;
+mod text;
+mod web;
 
+pub use bench::Workbench;
 pub use contract::{Bench, Effect, Ran, Run, ToolDescription};
+pub use settings::{KeyOfExa, Settings};

@@ -1,0 +1,204 @@
+//! The bench: who has which tool, and what they share.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use gladhand_wire::RawValue;
+use tokio_util::sync::CancellationToken;
+
+use crate::contract::{Bench, Ran, Run, ToolDescription};
+use crate::custom::Custom;
+use crate::desk::Desk;
+use crate::files::roots::Roots;
+use crate::input::Input;
+use crate::outcome::{self, Outcome, Problem};
+use crate::process::{family, programs};
+use crate::settings::Settings;
+use crate::shell::Shell;
+use crate::web::Searcher;
+use crate::{catalogue, files, moment, scripts, shell};
+
+/// The built-in tools and those of a folder.
+#[derive(Debug)]
+pub struct Workbench {
+    pub(crate) settings: Settings,
+    pub(crate) roots: Roots,
+    pub(crate) shell: Option<Shell>,
+    pub(crate) searcher: Searcher,
+    custom: Custom,
+    built_in: Vec<ToolDescription>,
+    extras: Vec<ToolDescription>,
+    /// What everything that is started here is recognised by.
+    mark: String,
+    desks: Mutex<Desks>,
+    closing: CancellationToken,
+}
+
+#[derive(Debug, Default)]
+struct Desks {
+    by_session: HashMap<String, Arc<Desk>>,
+    opened: u64,
+}
+
+/// One call, with what it needs of the bench.
+#[derive(Debug)]
+pub(crate) struct Job<'a> {
+    pub(crate) bench: &'a Workbench,
+    pub(crate) desk: &'a Desk,
+    pub(crate) input: Input,
+    pub(crate) raw: &'a RawValue,
+    /// Where the session works.
+    pub(crate) folder: &'a Path,
+    /// The caller or the bench wants an end.
+    pub(crate) stop: &'a CancellationToken,
+}
+
+impl Job<'_> {
+    /// A path as the session means it.
+    pub(crate) fn path(&self, path: &str) -> PathBuf {
+        // Without the `.` and `..` that would otherwise show in reports.
+        files::tidy(&self.folder.join(path))
+    }
+
+    /// The directory that the input names, or where the session works.
+    pub(crate) fn cwd(&self) -> Result<PathBuf, Problem> {
+        let folder = self.input.word("cwd").map_or_else(|| self.folder.to_owned(), |cwd| self.path(cwd));
+        if folder.is_dir() {
+            Ok(folder)
+        } else {
+            Err(Problem::invalid(format!("`cwd` is not a directory: {}", folder.display())))
+        }
+    }
+}
+
+impl Workbench {
+    /// Lays out the tools. Takes no time to speak of, unless there are custom tools: these are loaded first.
+    pub async fn open(settings: Settings) -> std::io::Result<Arc<Self>> {
+        let mark = moment::random_hex(16)?;
+        let built_in = catalogue::built_in();
+        let mut extras = if settings.extras { catalogue::extras() } else { Vec::new() };
+        extras.retain(|tool| tool.name != "run_python" || programs::find("python3", &settings.environment).is_some());
+        let taken = built_in.iter().map(|tool| tool.name.clone()).collect();
+        let custom = Custom::load(&settings, taken, format!("{mark}.custom")).await;
+        Ok(Arc::new(Self {
+            roots: Roots::new(&settings.roots),
+            shell: Shell::find(&settings.environment),
+            searcher: Searcher::default(),
+            custom,
+            built_in,
+            extras,
+            mark,
+            desks: Mutex::default(),
+            closing: CancellationToken::new(),
+            settings,
+        }))
+    }
+
+    fn desks(&self) -> MutexGuard<'_, Desks> {
+        self.desks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn desk(&self, session: &str) -> Arc<Desk> {
+        let mut desks = self.desks();
+        if let Some(desk) = desks.by_session.get(session) {
+            return Arc::clone(desk);
+        }
+        desks.opened += 1;
+        let mark = format!("{}.{}", self.mark, desks.opened);
+        let desk = Arc::new(Desk::new(mark, self.closing.child_token()));
+        desks.by_session.insert(session.to_owned(), Arc::clone(&desk));
+        desk
+    }
+
+    async fn dispatch(&self, run: &Run<'_>, desk: &Desk, stop: &CancellationToken) -> Option<Outcome> {
+        if let Some(outcome) = self.custom.run(run.name, run.input, stop).await {
+            return Some(outcome);
+        }
+        let is_known = self.built_in.iter().chain(&self.extras).any(|tool| tool.name == run.name);
+        if !is_known {
+            return None;
+        }
+        let job = Job { bench: self, desk, input: Input::read(run.input), raw: run.input, folder: run.folder, stop };
+        Some(match run.name {
+            "bash" => shell::bash::run(&job).await,
+            "read_background_bash" => shell::background::read(&job),
+            "write_background_bash" => shell::background::write(&job).await,
+            "resize_background_bash" => shell::background::resize(&job).await,
+            "stop_background_bash" => shell::background::stop(&job).await,
+            "list_background_bash" => shell::background::list(&job),
+            "read_file" => files::read::run(&job).await,
+            "list_dir" => files::list::run(&job).await,
+            "grep_files" => files::grep::run(&job).await,
+            "glob_files" => files::glob::run(&job).await,
+            "apply_patch" => files::patch::run(&job).await,
+            "search_web" => self.searcher.run(&job).await,
+            "run_js" => scripts::run::javascript(&job).await,
+            "run_python" => scripts::run::python(&job).await,
+            "install_js_packages" => scripts::packages::install(&job).await,
+            "run_js_module" => scripts::packages::run_module(&job).await,
+            "start_background_js" => scripts::background::start(&job),
+            "read_background_js" => scripts::background::read(&job),
+            "write_background_js" => scripts::background::write(&job).await,
+            "stop_background_js" => scripts::background::stop(&job).await,
+            "list_background_js" => scripts::background::list(&job),
+            "create_persistent_tool" => self.custom.create(&job).await,
+            _ => return None,
+        })
+    }
+}
+
+#[async_trait]
+impl Bench for Workbench {
+    fn tools(&self) -> Vec<ToolDescription> {
+        let mut tools = self.built_in.clone();
+        let custom = self.custom.tools();
+        tools.extend(self.extras.iter().filter(|extra| custom.iter().all(|tool| tool.name != extra.name)).cloned());
+        tools.extend(custom);
+        tools.sort_by_cached_key(|tool| catalogue::order(&tool.name));
+        tools
+    }
+
+    async fn run(&self, run: Run<'_>) -> Ran {
+        let desk = self.desk(run.session);
+        let stop = desk.closing.child_token();
+        if stop.is_cancelled() {
+            return Problem::Broke("the tools are being put away".to_owned()).into_ran(run.call_id, run.name);
+        }
+        let relay = async {
+            run.cancel.cancelled().await;
+            stop.cancel();
+            std::future::pending::<Infallible>().await
+        };
+        let outcome = tokio::select! {
+            outcome = Box::pin(self.dispatch(&run, &desk, &stop)) => outcome,
+            never = relay => match never {},
+        };
+        match outcome {
+            Some(Ok(ran)) => ran,
+            Some(Err(problem)) => problem.into_ran(run.call_id, run.name),
+            None => outcome::not_found(run.call_id, run.name),
+        }
+    }
+
+    async fn forget(&self, session: &str) {
+        let desk = self.desks().by_session.remove(session);
+        if let Some(desk) = desk {
+            desk.clear().await;
+        }
+    }
+
+    async fn close(&self) {
+        self.closing.cancel();
+        let desks = std::mem::take(&mut self.desks().by_session);
+        let mut endings = tokio::task::JoinSet::new();
+        for desk in desks.into_values() {
+            endings.spawn(async move { desk.clear().await });
+        }
+        endings.join_all().await;
+        // Custom tools too, and what sessions that are forgotten may have left.
+        family::sweep(&self.mark).await;
+    }
+}

@@ -1,0 +1,88 @@
+// Runs custom tools: requests come on stdin, answers go to stdout, one JSON text per line. Each answer begins with a
+// word that was agreed on at the start, so that nothing else on stdout is taken for one.
+import { createInterface } from "node:readline";
+import { pathToFileURL } from "node:url";
+
+const word = process.env.GLADHAND_DRIVER_WORD;
+delete process.env.GLADHAND_DRIVER_WORD;
+
+// What tools print is no answer.
+const write = process.stdout.write.bind(process.stdout);
+process.stdout.write = process.stderr.write.bind(process.stderr);
+for (const name of ["log", "info", "debug", "dir", "table"]) console[name] = console.error;
+
+const answer = (id, body) => {
+  let line;
+  try {
+    line = JSON.stringify(body);
+  } catch (error) {
+    line = JSON.stringify({ thrown: `the tool's result cannot be written as JSON: ${message(error)}` });
+  }
+  write(`${word}${id} ${line}\n`);
+};
+
+const message = (error) => (error instanceof Error ? error.message : String(error));
+const isObject = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
+
+const modules = new Map();
+const running = new Map();
+
+const load = async (path, version) => {
+  const module = await import(`${pathToFileURL(path).href}?version=${version}`);
+  const given = module.default;
+  const candidates = [given, module.tool, given?.tool, { ...module.meta, run: module.run }];
+  if (given?.meta) candidates.push({ ...given.meta, run: given.run });
+  const tool = candidates.find((one) => isObject(one) && typeof one.run === "function" && typeof one.name === "string");
+  if (!tool) throw new Error("it exports no tool: an object with `name` and `run`");
+  modules.set(path, { version, tool });
+  return tool;
+};
+
+const schema = (given) => {
+  if (!isObject(given) || !isObject(given.properties)) return undefined;
+  const known = { type: "object", properties: given.properties };
+  if (Array.isArray(given.required) && given.required.every((name) => typeof name === "string")) {
+    known.required = given.required;
+  }
+  if (typeof given.additionalProperties === "boolean" || isObject(given.additionalProperties)) {
+    known.additionalProperties = given.additionalProperties;
+  }
+  return known;
+};
+
+const describe = (tool) => ({
+  name: tool.name.trim(),
+  description: typeof tool.description === "string" ? tool.description.trim() : "",
+  schema: schema(tool.args ?? tool.inputSchema),
+});
+
+const run = async (path, version, input, signal) => {
+  const known = modules.get(path);
+  const tool = known?.version === version ? known.tool : await load(path, version);
+  signal.throwIfAborted();
+  const value = await tool.run(input, { now: new Date(), signal });
+  if (isObject(value) && typeof value.ok === "boolean" && "output" in value) {
+    return { ok: value.ok, output: value.output ?? null, error: typeof value.error === "string" ? value.error : undefined };
+  }
+  return { ok: true, output: value ?? null };
+};
+
+const handle = async ({ id, load: wanted, run: called, stop, version, input }) => {
+  if (stop !== undefined) return running.get(stop)?.abort();
+  const controller = new AbortController();
+  running.set(id, controller);
+  try {
+    answer(id, wanted ? describe(await load(wanted, version)) : await run(called, version, input, controller.signal));
+  } catch (error) {
+    answer(id, { thrown: message(error) });
+  } finally {
+    running.delete(id);
+  }
+};
+
+process.on("uncaughtException", (error) => console.error("uncaught:", error));
+process.on("unhandledRejection", (error) => console.error("unhandled:", error));
+
+const lines = createInterface({ input: process.stdin, crlfDelay: Infinity });
+lines.on("line", (line) => handle(JSON.parse(line)));
+lines.on("close", () => process.exit(0));

@@ -1,0 +1,22 @@
+//! `glob_files`: which files have a path that matches a glob.
+
+use globset::GlobBuilder;
+
+use super::grep::Search;
+use crate::bench::Job;
+use crate::outcome::{Outcome, Problem, blocking};
+
+/// Runs the tool.
+pub(crate) async fn run(job: &Job<'_>) -> Outcome {
+    let Some(pattern) = job.input.word("pattern") else {
+        return Err(Problem::plain("pattern must not be empty"));
+    };
+    let glob = GlobBuilder::new(pattern).literal_separator(true).build();
+    let glob = glob.map_err(|error| Problem::plain(error.to_string()))?.compile_matcher();
+    let search = Search::new(job)?;
+    let mut walk = search.walk(None)?;
+    blocking(move || {
+        search.result(&mut walk, |path| path.strip_prefix(&search.place).is_ok_and(|below| glob.is_match(below)))
+    })
+    .await
+}

@@ -1,0 +1,50 @@
+//! Tools for files: reading, listing, finding, patching.
+
+pub(crate) mod glob;
+pub(crate) mod grep;
+pub(crate) mod list;
+pub(crate) mod patch;
+pub(crate) mod read;
+pub(crate) mod roots;
+
+use std::path::{Component, Path, PathBuf};
+use std::time::SystemTime;
+
+/// A path without `.` and with each `..` taken back, as it is written and not as links lead.
+pub(crate) fn tidy(path: &Path) -> PathBuf {
+    let mut tidy = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::CurDir => {}
+            Component::ParentDir => drop(tidy.pop()),
+            other => tidy.push(other),
+        }
+    }
+    tidy
+}
+
+/// A file that was found, and when it was last changed.
+#[derive(Debug)]
+struct Found {
+    path: PathBuf,
+    changed: SystemTime,
+}
+
+/// The newest files, one per line.
+fn newest_first(mut found: Vec<Found>, limit: usize) -> String {
+    found.sort_by(|a, b| b.changed.cmp(&a.changed).then_with(|| a.path.cmp(&b.path)));
+    found.truncate(limit);
+    let lines: Vec<_> = found.iter().map(|one| one.path.to_string_lossy()).collect();
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_tidied_as_they_are_written() {
+        assert_eq!(tidy(Path::new("/a/./b/../c")), Path::new("/a/c"));
+        assert_eq!(tidy(Path::new("/../a")), Path::new("/a"));
+    }
+}

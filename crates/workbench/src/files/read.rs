@@ -1,0 +1,236 @@
+//! `read_file`: lines of a file, by number or by the block that they belong to.
+
+use std::collections::VecDeque;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use crate::bench::Job;
+use crate::outcome::{Outcome, Problem, blocking, done};
+use crate::text;
+
+/// How many UTF-16 units of a line are shown.
+const LINE: usize = 500;
+
+/// How many bytes of a line are looked at: no 500 units need more.
+const LINE_BYTES: u64 = 4 * LINE as u64;
+
+/// How many lines are shown at most, whatever is asked for.
+const MOST: usize = 20_000;
+
+/// How many lines a file may have to be read by blocks.
+const BLOCK_LINES: usize = 500_000;
+
+/// How many columns a tab is, and a level of indentation.
+const LEVEL: usize = 4;
+
+/// Runs the tool.
+pub(crate) async fn run(job: &Job<'_>) -> Outcome {
+    let path = PathBuf::from(job.input.text("file_path").unwrap_or_default());
+    if !path.is_absolute() {
+        return Err(Problem::plain("file_path must be an absolute path"));
+    }
+    let offset = positive(job.input.whole("offset"), 1, "offset must be a line number, counted from 1")?;
+    let limit = positive(job.input.whole("limit"), 2000, "limit must be greater than zero")?.min(MOST);
+    job.bench.roots.allow(&path)?;
+    if job.input.word("mode").unwrap_or("slice") != "indentation" {
+        return blocking(move || slice(&path, offset, limit)).await;
+    }
+    let options = job.input.inner("indentation");
+    let most = positive(options.whole("max_lines"), limit, "max_lines must be greater than zero")?;
+    let block = Block {
+        anchor: positive(options.whole("anchor_line"), offset, "anchor_line must be a line number, counted from 1")?,
+        levels: options.within("max_levels", 0, 0, usize::MAX / LEVEL),
+        siblings: options.flag("include_siblings", false),
+        header: options.flag("include_header", true),
+        most: limit.min(most),
+    };
+    blocking(move || block.read(&path)).await
+}
+
+fn positive(number: Option<i64>, default: usize, message: &str) -> Result<usize, Problem> {
+    match number {
+        None => Ok(default),
+        Some(number) => usize::try_from(number).ok().filter(|n| *n > 0).ok_or_else(|| Problem::plain(message)),
+    }
+}
+
+/// The lines of a file, each cut.
+struct Lines(BufReader<fs_err::File>);
+
+impl Lines {
+    fn open(path: &Path) -> Result<Self, Problem> {
+        let failed = |error: io::Error| Problem::plain(format!("failed to read file: {error}"));
+        // A pipe or a device could keep us for ever.
+        if !fs_err::metadata(path).map_err(failed)?.is_file() {
+            return Err(Problem::plain(format!("failed to read file: {} is not a regular file", path.display())));
+        }
+        Ok(Self(BufReader::new(fs_err::File::open(path).map_err(failed)?)))
+    }
+
+    /// The next line without its end, if there is one.
+    fn next(&mut self) -> Result<Option<String>, Problem> {
+        let failed = |error: io::Error| Problem::plain(format!("failed to read file: {error}"));
+        let mut line = Vec::new();
+        self.0.by_ref().take(LINE_BYTES).read_until(b'\n', &mut line).map_err(failed)?;
+        match line.pop() {
+            None => return Ok(None),
+            Some(b'\n') => {}
+            Some(other) => {
+                line.push(other);
+                self.0.skip_until(b'\n').map_err(failed)?;
+            }
+        }
+        if line.last() == Some(&b'\r') {
+            line.pop();
+        }
+        Ok(Some(text::cut(&String::from_utf8_lossy(&line), LINE).to_owned()))
+    }
+}
+
+fn numbered(number: usize, line: &str) -> String {
+    format!("L{number}: {line}")
+}
+
+fn slice(path: &Path, offset: usize, limit: usize) -> Outcome {
+    let mut lines = Lines::open(path)?;
+    let mut shown = Vec::new();
+    let mut number = 0;
+    while shown.len() < limit
+        && let Some(line) = lines.next()?
+    {
+        number += 1;
+        if number >= offset {
+            shown.push(numbered(number, &line));
+        }
+    }
+    if number < offset {
+        return Err(Problem::plain("offset exceeds file length"));
+    }
+    Ok(done(&shown.join("\n")))
+}
+
+/// Which block is wanted.
+#[derive(Debug)]
+struct Block {
+    anchor: usize,
+    levels: usize,
+    siblings: bool,
+    header: bool,
+    most: usize,
+}
+
+/// One direction in which a block grows.
+struct Growth {
+    /// The next line to look at, if any is left.
+    next: Option<usize>,
+    /// Whether a line of the least indentation was taken already.
+    has_border: bool,
+}
+
+impl Block {
+    fn read(&self, path: &Path) -> Outcome {
+        let mut file = Lines::open(path)?;
+        let mut lines = Vec::new();
+        while let Some(line) = file.next()? {
+            if lines.len() >= BLOCK_LINES {
+                return Err(Problem::plain(format!(
+                    "files of more than {BLOCK_LINES} lines can only be read by slices"
+                )));
+            }
+            lines.push(line);
+        }
+        if self.anchor > lines.len() {
+            return Err(Problem::plain("anchor_line exceeds file length"));
+        }
+        let shown: Vec<_> = self.lines(&lines).map(|at| numbered(at + 1, &lines[at])).collect();
+        Ok(done(&shown.join("\n")))
+    }
+
+    /// The lines that belong to the block. It grows from the anchor, up and down by turns, while lines are indented
+    /// enough.
+    fn lines(&self, lines: &[String]) -> impl Iterator<Item = usize> + use<> {
+        let indents = indents(lines);
+        let anchor = self.anchor - 1;
+        let least = if self.levels == 0 { 0 } else { indents[anchor].saturating_sub(self.levels * LEVEL) };
+        let mut block = VecDeque::from([anchor]);
+        let mut up = Growth { next: anchor.checked_sub(1), has_border: false };
+        let mut down = Growth { next: Some(anchor + 1), has_border: false };
+        while block.len() < self.most && (up.next.is_some() || down.next.is_some()) {
+            if let Some(at) = up.next.take() {
+                let is_header = self.header && is_comment(&lines[at]);
+                if self.takes(&mut up, indents[at], least, is_header) {
+                    block.push_front(at);
+                    up.next = at.checked_sub(1);
+                }
+            }
+            if block.len() < self.most
+                && let Some(at) = down.next.take().filter(|at| *at < lines.len())
+                && self.takes(&mut down, indents[at], least, false)
+            {
+                block.push_back(at);
+                down.next = Some(at + 1);
+            }
+        }
+        let is_blank = |at: Option<&usize>| at.is_some_and(|at| lines[*at].trim().is_empty());
+        while is_blank(block.front()) {
+            block.pop_front();
+        }
+        while is_blank(block.back()) {
+            block.pop_back();
+        }
+        block.into_iter()
+    }
+
+    /// Whether a line still belongs to the block. Of those at its border only the first does, unless siblings are
+    /// wanted or it is part of a header.
+    fn takes(&self, growth: &mut Growth, indent: usize, least: usize, is_header: bool) -> bool {
+        if indent != least || self.siblings {
+            return indent >= least;
+        }
+        let is_first = !growth.has_border;
+        growth.has_border = true;
+        is_first || is_header
+    }
+}
+
+/// How far each line is indented; blank ones as the line before them.
+fn indents(lines: &[String]) -> Vec<usize> {
+    let mut last = 0;
+    let indent = |line: &String| {
+        if !line.trim().is_empty() {
+            let blanks = line.chars().take_while(|c| matches!(c, ' ' | '\t'));
+            last = blanks.map(|c| if c == '\t' { LEVEL } else { 1 }).sum();
+        }
+        last
+    };
+    lines.iter().map(indent).collect()
+}
+
+fn is_comment(line: &str) -> bool {
+    ["#", "//", "--"].iter().any(|start| line.trim_start().starts_with(start))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str =
+        "mod a {\n    // note\n    fn f() {\n        one();\n\n        two();\n    }\n\n    fn g() {}\n}\n";
+
+    fn lines(block: &Block) -> Vec<usize> {
+        let lines: Vec<_> = TEXT.lines().map(str::to_owned).collect();
+        block.lines(&lines).map(|at| at + 1).collect()
+    }
+
+    #[test]
+    fn blocks_grow_by_indentation() {
+        let block = Block { anchor: 4, levels: 1, siblings: false, header: true, most: 100 };
+        assert_eq!(lines(&block), [2, 3, 4, 5, 6, 7]);
+        assert_eq!(lines(&Block { header: false, ..block }), [3, 4, 5, 6, 7]);
+        let block = Block { anchor: 4, levels: 1, siblings: true, header: true, most: 100 };
+        assert_eq!(lines(&block), [2, 3, 4, 5, 6, 7, 8, 9]);
+        let block = Block { anchor: 4, levels: 0, siblings: true, header: true, most: 100 };
+        assert_eq!(lines(&block), (1..=10).collect::<Vec<_>>());
+        assert_eq!(lines(&Block { most: 3, ..block }), [3, 4], "blank lines at the ends go");
+    }
+}

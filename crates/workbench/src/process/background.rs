@@ -1,0 +1,288 @@
+//! Commands that go on while others run, and are read from and written to.
+
+use std::io;
+use std::process::Stdio;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rustix::process::Signal;
+use tempfile::TempPath;
+use tokio::io::{AsyncRead, AsyncWriteExt};
+use tokio::process::{Child, ChildStdin};
+use tokio_util::sync::CancellationToken;
+
+use super::escapes::Stripper;
+use super::family::{self, Family};
+use super::foreground::{LAST_WORDS, read_all};
+use super::output::{Reading, Tail};
+use super::{Exit, Plan};
+use crate::moment;
+
+/// How long a process may leave its input unread before writing is given up.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long a stop is waited for, so that most reports of it already know how it ended.
+const LEAVING: Duration = Duration::from_secs(1);
+
+/// The size of a terminal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Size {
+    pub(crate) cols: u16,
+    pub(crate) rows: u16,
+}
+
+/// How a background process is to be started and called.
+#[derive(Debug)]
+pub(crate) struct Start {
+    pub(crate) plan: Plan,
+    /// The beginning of its id.
+    pub(crate) prefix: &'static str,
+    pub(crate) name: String,
+    /// A terminal of this size, or pipes.
+    pub(crate) terminal: Option<Size>,
+    /// Whether escape sequences are taken out of what it says.
+    pub(crate) strips: bool,
+    /// A file that goes when it has ended.
+    pub(crate) script: Option<TempPath>,
+}
+
+/// A process in the background.
+#[derive(Debug)]
+pub(crate) struct Background {
+    pub(crate) id: String,
+    pub(crate) name: String,
+    pub(crate) plan: Plan,
+    pub(crate) pid: Option<u32>,
+    pub(crate) created_at: String,
+    family: Family,
+    live: Mutex<Live>,
+    way_in: tokio::sync::Mutex<WayIn>,
+    ended: CancellationToken,
+}
+
+/// What changes while it runs.
+#[derive(Debug)]
+struct Live {
+    updated_at: String,
+    size: Option<Size>,
+    exit: Option<Exit>,
+    stdout: Tail,
+    stderr: Tail,
+}
+
+/// How it is written to.
+#[derive(Debug)]
+enum WayIn {
+    Pipe(ChildStdin),
+    Terminal(pty_process::OwnedWritePty),
+    Closed,
+}
+
+/// One of the two streams of a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stream {
+    Stdout,
+    Stderr,
+}
+
+impl Background {
+    /// Starts a process.
+    pub(crate) fn start(start: Start) -> io::Result<Arc<Self>> {
+        let Start { plan, prefix, name, terminal, strips, script } = start;
+        let (mut child, way_in, stdout, stderr) = match terminal {
+            Some(size) => in_terminal(&plan, size)?,
+            None => on_pipes(&plan)?,
+        };
+        let created_at = moment::now();
+        let background = Arc::new(Self {
+            id: format!("{prefix}-{}-{}", moment::milliseconds(), moment::random_hex(8)?),
+            name,
+            pid: child.id(),
+            family: Family::of(&child, &plan.mark),
+            plan,
+            live: Mutex::new(Live {
+                updated_at: created_at.clone(),
+                size: terminal,
+                exit: None,
+                stdout: Tail::default(),
+                stderr: Tail::default(),
+            }),
+            created_at,
+            way_in: tokio::sync::Mutex::new(way_in),
+            ended: CancellationToken::new(),
+        });
+        let readers = [(Stream::Stdout, Some(stdout)), (Stream::Stderr, stderr)].map(|(stream, source)| {
+            let background = Arc::clone(&background);
+            tokio::spawn(async move {
+                if let Some(source) = source {
+                    background.hear(stream, source, strips).await;
+                }
+            })
+        });
+        let watched = Arc::clone(&background);
+        tokio::spawn(async move {
+            let exit = child.wait().await.map_or_else(|_| Exit::default(), Exit::from);
+            for reader in readers {
+                let _ = tokio::time::timeout(LAST_WORDS, reader).await;
+            }
+            drop(script);
+            // Its group's id may belong to others from now on.
+            watched.family.release();
+            watched.change(|live| live.exit = Some(exit));
+            watched.ended.cancel();
+            *watched.way_in.lock().await = WayIn::Closed;
+        });
+        Ok(background)
+    }
+
+    async fn hear(&self, stream: Stream, source: Source, strips: bool) {
+        let mut stripper = Stripper::default();
+        let take = |piece: &str| {
+            let stripped;
+            let piece = if strips {
+                stripped = stripper.strip(piece);
+                &stripped
+            } else {
+                piece
+            };
+            self.change(|live| match stream {
+                Stream::Stdout => live.stdout.push(piece),
+                Stream::Stderr => live.stderr.push(piece),
+            });
+        };
+        read_all(source, take).await;
+    }
+
+    fn live(&self) -> MutexGuard<'_, Live> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Live)) {
+        let mut live = self.live();
+        change(&mut live);
+        live.updated_at = moment::now();
+    }
+
+    /// How it ended, if it has.
+    pub(crate) fn exit(&self) -> Option<Exit> {
+        self.live().exit
+    }
+
+    /// Whether it still runs.
+    pub(crate) fn is_running(&self) -> bool {
+        self.exit().is_none()
+    }
+
+    /// When something last happened to it.
+    pub(crate) fn updated_at(&self) -> String {
+        self.live().updated_at.clone()
+    }
+
+    /// The size of its terminal, if it has one.
+    pub(crate) fn size(&self) -> Option<Size> {
+        self.live().size
+    }
+
+    /// How much of each stream was not read yet.
+    pub(crate) fn unread(&self) -> (usize, usize) {
+        let live = self.live();
+        (live.stdout.unread(), live.stderr.unread())
+    }
+
+    /// Reads one stream.
+    pub(crate) fn read(&self, stream: Stream, most: usize, is_peek: bool) -> Reading {
+        let mut live = self.live();
+        match stream {
+            Stream::Stdout => live.stdout.read(most, is_peek),
+            Stream::Stderr => live.stderr.read(most, is_peek),
+        }
+    }
+
+    /// Where one stream stands, without reading it.
+    pub(crate) fn skip(&self, stream: Stream) -> Reading {
+        let live = self.live();
+        match stream {
+            Stream::Stdout => live.stdout.skip(),
+            Stream::Stderr => live.stderr.skip(),
+        }
+    }
+
+    /// Writes to it, unless it does not listen.
+    pub(crate) async fn write(&self, bytes: &[u8]) -> io::Result<()> {
+        let write = async {
+            match &mut *self.way_in.lock().await {
+                WayIn::Pipe(pipe) => {
+                    pipe.write_all(bytes).await?;
+                    pipe.flush().await
+                }
+                WayIn::Terminal(terminal) => terminal.write_all(bytes).await,
+                WayIn::Closed => Err(io::ErrorKind::BrokenPipe.into()),
+            }
+        };
+        let written = tokio::time::timeout(PATIENCE, write).await;
+        self.change(|_| ());
+        written.unwrap_or_else(|_| Err(io::Error::new(io::ErrorKind::TimedOut, "the process does not read its input")))
+    }
+
+    /// Gives its terminal another size.
+    pub(crate) async fn resize(&self, size: Size) -> io::Result<()> {
+        if let WayIn::Terminal(terminal) = &*self.way_in.lock().await {
+            terminal.resize(pty_process::Size::new(size.rows, size.cols)).map_err(io::Error::other)?;
+            self.change(|live| live.size = Some(size));
+        }
+        Ok(())
+    }
+
+    /// Signals it with all its children, and gives it a moment to leave.
+    pub(crate) async fn stop(&self, signal: Signal) {
+        if self.is_running() {
+            self.family.signal(signal);
+            let _ = tokio::time::timeout(LEAVING, self.ended.cancelled()).await;
+        }
+    }
+
+    /// Ends it with all its children: first a request, then force.
+    pub(crate) async fn end(&self) {
+        if !self.is_running() {
+            return;
+        }
+        self.family.signal(Signal::TERM);
+        if tokio::time::timeout(family::GRACE, self.ended.cancelled()).await.is_err() {
+            self.family.signal(Signal::KILL);
+            let _ = tokio::time::timeout(family::GRACE, self.ended.cancelled()).await;
+        }
+    }
+}
+
+/// Where output comes from.
+type Source = Box<dyn AsyncRead + Send + Unpin>;
+
+/// A child, how to write to it, and its two streams.
+type Started = (Child, WayIn, Source, Option<Source>);
+
+fn on_pipes(plan: &Plan) -> io::Result<Started> {
+    let mut child = plan.command().stdin(Stdio::piped()).spawn()?;
+    let way_in = child.stdin.take().map_or(WayIn::Closed, WayIn::Pipe);
+    let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) else {
+        return Err(io::ErrorKind::BrokenPipe.into());
+    };
+    Ok((child, way_in, Box::new(stdout), Some(Box::new(stderr))))
+}
+
+/// A terminal makes its process the leader of a session, and so of a group.
+fn in_terminal(plan: &Plan, size: Size) -> io::Result<Started> {
+    let (pty, pts) = pty_process::open().map_err(io::Error::other)?;
+    pty.resize(pty_process::Size::new(size.rows, size.cols)).map_err(io::Error::other)?;
+    let child = pty_process::Command::new(&plan.program)
+        .args(&plan.arguments)
+        .current_dir(&plan.folder)
+        .env_clear()
+        .envs(&plan.environment)
+        .env("TERM", "xterm-256color")
+        .env(family::MARK, &plan.mark)
+        .kill_on_drop(true)
+        .spawn(pts)
+        .map_err(io::Error::other)?;
+    let (reader, writer) = pty.into_split();
+    Ok((child, WayIn::Terminal(writer), Box::new(reader), None))
+}

@@ -1,0 +1,119 @@
+//! Commands that are waited for.
+
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use super::family::Family;
+use super::output::{Decoder, Head};
+use super::{Exit, Plan};
+
+/// How long output may come after the process has left: its children may hold the pipe for ever.
+pub(super) const LAST_WORDS: Duration = Duration::from_millis(250);
+
+/// What a command came to.
+#[derive(Debug)]
+pub(crate) struct Finished {
+    pub(crate) exit: Exit,
+    pub(crate) timed_out: bool,
+    pub(crate) aborted: bool,
+    pub(crate) duration_ms: u64,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+    pub(crate) truncated_stdout: bool,
+    pub(crate) truncated_stderr: bool,
+}
+
+impl Finished {
+    /// Why it failed, if it did.
+    pub(crate) fn failure(&self) -> Option<String> {
+        let word = match (self.timed_out, self.aborted) {
+            (true, _) => "timed out",
+            (_, true) => "aborted",
+            _ if self.exit.code == Some(0) => return None,
+            _ => "failed",
+        };
+        let code = self.exit.code.map_or_else(|| "no exit code".to_owned(), |code| format!("exit code {code}"));
+        Some(format!("process {word} ({code})"))
+    }
+
+    /// `ok` or `error`.
+    pub(crate) fn status(&self) -> &'static str {
+        if self.failure().is_none() { "ok" } else { "error" }
+    }
+}
+
+/// Runs a command to its end, which is forced when its time is over or somebody stops it. What it left running by
+/// itself stays, and is heard into nothing.
+pub(crate) async fn run(plan: &Plan, limit: Duration, stop: &CancellationToken) -> io::Result<Finished> {
+    let begun = Instant::now();
+    let mut child = plan.command().spawn()?;
+    let family = Family::of(&child, &plan.mark);
+    let stdout = listen(child.stdout.take());
+    let stderr = listen(child.stderr.take());
+
+    let (mut timed_out, mut aborted) = (false, false);
+    let exit = tokio::select! {
+        status = child.wait() => Exit::from(status?),
+        () = stop.cancelled() => {
+            aborted = true;
+            family.end(&mut child).await
+        }
+        () = tokio::time::sleep(limit) => {
+            timed_out = true;
+            family.end(&mut child).await
+        }
+    };
+    family.release();
+
+    let (stdout, stderr) = tokio::join!(stdout.settle(), stderr.settle());
+    Ok(Finished {
+        exit,
+        timed_out,
+        aborted,
+        duration_ms: u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
+        truncated_stdout: stdout.1,
+        stdout: stdout.0,
+        truncated_stderr: stderr.1,
+        stderr: stderr.0,
+    })
+}
+
+/// A stream that is being heard.
+struct Heard {
+    head: Arc<Mutex<Head>>,
+    reader: JoinHandle<()>,
+}
+
+/// Hears a stream until it ends, keeping its beginning.
+fn listen(stream: Option<impl AsyncRead + Unpin + Send + 'static>) -> Heard {
+    let head = Arc::new(Mutex::new(Head::default()));
+    let kept = Arc::clone(&head);
+    let reader = tokio::spawn(async move {
+        let Some(stream) = stream else { return };
+        read_all(stream, |piece| kept.lock().unwrap_or_else(PoisonError::into_inner).push(piece)).await;
+    });
+    Heard { head, reader }
+}
+
+impl Heard {
+    /// What was said until now or in a moment. The reader goes on, so that nobody dies of a closed pipe.
+    async fn settle(self) -> (String, bool) {
+        let _ = tokio::time::timeout(LAST_WORDS, self.reader).await;
+        self.head.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// Hands on the text of a stream until it ends.
+pub(super) async fn read_all(mut stream: impl AsyncRead + Unpin, mut take: impl FnMut(&str)) {
+    let mut decoder = Decoder::default();
+    let mut chunk = vec![0; 16 * 1024];
+    // A terminal whose other side is closed gives an error, which is an end too.
+    while let Ok(length @ 1..) = stream.read(&mut chunk).await {
+        decoder.decode(&chunk[..length], &mut take);
+    }
+}

@@ -1,0 +1,105 @@
+//! Processes: started in groups of their own, heard within bounds, ended whole.
+
+pub(crate) mod background;
+mod escapes;
+pub(crate) mod family;
+pub(crate) mod foreground;
+pub(crate) mod output;
+pub(crate) mod programs;
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+
+use rustix::process::Signal;
+use tokio::process::Command;
+
+/// The variables that a process is given.
+pub(crate) type Environment = BTreeMap<OsString, OsString>;
+
+/// A program, how it is called, and where.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) program: PathBuf,
+    pub(crate) arguments: Vec<OsString>,
+    pub(crate) folder: PathBuf,
+    pub(crate) environment: Environment,
+    /// What everything that it starts is recognised by.
+    pub(crate) mark: String,
+}
+
+impl Plan {
+    /// The command, in a process group of its own, with nothing to read.
+    pub(crate) fn command(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        command
+            .args(&self.arguments)
+            .current_dir(&self.folder)
+            .env_clear()
+            .envs(&self.environment)
+            .env(family::MARK, &self.mark)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .kill_on_drop(true);
+        command
+    }
+
+    /// The arguments as reports show them.
+    pub(crate) fn shown_arguments(&self) -> Vec<String> {
+        self.arguments.iter().map(|argument| argument.to_string_lossy().into_owned()).collect()
+    }
+}
+
+/// How a process ended.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Exit {
+    /// The code it ended with.
+    pub(crate) code: Option<i32>,
+    /// The signal that ended it.
+    pub(crate) signal: Option<&'static str>,
+}
+
+impl From<ExitStatus> for Exit {
+    fn from(status: ExitStatus) -> Self {
+        Self { code: status.code(), signal: status.signal().map(signal_name) }
+    }
+}
+
+/// The name of a signal.
+fn signal_name(number: i32) -> &'static str {
+    let known = [
+        (Signal::HUP, "SIGHUP"),
+        (Signal::INT, "SIGINT"),
+        (Signal::QUIT, "SIGQUIT"),
+        (Signal::ILL, "SIGILL"),
+        (Signal::TRAP, "SIGTRAP"),
+        (Signal::ABORT, "SIGABRT"),
+        (Signal::BUS, "SIGBUS"),
+        (Signal::FPE, "SIGFPE"),
+        (Signal::KILL, "SIGKILL"),
+        (Signal::USR1, "SIGUSR1"),
+        (Signal::SEGV, "SIGSEGV"),
+        (Signal::USR2, "SIGUSR2"),
+        (Signal::PIPE, "SIGPIPE"),
+        (Signal::ALARM, "SIGALRM"),
+        (Signal::TERM, "SIGTERM"),
+        (Signal::XCPU, "SIGXCPU"),
+        (Signal::XFSZ, "SIGXFSZ"),
+        (Signal::SYS, "SIGSYS"),
+    ];
+    known.iter().find(|(signal, _)| signal.as_raw() == number).map_or("unknown signal", |(_, name)| name)
+}
+
+/// A path as reports show it.
+pub(crate) fn shown(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+/// All arguments, as a plan wants them.
+pub(crate) fn arguments<T: AsRef<OsStr>>(words: impl IntoIterator<Item = T>) -> Vec<OsString> {
+    words.into_iter().map(|word| word.as_ref().to_owned()).collect()
+}

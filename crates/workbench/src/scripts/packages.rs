@@ -1,0 +1,93 @@
+//! `install_js_packages` and `run_js_module`: what package managers do.
+
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use super::report::report;
+use crate::bench::Job;
+use crate::outcome::{Outcome, Problem};
+use crate::process::{Plan, arguments, foreground, programs};
+
+/// How a package manager is called.
+#[derive(Debug)]
+struct Manager {
+    name: &'static str,
+    install: &'static [&'static str],
+    development: &'static str,
+    /// The program that runs modules, and its first words.
+    runner: &'static str,
+    run: &'static [&'static str],
+}
+
+/// Package managers, in the order in which they are preferred.
+static MANAGERS: [Manager; 4] = [
+    Manager { name: "bun", install: &["add"], development: "--dev", runner: "bun", run: &["x"] },
+    Manager { name: "pnpm", install: &["add"], development: "--save-dev", runner: "pnpm", run: &["dlx"] },
+    Manager { name: "yarn", install: &["add"], development: "--dev", runner: "yarn", run: &["dlx"] },
+    Manager { name: "npm", install: &["install"], development: "--save-dev", runner: "npx", run: &["--yes"] },
+];
+
+/// `install_js_packages`.
+pub(crate) async fn install(job: &Job<'_>) -> Outcome {
+    #[derive(Serialize)]
+    struct What<'a> {
+        package_manager: &'a str,
+        packages: &'a [String],
+    }
+    let packages = job.input.list("packages");
+    if packages.is_empty() {
+        return Err(Problem::invalid("install_js_packages requires a non-empty `packages` list."));
+    }
+    let (manager, program) = find(job, |manager| manager.name)?;
+    let mut words: Vec<&str> = manager.install.to_vec();
+    if job.input.flag("dev", false) {
+        words.push(manager.development);
+    }
+    let extra = job.input.list("args");
+    words.extend(extra.iter().chain(&packages).map(String::as_str));
+    let what = What { package_manager: manager.name, packages: &packages };
+    run(job, "install_js_packages", &what, program, &words).await
+}
+
+/// `run_js_module`.
+pub(crate) async fn run_module(job: &Job<'_>) -> Outcome {
+    #[derive(Serialize)]
+    struct What<'a> {
+        package_manager: &'a str,
+        module: &'a str,
+    }
+    let Some(module) = job.input.word("module") else {
+        return Err(Problem::invalid("run_js_module requires a non-empty `module` string."));
+    };
+    let (manager, program) = find(job, |manager| manager.runner)?;
+    let extra = job.input.list("args");
+    let words: Vec<&str> =
+        manager.run.iter().copied().chain([module]).chain(extra.iter().map(String::as_str)).collect();
+    let what = What { package_manager: manager.name, module };
+    run(job, "run_js_module", &what, program, &words).await
+}
+
+/// The manager that is asked for, or the first whose program is installed.
+fn find(job: &Job<'_>, program: fn(&Manager) -> &'static str) -> Result<(&'static Manager, PathBuf), Problem> {
+    let wanted = job.input.word("package_manager").unwrap_or("auto");
+    if wanted != "auto" && MANAGERS.iter().all(|manager| manager.name != wanted) {
+        return Err(Problem::invalid("`package_manager` must be one of: auto, bun, pnpm, yarn, npm."));
+    }
+    let mut candidates = MANAGERS.iter().filter(|manager| wanted == "auto" || manager.name == wanted);
+    let found = candidates
+        .find_map(|manager| Some((manager, programs::find(program(manager), &job.bench.settings.environment)?)));
+    found.ok_or_else(|| Problem::invalid(format!("package manager not found: {wanted}.")))
+}
+
+async fn run(job: &Job<'_>, mode: &str, what: &impl Serialize, program: PathBuf, words: &[&str]) -> Outcome {
+    let plan = Plan {
+        program,
+        arguments: arguments(words),
+        folder: job.cwd()?,
+        environment: job.bench.settings.environment.clone(),
+        mark: job.desk.next_mark(),
+    };
+    let finished = foreground::run(&plan, job.input.limit(), job.stop).await?;
+    Ok(report(mode, what, &plan, &finished))
+}

@@ -1,0 +1,56 @@
+//! What is reported of a script that was run.
+
+use serde::Serialize;
+
+use crate::contract::Ran;
+use crate::outcome::{done, failed};
+use crate::process::Plan;
+use crate::process::foreground::Finished;
+use crate::process::shown;
+
+#[derive(Serialize)]
+struct Report<'a, What> {
+    status: &'a str,
+    mode: &'a str,
+    cwd: String,
+    #[serde(flatten)]
+    what: &'a What,
+    command: String,
+    args: Vec<String>,
+    exit_code: Option<i32>,
+    signal: Option<&'a str>,
+    timed_out: bool,
+    /// Only said when it is so: clients of old do not know it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    aborted: bool,
+    duration_ms: u64,
+    stdout: &'a str,
+    stderr: &'a str,
+    truncated_stdout: bool,
+    truncated_stderr: bool,
+}
+
+/// A report of what was run by which plan, and how that ended.
+pub(super) fn report(mode: &str, what: &impl Serialize, plan: &Plan, finished: &Finished) -> Ran {
+    let report = Report {
+        status: finished.status(),
+        mode,
+        cwd: shown(&plan.folder),
+        what,
+        command: shown(&plan.program),
+        args: plan.shown_arguments(),
+        exit_code: finished.exit.code,
+        signal: finished.exit.signal,
+        timed_out: finished.timed_out,
+        aborted: finished.aborted,
+        duration_ms: finished.duration_ms,
+        stdout: &finished.stdout,
+        stderr: &finished.stderr,
+        truncated_stdout: finished.truncated_stdout,
+        truncated_stderr: finished.truncated_stderr,
+    };
+    match finished.failure() {
+        None => done(&report),
+        Some(error) => failed(&report, error),
+    }
+}

@@ -1,0 +1,52 @@
+//! What a workbench is told about its surroundings.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Gives the key for web search, when there is one. Asked at each search, because the key may come and go.
+pub type KeyOfExa = Arc<dyn Fn() -> Option<String> + Send + Sync>;
+
+/// Where a workbench finds and puts things, and what it may touch.
+#[derive(Clone)]
+pub struct Settings {
+    /// Custom tools are in `tools` below it, scripts in `js-runtime`.
+    pub data: PathBuf,
+    /// Where file tools may read and write; everywhere if it is empty. Shell and scripts are not bound by it.
+    pub roots: Vec<PathBuf>,
+    /// The variables that processes are given at first.
+    pub environment: BTreeMap<OsString, OsString>,
+    /// Where web search is asked, without `/search`.
+    pub exa_base: String,
+    /// The key for it.
+    pub exa_key: KeyOfExa,
+    /// Whether there are tools beyond those that every client expects.
+    pub extras: bool,
+}
+
+impl Settings {
+    /// Everything is allowed, processes get our own environment, and there is no key for web search.
+    pub fn new(data: impl Into<PathBuf>) -> Self {
+        Self {
+            data: data.into(),
+            roots: Vec::new(),
+            environment: std::env::vars_os().collect(),
+            exa_base: "https://api.exa.ai".to_owned(),
+            exa_key: Arc::new(|| None),
+            extras: true,
+        }
+    }
+}
+
+impl std::fmt::Debug for Settings {
+    // The environment and the key may hold secrets.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Settings")
+            .field("data", &self.data)
+            .field("roots", &self.roots)
+            .field("exa_base", &self.exa_base)
+            .field("extras", &self.extras)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,42 @@
+//! The shell: commands that are waited for, and commands in the background.
+
+pub(crate) mod background;
+pub(crate) mod bash;
+mod keys;
+mod state;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use crate::process::{Environment, programs};
+
+/// The shell that commands are given to.
+#[derive(Debug)]
+pub(crate) struct Shell {
+    /// Its name.
+    pub(crate) name: &'static str,
+    program: PathBuf,
+    /// What makes it take a command, as a login shell where it can.
+    switch: &'static str,
+}
+
+impl Shell {
+    /// The first that is installed.
+    pub(crate) fn find(environment: &Environment) -> Option<Self> {
+        let known = [("zsh", "-lc"), ("bash", "-lc"), ("sh", "-c")];
+        known.into_iter().find_map(|(name, switch)| {
+            let program = programs::find(name, environment)?;
+            Some(Self { name, program, switch })
+        })
+    }
+
+    /// The arguments for a script.
+    fn arguments(&self, script: &str) -> Vec<OsString> {
+        vec![self.switch.into(), script.into()]
+    }
+
+    /// The arguments as reports show them.
+    fn shown_arguments(&self) -> [&'static str; 2] {
+        [self.switch, "<command>"]
+    }
+}

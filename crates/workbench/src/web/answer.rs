@@ -1,0 +1,83 @@
+//! What Exa answers, and what becomes of it.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Number, Value};
+
+use crate::text;
+
+/// How much of a page's text and of each highlight is passed on, in UTF-16 units.
+const TEXT: usize = 2000;
+const HIGHLIGHT: usize = 400;
+
+/// What was found.
+#[derive(Debug, Serialize)]
+pub(super) struct Found {
+    total_results: usize,
+    results: Vec<Row>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    request_id: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Row {
+    title: String,
+    url: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    score: Option<Number>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    author: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    published_date: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    highlights: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    highlight_scores: Vec<Number>,
+}
+
+/// Reads an answer. Pages without an address are left out.
+pub(super) fn read(answer: &[u8]) -> serde_json::Result<Found> {
+    #[derive(Deserialize)]
+    struct Answer {
+        #[serde(default, rename = "requestId")]
+        request_id: Option<String>,
+        #[serde(default)]
+        results: Vec<Value>,
+    }
+    let answer: Answer = serde_json::from_slice(answer)?;
+    let results: Vec<Row> = answer.results.iter().filter_map(row).collect();
+    Ok(Found { total_results: results.len(), results, request_id: answer.request_id })
+}
+
+fn row(page: &Value) -> Option<Row> {
+    let word = |name: &str| {
+        let word = text::trim(page.get(name)?.as_str()?);
+        (!word.is_empty()).then(|| word.to_owned())
+    };
+    // Some members are either in the page or in its contents.
+    let either = |names: &[&str]| {
+        let places = [Some(page), page.get("contents")];
+        places.into_iter().flatten().find_map(|place| names.iter().find_map(|name| place.get(name)))
+    };
+    let url = word("url")?;
+    let mut highlights: Vec<String> = Vec::new();
+    for highlight in either(&["highlights"]).and_then(Value::as_array).into_iter().flatten() {
+        let highlight = text::cut(text::trim(highlight.as_str().unwrap_or_default()), HIGHLIGHT).to_owned();
+        if !highlight.is_empty() && !highlights.contains(&highlight) {
+            highlights.push(highlight);
+        }
+    }
+    let scores = either(&["highlight_scores", "highlightScores"]).and_then(Value::as_array);
+    let text = either(&["text"]).and_then(Value::as_str).map(text::trim).filter(|text| !text.is_empty());
+    Some(Row {
+        title: word("title").unwrap_or_else(|| url.clone()),
+        score: page.get("score").and_then(Value::as_number).cloned(),
+        author: word("author"),
+        published_date: word("publishedDate"),
+        text: text.map(|text| text::cut(text, TEXT).to_owned()),
+        highlights,
+        highlight_scores: scores.into_iter().flatten().filter_map(Value::as_number).cloned().collect(),
+        url,
+    })
+}

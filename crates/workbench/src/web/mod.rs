@@ -1,0 +1,145 @@
+//! `search_web`: asks Exa.
+
+mod answer;
+
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::bench::Job;
+use crate::outcome::{Outcome, Problem, done, failed};
+use crate::text;
+
+/// How long a search may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How much of an answer is read.
+const LARGEST: usize = 8 * 1024 * 1024;
+
+/// How much of a complaint is passed on, in UTF-16 units.
+const COMPLAINT: usize = 2000;
+
+/// Asks for web pages. The client is made at the first search, because most sessions have none.
+#[derive(Debug, Default)]
+pub(crate) struct Searcher {
+    client: OnceLock<reqwest::Client>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Question<'a> {
+    query: &'a str,
+    r#type: &'a str,
+    num_results: usize,
+    contents: Contents<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    highlights: Option<Highlights<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    include_domains: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    exclude_domains: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Contents<'a> {
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    text: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    highlights: Option<Highlights<'a>>,
+}
+
+#[derive(Serialize, Clone, Copy)]
+#[serde(rename_all = "camelCase")]
+struct Highlights<'a> {
+    query: &'a str,
+    num_sentences: usize,
+    highlights_per_url: usize,
+}
+
+/// What is reported whether or not there are results.
+#[derive(Serialize)]
+struct Asked<'a> {
+    status: &'a str,
+    query: &'a str,
+    r#type: &'a str,
+    num_results: usize,
+}
+
+impl Searcher {
+    /// Runs the tool.
+    pub(crate) async fn run(&self, job: &Job<'_>) -> Outcome {
+        let Some(query) = job.input.word("query") else {
+            return Err(Problem::invalid("search_web requires a non-empty `query` string."));
+        };
+        let Some(key) = (job.bench.settings.exa_key)() else {
+            return Err(Problem::invalid("search_web unavailable: missing exa api key. run /onboarding to set one."));
+        };
+        let kind = match job.input.word("type").unwrap_or("auto") {
+            kind @ ("auto" | "fast" | "neural" | "deep") => kind,
+            _ => return Err(Problem::invalid("`type` must be one of: auto, fast, neural, deep.")),
+        };
+        let num_results = job.input.within("num_results", 8, 1, 25);
+        let highlights = job.input.flag("include_highlights", true).then(|| Highlights {
+            query: job.input.word("highlight_query").unwrap_or(query),
+            num_sentences: job.input.within("highlight_sentences", 2, 1, 10),
+            highlights_per_url: job.input.within("highlights_per_url", 3, 1, 10),
+        });
+        let question = Question {
+            query,
+            r#type: kind,
+            num_results,
+            contents: Contents { text: job.input.flag("include_text", false), highlights },
+            highlights,
+            include_domains: job.input.list("include_domains"),
+            exclude_domains: job.input.list("exclude_domains"),
+        };
+        let asked = |status| Asked { status, query, r#type: kind, num_results };
+        let answer = tokio::select! {
+            answer = self.ask(&job.bench.settings.exa_base, &key, &question) => answer,
+            () = job.stop.cancelled() => Err("exa search aborted".to_owned()),
+        };
+        let found = answer.and_then(|answer| {
+            answer::read(&answer).map_err(|error| format!("exa search failed: the answer makes no sense: {error}"))
+        });
+        #[derive(Serialize)]
+        struct Report<'a> {
+            #[serde(flatten)]
+            asked: Asked<'a>,
+            #[serde(flatten)]
+            found: answer::Found,
+        }
+        Ok(match found {
+            Ok(found) => done(&Report { asked: asked("ok"), found }),
+            Err(error) => failed(&asked("error"), error),
+        })
+    }
+
+    /// The body of the answer, or why there is none.
+    async fn ask(&self, base: &str, key: &str, question: &Question<'_>) -> Result<Vec<u8>, String> {
+        let failed = |error: reqwest::Error| format!("exa search failed: {}", error.without_url());
+        let client = match self.client.get() {
+            Some(client) => client,
+            None => {
+                let made = reqwest::Client::builder().timeout(PATIENCE).build().map_err(failed)?;
+                self.client.get_or_init(|| made)
+            }
+        };
+        let url = format!("{}/search", base.trim_end_matches('/'));
+        let request = client.post(url).header("x-api-key", key).json(question);
+        let mut response = request.send().await.map_err(failed)?;
+        let status = response.status();
+        let mut body = Vec::new();
+        while let Some(piece) = response.chunk().await.map_err(failed)? {
+            body.extend_from_slice(&piece);
+            if body.len() > LARGEST {
+                return Err("exa search failed: the answer is too large".to_owned());
+            }
+        }
+        if status.is_success() {
+            return Ok(body);
+        }
+        let complaint = String::from_utf8_lossy(&body);
+        Err(format!("exa search failed ({}): {}", status.as_u16(), text::cut(text::trim(&complaint), COMPLAINT)))
+    }
+}

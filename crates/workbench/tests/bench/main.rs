@@ -1,0 +1,125 @@
+//! The workbench, with real processes and files in temporary folders.
+
+mod background;
+mod custom;
+mod ending;
+mod files;
+mod scripts;
+mod shell;
+mod web;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use gladhand_workbench::{Bench, Run, Settings, Workbench};
+use serde_json::Value;
+use serde_json::value::to_raw_value;
+use tokio_util::sync::CancellationToken;
+
+/// A bench in a temporary folder.
+struct Shop {
+    bench: Arc<Workbench>,
+    home: tempfile::TempDir,
+}
+
+/// What came of a call.
+#[derive(Debug)]
+struct Said {
+    ok: bool,
+    output: Value,
+    /// The output as it is written, with the folder as `<CWD>` and durations as 0.
+    written: String,
+    error: Option<String>,
+}
+
+impl Shop {
+    async fn open() -> Self {
+        Self::with(|_| ()).await
+    }
+
+    /// A bench with other settings; files may be made first.
+    async fn with(change: impl FnOnce(&mut Settings)) -> Self {
+        let home = tempfile::tempdir().unwrap();
+        std::fs::create_dir(home.path().join("cwd")).unwrap();
+        let mut settings = Settings::new(home.path().join("data"));
+        change(&mut settings);
+        Self { bench: Workbench::open(settings).await.unwrap(), home }
+    }
+
+    fn folder(&self) -> PathBuf {
+        self.home.path().join("cwd").canonicalize().unwrap()
+    }
+
+    fn file(&self, path: &str, text: &str) -> PathBuf {
+        let path = self.folder().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+
+    async fn call(&self, name: &str, input: Value) -> Said {
+        self.call_for("session", name, input, &CancellationToken::new()).await
+    }
+
+    async fn call_for(&self, session: &str, name: &str, input: Value, cancel: &CancellationToken) -> Said {
+        let folder = self.folder();
+        let input = to_raw_value(&input).unwrap();
+        let run = Run { name, call_id: "c1", input: &input, session, folder: &folder, cancel };
+        let ran = self.bench.run(run).await;
+        let written = ran.output.get().replace(&folder.display().to_string(), "<CWD>");
+        let output: Value = serde_json::from_str(ran.output.get()).unwrap();
+        let written = match output.get("duration_ms").and_then(Value::as_u64) {
+            Some(duration) => written.replace(&format!("\"duration_ms\":{duration}"), "\"duration_ms\":0"),
+            None => written,
+        };
+        Said {
+            ok: ran.ok,
+            output,
+            written,
+            error: ran.error.map(|error| error.replace(folder.to_str().unwrap(), "<CWD>")),
+        }
+    }
+
+    async fn bash(&self, command: &str) -> Said {
+        self.call("bash", serde_json::json!({ "command": command })).await
+    }
+}
+
+impl Said {
+    fn text(&self, name: &str) -> &str {
+        self.output[name].as_str().unwrap_or_else(|| panic!("no text {name} in {self:?}"))
+    }
+}
+
+/// Waits until something is so. How long that may take is no part of any test.
+async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < Duration::from_secs(30), "never: {what}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// Whether a process exists and is more than a zombie.
+fn is_alive(pid: &str) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with('Z'))
+}
+
+/// The number in a file, once it is there.
+async fn pid_in(path: &Path) -> String {
+    let read = || std::fs::read_to_string(path).unwrap_or_default();
+    until("a process tells its id", || read().ends_with('\n')).await;
+    read().trim().to_owned()
+}
+
+/// Whether a program is installed. What needs one that is not cannot be tested here.
+fn has(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
+    if !found {
+        eprintln!("skipped: {program} is not installed");
+    }
+    found
+}
