@@ -24,7 +24,7 @@ mod window;
 
 pub(crate) use asked::{Prompt, Sent};
 pub(crate) use calls::{Verdict, Wanted};
-pub(crate) use history::{Scales, ToolTotals};
+pub(crate) use history::{Scales, ToolTotals, text_tokens};
 pub(crate) use scene::{Chat, ChatFile, Effect, Entry, Job, NotReady, Prepared, Scene, Target};
 pub(crate) use state::Session;
-pub(crate) use window::{high_watermark, window_of};
+pub(crate) use window::window_of;

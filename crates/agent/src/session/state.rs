@@ -105,11 +105,6 @@ impl Session {
         !self.history.is_empty()
     }
 
-    /// Who produced the conversation so far.
-    pub(crate) fn conversation_provider(&self) -> Option<&str> {
-        self.conversation_provider.as_deref()
-    }
-
     /// What it is called in lists: the title of its chat, or the first thing said.
     pub(crate) fn title(&self) -> Option<String> {
         let given = self.chat.as_ref().and_then(|chat| chat.title.clone()).or_else(|| self.title.clone());
@@ -190,7 +185,7 @@ impl Session {
     }
 
     /// A system note.
-    pub(super) fn note(&mut self, scene: &mut Scene<'_>, text: impl Into<String>) {
+    pub(crate) fn note(&mut self, scene: &mut Scene<'_>, text: impl Into<String>) {
         self.append(scene, Kind::System, text.into(), Vec::new());
     }
 

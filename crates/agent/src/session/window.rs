@@ -34,7 +34,7 @@ fn largest_hint(text: &str) -> Option<u64> {
 }
 
 /// Beyond this a conversation is compacted before it goes on.
-pub(crate) fn high_watermark(window: u64) -> u64 {
+pub(super) fn high_watermark(window: u64) -> u64 {
     (window * 82 / 100).max(6000)
 }
 
