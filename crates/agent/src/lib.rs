@@ -1,1 +1,1 @@
-//! Agent sessions: turns, queue, steering, history, compaction, skills.
+pub mod accounts;
