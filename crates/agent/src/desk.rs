@@ -4,13 +4,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use gladhand_models::{ModelOption, Models, Thinking};
-use gladhand_operations::{AgentEvent, Failure, ModelChoice};
+use gladhand_models::{Models, Thinking};
+use gladhand_operations::{Failure, ModelChoice};
 use gladhand_wire::RawValue;
+use gladhand_wire::json::to_raw;
 use serde::Serialize;
 
-/// Hears what happens while it happens.
-pub type Tell<'a> = &'a (dyn Fn(AgentEvent) + Send + Sync);
+use crate::accounts::{self, Accounts, Chosen, Snapshot, Tell};
 
 /// Whoever knows the accounts. What it answers is passed on to clients as it is.
 #[async_trait]
@@ -30,8 +30,8 @@ pub trait Desk: fmt::Debug + Send + Sync {
     /// Chooses a model.
     fn select(&self, wanted: &ModelChoice<'_>) -> Result<Changed, Failure>;
 
-    /// Chooses what a saved chat was held with.
-    fn resume(&self, provider: &str, model: &str, thinking: Thinking, routing: Option<&str>);
+    /// Chooses what a saved chat was held with. The reason that everybody is told.
+    fn resume(&self, provider: &str, model: &str, thinking: Thinking, routing: Option<&str>) -> &'static str;
 
     /// A session is gone, and what was chosen for it alone.
     fn forget_session(&self, session: &str);
@@ -92,26 +92,98 @@ pub struct Standing {
     pub model: Box<RawValue>,
 }
 
-/// A model that was chosen, and how it is to be used.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Chosen {
-    /// Its id; empty when none was chosen.
-    pub model: String,
-    /// How much it is to think.
-    pub thinking: Thinking,
-    /// Who is to run it, where that can be chosen; `any` otherwise.
-    pub routing: String,
-    /// Who has it.
-    pub provider: Option<String>,
-    /// What is known of it.
-    pub option: Option<ModelOption>,
+/// Something was changed, and this is what the caller gets.
+pub type Changed = accounts::Changed<Box<RawValue>>;
+
+#[async_trait]
+impl Desk for Accounts {
+    fn snapshot(&self) -> Standing {
+        let Snapshot { auth, onboarding, model } = Self::snapshot(self);
+        Standing { auth: to_raw(&auth), onboarding: to_raw(&onboarding), model: to_raw(&model) }
+    }
+
+    fn chosen(&self, session: Option<&str>) -> Chosen {
+        Self::chosen(self, session)
+    }
+
+    fn ready(&self, chosen: &Chosen) -> Result<Arc<dyn Models>, String> {
+        Self::ready(self, chosen)
+    }
+
+    fn consider(&self, wanted: &ModelChoice<'_>) -> Result<Chosen, Failure> {
+        Self::consider(self, wanted)
+    }
+
+    fn select(&self, wanted: &ModelChoice<'_>) -> Result<Changed, Failure> {
+        Self::select(self, wanted).map(written)
+    }
+
+    fn resume(&self, provider: &str, model: &str, thinking: Thinking, routing: Option<&str>) -> &'static str {
+        Self::resume(self, provider, model, thinking, routing)
+    }
+
+    fn forget_session(&self, session: &str) {
+        Self::forget_session(self, session);
+    }
+
+    fn remember_prompt(&self, prompt: &str) {
+        Self::remember_prompt(self, prompt);
+    }
+
+    fn searches(&self) -> bool {
+        self.exa_key().is_some()
+    }
+
+    fn auth_status(&self) -> Box<RawValue> {
+        to_raw(&Self::auth_status(self))
+    }
+
+    fn onboarding(&self) -> Box<RawValue> {
+        to_raw(&self.onboarding_status())
+    }
+
+    fn complete_onboarding(&self) -> Changed {
+        written(Self::complete_onboarding(self))
+    }
+
+    fn models(&self, provider: Option<&str>) -> Result<Box<RawValue>, Failure> {
+        Self::models(self, provider).map(|models| to_raw(&models))
+    }
+
+    fn set_exa_key(&self, key: &str) -> Result<Changed, Failure> {
+        Self::set_exa_key(self, key).map(written)
+    }
+
+    fn forget_everything(&self) -> Result<Changed, Failure> {
+        Self::forget_everything(self).map(written)
+    }
+
+    async fn set_openrouter_key(&self, key: &str) -> Result<Changed, Failure> {
+        Self::set_openrouter_key(self, key).await.map(written)
+    }
+
+    async fn connect_openai(
+        &self,
+        mode: Option<&str>,
+        originator: Option<&str>,
+        tell: Tell<'_>,
+    ) -> Result<Changed, Failure> {
+        Self::connect_openai(self, mode, originator, tell).await.map(written)
+    }
+
+    async fn connect_antigravity(&self, tell: Tell<'_>) -> Result<Changed, Failure> {
+        Self::connect_antigravity(self, tell).await.map(written)
+    }
+
+    async fn limits(&self) -> Result<Box<RawValue>, Failure> {
+        Self::limits(self).await.map(|limits| to_raw(&limits))
+    }
+
+    async fn routing_providers(&self, model: &str) -> Result<Box<RawValue>, Failure> {
+        Self::routing_providers(self, model).await.map(|providers| to_raw(&providers))
+    }
 }
 
-/// Something was changed, and everybody is to be told why.
-#[derive(Debug, Clone)]
-pub struct Changed {
-    /// The reason that everybody is told.
-    pub reason: &'static str,
-    /// What the caller gets.
-    pub result: Box<RawValue>,
+fn written<T: Serialize>(changed: accounts::Changed<T>) -> Changed {
+    Changed { reason: changed.reason, result: to_raw(&changed.result) }
 }

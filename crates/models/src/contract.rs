@@ -38,6 +38,11 @@ pub trait Listener: Send {
 
     /// Something worth knowing for whoever looks for a fault: the request, the raw reply, a retry. Secrets are not in it.
     async fn debug(&mut self, stage: &'static str, data: serde_json::Value);
+
+    /// Whether anybody looks for a fault; if not, [`Listener::debug`] need not be told anything.
+    fn is_curious(&self) -> bool {
+        true
+    }
 }
 
 /// A model that can be chosen.

@@ -15,7 +15,7 @@ use super::answers::{
     now, reading, refused, told,
 };
 use super::{Asker, Conversations, Core, GRACE, Room, SESSIONS, new_id, preparing};
-use crate::desk::Chosen;
+use crate::accounts::Chosen;
 use crate::moment::Moment;
 use crate::payloads::CompactionReport;
 use crate::session::{Effect, Job, Prompt, Scene, Session};
@@ -99,7 +99,10 @@ impl Agent for Conversations {
                 let (core, id, path) = (Arc::clone(core), id.map(Into::into), path.map(Into::into));
                 reading(move || core.history_get(id, last, path))
             }
-            AgentCall::Skills => now(Ok(core.look_for_skills())),
+            AgentCall::Skills => {
+                let core = Arc::clone(core);
+                reading(move || Ok(core.look_for_skills()))
+            }
             AgentCall::Tools => now(Ok(core.toolset(Some(&Asker::of(context))).list())),
             AgentCall::Debug { everything } => {
                 core.house().debug = everything;

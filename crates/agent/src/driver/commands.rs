@@ -56,7 +56,10 @@ impl Core {
                     Ok(output(&json::to_raw(&report)))
                 }),
             },
-            "/skills" => handled(Ok(self.look_for_skills())),
+            "/skills" => {
+                let core = Arc::clone(self);
+                reading(move || Ok(output(&core.look_for_skills())))
+            }
             "/tools" => {
                 let asker = self.house().sessions.get(id).map(|room| room.asker.clone());
                 handled(Ok(self.toolset(asker.as_ref()).list()))

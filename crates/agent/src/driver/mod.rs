@@ -32,8 +32,9 @@ pub use policy::{Policy, Rule};
 
 use self::followers::Followers;
 use self::preparing::Setup;
+use crate::accounts::Chosen;
 use crate::chats::Chats;
-use crate::desk::{Chosen, Desk};
+use crate::desk::Desk;
 use crate::moment::Moment;
 use crate::payloads::CompactionReport;
 use crate::session::{Effect, Scales, Scene, Session, ToolTotals};
@@ -158,20 +159,32 @@ impl Core {
         id: &str,
         act: impl FnOnce(&mut Session, &mut Scene<'_>) -> T,
     ) -> Result<(T, Vec<Effect>), Failure> {
-        let chosen = self.desk.chosen(Some(id));
+        let provider = self.desk.chosen(Some(id)).provider;
         let mut house = self.house();
-        let House { sessions, last_message, debug, tools, order, .. } = &mut *house;
+        let tools = house.tools;
+        let considered = house.sessions.get(id).and_then(|room| room.considered.as_ref());
+        let provider = considered.map_or(provider, |considered| considered.provider.clone());
+        let scales = Scales { provider, pinned: preparing::pinned(self.desk.searches()), tools };
+        self.step_in(&mut house, id, scales, act)
+    }
+
+    /// A step that estimates nothing, and so need not know by whom the session is answered. There are many of these.
+    fn light_step(&self, id: &str, act: impl FnOnce(&mut Session, &mut Scene<'_>)) {
+        // A session that is gone has nobody to be told.
+        let _ = self.step_in(&mut self.house(), id, Scales::default(), act);
+    }
+
+    fn step_in<T>(
+        &self,
+        house: &mut House,
+        id: &str,
+        scales: Scales,
+        act: impl FnOnce(&mut Session, &mut Scene<'_>) -> T,
+    ) -> Result<(T, Vec<Effect>), Failure> {
+        let House { sessions, last_message, debug, order, .. } = house;
         let room = sessions.get_mut(id).ok_or_else(|| Failure::unknown_session(id))?;
-        let provider = room.considered.as_ref().unwrap_or(&chosen).provider.clone();
-        let mut new_id = new_id;
-        let mut scene = Scene {
-            now: Moment::now(),
-            last_message,
-            new_id: &mut new_id,
-            scales: Scales { provider, pinned: preparing::pinned(self.desk.searches()), tools: *tools },
-            debug: *debug,
-            effects: Vec::new(),
-        };
+        let (now, mut new_id) = (Moment::now(), new_id);
+        let mut scene = Scene { now, last_message, new_id: &mut new_id, scales, debug: *debug, effects: Vec::new() };
         let result = act(&mut room.session, &mut scene);
         let effects = scene.effects;
         let work = self.perform_now(room, effects);

@@ -6,7 +6,7 @@ use gladhand_models::Models;
 
 use super::toolset::Toolset;
 use super::{Asker, Core};
-use crate::desk::Chosen;
+use crate::accounts::Chosen;
 use crate::images::{self, Places};
 use crate::instructions;
 use crate::moment::Moment;

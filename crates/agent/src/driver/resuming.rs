@@ -71,8 +71,8 @@ impl Core {
         })?;
         resumed?;
         let routing = summary.open_router_provider.as_deref();
-        self.desk.resume(&summary.provider, &summary.model, summary.thinking_level, routing);
-        self.tell_state("session_resumed", None);
+        let reason = self.desk.resume(&summary.provider, &summary.model, summary.thinking_level, routing);
+        self.tell_state(reason, None);
         told(&serde_json::json!({"resumed": summary.id}))
     }
 

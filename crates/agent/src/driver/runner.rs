@@ -218,17 +218,19 @@ struct Hearing {
 #[async_trait]
 impl Listener for Hearing {
     async fn piece(&mut self, piece: Piece) {
-        // A session that is gone has nobody to be told.
-        let _ = self.core.step(&self.id, |session, scene| session.heard(&piece, scene));
+        self.core.light_step(&self.id, |session, scene| session.heard(&piece, scene));
         self.core.followers.keeping_up().await;
     }
 
     async fn debug(&mut self, stage: &'static str, data: Value) {
-        let is_wanted = self.core.house().debug;
-        if is_wanted {
+        if self.is_curious() {
             self.core.tell_debug(&self.id, &self.turn, stage, &data);
             self.core.followers.keeping_up().await;
         }
+    }
+
+    fn is_curious(&self) -> bool {
+        self.core.house().debug
     }
 }
 
@@ -247,4 +249,8 @@ impl Listener for Noting {
     }
 
     async fn debug(&mut self, _: &'static str, _: Value) {}
+
+    fn is_curious(&self) -> bool {
+        false
+    }
 }

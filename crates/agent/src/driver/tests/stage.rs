@@ -17,7 +17,8 @@ use serde_json::Value;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use crate::desk::{Changed, Chosen, Desk, Standing, Tell};
+use crate::accounts::{Chosen, Tell};
+use crate::desk::{Changed, Desk, Standing};
 use crate::driver::{AgentSettings, Conversations, Policy};
 
 /// What a model does in one round.
@@ -126,7 +127,9 @@ impl Desk for Counter {
         Ok(Changed { reason: "model_selected", result: raw(r#"{"selected_model":"gpt"}"#) })
     }
 
-    fn resume(&self, _: &str, _: &str, _: Thinking, _: Option<&str>) {}
+    fn resume(&self, _: &str, _: &str, _: Thinking, _: Option<&str>) -> &'static str {
+        "session_resumed"
+    }
 
     fn forget_session(&self, _: &str) {}
 

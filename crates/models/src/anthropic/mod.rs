@@ -1,0 +1,145 @@
+//! Anthropic's Messages.
+
+mod reply;
+mod request;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::catalogue::{Document, entries, text, window};
+use crate::exchange::{Exchange, Reply, payload};
+use crate::web::{Base, Request, Shows, Web, failed};
+use crate::{Credential, Heard, Listener, ModelError, ModelOption, Models, Round, Thinking};
+
+/// An account at Anthropic.
+#[derive(Debug)]
+pub struct Anthropic {
+    web: Web,
+    base: Base,
+    key: Arc<dyn Credential>,
+}
+
+impl Anthropic {
+    /// Where it is.
+    pub const BASE: &str = "https://api.anthropic.com/v1";
+    const NAME: &str = "Anthropic";
+
+    /// The account to which a key belongs.
+    pub fn new(web: Web, base: &str, key: Arc<dyn Credential>) -> Result<Self, ModelError> {
+        Ok(Self { web, base: Base::parse(base)?, key })
+    }
+
+    fn with_usual_headers(request: Request) -> Request {
+        let version = (HeaderName::from_static("anthropic-version"), HeaderValue::from_static("2023-06-01"));
+        request.with(HeaderMap::from_iter([version])).showing(Shows::Key("x-api-key"))
+    }
+}
+
+#[async_trait]
+impl Models for Anthropic {
+    fn provider(&self) -> &str {
+        "anthropic"
+    }
+
+    async fn catalogue(&self) -> Result<Vec<ModelOption>, ModelError> {
+        let mut url = self.base.join(&["models"]);
+        url.query_pairs_mut().append_pair("limit", "1000");
+        let request = Self::with_usual_headers(Request::get(url));
+        let document = Document::ask((&self.web, Self::NAME, Some(&*self.key)), &request).await?;
+        // The newest come first, and that is how people look for them.
+        Ok(entries(&document.read(Self::NAME)?["data"]).iter().filter_map(option).collect())
+    }
+
+    async fn round(
+        &self,
+        round: &Round,
+        hear: &mut (dyn Listener + '_),
+        cancel: &CancellationToken,
+    ) -> Result<Heard, ModelError> {
+        let request = Request::post(self.base.join(&["messages"]), request::body(round));
+        let request = Self::with_usual_headers(request);
+        let mut exchange = Exchange::new((&self.web, Self::NAME, Some(&*self.key)), round, hear, cancel);
+        exchange.debug("request", || json!({"payload": payload(request.body.as_deref().unwrap_or_default())})).await;
+        loop {
+            match attempt(&mut exchange, &request).await {
+                Err(error) => exchange.after(error).await?,
+                heard => return heard,
+            }
+        }
+    }
+}
+
+async fn attempt(exchange: &mut Exchange<'_>, request: &Request) -> Result<Heard, ModelError> {
+    let response = exchange.ask_for_success(request).await?;
+    match exchange.reply(response).await? {
+        Reply::Events(events) => reply::listen(exchange, events).await,
+        Reply::Whole(_) => Err(failed("Anthropic answered without a stream.")),
+    }
+}
+
+fn option(entry: &Value) -> Option<ModelOption> {
+    use Thinking::{High, Low, Medium, Minimal, Off, XHigh};
+    let id = text(entry, &["id"])?;
+    let thinks = Mode::of(id) != Mode::Never;
+    Some(ModelOption {
+        id: id.to_owned(),
+        provider: "anthropic".to_owned(),
+        label: text(entry, &["display_name"]).unwrap_or(id).to_owned(),
+        description: String::new(),
+        supported_thinking_levels: Some(if thinks { vec![Off, Minimal, Low, Medium, High, XHigh] } else { vec![Off] }),
+        default_thinking_level: Some(if thinks { Medium } else { Off }),
+        routing_providers: None,
+        context_window_tokens: Some(window(entry).unwrap_or(200_000)),
+    })
+}
+
+/// How a model is told to think.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    /// It cannot.
+    Never,
+    /// By how many tokens it may use.
+    Budget,
+    /// By how hard it should try; it decides on the rest.
+    Effort,
+}
+
+impl Mode {
+    /// The generation of a model is in its id: `claude-3-7-sonnet-…`, `claude-opus-4-1-…`, `claude-fable-5`.
+    fn of(id: &str) -> Self {
+        let mut numbers =
+            id.split(['-', '.']).filter_map(|part| part.parse::<u32>().ok()).filter(|number| *number < 1000);
+        let generation = numbers.next().map(|major| (major, numbers.next().unwrap_or(0)));
+        match generation {
+            Some(generation) if generation < (3, 7) => Self::Never,
+            Some(generation) if generation < (4, 6) => Self::Budget,
+            // Names without a number are newer than the numbers that we know.
+            _ => Self::Effort,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn generations_are_read_from_ids() {
+        for (id, expected) in [
+            ("claude-3-haiku-20240307", Mode::Never),
+            ("claude-3-5-sonnet-20241022", Mode::Never),
+            ("claude-3-7-sonnet-20250219", Mode::Budget),
+            ("claude-sonnet-4-20250514", Mode::Budget),
+            ("claude-haiku-4-5", Mode::Budget),
+            ("claude-opus-4-6", Mode::Effort),
+            ("claude-opus-4-7", Mode::Effort),
+            ("claude-fable-5", Mode::Effort),
+        ] {
+            assert_eq!(Mode::of(id), expected, "{id}");
+        }
+    }
+}

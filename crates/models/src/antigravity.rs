@@ -1,0 +1,332 @@
+//! Antigravity: Google's models behind Cloud Code. Replies come at once, never in pieces.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use gladhand_wire::RawValue;
+use http::{HeaderMap, HeaderName};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::catalogue::{Document, entries, text};
+use crate::exchange::{Exchange, payload, shortened, trimmed};
+use crate::said::{outcome, picture};
+use crate::web::{Base, Request, Web, failed, header};
+use crate::{
+    Credential, Heard, Listener, ModelError, ModelOption, Models, Piece, Round, Said, Segment, Thinking, Usage,
+    WantedCall,
+};
+
+/// How much of a refusal people are shown, in characters.
+const MAX_SHOWN: usize = 280;
+
+/// Somebody who signed in to Antigravity.
+#[derive(Debug)]
+pub struct Antigravity {
+    web: Web,
+    /// Where to ask who somebody is, and everything else unless that says otherwise.
+    base: Base,
+    /// Where those are served who are under the terms of the company's cloud.
+    cloud: Base,
+    token: Arc<dyn Credential>,
+    /// What was learned last about the account.
+    project: Mutex<Option<Project>>,
+}
+
+/// What is left of a model.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Quota {
+    /// Its id.
+    pub model: String,
+    /// From 0, nothing, to 1, everything.
+    pub remaining: f64,
+    /// When it is everything again, as the service words it.
+    pub resets_at: Option<String>,
+}
+
+/// Where an account's models are.
+#[derive(Debug, Clone)]
+struct Project {
+    base: Base,
+    id: String,
+}
+
+impl Antigravity {
+    /// Where accounts are known.
+    pub const BASE: &str = "https://daily-cloudcode-pa.googleapis.com";
+    /// Where those are served who are under the terms of the company's cloud.
+    pub const CLOUD_BASE: &str = "https://cloudcode-pa.googleapis.com";
+    const NAME: &str = "antigravity";
+
+    /// Somebody, by a token. `base` stands for both places if it is not the usual one.
+    pub fn new(web: Web, base: &str, token: Arc<dyn Credential>) -> Result<Self, ModelError> {
+        let cloud = if base == Self::BASE { Self::CLOUD_BASE } else { base };
+        Ok(Self { web, base: Base::parse(base)?, cloud: Base::parse(cloud)?, token, project: Mutex::default() })
+    }
+
+    fn request(&self, base: &Base, method: &str, body: &impl Serialize) -> Result<Request, ModelError> {
+        let identity = self.web.identity();
+        let mut headers = HeaderMap::new();
+        headers.insert(HeaderName::from_static("x-client-name"), header(&identity.name)?);
+        headers.insert(HeaderName::from_static("x-client-version"), header(&identity.version)?);
+        let body = serde_json::to_vec(body).expect("text and raw JSON are always JSON");
+        Ok(Request::post(base.join(&[&format!("v1internal:{method}")]), body).with(headers))
+    }
+
+    fn who_am_i(&self) -> Result<Request, ModelError> {
+        let identity = self.web.identity();
+        let metadata = json!({
+            "ideType": "IDE_UNSPECIFIED", "platform": "PLATFORM_UNSPECIFIED", "pluginType": "GEMINI",
+            "ideName": identity.name, "ideVersion": identity.version, "pluginVersion": identity.version,
+        });
+        self.request(&self.base, "loadCodeAssist", &json!({"metadata": metadata}))
+    }
+
+    fn learn(&self, said: &Value) -> Project {
+        let project = &said["cloudaicompanionProject"];
+        let is_cloud = said["currentTier"]["usesGcpTos"] == true;
+        let project = Project {
+            base: if is_cloud { &self.cloud } else { &self.base }.clone(),
+            id: project.as_str().or(project["id"].as_str()).unwrap_or_default().to_owned(),
+        };
+        *self.project.lock().unwrap_or_else(PoisonError::into_inner) = Some(project.clone());
+        project
+    }
+
+    /// Where the account's models are: asked anew in each turn, because people change their plans.
+    async fn project(&self, exchange: &mut Exchange<'_>) -> Result<Project, ModelError> {
+        let known = self.project.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        match known {
+            Some(project) if exchange.round().number > 1 => Ok(project),
+            _ => Ok(self.learn(&ask(exchange, &self.who_am_i()?).await?)),
+        }
+    }
+
+    /// What is left of each model, as far as that is limited, in the order of the catalogue.
+    pub async fn quotas(&self) -> Result<Vec<Quota>, ModelError> {
+        let list = self.list().await?;
+        let quota = |option: ModelOption| {
+            let quota = &list["models"][&option.id]["quotaInfo"];
+            let remaining = quota["remainingFraction"].as_f64()?;
+            Some(Quota { model: option.id, remaining, resets_at: quota["resetTime"].as_str().map(str::to_owned) })
+        };
+        Ok(options(&list).into_iter().filter_map(quota).collect())
+    }
+
+    /// What it says of its models.
+    async fn list(&self) -> Result<Value, ModelError> {
+        let project = self.learn(&self.document(&self.who_am_i()?).await?);
+        let request = self.request(&project.base, "fetchAvailableModels", &json!({"project": project.id}))?;
+        self.document(&request).await
+    }
+
+    async fn document(&self, request: &Request) -> Result<Value, ModelError> {
+        let document = Document::ask((&self.web, Self::NAME, Some(&*self.token)), request).await?;
+        if !document.status.is_success() {
+            return Err(refused(document.status.as_u16(), &document.text));
+        }
+        document.read(Self::NAME)
+    }
+
+    async fn converse(&self, exchange: &mut Exchange<'_>) -> Result<Heard, ModelError> {
+        let project = self.project(exchange).await?;
+        let round = exchange.round();
+        let body = body(round, &project.id, &self.web.identity().name);
+        let request = self.request(&project.base, "generateContent", &body)?;
+        exchange
+            .debug(
+                "request",
+                || json!({"provider": "antigravity", "payload": payload(request.body.as_deref().unwrap_or_default())}),
+            )
+            .await;
+        let said = ask(exchange, &request).await?;
+        exchange.debug("response_raw", || json!({"response": said})).await;
+        let said = if said["response"].is_object() { &said["response"] } else { &said };
+        let parts = entries(&said["candidates"][0]["content"]["parts"]);
+        exchange.say(piece(parts, round.thinking)).await;
+        let wanted: Vec<(usize, &Value)> =
+            parts.iter().enumerate().filter(|(_, part)| part["functionCall"].is_object()).collect();
+        if !wanted.is_empty() {
+            let raw: Value = wanted.iter().map(|(_, part)| part["functionCall"].clone()).collect();
+            exchange.debug("tool_calls", || json!({"functionCalls": raw})).await;
+        }
+        let tokens = &said["usageMetadata"];
+        let count = |name: &str| tokens[name].as_u64().unwrap_or_default();
+        let usage = tokens.is_object().then(|| Usage {
+            input_tokens: count("promptTokenCount"),
+            output_tokens: count("candidatesTokenCount") + count("thoughtsTokenCount"),
+        });
+        Ok(Heard { calls: wanted.into_iter().map(|(at, part)| call(exchange, at, part)).collect(), usage })
+    }
+}
+
+#[async_trait]
+impl Models for Antigravity {
+    fn provider(&self) -> &str {
+        "antigravity"
+    }
+
+    async fn catalogue(&self) -> Result<Vec<ModelOption>, ModelError> {
+        Ok(options(&self.list().await?))
+    }
+
+    async fn round(
+        &self,
+        round: &Round,
+        hear: &mut (dyn Listener + '_),
+        cancel: &CancellationToken,
+    ) -> Result<Heard, ModelError> {
+        let mut exchange = Exchange::new((&self.web, Self::NAME, Some(&*self.token)), round, hear, cancel);
+        self.converse(&mut exchange).await
+    }
+}
+
+/// Asks for a document within the time that it may take.
+async fn ask(exchange: &mut Exchange<'_>, request: &Request) -> Result<Value, ModelError> {
+    let patience = exchange.web().timeouts().whole;
+    let asked = async {
+        let response = exchange.ask(request).await?;
+        if !response.status().is_success() {
+            let status = response.status().as_u16();
+            let text = exchange.refusal(response).await?;
+            return Err(refused(status, &exchange.clean(&text)));
+        }
+        let body = exchange.whole(response).await?;
+        exchange.read(&body)
+    };
+    tokio::time::timeout(patience, asked).await.unwrap_or_else(|_| Err(failed("antigravity request timed out.")))
+}
+
+fn refused(status: u16, text: &str) -> ModelError {
+    failed(format!("[cloudcode {status}] {}", shortened(text.trim(), MAX_SHOWN)))
+}
+
+fn body(round: &Round, project: &str, name: &str) -> Value {
+    let mut contents: Vec<(&str, Vec<Value>)> = Vec::new();
+    for said in &round.said {
+        let (role, parts) = parts(said);
+        match contents.last_mut() {
+            // All results of one round belong together.
+            Some((last, before)) if *last == role && matches!(said, Said::Result { .. }) => before.extend(parts),
+            _ if parts.is_empty() => {}
+            _ => contents.push((role, parts)),
+        }
+    }
+    let contents: Value = contents.into_iter().map(|(role, parts)| json!({"role": role, "parts": parts})).collect();
+    let mut request = json!({"model": round.model, "contents": contents});
+    if !round.tools.is_empty() {
+        let declarations = round.tools.iter().map(
+            |tool| json!({"name": tool.name, "description": tool.description, "parametersJsonSchema": tool.schema}),
+        );
+        request["tools"] = json!([{"functionDeclarations": declarations.collect::<Value>()}]);
+        request["toolConfig"] = json!({"functionCallingConfig": {"mode": "AUTO"}});
+    }
+    if !round.instructions.is_empty() {
+        request["systemInstruction"] = json!({"role": "user", "parts": [{"text": round.instructions}]});
+    }
+    json!({
+        "project": project, "requestId": format!("agent-{}-{}", round.turn, round.number), "request": request,
+        "model": round.model, "userAgent": name, "requestType": "agent",
+    })
+}
+
+fn parts(said: &Said) -> (&'static str, Vec<Value>) {
+    match said {
+        Said::User { text, images } => {
+            let pictures = images.iter().filter_map(|url| picture(url));
+            let pictures = pictures.map(|(kind, data)| json!({"inlineData": {"mimeType": kind, "data": data}}));
+            ("user", std::iter::once(json!({"text": text})).chain(pictures).collect())
+        }
+        Said::Assistant { text, calls } => {
+            let words = Some(trimmed(text)).filter(|text| !text.is_empty()).map(|text| json!({"text": text}));
+            let calls = calls.iter().map(|call| {
+                let mut part = json!({"functionCall": {"id": call.call_id, "name": call.name, "args": call.input}});
+                if let Some(seal) = &call.seal {
+                    part["thoughtSignature"] = json!(seal);
+                }
+                part
+            });
+            ("model", words.into_iter().chain(calls).collect())
+        }
+        Said::Result { call_id, name, output, error } => {
+            let response = json!({"result": outcome(output, error.as_deref())});
+            ("user", vec![json!({"functionResponse": {"name": name, "response": response, "id": call_id}})])
+        }
+    }
+}
+
+/// What is to be heard of a reply: all of it together, without thoughts that nobody wanted.
+fn piece(parts: &[Value], thinking: Thinking) -> Piece {
+    let mut piece = Piece::default();
+    for part in parts {
+        let data = &part["inlineData"];
+        match (part["text"].as_str(), data["data"].as_str()) {
+            (Some(""), _) => {}
+            (Some(_), _) if part["thought"] == true && thinking == Thinking::Off => {}
+            (Some(text), _) if part["thought"] == true => {
+                piece.thoughts.push(text.to_owned());
+                piece.segments.push(Segment::Thought(text.to_owned()));
+            }
+            (Some(text), _) => piece.segments.push(Segment::Answer(text.to_owned())),
+            (None, Some(picture)) => {
+                let kind = data["mimeType"].as_str().unwrap_or("image/png");
+                piece.segments.push(Segment::Answer(format!("![image](data:{kind};base64,{picture})")));
+            }
+            (None, None) => {}
+        }
+    }
+    piece
+}
+
+fn call(exchange: &Exchange<'_>, at: usize, part: &Value) -> WantedCall {
+    let call = &part["functionCall"];
+    let name = call["name"].as_str().unwrap_or_default();
+    let none = Value::Object(Map::new());
+    let raw = |value: &Value| -> Box<RawValue> { serde_json::value::to_raw_value(value).expect("JSON is JSON") };
+    WantedCall {
+        call_id: text(call, &["id"]).map_or_else(|| exchange.made_up_id(name, at), str::to_owned),
+        name: name.to_owned(),
+        input: raw(if call["args"].is_object() { &call["args"] } else { &none }),
+        seal: Some(&part["thoughtSignature"]).filter(|seal| seal.is_string()).map(raw),
+    }
+}
+
+/// The models in a list: first those that are recommended, then the others by name.
+fn options(list: &Value) -> Vec<ModelOption> {
+    let Some(models) = list["models"].as_object() else { return Vec::new() };
+    let sorts = entries(&list["agentModelSorts"]).iter();
+    let groups = sorts.flat_map(|sort| entries(&sort["groups"]));
+    let recommended = groups.flat_map(|group| entries(&group["modelIds"])).filter_map(Value::as_str);
+    let mut others: Vec<&str> = models.keys().map(String::as_str).collect();
+    others.sort_unstable();
+    let mut options: Vec<ModelOption> = Vec::new();
+    for id in recommended.chain(others) {
+        let is_known = options.iter().any(|option| option.id == id);
+        match models.get(id) {
+            Some(model) if !is_known && model["disabled"] != true => options.push(option(id, model)),
+            _ => {}
+        }
+    }
+    options
+}
+
+fn option(id: &str, model: &Value) -> ModelOption {
+    use Thinking::{High, Low, Medium, Minimal, Off, XHigh};
+    let thinks = model["supportsThinking"] == true;
+    // What comes out needs room in the same window.
+    let window = model["maxTokens"].as_u64().map(|whole| {
+        let output = model["maxOutputTokens"].as_u64().unwrap_or(0);
+        whole.checked_sub(output).filter(|rest| *rest > 0).unwrap_or(whole)
+    });
+    ModelOption {
+        id: id.to_owned(),
+        provider: "antigravity".to_owned(),
+        label: text(model, &["displayName"]).unwrap_or(id).to_owned(),
+        description: "antigravity catalog model".to_owned(),
+        supported_thinking_levels: Some(if thinks { vec![Off, Minimal, Low, Medium, High, XHigh] } else { vec![Off] }),
+        default_thinking_level: Some(if thinks { High } else { Off }),
+        routing_providers: None,
+        context_window_tokens: window,
+    }
+}

@@ -1,0 +1,130 @@
+//! What services say about their models, brought into one form.
+
+use std::cmp::Ordering;
+use std::time::Duration;
+
+use http::StatusCode;
+use serde_json::Value;
+
+use crate::exchange::{message_of, shortened};
+use crate::web::{Request, Web, failed, timed_out};
+use crate::{Credential, ModelError};
+
+/// Lists are short, and people wait for them.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// The longest list that is read, in bytes.
+const MAX_LIST: usize = 32 * 1024 * 1024;
+
+/// A document that a service has, and the status with which it came.
+#[derive(Debug)]
+pub(crate) struct Document {
+    pub(crate) status: StatusCode,
+    pub(crate) text: String,
+}
+
+impl Document {
+    /// Asks for it once; and once more if the credential was turned down and there is another.
+    pub(crate) async fn ask(
+        (web, name, credential): (&Web, &str, Option<&dyn Credential>),
+        request: &Request,
+    ) -> Result<Self, ModelError> {
+        let asked = async {
+            let Some(credential) = credential else { return Self::once(web, name, request, None).await };
+            let token = credential.token().await?;
+            let document = Self::once(web, name, request, Some(&token)).await?;
+            if document.status != StatusCode::UNAUTHORIZED {
+                return Ok(document);
+            }
+            match credential.another(&token).await {
+                Some(token) => Self::once(web, name, request, Some(&token)).await,
+                None => Ok(document),
+            }
+        };
+        tokio::time::timeout(PATIENCE, asked).await.map_err(|_| timed_out())?
+    }
+
+    async fn once(
+        web: &Web,
+        name: &str,
+        request: &Request,
+        token: Option<&gladhand_accord::Secret>,
+    ) -> Result<Self, ModelError> {
+        let mut response = web.send(request, token).await?;
+        let status = response.status();
+        let mut body = Vec::new();
+        while let Some(chunk) = response.chunk().await.map_err(|_| ModelError::Unreachable)? {
+            if body.len() + chunk.len() > MAX_LIST {
+                return Err(failed(format!("{name} sent more than can be kept.")));
+            }
+            body.extend_from_slice(&chunk);
+        }
+        let mut text = String::from_utf8_lossy(&body).into_owned();
+        if let Some(token) = token.filter(|token| !status.is_success() && !token.expose().is_empty()) {
+            text = text.replace(token.expose(), "[redacted]");
+        }
+        Ok(Self { status, text })
+    }
+
+    /// The document as JSON, if it came with success.
+    pub(crate) fn read(&self, name: &str) -> Result<Value, ModelError> {
+        if !self.status.is_success() {
+            let message = shortened(&message_of(&self.text), 2000);
+            return Err(ModelError::Status { status: self.status.as_u16(), message });
+        }
+        serde_json::from_str(&self.text).map_err(|_| failed(format!("{name} sent a list that is not JSON.")))
+    }
+}
+
+/// The entries of a list.
+pub(crate) fn entries(list: &Value) -> &[Value] {
+    list.as_array().map_or(&[], Vec::as_slice)
+}
+
+/// The first of these members that is a text with something in it.
+pub(crate) fn text<'a>(entry: &'a Value, names: &[&str]) -> Option<&'a str> {
+    names.iter().filter_map(|name| entry[name].as_str()).map(str::trim).find(|text| !text.is_empty())
+}
+
+/// How many tokens a model takes in, whatever its service calls that.
+pub(crate) fn window(entry: &Value) -> Option<u64> {
+    let names = ["context_length", "context_window", "max_context_length", "max_model_len", "max_input_tokens"];
+    let direct = names.iter().map(|name| &entry[name]);
+    let nested = [&entry["top_provider"]["context_length"], &entry["meta"]["n_ctx_train"]];
+    direct.chain(nested).filter_map(Value::as_u64).find(|tokens| *tokens > 0)
+}
+
+/// Compares as people sort: case decides only between texts that are otherwise equal.
+pub(crate) fn by_label(a: &str, b: &str) -> Ordering {
+    // What is neither letter nor digit comes first, in the order of the root collation.
+    const SIGNS: &str = "_-,;:!?.'\"()[]{}@*/\\&#%`^+<=>|~$";
+    let key = |character: char| match SIGNS.find(character) {
+        _ if character.is_whitespace() => (0, 0),
+        Some(at) => (1, at as u32),
+        None if character.is_ascii_digit() => (2, u32::from(character)),
+        None => (3, character.to_lowercase().next().map_or(0, u32::from)),
+    };
+    let lower_first = |text: &str| text.chars().map(char::is_uppercase).collect::<Vec<_>>();
+    a.chars().map(key).cmp(b.chars().map(key)).then_with(|| lower_first(a).cmp(&lower_first(b)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_sort_as_people_do() {
+        let mut labels = ["beta", "Alpha: B", "alpha", "Alpha", "Alpha 2", "10", "Alpha-2", "Deep", "(new)"];
+        labels.sort_by(|a, b| by_label(a, b));
+        assert_eq!(labels, ["(new)", "10", "alpha", "Alpha", "Alpha 2", "Alpha-2", "Alpha: B", "beta", "Deep"]);
+    }
+
+    #[test]
+    fn windows_have_many_names() {
+        let tokens = |text: &str| window(&serde_json::from_str(text).unwrap());
+        assert_eq!(tokens(r#"{"context_length":8000}"#), Some(8000));
+        assert_eq!(tokens(r#"{"context_length":null,"top_provider":{"context_length":5}}"#), Some(5));
+        assert_eq!(tokens(r#"{"meta":{"n_ctx_train":4096}}"#), Some(4096));
+        assert_eq!(tokens(r#"{"context_length":0}"#), None);
+        assert_eq!(tokens("[]"), None);
+    }
+}

@@ -1,0 +1,91 @@
+//! Any server that speaks chat completions: on this machine, in this house, or at a company that we do not know.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use http::HeaderMap;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use super::request::Body;
+use crate::catalogue::{Document, by_label, entries, text, window};
+use crate::exchange::Exchange;
+use crate::web::{Base, Request, Web};
+use crate::{Credential, Heard, Listener, ModelError, ModelOption, Models, Round, Thinking};
+
+/// A server that speaks chat completions.
+#[derive(Debug)]
+pub struct Compatible {
+    web: Web,
+    /// What it is called in options and settings, and in texts.
+    provider: String,
+    base: Base,
+    key: Option<Arc<dyn Credential>>,
+}
+
+impl Compatible {
+    /// A server by its address, which usually ends in `/v1`.
+    pub fn new(
+        web: Web,
+        provider: impl Into<String>,
+        base: &str,
+        key: Option<Arc<dyn Credential>>,
+    ) -> Result<Self, ModelError> {
+        Ok(Self { web, provider: provider.into(), base: Base::parse(base)?, key })
+    }
+
+    fn asks(&self) -> (&Web, &str, Option<&dyn Credential>) {
+        (&self.web, &self.provider, self.key.as_deref())
+    }
+}
+
+#[async_trait]
+impl Models for Compatible {
+    fn provider(&self) -> &str {
+        &self.provider
+    }
+
+    async fn catalogue(&self) -> Result<Vec<ModelOption>, ModelError> {
+        let request = Request::get(self.base.join(&["models"]));
+        let list = Document::ask(self.asks(), &request).await?.read(&self.provider)?;
+        let mut options: Vec<ModelOption> =
+            entries(&list["data"]).iter().filter_map(|entry| self.option(entry)).collect();
+        options.sort_by(|a, b| by_label(&a.label, &b.label));
+        Ok(options)
+    }
+
+    async fn round(
+        &self,
+        round: &Round,
+        hear: &mut (dyn Listener + '_),
+        cancel: &CancellationToken,
+    ) -> Result<Heard, ModelError> {
+        let mut body = Body::of(round);
+        body.reasoning_effort = match round.thinking {
+            // Servers turn the member down for models that cannot think, so nothing is said unless it is wanted.
+            Thinking::Off => None,
+            Thinking::Minimal | Thinking::Low => Some("low"),
+            Thinking::Medium => Some("medium"),
+            Thinking::High | Thinking::XHigh => Some("high"),
+        };
+        let request = Request::post(self.base.join(&["chat", "completions"]), body.to_bytes()).with(HeaderMap::new());
+        let mut exchange = Exchange::new(self.asks(), round, hear, cancel);
+        super::run(&mut exchange, &request).await
+    }
+}
+
+impl Compatible {
+    fn option(&self, entry: &Value) -> Option<ModelOption> {
+        let id = text(entry, &["id"])?;
+        Some(ModelOption {
+            id: id.to_owned(),
+            provider: self.provider.clone(),
+            label: text(entry, &["name", "display_name"]).unwrap_or(id).to_owned(),
+            description: text(entry, &["description"]).unwrap_or_default().to_owned(),
+            supported_thinking_levels: Some(vec![Thinking::Off, Thinking::Low, Thinking::Medium, Thinking::High]),
+            default_thinking_level: Some(Thinking::Off),
+            routing_providers: None,
+            context_window_tokens: window(entry),
+        })
+    }
+}

@@ -1,0 +1,168 @@
+//! OpenRouter: one account for the models of many.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use http::{HeaderMap, HeaderName};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use super::request::{Body, Reasoning, Routing};
+use crate::catalogue::{Document, by_label, entries, text, window};
+use crate::exchange::Exchange;
+use crate::web::{Base, Request, Web, failed, header};
+use crate::{Credential, Heard, Listener, ModelError, ModelOption, Models, Round, Thinking};
+
+/// An account at OpenRouter.
+#[derive(Debug)]
+pub struct OpenRouter {
+    web: Web,
+    base: Base,
+    key: Arc<dyn Credential>,
+}
+
+impl OpenRouter {
+    /// Where it is.
+    pub const BASE: &str = "https://openrouter.ai/api/v1";
+    const NAME: &str = "OpenRouter";
+
+    /// The account to which a key belongs.
+    pub fn new(web: Web, base: &str, key: Arc<dyn Credential>) -> Result<Self, ModelError> {
+        Ok(Self { web, base: Base::parse(base)?, key })
+    }
+
+    /// Who may run a model.
+    pub async fn routing_providers(&self, model: &str) -> Result<Vec<String>, ModelError> {
+        let Some((author, slug)) = model.split_once('/') else { return Ok(Vec::new()) };
+        let document = self.document(&["models", author, slug, "endpoints"]).await?;
+        if !document.status.is_success() {
+            let (status, body) = (document.status.as_u16(), document.text);
+            return Err(failed(format!("OpenRouter model endpoints fetch failed ({status}): {body}")));
+        }
+        let providers = runners(&document.read(Self::NAME)?["data"]);
+        Ok(if providers.is_empty() { BTreeSet::from([normalized(author)]) } else { providers }.into_iter().collect())
+    }
+
+    async fn document(&self, path: &[&str]) -> Result<Document, ModelError> {
+        let request = Request::get(self.base.join(path)).with(self.headers()?);
+        Document::ask((&self.web, Self::NAME, Some(&*self.key)), &request).await
+    }
+
+    fn headers(&self) -> Result<HeaderMap, ModelError> {
+        let identity = self.web.identity();
+        let mut headers = HeaderMap::new();
+        headers.insert(HeaderName::from_static("x-title"), header(&identity.name)?);
+        if let Some(home) = &identity.home {
+            headers.insert(HeaderName::from_static("http-referer"), header(home)?);
+        }
+        Ok(headers)
+    }
+}
+
+#[async_trait]
+impl Models for OpenRouter {
+    fn provider(&self) -> &str {
+        "openrouter"
+    }
+
+    async fn catalogue(&self) -> Result<Vec<ModelOption>, ModelError> {
+        // Who runs what is nice to know; a catalogue without it is still one.
+        let (models, endpoints) = tokio::join!(self.document(&["models"]), self.document(&["models", "endpoints"]));
+        let models = models?.read(Self::NAME)?;
+        let endpoints = endpoints.and_then(|document| document.read(Self::NAME)).unwrap_or_default();
+        let runners: HashMap<&str, Vec<String>> = entries(&endpoints["data"])
+            .iter()
+            .filter_map(|entry| Some((text(entry, &["id"])?, runners(entry).into_iter().collect())))
+            .collect();
+        let mut options: Vec<ModelOption> =
+            entries(&models["data"]).iter().filter_map(|entry| option(entry, &runners)).collect();
+        options.sort_by(|a, b| by_label(&a.label, &b.label));
+        Ok(options)
+    }
+
+    async fn round(
+        &self,
+        round: &Round,
+        hear: &mut (dyn Listener + '_),
+        cancel: &CancellationToken,
+    ) -> Result<Heard, ModelError> {
+        let mut body = Body::of(round);
+        body.reasoning = effort(round.thinking).map(|effort| Reasoning { effort, exclude: false });
+        body.include_reasoning = Some(body.reasoning.is_some());
+        body.provider = round.routing.as_deref().map(|routing| Routing { order: [routing], allow_fallbacks: false });
+        let request = Request::post(self.base.join(&["chat", "completions"]), body.to_bytes()).with(self.headers()?);
+        let mut exchange = Exchange::new((&self.web, Self::NAME, Some(&*self.key)), round, hear, cancel);
+        super::run(&mut exchange, &request).await
+    }
+}
+
+fn effort(thinking: Thinking) -> Option<&'static str> {
+    match thinking {
+        Thinking::Off => None,
+        Thinking::Minimal | Thinking::Low => Some("low"),
+        Thinking::Medium => Some("medium"),
+        Thinking::High | Thinking::XHigh => Some("high"),
+    }
+}
+
+fn option(entry: &Value, runners: &HashMap<&str, Vec<String>>) -> Option<ModelOption> {
+    use Thinking::{High, Low, Medium, Minimal, Off};
+    let id = text(entry, &["id"])?;
+    let parameters = entries(&entry["supported_parameters"]);
+    let thinks = parameters.iter().filter_map(Value::as_str).any(|name| name.contains("reasoning"));
+    Some(ModelOption {
+        id: id.to_owned(),
+        provider: "openrouter".to_owned(),
+        label: text(entry, &["name"]).unwrap_or(id).to_owned(),
+        description: text(entry, &["description"]).unwrap_or_default().to_owned(),
+        supported_thinking_levels: Some(if thinks { vec![Off, Minimal, Low, Medium, High] } else { vec![Off] }),
+        default_thinking_level: Some(if thinks { Medium } else { Off }),
+        routing_providers: Some(runners.get(id).cloned().unwrap_or_default()),
+        context_window_tokens: window(entry),
+    })
+}
+
+/// Everybody who runs a model, by the names that can be asked for.
+fn runners(entry: &Value) -> BTreeSet<String> {
+    let names = ["tag", "provider", "provider_slug", "provider_name"];
+    let endpoints = entries(&entry["endpoints"]).iter();
+    endpoints
+        .flat_map(|endpoint| names.iter().filter_map(|name| endpoint[name].as_str()))
+        .map(normalized)
+        .filter(|name| !name.is_empty())
+        .collect()
+}
+
+/// A name as it can be asked for: `Acme Cloud` is `acme-cloud`.
+fn normalized(name: &str) -> String {
+    let mut whole = String::with_capacity(name.len());
+    for character in name.to_lowercase().chars() {
+        match character {
+            '-' | ' ' | '_' if whole.ends_with('-') => {}
+            '-' | ' ' | '_' => whole.push('-'),
+            'a'..='z' | '0'..='9' | '/' => whole.push(character),
+            _ => {}
+        }
+    }
+    whole.trim_matches('-').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_normalized() {
+        for (name, expected) in [
+            ("Acme Cloud", "acme-cloud"),
+            ("acme/fp8", "acme/fp8"),
+            ("Beta_Host Inc.", "beta-host-inc"),
+            ("--a -- b--", "a-b"),
+            ("Ünï", "n"),
+            ("...", ""),
+        ] {
+            assert_eq!(normalized(name), expected);
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! What a chat completion says, in pieces or at once.
+
+use gladhand_wire::RawValue;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::events::Events;
+use crate::exchange::{Exchange, arguments, payload, trimmed};
+use crate::web::failed;
+use crate::{Heard, ModelError, Piece, Segment, Usage, WantedCall};
+
+/// The most calls that one reply may want.
+const MAX_CALLS: usize = 256;
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Chunk {
+    id: Value,
+    created: Value,
+    model: Value,
+    choices: Vec<Choice>,
+    usage: Option<Tokens>,
+    error: Option<Value>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Choice {
+    delta: Option<Words>,
+    message: Option<Words>,
+    finish_reason: Option<String>,
+}
+
+/// What was said: a part of it, or all.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Words {
+    content: Value,
+    reasoning: Option<String>,
+    /// Servers that run open models call it so.
+    reasoning_content: Option<String>,
+    reasoning_details: Option<Vec<Value>>,
+    tool_calls: Option<Vec<CallPart>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct CallPart {
+    index: Option<u64>,
+    id: Option<String>,
+    function: FunctionPart,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct FunctionPart {
+    name: Option<String>,
+    arguments: Value,
+}
+
+#[derive(Debug, Clone, Copy, Default, Deserialize, Serialize)]
+#[serde(default)]
+struct Tokens {
+    prompt_tokens: u64,
+    completion_tokens: u64,
+}
+
+impl From<Tokens> for Usage {
+    fn from(tokens: Tokens) -> Self {
+        Self { input_tokens: tokens.prompt_tokens, output_tokens: tokens.completion_tokens }
+    }
+}
+
+/// Everything heard of a reply so far.
+#[derive(Debug, Default)]
+struct Sum {
+    id: Value,
+    created: Value,
+    model: Value,
+    answer: String,
+    thought: String,
+    details: Vec<Value>,
+    calls: Vec<Call>,
+    finish_reason: Option<String>,
+    usage: Option<Tokens>,
+}
+
+/// A call, as far as it has come.
+#[derive(Debug, Default)]
+struct Call {
+    index: Option<u64>,
+    id: String,
+    name: String,
+    arguments: String,
+}
+
+/// Hears a reply that comes in pieces.
+pub(super) async fn in_pieces(exchange: &mut Exchange<'_>, mut events: Events) -> Result<Heard, ModelError> {
+    let mut sum = Sum::default();
+    while let Some(data) = exchange.next(&mut events).await? {
+        if data.trim() == "[DONE]" {
+            break;
+        }
+        let chunk: Chunk = exchange.read(data.as_bytes())?;
+        if let Some(error) = &chunk.error {
+            return Err(failed(format!("{} stream failed: {}", exchange.name(), exchange.clean(&message(error)))));
+        }
+        let piece = sum.take(chunk);
+        if sum.calls.len() > MAX_CALLS {
+            return Err(failed(format!("{} wants more than {MAX_CALLS} calls at once.", exchange.name())));
+        }
+        exchange.say(piece).await;
+    }
+    if sum.finish_reason.is_none() {
+        return Err(failed(format!("{} stream ended before the reply was complete.", exchange.name())));
+    }
+    exchange.debug("response_raw", || json!({"response": sum.to_value()})).await;
+    Ok(sum.heard(exchange).await)
+}
+
+/// Hears a reply that comes at once.
+pub(super) async fn at_once(exchange: &mut Exchange<'_>, body: &[u8]) -> Result<Heard, ModelError> {
+    let chunk: Chunk = exchange.read(body)?;
+    if let Some(error) = &chunk.error {
+        let message = exchange.clean(&message(error));
+        return Err(match error["code"].as_u64().and_then(|code| u16::try_from(code).ok()) {
+            Some(status @ 400..=599) => ModelError::Status { status, message },
+            _ => failed(format!("{} request failed: {message}", exchange.name())),
+        });
+    }
+    exchange.debug("response_raw", || json!({"response": payload(body)})).await;
+    let words = chunk.choices.into_iter().next().and_then(|choice| choice.message).unwrap_or_default();
+    let thought = words.thought();
+    let thought = trimmed(&thought);
+    if !thought.is_empty() {
+        let segments = vec![Segment::Thought(thought.to_owned())];
+        exchange.say(Piece { segments, thoughts: vec![thought.to_owned()] }).await;
+    }
+    exchange.answer(trimmed(&words.answer())).await;
+    let calls = words.tool_calls.into_iter().flatten().map(Call::from).collect();
+    let details = words.reasoning_details.unwrap_or_default();
+    Ok(Sum { calls, details, usage: chunk.usage, ..Sum::default() }.heard(exchange).await)
+}
+
+impl Words {
+    fn thought(&self) -> String {
+        if let Some(thought) = self.reasoning.as_ref().or(self.reasoning_content.as_ref()) {
+            return thought.clone();
+        }
+        let summaries = self.reasoning_details.iter().flatten().filter_map(|detail| detail["summary"].as_str());
+        summaries.collect::<Vec<_>>().join("\n")
+    }
+
+    fn answer(&self) -> String {
+        match &self.content {
+            Value::String(text) => text.clone(),
+            Value::Array(parts) => {
+                parts.iter().filter_map(|part| part["text"].as_str().map(trimmed)).collect::<Vec<_>>().join("\n")
+            }
+            _ => String::new(),
+        }
+    }
+}
+
+impl From<CallPart> for Call {
+    fn from(part: CallPart) -> Self {
+        let arguments = match part.function.arguments {
+            Value::String(text) => text,
+            Value::Null => String::new(),
+            // Some servers write the object itself.
+            value => value.to_string(),
+        };
+        Self {
+            index: part.index,
+            id: part.id.unwrap_or_default(),
+            name: part.function.name.unwrap_or_default(),
+            arguments,
+        }
+    }
+}
+
+impl Sum {
+    /// Takes a chunk in, and gives what of it is to be heard.
+    fn take(&mut self, chunk: Chunk) -> Piece {
+        for (ours, theirs) in
+            [(&mut self.id, chunk.id), (&mut self.created, chunk.created), (&mut self.model, chunk.model)]
+        {
+            if ours.is_null() {
+                *ours = theirs;
+            }
+        }
+        self.usage = chunk.usage.or(self.usage);
+        let mut piece = Piece::default();
+        for choice in chunk.choices {
+            self.finish_reason = choice.finish_reason.or(self.finish_reason.take());
+            let Some(words) = choice.delta.or(choice.message) else { continue };
+            let (thought, answer) = (words.thought(), words.answer());
+            if !thought.is_empty() {
+                self.thought.push_str(&thought);
+                piece.thoughts = vec![trimmed(&self.thought).to_owned()];
+                piece.segments.push(Segment::Thought(thought));
+            }
+            if !answer.is_empty() {
+                self.answer.push_str(&answer);
+                piece.segments.push(Segment::Answer(answer));
+            }
+            words.reasoning_details.into_iter().flatten().for_each(|detail| self.add_detail(detail));
+            words.tool_calls.into_iter().flatten().for_each(|part| self.add_call(part.into()));
+        }
+        piece
+    }
+
+    /// Adds a part of a call to the call that it belongs to: the one of its index, unless it names another.
+    fn add_call(&mut self, part: Call) {
+        let is_same = |call: &Call| match part.index {
+            Some(_) => call.index == part.index && (part.id.is_empty() || call.id.is_empty() || call.id == part.id),
+            None => part.id.is_empty() || call.id == part.id,
+        };
+        match self.calls.iter_mut().rev().find(|call| is_same(call)) {
+            Some(call) => {
+                call.arguments.push_str(&part.arguments);
+                if call.id.is_empty() {
+                    call.id = part.id;
+                }
+                if call.name.is_empty() {
+                    call.name = part.name;
+                }
+            }
+            None => self.calls.push(part),
+        }
+    }
+
+    /// Adds a part of what is to be sent back unread: texts of one block grow, everything else is said once.
+    fn add_detail(&mut self, detail: Value) {
+        let Value::Object(detail) = detail else { return };
+        let last = self.details.last_mut().and_then(Value::as_object_mut);
+        match last.filter(|last| last.get("type") == detail.get("type") && last.get("index") == detail.get("index")) {
+            Some(last) => {
+                for (name, value) in detail {
+                    match (last.get_mut(&name), value) {
+                        (_, Value::Null) => {}
+                        (Some(Value::String(text)), Value::String(more))
+                            if matches!(name.as_str(), "text" | "summary" | "data") =>
+                        {
+                            text.push_str(&more);
+                        }
+                        (_, value) => drop(last.insert(name, value)),
+                    }
+                }
+            }
+            None => self.details.push(Value::Object(detail)),
+        }
+    }
+
+    /// The reply as it would have come at once.
+    fn to_value(&self) -> Value {
+        let mut message = json!({"role": "assistant", "content": self.answer});
+        if !self.thought.is_empty() {
+            message["reasoning"] = json!(self.thought);
+        }
+        if !self.calls.is_empty() {
+            message["tool_calls"] = self.calls.iter().map(Call::to_value).collect();
+        }
+        let mut whole = json!({
+            "id": self.id, "object": "chat.completion", "created": self.created, "model": self.model,
+            "choices": [{"index": 0, "finish_reason": self.finish_reason, "message": message}],
+        });
+        if let Some(usage) = self.usage {
+            whole["usage"] = json!(usage);
+        }
+        whole
+    }
+
+    /// The end of the round.
+    async fn heard(self, exchange: &mut Exchange<'_>) -> Heard {
+        if !self.calls.is_empty() {
+            let calls: Value = self.calls.iter().map(Call::to_value).collect();
+            exchange.debug("tool_calls", || json!({"functionCalls": calls})).await;
+        }
+        let mut seal = (!self.details.is_empty()).then(|| raw(&self.details));
+        let calls = self.calls.into_iter().enumerate().map(|(at, call)| WantedCall {
+            call_id: if call.id.is_empty() { exchange.made_up_id(&call.name, at) } else { call.id },
+            input: arguments(&call.arguments),
+            name: call.name,
+            seal: seal.take(),
+        });
+        Heard { calls: calls.collect(), usage: self.usage.map(Usage::from) }
+    }
+}
+
+impl Call {
+    fn to_value(&self) -> Value {
+        json!({"id": self.id, "type": "function", "function": {"name": self.name, "arguments": self.arguments}})
+    }
+}
+
+fn raw(details: &[Value]) -> Box<RawValue> {
+    serde_json::value::to_raw_value(details).expect("JSON is JSON")
+}
+
+/// What an error in a reply says.
+fn message(error: &Value) -> String {
+    error["message"].as_str().or(error.as_str()).map_or_else(|| error.to_string(), str::to_owned)
+}

@@ -1,0 +1,181 @@
+//! OpenAI's Responses: with a key of its API, or with the token of somebody who signed in to ChatGPT.
+//!
+//! Nothing is stored there: each round sends the whole conversation. A stream that breaks off before its end is taken up
+//! by a new request that includes what was heard, so that the model goes on from there.
+
+mod catalogue;
+mod reply;
+mod request;
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use http::{HeaderMap, HeaderName};
+use reqwest::Response;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use self::reply::Spoken;
+use crate::catalogue::Document;
+use crate::exchange::{Exchange, Reply, payload};
+use crate::web::{Base, Request, Web, failed, header};
+use crate::{Credential, Heard, Listener, ModelError, ModelOption, Models, Round};
+
+/// How often a stream that broke off is taken up again within one round.
+const MAX_CUTS: usize = 3;
+/// How many turns may be under way before the oldest is forgotten.
+const MAX_TURNS: usize = 256;
+/// What a service says in an answer and wants to hear in the next request of the same turn.
+const TURN_STATE: &str = "x-codex-turn-state";
+
+/// An account at OpenAI.
+#[derive(Debug)]
+pub struct OpenAi {
+    web: Web,
+    base: Base,
+    account: Account,
+    token: Arc<dyn Credential>,
+    /// What was said last in each turn under way, oldest turn first.
+    turns: Mutex<VecDeque<(String, String)>>,
+}
+
+/// Which kind of account it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Account {
+    /// One that is paid by use, known by its key.
+    Key,
+    /// Somebody who signed in to ChatGPT.
+    ChatGpt {
+        /// The account's id, where it is known.
+        id: Option<String>,
+    },
+}
+
+impl OpenAi {
+    /// Where keys are taken.
+    pub const API_BASE: &str = "https://api.openai.com/v1";
+    /// Where people are who signed in to ChatGPT.
+    pub const CHATGPT_BASE: &str = "https://chatgpt.com/backend-api/codex";
+    const NAME: &str = "OpenAI";
+
+    /// An account, and what it is known by.
+    pub fn new(web: Web, base: &str, account: Account, token: Arc<dyn Credential>) -> Result<Self, ModelError> {
+        Ok(Self { web, base: Base::parse(base)?, account, token, turns: Mutex::default() })
+    }
+
+    /// Takes part in a round until the model is done, or wants something called.
+    async fn converse(&self, exchange: &mut Exchange<'_>) -> Result<Heard, ModelError> {
+        let mut before = String::new();
+        for cuts in 0.. {
+            let body = request::body(exchange.round(), &before);
+            let request =
+                Request::post(self.base.join(&["responses"]), body).with(self.turn_headers(exchange.round())?);
+            exchange.debug("request", || shown(&request)).await;
+            let spoken = loop {
+                match self.attempt(exchange, &request).await {
+                    Err(error) => exchange.after(error).await?,
+                    Ok(spoken) => break spoken,
+                }
+            };
+            if spoken.is_complete || spoken.wants_calls() {
+                return spoken.heard(exchange).await;
+            }
+            if cuts == MAX_CUTS {
+                break;
+            }
+            let status = spoken.status();
+            exchange
+                .debug("response_continue", || json!({"responseStatus": status, "reason": "stream_ended_early"}))
+                .await;
+            before.push_str(&spoken.answer);
+        }
+        Err(failed("OpenAI stream ended before the response was complete."))
+    }
+
+    async fn attempt(&self, exchange: &mut Exchange<'_>, request: &Request) -> Result<Spoken, ModelError> {
+        let response = exchange.ask_for_success(request).await?;
+        let state = turn_state(&response);
+        if let Some(state) = &state {
+            self.remember(exchange.round(), state.clone());
+        }
+        match exchange.reply(response).await? {
+            Reply::Events(events) => reply::listen(exchange, events, state).await,
+            Reply::Whole(_) => Err(failed("OpenAI answered without a stream.")),
+        }
+    }
+
+    /// The headers that say who we and the account are.
+    fn headers(&self) -> Result<HeaderMap, ModelError> {
+        let mut headers = HeaderMap::new();
+        let Account::ChatGpt { id } = &self.account else { return Ok(headers) };
+        let identity = self.web.identity();
+        headers.insert(HeaderName::from_static("originator"), header(&identity.name)?);
+        headers.insert(HeaderName::from_static("version"), header(&identity.version)?);
+        if let Some(id) = id {
+            headers.insert(HeaderName::from_static("chatgpt-account-id"), header(id)?);
+        }
+        Ok(headers)
+    }
+
+    fn turn_headers(&self, round: &Round) -> Result<HeaderMap, ModelError> {
+        let mut headers = self.headers()?;
+        if matches!(self.account, Account::ChatGpt { .. }) {
+            headers.insert(HeaderName::from_static("session_id"), header(&round.turn)?);
+            let turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some((_, state)) = turns.iter().find(|(turn, _)| *turn == round.turn) {
+                headers.insert(HeaderName::from_static(TURN_STATE), header(state)?);
+            }
+        }
+        Ok(headers)
+    }
+
+    fn remember(&self, round: &Round, state: String) {
+        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        turns.retain(|(turn, _)| *turn != round.turn);
+        if turns.len() == MAX_TURNS {
+            turns.pop_front();
+        }
+        turns.push_back((round.turn.clone(), state));
+    }
+}
+
+#[async_trait]
+impl Models for OpenAi {
+    fn provider(&self) -> &str {
+        "openai"
+    }
+
+    async fn catalogue(&self) -> Result<Vec<ModelOption>, ModelError> {
+        let mut url = self.base.join(&["models"]);
+        if matches!(self.account, Account::ChatGpt { .. }) {
+            url.query_pairs_mut().append_pair("client_version", &self.web.identity().version);
+        }
+        let request = Request::get(url).with(self.headers()?);
+        let document = Document::ask((&self.web, Self::NAME, Some(&*self.token)), &request).await?;
+        Ok(catalogue::options(&document.read(Self::NAME)?))
+    }
+
+    async fn round(
+        &self,
+        round: &Round,
+        hear: &mut (dyn Listener + '_),
+        cancel: &CancellationToken,
+    ) -> Result<Heard, ModelError> {
+        let mut exchange = Exchange::new((&self.web, Self::NAME, Some(&*self.token)), round, hear, cancel);
+        self.converse(&mut exchange).await
+    }
+}
+
+fn turn_state(response: &Response) -> Option<String> {
+    Some(response.headers().get(TURN_STATE)?.to_str().ok()?.to_owned())
+}
+
+/// A request as those see it who look for a fault.
+fn shown(request: &Request) -> Value {
+    let mut headers = json!({"authorization": "[redacted]"});
+    for (name, value) in &request.headers {
+        headers[name.as_str()] = json!(String::from_utf8_lossy(value.as_bytes()));
+    }
+    json!({"payload": payload(request.body.as_deref().unwrap_or_default()), "headers": headers})
+}

@@ -1,0 +1,199 @@
+//! What a response says while it is made.
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::events::Events;
+use crate::exchange::{Exchange, arguments, trimmed};
+use crate::web::failed;
+use crate::{Heard, ModelError, Piece, Segment, Usage, WantedCall};
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Event {
+    r#type: String,
+    delta: String,
+    item_id: String,
+    summary_index: u64,
+    item: Option<Value>,
+    response: Option<Value>,
+    message: Option<String>,
+    error: Value,
+}
+
+/// Everything that came of a stream.
+#[derive(Debug, Default)]
+pub(super) struct Spoken {
+    /// Whether the model said that this was all.
+    pub(super) is_complete: bool,
+    /// What of the answer was heard.
+    pub(super) answer: String,
+    /// The response as it was described last.
+    snapshot: Value,
+    /// The items that were said to be done.
+    done: Vec<Value>,
+}
+
+/// A thought in the making.
+#[derive(Debug, Default)]
+struct Thought {
+    item: String,
+    part: u64,
+    text: String,
+}
+
+/// Listens until the stream ends.
+pub(super) async fn listen(
+    exchange: &mut Exchange<'_>,
+    mut events: Events,
+    turn_state: Option<String>,
+) -> Result<Spoken, ModelError> {
+    let mut spoken = Spoken::default();
+    let mut thought = Thought::default();
+    let (mut count, mut thought_length) = (0u64, 0);
+    while let Some(data) = exchange.next(&mut events).await? {
+        if data.trim() == "[DONE]" {
+            break;
+        }
+        let event: Event = exchange.read(data.as_bytes())?;
+        count += 1;
+        match event.r#type.as_str() {
+            "response.created" => spoken.snapshot = event.response.unwrap_or_default(),
+            "response.output_text.delta" => {
+                spoken.answer.push_str(&event.delta);
+                exchange.answer(event.delta).await;
+            }
+            "response.reasoning_text.delta" | "response.reasoning_summary_text.delta" => {
+                thought_length += units(&event.delta);
+                let piece = thought.grow(event);
+                exchange.say(piece).await;
+            }
+            "response.output_item.done" => spoken.done.extend(event.item),
+            // A response that was cut short for its length is as complete as it will be.
+            "response.completed" | "response.incomplete" => {
+                spoken.snapshot = event.response.unwrap_or_default();
+                spoken.is_complete = true;
+            }
+            "error" => return Err(told(exchange, "stream", event.message.as_deref(), &event.error)),
+            "response.failed" => {
+                let response = event.response.unwrap_or_default();
+                return Err(told(exchange, "response", None, &response["error"]));
+            }
+            _ => {}
+        }
+    }
+    if spoken.snapshot.is_null() {
+        return Err(failed("OpenAI stream ended without a response snapshot."));
+    }
+    let rest = spoken.text().strip_prefix(&spoken.answer).map(str::to_owned).unwrap_or_default();
+    exchange
+        .debug("response_raw", || {
+            let (done, is_complete) = (&spoken.done, spoken.is_complete);
+            json!({"response": spoken.snapshot, "outputItemsDone": done, "completedEventSeen": is_complete})
+        })
+        .await;
+    exchange
+        .debug("response_stream_summary", || {
+            json!({
+                "eventCount": count,
+                "outputDeltaChars": units(&spoken.answer),
+                "reasoningDeltaChars": thought_length,
+                "responseId": spoken.snapshot["id"],
+                "turnStateToken": turn_state,
+            })
+        })
+        .await;
+    spoken.answer.push_str(&rest);
+    exchange.answer(rest).await;
+    Ok(spoken)
+}
+
+impl Spoken {
+    /// How the response stands.
+    pub(super) fn status(&self) -> Value {
+        self.snapshot["status"].clone()
+    }
+
+    /// Whether the model waits for calls.
+    pub(super) fn wants_calls(&self) -> bool {
+        !self.calls().is_empty()
+    }
+
+    /// The end of the round.
+    pub(super) async fn heard(self, exchange: &mut Exchange<'_>) -> Result<Heard, ModelError> {
+        let calls = self.calls();
+        if !calls.is_empty() {
+            exchange.debug("tool_calls", || json!({"functionCalls": calls})).await;
+        }
+        let wanted = calls.iter().enumerate().map(|(at, item)| {
+            let name = item["name"].as_str().unwrap_or_default();
+            WantedCall {
+                call_id: id(item).map_or_else(|| exchange.made_up_id(name, at), str::to_owned),
+                name: name.to_owned(),
+                input: arguments(item["arguments"].as_str().unwrap_or_default()),
+                seal: None,
+            }
+        });
+        let calls = wanted.collect();
+        let tokens = &self.snapshot["usage"];
+        let usage = tokens["input_tokens"].as_u64().map(|input_tokens| Usage {
+            input_tokens,
+            output_tokens: tokens["output_tokens"].as_u64().unwrap_or_default(),
+        });
+        Ok(Heard { calls, usage })
+    }
+
+    /// The calls that the model wants: as the response lists them, then those that only the stream had; each once.
+    fn calls(&self) -> Vec<&Value> {
+        let mut calls: Vec<&Value> = Vec::new();
+        let listed = self.snapshot["output"].as_array().into_iter().flatten();
+        for item in listed.chain(&self.done).filter(|item| item["type"] == "function_call") {
+            if id(item).is_none() || calls.iter().all(|call| id(call) != id(item)) {
+                calls.push(item);
+            }
+        }
+        calls
+    }
+
+    /// The whole answer as the response has it, or else as its items have it.
+    fn text(&self) -> String {
+        let text = |items: &[Value]| -> String {
+            let messages = items.iter().filter(|item| item["type"] == "message");
+            let parts = messages.flat_map(|item| item["content"].as_array().into_iter().flatten());
+            parts.filter(|part| part["type"] == "output_text").filter_map(|part| part["text"].as_str()).collect()
+        };
+        let listed = self.snapshot["output"].as_array().map(|items| text(items)).unwrap_or_default();
+        if listed.is_empty() { text(&self.done) } else { listed }
+    }
+}
+
+impl Thought {
+    /// Takes a piece in. A thought goes on as long as its item does.
+    fn grow(&mut self, event: Event) -> Piece {
+        if self.item != event.item_id {
+            *self = Self { item: event.item_id, ..Self::default() };
+        } else if self.part != event.summary_index {
+            self.text.push_str("\n\n");
+        }
+        self.part = event.summary_index;
+        self.text.push_str(&event.delta);
+        if event.delta.is_empty() {
+            return Piece::default();
+        }
+        Piece { segments: vec![Segment::Thought(event.delta)], thoughts: vec![trimmed(&self.text).to_owned()] }
+    }
+}
+
+fn id(item: &Value) -> Option<&str> {
+    item["call_id"].as_str().filter(|id| !id.is_empty())
+}
+
+/// How long a text is for those who count in UTF-16.
+fn units(text: &str) -> usize {
+    text.encode_utf16().count()
+}
+
+fn told(exchange: &Exchange<'_>, what: &str, message: Option<&str>, error: &Value) -> ModelError {
+    let message = message.or(error["message"].as_str()).unwrap_or("unknown error");
+    failed(format!("OpenAI {what} failed: {}", exchange.clean(message)))
+}

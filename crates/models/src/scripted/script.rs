@@ -1,0 +1,260 @@
+//! What a scripted provider says, as JSON.
+//!
+//! ```json
+//! {"routes": [{"method": "POST", "path": "/v1/chat/completions",
+//!   "replies": [
+//!     {"status": 429, "headers": {"retry-after-ms": "10"}, "json": {"error": {"message": "slow down"}}},
+//!     {"gate": "g1", "sse": [{"choices": []}, {"_pause": 20}, {"_raw": ": hello\n\n"}, "[DONE]"]},
+//!     {"sse": [{"type": "response.created"}, {"_cut": true}]},
+//!     {"stall": true}],
+//!   "otherwise": {"status": 500, "text": "used up"}}]}
+//! ```
+//!
+//! An event with a `type` is sent under that name, a text is sent as it is. `_gate`, `_pause` (milliseconds; also
+//! `_sleep`), `_raw`, `_stall` and `_cut` (also `_drop`) are steps between events. `expect` names members that the body of
+//! the request must have; a request without them is answered with status 500 and says so.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use gladhand_wire::{Members, RawValue};
+use serde::Deserialize;
+use serde_json::Value;
+
+/// What a provider says.
+#[derive(Debug, Clone, Default, Deserialize)]
+pub struct Script {
+    /// For each path.
+    pub routes: Vec<Route>,
+}
+
+/// What it says on one path.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Route {
+    /// The method; any, if none.
+    #[serde(default)]
+    pub method: Option<String>,
+    /// The path, without a query.
+    pub path: String,
+    /// One after the other.
+    #[serde(default)]
+    pub replies: Vec<Reply>,
+    /// When those are used up.
+    #[serde(default)]
+    pub otherwise: Option<Reply>,
+}
+
+/// One reply.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub struct Reply {
+    /// Its status; 200 if none.
+    pub status: Option<u16>,
+    /// Its headers, besides the usual ones.
+    pub headers: BTreeMap<String, String>,
+    /// What must be opened before it begins.
+    pub gate: Option<String>,
+    /// Whether it never begins.
+    pub stall: bool,
+    /// Whether the connection breaks instead.
+    pub cut: bool,
+    /// What the body of the request must have.
+    pub expect: Option<Value>,
+    json: Option<Box<RawValue>>,
+    text: Option<String>,
+    sse: Option<Vec<Box<RawValue>>>,
+}
+
+/// The body of a reply.
+#[derive(Debug)]
+pub(super) enum Content {
+    Whole { kind: &'static str, text: String },
+    Steps(Vec<Step>),
+}
+
+/// One step of a reply in pieces.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    Send(String),
+    Gate(String),
+    Pause(Duration),
+    Stall,
+    Cut,
+}
+
+impl Script {
+    /// Reads a script.
+    pub fn parse(text: &str) -> Result<Self, serde_json::Error> {
+        serde_json::from_str(text)
+    }
+
+    /// Makes a script out of a recording of what was asked of services and what they answered: one JSON object per line
+    /// with `method`, `path` and `response`. Lists and profiles are the same however often they are asked for, so the last
+    /// one of each is repeated; everything else is said once.
+    pub fn of_recording(lines: &str) -> Result<Self, serde_json::Error> {
+        #[derive(Deserialize)]
+        struct Recorded {
+            method: String,
+            path: String,
+            response: Reply,
+        }
+        let mut script = Self::default();
+        for line in lines.lines().filter(|line| !line.trim().is_empty()) {
+            let Recorded { method, path, response } = serde_json::from_str(line)?;
+            let path = path.split('?').next().unwrap_or_default();
+            let is_list = method == "GET" || (path.contains("v1internal:") && !path.ends_with(":generateContent"));
+            let at =
+                script.routes.iter().position(|route| route.path == path && route.method.as_ref() == Some(&method));
+            let at = at.unwrap_or_else(|| {
+                let (method, path) = (Some(method), path.to_owned());
+                script.routes.push(Route { method, path, replies: Vec::new(), otherwise: None });
+                script.routes.len() - 1
+            });
+            let route = &mut script.routes[at];
+            if is_list {
+                route.otherwise = Some(response.clone());
+            }
+            route.replies.push(response);
+        }
+        Ok(script)
+    }
+}
+
+impl Reply {
+    /// A JSON document.
+    pub fn json(document: &Value) -> Self {
+        Self { json: Some(raw(document)), ..Self::default() }
+    }
+
+    /// Plain text.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self { text: Some(text.into()), ..Self::default() }
+    }
+
+    /// Events and the steps between them.
+    pub fn events(events: &[Value]) -> Self {
+        Self { sse: Some(events.iter().map(raw).collect()), ..Self::default() }
+    }
+
+    /// Nothing, ever.
+    pub fn stalled() -> Self {
+        Self { stall: true, ..Self::default() }
+    }
+
+    /// The same with another status.
+    pub fn with_status(mut self, status: u16) -> Self {
+        self.status = Some(status);
+        self
+    }
+
+    /// The same with another header.
+    pub fn with_header(mut self, name: &str, value: &str) -> Self {
+        self.headers.insert(name.to_owned(), value.to_owned());
+        self
+    }
+
+    /// The same behind a gate.
+    pub fn behind(mut self, gate: &str) -> Self {
+        self.gate = Some(gate.to_owned());
+        self
+    }
+
+    /// What it consists of. `origin` is the address of the provider, for replies that send people back to it.
+    pub(super) fn content(&self, origin: &str) -> Content {
+        let here = |text: &str| text.replace("<PROVIDER>", origin);
+        match (&self.sse, &self.json) {
+            (Some(steps), _) => Content::Steps(steps.iter().map(|step| Step::of(step, here)).collect()),
+            (None, Some(json)) => Content::Whole { kind: "application/json", text: here(json.get()) },
+            (None, None) => Content::Whole { kind: "text/plain", text: here(self.text.as_deref().unwrap_or_default()) },
+        }
+    }
+}
+
+impl Step {
+    fn of(raw: &RawValue, here: impl Fn(&str) -> String) -> Self {
+        if let Ok(text) = serde_json::from_str::<String>(raw.get()) {
+            return Self::Send(format!("data: {}\n\n", here(&text)));
+        }
+        let members = Members::of(raw).unwrap_or_default();
+        let millis = members.raw("_pause").or(members.raw("_sleep")).and_then(|millis| millis.get().parse().ok());
+        if let Some(gate) = members.str("_gate") {
+            Self::Gate(gate.into_owned())
+        } else if let Some(millis) = millis {
+            Self::Pause(Duration::from_millis(millis))
+        } else if let Some(text) = members.str("_raw") {
+            Self::Send(here(&text))
+        } else if members.has("_stall") {
+            Self::Stall
+        } else if members.has("_cut") || members.has("_drop") {
+            Self::Cut
+        } else {
+            let name = members.str("type").map(|name| format!("event: {name}\n")).unwrap_or_default();
+            // Data is one line, however the script is laid out.
+            let data = here(raw.get()).replace(['\r', '\n'], " ");
+            Self::Send(format!("{name}data: {data}\n\n"))
+        }
+    }
+}
+
+/// Whether a document has everything that another one has: all members, and all entries of lists in their order.
+pub(super) fn has(document: &Value, wanted: &Value) -> bool {
+    match (document, wanted) {
+        (Value::Object(members), Value::Object(wanted)) => {
+            wanted.iter().all(|(name, wanted)| members.get(name).is_some_and(|member| has(member, wanted)))
+        }
+        (Value::Array(entries), Value::Array(wanted)) => {
+            entries.len() == wanted.len() && entries.iter().zip(wanted).all(|(entry, wanted)| has(entry, wanted))
+        }
+        _ => document == wanted,
+    }
+}
+
+fn raw(value: &Value) -> Box<RawValue> {
+    serde_json::value::to_raw_value(value).expect("JSON is JSON")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_recording_becomes_a_script() {
+        let script = Script::of_recording(
+            r#"
+            {"route":"x","method":"GET","path":"/m?v=1","headers":{},"body":null,"response":{"json":{"n":1}}}
+            {"route":"y","method":"POST","path":"/c","body":{},"response":{"status":401,"text":"no","headers":{"a":"b"}}}
+            {"route":"x","method":"GET","path":"/m","body":null,"response":{"json":{"n":2}}}
+            {"route":"y","method":"POST","path":"/c","body":{},"response":{"gate":"g","sse":[{"type":"t"},{"_gate":"h"}]}}"#,
+        )
+        .unwrap();
+        let [lists, calls] = &script.routes[..] else { panic!("{script:?}") };
+        assert_eq!((lists.path.as_str(), lists.replies.len(), lists.otherwise.is_some()), ("/m", 2, true));
+        assert_eq!((calls.path.as_str(), calls.replies.len(), calls.otherwise.is_some()), ("/c", 2, false));
+        assert_eq!((calls.replies[0].status, calls.replies[0].headers["a"].as_str()), (Some(401), "b"));
+        assert_eq!(calls.replies[1].gate.as_deref(), Some("g"));
+    }
+
+    #[test]
+    fn steps_are_read() {
+        let step = |text: &str| Step::of(serde_json::from_str(text).unwrap(), |text| text.replace("<P>", "here"));
+        let send = |text: &str| Step::Send(text.to_owned());
+        assert_eq!(step(r#"{"type":"t","a":"<P>"}"#), send("event: t\ndata: {\"type\":\"t\",\"a\":\"here\"}\n\n"));
+        assert_eq!(step("{\"a\":\n1}"), send("data: {\"a\": 1}\n\n"));
+        assert_eq!(step(r#""[DONE]""#), send("data: [DONE]\n\n"));
+        assert_eq!(step(r#"{"_raw":"x\n"}"#), send("x\n"));
+        assert_eq!(step(r#"{"_gate":"g"}"#), Step::Gate("g".to_owned()));
+        assert_eq!(step(r#"{"_sleep":5}"#), Step::Pause(Duration::from_millis(5)));
+        assert_eq!(step(r#"{"_drop":true}"#), Step::Cut);
+        assert_eq!(step(r#"{"_stall":true}"#), Step::Stall);
+    }
+
+    #[test]
+    fn what_is_expected_is_part_of_what_is_there() {
+        let has = |document: &str, wanted: &str| {
+            super::has(&serde_json::from_str(document).unwrap(), &serde_json::from_str(wanted).unwrap())
+        };
+        assert!(has(r#"{"a":[{"b":1,"c":2}],"d":3}"#, r#"{"a":[{"b":1}]}"#));
+        assert!(!has(r#"{"a":[{"b":1},{}]}"#, r#"{"a":[{"b":1}]}"#));
+        assert!(!has("{}", r#"{"a":null}"#));
+    }
+}

@@ -1,0 +1,307 @@
+//! The provider itself: a server on this machine's own address that lives as long as its handle.
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use futures_util::stream;
+use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
+use http::{Request, Response, StatusCode};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full, StreamBody};
+use hyper::body::{Frame, Incoming};
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use serde::Serialize;
+use serde_json::Value;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::script::{Content, Reply, Script, Step, has};
+
+/// Where those who are not in this process open gates and read what was asked.
+const CONTROL: &str = "/_scripted/";
+
+/// A provider under way. It ends when this is dropped.
+#[derive(Debug)]
+pub struct ScriptedProvider {
+    shared: Arc<Shared>,
+    accepting: JoinHandle<()>,
+    _end: DropGuard,
+}
+
+/// What was asked.
+#[derive(Debug, Clone, Serialize)]
+pub struct Asked {
+    /// How.
+    pub method: String,
+    /// Where, without the query.
+    pub path: String,
+    /// The query.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub query: Option<String>,
+    /// The headers, names in lower case.
+    pub headers: BTreeMap<String, String>,
+    /// The body: JSON, or else text; null if there is none.
+    pub body: Value,
+}
+
+type Body = UnsyncBoxBody<Bytes, io::Error>;
+
+#[derive(Debug)]
+struct Shared {
+    origin: String,
+    routes: Mutex<HashMap<String, Vec<Queue>>>,
+    asked: watch::Sender<Vec<Asked>>,
+    open: watch::Sender<HashSet<String>>,
+    /// How many replies were not wanted to their end.
+    abandoned: watch::Sender<usize>,
+}
+
+/// The replies of a route.
+#[derive(Debug)]
+struct Queue {
+    method: Option<String>,
+    replies: VecDeque<Reply>,
+    otherwise: Option<Reply>,
+}
+
+impl ScriptedProvider {
+    /// Starts one, at a port that is free.
+    pub async fn start(script: Script) -> io::Result<Self> {
+        Self::start_at(SocketAddr::from(([127, 0, 0, 1], 0)), script).await
+    }
+
+    /// Starts one at an address.
+    pub async fn start_at(address: SocketAddr, script: Script) -> io::Result<Self> {
+        let listener = TcpListener::bind(address).await?;
+        let mut routes: HashMap<String, Vec<Queue>> = HashMap::new();
+        for route in script.routes {
+            let queue = Queue { method: route.method, replies: route.replies.into(), otherwise: route.otherwise };
+            routes.entry(route.path).or_default().push(queue);
+        }
+        let shared = Arc::new(Shared {
+            origin: format!("http://{}", listener.local_addr()?),
+            routes: Mutex::new(routes),
+            asked: watch::Sender::default(),
+            open: watch::Sender::default(),
+            abandoned: watch::Sender::default(),
+        });
+        let end = CancellationToken::new();
+        let (served, ended) = (Arc::clone(&shared), end.clone());
+        let accepting = tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let served = Arc::clone(&served);
+                let connection = ended.clone().run_until_cancelled_owned(serve(stream, served));
+                tokio::spawn(connection);
+            }
+        });
+        Ok(Self { shared, accepting, _end: end.drop_guard() })
+    }
+
+    /// Its address, without a path: `http://127.0.0.1:…`.
+    pub fn origin(&self) -> &str {
+        &self.shared.origin
+    }
+
+    /// Adds a reply to those of a path.
+    pub fn push(&self, path: &str, reply: Reply) {
+        let mut routes = self.shared.routes();
+        let queues = routes.entry(path.to_owned()).or_default();
+        match queues.last_mut() {
+            Some(queue) => queue.replies.push_back(reply),
+            None => queues.push(Queue { method: None, replies: VecDeque::from([reply]), otherwise: None }),
+        }
+    }
+
+    /// Opens a gate, for good.
+    pub fn release(&self, gate: &str) {
+        self.shared.release(gate);
+    }
+
+    /// Everything that was asked so far.
+    pub fn requests(&self) -> Vec<Asked> {
+        self.shared.asked.borrow().clone()
+    }
+
+    /// What was asked of a path so far.
+    pub fn requests_of(&self, path: &str) -> Vec<Asked> {
+        self.shared.asked.borrow().iter().filter(|asked| asked.path == path).cloned().collect()
+    }
+
+    /// Waits until a path was asked this often.
+    pub async fn asked(&self, path: &str, count: usize) {
+        let is_enough = |asked: &Vec<Asked>| asked.iter().filter(|asked| asked.path == path).count() >= count;
+        // The sender lives as long as we do.
+        let _ = self.shared.asked.subscribe().wait_for(is_enough).await;
+    }
+
+    /// Waits until this many replies were not wanted to their end.
+    pub async fn abandoned(&self, count: usize) {
+        let _ = self.shared.abandoned.subscribe().wait_for(|abandoned| *abandoned >= count).await;
+    }
+}
+
+impl Drop for ScriptedProvider {
+    fn drop(&mut self) {
+        self.accepting.abort();
+    }
+}
+
+impl Shared {
+    fn routes(&self) -> MutexGuard<'_, HashMap<String, Vec<Queue>>> {
+        self.routes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn release(&self, gate: &str) {
+        self.open.send_modify(|open| drop(open.insert(gate.to_owned())));
+    }
+
+    async fn wait_at(&self, gate: &str) {
+        let _ = self.open.subscribe().wait_for(|open| open.contains(gate)).await;
+    }
+
+    /// The next reply to a request.
+    fn next(&self, asked: &Asked) -> Reply {
+        let mut routes = self.routes();
+        let queues = routes.get_mut(&asked.path).into_iter().flatten();
+        let mut queues = queues.filter(|queue| queue.method.as_ref().is_none_or(|method| *method == asked.method));
+        let reply = queues.next().and_then(|queue| queue.replies.pop_front().or_else(|| queue.otherwise.clone()));
+        match reply {
+            None => Reply::text(format!("no scripted response for {}", asked.path)).with_status(500),
+            Some(reply) => match &reply.expect {
+                Some(wanted) if !has(&asked.body, wanted) => {
+                    Reply::text(format!("the request does not have {wanted}")).with_status(500)
+                }
+                _ => reply,
+            },
+        }
+    }
+
+    /// Answers somebody outside this process.
+    fn control(&self, path: &str) -> Response<Body> {
+        let (status, text) = match path.split_once('/') {
+            Some(("release", gate)) => {
+                self.release(gate);
+                (StatusCode::OK, String::new())
+            }
+            None if path == "requests" => {
+                let asked = serde_json::to_string(&*self.asked.borrow()).expect("text is JSON");
+                (StatusCode::OK, asked)
+            }
+            _ => (StatusCode::NOT_FOUND, String::new()),
+        };
+        let mut response = Response::new(whole(text));
+        *response.status_mut() = status;
+        response
+    }
+}
+
+/// Notices when a reply is dropped before its end.
+struct Unfinished(Option<Arc<Shared>>);
+
+impl Unfinished {
+    fn finish(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        if let Some(shared) = self.0.take() {
+            shared.abandoned.send_modify(|abandoned| *abandoned += 1);
+        }
+    }
+}
+
+async fn serve(stream: TcpStream, shared: Arc<Shared>) {
+    // Each event leaves at once.
+    let _ = stream.set_nodelay(true);
+    let service = service_fn(move |request| answer(Arc::clone(&shared), request));
+    // A connection that breaks is part of the play.
+    let _ = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+}
+
+async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> io::Result<Response<Body>> {
+    let (head, body) = request.into_parts();
+    if let Some(path) = head.uri.path().strip_prefix(CONTROL) {
+        return Ok(shared.control(path));
+    }
+    let body = body.collect().await.map_err(io::Error::other)?.to_bytes();
+    let header = |(name, value): (&HeaderName, &HeaderValue)| {
+        (name.as_str().to_owned(), String::from_utf8_lossy(value.as_bytes()).into_owned())
+    };
+    let asked = Asked {
+        method: head.method.to_string(),
+        path: head.uri.path().to_owned(),
+        query: head.uri.query().map(str::to_owned),
+        headers: head.headers.iter().map(header).collect(),
+        body: match serde_json::from_slice(&body) {
+            Ok(document) => document,
+            Err(_) if body.is_empty() => Value::Null,
+            Err(_) => Value::String(String::from_utf8_lossy(&body).into_owned()),
+        },
+    };
+    let reply = shared.next(&asked);
+    shared.asked.send_modify(|all| all.push(asked));
+    let unfinished = Unfinished(Some(Arc::clone(&shared)));
+    if let Some(gate) = &reply.gate {
+        shared.wait_at(gate).await;
+    }
+    if reply.stall {
+        std::future::pending::<()>().await;
+    }
+    if reply.cut {
+        unfinished.finish();
+        return Err(io::ErrorKind::ConnectionAborted.into());
+    }
+    let (kind, body) = match reply.content(&shared.origin) {
+        Content::Whole { kind, text } => {
+            unfinished.finish();
+            (kind, whole(text))
+        }
+        Content::Steps(steps) => ("text/event-stream", in_steps(shared, unfinished, steps)),
+    };
+    let mut response = Response::new(body);
+    *response.status_mut() = StatusCode::from_u16(reply.status.unwrap_or(200)).map_err(io::Error::other)?;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    for (name, value) in &reply.headers {
+        let name = HeaderName::try_from(name).map_err(io::Error::other)?;
+        response.headers_mut().insert(name, HeaderValue::from_str(value).map_err(io::Error::other)?);
+    }
+    Ok(response)
+}
+
+fn whole(text: String) -> Body {
+    Full::new(Bytes::from(text)).map_err(|never| match never {}).boxed_unsync()
+}
+
+fn in_steps(shared: Arc<Shared>, unfinished: Unfinished, steps: Vec<Step>) -> Body {
+    let state = Some((shared, unfinished, VecDeque::from(steps)));
+    let frames = stream::unfold(state, async |state| {
+        let (shared, unfinished, mut steps) = state?;
+        loop {
+            match steps.pop_front() {
+                Some(Step::Send(text)) => {
+                    return Some((Ok(Frame::data(Bytes::from(text))), Some((shared, unfinished, steps))));
+                }
+                Some(Step::Gate(gate)) => shared.wait_at(&gate).await,
+                Some(Step::Pause(time)) => tokio::time::sleep(time).await,
+                Some(Step::Stall) => std::future::pending().await,
+                Some(Step::Cut) => {
+                    unfinished.finish();
+                    return Some((Err(io::ErrorKind::ConnectionAborted.into()), None));
+                }
+                None => {
+                    unfinished.finish();
+                    return None;
+                }
+            }
+        }
+    });
+    StreamBody::new(frames).boxed_unsync()
+}
