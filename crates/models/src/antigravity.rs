@@ -34,6 +34,17 @@ pub struct Antigravity {
     project: Mutex<Option<Project>>,
 }
 
+/// What is left of a model.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Quota {
+    /// Its id.
+    pub model: String,
+    /// From 0, nothing, to 1, everything.
+    pub remaining: f64,
+    /// When it is everything again, as the service words it.
+    pub resets_at: Option<String>,
+}
+
 /// Where an account's models are.
 #[derive(Debug, Clone)]
 struct Project {
@@ -92,6 +103,24 @@ impl Antigravity {
         }
     }
 
+    /// What is left of each model, as far as that is limited, in the order of the catalogue.
+    pub async fn quotas(&self) -> Result<Vec<Quota>, ModelError> {
+        let list = self.list().await?;
+        let quota = |option: ModelOption| {
+            let quota = &list["models"][&option.id]["quotaInfo"];
+            let remaining = quota["remainingFraction"].as_f64()?;
+            Some(Quota { model: option.id, remaining, resets_at: quota["resetTime"].as_str().map(str::to_owned) })
+        };
+        Ok(options(&list).into_iter().filter_map(quota).collect())
+    }
+
+    /// What it says of its models.
+    async fn list(&self) -> Result<Value, ModelError> {
+        let project = self.learn(&self.document(&self.who_am_i()?).await?);
+        let request = self.request(&project.base, "fetchAvailableModels", &json!({"project": project.id}))?;
+        self.document(&request).await
+    }
+
     async fn document(&self, request: &Request) -> Result<Value, ModelError> {
         let document = Document::ask(self.access(), request).await?;
         if !document.status.is_success() {
@@ -143,9 +172,7 @@ impl Models for Antigravity {
     }
 
     async fn catalogue(&self) -> Result<Vec<ModelOption>, ModelError> {
-        let project = self.learn(&self.document(&self.who_am_i()?).await?);
-        let request = self.request(&project.base, "fetchAvailableModels", &json!({"project": project.id}))?;
-        Ok(options(&self.document(&request).await?))
+        Ok(options(&self.list().await?))
     }
 
     async fn round(

@@ -21,7 +21,7 @@ mod web;
 pub mod scripted;
 
 pub use anthropic::Anthropic;
-pub use antigravity::Antigravity;
+pub use antigravity::{Antigravity, Quota};
 pub use chat::{Compatible, OpenRouter};
 pub use contract::{
     Heard, Listener, ModelError, ModelOption, Models, Piece, Round, Said, Segment, Thinking, ToolOffer, Usage,

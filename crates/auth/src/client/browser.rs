@@ -8,21 +8,17 @@ use std::pin::Pin;
 use std::process::Stdio;
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use http::StatusCode;
 use tokio::sync::Mutex;
 use url::Url;
 
+use super::callback::{Callback, Page, Visit};
 use crate::error::AuthError;
 
 /// A person has this long to agree.
 const PATIENCE: Duration = Duration::from_secs(300);
-/// A browser sends its request at once.
-const READ_PATIENCE: Duration = Duration::from_secs(2);
-/// No redirect has a longer request head.
-const LONGEST_HEAD: usize = 64 * 1024;
 /// The path that we are redirected to.
-const CALLBACK: &str = "/callback";
+const PATH: &str = "/callback";
 
 /// A future in a box, as methods of trait objects return them.
 pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -41,7 +37,7 @@ pub trait Browser: Send + Sync {
 pub struct Loopback {
     redirect_uri: String,
     /// One visit at a time.
-    listener: Mutex<TcpListener>,
+    callback: Mutex<Callback>,
     show: Box<dyn Fn(&Url) + Send + Sync>,
 }
 
@@ -49,21 +45,15 @@ impl Loopback {
     /// Listens on a port of loopback (0: any that is free). `show` brings an address before the person, for instance by
     /// printing it and calling [`open_in_browser`].
     pub async fn bind(port: u16, show: impl Fn(&Url) + Send + Sync + 'static) -> io::Result<Self> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await?;
-        let redirect_uri = format!("http://{}{CALLBACK}", listener.local_addr()?);
-        Ok(Self { redirect_uri, listener: Mutex::new(listener), show: Box::new(show) })
+        let callback = Callback::bind(port).await?;
+        let redirect_uri = format!("http://{}:{}{PATH}", Ipv4Addr::LOCALHOST, callback.port());
+        Ok(Self { redirect_uri, callback: Mutex::new(callback), show: Box::new(show) })
     }
 
     async fn redirected(&self, address: &Url, state: &str) -> Result<String, AuthError> {
-        let listener = self.listener.lock().await;
+        let callback = self.callback.lock().await;
         (self.show)(address);
-        loop {
-            let (stream, _) = listener.accept().await.map_err(|error| AuthError::Browser(error.to_string()))?;
-            // A connection that stays silent must not keep the person's own one waiting for long.
-            if let Ok(Ok(Some(query))) = tokio::time::timeout(READ_PATIENCE, receive(stream, state)).await {
-                return Ok(query);
-            }
-        }
+        callback.wait(|visit| greet(visit, state)).await.map_err(|error| AuthError::Browser(error.to_string()))
     }
 }
 
@@ -104,40 +94,20 @@ pub fn open_in_browser(address: &Url) {
     }
 }
 
-/// Answers one request of a browser. The query, if it is the redirect that is waited for.
-async fn receive(mut stream: TcpStream, state: &str) -> io::Result<Option<String>> {
-    let mut head = Vec::new();
-    while !head.windows(4).any(|end| end == b"\r\n\r\n") {
-        if head.len() > LONGEST_HEAD || stream.read_buf(&mut head).await? == 0 {
-            return Ok(None);
-        }
+/// The query, if this is the redirect that is waited for.
+fn greet(visit: &Visit, state: &str) -> (Page, Option<String>) {
+    if visit.method == "GET" && visit.path == PATH && visit.value("state").is_some_and(|echo| echo == state) {
+        let page = Page::text(StatusCode::OK, "Thank you. You can close this page and go back.");
+        return (page, Some(visit.query.clone()));
     }
-    let query = redirect_query(&head).filter(|query| {
-        url::form_urlencoded::parse(query.as_bytes()).any(|(name, value)| name == "state" && value == state)
-    });
-    let (status, text) = match query {
-        Some(_) => ("200 OK", "Thank you. You can close this page and go back."),
-        None => ("404 Not Found", "Nothing is waiting for this."),
-    };
-    let answer = format!(
-        "HTTP/1.1 {status}\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: {}\r\n\
-         cache-control: no-store\r\nconnection: close\r\n\r\n{text}",
-        text.len()
-    );
-    stream.write_all(answer.as_bytes()).await?;
-    stream.shutdown().await?;
-    Ok(query)
-}
-
-/// The query of a GET of our callback.
-fn redirect_query(head: &[u8]) -> Option<String> {
-    let line = std::str::from_utf8(head).ok()?.lines().next()?;
-    let target = line.strip_prefix("GET ")?.split(' ').next()?;
-    target.strip_prefix(CALLBACK)?.strip_prefix('?').map(str::to_owned)
+    (Page::text(StatusCode::NOT_FOUND, "Nothing is waiting for this."), None)
 }
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpStream;
+
     use super::*;
 
     async fn get(port: u16, target: &str) -> String {

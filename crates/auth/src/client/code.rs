@@ -1,14 +1,11 @@
 //! The authorization-code grant with PKCE: a person agrees in a browser, and the redirect brings a code.
 
-use aws_lc_rs::digest;
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use gladhand_accord::Secret;
 use url::form_urlencoded;
 
 use super::browser::Browser;
 use super::discovery::Place;
-use super::random;
+use super::pkce::{Pkce, random};
 use super::token::{Issued, TokenEndpoint, said_no};
 use crate::error::AuthError;
 use crate::scopes::Scopes;
@@ -29,9 +26,7 @@ pub(crate) async fn ask(
         server.authorization_endpoint.as_deref().ok_or_else(|| lacks("authorization endpoint"))?;
     let mut url = endpoint.web.admit(authorization_endpoint)?;
 
-    let verifier = Secret::new(random() + &random());
-    let state = random();
-    let challenge = URL_SAFE_NO_PAD.encode(digest::digest(&digest::SHA256, verifier.expose().as_bytes()));
+    let (Pkce { verifier, challenge }, state) = (Pkce::generate(), random());
     let redirect_uri = browser.redirect_uri();
     url.query_pairs_mut()
         .append_pair("response_type", "code")

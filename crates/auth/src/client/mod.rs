@@ -7,11 +7,13 @@
 
 mod authorizer;
 mod browser;
+mod callback;
 mod challenge;
 mod code;
 mod discovery;
 mod dpop;
 mod identity;
+mod pkce;
 mod sign_out;
 mod store;
 mod token;
@@ -19,8 +21,6 @@ mod token;
 use std::fmt;
 use std::sync::Arc;
 
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use gladhand_accord::Secret;
 use url::Url;
 
@@ -29,7 +29,9 @@ use crate::time::unix_now;
 
 pub use authorizer::{Attempt, Authorizer};
 pub use browser::{Browser, Loopback, Pending, open_in_browser};
+pub use callback::{Callback, Page, Visit};
 pub use identity::{ClientIdentity, ClientProof, Registration, SigningKey};
+pub use pkce::{Pkce, random};
 pub use sign_out::Revocation;
 pub use store::{Grant, MemoryStore, Record, TokenStore};
 
@@ -120,11 +122,4 @@ pub fn denial(status: http::StatusCode, headers: &http::HeaderMap, sent: &http::
     let secrets = sent.map(|value| value.split_once(' ').map_or(value, |(_, secret)| secret));
     let complaint = challenge::Challenge::read(headers).complaint(secrets);
     crate::AuthError::Denied { status: status.as_u16(), complaint }
-}
-
-/// 32 random bytes as 43 letters.
-fn random() -> String {
-    let mut bytes = [0; 32];
-    aws_lc_rs::rand::fill(&mut bytes).expect("the operating system has random bytes once it has booted");
-    URL_SAFE_NO_PAD.encode(bytes)
 }

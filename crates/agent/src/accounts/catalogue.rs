@@ -1,0 +1,265 @@
+//! The models that providers have, and `models-cache.json` for the times when they cannot be asked.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use gladhand_models::{ModelOption, Thinking};
+use gladhand_wire::{Members, RawValue};
+use serde::{Deserialize, Serialize};
+
+use super::files;
+use super::provider::Provider;
+
+/// Where a list of models comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Source {
+    /// The provider was asked and answered.
+    Remote,
+    /// It did not answer; this is what it said another time.
+    Cache,
+    /// It never answered.
+    Fallback,
+}
+
+/// All lists.
+#[derive(Debug)]
+pub(super) struct Catalogues {
+    file: PathBuf,
+    lists: BTreeMap<Provider, List>,
+}
+
+#[derive(Debug)]
+struct List {
+    fetched: String,
+    models: Vec<ModelOption>,
+    source: Source,
+}
+
+/// A list as the file has it.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Kept<'a> {
+    fetched_at: &'a str,
+    models: Vec<KeptModel<'a>>,
+}
+
+/// A model as the file has it: without its provider, which is above it.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct KeptModel<'a> {
+    id: &'a str,
+    label: &'a str,
+    description: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    supported_thinking_levels: Option<&'a [Thinking]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    default_thinking_level: Option<Thinking>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    routing_providers: &'a [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    context_window_tokens: Option<u64>,
+}
+
+/// The same when it is read: other programs write it too.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ReadModel {
+    id: String,
+    label: Option<String>,
+    #[serde(default)]
+    description: String,
+    supported_thinking_levels: Option<Vec<Thinking>>,
+    default_thinking_level: Option<Thinking>,
+    routing_providers: Option<Vec<String>>,
+    context_window_tokens: Option<u64>,
+}
+
+impl Catalogues {
+    /// What was kept.
+    pub(super) fn read(file: PathBuf) -> Self {
+        let text = files::read(&file).unwrap_or_default();
+        let members = Members::parse(&text).unwrap_or_default();
+        let lists = members.iter().filter_map(|(word, raw)| {
+            let provider = Provider::of_word(word)?;
+            let list = Members::of(raw)?;
+            let models: Vec<&RawValue> = serde_json::from_str(list.some("models")?.get()).ok()?;
+            let models = models.into_iter().filter_map(|raw| ReadModel::option(raw, provider)).collect();
+            let fetched = list.str("fetchedAt").unwrap_or_default().into_owned();
+            Some((provider, List { fetched, models, source: Source::Cache }))
+        });
+        Self { lists: lists.collect(), file }
+    }
+
+    /// What a provider answered, or did not (`None`). How many models it has now, and where that comes from.
+    pub(super) fn put(&mut self, provider: Provider, answered: Option<Vec<ModelOption>>) -> (usize, Source) {
+        match (answered, self.lists.get_mut(&provider)) {
+            (Some(models), _) => {
+                let count = models.len();
+                let list = List { fetched: files::now(), models, source: Source::Remote };
+                self.lists.insert(provider, list);
+                self.write();
+                (count, Source::Remote)
+            }
+            (None, Some(list)) => {
+                list.source = Source::Cache;
+                (list.models.len(), Source::Cache)
+            }
+            (None, None) => (0, Source::Fallback),
+        }
+    }
+
+    /// Who can run a model was looked up. It is not kept: it changes too often.
+    pub(super) fn route(&mut self, provider: Provider, model: &str, routing: &[String]) {
+        let models = self.lists.get_mut(&provider).map(|list| &mut list.models).into_iter().flatten();
+        for option in models.filter(|option| option.id == model) {
+            option.routing_providers = Some(routing.to_vec());
+        }
+    }
+
+    /// Forgets a provider that is not there any more.
+    pub(super) fn remove(&mut self, provider: Provider) {
+        self.lists.remove(&provider);
+    }
+
+    /// Forgets everything, also what was kept.
+    pub(super) fn clear(&mut self) -> std::io::Result<()> {
+        self.lists.clear();
+        files::remove(&self.file)
+    }
+
+    /// The models of a provider.
+    pub(super) fn of(&self, provider: Provider) -> &[ModelOption] {
+        self.lists.get(&provider).map_or(&[], |list| &list.models)
+    }
+
+    /// One model of a provider.
+    pub(super) fn find(&self, provider: Provider, model: &str) -> Option<&ModelOption> {
+        self.of(provider).iter().find(|option| option.id == model)
+    }
+
+    /// Whether a provider said itself what it has.
+    pub(super) fn is_known(&self, provider: Provider) -> bool {
+        self.lists.get(&provider).is_some_and(|list| list.source == Source::Remote)
+    }
+
+    fn write(&self) {
+        #[derive(Serialize)]
+        struct File<'a> {
+            version: u8,
+            #[serde(flatten)]
+            lists: BTreeMap<&'static str, Kept<'a>>,
+        }
+        // What is on this machine is asked anew at each start.
+        let lists = self.lists.iter().filter(|(provider, _)| provider.is_configured());
+        let lists = lists.map(|(provider, list)| {
+            let models = list.models.iter().map(KeptModel::of).collect();
+            (provider.word(), Kept { fetched_at: &list.fetched, models })
+        });
+        let file = File { version: 1, lists: lists.collect() };
+        let written = serde_json::to_string_pretty(&file).map_err(std::io::Error::from);
+        if let Err(error) = written.and_then(|text| files::replace(&self.file, &(text + "\n"))) {
+            tracing::warn!(%error, "the list of models is not kept");
+        }
+    }
+}
+
+impl<'a> KeptModel<'a> {
+    fn of(option: &'a ModelOption) -> Self {
+        Self {
+            id: &option.id,
+            label: &option.label,
+            description: &option.description,
+            supported_thinking_levels: option.supported_thinking_levels.as_deref(),
+            default_thinking_level: option.default_thinking_level,
+            routing_providers: option.routing_providers.as_deref().unwrap_or_default(),
+            context_window_tokens: option.context_window_tokens,
+        }
+    }
+}
+
+impl ReadModel {
+    /// One that cannot be understood is passed over.
+    fn option(raw: &RawValue, provider: Provider) -> Option<ModelOption> {
+        let model: Self = serde_json::from_str(raw.get()).ok()?;
+        // The file leaves out what is empty; at OpenRouter it is not missing.
+        let routing = model.routing_providers.or_else(|| (provider == Provider::OpenRouter).then(Vec::new));
+        Some(ModelOption {
+            provider: provider.word().to_owned(),
+            label: model.label.unwrap_or_else(|| model.id.clone()),
+            id: model.id,
+            description: model.description,
+            supported_thinking_levels: model.supported_thinking_levels,
+            default_thinking_level: model.default_thinking_level,
+            routing_providers: routing,
+            context_window_tokens: model.context_window_tokens,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn option(id: &str, routing: &[&str]) -> ModelOption {
+        ModelOption {
+            id: id.to_owned(),
+            provider: "openrouter".to_owned(),
+            label: id.to_uppercase(),
+            description: "d".to_owned(),
+            supported_thinking_levels: Some(vec![Thinking::Off, Thinking::XHigh]),
+            default_thinking_level: Some(Thinking::Off),
+            routing_providers: Some(routing.iter().map(|name| (*name).to_owned()).collect()),
+            context_window_tokens: Some(8000),
+        }
+    }
+
+    #[test]
+    fn a_list_survives_a_restart_and_is_used_when_nobody_answers() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("models-cache.json");
+        let mut catalogues = Catalogues::read(file.clone());
+        assert_eq!(catalogues.put(Provider::OpenRouter, None), (0, Source::Fallback));
+        let models = vec![option("a", &["acme"]), option("b", &[])];
+        assert_eq!(catalogues.put(Provider::OpenRouter, Some(models.clone())), (2, Source::Remote));
+        catalogues.route(Provider::OpenRouter, "a", &["other".to_owned()]);
+
+        let mut again = Catalogues::read(file.clone());
+        assert_eq!(again.of(Provider::OpenRouter), models);
+        assert!(!again.is_known(Provider::OpenRouter));
+        assert_eq!(again.put(Provider::OpenRouter, None), (2, Source::Cache));
+        again.clear().unwrap();
+        assert!(again.of(Provider::OpenRouter).is_empty() && !file.exists());
+    }
+
+    #[test]
+    fn the_file_is_written_as_loaf_writes_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("models-cache.json");
+        let mut catalogues = Catalogues::read(file.clone());
+        catalogues.put(Provider::OpenRouter, Some(vec![option("b", &[])]));
+        catalogues.put(Provider::Ollama, Some(vec![option("c", &[])]));
+        let text = std::fs::read_to_string(&file).unwrap();
+        let text: String = text.lines().filter(|line| !line.contains("fetchedAt")).map(str::trim).collect();
+        let expected = concat!(
+            r#"{"version": 1,"openrouter": {"models": [{"id": "b","label": "B","description": "d","#,
+            r#""supportedThinkingLevels": ["OFF","XHIGH"],"defaultThinkingLevel": "OFF","contextWindowTokens": 8000}]}}"#
+        );
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn what_is_broken_in_the_file_is_passed_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("models-cache.json");
+        for text in ["", "[]", r#"{"openrouter":4}"#, r#"{"openrouter":{"models":{}}}"#, r#"{"openai":{}}"#] {
+            std::fs::write(&file, text).unwrap();
+            assert!(Catalogues::read(file.clone()).lists.values().all(|list| list.models.is_empty()), "{text}");
+        }
+        std::fs::write(&file, r#"{"openai":{"models":[4,{"id":"a"},{"id":1},{"id":"b","contextWindowTokens":"x"}]}}"#)
+            .unwrap();
+        let catalogues = Catalogues::read(file);
+        let ids: Vec<_> = catalogues.of(Provider::OpenAi).iter().map(|option| option.id.as_str()).collect();
+        assert_eq!(ids, ["a"]);
+    }
+}

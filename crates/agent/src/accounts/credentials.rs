@@ -1,0 +1,355 @@
+//! What opens the doors of services: keys and logins, held in memory and kept in the vault.
+//!
+//! Logins grow old. Whoever is about to use one gets it fresh: it is renewed a minute before its time, and once more when
+//! a service turns it down. One renewal runs at a time, and what another process has renewed meanwhile is taken instead.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use async_trait::async_trait;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use gladhand_accord::Secret;
+use gladhand_models::{Credential, ModelError};
+use gladhand_operations::Failure;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::provider::Provider;
+use super::settings::Settings;
+use super::vault::{self, Vault};
+use super::web::{Answer, Web};
+
+/// A login that lasts no longer than this is renewed before it is used.
+const MARGIN: u64 = 60;
+
+/// Keys and logins.
+#[derive(Debug)]
+pub(super) struct Credentials {
+    pub(super) settings: Arc<Settings>,
+    pub(super) web: Web,
+    vault: Vault,
+    held: Mutex<Held>,
+    renewing: tokio::sync::Mutex<()>,
+}
+
+/// What is held now.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Held {
+    pub(super) openrouter: Option<Secret>,
+    pub(super) exa: Option<Secret>,
+    pub(super) openai_key: Option<Secret>,
+    pub(super) anthropic: Option<Secret>,
+    pub(super) openai: Option<OpenAiLogin>,
+    pub(super) google: Option<GoogleLogin>,
+}
+
+/// A ChatGPT login.
+#[derive(Debug, Clone)]
+pub(super) struct OpenAiLogin {
+    pub(super) access: Secret,
+    pub(super) account: Option<String>,
+    pub(super) refresh: Option<Secret>,
+    pub(super) id: Option<Secret>,
+    pub(super) api_key: Option<Secret>,
+}
+
+/// A Google login.
+#[derive(Debug, Clone)]
+pub(super) struct GoogleLogin {
+    pub(super) access: Secret,
+    pub(super) refresh: Option<Secret>,
+    /// When it ends, in seconds.
+    pub(super) expires: u64,
+    pub(super) kind: String,
+}
+
+impl Credentials {
+    /// Those that were handed over, and those in the vault, which come first.
+    pub(super) fn open(settings: Arc<Settings>, vault: Vault) -> Self {
+        let keys = &settings.keys;
+        let held = Held {
+            openrouter: vault.get(vault::OPENROUTER).or_else(|| keys.openrouter.clone()),
+            exa: vault.get(vault::EXA).or_else(|| keys.exa.clone()),
+            openai_key: keys.openai.clone(),
+            anthropic: keys.anthropic.clone(),
+            openai: vault.get(vault::OPENAI).and_then(|kept| OpenAiLogin::read(&kept)),
+            google: vault.get(vault::GOOGLE).and_then(|kept| GoogleLogin::read(&kept)),
+        };
+        let web = Web::new(&settings.identity);
+        Self { settings, web, vault, held: Mutex::new(held), renewing: tokio::sync::Mutex::default() }
+    }
+
+    /// What is held now.
+    pub(super) fn held(&self) -> Held {
+        self.lock().clone()
+    }
+
+    /// Whether a provider that wants a credential can have one.
+    pub(super) fn suffice(&self, provider: Provider) -> bool {
+        let held = self.lock();
+        match provider {
+            Provider::OpenAi => held.openai.is_some() || held.openai_key.is_some(),
+            Provider::Antigravity => held.google.is_some(),
+            Provider::OpenRouter => held.openrouter.is_some(),
+            Provider::Anthropic => held.anthropic.is_some(),
+            Provider::Compatible | Provider::Ollama | Provider::LlamaCpp | Provider::Local => true,
+        }
+    }
+
+    /// Keeps a key for OpenRouter.
+    pub(super) fn set_openrouter(&self, key: Secret) -> Result<(), Failure> {
+        self.vault.set(vault::OPENROUTER, &key)?;
+        self.lock().openrouter = Some(key);
+        Ok(())
+    }
+
+    /// Keeps a key for searching the web, or keeps none.
+    pub(super) fn set_exa(&self, key: Option<Secret>) -> Result<(), Failure> {
+        match &key {
+            Some(key) => self.vault.set(vault::EXA, key)?,
+            None => self.vault.remove(vault::EXA)?,
+        }
+        self.lock().exa = key;
+        Ok(())
+    }
+
+    /// Keeps a ChatGPT login.
+    pub(super) fn set_openai(&self, login: OpenAiLogin) -> Result<(), Failure> {
+        self.vault.set(vault::OPENAI, &login.written())?;
+        self.lock().openai = Some(login);
+        Ok(())
+    }
+
+    /// Keeps a Google login.
+    pub(super) fn set_google(&self, login: GoogleLogin) -> Result<(), Failure> {
+        self.vault.set(vault::GOOGLE, &login.written())?;
+        self.lock().google = Some(login);
+        Ok(())
+    }
+
+    /// Forgets all of them, also those that were handed over.
+    pub(super) fn clear(&self) -> Result<(), Failure> {
+        self.vault.clear()?;
+        *self.lock() = Held::default();
+        Ok(())
+    }
+
+    /// The ChatGPT login, fit to be used.
+    pub(super) async fn openai(&self) -> Option<OpenAiLogin> {
+        let login = self.held().openai?;
+        let ends = claims(&login.access).and_then(|claims| claims["exp"].as_u64());
+        if ends.is_none_or(|ends| ends > unix_now() + MARGIN) {
+            return Some(login);
+        }
+        // The service may see the clock otherwise: what cannot be renewed is worth a try.
+        Some(self.renew_openai(&login.access).await.unwrap_or(login))
+    }
+
+    /// The Google login, fit to be used.
+    pub(super) async fn google(&self) -> Option<GoogleLogin> {
+        let login = self.held().google?;
+        if login.expires > unix_now() + MARGIN {
+            return Some(login);
+        }
+        Some(self.renew_google(&login.access).await.unwrap_or(login))
+    }
+
+    /// Another ChatGPT login in place of one that ends or was turned down.
+    pub(super) async fn renew_openai(&self, old: &Secret) -> Option<OpenAiLogin> {
+        let _turn = self.renewing.lock().await;
+        let held = self.held().openai?;
+        let newer = [Some(held.clone()), self.vault.get(vault::OPENAI).and_then(|kept| OpenAiLogin::read(&kept))];
+        if let Some(newer) = newer.into_iter().flatten().find(|login| !login.access.matches(old)) {
+            self.lock().openai = Some(newer.clone());
+            return Some(newer);
+        }
+        let openai = &self.settings.openai;
+        let form = [
+            ("grant_type", "refresh_token"),
+            ("refresh_token", held.refresh.as_ref()?.expose()),
+            ("client_id", openai.client_id.as_deref()?),
+        ];
+        let issued = self.issue(&format!("{}/oauth/token", openai.issuer), &form).await?;
+        let renewed = OpenAiLogin {
+            access: Secret::new(issued.access_token?),
+            refresh: issued.refresh_token.map(Secret::new).or(held.refresh),
+            id: issued.id_token.map(Secret::new).or(held.id),
+            ..held
+        };
+        self.keep(self.set_openai(renewed.clone()));
+        Some(renewed)
+    }
+
+    /// Another Google login in place of one that ends or was turned down.
+    pub(super) async fn renew_google(&self, old: &Secret) -> Option<GoogleLogin> {
+        let _turn = self.renewing.lock().await;
+        let held = self.held().google?;
+        let newer = [Some(held.clone()), self.vault.get(vault::GOOGLE).and_then(|kept| GoogleLogin::read(&kept))];
+        if let Some(newer) = newer.into_iter().flatten().find(|login| !login.access.matches(old)) {
+            self.lock().google = Some(newer.clone());
+            return Some(newer);
+        }
+        let google = &self.settings.google;
+        let secret = google.client_secret.as_ref();
+        let mut form = vec![
+            ("client_id", google.client_id.as_deref()?),
+            ("refresh_token", held.refresh.as_ref()?.expose()),
+            ("grant_type", "refresh_token"),
+        ];
+        form.extend(secret.map(|secret| ("client_secret", secret.expose())));
+        let issued = self.issue(&google.token, &form).await?;
+        let renewed = GoogleLogin {
+            access: Secret::new(issued.access_token?),
+            refresh: issued.refresh_token.map(Secret::new).or(held.refresh),
+            expires: unix_now() + issued.expires_in.unwrap_or(GoogleLogin::USUAL),
+            ..held
+        };
+        self.keep(self.set_google(renewed.clone()));
+        Some(renewed)
+    }
+
+    async fn issue(&self, address: &str, form: &[(&str, &str)]) -> Option<Issued> {
+        let answer = match self.web.post(address) {
+            Ok(request) => Answer::to(request.form(form)).await,
+            Err(error) => Err(error),
+        };
+        match answer {
+            Ok(answer) if answer.is_success() => answer.read(),
+            Ok(answer) => {
+                tracing::warn!(status = answer.status, "a login could not be renewed");
+                None
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a login could not be renewed");
+                None
+            }
+        }
+    }
+
+    /// A renewed login that cannot be kept is still good for this process.
+    fn keep(&self, kept: Result<(), Failure>) {
+        if let Err(error) = kept {
+            tracing::warn!(%error, "a renewed login is not kept");
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a token endpoint issues.
+#[derive(Deserialize)]
+pub(super) struct Issued {
+    pub(super) access_token: Option<String>,
+    pub(super) refresh_token: Option<String>,
+    pub(super) id_token: Option<String>,
+    pub(super) expires_in: Option<u64>,
+    pub(super) token_type: Option<String>,
+}
+
+impl OpenAiLogin {
+    fn read(kept: &Secret) -> Option<Self> {
+        let kept: Value = serde_json::from_str(kept.expose()).ok()?;
+        let text = |name: &str| kept[name].as_str().map(str::trim).filter(|text| !text.is_empty());
+        let secret = |name: &str| text(name).map(Secret::new);
+        Some(Self {
+            access: secret("accessToken")?,
+            account: text("accountId").map(str::to_owned),
+            refresh: secret("refreshToken"),
+            id: secret("idToken"),
+            api_key: secret("apiKey"),
+        })
+    }
+
+    fn written(&self) -> Secret {
+        let mut kept = json!({"version": 1, "accessToken": self.access.expose(), "accountId": self.account});
+        let others = [("refreshToken", &self.refresh), ("idToken", &self.id), ("apiKey", &self.api_key)];
+        for (name, value) in others {
+            if let Some(value) = value {
+                kept[name] = value.expose().into();
+            }
+        }
+        Secret::new(kept.to_string())
+    }
+}
+
+impl GoogleLogin {
+    /// How long a login lasts that does not say so, in seconds.
+    pub(super) const USUAL: u64 = 3600;
+
+    fn read(kept: &Secret) -> Option<Self> {
+        let kept: Value = serde_json::from_str(kept.expose()).ok()?;
+        let text = |name: &str| kept[name].as_str().map(str::trim).filter(|text| !text.is_empty());
+        Some(Self {
+            access: Secret::new(text("accessToken")?),
+            refresh: text("refreshToken").map(Secret::new),
+            expires: kept["expiryDateSeconds"].as_f64().map_or(0, |seconds| seconds as u64),
+            kind: text("tokenType").unwrap_or("Bearer").to_owned(),
+        })
+    }
+
+    fn written(&self) -> Secret {
+        let refresh = self.refresh.as_ref().map_or("", Secret::expose);
+        let kept = json!({
+            "version": 1, "accessToken": self.access.expose(), "refreshToken": refresh,
+            "expiryDateSeconds": self.expires, "tokenType": self.kind,
+        });
+        Secret::new(kept.to_string())
+    }
+}
+
+/// The ChatGPT login, for whoever asks models with it.
+pub(super) struct ChatGpt(pub(super) Arc<Credentials>);
+
+#[async_trait]
+impl Credential for ChatGpt {
+    async fn token(&self) -> Result<Secret, ModelError> {
+        let login = self.0.openai().await;
+        login.map(|login| login.access).ok_or_else(|| ModelError::Failed(super::NO_OPENAI.to_owned()))
+    }
+
+    async fn another(&self, refused: &Secret) -> Option<Secret> {
+        Some(self.0.renew_openai(refused).await?.access)
+    }
+}
+
+/// The Google login, for whoever asks models with it.
+pub(super) struct Google(pub(super) Arc<Credentials>);
+
+#[async_trait]
+impl Credential for Google {
+    async fn token(&self) -> Result<Secret, ModelError> {
+        let login = self.0.google().await;
+        login.map(|login| login.access).ok_or_else(|| ModelError::Failed(super::NO_ANTIGRAVITY.to_owned()))
+    }
+
+    async fn another(&self, refused: &Secret) -> Option<Secret> {
+        Some(self.0.renew_google(refused).await?.access)
+    }
+}
+
+impl fmt::Debug for ChatGpt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ChatGpt")
+    }
+}
+
+impl fmt::Debug for Google {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Google")
+    }
+}
+
+/// What a token says about itself, if it is one that does. Nobody vouches for it: it came from the issuer to us.
+pub(super) fn claims(token: &Secret) -> Option<Value> {
+    let payload = token.expose().split('.').nth(1)?;
+    serde_json::from_slice(&URL_SAFE_NO_PAD.decode(payload.trim_end_matches('=')).ok()?).ok()
+}
+
+/// Now, in seconds.
+pub(super) fn unix_now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}

@@ -1,0 +1,258 @@
+//! What accounts are told: where things are kept, where services are, and as whom we come.
+//!
+//! We come as ourselves. Where a service wants to know its clients beforehand, the client id is a setting, and without one
+//! there is no login.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use gladhand_accord::Secret;
+use gladhand_models::{Identity, Models};
+use gladhand_store::Secrets;
+
+/// The names of the settings in the environment.
+pub mod env {
+    /// The address of OpenRouter.
+    pub const OPENROUTER_BASE: &str = "GLADHAND_OPENROUTER_BASE";
+    /// The address of OpenAI's models, for logins and keys alike.
+    pub const OPENAI_BASE: &str = "GLADHAND_OPENAI_BASE";
+    /// The address that tells what is left of a ChatGPT subscription.
+    pub const OPENAI_BACKEND_BASE: &str = "GLADHAND_OPENAI_BACKEND_BASE";
+    /// Who signs people in to OpenAI.
+    pub const OPENAI_ISSUER: &str = "GLADHAND_OPENAI_ISSUER";
+    /// As whom we are known there.
+    pub const OPENAI_CLIENT_ID: &str = "GLADHAND_OPENAI_CLIENT_ID";
+    /// The address of Google Cloud Code.
+    pub const ANTIGRAVITY_BASE: &str = "GLADHAND_ANTIGRAVITY_BASE";
+    /// Where people agree at Google.
+    pub const GOOGLE_AUTHORIZE_URL: &str = "GLADHAND_GOOGLE_AUTHORIZE_URL";
+    /// Where codes become tokens at Google.
+    pub const GOOGLE_TOKEN_URL: &str = "GLADHAND_GOOGLE_TOKEN_URL";
+    /// Who somebody is at Google.
+    pub const GOOGLE_PROFILE_URL: &str = "GLADHAND_GOOGLE_PROFILE_URL";
+    /// As whom we are known at Google.
+    pub const GOOGLE_CLIENT_ID: &str = "GLADHAND_GOOGLE_CLIENT_ID";
+    /// What Google gave us with it.
+    pub const GOOGLE_CLIENT_SECRET: &str = "GLADHAND_GOOGLE_CLIENT_SECRET";
+    /// The address of Anthropic.
+    pub const ANTHROPIC_BASE: &str = "GLADHAND_ANTHROPIC_BASE";
+    /// The address of any server that speaks as OpenAI does.
+    pub const COMPATIBLE_BASE: &str = "GLADHAND_COMPATIBLE_BASE";
+    /// The key for it.
+    pub const COMPATIBLE_KEY: &str = "GLADHAND_COMPATIBLE_KEY";
+    /// The model to use there, if it does not list its models.
+    pub const COMPATIBLE_MODEL: &str = "GLADHAND_COMPATIBLE_MODEL";
+    /// The address of an Ollama; empty: nobody looks for one.
+    pub const OLLAMA_BASE: &str = "GLADHAND_OLLAMA_BASE";
+    /// The address of a llama.cpp server; empty: nobody looks for one.
+    pub const LLAMACPP_BASE: &str = "GLADHAND_LLAMACPP_BASE";
+    /// A key for OpenAI.
+    pub const OPENAI_API_KEY: &str = "OPENAI_API_KEY";
+    /// A key for OpenRouter.
+    pub const OPENROUTER_API_KEY: &str = "OPENROUTER_API_KEY";
+    /// A key for Anthropic.
+    pub const ANTHROPIC_API_KEY: &str = "ANTHROPIC_API_KEY";
+    /// A key for searching the web.
+    pub const EXA_API_KEY: &str = "EXA_API_KEY";
+}
+
+/// What accounts are told.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The folder of `state.json` and its neighbours.
+    pub data: PathBuf,
+    /// Where the program was started: older versions left their state there.
+    pub started_in: Option<PathBuf>,
+    /// Where secrets are kept. None: nowhere, and they are gone with the process.
+    pub secrets: Option<Arc<Secrets>>,
+    /// Who we say that we are.
+    pub identity: Identity,
+    /// Keys that were handed over and are not ours to keep.
+    pub keys: Keys,
+    /// Where OpenAI is.
+    pub openai: OpenAiPlaces,
+    /// Where Google is.
+    pub google: GooglePlaces,
+    /// The address of OpenRouter.
+    pub openrouter: String,
+    /// The address of Anthropic.
+    pub anthropic: String,
+    /// A server that speaks as OpenAI does.
+    pub compatible: Option<CompatibleServer>,
+    /// Where to look for an Ollama.
+    pub ollama: Option<String>,
+    /// Where to look for a llama.cpp server.
+    pub llamacpp: Option<String>,
+    /// The model that came with this program.
+    pub embedded: Option<Arc<dyn Models>>,
+    /// Whether nobody sits in front of this machine, so that a login had better not need a browser here.
+    pub headless: bool,
+}
+
+/// Keys that were handed over. A key that was set by a client comes before them.
+#[derive(Debug, Clone, Default)]
+pub struct Keys {
+    /// For OpenAI.
+    pub openai: Option<Secret>,
+    /// For OpenRouter.
+    pub openrouter: Option<Secret>,
+    /// For Anthropic.
+    pub anthropic: Option<Secret>,
+    /// For searching the web.
+    pub exa: Option<Secret>,
+}
+
+/// Where OpenAI is.
+#[derive(Debug, Clone)]
+pub struct OpenAiPlaces {
+    /// The address of the models. None: the one that belongs to the login, or to the key.
+    pub base: Option<String>,
+    /// The address that tells what is left of a subscription.
+    pub backend: String,
+    /// Who signs people in.
+    pub issuer: String,
+    /// As whom we are known there.
+    pub client_id: Option<String>,
+}
+
+/// Where Google is.
+#[derive(Debug, Clone)]
+pub struct GooglePlaces {
+    /// The address of Cloud Code. None: the one that belongs to the account.
+    pub base: Option<String>,
+    /// Where people agree.
+    pub authorize: String,
+    /// Where codes become tokens.
+    pub token: String,
+    /// Who somebody is.
+    pub profile: String,
+    /// As whom we are known.
+    pub client_id: Option<String>,
+    /// What Google gave us with it.
+    pub client_secret: Option<Secret>,
+}
+
+/// A server that speaks as OpenAI does.
+#[derive(Debug, Clone)]
+pub struct CompatibleServer {
+    /// Its address, which usually ends in `/v1`.
+    pub base: String,
+    /// The key for it.
+    pub key: Option<Secret>,
+    /// The model to use, if it does not list its models.
+    pub model: Option<String>,
+}
+
+impl Settings {
+    /// The services where they usually are, and nobody signed in.
+    pub fn new(data: impl Into<PathBuf>) -> Self {
+        Self {
+            data: data.into(),
+            started_in: None,
+            secrets: None,
+            identity: Identity::default(),
+            keys: Keys::default(),
+            openai: OpenAiPlaces {
+                base: None,
+                backend: "https://chatgpt.com/backend-api".to_owned(),
+                issuer: "https://auth.openai.com".to_owned(),
+                client_id: None,
+            },
+            google: GooglePlaces {
+                base: None,
+                authorize: "https://accounts.google.com/o/oauth2/v2/auth".to_owned(),
+                token: "https://oauth2.googleapis.com/token".to_owned(),
+                profile: "https://www.googleapis.com/oauth2/v2/userinfo".to_owned(),
+                client_id: None,
+                client_secret: None,
+            },
+            openrouter: gladhand_models::OpenRouter::BASE.to_owned(),
+            anthropic: gladhand_models::Anthropic::BASE.to_owned(),
+            compatible: None,
+            ollama: Some("http://127.0.0.1:11434/v1".to_owned()),
+            llamacpp: Some("http://127.0.0.1:8080/v1".to_owned()),
+            embedded: None,
+            headless: false,
+        }
+    }
+
+    /// The same with what the environment says. `variable` looks one up.
+    pub fn with_environment(mut self, variable: impl Fn(&str) -> Option<String>) -> Self {
+        let said = |name: &str| variable(name).map(|value| value.trim().to_owned());
+        let text = |name: &str| said(name).filter(|value| !value.is_empty());
+        // No path begins with a slash of its own after it.
+        let address = |name: &str| text(name).map(|value| value.trim_end_matches('/').to_owned());
+        let secret = |name: &str| text(name).map(Secret::new);
+        let put = |place: &mut String, value: Option<String>| {
+            if let Some(value) = value {
+                *place = value;
+            }
+        };
+        put(&mut self.openrouter, address(env::OPENROUTER_BASE));
+        put(&mut self.anthropic, address(env::ANTHROPIC_BASE));
+        put(&mut self.openai.backend, address(env::OPENAI_BACKEND_BASE));
+        put(&mut self.openai.issuer, address(env::OPENAI_ISSUER));
+        put(&mut self.google.authorize, address(env::GOOGLE_AUTHORIZE_URL));
+        put(&mut self.google.token, address(env::GOOGLE_TOKEN_URL));
+        put(&mut self.google.profile, address(env::GOOGLE_PROFILE_URL));
+        self.openai.base = address(env::OPENAI_BASE).or(self.openai.base);
+        self.openai.client_id = text(env::OPENAI_CLIENT_ID).or(self.openai.client_id);
+        self.google.base = address(env::ANTIGRAVITY_BASE).or(self.google.base);
+        self.google.client_id = text(env::GOOGLE_CLIENT_ID).or(self.google.client_id);
+        self.google.client_secret = secret(env::GOOGLE_CLIENT_SECRET).or(self.google.client_secret);
+        self.keys = Keys {
+            openai: secret(env::OPENAI_API_KEY).or(self.keys.openai),
+            openrouter: secret(env::OPENROUTER_API_KEY).or(self.keys.openrouter),
+            anthropic: secret(env::ANTHROPIC_API_KEY).or(self.keys.anthropic),
+            exa: secret(env::EXA_API_KEY).or(self.keys.exa),
+        };
+        if let Some(base) = address(env::COMPATIBLE_BASE) {
+            let (key, model) = (secret(env::COMPATIBLE_KEY), text(env::COMPATIBLE_MODEL));
+            self.compatible = Some(CompatibleServer { base, key, model });
+        }
+        for (place, name) in [(&mut self.ollama, env::OLLAMA_BASE), (&mut self.llamacpp, env::LLAMACPP_BASE)] {
+            if said(name).is_some() {
+                *place = address(name);
+            }
+        }
+        let is_set = |names: &[&str]| names.iter().any(|name| variable(name).is_some_and(|value| !value.is_empty()));
+        self.headless = is_set(&["CI", "SSH_CONNECTION", "SSH_CLIENT", "SSH_TTY"])
+            || cfg!(target_os = "linux") && !is_set(&["DISPLAY", "WAYLAND_DISPLAY"]);
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_environment_comes_before_what_is_usual() {
+        let variables = [
+            (env::OPENROUTER_BASE, " http://127.0.0.1:9/or/ "),
+            (env::OPENAI_ISSUER, ""),
+            (env::OPENAI_API_KEY, "sk-1"),
+            (env::COMPATIBLE_BASE, "http://house:1/v1"),
+            (env::OLLAMA_BASE, ""),
+            ("DISPLAY", ":0"),
+        ];
+        let variable =
+            |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
+        let settings = Settings::new("/data").with_environment(variable);
+        assert_eq!(settings.openrouter, "http://127.0.0.1:9/or");
+        assert_eq!(settings.openai.issuer, "https://auth.openai.com");
+        assert!(settings.keys.openai.as_ref().is_some_and(|key| key.expose() == "sk-1"));
+        assert_eq!(settings.compatible.as_ref().map(|server| server.base.as_str()), Some("http://house:1/v1"));
+        assert_eq!(settings.ollama, None);
+        assert!(settings.llamacpp.is_some());
+        assert!(!settings.headless);
+        assert!(!format!("{settings:?}").contains("sk-1"));
+    }
+
+    #[test]
+    fn a_remote_shell_is_no_place_for_a_browser() {
+        let only = |name: &'static str| move |asked: &str| (asked == name).then(|| "x".to_owned());
+        assert!(Settings::new("/data").with_environment(only("SSH_TTY")).headless);
+        assert_eq!(Settings::new("/data").with_environment(|_| None).headless, cfg!(target_os = "linux"));
+    }
+}

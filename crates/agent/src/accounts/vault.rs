@@ -1,0 +1,154 @@
+//! The four secrets of loaf (§18.2), in our sealed store.
+//!
+//! loaf itself keeps them in a plain file where there is no keychain. Such a file is taken over once and then removed:
+//! nothing stays behind that others could read.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use gladhand_accord::Secret;
+use gladhand_operations::{Failure, FailureKind};
+use gladhand_store::Secrets;
+use gladhand_wire::Members;
+
+use super::files;
+
+/// The key for OpenRouter.
+pub(super) const OPENROUTER: &str = "openrouter_api_key";
+/// The key for searching the web.
+pub(super) const EXA: &str = "exa_api_key";
+/// The ChatGPT login.
+pub(super) const OPENAI: &str = "openai_chatgpt_auth";
+/// The Google login.
+pub(super) const GOOGLE: &str = "antigravity_oauth_token_info";
+
+/// All of them.
+const NAMES: [&str; 4] = [OPENROUTER, EXA, OPENAI, GOOGLE];
+
+/// The file of loaf.
+const PLAIN: &str = "secrets-fallback.json";
+
+/// Keeps the secrets.
+#[derive(Debug)]
+pub(super) struct Vault {
+    secrets: Option<Arc<Secrets>>,
+    plain: PathBuf,
+}
+
+impl Vault {
+    /// Opens it, and takes over what loaf left in the data folder.
+    pub(super) fn open(secrets: Option<Arc<Secrets>>, data: &Path) -> Self {
+        let vault = Self { secrets, plain: data.join(PLAIN) };
+        vault.take_over();
+        vault
+    }
+
+    /// A secret; none if it cannot be had.
+    pub(super) fn get(&self, name: &str) -> Option<Secret> {
+        let Some(secrets) = &self.secrets else {
+            return self.plain().into_iter().find(|(known, _)| *known == name).map(|(_, value)| value);
+        };
+        secrets.get(name).unwrap_or_else(|error| {
+            tracing::warn!(name, %error, "a secret is out of reach");
+            None
+        })
+    }
+
+    /// Keeps a secret.
+    pub(super) fn set(&self, name: &str, value: &Secret) -> Result<(), Failure> {
+        let Some(secrets) = &self.secrets else {
+            tracing::warn!(name, "there is no store for secrets: this one is gone with the process");
+            return Ok(());
+        };
+        secrets.set(name, value.clone()).map_err(|error| unkept(&error))
+    }
+
+    /// Forgets a secret.
+    pub(super) fn remove(&self, name: &str) -> Result<(), Failure> {
+        let Some(secrets) = &self.secrets else { return Ok(()) };
+        secrets.remove(name).map(drop).map_err(|error| unkept(&error))
+    }
+
+    /// Forgets all of them.
+    pub(super) fn clear(&self) -> Result<(), Failure> {
+        files::remove(&self.plain).map_err(|error| unkept(&error))?;
+        NAMES.into_iter().try_for_each(|name| self.remove(name))
+    }
+
+    fn take_over(&self) {
+        let Some(secrets) = &self.secrets else { return };
+        if !self.plain.exists() {
+            return;
+        }
+        for (name, value) in self.plain() {
+            // What we have is newer than what was left behind.
+            let taken = secrets.change(name, |old| Ok(Some(old.cloned().unwrap_or(value))));
+            if let Err(error) = taken {
+                let error: gladhand_store::SecretError = error;
+                tracing::warn!(name, %error, "a secret stays in its plain file");
+                return;
+            }
+        }
+        if let Err(error) = files::remove(&self.plain) {
+            tracing::warn!(%error, "secrets were taken over, and their plain file stays");
+        }
+    }
+
+    /// What is in the plain file.
+    fn plain(&self) -> Vec<(&'static str, Secret)> {
+        let text = files::read(&self.plain).unwrap_or_default();
+        let Ok(members) = Members::parse(&text) else { return Vec::new() };
+        let secret =
+            |name| members.str(name).filter(|value| !value.is_empty()).map(|value| Secret::new(value.as_ref()));
+        NAMES.into_iter().filter_map(|name| Some((name, secret(name)?))).collect()
+    }
+}
+
+fn unkept(error: &dyn std::error::Error) -> Failure {
+    Failure::new(FailureKind::Internal, format!("could not use the secret store: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gladhand_store::Places;
+
+    fn store(folder: &Path) -> Arc<Secrets> {
+        let places = Places { data: folder.join("data"), config: folder.join("config"), passphrase: None };
+        Arc::new(Secrets::open(places).unwrap())
+    }
+
+    fn value(vault: &Vault, name: &str) -> Option<String> {
+        vault.get(name).map(|secret| secret.expose().to_owned())
+    }
+
+    #[test]
+    fn a_plain_file_is_taken_over_once_and_what_we_have_comes_first() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = folder.path().join("data");
+        let secrets = store(folder.path());
+        secrets.set(EXA, Secret::new("newer")).unwrap();
+        let plain = data.join(PLAIN);
+        std::fs::write(&plain, r#"{"openrouter_api_key":"k","exa_api_key":"older","openai_chatgpt_auth":"","x":"y"}"#)
+            .unwrap();
+        let vault = Vault::open(Some(secrets.clone()), &data);
+        assert_eq!(value(&vault, OPENROUTER).as_deref(), Some("k"));
+        assert_eq!(value(&vault, EXA).as_deref(), Some("newer"));
+        assert_eq!(secrets.names().unwrap(), [EXA, OPENROUTER]);
+        assert!(!plain.exists());
+        vault.clear().unwrap();
+        assert!(secrets.names().unwrap().is_empty());
+    }
+
+    #[test]
+    fn without_a_store_the_plain_file_is_only_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let plain = folder.path().join(PLAIN);
+        for (text, expected) in [(r#"{"exa_api_key":"e"}"#, Some("e")), ("{", None), ("[]", None)] {
+            std::fs::write(&plain, text).unwrap();
+            let vault = Vault::open(None, folder.path());
+            assert_eq!(value(&vault, EXA).as_deref(), expected);
+            assert!(plain.exists());
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! Chats on disk: one readable file each, rewritten whole, and a journal beside it (`loaf` §18.3).
+//!
+//! Two processes may work on one data directory: files are put in place whole, by renaming, and nothing is kept in memory
+//! that another process could change.
+
+use std::collections::HashMap;
+use std::io::{self, BufRead as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use gladhand_models::Thinking;
+use gladhand_wire::json;
+use serde::{Deserialize, Serialize};
+
+use crate::payloads::{ChatMessage, ChatSummary, Image, Role};
+use crate::session::{Chat, ChatFile, Entry};
+use crate::text;
+
+mod index;
+
+pub(crate) use index::Index;
+
+/// The chats of a data directory.
+#[derive(Debug)]
+pub(crate) struct Chats {
+    data: PathBuf,
+    index: Index,
+    /// How long each journal was when it was last written to, and how many lines it had.
+    journals: Mutex<HashMap<PathBuf, (u64, u64)>>,
+}
+
+/// The first line of a chat file.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Meta {
+    r#type: String,
+    id: String,
+    title: String,
+    provider: String,
+    model: String,
+    thinking_level: Thinking,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    open_router_provider: Option<String>,
+    created_at: String,
+    updated_at: String,
+    message_count: usize,
+}
+
+/// Each further line.
+#[derive(Debug, Serialize, Deserialize)]
+struct Message {
+    r#type: String,
+    #[serde(default)]
+    index: usize,
+    role: Role,
+    text: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    images: Vec<Image>,
+}
+
+impl Chats {
+    /// The chats in this data directory.
+    pub(crate) fn new(data: impl Into<PathBuf>) -> Self {
+        let data = data.into();
+        Self { index: Index::new(&data), data, journals: Mutex::default() }
+    }
+
+    /// Writes a chat down, whole or not at all.
+    pub(crate) fn save(&self, file: &ChatFile) -> io::Result<()> {
+        let path = self.data.join(&file.chat.path);
+        replace(&path, lines_of(file).as_bytes())
+    }
+
+    /// Adds a line to the journal of a chat.
+    pub(crate) fn journal(&self, chat: &Chat, entry: &Entry) -> io::Result<()> {
+        let path = self.data.join(&chat.path).with_extension("compact.events.jsonl");
+        make_folder_of(&path)?;
+        let mut file = fs_err::OpenOptions::new().read(true).append(true).create(true).open(&path)?;
+        let length = file.metadata()?.len();
+        let mut journals = self.journals.lock().unwrap_or_else(PoisonError::into_inner);
+        // Its number is its place. If another process has written too, the lines are counted anew.
+        let index = match journals.get(&path) {
+            Some((known, lines)) if *known == length => *lines,
+            _ => io::BufReader::new(&mut file).split(b'\n').count() as u64,
+        };
+        let line = entry.line(index) + "\n";
+        file.write_all(line.as_bytes())?;
+        journals.insert(path, (length + line.len() as u64, index + 1));
+        Ok(())
+    }
+
+    /// Whether a chat could be written down now.
+    pub(crate) fn is_writable(&self) -> io::Result<()> {
+        fs_err::create_dir_all(self.data.join("sessions"))
+    }
+
+    /// All chats, the newest first.
+    pub(crate) fn list(&self) -> Vec<ChatSummary> {
+        self.index.list()
+    }
+
+    /// The one chat whose id is this, or begins so.
+    pub(crate) fn find(&self, id: &str) -> Option<ChatSummary> {
+        let id = id.to_lowercase();
+        let all = self.list();
+        if let Some(exact) = all.iter().find(|chat| chat.id.to_lowercase() == id) {
+            return Some(exact.clone());
+        }
+        let mut matching = all.into_iter().filter(|chat| chat.id.to_lowercase().starts_with(&id));
+        matching.next().filter(|_| matching.next().is_none())
+    }
+
+    /// What was said in a chat. `None` if that file is none, or none of a chat.
+    pub(crate) fn read(&self, path: &Path) -> Option<(ChatSummary, Vec<ChatMessage>)> {
+        read(path)
+    }
+}
+
+/// Whoever resumes a chat goes on writing it.
+pub(crate) fn taken_up(summary: &ChatSummary, messages: &[ChatMessage]) -> Chat {
+    let last = messages.iter().rfind(|message| message.role == Role::User);
+    // A title that no prompt has given was given by somebody, and stays.
+    let prompted = last.and_then(|message| text::title(&message.text));
+    let is_given = prompted.is_some_and(|prompted| !prompted.starts_with(&*summary.title));
+    let title = is_given.then(|| summary.title.clone());
+    Chat { id: summary.id.clone(), created_at: summary.created_at.clone(), path: summary.rollout_path.clone(), title }
+}
+
+fn lines_of(file: &ChatFile) -> String {
+    let trimmed = file.messages.iter().filter_map(|message| {
+        let text = text::trim(&message.text).to_owned();
+        let images = if message.role == Role::User { message.images.clone() } else { Vec::new() };
+        (!text.is_empty() || !images.is_empty()).then_some((message.role, text, images))
+    });
+    let messages: Vec<_> = trimmed
+        .enumerate()
+        .map(|(index, (role, text, images))| Message { r#type: "message".to_owned(), index, role, text, images })
+        .collect();
+    let ChatFile { chat, title, target, updated_at, .. } = file;
+    let meta = Meta {
+        r#type: "session_meta".to_owned(),
+        id: chat.id.clone(),
+        title: title.clone(),
+        provider: target.provider.clone(),
+        model: target.model.clone(),
+        thinking_level: target.thinking,
+        open_router_provider: (target.provider == "openrouter").then(|| target.routing.clone()),
+        created_at: chat.created_at.clone(),
+        updated_at: updated_at.clone(),
+        message_count: messages.len(),
+    };
+    let mut lines = json::to_raw(&meta).get().to_owned();
+    for message in &messages {
+        lines.push('\n');
+        lines.push_str(json::to_raw(message).get());
+    }
+    lines.push('\n');
+    lines
+}
+
+/// Reads a chat file: broken lines and unknown ones are passed over, and the last description counts.
+fn read(path: &Path) -> Option<(ChatSummary, Vec<ChatMessage>)> {
+    // Opening a pipe would wait for somebody at its other end.
+    std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?;
+    let bytes = std::fs::read(path).ok()?;
+    let (mut meta, mut messages) = (None, Vec::new());
+    for line in String::from_utf8_lossy(&bytes).lines() {
+        if let Some(found) = meta_of(line) {
+            meta = Some(found);
+        } else if let Ok(message) = serde_json::from_str::<Message>(line)
+            && message.r#type == "message"
+        {
+            messages.push(ChatMessage { role: message.role, text: message.text, images: message.images });
+        }
+    }
+    let summary = summary(meta?, path);
+    Some((summary, messages))
+}
+
+fn meta_of(line: &str) -> Option<Meta> {
+    let meta: Meta = serde_json::from_str(line).ok()?;
+    let is_whole = !meta.id.is_empty() && !meta.title.is_empty() && !meta.provider.is_empty() && !meta.model.is_empty();
+    (meta.r#type == "session_meta" && is_whole).then_some(meta)
+}
+
+fn summary(meta: Meta, path: &Path) -> ChatSummary {
+    ChatSummary {
+        id: meta.id,
+        title: meta.title,
+        provider: meta.provider,
+        model: meta.model,
+        thinking_level: meta.thinking_level,
+        open_router_provider: meta.open_router_provider,
+        created_at: meta.created_at,
+        updated_at: meta.updated_at,
+        message_count: meta.message_count,
+        rollout_path: path.display().to_string(),
+    }
+}
+
+fn make_folder_of(path: &Path) -> io::Result<()> {
+    path.parent().map_or(Ok(()), fs_err::create_dir_all)
+}
+
+/// Puts a new file in place of the old one, whole or not at all, also if the machine stops meanwhile.
+fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    static WRITTEN: AtomicU64 = AtomicU64::new(0);
+
+    make_folder_of(path)?;
+    let number = WRITTEN.fetch_add(1, Ordering::Relaxed);
+    let beside = path.with_extension(format!("new-{}-{number}", std::process::id()));
+    let written = fs_err::File::create(&beside).and_then(|mut file| {
+        file.write_all(text)?;
+        file.sync_data()
+    });
+    let placed = written.and_then(|()| fs_err::rename(&beside, path));
+    if placed.is_err() {
+        // Half a file helps nobody, and its disk may be full.
+        let _ = std::fs::remove_file(&beside);
+    }
+    placed
+}
+
+#[cfg(test)]
+mod tests;

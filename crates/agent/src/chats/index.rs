@@ -1,0 +1,97 @@
+//! What chats there are, without reading all of every file each time.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::SystemTime;
+
+use serde::{Deserialize, Serialize};
+
+use super::read;
+use crate::payloads::ChatSummary;
+
+/// How deep the folders of the days are.
+const DEPTH: usize = 3;
+
+/// What is known of the files, kept in a file of its own: it is only a shortcut and may be lost at any time.
+#[derive(Debug)]
+pub(crate) struct Index {
+    sessions: PathBuf,
+    file: PathBuf,
+    known: Mutex<Option<HashMap<PathBuf, Known>>>,
+}
+
+/// What is known of a file, and of which state of it. A file that is no chat is known as well.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Known {
+    modified: SystemTime,
+    size: u64,
+    summary: Option<ChatSummary>,
+}
+
+impl Index {
+    pub(super) fn new(data: &Path) -> Self {
+        Self { sessions: data.join("sessions"), file: data.join("sessions-index.json"), known: Mutex::new(None) }
+    }
+
+    /// All chats, the newest first.
+    pub(super) fn list(&self) -> Vec<ChatSummary> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = known.take().unwrap_or_else(|| self.load());
+        let mut now = HashMap::new();
+        let mut changed = false;
+        for (path, modified, size) in files(&self.sessions) {
+            let entry = match before.get(&path) {
+                Some(entry) if entry.modified == modified && entry.size == size => entry.clone(),
+                _ => {
+                    changed = true;
+                    Known { modified, size, summary: read(&path).map(|(summary, _)| summary) }
+                }
+            };
+            now.insert(path, entry);
+        }
+        if changed || now.len() != before.len() {
+            self.store(&now);
+        }
+        let mut chats: Vec<_> = now.values().filter_map(|entry| entry.summary.clone()).collect();
+        chats.sort_by(|one, other| (&other.updated_at, &other.id).cmp(&(&one.updated_at, &one.id)));
+        *known = Some(now);
+        chats
+    }
+
+    fn load(&self) -> HashMap<PathBuf, Known> {
+        let text = std::fs::read(&self.file).unwrap_or_default();
+        serde_json::from_slice(&text).unwrap_or_default()
+    }
+
+    fn store(&self, known: &HashMap<PathBuf, Known>) {
+        let stored = serde_json::to_vec(known).map_err(Into::into).and_then(|text| super::replace(&self.file, &text));
+        if let Err(error) = stored {
+            tracing::debug!(%error, "the index of chats is not kept");
+        }
+    }
+}
+
+/// The chat files under a folder, with when they changed and how large they are.
+fn files(sessions: &Path) -> Vec<(PathBuf, SystemTime, u64)> {
+    let mut found = Vec::new();
+    let mut folders = vec![(sessions.to_owned(), 0)];
+    while let Some((folder, depth)) = folders.pop() {
+        let Ok(entries) = std::fs::read_dir(&folder) else { continue };
+        for entry in entries.flatten() {
+            let (path, name) = (entry.path(), entry.file_name());
+            let Ok(kind) = entry.file_type() else { continue };
+            if kind.is_dir() && depth < DEPTH {
+                folders.push((path, depth + 1));
+            } else if kind.is_file() && is_chat(&name.to_string_lossy()) {
+                let Ok(data) = entry.metadata() else { continue };
+                found.push((path, data.modified().unwrap_or(SystemTime::UNIX_EPOCH), data.len()));
+            }
+        }
+    }
+    found
+}
+
+fn is_chat(name: &str) -> bool {
+    name.starts_with("rollout-") && name.ends_with(".jsonl") && !name.ends_with(".compact.events.jsonl")
+}

@@ -1,0 +1,164 @@
+//! Slash commands (`loaf` §8).
+
+use std::sync::Arc;
+
+use gladhand_hub::Answer;
+use gladhand_operations::Failure;
+use gladhand_wire::{RawValue, json};
+use serde::Serialize;
+
+use super::agent::Report;
+use super::answers::{Answered, later, now, reading, refused, told};
+use super::{Core, preparing};
+use crate::text;
+
+/// The commands, in the order in which they are shown.
+const COMMANDS: [(&str, &str); 13] = [
+    ("/auth", "add auth provider"),
+    ("/onboarding", "open setup flow (auth + exa key)"),
+    ("/forgeteverything", "wipe local config and restart onboarding"),
+    ("/model", "choose model and thinking level"),
+    ("/limits", "show oauth usage limits"),
+    ("/history", "resume a saved chat (/history, /history last, /history <id>)"),
+    ("/compress", "compress conversation context to reduce token usage"),
+    ("/skills", "list available skills"),
+    ("/tools", "list registered tools"),
+    ("/clear", "clear conversation messages"),
+    ("/quit", "exit loaf"),
+    ("/help", "show available commands"),
+    ("/exit", "exit loaf"),
+];
+
+impl Core {
+    /// Runs a slash command.
+    pub(super) fn command(self: &Arc<Self>, id: &str, line: &str) -> Answer {
+        if let Err(failure) = self.is_known(id) {
+            return now(Err(failure));
+        }
+        let line = text::trim(line);
+        if !line.starts_with('/') {
+            return now(Ok(json::raw(r#"{"handled":false}"#.to_owned())));
+        }
+        let mut words = line.split_whitespace();
+        let command = words.next().unwrap_or_default().to_lowercase();
+        let desk = Arc::clone(&self.desk);
+        match &*command {
+            "/auth" => handled(told(&Auth { auth_status: desk.auth_status(), hint: AUTH_HINT })),
+            "/onboarding" => handled(Ok(desk.onboarding())),
+            "/forgeteverything" => self.forget_everything(id),
+            "/model" => handled(self.model(id)),
+            "/limits" => later(async move { desk.limits().await.map(|limits| output(&limits)) }),
+            "/history" => self.history(id, words.next()),
+            "/compress" => match self.compress(id) {
+                Err(failure) => now(Err(failure)),
+                Ok(report) => later(async move {
+                    let report = report.await.map_err(|_| refused("the session was deleted"))?.map_err(refused)?;
+                    Ok(output(&json::to_raw(&report)))
+                }),
+            },
+            "/skills" => {
+                let core = Arc::clone(self);
+                reading(move || Ok(output(&core.look_for_skills())))
+            }
+            "/tools" => {
+                let asker = self.house().sessions.get(id).map(|room| room.asker.clone());
+                handled(Ok(self.toolset(asker.as_ref()).list()))
+            }
+            "/clear" => self.clear(id, false, |_| told(&CLEARED).map(|cleared| output(&cleared))),
+            "/help" => handled(told(&help())),
+            "/quit" | "/exit" => {
+                self.shut_down("quit_command");
+                handled(Ok(json::raw(r#"{"shutting_down":true}"#.to_owned())))
+            }
+            unknown => handled(told(&serde_json::json!({"error": format!("unknown command: {unknown}")}))),
+        }
+    }
+
+    fn model(&self, id: &str) -> Answered {
+        #[derive(Serialize)]
+        struct Model {
+            selected_model: String,
+            selected_provider: Option<String>,
+            selected_thinking: gladhand_models::Thinking,
+            selected_openrouter_provider: String,
+            available: Box<RawValue>,
+        }
+        let chosen = self.desk.chosen(Some(id));
+        told(&Model {
+            selected_model: chosen.model,
+            selected_provider: chosen.provider,
+            selected_thinking: chosen.thinking,
+            selected_openrouter_provider: chosen.routing,
+            available: self.desk.models(None)?,
+        })
+    }
+
+    /// Everything is forgotten, what runs first.
+    fn forget_everything(self: &Arc<Self>, id: &str) -> Answer {
+        let session = id.to_owned();
+        self.clear(id, true, move |core| {
+            let changed = core.desk.forget_everything()?;
+            core.quick(&session, |it, scene| {
+                it.note(scene, "all local config was cleared. onboarding restarted.");
+            })?;
+            Ok(output(&core.changed(changed)))
+        })
+    }
+
+    fn history(self: &Arc<Self>, id: &str, argument: Option<&str>) -> Answer {
+        let (core, id) = (Arc::clone(self), id.to_owned());
+        match argument {
+            None | Some("list" | "all") => reading(move || core.history_list(None, None).map(|listed| output(&listed))),
+            Some(argument) => {
+                let argument = argument.to_owned();
+                reading(move || core.resume(&id, &argument).map(|resumed| output(&resumed)))
+            }
+        }
+    }
+
+    fn compress(self: &Arc<Self>, id: &str) -> Result<Report, Failure> {
+        let chosen = self.desk.chosen(Some(id));
+        let models = self.desk.ready(&chosen);
+        let models = models.map_err(|_| refused("select a model first before running /compress"))?;
+        let target = preparing::target(&chosen, &*models);
+        self.reported(id, Some(models), None, |session, scene| session.compress(target, scene))
+    }
+}
+
+/// Said with the state of the accounts.
+const AUTH_HINT: &str = "use auth.connect.* and auth.set.* methods for explicit RPC auth flows";
+const CLEARED: Gone = Gone { cleared: true };
+
+#[derive(Serialize)]
+struct Auth {
+    auth_status: Box<RawValue>,
+    hint: &'static str,
+}
+
+#[derive(Serialize)]
+struct Gone {
+    cleared: bool,
+}
+
+#[derive(Serialize)]
+struct Help {
+    commands: Vec<Command>,
+}
+
+#[derive(Serialize)]
+struct Command {
+    name: &'static str,
+    description: &'static str,
+}
+
+fn help() -> Help {
+    Help { commands: COMMANDS.iter().map(|(name, description)| Command { name, description }).collect() }
+}
+
+fn handled(answered: Answered) -> Answer {
+    now(answered.map(|value| output(&value)))
+}
+
+fn output(value: &RawValue) -> Box<RawValue> {
+    json::raw(format!(r#"{{"handled":true,"output":{value}}}"#))
+}

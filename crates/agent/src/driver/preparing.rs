@@ -1,0 +1,85 @@
+//! What a turn needs before it can run.
+
+use std::sync::{Arc, OnceLock};
+
+use gladhand_models::Models;
+
+use super::toolset::Toolset;
+use super::{Asker, Core};
+use crate::accounts::Chosen;
+use crate::images::{self, Places};
+use crate::instructions;
+use crate::moment::Moment;
+use crate::payloads::PendingImage;
+use crate::session::{NotReady, Prepared, Target, text_tokens, window_of};
+use crate::skills::Skills;
+
+/// With what a turn is held.
+#[derive(Debug)]
+pub(super) struct Setup {
+    pub(super) models: Arc<dyn Models>,
+    pub(super) chosen: Chosen,
+    pub(super) instructions: String,
+    pub(super) toolset: Toolset,
+    pub(super) asker: Asker,
+}
+
+impl Core {
+    /// Sees whether a turn can run, and gets ready what it needs.
+    pub(super) fn prepare(&self, id: &str, text: &str, images: &[PendingImage]) -> Result<Prepared, NotReady> {
+        let Some((folder, asker)) = self.house().sessions.get(id).map(|room| (room.folder.clone(), room.asker.clone()))
+        else {
+            return Err(NotReady::NoModel(format!("unknown session: {id}")));
+        };
+        let home = self.settings.home.as_deref();
+        let images = images::load(images, Places { folder: &folder, home }, Moment::now());
+        let images = images.map_err(NotReady::BadImage)?;
+        let chosen = self.desk.chosen(Some(id));
+        let models = self.desk.ready(&chosen).map_err(NotReady::NoModel)?;
+        let target = target(&chosen, &*models);
+        let skills = Skills::scan(&folder, &self.settings.data, home);
+        let named = skills.named_in(text);
+        let shown = folder.display().to_string();
+        let instructions = instructions::instructions(self.desk.searches(), &shown, &skills.skills, &named);
+        let named = named.iter().map(|skill| skill.name.clone()).collect();
+        if !text.is_empty() {
+            self.desk.remember_prompt(text);
+        }
+        let unsaved = self.chats.is_writable().err().map(|error| error.to_string());
+        let toolset = self.toolset(Some(&asker));
+        self.weigh_tools(&toolset);
+        let setup = Setup { models: Arc::clone(&models), chosen, instructions, toolset, asker };
+        let mut house = self.house();
+        house.skills = skills;
+        if let Some(room) = house.sessions.get_mut(id) {
+            room.setup = Some(Arc::new(setup));
+            room.summariser = Some(models);
+        }
+        Ok(Prepared { target, images, skills: named, unsaved })
+    }
+}
+
+/// Who answers.
+pub(super) fn target(chosen: &Chosen, models: &dyn Models) -> Target {
+    let provider = chosen.provider.clone().unwrap_or_else(|| models.provider().to_owned());
+    Target { provider, ..target_of(chosen) }
+}
+
+/// Who would answer, whether or not it can.
+pub(super) fn target_of(chosen: &Chosen) -> Target {
+    Target {
+        provider: chosen.provider.clone().unwrap_or_default(),
+        model: chosen.model.clone(),
+        thinking: chosen.thinking,
+        routing: chosen.routing.clone(),
+        window: window_of(&chosen.model, chosen.option.as_ref()),
+    }
+}
+
+/// What the instructions cost that every request has.
+pub(super) fn pinned(searches: bool) -> u64 {
+    static PLAIN: OnceLock<u64> = OnceLock::new();
+    static SEARCHING: OnceLock<u64> = OnceLock::new();
+    let reckon = || text_tokens(&instructions::instructions(searches, "", &[], &[]));
+    *if searches { &SEARCHING } else { &PLAIN }.get_or_init(reckon)
+}

@@ -1,0 +1,93 @@
+//! Saved chats: listed, shown, and taken up again (`loaf` §11).
+
+use std::path::Path;
+use std::sync::Arc;
+
+use gladhand_operations::Failure;
+use serde::Serialize;
+
+use super::Core;
+use super::answers::{Answered, refused, told};
+use crate::chats::taken_up;
+use crate::payloads::{ChatMessage, ChatSummary};
+
+/// How many are listed unless somebody says how many.
+const LIMIT: f64 = 100.0;
+
+#[derive(Serialize)]
+struct Listed<'a> {
+    total: usize,
+    cursor: usize,
+    limit: usize,
+    sessions: &'a [ChatSummary],
+    next_cursor: Option<usize>,
+}
+
+#[derive(Serialize)]
+struct Shown {
+    #[serde(flatten)]
+    summary: ChatSummary,
+    messages: Vec<ChatMessage>,
+}
+
+impl Core {
+    /// A page of all chats.
+    pub(super) fn history_list(&self, limit: Option<f64>, cursor: Option<f64>) -> Answered {
+        // Numbers of any size are fine: what does not fit is the end.
+        let limit = limit.filter(|limit| *limit != 0.0).unwrap_or(LIMIT).floor().max(1.0) as usize;
+        let cursor = cursor.unwrap_or_default().floor().max(0.0) as usize;
+        let all = self.chats.list();
+        let rest = all.get(cursor..).unwrap_or_default();
+        let sessions = &rest[..rest.len().min(limit)];
+        let next_cursor = (sessions.len() < rest.len()).then_some(cursor + sessions.len());
+        told(&Listed { total: all.len(), cursor, limit, sessions, next_cursor })
+    }
+
+    /// One chat.
+    pub(super) fn history_get(&self, id: Option<String>, last: bool, path: Option<String>) -> Answered {
+        let (summary, messages) = match (last, path, id) {
+            (true, ..) => self.newest()?,
+            (false, Some(path), _) => {
+                let found = self.chats.read(Path::new(&path));
+                found.ok_or_else(|| refused(format!("failed to load chat: {path}")))?
+            }
+            (false, None, Some(id)) => self.matching(&id)?,
+            (false, None, None) => return Err(refused("history.get requires one of: id, last, rollout_path")),
+        };
+        told(&Shown { summary, messages })
+    }
+
+    /// A session goes on with a saved chat.
+    pub(super) fn resume(self: &Arc<Self>, id: &str, which: &str) -> Answered {
+        let (summary, messages) = if which == "last" { self.newest()? } else { self.matching(which)? };
+        let chat = taken_up(&summary, &messages);
+        let provider = summary.provider.clone();
+        let resumed = self.quick(id, |session, scene| {
+            if session.is_busy() {
+                return Err(refused("session is busy; interrupt it before another chat is resumed"));
+            }
+            session.resume(chat, provider, messages, scene);
+            Ok(())
+        })?;
+        resumed?;
+        let routing = summary.open_router_provider.as_deref();
+        let reason = self.desk.resume(&summary.provider, &summary.model, summary.thinking_level, routing);
+        self.tell_state(reason, None);
+        told(&serde_json::json!({"resumed": summary.id}))
+    }
+
+    fn newest(&self) -> Result<(ChatSummary, Vec<ChatMessage>), Failure> {
+        let newest = self.chats.list().into_iter().next();
+        self.load(newest.ok_or_else(|| refused("no saved chat history yet"))?)
+    }
+
+    fn matching(&self, id: &str) -> Result<(ChatSummary, Vec<ChatMessage>), Failure> {
+        let found = self.chats.find(id);
+        self.load(found.ok_or_else(|| refused(format!("no saved chat matched id: {id}")))?)
+    }
+
+    fn load(&self, summary: ChatSummary) -> Result<(ChatSummary, Vec<ChatMessage>), Failure> {
+        let path = summary.rollout_path;
+        self.chats.read(Path::new(&path)).ok_or_else(|| refused(format!("failed to load chat: {path}")))
+    }
+}

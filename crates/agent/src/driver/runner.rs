@@ -1,0 +1,256 @@
+//! The task that works for a busy session: one job after the other, each outcome a step.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use gladhand_models::{Listener, ModelError, Piece, Round, Said, Segment, Thinking};
+use gladhand_workbench::{Ran, Run};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use super::toolset::failed;
+use super::{Core, Room, preparing::Setup};
+use crate::instructions;
+use crate::payloads::{Debugged, event};
+use crate::session::{Chat, Effect, Entry, Job, Target, Wanted};
+
+/// How long a tool that was told to stop may take to say how it ended.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+impl Core {
+    /// Has somebody do this work for a session.
+    pub(super) fn labour(self: &Arc<Self>, id: &str, work: Vec<Effect>) {
+        if work.is_empty() {
+            return;
+        }
+        self.runners.send_modify(|running| *running += 1);
+        let (core, id) = (Arc::clone(self), id.to_owned());
+        tokio::spawn(async move {
+            let mut work = VecDeque::from(work);
+            while let Some(effect) = work.pop_front() {
+                match effect {
+                    Effect::Journal(chat, entry) => core.write_journal(&id, chat, entry).await,
+                    Effect::Do(job) => work.extend(core.perform(&id, job).await),
+                    Effect::Tell(_) | Effect::Cancel | Effect::Ended | Effect::Report(_) => {}
+                }
+            }
+            core.runners.send_modify(|running| *running -= 1);
+        });
+    }
+
+    /// Does a job, and brings its outcome back. What is to be done next.
+    async fn perform(self: &Arc<Self>, id: &str, job: Job) -> Vec<Effect> {
+        let stepped = match job {
+            Job::Prepare { text, images } => {
+                let (core, session) = (Arc::clone(self), id.to_owned());
+                let prepared = tokio::task::spawn_blocking(move || core.prepare(&session, &text, &images)).await;
+                let prepared = prepared.unwrap_or_else(|_| Err(broken("preparing the turn")));
+                self.step(id, |session, scene| session.prepared(prepared, scene))
+            }
+            Job::Begin => {
+                // Whoever asked is answered first.
+                tokio::task::yield_now().await;
+                self.step(id, |session, scene| session.begin(scene))
+            }
+            Job::Summarise { target, said } => {
+                let summary = self.summarise(id, target, said).await;
+                self.step(id, |session, scene| session.summarised(summary, scene))
+            }
+            Job::Round { number, said } => {
+                let ended = self.round(id, number, said).await;
+                self.step(id, |session, scene| session.round_ended(ended, scene))
+            }
+            Job::Run(call) => {
+                let ran = self.run_tool(id, call).await;
+                self.step(id, |session, scene| session.ran(ran, scene))
+            }
+            Job::Save(file) => {
+                let core = Arc::clone(self);
+                let saved = tokio::task::spawn_blocking(move || core.chats.save(&file)).await;
+                let saved = saved.unwrap_or_else(|_| Err(std::io::Error::other("writing failed unexpectedly")));
+                let saved = saved.map_err(|error| error.to_string());
+                self.step(id, |session, scene| session.saved(saved, scene))
+            }
+        };
+        stepped.map(|((), work)| work).unwrap_or_default()
+    }
+
+    /// One request to the model of the turn.
+    async fn round(self: &Arc<Self>, id: &str, number: u32, said: Vec<Said>) -> Result<Vec<Wanted>, ModelError> {
+        let Some((setup, cancel, turn)) =
+            self.look(id, |room| Some((room.setup.clone()?, room.cancel.clone(), room.session.turn_id()?.to_owned())))
+        else {
+            return Err(ModelError::Cancelled);
+        };
+        let chosen = &setup.chosen;
+        let round = Round {
+            number,
+            turn: turn.clone(),
+            model: chosen.model.clone(),
+            thinking: chosen.thinking,
+            routing: routing(&chosen.routing),
+            instructions: setup.instructions.clone(),
+            said,
+            tools: Arc::clone(&setup.toolset.offers),
+        };
+        let hearing = Hearing { core: Arc::clone(self), id: id.to_owned(), turn };
+        let heard = ask(setup.models.clone(), round, hearing, cancel).await?.0;
+        Ok(heard.calls.into_iter().map(|call| self.wanted(&setup.toolset, call)).collect())
+    }
+
+    /// Has a conversation put into few words.
+    async fn summarise(self: &Arc<Self>, id: &str, target: Target, said: Vec<Said>) -> Result<String, String> {
+        let Some((models, cancel)) = self.look(id, |room| Some((room.summariser.clone()?, room.cancel.clone()))) else {
+            return Err(ModelError::Cancelled.to_string());
+        };
+        let round = Round {
+            number: 1,
+            turn: super::new_id(),
+            model: target.model,
+            thinking: Thinking::Off,
+            routing: routing(&target.routing),
+            instructions: instructions::SUMMARY.to_owned(),
+            said,
+            tools: Arc::from([]),
+        };
+        let heard = ask(models, round, Noting::default(), cancel).await;
+        heard.map(|(_, noting)| noting.0).map_err(|error| error.to_string())
+    }
+
+    /// Runs a tool. One that is told to stop and does not is left behind.
+    async fn run_tool(self: &Arc<Self>, id: &str, call: Wanted) -> Ran {
+        let found = self.look(id, |room| Some((room.setup.clone()?, room.cancel.clone(), room.folder.clone())));
+        let Some((setup, cancel, folder)) = found else { return failed(&call, "error", "the session is gone") };
+        let (core, session, stop, wanted) = (Arc::clone(self), id.to_owned(), cancel.clone(), call.clone());
+        let mut running = tokio::spawn(async move { core.run_one(&setup, &session, &folder, &wanted, &stop).await });
+        let late = async {
+            cancel.cancelled().await;
+            tokio::time::sleep(PATIENCE).await;
+        };
+        tokio::select! {
+            ran = &mut running => ran.unwrap_or_else(|_| failed(&call, "error", "the tool failed unexpectedly")),
+            () = late => {
+                running.abort();
+                failed(&call, "aborted", "the tool did not stop when it was told to")
+            }
+        }
+    }
+
+    async fn run_one(
+        &self,
+        setup: &Setup,
+        session: &str,
+        folder: &std::path::Path,
+        call: &Wanted,
+        cancel: &CancellationToken,
+    ) -> Ran {
+        if setup.toolset.is_of_hub(&call.name) {
+            return self.call_hub(call, &setup.asker, cancel).await;
+        }
+        let Wanted { name, call_id, input, .. } = call;
+        self.bench.run(Run { name, call_id, input, session, folder, cancel }).await
+    }
+
+    async fn write_journal(self: &Arc<Self>, id: &str, chat: Chat, entry: Entry) {
+        let (core, turn) = (Arc::clone(self), entry.turn_id.clone());
+        let written = tokio::task::spawn_blocking(move || core.chats.journal(&chat, &entry)).await;
+        if let Ok(Err(error)) = written {
+            let data = serde_json::json!({"message": error.to_string()});
+            self.tell_debug(id, &turn, "compaction.event_append_failed", &data);
+        }
+    }
+
+    fn tell_debug(&self, id: &str, turn: &str, stage: &str, data: &Value) {
+        // Under the lock, as everything that a session tells.
+        let _house = self.house();
+        self.followers.tell(&event("session.debug", &Debugged { session_id: id, turn_id: Some(turn), stage, data }));
+    }
+
+    fn look<T>(&self, id: &str, at: impl FnOnce(&Room) -> Option<T>) -> Option<T> {
+        self.house().sessions.get(id).and_then(at)
+    }
+}
+
+/// Asks a model. When it is cancelled the request is dropped at once, whatever it waits for.
+async fn ask<L: Listener + 'static>(
+    models: Arc<dyn gladhand_models::Models>,
+    round: Round,
+    mut listener: L,
+    cancel: CancellationToken,
+) -> Result<(gladhand_models::Heard, L), ModelError> {
+    let stop = cancel.clone();
+    let mut asking = tokio::spawn(async move {
+        let heard = models.round(&round, &mut listener, &stop).await?;
+        Ok((heard, listener))
+    });
+    tokio::select! {
+        biased;
+        () = cancel.cancelled() => {
+            asking.abort();
+            // It may be in the middle of telling something.
+            let _ = asking.await;
+            Err(ModelError::Cancelled)
+        }
+        heard = &mut asking => {
+            heard.unwrap_or_else(|_| Err(ModelError::Failed("the provider failed unexpectedly".to_owned())))
+        }
+    }
+}
+
+/// Who is to run a model, if that was chosen.
+fn routing(word: &str) -> Option<String> {
+    (!word.is_empty() && word != "any").then(|| word.to_owned())
+}
+
+fn broken(what: &str) -> crate::session::NotReady {
+    crate::session::NotReady::NoModel(format!("{what} failed unexpectedly"))
+}
+
+/// Hears a turn's model, and lets everybody keep up.
+struct Hearing {
+    core: Arc<Core>,
+    id: String,
+    turn: String,
+}
+
+#[async_trait]
+impl Listener for Hearing {
+    async fn piece(&mut self, piece: Piece) {
+        self.core.light_step(&self.id, |session, scene| session.heard(&piece, scene));
+        self.core.followers.keeping_up().await;
+    }
+
+    async fn debug(&mut self, stage: &'static str, data: Value) {
+        if self.is_curious() {
+            self.core.tell_debug(&self.id, &self.turn, stage, &data);
+            self.core.followers.keeping_up().await;
+        }
+    }
+
+    fn is_curious(&self) -> bool {
+        self.core.house().debug
+    }
+}
+
+/// Writes down what is answered.
+#[derive(Default)]
+struct Noting(String);
+
+#[async_trait]
+impl Listener for Noting {
+    async fn piece(&mut self, piece: Piece) {
+        for segment in piece.segments {
+            if let Segment::Answer(answer) = segment {
+                self.0.push_str(&answer);
+            }
+        }
+    }
+
+    async fn debug(&mut self, _: &'static str, _: Value) {}
+
+    fn is_curious(&self) -> bool {
+        false
+    }
+}

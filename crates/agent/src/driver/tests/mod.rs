@@ -1,0 +1,296 @@
+//! The agent as its callers see it, with a model that follows a script.
+
+mod stage;
+
+use gladhand_models::{ModelError, Said};
+use gladhand_operations::{AgentCall, ModelChoice};
+
+use self::stage::{Scene, Stage, kinds, one};
+
+#[tokio::test]
+async fn a_turn_is_told_answered_and_written_down() {
+    let stage = Stage::new(&[Scene::Says("Hello there.")]);
+    let session = stage.create().await;
+    let sent = stage.send(&session, " hi ").await.unwrap();
+    assert_eq!(sent["queued"], false);
+    let told = stage.until_ready().await;
+    let expected = [
+        "status",
+        "status",
+        "message.appended",
+        "context.estimate",
+        "status",
+        "stream.chunk",
+        "message.appended",
+        "context.estimate",
+        "completed",
+        "status",
+    ];
+    assert_eq!(kinds(&told), expected);
+    assert_eq!(*stage.counter.prompts.lock().unwrap(), ["hi"]);
+    let listed = stage.ask(AgentCall::HistoryList { limit: None, cursor: None }).await.unwrap();
+    assert_eq!((&listed["total"], &listed["sessions"][0]["title"]), (&1.into(), &"hi".into()));
+    let chat = stage.ask(AgentCall::HistoryGet { id: None, last: true, path: None }).await.unwrap();
+    assert_eq!(chat["messages"][1]["text"], "Hello there.");
+}
+
+#[tokio::test]
+async fn only_what_belongs_before_the_answer_is_told_before_it() {
+    let stage = Stage::new(&[Scene::Hangs]);
+    let session = stage.create().await;
+    stage.send(&session, "hi").await.unwrap();
+    let told = stage.until("session.status", "preparing").await;
+    assert_eq!(kinds(&told), ["status"]);
+    *stage.counter.model.lock().unwrap() = "";
+    let other = stage.ask(AgentCall::Create { title: None, folder: None }).await.unwrap();
+    let other = other["session_id"].as_str().unwrap();
+    stage.send(other, "hi").await.unwrap();
+    let told = stage.until("session.error", other).await;
+    assert_eq!(one(&told, "session.error")["message"], "select a model from an enabled provider first");
+}
+
+#[tokio::test]
+async fn a_request_that_hangs_can_be_interrupted() {
+    let stage = Stage::new(&[Scene::Hangs]);
+    let session = stage.create().await;
+    stage.send(&session, "hi").await.unwrap();
+    stage.until("session.context.estimate", "").await;
+    let answer = stage.ask(AgentCall::Interrupt(session.as_str().into())).await.unwrap();
+    assert_eq!(answer["interrupted"], true);
+    let told = stage.until_ready().await;
+    assert_eq!(one(&told, "session.interrupted")["partial_output"], false);
+    let state = stage.ask(AgentCall::Get(session.into())).await.unwrap();
+    assert_eq!(state["history"][0]["text"], "hi");
+}
+
+#[tokio::test]
+async fn a_tool_that_does_not_end_is_stopped() {
+    let stage = Stage::new(&[Scene::Wants("sleep")]);
+    let session = stage.create().await;
+    stage.send(&session, "hi").await.unwrap();
+    stage.until("session.tool.call.started", "").await;
+    stage.ask(AgentCall::Interrupt(session.into())).await.unwrap();
+    let told = stage.until_ready().await;
+    assert_eq!(one(&told, "session.tool.call.completed")["data"]["executed"]["error"], "process aborted");
+    one(&told, "session.interrupted");
+}
+
+#[tokio::test]
+async fn tools_are_called_by_safe_names_and_told_by_their_own() {
+    let stage = Stage::new(&[Scene::Wants("read_file"), Scene::Wants("echo"), Scene::Says("done")]);
+    let session = stage.create().await;
+    stage.send(&session, "hi").await.unwrap();
+    let told = stage.until_ready().await;
+    let started: Vec<_> = told.iter().filter(|(kind, _)| kind == "session.tool.call.started").collect();
+    let call = &started[0].1["data"]["call"];
+    assert_eq!((&call["name"], &call["providerToolName"]), (&"read.file".into(), &"read_file".into()));
+    let results: Vec<_> = told.iter().filter(|(kind, _)| kind == "session.tool.call.completed").collect();
+    let result = |at: usize| &results[at].1["data"]["executed"]["result"];
+    assert_eq!((result(0), result(1)), (&"read.file ran".into(), &"again".into()), "the second is the hub's");
+    let asked = stage.script.asked.lock().unwrap();
+    assert!(matches!(&asked[2].said[..], [Said::User { .. }, Said::Assistant { .. }, Said::Result { .. }, ..]));
+    let names: Vec<_> = asked[0].tools.iter().map(|tool| tool.name.as_str()).collect();
+    assert_eq!(names, ["bash", "echo", "read_file", "sleep"]);
+}
+
+#[tokio::test]
+async fn what_needs_approval_is_refused_when_nobody_can_give_it() {
+    let stage = Stage::new(&[Scene::Wants("bash"), Scene::Says("so be it")]);
+    let session = stage.create().await;
+    stage.send(&session, "hi").await.unwrap();
+    let told = stage.until_ready().await;
+    let executed = &one(&told, "session.tool.call.completed")["data"]["executed"];
+    assert_eq!((&executed["ok"], &executed["result"]["status"]), (&false.into(), &"denied".into()));
+}
+
+#[tokio::test]
+async fn what_is_approved_runs() {
+    let stage = Stage::new(&[Scene::Wants("bash"), Scene::Says("done")]);
+    stage.ask(AgentCall::CanApprove).await.unwrap();
+    let session = stage.create().await;
+    stage.send(&session, "hi").await.unwrap();
+    let told = stage.until("session.approval.requested", "").await;
+    let requested = one(&told, "session.approval.requested");
+    assert_eq!((&requested["tool"], &requested["effect"]), (&"bash".into(), &"runs".into()));
+    let approve = |call: &'static str| AgentCall::Approve {
+        session: session.clone().into(),
+        call: call.into(),
+        allow: true,
+        always: false,
+    };
+    assert_eq!(stage.ask(approve("other")).await.unwrap()["accepted"], false);
+    assert_eq!(stage.ask(approve("c1")).await.unwrap()["accepted"], true);
+    let told = stage.until_ready().await;
+    assert_eq!(one(&told, "session.tool.call.completed")["data"]["executed"]["result"], "bash ran");
+}
+
+#[tokio::test]
+async fn a_call_does_not_wait_for_somebody_who_has_left() {
+    let stage = Stage::new(&[Scene::Wants("bash"), Scene::Says("done")]);
+    stage.ask(AgentCall::CanApprove).await.unwrap();
+    let session = stage.create().await;
+    stage.send(&session, "hi").await.unwrap();
+    stage.until("session.approval.requested", "").await;
+    stage.leave();
+    let asked = || stage.ask(AgentCall::Get(session.as_str().into()));
+    while asked().await.unwrap()["pending"] == true {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(asked().await.unwrap()["messages"][1]["text"], "done");
+}
+
+#[tokio::test]
+async fn clearing_waits_for_the_end_of_the_turn() {
+    let stage = Stage::new(&[Scene::Hangs]);
+    let session = stage.create().await;
+    stage.send(&session, "hi").await.unwrap();
+    stage.until("session.context.estimate", "").await;
+    let cleared = stage.ask(AgentCall::ClearSession(session.as_str().into())).await.unwrap();
+    assert_eq!(cleared, serde_json::json!({"session_id": session, "cleared": true}));
+    let told = stage.until_ready().await;
+    assert_eq!(kinds(&told), ["status", "interrupted", "status"]);
+    let state = stage.ask(AgentCall::Get(session.into())).await.unwrap();
+    assert_eq!((&state["pending"], &state["messages"]), (&false.into(), &serde_json::json!([])));
+}
+
+#[tokio::test]
+async fn a_deleted_session_is_unknown() {
+    let stage = Stage::new(&[Scene::Hangs]);
+    let session = stage.create().await;
+    stage.send(&session, "hi").await.unwrap();
+    stage.ask(AgentCall::Delete(session.as_str().into())).await.unwrap();
+    let unknown = stage.ask(AgentCall::Get(session.as_str().into())).await.unwrap_err();
+    assert_eq!(unknown, format!("unknown session: {session}"));
+    assert_eq!(stage.ask(AgentCall::List).await.unwrap(), serde_json::json!({"sessions": []}));
+}
+
+#[tokio::test]
+async fn compress_answers_with_its_report() {
+    let stage = Stage::new(&[Scene::Says("answer"), Scene::Says("SUMMARY")]);
+    let session = stage.create().await;
+    stage.send(&session, "question").await.unwrap();
+    stage.until_ready().await;
+    let report = stage.command(&session, "/compress").await.unwrap();
+    assert_eq!((&report["handled"], &report["output"]["compressed"]), (&true.into(), &true.into()));
+    let state = stage.ask(AgentCall::Get(session.into())).await.unwrap();
+    assert_eq!(state["history"][0]["text"], "## Conversation Summary\n\nSUMMARY");
+}
+
+#[tokio::test]
+async fn a_model_is_chosen_only_if_the_conversation_could_be_compacted_for_it() {
+    let broken = Scene::Fails(ModelError::Failed("no".to_owned()));
+    let stage = Stage::new(&[Scene::Says("answer"), broken, Scene::Says("SUMMARY")]);
+    let session = stage.create().await;
+    stage.send(&session, "question").await.unwrap();
+    stage.until_ready().await;
+    let choice = || ModelChoice {
+        model: "gpt".into(),
+        provider: "openai".into(),
+        thinking: "OFF".into(),
+        routing: None,
+        session: Some(session.clone().into()),
+        compress: true,
+        only_session: false,
+    };
+    let error = stage.ask(AgentCall::SelectModel(choice())).await.unwrap_err();
+    assert_eq!(
+        (error.as_str(), *stage.counter.model.lock().unwrap()),
+        ("context compaction failed: no", "acme/plain-1")
+    );
+    let selected = stage.ask(AgentCall::SelectModel(choice())).await.unwrap();
+    let compression = &selected["compression"];
+    assert_eq!((&compression["applied"], &compression["reason"]), (&true.into(), &"provider_switch".into()));
+    assert_eq!(*stage.counter.model.lock().unwrap(), "gpt");
+}
+
+#[tokio::test]
+async fn a_chat_goes_on_after_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let before = Stage::on(folder.path(), &[Scene::Says("remembered")]);
+    let session = before.create().await;
+    before.send(&session, "remember me").await.unwrap();
+    before.until_ready().await;
+    let after = Stage::on(folder.path(), &[Scene::Says("after resume")]);
+    let session = after.create().await;
+    let resumed = after.command(&session, "/history last").await.unwrap();
+    let id = resumed["output"]["resumed"].as_str().unwrap().to_owned();
+    after.send(&session, "go on").await.unwrap();
+    after.until_ready().await;
+    let chat = after.ask(AgentCall::HistoryGet { id: Some(id[..8].into()), last: false, path: None }).await.unwrap();
+    assert_eq!((&chat["messageCount"], &chat["title"]), (&4.into(), &"go on".into()));
+    let listed = after.ask(AgentCall::HistoryList { limit: None, cursor: None }).await.unwrap();
+    assert_eq!(listed["total"], 1);
+}
+
+#[tokio::test]
+async fn pages_of_history_follow_each_other() {
+    let stage = Stage::new(&[]);
+    for text in ["one", "two", "three"] {
+        let session = stage.create().await;
+        stage.send(&session, text).await.unwrap();
+        stage.until_ready().await;
+    }
+    let page = |limit, cursor| stage.ask(AgentCall::HistoryList { limit: Some(limit), cursor: Some(cursor) });
+    let first = page(2.9, 0.0).await.unwrap();
+    assert_eq!((&first["total"], &first["limit"], &first["next_cursor"]), (&3.into(), &2.into(), &2.into()));
+    let last = page(2.0, 2.0).await.unwrap();
+    assert_eq!((last["sessions"].as_array().unwrap().len(), last["next_cursor"].is_null()), (1, true));
+    assert_eq!(page(0.0, -4.0).await.unwrap()["limit"], 100);
+}
+
+#[tokio::test]
+async fn a_disk_that_takes_nothing_is_noted_and_the_conversation_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    std::fs::write(&data, "not a folder").unwrap();
+    let stage = Stage::on(&data, &[Scene::Says("still here")]);
+    let session = stage.create().await;
+    stage.send(&session, "hi").await.unwrap();
+    let told = stage.until_ready().await;
+    one(&told, "session.completed");
+    let note = told.iter().find(|(_, payload)| payload["message"]["kind"] == "system").unwrap();
+    assert!(note.1["message"]["text"].as_str().unwrap().starts_with("history save disabled for this turn: "));
+    assert!(kinds(&told).contains(&"debug"), "the journal could not be written either");
+}
+
+#[tokio::test]
+async fn slash_commands_answer() {
+    let stage = Stage::new(&[]);
+    let session = stage.create().await;
+    assert_eq!(stage.command(&session, "hello").await.unwrap(), serde_json::json!({"handled": false}));
+    let help = stage.command(&session, "  /HELP  extra").await.unwrap();
+    assert_eq!(help["output"]["commands"].as_array().unwrap().len(), 13);
+    let unknown = stage.command(&session, "/Nope arg").await.unwrap();
+    assert_eq!(unknown["output"]["error"], "unknown command: /nope");
+    assert_eq!(stage.command(&session, "/history last").await.unwrap_err(), "no saved chat history yet");
+    assert_eq!(stage.command(&session, "/history abc").await.unwrap_err(), "no saved chat matched id: abc");
+    assert_eq!(stage.command(&session, "/forgeteverything").await.unwrap()["output"]["cleared"], true);
+    let told = stage.until("state.changed", "forgeteverything").await;
+    assert_eq!(kinds(&told), ["message.appended", "state.changed"]);
+    let error = stage.command(&session, "/compress").await.unwrap_err();
+    assert_eq!(error, "select a model first before running /compress");
+    assert_eq!(stage.command("nobody", "/help").await.unwrap_err(), "unknown session: nobody");
+}
+
+#[tokio::test]
+async fn a_title_given_to_the_session_is_that_of_its_chat() {
+    let stage = Stage::new(&[]);
+    let create = AgentCall::Create { title: Some("my project".into()), folder: None };
+    let created = stage.ask(create).await.unwrap();
+    let session = created["session_id"].as_str().unwrap();
+    stage.send(session, "one").await.unwrap();
+    stage.until_ready().await;
+    let listed = stage.ask(AgentCall::HistoryList { limit: None, cursor: None }).await.unwrap();
+    assert_eq!(listed["sessions"][0]["title"], "my project");
+    assert!(stage.data.join("sessions").is_dir());
+}
+
+#[tokio::test]
+async fn closing_ends_what_runs() {
+    let stage = Stage::new(&[Scene::Hangs]);
+    let session = stage.create().await;
+    stage.send(&session, "hi").await.unwrap();
+    gladhand_hub::Agent::closing(&stage.agent).await;
+    let told = stage.until_ready().await;
+    one(&told, "session.interrupted");
+}

@@ -1,0 +1,353 @@
+//! An agent with a model that follows a script, tools that do little, and somebody who listens.
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use gladhand_accord::{Agreement, Defined, Minimum, Offer, Peer, Rules, VersionRule, agree};
+use gladhand_hub::{Asking, Caller, Hub, Kit, SessionId};
+use gladhand_models::{Heard, Listener, ModelError, ModelOption, Models, Piece, Round, Segment, Thinking, WantedCall};
+use gladhand_operations::{
+    AgentCall, AgentEvent, Call, CallId, Failure, FailureKind, ModelChoice, Notice, Operation, Reply,
+};
+use gladhand_wire::{RawValue, json};
+use gladhand_workbench::{Bench, Effect, Ran, Run, ToolDescription};
+use serde_json::Value;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use crate::accounts::{Chosen, Tell};
+use crate::desk::{Changed, Desk, Standing};
+use crate::driver::{AgentSettings, Conversations, Policy};
+
+/// What a model does in one round.
+#[derive(Debug, Clone)]
+pub(super) enum Scene {
+    Says(&'static str),
+    Wants(&'static str),
+    Fails(ModelError),
+    /// It never answers.
+    Hangs,
+}
+
+/// A model that follows a script, and whatever it was asked.
+#[derive(Debug, Default)]
+pub(super) struct Script {
+    pub(super) scenes: Mutex<VecDeque<Scene>>,
+    pub(super) asked: Mutex<Vec<Round>>,
+}
+
+#[async_trait]
+impl Models for Script {
+    fn provider(&self) -> &str {
+        "openrouter"
+    }
+
+    async fn catalogue(&self) -> Result<Vec<ModelOption>, ModelError> {
+        Ok(Vec::new())
+    }
+
+    async fn round(
+        &self,
+        round: &Round,
+        hear: &mut (dyn Listener + '_),
+        _: &CancellationToken,
+    ) -> Result<Heard, ModelError> {
+        self.asked.lock().unwrap().push(round.clone());
+        let scene = self.scenes.lock().unwrap().pop_front();
+        match scene.unwrap_or(Scene::Says("the script is over")) {
+            Scene::Says(text) => {
+                let segments = vec![Segment::Answer(text.to_owned())];
+                hear.piece(Piece { segments, thoughts: Vec::new() }).await;
+                Ok(Heard::default())
+            }
+            Scene::Wants(name) => {
+                let input = json::raw(r#"{"n":1}"#.to_owned());
+                let call = WantedCall { call_id: "c1".to_owned(), name: name.to_owned(), input, seal: None };
+                Ok(Heard { calls: vec![call], usage: None })
+            }
+            Scene::Fails(error) => Err(error),
+            Scene::Hangs => std::future::pending().await,
+        }
+    }
+}
+
+/// Accounts with one model, or none.
+#[derive(Debug)]
+pub(super) struct Counter {
+    script: Arc<Script>,
+    pub(super) model: Mutex<&'static str>,
+    pub(super) prompts: Mutex<Vec<String>>,
+}
+
+impl Counter {
+    fn chosen_as(model: &str) -> Chosen {
+        let provider = match model {
+            "" => None,
+            "gpt" => Some("openai".to_owned()),
+            _ => Some("openrouter".to_owned()),
+        };
+        let (thinking, routing) = (Thinking::Off, "any".to_owned());
+        Chosen { model: model.to_owned(), thinking, routing, provider, option: None }
+    }
+}
+
+fn raw(text: &str) -> Box<RawValue> {
+    json::raw(text.to_owned())
+}
+
+fn nothing() -> Failure {
+    Failure::new(FailureKind::Internal, "nothing of the kind")
+}
+
+#[async_trait]
+impl Desk for Counter {
+    fn snapshot(&self) -> Standing {
+        Standing { auth: raw("{}"), onboarding: raw(r#"{"completed":false}"#), model: raw("{}") }
+    }
+
+    fn chosen(&self, _: Option<&str>) -> Chosen {
+        Self::chosen_as(*self.model.lock().unwrap())
+    }
+
+    fn ready(&self, chosen: &Chosen) -> Result<Arc<dyn Models>, String> {
+        match chosen.provider {
+            None => Err("select a model from an enabled provider first".to_owned()),
+            Some(_) => Ok(self.script.clone()),
+        }
+    }
+
+    fn consider(&self, wanted: &ModelChoice<'_>) -> Result<Chosen, Failure> {
+        Ok(Self::chosen_as(&wanted.model))
+    }
+
+    fn select(&self, _: &ModelChoice<'_>) -> Result<Changed, Failure> {
+        *self.model.lock().unwrap() = "gpt";
+        Ok(Changed { reason: "model_selected", result: raw(r#"{"selected_model":"gpt"}"#) })
+    }
+
+    fn resume(&self, _: &str, _: &str, _: Thinking, _: Option<&str>) -> &'static str {
+        "session_resumed"
+    }
+
+    fn forget_session(&self, _: &str) {}
+
+    fn remember_prompt(&self, prompt: &str) {
+        self.prompts.lock().unwrap().push(prompt.to_owned());
+    }
+
+    fn searches(&self) -> bool {
+        false
+    }
+
+    fn auth_status(&self) -> Box<RawValue> {
+        raw("{}")
+    }
+
+    fn onboarding(&self) -> Box<RawValue> {
+        raw(r#"{"completed":false}"#)
+    }
+
+    fn complete_onboarding(&self) -> Changed {
+        Changed { reason: "onboarding_complete", result: raw(r#"{"completed":true}"#) }
+    }
+
+    fn models(&self, _: Option<&str>) -> Result<Box<RawValue>, Failure> {
+        Ok(raw("{}"))
+    }
+
+    fn set_exa_key(&self, _: &str) -> Result<Changed, Failure> {
+        Err(nothing())
+    }
+
+    fn forget_everything(&self) -> Result<Changed, Failure> {
+        *self.model.lock().unwrap() = "";
+        Ok(Changed { reason: "forgeteverything", result: raw(r#"{"cleared":true}"#) })
+    }
+
+    async fn set_openrouter_key(&self, _: &str) -> Result<Changed, Failure> {
+        Err(nothing())
+    }
+
+    async fn connect_openai(&self, _: Option<&str>, _: Option<&str>, _: Tell<'_>) -> Result<Changed, Failure> {
+        Err(nothing())
+    }
+
+    async fn connect_antigravity(&self, _: Tell<'_>) -> Result<Changed, Failure> {
+        Err(nothing())
+    }
+
+    async fn limits(&self) -> Result<Box<RawValue>, Failure> {
+        Err(Failure::new(FailureKind::Internal, "limits requires at least one oauth provider"))
+    }
+
+    async fn routing_providers(&self, _: &str) -> Result<Box<RawValue>, Failure> {
+        Err(nothing())
+    }
+}
+
+/// Two tools: one that reads, and one that runs until it is stopped.
+#[derive(Debug)]
+struct Tools;
+
+#[async_trait]
+impl Bench for Tools {
+    fn tools(&self) -> Vec<ToolDescription> {
+        let tool = |name: &str, effect| ToolDescription {
+            name: name.to_owned(),
+            description: "does something".to_owned(),
+            input_schema: None,
+            effect,
+        };
+        vec![tool("bash", Effect::Runs), tool("read.file", Effect::Reads), tool("sleep", Effect::Reads)]
+    }
+
+    async fn run(&self, run: Run<'_>) -> Ran {
+        if run.name == "sleep" {
+            run.cancel.cancelled().await;
+            return Ran { ok: false, output: json::to_raw("stopped"), error: Some("process aborted".to_owned()) };
+        }
+        Ran { ok: true, output: json::to_raw(&format!("{} ran", run.name)), error: None }
+    }
+
+    async fn forget(&self, _: &str) {}
+
+    async fn close(&self) {}
+}
+
+/// Somebody who listens.
+#[derive(Debug, Default)]
+pub(super) struct Client {
+    heard: Mutex<Vec<(String, Value)>>,
+    changed: Notify,
+}
+
+impl Caller for Client {
+    fn tell(&self, _: Notice) {}
+
+    fn ask(&self, _: Option<CallId>, _: Vec<Asking>) {}
+
+    fn event(&self, event: AgentEvent) {
+        let payload = serde_json::from_str(event.payload.get()).expect("payloads are JSON");
+        self.heard.lock().unwrap().push((event.kind.to_owned(), payload));
+        self.changed.notify_one();
+    }
+
+    fn session(&self) -> SessionId {
+        SessionId(1)
+    }
+}
+
+/// All of them together.
+pub(super) struct Stage {
+    pub(super) agent: Conversations,
+    pub(super) script: Arc<Script>,
+    pub(super) counter: Arc<Counter>,
+    pub(super) data: PathBuf,
+    hub: Hub,
+    client: Arc<Client>,
+    agreement: Arc<Agreement>,
+    _folder: Option<tempfile::TempDir>,
+}
+
+impl Stage {
+    pub(super) fn new(scenes: &[Scene]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let data = folder.path().join("data");
+        Self { _folder: Some(folder), ..Self::on(&data, scenes) }
+    }
+
+    /// On a data directory that there is already.
+    pub(super) fn on(data: &Path, scenes: &[Scene]) -> Self {
+        let script = Arc::new(Script { scenes: Mutex::new(scenes.to_vec().into()), asked: Mutex::default() });
+        let counter =
+            Arc::new(Counter { script: script.clone(), model: Mutex::new("acme/plain-1"), prompts: Mutex::default() });
+        let settings = AgentSettings {
+            data: data.to_owned(),
+            folder: std::env::temp_dir(),
+            home: None,
+            policy: Policy::default(),
+        };
+        let agent = Conversations::new(settings, counter.clone(), Arc::new(Tools));
+        let echo = gladhand_operations::Tool::plain("echo", "says it again")
+            .with("annotations", &serde_json::json!({"readOnlyHint": true}));
+        let kit = Kit::new().tool(echo, |_, _| Ok(gladhand_operations::ToolResult::text("again")));
+        let hub = Hub::new(vec![Box::new(kit)]).unwrap().with_agent(Arc::new(agent.clone()));
+        agent.with_hub(hub.clone());
+        let (client, agreement) = (Arc::new(Client::default()), Arc::new(agreement()));
+        Self { agent, script, counter, data: data.to_owned(), hub, client, agreement, _folder: None }
+    }
+
+    /// Asks, and waits for the answer.
+    pub(super) async fn ask(&self, call: AgentCall<'_>) -> Result<Value, String> {
+        let caller: Arc<dyn Caller> = self.client.clone();
+        let call = Call::new(CallId(1), Operation::Agent(call));
+        match self.hub.answer(call, &self.agreement, &caller).outcome().await {
+            Ok(Reply::Agent(raw)) => Ok(serde_json::from_str(raw.get()).unwrap()),
+            Ok(other) => panic!("the agent answers otherwise: {other:?}"),
+            Err(failure) => Err(failure.message),
+        }
+    }
+
+    pub(super) async fn create(&self) -> String {
+        let created = self.ask(AgentCall::Create { title: None, folder: None }).await.unwrap();
+        self.client.heard.lock().unwrap().clear();
+        created["session_id"].as_str().unwrap().to_owned()
+    }
+
+    pub(super) async fn send(&self, session: &str, text: &str) -> Result<Value, String> {
+        let (session, text) = (session.to_owned().into(), text.to_owned().into());
+        self.ask(AgentCall::Send { session, text, enqueue: false, images: Vec::new() }).await
+    }
+
+    pub(super) async fn command(&self, session: &str, line: &str) -> Result<Value, String> {
+        self.ask(AgentCall::Command { session: session.into(), line: line.into() }).await
+    }
+
+    /// Waits until something of this kind is told that says this, and takes everything up to it.
+    pub(super) async fn until(&self, kind: &str, label: &str) -> Vec<(String, Value)> {
+        loop {
+            {
+                let mut heard = self.client.heard.lock().unwrap();
+                let meant = |(it, payload): &(String, Value)| it == kind && payload.to_string().contains(label);
+                if let Some(at) = heard.iter().position(meant) {
+                    return heard.drain(..=at).collect();
+                }
+            }
+            self.client.changed.notified().await;
+        }
+    }
+
+    pub(super) async fn until_ready(&self) -> Vec<(String, Value)> {
+        self.until("session.status", r#""ready""#).await
+    }
+
+    pub(super) fn leave(&self) {
+        gladhand_hub::Agent::left(&self.agent, SessionId(1));
+    }
+}
+
+pub(super) fn kinds(told: &[(String, Value)]) -> Vec<&str> {
+    told.iter().map(|(kind, _)| kind.strip_prefix("session.").unwrap_or(kind)).collect()
+}
+
+/// The payload of the one event of a kind.
+pub(super) fn one<'a>(told: &'a [(String, Value)], kind: &str) -> &'a Value {
+    let mut found = told.iter().filter(|(it, _)| it == kind);
+    match (found.next(), found.next()) {
+        (Some((_, payload)), None) => payload,
+        _ => panic!("{kind} was not told once: {told:#?}"),
+    }
+}
+
+fn agreement() -> Agreement {
+    let rules = Rules {
+        dialect: "test",
+        versions: VersionRule::Common,
+        minimum: Minimum::Nothing,
+        defines: |_, _, _| Defined::Yes,
+    };
+    let offer = Offer::new(Peer::default(), ["1"]);
+    agree(&rules, &offer, &offer).expect("one version on both sides")
+}

@@ -1,0 +1,51 @@
+//! A moment, and how it is written down.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use jiff::Timestamp;
+
+/// A moment, to the millisecond.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Moment(pub u64);
+
+impl Moment {
+    /// This moment.
+    pub fn now() -> Self {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self(since.as_millis().try_into().unwrap_or(u64::MAX))
+    }
+
+    /// As in `2026-01-01T00:00:00.000Z`.
+    pub fn text(self) -> String {
+        self.written("%Y-%m-%dT%H:%M:%S%.3fZ")
+    }
+
+    /// The folder of the day, as in `2026/01/01`.
+    pub(crate) fn folder(self) -> String {
+        self.written("%Y/%m/%d")
+    }
+
+    /// As in `20260101-000000000`.
+    pub(crate) fn stamp(self) -> String {
+        format!("{}{:03}", self.written("%Y%m%d-%H%M%S"), self.0 % 1000)
+    }
+
+    fn written(self, format: &str) -> String {
+        let millis = i64::try_from(self.0).unwrap_or(i64::MAX);
+        let timestamp = Timestamp::from_millisecond(millis).unwrap_or(Timestamp::MAX);
+        timestamp.strftime(format).to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_moment_is_written_to_the_millisecond() {
+        let moment = Moment(1_794_705_293_015);
+        assert_eq!(moment.text(), "2026-11-15T01:14:53.015Z");
+        assert_eq!((moment.folder().as_str(), moment.stamp().as_str()), ("2026/11/15", "20261115-011453015"));
+        assert_eq!(Moment(0).text(), "1970-01-01T00:00:00.000Z");
+    }
+}

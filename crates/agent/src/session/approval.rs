@@ -1,0 +1,70 @@
+//! Calls that run only if somebody says so.
+
+use super::calls::Wanted;
+use super::scene::Scene;
+use super::state::Session;
+use super::turn::{Awaits, Turn};
+use crate::payloads::ApprovalResolved;
+
+impl Session {
+    /// Somebody decides about a call. Whether it is one that waits for that.
+    pub(crate) fn decide(&mut self, call_id: &str, allow: bool, always: bool, scene: &mut Scene<'_>) -> bool {
+        let Some((turn, call)) = self.asking(|call| call.call_id == call_id) else { return false };
+        if always {
+            self.decided.insert(call.name.clone(), allow);
+        }
+        self.tell_resolved(&turn, &call, if allow { "allow" } else { "deny" }, scene);
+        if allow {
+            self.start_call(turn, call, scene);
+        } else {
+            let why = denied(&call.name);
+            self.refuse_call(turn, &call, why, scene);
+        }
+        true
+    }
+
+    /// Nobody is there any more who could decide.
+    pub(crate) fn left_alone(&mut self, scene: &mut Scene<'_>) {
+        let Some((turn, call)) = self.asking(|_| true) else { return };
+        self.tell_resolved(&turn, &call, "cancelled", scene);
+        self.refuse_call(turn, &call, nobody(&call.name), scene);
+    }
+
+    /// The turn was stopped: if it waits for a decision, it waits no longer.
+    pub(super) fn stop_asking(&mut self, scene: &mut Scene<'_>) {
+        let Some((turn, call)) = self.asking(|_| true) else { return };
+        self.tell_resolved(&turn, &call, "cancelled", scene);
+        self.finish_interrupted(turn, scene);
+    }
+
+    /// The running turn and the call that it asks about, if it does. The turn has to go on or end.
+    fn asking(&mut self, is_meant: impl FnOnce(&Wanted) -> bool) -> Option<(Box<Turn>, Wanted)> {
+        let is_awaited = |awaits: &Awaits| matches!(awaits, Awaits::Approval(call) if is_meant(call));
+        let mut turn = self.turn_that(is_awaited)?;
+        match std::mem::replace(&mut turn.awaits, Awaits::Round) {
+            Awaits::Approval(call) => Some((turn, call)),
+            _ => None,
+        }
+    }
+
+    fn tell_resolved(&self, turn: &Turn, call: &Wanted, decision: &str, scene: &mut Scene<'_>) {
+        let resolved = ApprovalResolved {
+            session_id: &self.id,
+            turn_id: &turn.id,
+            call_id: &call.call_id,
+            tool: &call.name,
+            decision,
+        };
+        scene.tell("session.approval.resolved", &resolved);
+    }
+}
+
+/// What the model is told of a call that somebody did not allow.
+pub(super) fn denied(tool: &str) -> String {
+    format!("{tool} was not run: the user did not allow it")
+}
+
+/// What the model is told of a call about which nobody can decide.
+pub(crate) fn nobody(tool: &str) -> String {
+    format!("{tool} was not run: it needs approval, and no client that is connected can give it")
+}

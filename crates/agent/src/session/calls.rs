@@ -1,0 +1,171 @@
+//! Tools that a model wants called in a turn, one after the other.
+
+use gladhand_models::{Said, WantedCall};
+use gladhand_wire::{RawValue, json as wire};
+use gladhand_workbench::Ran;
+use serde_json::json;
+
+use super::scene::{Job, Scene};
+use super::state::Session;
+use super::turn::{Awaits, Turn};
+use crate::payloads::{ApprovalRequested, CallStarted, CallsEnded, Executed, InTurn, StartedCall};
+
+/// A call that a model wants.
+#[derive(Debug, Clone)]
+pub(crate) struct Wanted {
+    /// The tool's own name.
+    pub(crate) name: String,
+    /// The name that the model used.
+    pub(crate) provider_name: String,
+    pub(crate) call_id: String,
+    /// A JSON object.
+    pub(crate) input: Box<RawValue>,
+    /// What the provider wants back unread.
+    pub(crate) seal: Option<Box<RawValue>>,
+    /// What it may do to the world, in one word.
+    pub(crate) effect: &'static str,
+    pub(crate) verdict: Verdict,
+}
+
+/// Whether a call may run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// It may.
+    Run,
+    /// If somebody says so.
+    Ask,
+    /// It may not, for this reason.
+    Refuse(String),
+}
+
+impl Session {
+    /// The model wants these calls made before it goes on.
+    pub(super) fn take_calls(&mut self, mut turn: Box<Turn>, mut calls: Vec<Wanted>, scene: &mut Scene<'_>) {
+        let wanted = |call: &Wanted| WantedCall {
+            call_id: call.call_id.clone(),
+            name: call.provider_name.clone(),
+            input: call.input.clone(),
+            seal: call.seal.clone(),
+        };
+        let text = turn.round.text.clone();
+        turn.said.push(Said::Assistant { text, calls: calls.iter().map(wanted).collect() });
+        calls.reverse();
+        turn.calls = calls;
+        turn.executed.clear();
+        self.next_call(turn, scene);
+    }
+
+    /// The next call, or the next request.
+    pub(super) fn next_call(&mut self, mut turn: Box<Turn>, scene: &mut Scene<'_>) {
+        let Some(call) = turn.calls.pop() else {
+            self.tell_results(&mut turn, scene);
+            return self.next_round(turn, scene);
+        };
+        let verdict = match self.decided.get(&call.name) {
+            Some(true) if call.verdict == Verdict::Ask => Verdict::Run,
+            Some(false) if call.verdict == Verdict::Ask => Verdict::Refuse(super::approval::denied(&call.name)),
+            _ => call.verdict.clone(),
+        };
+        match verdict {
+            Verdict::Run => self.start_call(turn, call, scene),
+            Verdict::Refuse(why) => self.refuse_call(turn, &call, why, scene),
+            Verdict::Ask => {
+                let requested = ApprovalRequested {
+                    session_id: &self.id,
+                    turn_id: &turn.id,
+                    call_id: &call.call_id,
+                    tool: &call.name,
+                    effect: call.effect,
+                    input: &call.input,
+                };
+                scene.tell("session.approval.requested", &requested);
+                self.wait(turn, Awaits::Approval(call));
+            }
+        }
+    }
+
+    pub(super) fn start_call(&mut self, turn: Box<Turn>, call: Wanted, scene: &mut Scene<'_>) {
+        self.tell_started(&turn, &call, scene);
+        scene.wants(Job::Run(call.clone()));
+        self.wait(turn, Awaits::Tool(call));
+    }
+
+    /// A call that may not run has an outcome too: the model can do something about it.
+    pub(super) fn refuse_call(&mut self, mut turn: Box<Turn>, call: &Wanted, why: String, scene: &mut Scene<'_>) {
+        self.tell_started(&turn, call, scene);
+        let output = json!({"callId": call.call_id, "tool": call.name, "status": "denied"});
+        let ran = Ran { ok: false, output: wire::to_raw(&output), error: Some(why) };
+        self.tell_completed(&mut turn, call, ran, scene);
+        self.next_call(turn, scene);
+    }
+
+    /// A tool has ended.
+    pub(crate) fn ran(&mut self, ran: Ran, scene: &mut Scene<'_>) {
+        let Some(mut turn) = self.turn_that(|awaits| matches!(awaits, Awaits::Tool(_))) else { return };
+        // What is awaited next is decided below.
+        let Awaits::Tool(call) = std::mem::replace(&mut turn.awaits, Awaits::Round) else { return };
+        self.tell_completed(&mut turn, &call, ran, scene);
+        if turn.stop.is_none() {
+            return self.next_call(turn, scene);
+        }
+        if turn.calls.is_empty() {
+            self.tell_results(&mut turn, scene);
+        }
+        self.finish_interrupted(turn, scene);
+    }
+
+    fn tell_started(&self, turn: &Turn, call: &Wanted, scene: &mut Scene<'_>) {
+        let started = CallStarted {
+            tool_round: turn.round.number,
+            call: StartedCall {
+                name: &call.name,
+                input: &call.input,
+                provider_tool_name: &call.provider_name,
+                call_id: &call.call_id,
+            },
+        };
+        self.tell_in_turn(turn, "session.tool.call.started", "tool_call_started", &started, scene);
+        let payload = json!({"tool": call.name, "call_id": call.call_id, "input": call.input});
+        self.journal(scene, turn, "command_run", &payload);
+    }
+
+    fn tell_completed(&self, turn: &mut Turn, call: &Wanted, ran: Ran, scene: &mut Scene<'_>) {
+        let Ran { ok, output, error } = ran;
+        turn.said.push(Said::Result {
+            call_id: call.call_id.clone(),
+            name: call.provider_name.clone(),
+            output: output.clone(),
+            error: error.clone(),
+        });
+        let executed = Executed { name: call.name.clone(), ok, input: call.input.clone(), result: output, error };
+        let ended = CallsEnded { tool_round: turn.round.number, executed: &executed };
+        self.tell_in_turn(turn, "session.tool.call.completed", "tool_call_completed", &ended, scene);
+        turn.executed.push(executed);
+    }
+
+    fn tell_results(&self, turn: &mut Turn, scene: &mut Scene<'_>) {
+        let executed = std::mem::take(&mut turn.executed);
+        let ended = CallsEnded { tool_round: turn.round.number, executed: &executed };
+        self.tell_in_turn(turn, "session.tool.results", "tool_results", &ended, scene);
+        for call in &executed {
+            let payload = json!({"tool": call.name, "ok": call.ok, "result": call.result});
+            self.journal(scene, turn, "tool_result", &payload);
+            if !call.ok {
+                let message = call.error.as_deref().unwrap_or("the tool reported no reason");
+                self.journal(scene, turn, "error_observed", &json!({"tool": call.name, "message": message}));
+            }
+        }
+    }
+
+    fn tell_in_turn(
+        &self,
+        turn: &Turn,
+        kind: &'static str,
+        stage: &str,
+        data: &impl serde::Serialize,
+        scene: &mut Scene<'_>,
+    ) {
+        scene.tell(kind, &InTurn { session_id: &self.id, turn_id: &turn.id, data });
+        self.debug(scene, &turn.id, stage, data);
+    }
+}

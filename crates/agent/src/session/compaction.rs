@@ -1,0 +1,363 @@
+//! A conversation is put into few words (`loaf` §15).
+
+use gladhand_models::Said;
+
+use super::ending::End;
+use super::history::History;
+use super::scene::{Chat, Job, Scene, Target};
+use super::state::{Occupation, READY, Session};
+use super::turn::{Awaits, Turn};
+use super::window::{high_watermark, target_limit};
+use crate::payloads::{
+    AnchorSelected, ChatMessage, CompactionCompleted, CompactionFailed, CompactionReport, CompactionStarted, Role,
+    SummaryMerged,
+};
+use crate::text::{self, thousands};
+
+/// A compaction under way.
+#[derive(Debug)]
+pub(super) struct Compaction {
+    reason: &'static str,
+    turn_id: Option<String>,
+    target: Target,
+    /// The estimate before.
+    before: u64,
+    /// Whether the summary has taken the place of the conversation.
+    merged: bool,
+    /// Who produced the conversation.
+    from: Option<String>,
+    /// The failure that it is to mend.
+    pub(super) overflow: Option<String>,
+}
+
+/// A compaction that somebody asked for.
+#[derive(Debug)]
+pub(crate) struct Standalone {
+    reason: &'static str,
+    target: Target,
+    /// Whether people are told by labels and notes.
+    noted: bool,
+    /// Whether the conversation was cleared meanwhile.
+    pub(super) discarded: bool,
+    compaction: Option<Compaction>,
+}
+
+impl Standalone {
+    /// One that a person asked for.
+    pub(super) fn manual(target: Target) -> Self {
+        Self { reason: "manual", target, noted: true, discarded: false, compaction: None }
+    }
+
+    /// One that belongs to another call.
+    pub(super) fn quiet(reason: &'static str, target: Target) -> Self {
+        Self { reason, target, noted: false, discarded: false, compaction: None }
+    }
+}
+
+impl Compaction {
+    pub(super) fn is_merged(&self) -> bool {
+        self.merged
+    }
+
+    fn turn_id(&self) -> Option<&str> {
+        self.turn_id.as_deref()
+    }
+}
+
+impl Session {
+    /// The summary is there, or cannot be had.
+    pub(crate) fn summarised(&mut self, summary: Result<String, String>, scene: &mut Scene<'_>) {
+        let summary = summary.and_then(|summary| match text::trim(&summary) {
+            "" => Err("the model returned no summary".to_owned()),
+            summary => Ok(summary.to_owned()),
+        });
+        if let Occupation::Compaction(_) = self.occupation {
+            return self.standalone_summarised(summary, scene);
+        }
+        let is_awaited = |awaits: &Awaits| match awaits {
+            Awaits::Summary(compaction) | Awaits::Recovery(compaction) => !compaction.merged,
+            _ => false,
+        };
+        let Some(mut turn) = self.turn_that(is_awaited) else { return };
+        let (mut compaction, recovers) = match std::mem::replace(&mut turn.awaits, Awaits::Round) {
+            Awaits::Summary(compaction) => (compaction, false),
+            Awaits::Recovery(compaction) => (compaction, true),
+            _ => return,
+        };
+        match summary {
+            _ if turn.stop.is_some() => {
+                self.compaction_failed(&compaction, "Request was aborted.", scene);
+                if recovers {
+                    // What there was of it is in the history already.
+                    self.conclude(turn, &End::Interrupted { partial: false }, scene);
+                } else {
+                    self.finish_interrupted(turn, scene);
+                }
+            }
+            Ok(summary) => {
+                self.merge(&mut compaction, &summary, scene);
+                let awaits = if recovers { Awaits::Recovery(compaction) } else { Awaits::Summary(compaction) };
+                self.wait(turn, awaits);
+            }
+            Err(why) => {
+                let message = self.compaction_failed(&compaction, &why, scene);
+                match &compaction.overflow {
+                    Some(overflow) => {
+                        self.note(scene, format!("auto-compression failed: {message}"));
+                        self.note(scene, format!("inference error: {overflow}"));
+                    }
+                    None => self.note(scene, format!("inference error: {message}")),
+                }
+                self.conclude(turn, &End::Failed(message), scene);
+            }
+        }
+    }
+
+    /// The summary before a turn is written down: the turn goes on.
+    pub(super) fn summary_saved(
+        &mut self,
+        turn: Box<Turn>,
+        compaction: &Compaction,
+        saved: Result<(), String>,
+        scene: &mut Scene<'_>,
+    ) {
+        let report = self.compaction_done(compaction, saved, scene);
+        let (before, after) = (thousands(report.estimated_tokens_before), thousands(report.estimated_tokens_after));
+        let window = compaction.target.window;
+        self.note(
+            scene,
+            match &compaction.from {
+                Some(from) if compaction.reason == "provider_switch" => {
+                    let to = &compaction.target.provider;
+                    format!("provider switched: {from} -> {to}. context compressed ({before} -> {after} est. tokens).")
+                }
+                _ => {
+                    let (limit, window) = (thousands(high_watermark(window)), thousands(window));
+                    format!(
+                        "context compression (auto): {before} -> {after} est. tokens (limit {limit} / window {window})."
+                    )
+                }
+            },
+        );
+        match turn.stop {
+            Some(_) => self.finish_interrupted(turn, scene),
+            None => self.converse(turn, scene),
+        }
+    }
+
+    /// The summary of a conversation that was too long is written down: another turn continues it.
+    pub(super) fn recovery_saved(
+        &mut self,
+        turn: Box<Turn>,
+        compaction: &Compaction,
+        saved: Result<(), String>,
+        scene: &mut Scene<'_>,
+    ) {
+        let report = self.compaction_done(compaction, saved, scene);
+        let (before, after) = (thousands(report.estimated_tokens_before), thousands(report.estimated_tokens_after));
+        let sizes = format!("{before} -> {after} est. tokens");
+        self.note(scene, format!("context overflow detected; compressed context ({sizes}). continuing..."));
+        match turn.stop {
+            Some(_) => self.conclude(turn, &End::Interrupted { partial: false }, scene),
+            None => self.continue_later(turn, scene),
+        }
+    }
+
+    /// Begins a compaction that somebody asked for, or finds that there is nothing to be compacted.
+    pub(super) fn compact(&mut self, mut standalone: Standalone, about: Option<Said>, scene: &mut Scene<'_>) {
+        if self.history.is_empty() {
+            let tokens = if standalone.noted { scene.scales.pinned } else { 0 };
+            let window = standalone.target.window;
+            let (reason, limit) = match standalone.noted {
+                true => (standalone.reason, target_limit(window)),
+                false => ("none", high_watermark(window)),
+            };
+            let nothing = report(false, reason, tokens, tokens, window, limit);
+            return self.standalone_ended(&standalone, Ok(nothing), scene);
+        }
+        let compaction = self.start_compaction(standalone.reason, None, standalone.target.clone(), about, scene);
+        standalone.compaction = Some(compaction);
+        self.occupation = Occupation::Compaction(Box::new(standalone));
+    }
+
+    fn standalone_summarised(&mut self, summary: Result<String, String>, scene: &mut Scene<'_>) {
+        let Some((mut standalone, mut compaction)) = self.take_standalone(false) else { return };
+        let summary = summary.and_then(|summary| match standalone.discarded {
+            true => Err("the conversation was cleared meanwhile".to_owned()),
+            false => Ok(summary),
+        });
+        match summary {
+            Ok(summary) => {
+                self.merge(&mut compaction, &summary, scene);
+                standalone.compaction = Some(compaction);
+                self.occupation = Occupation::Compaction(standalone);
+            }
+            Err(why) => {
+                let message = self.compaction_failed(&compaction, &why, scene);
+                self.standalone_ended(&standalone, Err(message), scene);
+            }
+        }
+    }
+
+    pub(super) fn standalone_saved(&mut self, saved: Result<(), String>, scene: &mut Scene<'_>) {
+        let Some((standalone, compaction)) = self.take_standalone(true) else { return };
+        let report = self.compaction_done(&compaction, saved, scene);
+        if standalone.noted {
+            let (before, after) = (thousands(report.estimated_tokens_before), thousands(report.estimated_tokens_after));
+            self.note(scene, format!("context compression complete: {before} -> {after} est. tokens."));
+        }
+        self.standalone_ended(&standalone, Ok(report), scene);
+    }
+
+    fn standalone_ended(
+        &mut self,
+        standalone: &Standalone,
+        report: Result<CompactionReport, String>,
+        scene: &mut Scene<'_>,
+    ) {
+        self.occupation = Occupation::Idle;
+        self.updated_at = scene.now;
+        if standalone.noted {
+            self.status(scene, READY, None);
+        } else {
+            self.label = READY.to_owned();
+        }
+        scene.effects.push(super::scene::Effect::Ended);
+        self.drain(scene);
+        scene.effects.push(super::scene::Effect::Report(report));
+    }
+
+    fn take_standalone(&mut self, merged: bool) -> Option<(Box<Standalone>, Compaction)> {
+        match std::mem::replace(&mut self.occupation, Occupation::Idle) {
+            Occupation::Compaction(mut standalone)
+                if standalone.compaction.as_ref().is_some_and(|running| running.merged == merged) =>
+            {
+                let compaction = standalone.compaction.take()?;
+                Some((standalone, compaction))
+            }
+            other => {
+                self.occupation = other;
+                None
+            }
+        }
+    }
+
+    /// Asks for a summary. `about` says what was not finished.
+    pub(super) fn start_compaction(
+        &mut self,
+        reason: &'static str,
+        turn_id: Option<&str>,
+        target: Target,
+        about: Option<Said>,
+        scene: &mut Scene<'_>,
+    ) -> Compaction {
+        let started = CompactionStarted {
+            session_id: &self.id,
+            turn_id,
+            reason,
+            anchor_event_index_before: 0,
+            event_count: self.history.messages().len(),
+            context_window_tokens: target.window,
+        };
+        scene.tell("compaction.started", &started);
+        let mut said = self.history.said();
+        said.extend(about);
+        said.push(Said::User { text: crate::instructions::SUMMARY_WISH.to_owned(), images: Vec::new() });
+        scene.wants(Job::Summarise { target: target.clone(), said });
+        let before = scene.scales.pinned + self.history.tokens();
+        let (turn_id, from) = (turn_id.map(Into::into), self.conversation_provider.clone());
+        Compaction { reason, turn_id, target, before, merged: false, from, overflow: None }
+    }
+
+    /// Puts the summary in the place of the conversation, and has that written down.
+    fn merge(&mut self, compaction: &mut Compaction, summary: &str, scene: &mut Scene<'_>) {
+        let count = self.history.messages().len();
+        let text = format!("## Conversation Summary\n\n{summary}");
+        self.history = History::of(vec![ChatMessage { role: Role::Assistant, text, images: Vec::new() }]);
+        self.conversation_provider = Some(compaction.target.provider.clone());
+        compaction.merged = true;
+        let selected = AnchorSelected {
+            session_id: &self.id,
+            turn_id: compaction.turn_id(),
+            reason: compaction.reason,
+            anchor_event_index_before: 0,
+            anchor_event_index_after: 0,
+            delta_event_count: count,
+        };
+        scene.tell("compaction.anchor_selected", &selected);
+        let merged = SummaryMerged {
+            session_id: &self.id,
+            turn_id: compaction.turn_id(),
+            summary_updated_at: scene.now.text(),
+            anchor_event_index_after: 0,
+        };
+        scene.tell("compaction.summary_merged", &merged);
+        if self.chat.is_none() {
+            self.chat = Some(Chat::new((scene.new_id)(), scene.now, None));
+        }
+        if let Some(file) = self.chat_file("compressed conversation".to_owned(), compaction.target.clone(), scene) {
+            scene.wants(Job::Save(file));
+        }
+    }
+
+    fn compaction_done(
+        &mut self,
+        compaction: &Compaction,
+        saved: Result<(), String>,
+        scene: &mut Scene<'_>,
+    ) -> CompactionReport {
+        if let Err(why) = saved {
+            self.note(scene, format!("chat history save failed: {why}"));
+        }
+        let window = compaction.target.window;
+        let after = scene.scales.pinned + self.history.tokens();
+        let completed = CompactionCompleted {
+            session_id: &self.id,
+            turn_id: compaction.turn_id(),
+            compressed: true,
+            reason: compaction.reason,
+            estimated_tokens_before: compaction.before,
+            estimated_tokens_after: after,
+            model_context_window: window,
+            target_limit: target_limit(window),
+            high_watermark_limit: high_watermark(window),
+            anchor_event_index_before: 0,
+            anchor_event_index_after: 0,
+        };
+        scene.tell("compaction.completed", &completed);
+        self.estimate(scene);
+        report(true, compaction.reason, compaction.before, after, window, target_limit(window))
+    }
+
+    /// Tells that there is no summary; what whoever wanted one is to hear.
+    fn compaction_failed(&self, compaction: &Compaction, why: &str, scene: &mut Scene<'_>) -> String {
+        let failed = CompactionFailed {
+            session_id: &self.id,
+            turn_id: compaction.turn_id(),
+            reason: compaction.reason,
+            message: why,
+        };
+        scene.tell("compaction.failed", &failed);
+        format!("context compaction failed: {why}")
+    }
+}
+
+fn report(
+    compressed: bool,
+    reason: &'static str,
+    before: u64,
+    after: u64,
+    window: u64,
+    target_limit: u64,
+) -> CompactionReport {
+    CompactionReport {
+        compressed,
+        reason,
+        estimated_tokens_before: before,
+        estimated_tokens_after: after,
+        model_context_window: window,
+        target_limit,
+        anchor_event_index_before: 0,
+        anchor_event_index_after: 0,
+    }
+}

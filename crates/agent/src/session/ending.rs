@@ -1,0 +1,289 @@
+//! How turns end (`loaf` §13.3 to §13.6).
+
+use gladhand_models::{Piece, Said, Segment};
+use serde_json::json;
+
+use super::asked::COMPRESSING;
+use super::compaction::Standalone;
+use super::scene::{ChatFile, Effect, Job, Scene, Target};
+use super::state::{Occupation, READY, Session};
+use super::turn::{Awaits, Turn};
+use crate::payloads::{ChatMessage, Completed, Interrupted, Kind, QueueItem, Role};
+use crate::text;
+
+/// The end of a turn.
+#[derive(Debug)]
+pub(super) enum End {
+    /// There is an answer.
+    Completed {
+        /// How long it is.
+        length: usize,
+    },
+    /// Somebody stopped it.
+    Interrupted {
+        /// Whether something of the answer was kept.
+        partial: bool,
+    },
+    /// It was too long for the model, which was said in these words: it is continued by another turn.
+    Overflowed(String),
+    /// It failed, for this reason.
+    Failed(String),
+}
+
+impl Session {
+    pub(super) fn finish_completed(&mut self, mut turn: Box<Turn>, scene: &mut Scene<'_>) {
+        if turn.answer.is_empty() {
+            let nothing = Segment::Answer("(No response text returned)".to_owned());
+            self.stream(&mut turn, &Piece { segments: vec![nothing], thoughts: Vec::new() }, scene);
+        }
+        let round = &turn.round;
+        let data = json!({
+            "toolRound": round.number,
+            "thoughtCount": round.thoughts,
+            "answerLength": text::length(&round.text),
+            "durationMs": scene.now.0.saturating_sub(round.began.0),
+            "answerPreview": text::beginning(&round.text, 400),
+        });
+        self.debug(scene, &turn.id, "response_final", &data);
+        let answer = std::mem::take(&mut turn.answer);
+        let length = text::length(&answer);
+        self.append(scene, Kind::Assistant, answer.clone(), Vec::new());
+        self.keep(&turn, &answer);
+        self.journal(scene, &turn, "assistant_msg", &json!({"text": answer}));
+        self.overflows = 0;
+        self.save_and_end(turn, End::Completed { length }, scene);
+    }
+
+    /// Ends a turn that was stopped, with what there is of it.
+    pub(super) fn finish_interrupted(&mut self, mut turn: Box<Turn>, scene: &mut Scene<'_>) {
+        let stop = turn.stop.expect("only a turn that was stopped ends so");
+        if !stop.kept {
+            return self.conclude(turn, &End::Interrupted { partial: false }, scene);
+        }
+        self.show(&mut turn, scene);
+        let partial = self.keep_partial(&mut turn, scene);
+        if stop.noted {
+            let kept = if partial { " partial output kept." } else { "" };
+            self.note(scene, format!("response interrupted by user.{kept}"));
+        }
+        self.save_and_end(turn, End::Interrupted { partial }, scene);
+    }
+
+    /// Keeps what there is of a turn that was too long for the model.
+    pub(super) fn keep_overflowed(&mut self, mut turn: Box<Turn>, message: String, scene: &mut Scene<'_>) {
+        self.keep_partial(&mut turn, scene);
+        self.save_and_end(turn, End::Overflowed(message), scene);
+    }
+
+    /// The chat is written down, or could not be.
+    pub(crate) fn saved(&mut self, saved: Result<(), String>, scene: &mut Scene<'_>) {
+        if let Occupation::Compaction(_) = self.occupation {
+            return self.standalone_saved(saved, scene);
+        }
+        let is_awaited = |awaits: &Awaits| match awaits {
+            Awaits::Saving(_) => true,
+            Awaits::Summary(compaction) | Awaits::Recovery(compaction) => compaction.is_merged(),
+            _ => false,
+        };
+        let Some(mut turn) = self.turn_that(is_awaited) else { return };
+        match std::mem::replace(&mut turn.awaits, Awaits::Round) {
+            Awaits::Saving(end) => {
+                if let Err(why) = saved {
+                    let when = match &end {
+                        End::Interrupted { .. } => " after interruption",
+                        End::Overflowed(_) => " after overflow",
+                        End::Completed { .. } | End::Failed(_) => "",
+                    };
+                    self.note(scene, format!("chat history save failed{when}: {why}"));
+                }
+                self.end_or_recover(turn, end, scene);
+            }
+            Awaits::Summary(compaction) => self.summary_saved(turn, &compaction, saved, scene),
+            Awaits::Recovery(compaction) => self.recovery_saved(turn, &compaction, saved, scene),
+            _ => {}
+        }
+    }
+
+    /// The conversation became too long: it is compacted and then continued.
+    fn recover(&mut self, turn: Box<Turn>, message: &str, scene: &mut Scene<'_>) {
+        let Some(target) = turn.target().cloned() else { return };
+        self.journal(scene, &turn, "error_observed", &json!({"message": message}));
+        if turn.stop.is_some() {
+            return self.conclude(turn, &End::Interrupted { partial: false }, scene);
+        }
+        self.status(scene, COMPRESSING, Some(&turn.id));
+        let about = unfinished(&turn, scene, Some(message));
+        let mut compaction = self.start_compaction("auto", Some(&turn.id), target, Some(about), scene);
+        compaction.overflow = Some(message.to_owned());
+        self.wait(turn, Awaits::Recovery(compaction));
+    }
+
+    /// Goes on with the work of a turn that was too long, in another one.
+    pub(super) fn continue_later(&mut self, turn: Box<Turn>, scene: &mut Scene<'_>) {
+        self.overflows += 1;
+        let item = QueueItem {
+            id: (scene.new_id)(),
+            text: CONTINUE.to_owned(),
+            images: Vec::new(),
+            enqueued_at: scene.now.text(),
+        };
+        self.queue.push_front(item);
+        self.rest(turn, scene);
+    }
+
+    /// Tells how a turn ended, and goes on to what waits.
+    pub(super) fn conclude(&mut self, turn: Box<Turn>, end: &End, scene: &mut Scene<'_>) {
+        let (session_id, turn_id) = (&*self.id, &*turn.id);
+        match end {
+            End::Completed { length } => {
+                scene.tell("session.completed", &Completed { session_id, turn_id, answer_length: *length });
+            }
+            End::Interrupted { partial } => {
+                scene.tell("session.interrupted", &Interrupted { session_id, turn_id, partial_output: *partial });
+            }
+            End::Failed(message) | End::Overflowed(message) => self.tell_failed(&turn, message, scene),
+        }
+        if !matches!(end, End::Completed { .. }) {
+            self.overflows = 0;
+        }
+        self.rest(turn, scene);
+    }
+
+    /// The session is idle for a moment: what was put off comes first, then what waits.
+    fn rest(&mut self, turn: Box<Turn>, scene: &mut Scene<'_>) {
+        self.occupation = Occupation::Idle;
+        self.updated_at = scene.now;
+        self.status(scene, READY, None);
+        scene.effects.push(Effect::Ended);
+        let late = std::mem::take(&mut self.steering).len();
+        if late > 0 {
+            self.note(scene, format!("{late} steer message(s) were queued too late and not applied."));
+        }
+        match self.compress_next.take() {
+            Some(target) => {
+                self.label = COMPRESSING.to_owned();
+                let about = turn.is_shown.then(|| unfinished(&turn, scene, None));
+                self.compact(Standalone::manual(target), about, scene);
+            }
+            None => self.drain(scene),
+        }
+    }
+
+    /// The next of what waits.
+    pub(super) fn drain(&mut self, scene: &mut Scene<'_>) {
+        if let Some(QueueItem { id, text, images, .. }) = self.queue.pop_front() {
+            self.start_turn(id, text, images, scene);
+        }
+    }
+
+    /// Shows and keeps the prompt and what was answered so far. Whether anything was.
+    fn keep_partial(&mut self, turn: &mut Turn, scene: &mut Scene<'_>) -> bool {
+        let partial = text::trim(&turn.answer).to_owned();
+        if !partial.is_empty() {
+            self.append(scene, Kind::Assistant, partial.clone(), Vec::new());
+        }
+        self.keep(turn, &partial);
+        if !partial.is_empty() {
+            self.journal(scene, turn, "assistant_msg", &json!({"text": partial}));
+        }
+        !partial.is_empty()
+    }
+
+    /// Puts a turn into the history.
+    fn keep(&mut self, turn: &Turn, answer: &str) {
+        let message = |role, text: &str| ChatMessage { role, text: text.to_owned(), images: Vec::new() };
+        self.history.push(turn.message());
+        for text in &turn.steered {
+            self.history.push(message(Role::User, text));
+        }
+        self.history.push(message(Role::Assistant, answer));
+        if let Some(target) = turn.target() {
+            self.conversation_provider = Some(target.provider.clone());
+        }
+    }
+
+    fn save_and_end(&mut self, turn: Box<Turn>, end: End, scene: &mut Scene<'_>) {
+        // A turn that was stopped before it was known who answers cannot be written down.
+        let Some(prepared) = turn.prepared.as_ref().filter(|prepared| prepared.unsaved.is_none()) else {
+            return self.end_or_recover(turn, end, scene);
+        };
+        let target = prepared.target.clone();
+        let title = title_of(&turn, self.history.messages());
+        match self.chat_file(title, target, scene) {
+            Some(file) => {
+                self.wait(turn, Awaits::Saving(end));
+                scene.wants(Job::Save(file));
+            }
+            None => self.end_or_recover(turn, end, scene),
+        }
+    }
+
+    fn end_or_recover(&mut self, turn: Box<Turn>, end: End, scene: &mut Scene<'_>) {
+        match end {
+            End::Overflowed(message) => self.recover(turn, &message, scene),
+            end => self.conclude(turn, &end, scene),
+        }
+    }
+
+    /// The chat as it is now.
+    pub(super) fn chat_file(&self, title: String, target: Target, scene: &Scene<'_>) -> Option<ChatFile> {
+        let chat = self.chat.clone()?;
+        let title = chat.title.clone().unwrap_or(title);
+        Some(ChatFile { chat, title, target, updated_at: scene.now.text(), messages: self.history.messages().to_vec() })
+    }
+}
+
+/// What a conversation that was too long is continued with.
+const CONTINUE: &str =
+    "Continue if you have next steps, or stop and ask for clarification if you are unsure how to proceed.";
+
+/// The title that the latest prompt gives a chat.
+fn title_of(turn: &Turn, messages: &[ChatMessage]) -> String {
+    let image = || {
+        let first = turn.images.first()?;
+        let name = first.path.rsplit(['/', '\\']).next().unwrap_or(&first.path);
+        Some(format!("image: {name}"))
+    };
+    let first = || text::title(&messages.iter().find(|message| message.role == Role::User)?.text);
+    text::title(&turn.prompt).or_else(image).or_else(first).unwrap_or_else(|| "untitled chat".to_owned())
+}
+
+/// Whether a failure says that the conversation is too long for the model.
+pub(super) fn is_overflow(message: &str) -> bool {
+    const SIGNS: [&str; 12] = [
+        "context length",
+        "context window",
+        "context limit",
+        "maximum context",
+        "max context",
+        "prompt is too long",
+        "input is too long",
+        "token limit",
+        "too many tokens",
+        "context overflow",
+        "context_length_exceeded",
+        "prompt_too_large",
+    ];
+    let message = message.to_lowercase();
+    SIGNS.iter().any(|sign| message.contains(sign))
+}
+
+/// What whoever puts a conversation into few words is told of a turn that was not finished.
+fn unfinished(turn: &Turn, scene: &Scene<'_>, overflow: Option<&str>) -> Said {
+    let mut text = format!(
+        "The last turn was not finished.\nturn: {}\nstopped at: {}\nactive prompt: {}",
+        turn.id,
+        scene.now.text(),
+        turn.prompt
+    );
+    let draft = text::trim(&turn.answer);
+    if !draft.is_empty() {
+        text.push_str("\ndraft of the answer so far:\n");
+        text.push_str(draft);
+    }
+    if let Some(message) = overflow {
+        text.push_str("\nthe conversation was too long for the model: ");
+        text.push_str(message);
+    }
+    Said::User { text, images: Vec::new() }
+}

@@ -1,0 +1,143 @@
+//! What a model is given of a conversation, and what that is reckoned to cost.
+
+use gladhand_models::Said;
+
+use crate::payloads::{Breakdown, ChatMessage, Role};
+use crate::text;
+
+/// What each message costs beside its text.
+const MESSAGE: u64 = 20;
+/// What each picture costs.
+const IMAGE: u64 = 850;
+
+/// The messages of a conversation, with their cost reckoned once.
+#[derive(Debug, Clone, Default)]
+pub(super) struct History {
+    messages: Vec<ChatMessage>,
+    tokens: u64,
+}
+
+impl History {
+    /// These messages.
+    pub(super) fn of(messages: Vec<ChatMessage>) -> Self {
+        let tokens = messages.iter().map(cost).sum();
+        Self { messages, tokens }
+    }
+
+    /// One more message; one that says nothing is left out.
+    pub(super) fn push(&mut self, message: ChatMessage) {
+        if !message.text.is_empty() || !message.images.is_empty() {
+            self.tokens += cost(&message);
+            self.messages.push(message);
+        }
+    }
+
+    pub(super) fn messages(&self) -> &[ChatMessage] {
+        &self.messages
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.messages.is_empty()
+    }
+
+    pub(super) fn tokens(&self) -> u64 {
+        self.tokens
+    }
+
+    /// As a model is given it.
+    pub(super) fn said(&self) -> Vec<Said> {
+        self.messages.iter().map(said).collect()
+    }
+}
+
+/// A message as a model is given it.
+pub(super) fn said(message: &ChatMessage) -> Said {
+    match message.role {
+        Role::User => Said::User {
+            text: message.text.clone(),
+            images: message.images.iter().map(|image| image.data_url.clone()).collect(),
+        },
+        Role::Assistant => Said::Assistant { text: message.text.clone(), calls: Vec::new() },
+    }
+}
+
+fn cost(message: &ChatMessage) -> u64 {
+    text_tokens(&message.text) + IMAGE * message.images.len() as u64
+}
+
+/// What a text costs as a message of its own.
+pub(crate) fn text_tokens(text: &str) -> u64 {
+    MESSAGE + (text::length(&text::collapse(text)) as u64).div_ceil(4)
+}
+
+/// What is sent along with every request, as far as its size matters.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Scales {
+    /// Who would be asked now, if anybody.
+    pub(crate) provider: Option<String>,
+    /// What the instructions cost.
+    pub(crate) pinned: u64,
+    /// The tools.
+    pub(crate) tools: ToolTotals,
+}
+
+/// How much there is to say of the tools.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct ToolTotals {
+    /// How many there are.
+    pub(crate) count: u64,
+    /// How long their names, descriptions and schemas are together, in UTF-16 units.
+    pub(crate) units: u64,
+}
+
+impl Scales {
+    /// What the next request is reckoned to cost, with this much of conversation.
+    pub(super) fn breakdown(&self, conversation_tokens: u64) -> Breakdown {
+        let (tool_schema_tokens, provider_overhead_tokens) = match self.provider.as_deref() {
+            None => (0, 0),
+            Some("antigravity") => (self.tools.tokens(24, 24), 58),
+            Some("openai") => (self.tools.tokens(18, 16), 42),
+            Some(_) => (self.tools.tokens(18, 16), 48),
+        };
+        let pinned_tokens = self.pinned;
+        Breakdown { pinned_tokens, conversation_tokens, tool_schema_tokens, provider_overhead_tokens }
+    }
+}
+
+impl ToolTotals {
+    fn tokens(self, each: u64, all: u64) -> u64 {
+        self.units.div_ceil(4) + self.count * each + all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::payloads::Image;
+
+    fn message(role: Role, text: &str) -> ChatMessage {
+        ChatMessage { role, text: text.to_owned(), images: Vec::new() }
+    }
+
+    #[test]
+    fn estimates_are_those_of_the_recordings() {
+        let mut history = History::of(vec![message(Role::User, "hi"), message(Role::Assistant, "Hello there.")]);
+        assert_eq!(history.tokens(), 44);
+        history.push(message(Role::User, "again"));
+        history.push(message(Role::Assistant, "Second answer."));
+        assert_eq!(history.tokens(), 90);
+        let image = Image { path: String::new(), mime_type: String::new(), data_url: String::new(), byte_size: 70 };
+        let mut asked = message(Role::User, "other chat [Image 1]");
+        asked.images.push(image);
+        assert_eq!(History::of(vec![asked, message(Role::Assistant, "answer three")]).tokens(), 898);
+    }
+
+    #[test]
+    fn without_a_provider_only_the_text_counts() {
+        let tools = ToolTotals { count: 2, units: 9 };
+        let scales = |provider: Option<&str>| Scales { provider: provider.map(Into::into), pinned: 7, tools };
+        assert_eq!(scales(None).breakdown(5).total(), 12);
+        assert_eq!(scales(Some("openrouter")).breakdown(0).total(), 7 + 3 + 36 + 16 + 48);
+        assert_eq!(scales(Some("antigravity")).breakdown(0).total(), 7 + 3 + 48 + 24 + 58);
+    }
+}

@@ -1,0 +1,233 @@
+//! What a session is made of, and the small things that every step does.
+
+use std::collections::{HashMap, VecDeque};
+
+use gladhand_wire::{RawValue, json};
+use serde::Serialize;
+
+use super::compaction::Standalone;
+use super::history::History;
+use super::scene::{Chat, Effect, Entry, Scene, Target};
+use super::turn::Turn;
+use crate::moment::Moment;
+use crate::payloads::{
+    Appended, ChatMessage, Debugged, Estimate, Image, Kind, QueueItem, SessionState, Status, UiMessage,
+};
+
+/// One conversation.
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub(super) id: String,
+    pub(super) created_at: Moment,
+    pub(super) updated_at: Moment,
+    /// A title that waits for the first chat.
+    pub(super) title: Option<String>,
+    pub(super) label: String,
+    pub(super) messages: Vec<UiMessage>,
+    pub(super) history: History,
+    pub(super) queue: VecDeque<QueueItem>,
+    /// What is to be said into the running turn.
+    pub(super) steering: Vec<String>,
+    pub(super) conversation_provider: Option<String>,
+    pub(super) chat: Option<Chat>,
+    /// Tools that were decided about for the rest of the session, and how.
+    pub(super) decided: HashMap<String, bool>,
+    /// Turns in a row that were too long for the model.
+    pub(super) overflows: u32,
+    /// By whom the conversation is compacted when the running turn has ended.
+    pub(super) compress_next: Option<Target>,
+    pub(super) occupation: Occupation,
+}
+
+/// What a session is busy with.
+#[derive(Debug)]
+pub(super) enum Occupation {
+    /// Nothing.
+    Idle,
+    /// A turn.
+    Turn(Box<Turn>),
+    /// A compaction that somebody asked for.
+    Compaction(Box<Standalone>),
+}
+
+impl Session {
+    /// A new one.
+    pub(crate) fn new(id: String, title: Option<String>, now: Moment) -> Self {
+        Self {
+            id,
+            created_at: now,
+            updated_at: now,
+            title,
+            label: READY.to_owned(),
+            messages: Vec::new(),
+            history: History::default(),
+            queue: VecDeque::new(),
+            steering: Vec::new(),
+            conversation_provider: None,
+            chat: None,
+            decided: HashMap::new(),
+            overflows: 0,
+            compress_next: None,
+            occupation: Occupation::Idle,
+        }
+    }
+
+    /// Its id.
+    pub(crate) fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Whether a turn or a compaction runs.
+    pub(crate) fn is_busy(&self) -> bool {
+        !matches!(self.occupation, Occupation::Idle)
+    }
+
+    /// Whether a turn runs.
+    pub(crate) fn has_turn(&self) -> bool {
+        matches!(self.occupation, Occupation::Turn(_))
+    }
+
+    /// The id of the running turn.
+    pub(crate) fn turn_id(&self) -> Option<&str> {
+        match &self.occupation {
+            Occupation::Turn(turn) => Some(&turn.id),
+            Occupation::Idle | Occupation::Compaction(_) => None,
+        }
+    }
+
+    /// What waits.
+    pub(crate) fn queue(&self) -> &VecDeque<QueueItem> {
+        &self.queue
+    }
+
+    /// Whether there is anything that a model would be given.
+    pub(crate) fn has_history(&self) -> bool {
+        !self.history.is_empty()
+    }
+
+    /// What it is called in lists: the title of its chat, or the first thing said.
+    pub(crate) fn title(&self) -> Option<String> {
+        let given = self.chat.as_ref().and_then(|chat| chat.title.clone()).or_else(|| self.title.clone());
+        let first = || self.messages.iter().find(|message| message.kind == Kind::User);
+        given.or_else(|| first().and_then(|message| crate::text::title(&message.text)))
+    }
+
+    /// When it began, and when it last changed.
+    pub(crate) fn times(&self) -> (Moment, Moment) {
+        (self.created_at, self.updated_at)
+    }
+
+    /// Its label.
+    pub(crate) fn label(&self) -> &str {
+        &self.label
+    }
+
+    /// How many messages people see.
+    pub(crate) fn message_count(&self) -> usize {
+        self.messages.len()
+    }
+
+    /// All about it.
+    pub(crate) fn state(&self, scene: &Scene<'_>) -> Box<RawValue> {
+        let breakdown = scene.scales.breakdown(self.history.tokens());
+        json::to_raw(&SessionState {
+            id: &self.id,
+            created_at: self.created_at.text(),
+            updated_at: self.updated_at.text(),
+            pending: self.is_busy(),
+            status_label: &self.label,
+            messages: &self.messages,
+            history: self.history.messages(),
+            queue: &self.queue,
+            pending_steer_count: self.steering.len(),
+            conversation_provider: self.conversation_provider.as_deref(),
+            active_session_id: self.chat.as_ref().map(|chat| &*chat.id),
+            context_token_estimate: breakdown.total(),
+            context_token_source: SOURCE,
+            context_token_provider: scene.scales.provider.as_deref().or(self.conversation_provider.as_deref()),
+            context_token_breakdown: breakdown,
+        })
+    }
+
+    /// Replaces everything said by a saved chat.
+    pub(crate) fn resume(&mut self, chat: Chat, provider: String, messages: Vec<ChatMessage>, scene: &mut Scene<'_>) {
+        debug_assert!(!self.is_busy(), "only an idle session takes up another chat");
+        self.messages = messages
+            .iter()
+            .map(|message| {
+                let kind = match message.role {
+                    crate::payloads::Role::User => Kind::User,
+                    crate::payloads::Role::Assistant => Kind::Assistant,
+                };
+                numbered(scene, kind, message.text.clone(), message.images.clone())
+            })
+            .collect();
+        self.history = History::of(messages);
+        self.conversation_provider = Some(provider);
+        self.chat = Some(chat);
+        self.overflows = 0;
+        self.updated_at = scene.now;
+    }
+
+    /// Takes on a label and tells it.
+    pub(super) fn status(&mut self, scene: &mut Scene<'_>, label: impl Into<String>, turn_id: Option<&str>) {
+        self.label = label.into();
+        let pending = self.label != READY;
+        scene.tell("session.status", &Status { session_id: &self.id, pending, status_label: &self.label, turn_id });
+    }
+
+    /// A message that people see.
+    pub(super) fn append(&mut self, scene: &mut Scene<'_>, kind: Kind, text: String, images: Vec<Image>) {
+        let message = numbered(scene, kind, text, images);
+        scene.tell("session.message.appended", &Appended { session_id: &self.id, message: &message });
+        self.messages.push(message);
+        self.updated_at = scene.now;
+    }
+
+    /// A system note.
+    pub(crate) fn note(&mut self, scene: &mut Scene<'_>, text: impl Into<String>) {
+        self.append(scene, Kind::System, text.into(), Vec::new());
+    }
+
+    /// A line in the journal, and the estimate that follows it.
+    pub(super) fn journal(&self, scene: &mut Scene<'_>, turn: &Turn, kind: &'static str, payload: &impl Serialize) {
+        if let (Some(chat), Some(target)) = (&self.chat, turn.target()) {
+            let (turn_id, provider) = (turn.id.clone(), target.provider.clone());
+            let entry = Entry { at: scene.now, kind, turn_id, provider, payload: json::to_raw(payload) };
+            scene.effects.push(Effect::Journal(chat.clone(), entry));
+        }
+        self.estimate(scene);
+    }
+
+    /// What the next request is reckoned to cost.
+    pub(super) fn estimate(&self, scene: &mut Scene<'_>) {
+        let breakdown = scene.scales.breakdown(self.history.tokens());
+        let provider = scene.scales.provider.clone().or_else(|| self.conversation_provider.clone());
+        let estimate = Estimate {
+            session_id: &self.id,
+            provider: provider.as_deref(),
+            source: SOURCE,
+            total_tokens_estimate: breakdown.total(),
+            breakdown,
+        };
+        scene.tell("session.context.estimate", &estimate);
+    }
+
+    /// For whoever looks for a fault.
+    pub(super) fn debug(&self, scene: &mut Scene<'_>, turn_id: &str, stage: &str, data: &impl Serialize) {
+        if scene.debug {
+            let debugged = Debugged { session_id: &self.id, turn_id: Some(turn_id), stage, data };
+            scene.tell("session.debug", &debugged);
+        }
+    }
+}
+
+/// The label of an idle session.
+pub(super) const READY: &str = "ready";
+/// What estimates are made from.
+const SOURCE: &str = "history";
+
+fn numbered(scene: &mut Scene<'_>, kind: Kind, text: String, images: Vec<Image>) -> UiMessage {
+    *scene.last_message += 1;
+    UiMessage { id: *scene.last_message, kind, text, images }
+}

@@ -1,0 +1,321 @@
+//! The life of a turn, from its preparation to its last request (`loaf` §13.1, §13.2).
+
+use gladhand_models::{ModelError, Piece, Said, Segment};
+use serde_json::json;
+
+use super::asked::COMPRESSING;
+use super::calls::Wanted;
+use super::compaction::Compaction;
+use super::ending::{End, is_overflow};
+use super::history;
+use super::scene::{Chat, Job, NotReady, Prepared, Scene, Target};
+use super::state::{Occupation, Session};
+use super::window::high_watermark;
+use crate::moment::Moment;
+use crate::payloads::{ChatMessage, Chunk, Executed, Failed, Image, Kind, Role, Streamed};
+use crate::text;
+
+/// What is said and done between a prompt and its answer.
+#[derive(Debug)]
+pub(super) struct Turn {
+    pub(super) id: String,
+    /// As it was typed.
+    pub(super) prompt: String,
+    /// With labels for the pictures.
+    pub(super) text: String,
+    pub(super) images: Vec<Image>,
+    pub(super) prepared: Option<Prepared>,
+    /// Whether people see the prompt among the messages.
+    pub(super) is_shown: bool,
+    /// What this turn adds to the history for the model: prompt, answers, calls, results, steering.
+    pub(super) said: Vec<Said>,
+    /// All that was answered.
+    pub(super) answer: String,
+    /// What was said into it and heard.
+    pub(super) steered: Vec<String>,
+    pub(super) round: Round,
+    /// What the model wants called and what is not begun yet, the next one last.
+    pub(super) calls: Vec<Wanted>,
+    pub(super) executed: Vec<Executed>,
+    pub(super) stop: Option<Stop>,
+    pub(super) awaits: Awaits,
+}
+
+/// One request of a turn.
+#[derive(Debug, Default)]
+pub(super) struct Round {
+    pub(super) number: u32,
+    /// What was answered in it.
+    pub(super) text: String,
+    pub(super) thoughts: usize,
+    pub(super) began: Moment,
+}
+
+/// How a turn is to stop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Stop {
+    /// Whether people are told that it was the user.
+    pub(super) noted: bool,
+    /// Whether what was said so far stays.
+    pub(super) kept: bool,
+}
+
+/// What a turn waits for.
+#[derive(Debug)]
+pub(super) enum Awaits {
+    Preparation,
+    Beginning,
+    /// A summary before it begins.
+    Summary(Compaction),
+    Round,
+    /// Somebody has to decide about this call.
+    Approval(Wanted),
+    Tool(Wanted),
+    /// The chat is being written down; then it ends so.
+    Saving(End),
+    /// A summary because it became too long, which was said in these words.
+    Recovery(Compaction),
+}
+
+impl Turn {
+    pub(super) fn new(id: String, prompt: String, now: Moment) -> Self {
+        Self {
+            id,
+            text: prompt.clone(),
+            prompt,
+            images: Vec::new(),
+            prepared: None,
+            is_shown: false,
+            said: Vec::new(),
+            answer: String::new(),
+            steered: Vec::new(),
+            round: Round { began: now, ..Round::default() },
+            calls: Vec::new(),
+            executed: Vec::new(),
+            stop: None,
+            awaits: Awaits::Preparation,
+        }
+    }
+
+    /// Who answers, as soon as that is known.
+    pub(super) fn target(&self) -> Option<&Target> {
+        self.prepared.as_ref().map(|prepared| &prepared.target)
+    }
+
+    /// Whether its end is decided, so that it cannot be stopped any more.
+    pub(super) fn is_over(&self) -> bool {
+        matches!(&self.awaits, Awaits::Saving(End::Completed { .. } | End::Interrupted { .. }))
+    }
+
+    /// The prompt as a message.
+    pub(super) fn message(&self) -> ChatMessage {
+        ChatMessage { role: Role::User, text: self.text.clone(), images: self.images.clone() }
+    }
+}
+
+impl Session {
+    /// The turn can run, or cannot.
+    pub(crate) fn prepared(&mut self, prepared: Result<Prepared, NotReady>, scene: &mut Scene<'_>) {
+        let Some(mut turn) = self.turn_that(|awaits| matches!(awaits, Awaits::Preparation)) else { return };
+        match prepared {
+            Ok(mut prepared) => {
+                if !prepared.skills.is_empty() {
+                    self.note(scene, format!("skills applied: {}", prepared.skills.join(", ")));
+                }
+                turn.images = std::mem::take(&mut prepared.images);
+                turn.text = labelled(&turn.prompt, turn.images.len());
+                turn.prepared = Some(prepared);
+                self.wait(turn, Awaits::Beginning);
+                scene.wants(Job::Begin);
+            }
+            Err(_) if turn.stop.is_some() => self.finish_interrupted(turn, scene),
+            Err(NotReady::NoModel(why)) => {
+                self.note(scene, &*why);
+                self.conclude(turn, &End::Failed(why), scene);
+            }
+            Err(NotReady::BadImage(why)) => {
+                self.note(scene, format!("inference error: {why}"));
+                self.conclude(turn, &End::Failed(why), scene);
+            }
+        }
+    }
+
+    /// Whoever asked has been answered: the turn goes on.
+    pub(crate) fn begin(&mut self, scene: &mut Scene<'_>) {
+        let Some(turn) = self.turn_that(|awaits| matches!(awaits, Awaits::Beginning)) else { return };
+        let Some(target) = turn.target().cloned() else { return };
+        if self.chat.is_none() {
+            self.chat = Some(Chat::new((scene.new_id)(), scene.now, self.title.take()));
+        }
+        if turn.stop.is_some() {
+            return self.finish_interrupted(turn, scene);
+        }
+        if self.history.is_empty() {
+            return self.converse(turn, scene);
+        }
+        self.status(scene, COMPRESSING, Some(&turn.id));
+        let switched = self.conversation_provider.as_ref().is_some_and(|before| *before != target.provider);
+        let is_full = scene.scales.pinned + self.history.tokens() > high_watermark(target.window);
+        let reason = match (switched, is_full) {
+            (true, _) => "provider_switch",
+            (false, true) => "auto",
+            (false, false) => return self.converse(turn, scene),
+        };
+        let compaction = self.start_compaction(reason, Some(&turn.id), target, None, scene);
+        self.wait(turn, Awaits::Summary(compaction));
+    }
+
+    /// The prompt is said.
+    pub(super) fn converse(&mut self, mut turn: Box<Turn>, scene: &mut Scene<'_>) {
+        if let Some(why) = turn.prepared.as_ref().and_then(|prepared| prepared.unsaved.as_ref()) {
+            self.note(scene, format!("history save disabled for this turn: {why}"));
+        }
+        let is_thinking = turn.target().is_some_and(|target| target.thinking != gladhand_models::Thinking::Off);
+        let label = if is_thinking { "thinking..." } else { DRAFTING };
+        self.status(scene, label, Some(&turn.id));
+        self.show(&mut turn, scene);
+        turn.said.push(history::said(&turn.message()));
+        turn.round.began = scene.now;
+        self.next_round(turn, scene);
+    }
+
+    /// Puts the prompt among the messages, once.
+    pub(super) fn show(&mut self, turn: &mut Turn, scene: &mut Scene<'_>) {
+        if turn.is_shown {
+            return;
+        }
+        turn.is_shown = true;
+        self.append(scene, Kind::User, turn.text.clone(), turn.images.clone());
+        let payload = json!({"text": turn.text, "image_count": turn.images.len()});
+        self.journal(scene, turn, "user_msg", &payload);
+    }
+
+    /// One more request, with what was said into the turn meanwhile.
+    pub(super) fn next_round(&mut self, mut turn: Box<Turn>, scene: &mut Scene<'_>) {
+        turn.round = Round { number: turn.round.number + 1, began: turn.round.began, ..Round::default() };
+        let steering = std::mem::take(&mut self.steering);
+        if !steering.is_empty() {
+            for text in &steering {
+                self.append(scene, Kind::User, text.clone(), Vec::new());
+                turn.said.push(Said::User { text: text.clone(), images: Vec::new() });
+            }
+            self.status(scene, "steer applied; continuing...", None);
+            let preview = |text: &String| json!({"role": "user", "preview": text::beginning(text, 160)});
+            let messages: Vec<_> = steering.iter().map(preview).collect();
+            self.debug(scene, &turn.id, "steer_injected", &json!({"count": steering.len(), "messages": messages}));
+            turn.steered.extend(steering);
+        }
+        let mut said = self.history.said();
+        said.extend(turn.said.iter().cloned());
+        scene.wants(Job::Round { number: turn.round.number, said });
+        self.wait(turn, Awaits::Round);
+    }
+
+    /// A piece of the model's output.
+    pub(crate) fn heard(&mut self, piece: &Piece, scene: &mut Scene<'_>) {
+        let Some(mut turn) = self.turn_that(|awaits| matches!(awaits, Awaits::Round)) else { return };
+        // What comes after somebody stopped it is not shown any more.
+        if turn.stop.is_none() {
+            self.stream(&mut turn, piece, scene);
+        }
+        self.wait(turn, Awaits::Round);
+    }
+
+    /// Shows a piece, and keeps what is answer in it.
+    pub(super) fn stream(&mut self, turn: &mut Turn, piece: &Piece, scene: &mut Scene<'_>) {
+        let mut thoughts = piece.thoughts.iter();
+        let mut answer_text = String::new();
+        for segment in &piece.segments {
+            match segment {
+                Segment::Thought(thought) => {
+                    turn.round.thoughts += 1;
+                    // The thought so far says better what it is about than the piece of it that has just come.
+                    let so_far = thoughts.next().unwrap_or(thought);
+                    self.status(scene, format!("thinking: {}", text::thought_title(so_far)), None);
+                }
+                Segment::Answer(answer) => {
+                    answer_text.push_str(answer);
+                    self.status(scene, DRAFTING, None);
+                }
+            }
+        }
+        turn.answer.push_str(&answer_text);
+        turn.round.text.push_str(&answer_text);
+        let chunk = Chunk { thoughts: &piece.thoughts, answer_text, segments: &piece.segments };
+        scene.tell("session.stream.chunk", &Streamed { session_id: &self.id, turn_id: &turn.id, chunk });
+    }
+
+    /// A request has its answer, or failed.
+    pub(crate) fn round_ended(&mut self, ended: Result<Vec<Wanted>, ModelError>, scene: &mut Scene<'_>) {
+        let Some(turn) = self.turn_that(|awaits| matches!(awaits, Awaits::Round)) else { return };
+        match ended {
+            _ if turn.stop.is_some() => self.finish_interrupted(turn, scene),
+            Ok(calls) if calls.is_empty() => self.finish_completed(turn, scene),
+            Ok(calls) => self.take_calls(turn, calls, scene),
+            Err(error) => self.fail(turn, error.to_string(), scene),
+        }
+    }
+
+    /// The model could not be asked.
+    fn fail(&mut self, turn: Box<Turn>, message: String, scene: &mut Scene<'_>) {
+        if is_overflow(&message) && self.overflows < OVERFLOWS {
+            return self.keep_overflowed(turn, message, scene);
+        }
+        self.note(scene, format!("inference error: {message}"));
+        self.journal(scene, &turn, "error_observed", &json!({"message": message}));
+        self.conclude(turn, &End::Failed(message), scene);
+    }
+
+    /// The running turn, if it waits for this. It has to be put back with [`Self::wait`], or ended.
+    pub(super) fn turn_that(&mut self, is_awaited: impl FnOnce(&Awaits) -> bool) -> Option<Box<Turn>> {
+        match std::mem::replace(&mut self.occupation, Occupation::Idle) {
+            Occupation::Turn(turn) if is_awaited(&turn.awaits) => Some(turn),
+            other => {
+                self.occupation = other;
+                None
+            }
+        }
+    }
+
+    /// The turn waits for this.
+    pub(super) fn wait(&mut self, mut turn: Box<Turn>, awaits: Awaits) {
+        turn.awaits = awaits;
+        self.occupation = Occupation::Turn(turn);
+    }
+
+    pub(super) fn tell_failed(&self, turn: &Turn, message: &str, scene: &mut Scene<'_>) {
+        scene.tell("session.error", &Failed { session_id: &self.id, turn_id: &turn.id, message });
+    }
+}
+
+/// The label while an answer comes.
+pub(super) const DRAFTING: &str = "drafting response...";
+/// How often in a row a conversation that became too long is compacted and continued.
+const OVERFLOWS: u32 = 3;
+
+/// The prompt with a label for each picture that it does not name itself.
+fn labelled(prompt: &str, images: usize) -> String {
+    let mut text = prompt.to_owned();
+    for number in 1..=images {
+        let label = format!("[Image {number}]");
+        if !text.to_lowercase().contains(&label.to_lowercase()) {
+            if !text.is_empty() {
+                text.push(' ');
+            }
+            text.push_str(&label);
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pictures_are_labelled_where_the_prompt_does_not_name_them() {
+        assert_eq!(labelled("", 2), "[Image 1] [Image 2]");
+        assert_eq!(labelled("compare [image 1] please", 2), "compare [image 1] please [Image 2]");
+        assert_eq!(labelled("none", 0), "none");
+    }
+}

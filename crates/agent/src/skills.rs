@@ -1,0 +1,269 @@
+//! Skills: folders with a text that says how to do something well (`loaf` §17).
+
+use std::collections::{HashSet, VecDeque};
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use crate::text;
+
+/// How deep skills are looked for.
+const DEPTH: usize = 6;
+/// How many folders are looked into under each root.
+const FOLDERS: usize = 2000;
+/// How long a skill may be.
+const LONGEST: u64 = 1024 * 1024;
+
+/// A skill.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Skill {
+    pub(crate) name: String,
+    pub(crate) description: String,
+    pub(crate) description_preview: String,
+    pub(crate) source_path: String,
+    #[serde(skip)]
+    pub(crate) text: String,
+}
+
+/// What was found when it was last looked for.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Skills {
+    pub(crate) directories: Vec<String>,
+    pub(crate) errors: Vec<String>,
+    pub(crate) skills: Vec<Skill>,
+}
+
+impl Skills {
+    /// Looks for skills: those of the repository around a folder, those in the data directory, those of the user.
+    pub(crate) fn scan(folder: &Path, data: &Path, home: Option<&Path>) -> Self {
+        let mut found = Self::default();
+        let mut seen = HashSet::new();
+        for root in roots(folder, data, home) {
+            found.directories.push(root.display().to_string());
+            found.look_into(&root, &mut seen);
+        }
+        found.skills.sort_by(|one, other| {
+            text::collate(&one.name, &other.name).then_with(|| text::collate(&one.source_path, &other.source_path))
+        });
+        found
+    }
+
+    /// The skills that a text names, each once, in the order of their first mention. A name that two skills share names none.
+    pub(crate) fn named_in(&self, text: &str) -> Vec<&Skill> {
+        let mut named: Vec<&Skill> = Vec::new();
+        for mention in mentions(text) {
+            let mut meant = self.skills.iter().filter(|skill| skill.name.to_lowercase() == mention);
+            if let (Some(skill), None) = (meant.next(), meant.next())
+                && !named.contains(&skill)
+            {
+                named.push(skill);
+            }
+        }
+        named
+    }
+
+    fn look_into(&mut self, root: &Path, seen: &mut HashSet<PathBuf>) {
+        let mut folders = VecDeque::from([(root.to_owned(), 0)]);
+        let mut looked = 0;
+        let mut visited = HashSet::new();
+        while let Some((folder, depth)) = folders.pop_front() {
+            if looked == FOLDERS {
+                let root = root.display();
+                self.errors.push(format!("skills scan truncated under {root} after {FOLDERS} directories"));
+                return;
+            }
+            // Links may lead back to where we have been.
+            if !std::fs::canonicalize(&folder).is_ok_and(|real| visited.insert(real)) {
+                continue;
+            }
+            looked += 1;
+            let entries = match std::fs::read_dir(&folder) {
+                Ok(entries) => entries,
+                Err(error) => {
+                    self.errors.push(format!("failed reading skills directory {}: {error}", folder.display()));
+                    continue;
+                }
+            };
+            let mut names: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.file_name())).collect();
+            names.sort();
+            for name in names {
+                let path = folder.join(&name);
+                match name.to_str() {
+                    Some(name) if name.starts_with('.') => {}
+                    Some("SKILL.md") if path.is_file() => self.read(&path, seen),
+                    _ if depth < DEPTH && path.is_dir() => folders.push_back((path, depth + 1)),
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    fn read(&mut self, path: &Path, seen: &mut HashSet<PathBuf>) {
+        let real = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        if !seen.insert(real.clone()) {
+            return;
+        }
+        let source_path = real.display().to_string();
+        let size = std::fs::metadata(&real).map(|data| data.len());
+        let text = match size {
+            Ok(size) if size > LONGEST => Err("it is too long".to_owned()),
+            _ => std::fs::read(&real).map_err(|error| error.to_string()),
+        };
+        let text = match text {
+            Ok(bytes) => text::trim(&String::from_utf8_lossy(&bytes)).to_owned(),
+            Err(why) => return self.errors.push(format!("failed reading {source_path}: {why}")),
+        };
+        if text.is_empty() {
+            return self.errors.push(format!("skipped {source_path}: empty skill content"));
+        }
+        let name = path.parent().and_then(Path::file_name).unwrap_or_default().to_string_lossy().into_owned();
+        let description = description(&text);
+        let description_preview = preview(&description);
+        self.skills.push(Skill { name, description, description_preview, source_path, text });
+    }
+}
+
+/// Where skills are looked for, in this order.
+fn roots(folder: &Path, data: &Path, home: Option<&Path>) -> Vec<PathBuf> {
+    let repository = folder.ancestors().find(|ancestor| ancestor.join(".git").exists()).unwrap_or(folder);
+    let mut roots: Vec<PathBuf> = folder
+        .ancestors()
+        .take_while(|ancestor| ancestor.starts_with(repository))
+        .map(|ancestor| ancestor.join(".agents/skills"))
+        .filter(|root| root.is_dir())
+        .collect();
+    roots.reverse();
+    roots.push(data.join("skills"));
+    roots.extend(home.map(|home| home.join(".agents/skills")));
+    let mut seen = HashSet::new();
+    roots.retain(|root| seen.insert(root.clone()));
+    roots
+}
+
+/// The first paragraph that says something, without marks.
+fn description(text: &str) -> String {
+    let says = |line: &&str| !line.starts_with('#') && !line.starts_with("```");
+    let mut paragraph = Vec::new();
+    for line in text.lines().map(text::trim) {
+        if line.is_empty() {
+            if !paragraph.is_empty() {
+                break;
+            }
+        } else if says(&line) {
+            paragraph.push(line);
+        }
+    }
+    let joined = text::collapse(&paragraph.join(" "));
+    let plain = joined.strip_prefix("- ").or_else(|| joined.strip_prefix("* ")).unwrap_or(&joined);
+    let plain = without_pairs(&without_pairs(plain, "**"), "`");
+    if plain.is_empty() { "no description provided".to_owned() } else { plain }
+}
+
+/// The text without marks that stand in pairs around a part of it.
+fn without_pairs(text: &str, mark: &str) -> String {
+    let parts: Vec<&str> = text.split(mark).collect();
+    // An odd mark at the end belongs to no pair.
+    match parts.len() % 2 {
+        1 => parts.concat(),
+        _ => {
+            let (last, paired) = parts.split_last().expect("splitting gives at least one part");
+            format!("{}{mark}{last}", paired.concat())
+        }
+    }
+}
+
+fn preview(description: &str) -> String {
+    let words: Vec<&str> = description.split(' ').collect();
+    match words.get(..8) {
+        Some(first) if words.len() > 8 => format!("{}...", first.join(" ")),
+        _ => description.to_owned(),
+    }
+}
+
+/// Names behind `$`, in small letters, in the order in which they stand.
+fn mentions(text: &str) -> Vec<String> {
+    let is_word = |character: char| character.is_ascii_alphanumeric() || character == '_';
+    let mut found = Vec::new();
+    for (at, _) in text.match_indices('$') {
+        let stands_alone = text[..at].chars().next_back().is_none_or(|before| !is_word(before) && before != '$');
+        let rest = &text[at + 1..];
+        if !stands_alone || !rest.starts_with(|first: char| first.is_ascii_alphanumeric()) {
+            continue;
+        }
+        let belongs = |character: char| character.is_ascii_alphanumeric() || "._:-".contains(character);
+        let end = rest.find(|character| !belongs(character)).unwrap_or(rest.len());
+        let name = rest[..end].trim_end_matches(['.', ':']);
+        if !name.bytes().all(|byte| byte.is_ascii_digit()) {
+            found.push(name.to_lowercase());
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        for (path, text) in files {
+            let path = folder.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        folder
+    }
+
+    fn scan(folder: &tempfile::TempDir) -> Skills {
+        let root = std::fs::canonicalize(folder.path()).unwrap();
+        std::fs::create_dir_all(root.join("cwd")).unwrap();
+        Skills::scan(&root.join("cwd"), &root.join("data"), Some(&root.join("home")))
+    }
+
+    #[test]
+    fn skills_are_found_described_and_sorted() {
+        let folder = with(&[
+            (
+                "data/skills/alpha/SKILL.md",
+                "# Alpha\n\n**Alpha** skill helps with `command-line` automation and debugging workflows today.\n\nMore.\n",
+            ),
+            (
+                "data/skills/team/nested/Deep-Skill/SKILL.md",
+                "---\nname: pretend-name\ndescription: from front matter\n---\n\n# Deep\n\nbody text\n",
+            ),
+            ("data/skills/empty/SKILL.md", "\n  \n"),
+            ("data/skills/headings/SKILL.md", "# Only\n\n## Headings\n"),
+            ("data/skills/.hidden/ghost/SKILL.md", "ghost"),
+            ("home/.agents/skills/alpha/SKILL.md", "- duplicate name, other place\n"),
+            ("cwd/.agents/skills/repo-skill/SKILL.md", "Repo local skill.\nSecond line of the paragraph.\n"),
+            ("cwd/.git/HEAD", ""),
+        ]);
+        let found = scan(&folder);
+        let told: Vec<_> = found.skills.iter().map(|skill| (&*skill.name, &*skill.description_preview)).collect();
+        let expected = [
+            ("alpha", "Alpha skill helps with command-line automation and debugging..."),
+            ("alpha", "duplicate name, other place"),
+            ("Deep-Skill", "--- name: pretend-name description: from front matter ---"),
+            ("headings", "no description provided"),
+            ("repo-skill", "Repo local skill. Second line of the paragraph."),
+        ];
+        assert_eq!(told, expected);
+        assert_eq!(found.directories.len(), 3);
+        assert_eq!(found.errors.len(), 1);
+        assert!(found.errors[0].ends_with("skills/empty/SKILL.md: empty skill content"), "{:?}", found.errors);
+    }
+
+    #[test]
+    fn a_skill_is_named_by_its_mention() {
+        let folder = with(&[
+            ("data/skills/alpha/SKILL.md", "# Alpha\n\nAlpha helps.\n"),
+            ("data/skills/dup/SKILL.md", "dup one\n"),
+            ("home/.agents/skills/dup/SKILL.md", "dup two\n"),
+        ]);
+        let skills = scan(&folder);
+        let named = |text| skills.named_in(text).iter().map(|skill| skill.name.clone()).collect::<Vec<_>>();
+        assert_eq!(named("please use $Alpha, and $alpha. also $dup $nope $25"), ["alpha"]);
+        assert_eq!(named("email me at a$alpha or x$$alpha"), Vec::<String>::new());
+        assert_eq!(named("($alpha)"), ["alpha"]);
+    }
+}

@@ -1,0 +1,137 @@
+//! The loopback listener that a browser is redirected to.
+//!
+//! It answers one visitor at a time and decides nothing: whoever waits says what each visitor is shown, and which of
+//! them ends the wait.
+
+use std::io;
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use url::form_urlencoded;
+
+/// A browser sends its request at once, and takes its page at once.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// No redirect has a longer request head.
+const LONGEST_HEAD: usize = 64 * 1024;
+
+/// A port of loopback that redirects lead to. It is closed when this is dropped.
+#[derive(Debug)]
+pub struct Callback {
+    listener: TcpListener,
+    port: u16,
+}
+
+/// What a browser asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Visit {
+    /// `GET`, mostly.
+    pub method: String,
+    /// The path, without the query.
+    pub path: String,
+    /// The query, as it was written.
+    pub query: String,
+}
+
+/// What a browser is shown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Page {
+    status: http::StatusCode,
+    headers: Vec<(&'static str, String)>,
+    text: String,
+}
+
+impl Callback {
+    /// Listens on a port of loopback (0: any that is free).
+    pub async fn bind(port: u16) -> io::Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await?;
+        let port = listener.local_addr()?.port();
+        Ok(Self { listener, port })
+    }
+
+    /// The port that it listens on.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Shows each visitor the page that `greet` has for it, until one brings what is waited for.
+    pub async fn wait<T>(&self, mut greet: impl FnMut(&Visit) -> (Page, Option<T>)) -> io::Result<T> {
+        loop {
+            let (mut stream, _) = self.listener.accept().await?;
+            // A connection that stays silent must not keep the person's own one waiting for long.
+            let Ok(Ok(Some(visit))) = tokio::time::timeout(PATIENCE, receive(&mut stream)).await else { continue };
+            let (page, found) = greet(&visit);
+            // What was brought counts, even if whoever brought it does not stay for the page.
+            let _ = tokio::time::timeout(PATIENCE, page.send(&mut stream)).await;
+            if let Some(found) = found {
+                return Ok(found);
+            }
+        }
+    }
+}
+
+impl Visit {
+    /// The first value of this name in the query.
+    pub fn value(&self, name: &str) -> Option<String> {
+        form_urlencoded::parse(self.query.as_bytes()).find(|(key, _)| key == name).map(|(_, value)| value.into_owned())
+    }
+}
+
+impl Page {
+    /// Plain text.
+    pub fn text(status: http::StatusCode, text: impl Into<String>) -> Self {
+        let headers = vec![("content-type", "text/plain; charset=utf-8".to_owned())];
+        Self { status, headers, text: text.into() }
+    }
+
+    /// A document for people.
+    pub fn html(text: impl Into<String>) -> Self {
+        let headers = vec![("content-type", "text/html; charset=utf-8".to_owned())];
+        Self { status: http::StatusCode::OK, headers, text: text.into() }
+    }
+
+    /// Goes on elsewhere.
+    pub fn redirect(to: impl Into<String>) -> Self {
+        Self { status: http::StatusCode::FOUND, headers: vec![("location", to.into())], text: String::new() }
+    }
+
+    /// The same page with one more header.
+    pub fn with(mut self, name: &'static str, value: &str) -> Self {
+        self.headers.push((name, value.to_owned()));
+        self
+    }
+
+    async fn send(&self, stream: &mut TcpStream) -> io::Result<()> {
+        let mut answer = format!("HTTP/1.1 {}\r\n", self.status);
+        for (name, value) in &self.headers {
+            answer.push_str(&format!("{name}: {value}\r\n"));
+        }
+        answer.push_str(&format!(
+            "content-length: {}\r\ncache-control: no-store\r\nconnection: close\r\n\r\n{}",
+            self.text.len(),
+            self.text
+        ));
+        stream.write_all(answer.as_bytes()).await?;
+        stream.shutdown().await
+    }
+}
+
+/// Reads one request head. None if there is none, or none that is understood.
+async fn receive(stream: &mut TcpStream) -> io::Result<Option<Visit>> {
+    let mut head = Vec::new();
+    while !head.windows(4).any(|end| end == b"\r\n\r\n") {
+        if head.len() > LONGEST_HEAD || stream.read_buf(&mut head).await? == 0 {
+            return Ok(None);
+        }
+    }
+    Ok(visit(&head))
+}
+
+fn visit(head: &[u8]) -> Option<Visit> {
+    let line = std::str::from_utf8(head).ok()?.lines().next()?;
+    let mut words = line.split(' ');
+    let (method, target) = (words.next()?.to_owned(), words.next()?);
+    let (path, query) = target.split_once('?').unwrap_or((target, ""));
+    Some(Visit { method, path: path.to_owned(), query: query.to_owned() })
+}
