@@ -210,12 +210,7 @@ impl Models for Embedded {
         }])
     }
 
-    async fn round(
-        &self,
-        _: &Round,
-        _: &mut (dyn Listener + '_),
-        _: &CancellationToken,
-    ) -> Result<Heard, ModelError> {
+    async fn round(&self, _: &Round, _: &mut (dyn Listener + '_), _: &CancellationToken) -> Result<Heard, ModelError> {
         Ok(Heard::default())
     }
 }

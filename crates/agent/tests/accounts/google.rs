@@ -9,7 +9,10 @@ use crate::{Told, antigravity_models, parameter, seed, settings, shown, visit};
 fn script(service: &Service) {
     service
         .has("/gtoken", json!({"access_token": "g-access", "refresh_token": "g-refresh", "expires_in": 3600}))
-        .has("/profile", json!({"email": "user@example.test", "name": "Test User", "picture": "https://example.test/p"}))
+        .has(
+            "/profile",
+            json!({"email": "user@example.test", "name": "Test User", "picture": "https://example.test/p"}),
+        )
         .has("/cc/v1internal:loadCodeAssist", json!({"cloudaicompanionProject": "proj-1"}))
         .has("/cc/v1internal:fetchAvailableModels", antigravity_models());
 }

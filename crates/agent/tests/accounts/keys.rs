@@ -80,7 +80,8 @@ async fn plain_secrets_of_old_files_are_moved() {
     let (folder, service) = (tempfile::tempdir().unwrap(), Service::start().await);
     let state = folder.path().join("data/state.json");
     seed(folder.path(), &json!({"exa_api_key": "exa-1"}));
-    std::fs::write(&state, json!({"authProvider": "vertex", "openRouterApiKey": "sk-old", "x": 1}).to_string()).unwrap();
+    std::fs::write(&state, json!({"authProvider": "vertex", "openRouterApiKey": "sk-old", "x": 1}).to_string())
+        .unwrap();
     let accounts = Accounts::open(settings(folder.path(), &service));
     let status = shown(accounts.auth_status());
     assert_eq!((&status["enabled_providers"], &status["has_openrouter_key"]), (&json!(["openrouter"]), &json!(true)));
@@ -120,7 +121,8 @@ async fn limits_are_those_of_everybody_who_is_signed_in() {
 
     let openai = json!({"version": 1, "accessToken": "tok-openai", "accountId": "acct-1"}).to_string();
     let google = json!({"version": 1, "accessToken": "tok-g", "refreshToken": "ref-g",
-        "expiryDateSeconds": 4102444800_u64, "tokenType": "Bearer"}).to_string();
+        "expiryDateSeconds": 4102444800_u64, "tokenType": "Bearer"})
+    .to_string();
     seed(folder.path(), &json!({"openai_chatgpt_auth": openai, "antigravity_oauth_token_info": google}));
     service
         .has("/codex/models", codex_models())
@@ -154,6 +156,25 @@ async fn limits_are_those_of_everybody_who_is_signed_in() {
     let message = format!("OpenAI usage fetch failed (403): [redacted]{}...", "x".repeat(167));
     assert_eq!(refused, json!({"ok": false, "message": message}));
     let third = shown(accounts.limits().await.unwrap())["openai"].take();
-    let window = json!({"usedPercent": 0, "remainingPercent": 100, "limitWindowSeconds": null, "resetAtEpochSeconds": null});
+    let window =
+        json!({"usedPercent": 0, "remainingPercent": 100, "limitWindowSeconds": null, "resetAtEpochSeconds": null});
     assert_eq!(third, json!({"ok": true, "snapshot": {"planType": null, "primary": window, "secondary": null}}));
+}
+
+#[tokio::test]
+async fn a_renewal_that_comes_too_late_signs_nobody_in_again() {
+    let (folder, service) = (tempfile::tempdir().unwrap(), Service::start().await);
+    let kept = json!({"version": 1, "accessToken": "tok", "refreshToken": "ref", "expiryDateSeconds": 5}).to_string();
+    seed(folder.path(), &json!({"antigravity_oauth_token_info": kept}));
+    service.has("/gtoken", json!({"access_token": "late", "expires_in": 3600}));
+    let gate = service.holds("/gtoken");
+    let accounts = Accounts::open(settings(folder.path(), &service));
+    let forget = async {
+        gate.reached().await;
+        accounts.forget_everything().unwrap();
+        gate.open();
+    };
+    tokio::join!(accounts.refresh(), forget);
+    assert!(!accounts.auth_status().has_antigravity_token);
+    assert!(!Accounts::open(settings(folder.path(), &service)).auth_status().has_antigravity_token);
 }

@@ -1,5 +1,7 @@
 //! Accounts against services on loopback that say what a script tells them.
 
+#![expect(clippy::unwrap_used, reason = "a helper of a test may panic as the test may")]
+
 mod choice;
 mod google;
 mod keys;

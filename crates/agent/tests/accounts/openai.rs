@@ -179,11 +179,11 @@ async fn an_issuer_without_codes_says_so_in_its_own_ways() {
         assert_eq!(scene.connect("device_code", None).await.unwrap_err(), message);
         scene.assert_failed(message);
     }
-    scene
-        .service
-        .drops(USERCODE)
-        .has(USERCODE, json!({"device_auth_id": "dev-1", "usercode": "X"}))
-        .says(POLL, 410, format!("gone {}", "y".repeat(300)));
+    scene.service.drops(USERCODE).has(USERCODE, json!({"device_auth_id": "dev-1", "usercode": "X"})).says(
+        POLL,
+        410,
+        format!("gone {}", "y".repeat(300)),
+    );
     let message = format!("Device code poll failed (410): gone {}", "y".repeat(175));
     assert_eq!(scene.connect("device_code", None).await.unwrap_err(), message);
     let (_, shown) = scene.told.all().into_iter().rfind(|(kind, _)| *kind == "auth.flow.device_code").unwrap();

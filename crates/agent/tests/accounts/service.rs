@@ -11,6 +11,7 @@ use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 /// The service. It ends when it is dropped.
@@ -24,6 +25,26 @@ pub(crate) struct Service {
 struct Script {
     answers: HashMap<String, VecDeque<(u16, String)>>,
     seen: Vec<Seen>,
+    gates: HashMap<String, Gate>,
+}
+
+/// Holds answers back.
+#[derive(Clone)]
+pub(crate) struct Gate {
+    reached: Arc<Semaphore>,
+    open: Arc<Semaphore>,
+}
+
+impl Gate {
+    /// Waits until somebody has asked.
+    pub(crate) async fn reached(&self) {
+        self.reached.acquire().await.unwrap().forget();
+    }
+
+    /// Lets one answer go.
+    pub(crate) fn open(&self) {
+        self.open.add_permits(1);
+    }
 }
 
 /// What it was asked.
@@ -60,7 +81,8 @@ impl Service {
                 let script = shared.clone();
                 let answer = hyper::service::service_fn(move |request| answer(script.clone(), request));
                 connections.spawn(async move {
-                    let _ = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), answer).await;
+                    let _ =
+                        hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), answer).await;
                 });
             }
         });
@@ -91,6 +113,14 @@ impl Service {
         self
     }
 
+    /// Holds the answers of this path back.
+    pub(crate) fn holds(&self, path: &str) -> Gate {
+        let closed = || Arc::new(Semaphore::new(0));
+        let gate = Gate { reached: closed(), open: closed() };
+        self.script.lock().unwrap().gates.insert(path.to_owned(), gate.clone());
+        gate
+    }
+
     /// What it was asked at a path, in order.
     pub(crate) fn seen(&self, path: &str) -> Vec<Seen> {
         self.script.lock().unwrap().seen.iter().filter(|seen| seen.path == path).cloned().collect()
@@ -101,6 +131,11 @@ async fn answer(script: Arc<Mutex<Script>>, request: Request<Incoming>) -> Resul
     let (head, body) = request.into_parts();
     let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
     let path = head.uri.path().to_owned();
+    let gate = script.lock().unwrap().gates.get(&path).cloned();
+    if let Some(gate) = gate {
+        gate.reached.add_permits(1);
+        gate.open.acquire().await.unwrap().forget();
+    }
     let mut script = script.lock().unwrap();
     let (status, text) = match script.answers.get_mut(&path) {
         Some(answers) if answers.len() > 1 => answers.pop_front().unwrap_or_default(),
