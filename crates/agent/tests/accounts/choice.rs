@@ -111,6 +111,21 @@ async fn a_login_that_is_found_at_the_start_chooses_a_model() {
 }
 
 #[tokio::test]
+async fn a_key_for_openai_does_without_a_login() {
+    let (folder, service) = (tempfile::tempdir().unwrap(), Service::start().await);
+    service.has("/codex/models", json!({"data": [{"id": "gpt-5"}, {"id": "whisper"}]}));
+    let mut settings = settings(folder.path(), &service);
+    settings.keys.openai = Some(Secret::new("sk-openai"));
+    let accounts = Accounts::open(settings);
+    accounts.refresh().await;
+    let status = shown(accounts.auth_status());
+    assert_eq!((&status["enabled_providers"], &status["has_openai_token"]), (&json!(["openai"]), &json!(false)));
+    assert_eq!(selected(&accounts)["selectedModel"], "gpt-5");
+    assert_eq!(accounts.ready(&accounts.chosen(None)).unwrap().provider(), "openai");
+    assert_eq!(service.seen("/codex/models")[0].header("authorization"), Some("Bearer sk-openai"));
+}
+
+#[tokio::test]
 async fn a_session_may_have_a_choice_of_its_own() {
     let (folder, service) = (tempfile::tempdir().unwrap(), Service::start().await);
     let accounts = with_openrouter(&service, folder.path()).await;
