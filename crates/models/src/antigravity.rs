@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::catalogue::{Document, entries, text};
-use crate::exchange::{Exchange, payload, shortened, trimmed};
+use crate::exchange::{Access, Exchange, payload, shortened, trimmed};
 use crate::said::{outcome, picture};
 use crate::web::{Base, Request, Web, failed, header};
 use crate::{
@@ -88,7 +88,7 @@ impl Antigravity {
         let is_cloud = said["currentTier"]["usesGcpTos"] == true;
         let project = Project {
             base: if is_cloud { &self.cloud } else { &self.base }.clone(),
-            id: project.as_str().or(project["id"].as_str()).unwrap_or_default().to_owned(),
+            id: project.as_str().or_else(|| project["id"].as_str()).unwrap_or_default().to_owned(),
         };
         *self.project.lock().unwrap_or_else(PoisonError::into_inner) = Some(project.clone());
         project
@@ -122,7 +122,7 @@ impl Antigravity {
     }
 
     async fn document(&self, request: &Request) -> Result<Value, ModelError> {
-        let document = Document::ask((&self.web, Self::NAME, Some(&*self.token)), request).await?;
+        let document = Document::ask(self.access(), request).await?;
         if !document.status.is_success() {
             return Err(refused(document.status.as_u16(), &document.text));
         }
@@ -135,9 +135,10 @@ impl Antigravity {
         let body = body(round, &project.id, &self.web.identity().name);
         let request = self.request(&project.base, "generateContent", &body)?;
         exchange
-            .debug("request", || {
-                json!({"provider": "antigravity", "payload": payload(request.body.as_deref().unwrap_or_default())})
-            })
+            .debug(
+                "request",
+                || json!({"provider": "antigravity", "payload": payload(request.body.as_deref().unwrap_or_default())}),
+            )
             .await;
         let said = ask(exchange, &request).await?;
         exchange.debug("response_raw", || json!({"response": said})).await;
@@ -158,6 +159,10 @@ impl Antigravity {
         });
         Ok(Heard { calls: wanted.into_iter().map(|(at, part)| call(exchange, at, part)).collect(), usage })
     }
+
+    fn access(&self) -> Access<'_> {
+        Access { web: &self.web, name: Self::NAME, credential: Some(&*self.token) }
+    }
 }
 
 #[async_trait]
@@ -176,7 +181,7 @@ impl Models for Antigravity {
         hear: &mut (dyn Listener + '_),
         cancel: &CancellationToken,
     ) -> Result<Heard, ModelError> {
-        let mut exchange = Exchange::new((&self.web, Self::NAME, Some(&*self.token)), round, hear, cancel);
+        let mut exchange = Exchange::new(self.access(), round, hear, cancel);
         self.converse(&mut exchange).await
     }
 }
@@ -215,9 +220,9 @@ fn body(round: &Round, project: &str, name: &str) -> Value {
     let contents: Value = contents.into_iter().map(|(role, parts)| json!({"role": role, "parts": parts})).collect();
     let mut request = json!({"model": round.model, "contents": contents});
     if !round.tools.is_empty() {
-        let declarations = round.tools.iter().map(|tool| {
-            json!({"name": tool.name, "description": tool.description, "parametersJsonSchema": tool.schema})
-        });
+        let declarations = round.tools.iter().map(
+            |tool| json!({"name": tool.name, "description": tool.description, "parametersJsonSchema": tool.schema}),
+        );
         request["tools"] = json!([{"functionDeclarations": declarations.collect::<Value>()}]);
         request["toolConfig"] = json!({"functionCallingConfig": {"mode": "AUTO"}});
     }

@@ -3,12 +3,13 @@
 use std::cmp::Ordering;
 use std::time::Duration;
 
+use gladhand_accord::Secret;
 use http::StatusCode;
 use serde_json::Value;
 
-use crate::exchange::{message_of, shortened};
+use crate::ModelError;
+use crate::exchange::{Access, message_of, shortened};
 use crate::web::{Request, Web, failed, timed_out};
-use crate::{Credential, ModelError};
 
 /// Lists are short, and people wait for them.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -25,7 +26,7 @@ pub(crate) struct Document {
 impl Document {
     /// Asks for it once; and once more if the credential was turned down and there is another.
     pub(crate) async fn ask(
-        (web, name, credential): (&Web, &str, Option<&dyn Credential>),
+        Access { web, name, credential }: Access<'_>,
         request: &Request,
     ) -> Result<Self, ModelError> {
         let asked = async {
@@ -43,12 +44,7 @@ impl Document {
         tokio::time::timeout(PATIENCE, asked).await.map_err(|_| timed_out())?
     }
 
-    async fn once(
-        web: &Web,
-        name: &str,
-        request: &Request,
-        token: Option<&gladhand_accord::Secret>,
-    ) -> Result<Self, ModelError> {
+    async fn once(web: &Web, name: &str, request: &Request, token: Option<&Secret>) -> Result<Self, ModelError> {
         let mut response = web.send(request, token).await?;
         let status = response.status();
         let mut body = Vec::new();

@@ -22,7 +22,7 @@ pub trait Credential: fmt::Debug + Send + Sync {
 /// A key that stays what it is.
 #[async_trait]
 impl Credential for Secret {
-    async fn token(&self) -> Result<Secret, ModelError> {
+    async fn token(&self) -> Result<Self, ModelError> {
         Ok(self.clone())
     }
 }

@@ -35,12 +35,18 @@ const MAX_REFUSAL: usize = 64 * 1024;
 /// How much of it people are shown, in characters.
 const MAX_SHOWN: usize = 2000;
 
+/// A service, and what it takes to be let in.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Access<'a> {
+    pub(crate) web: &'a Web,
+    /// What the service is called in texts for people.
+    pub(crate) name: &'a str,
+    pub(crate) credential: Option<&'a dyn Credential>,
+}
+
 /// One round under way.
 pub(crate) struct Exchange<'a> {
-    web: &'a Web,
-    /// What the service is called in texts for people.
-    name: &'a str,
-    credential: Option<&'a dyn Credential>,
+    access: Access<'a>,
     hear: &'a mut (dyn Listener + 'a),
     cancel: &'a CancellationToken,
     round: &'a Round,
@@ -61,20 +67,20 @@ pub(crate) enum Reply {
 
 impl<'a> Exchange<'a> {
     pub(crate) fn new(
-        (web, name, credential): (&'a Web, &'a str, Option<&'a dyn Credential>),
+        access: Access<'a>,
         round: &'a Round,
         hear: &'a mut (dyn Listener + 'a),
         cancel: &'a CancellationToken,
     ) -> Self {
-        Self { web, name, credential, hear, cancel, round, shown: None, attempt: 1, has_spoken: false }
+        Self { access, hear, cancel, round, shown: None, attempt: 1, has_spoken: false }
     }
 
     pub(crate) fn web(&self) -> &'a Web {
-        self.web
+        self.access.web
     }
 
     pub(crate) fn name(&self) -> &'a str {
-        self.name
+        self.access.name
     }
 
     pub(crate) fn round(&self) -> &'a Round {
@@ -112,7 +118,7 @@ impl<'a> Exchange<'a> {
             return Err(error);
         }
         let pause = FIRST_PAUSE.saturating_mul(1 << (self.attempt - 1)).min(LONGEST_PAUSE);
-        let pause = pause + JITTER.mul_f64(self.web.clock().chance().clamp(0.0, 1.0));
+        let pause = pause + JITTER.mul_f64(self.access.web.clock().chance().clamp(0.0, 1.0));
         let attempt = self.attempt;
         let delay = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
         let text = error.to_string();
@@ -122,23 +128,23 @@ impl<'a> Exchange<'a> {
         )
         .await;
         self.attempt += 1;
-        unless(self.cancel, self.web.clock().sleep(pause)).await
+        unless(self.cancel, self.access.web.clock().sleep(pause)).await
     }
 
     /// Makes a request, again if the service is briefly unwell, and gives its answer whatever that says.
     pub(crate) async fn ask(&mut self, request: &Request) -> Result<Response, ModelError> {
-        let mut token = match self.credential {
+        let mut token = match self.access.credential {
             Some(credential) => Some(unless(self.cancel, credential.token()).await??),
             None => None,
         };
         let (mut tries, mut is_renewed) = (0, false);
         loop {
-            let answer = unless(self.cancel, self.web.send(request, token.as_ref())).await?;
+            let answer = unless(self.cancel, self.access.web.send(request, token.as_ref())).await?;
             self.shown.clone_from(&token);
             let hint = match &answer {
                 Ok(response) if response.status() == StatusCode::UNAUTHORIZED && !is_renewed => {
                     is_renewed = true;
-                    let (Some(credential), Some(refused)) = (self.credential, &token) else { return answer };
+                    let (Some(credential), Some(refused)) = (self.access.credential, &token) else { return answer };
                     match unless(self.cancel, credential.another(refused)).await? {
                         Some(another) => token = Some(another),
                         None => return answer,
@@ -153,7 +159,7 @@ impl<'a> Exchange<'a> {
                 return answer;
             }
             let pause = hint.unwrap_or_else(|| FIRST_RETRY * (1 << tries));
-            unless(self.cancel, self.web.clock().sleep(pause)).await?;
+            unless(self.cancel, self.access.web.clock().sleep(pause)).await?;
             tries += 1;
         }
     }
@@ -176,24 +182,26 @@ impl<'a> Exchange<'a> {
         match kind.as_str() {
             "text/event-stream" => Ok(Reply::Events(Events::of(response))),
             "" | "application/json" => self.whole(response).await.map(Reply::Whole),
-            _ => Err(failed(format!("{} answered with {} instead of a reply.", self.name, shortened(&kind, 80)))),
+            _ => {
+                Err(failed(format!("{} answered with {} instead of a reply.", self.access.name, shortened(&kind, 80))))
+            }
         }
     }
 
     /// The data of the next event, or nothing at the end of the stream.
     pub(crate) async fn next(&mut self, events: &mut Events) -> Result<Option<String>, ModelError> {
-        let idle = self.web.timeouts().idle;
+        let idle = self.access.web.timeouts().idle;
         match unless(self.cancel, tokio::time::timeout(idle, events.next())).await? {
             Ok(Ok(data)) => Ok(data),
             Ok(Err(Flaw::TooLong)) => Err(self.too_long()),
-            Ok(Err(Flaw::NotText)) => Err(failed(format!("{} sent something that is not text.", self.name))),
-            Err(_) => Err(failed(format!("{} sent nothing for {} seconds.", self.name, idle.as_secs()))),
+            Ok(Err(Flaw::NotText)) => Err(failed(format!("{} sent something that is not text.", self.access.name))),
+            Err(_) => Err(failed(format!("{} sent nothing for {} seconds.", self.access.name, idle.as_secs()))),
         }
     }
 
     /// The whole body of a response.
     pub(crate) async fn whole(&mut self, mut response: Response) -> Result<Bytes, ModelError> {
-        let idle = self.web.timeouts().idle;
+        let idle = self.access.web.timeouts().idle;
         let mut body = BytesMut::new();
         loop {
             match unless(self.cancel, tokio::time::timeout(idle, response.chunk())).await? {
@@ -208,7 +216,7 @@ impl<'a> Exchange<'a> {
 
     /// What a response that is no success says, as far as it is worth reading.
     pub(crate) async fn refusal(&mut self, mut response: Response) -> Result<String, ModelError> {
-        let idle = self.web.timeouts().idle;
+        let idle = self.access.web.timeouts().idle;
         let mut body = Vec::new();
         // A refusal that breaks off still refuses.
         while let Ok(Ok(Some(chunk))) = unless(self.cancel, tokio::time::timeout(idle, response.chunk())).await? {
@@ -224,7 +232,7 @@ impl<'a> Exchange<'a> {
     pub(crate) fn read<T: DeserializeOwned>(&self, text: &[u8]) -> Result<T, ModelError> {
         // The parser's own message may quote what was said.
         serde_json::from_slice(text)
-            .map_err(|_| failed(format!("{} sent something that is not the expected JSON.", self.name)))
+            .map_err(|_| failed(format!("{} sent something that is not the expected JSON.", self.access.name)))
     }
 
     /// A text for people, without what is secret and not longer than they read.
@@ -243,7 +251,7 @@ impl<'a> Exchange<'a> {
     }
 
     fn too_long(&self) -> ModelError {
-        failed(format!("{} sent more than can be kept.", self.name))
+        failed(format!("{} sent more than can be kept.", self.access.name))
     }
 }
 
@@ -294,7 +302,8 @@ fn is_rate_limit(error: &ModelError) -> bool {
     }
 }
 
-/// The pause that a service asks for, where it is one that can be waited for.
+/// The pause that a service asks for, where it is one that can be waited for. A date is not understood: the services that
+/// send one at all send it for maintenance, which takes longer than a caller waits.
 fn pause_asked_for(headers: &HeaderMap) -> Option<Duration> {
     let number = |name: &str| headers.get(name)?.to_str().ok()?.trim().parse::<f64>().ok();
     let seconds = number("retry-after-ms").map(|millis| millis / 1000.0).or_else(|| number("retry-after"))?;

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::catalogue::{Document, entries, text, window};
-use crate::exchange::{Exchange, Reply, payload};
+use crate::exchange::{Access, Exchange, Reply, payload};
 use crate::web::{Base, Request, Shows, Web, failed};
 use crate::{Credential, Heard, Listener, ModelError, ModelOption, Models, Round, Thinking};
 
@@ -37,6 +37,10 @@ impl Anthropic {
         let version = (HeaderName::from_static("anthropic-version"), HeaderValue::from_static("2023-06-01"));
         request.with(HeaderMap::from_iter([version])).showing(Shows::Key("x-api-key"))
     }
+
+    fn access(&self) -> Access<'_> {
+        Access { web: &self.web, name: Self::NAME, credential: Some(&*self.key) }
+    }
 }
 
 #[async_trait]
@@ -49,7 +53,7 @@ impl Models for Anthropic {
         let mut url = self.base.join(&["models"]);
         url.query_pairs_mut().append_pair("limit", "1000");
         let request = Self::with_usual_headers(Request::get(url));
-        let document = Document::ask((&self.web, Self::NAME, Some(&*self.key)), &request).await?;
+        let document = Document::ask(self.access(), &request).await?;
         // The newest come first, and that is how people look for them.
         Ok(entries(&document.read(Self::NAME)?["data"]).iter().filter_map(option).collect())
     }
@@ -62,7 +66,7 @@ impl Models for Anthropic {
     ) -> Result<Heard, ModelError> {
         let request = Request::post(self.base.join(&["messages"]), request::body(round));
         let request = Self::with_usual_headers(request);
-        let mut exchange = Exchange::new((&self.web, Self::NAME, Some(&*self.key)), round, hear, cancel);
+        let mut exchange = Exchange::new(self.access(), round, hear, cancel);
         exchange.debug("request", || json!({"payload": payload(request.body.as_deref().unwrap_or_default())})).await;
         loop {
             match attempt(&mut exchange, &request).await {
@@ -111,7 +115,8 @@ enum Mode {
 impl Mode {
     /// The generation of a model is in its id: `claude-3-7-sonnet-…`, `claude-opus-4-1-…`, `claude-fable-5`.
     fn of(id: &str) -> Self {
-        let mut numbers = id.split(['-', '.']).filter_map(|part| part.parse::<u32>().ok()).filter(|number| *number < 1000);
+        let mut numbers =
+            id.split(['-', '.']).filter_map(|part| part.parse::<u32>().ok()).filter(|number| *number < 1000);
         let generation = numbers.next().map(|major| (major, numbers.next().unwrap_or(0)));
         match generation {
             Some(generation) if generation < (3, 7) => Self::Never,

@@ -59,11 +59,8 @@ pub(super) async fn listen(exchange: &mut Exchange<'_>, mut events: Events) -> R
                 let (index, value) = (event.index, event.content_block);
                 // Mostly empty, but it may begin with something.
                 let (text, thought) = (value["text"].as_str(), value["thinking"].as_str());
-                let delta = Delta {
-                    text: text.map(str::to_owned),
-                    thinking: thought.map(str::to_owned),
-                    ..Delta::default()
-                };
+                let delta =
+                    Delta { text: text.map(str::to_owned), thinking: thought.map(str::to_owned), ..Delta::default() };
                 blocks.push(Block { index, value, text: String::new() });
                 let piece = blocks.last_mut().map(|block| block.grow(delta)).unwrap_or_default();
                 exchange.say(piece).await;
@@ -128,7 +125,9 @@ impl Block {
         match value["type"].as_str() {
             Some("text") => value["text"] = json!(self.text),
             Some("thinking") => value["thinking"] = json!(self.text),
-            Some("tool_use") => value["input"] = serde_json::from_str(&self.text).unwrap_or(value["input"].take()),
+            Some("tool_use") => {
+                value["input"] = serde_json::from_str(&self.text).unwrap_or_else(|_| value["input"].take())
+            }
             _ => {}
         }
         value
@@ -165,7 +164,8 @@ async fn calls(exchange: &mut Exchange<'_>, blocks: &[Block]) -> Vec<WantedCall>
 /// Counts are said twice, and the later ones are whole numbers again, not additions.
 fn counted(before: Usage, said: &Value) -> Usage {
     let count = |name: &str| said[name].as_u64();
-    let cached = ["cache_creation_input_tokens", "cache_read_input_tokens"].iter().filter_map(|name| count(name)).sum::<u64>();
+    let cached =
+        ["cache_creation_input_tokens", "cache_read_input_tokens"].iter().filter_map(|name| count(name)).sum::<u64>();
     Usage {
         input_tokens: count("input_tokens").map_or(before.input_tokens, |tokens| tokens + cached),
         output_tokens: count("output_tokens").unwrap_or(before.output_tokens),

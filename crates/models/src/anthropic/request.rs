@@ -170,11 +170,8 @@ fn blocks(said: &Said) -> (&'static str, Vec<Block<'_>>) {
             // Thoughts come first, as they were: the signatures in them are checked.
             let thoughts: Vec<&RawValue> =
                 seal(calls).and_then(|seal| serde_json::from_str(seal.get()).ok()).unwrap_or_default();
-            let uses = calls.iter().map(|call| OurBlock::ToolUse {
-                id: &call.call_id,
-                name: &call.name,
-                input: &call.input,
-            });
+            let uses =
+                calls.iter().map(|call| OurBlock::ToolUse { id: &call.call_id, name: &call.name, input: &call.input });
             let ours = words(text).chain(uses).map(Block::Ours);
             ("assistant", thoughts.into_iter().map(Block::Theirs).chain(ours).collect())
         }

@@ -3,13 +3,12 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use http::HeaderMap;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::request::Body;
 use crate::catalogue::{Document, by_label, entries, text, window};
-use crate::exchange::Exchange;
+use crate::exchange::{Access, Exchange};
 use crate::web::{Base, Request, Web};
 use crate::{Credential, Heard, Listener, ModelError, ModelOption, Models, Round, Thinking};
 
@@ -34,8 +33,8 @@ impl Compatible {
         Ok(Self { web, provider: provider.into(), base: Base::parse(base)?, key })
     }
 
-    fn asks(&self) -> (&Web, &str, Option<&dyn Credential>) {
-        (&self.web, &self.provider, self.key.as_deref())
+    fn access(&self) -> Access<'_> {
+        Access { web: &self.web, name: &self.provider, credential: self.key.as_deref() }
     }
 }
 
@@ -47,7 +46,7 @@ impl Models for Compatible {
 
     async fn catalogue(&self) -> Result<Vec<ModelOption>, ModelError> {
         let request = Request::get(self.base.join(&["models"]));
-        let list = Document::ask(self.asks(), &request).await?.read(&self.provider)?;
+        let list = Document::ask(self.access(), &request).await?.read(&self.provider)?;
         let mut options: Vec<ModelOption> =
             entries(&list["data"]).iter().filter_map(|entry| self.option(entry)).collect();
         options.sort_by(|a, b| by_label(&a.label, &b.label));
@@ -68,8 +67,8 @@ impl Models for Compatible {
             Thinking::Medium => Some("medium"),
             Thinking::High | Thinking::XHigh => Some("high"),
         };
-        let request = Request::post(self.base.join(&["chat", "completions"]), body.to_bytes()).with(HeaderMap::new());
-        let mut exchange = Exchange::new(self.asks(), round, hear, cancel);
+        let request = Request::post(self.base.join(&["chat", "completions"]), body.to_bytes());
+        let mut exchange = Exchange::new(self.access(), round, hear, cancel);
         super::run(&mut exchange, &request).await
     }
 }

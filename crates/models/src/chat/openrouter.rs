@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::request::{Body, Reasoning, Routing};
 use crate::catalogue::{Document, by_label, entries, text, window};
-use crate::exchange::Exchange;
+use crate::exchange::{Access, Exchange};
 use crate::web::{Base, Request, Web, failed, header};
 use crate::{Credential, Heard, Listener, ModelError, ModelOption, Models, Round, Thinking};
 
@@ -46,7 +46,7 @@ impl OpenRouter {
 
     async fn document(&self, path: &[&str]) -> Result<Document, ModelError> {
         let request = Request::get(self.base.join(path)).with(self.headers()?);
-        Document::ask((&self.web, Self::NAME, Some(&*self.key)), &request).await
+        Document::ask(self.access(), &request).await
     }
 
     fn headers(&self) -> Result<HeaderMap, ModelError> {
@@ -58,6 +58,10 @@ impl OpenRouter {
         }
         Ok(headers)
     }
+
+    fn access(&self) -> Access<'_> {
+        Access { web: &self.web, name: Self::NAME, credential: Some(&*self.key) }
+    }
 }
 
 #[async_trait]
@@ -68,18 +72,15 @@ impl Models for OpenRouter {
 
     async fn catalogue(&self) -> Result<Vec<ModelOption>, ModelError> {
         // Who runs what is nice to know; a catalogue without it is still one.
-        let (models, endpoints) =
-            tokio::join!(self.document(&["models"]), self.document(&["models", "endpoints"]));
+        let (models, endpoints) = tokio::join!(self.document(&["models"]), self.document(&["models", "endpoints"]));
         let models = models?.read(Self::NAME)?;
         let endpoints = endpoints.and_then(|document| document.read(Self::NAME)).unwrap_or_default();
         let runners: HashMap<&str, Vec<String>> = entries(&endpoints["data"])
             .iter()
             .filter_map(|entry| Some((text(entry, &["id"])?, runners(entry).into_iter().collect())))
             .collect();
-        let mut options: Vec<ModelOption> = entries(&models["data"])
-            .iter()
-            .filter_map(|entry| option(entry, &runners))
-            .collect();
+        let mut options: Vec<ModelOption> =
+            entries(&models["data"]).iter().filter_map(|entry| option(entry, &runners)).collect();
         options.sort_by(|a, b| by_label(&a.label, &b.label));
         Ok(options)
     }
@@ -93,11 +94,9 @@ impl Models for OpenRouter {
         let mut body = Body::of(round);
         body.reasoning = effort(round.thinking).map(|effort| Reasoning { effort, exclude: false });
         body.include_reasoning = Some(body.reasoning.is_some());
-        body.provider =
-            round.routing.as_deref().map(|routing| Routing { order: [routing], allow_fallbacks: false });
-        let request =
-            Request::post(self.base.join(&["chat", "completions"]), body.to_bytes()).with(self.headers()?);
-        let mut exchange = Exchange::new((&self.web, Self::NAME, Some(&*self.key)), round, hear, cancel);
+        body.provider = round.routing.as_deref().map(|routing| Routing { order: [routing], allow_fallbacks: false });
+        let request = Request::post(self.base.join(&["chat", "completions"]), body.to_bytes()).with(self.headers()?);
+        let mut exchange = Exchange::new(self.access(), round, hear, cancel);
         super::run(&mut exchange, &request).await
     }
 }

@@ -1,7 +1,7 @@
 //! What a chat completion says, in pieces or at once.
 
 use gladhand_wire::RawValue;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
 
 use crate::events::Events;
@@ -18,6 +18,7 @@ struct Chunk {
     id: Value,
     created: Value,
     model: Value,
+    #[serde(deserialize_with = "or_nothing")]
     choices: Vec<Choice>,
     usage: Option<Tokens>,
     error: Option<Value>,
@@ -48,6 +49,7 @@ struct Words {
 struct CallPart {
     index: Option<u64>,
     id: Option<String>,
+    #[serde(deserialize_with = "or_nothing")]
     function: FunctionPart,
 }
 
@@ -61,7 +63,9 @@ struct FunctionPart {
 #[derive(Debug, Clone, Copy, Default, Deserialize, Serialize)]
 #[serde(default)]
 struct Tokens {
+    #[serde(deserialize_with = "or_nothing")]
     prompt_tokens: u64,
+    #[serde(deserialize_with = "or_nothing")]
     completion_tokens: u64,
 }
 
@@ -192,7 +196,7 @@ impl Sum {
         self.usage = chunk.usage.or(self.usage);
         let mut piece = Piece::default();
         for choice in chunk.choices {
-            self.finish_reason = choice.finish_reason.or(self.finish_reason.take());
+            self.finish_reason = choice.finish_reason.or_else(|| self.finish_reason.take());
             let Some(words) = choice.delta.or(choice.message) else { continue };
             let (thought, answer) = (words.thought(), words.answer());
             if !thought.is_empty() {
@@ -292,6 +296,11 @@ impl Call {
     fn to_value(&self) -> Value {
         json!({"id": self.id, "type": "function", "function": {"name": self.name, "arguments": self.arguments}})
     }
+}
+
+/// Reads a member that some servers leave out and others write as null.
+fn or_nothing<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(from: D) -> Result<T, D::Error> {
+    Ok(Option::deserialize(from)?.unwrap_or_default())
 }
 
 fn raw(details: &[Value]) -> Box<RawValue> {

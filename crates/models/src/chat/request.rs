@@ -135,11 +135,7 @@ impl<'a> Body<'a> {
                 .iter()
                 .map(|tool| Tool {
                     r#type: "function",
-                    function: Function {
-                        name: &tool.name,
-                        description: &tool.description,
-                        parameters: schema(tool),
-                    },
+                    function: Function { name: &tool.name, description: &tool.description, parameters: schema(tool) },
                 })
                 .collect(),
             tool_choice: has_tools.then_some("auto"),

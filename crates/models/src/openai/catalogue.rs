@@ -9,8 +9,7 @@ use crate::{ModelOption, Thinking};
 const MAX_MODELS: usize = 120;
 
 /// What the plain list of the API has besides models that converse in text.
-const OTHER_TRADES: [&str; 8] =
-    ["audio", "realtime", "image", "transcribe", "tts", "instruct", "search", "moderation"];
+const OTHER_TRADES: [&str; 8] = ["audio", "realtime", "image", "transcribe", "tts", "instruct", "search", "moderation"];
 
 /// The models in a list, most important first. ChatGPT describes its models; the API merely names them.
 pub(super) fn options(list: &Value) -> Vec<ModelOption> {

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::reply::Spoken;
 use crate::catalogue::Document;
-use crate::exchange::{Exchange, Reply, payload};
+use crate::exchange::{Access, Exchange, Reply, payload};
 use crate::web::{Base, Request, Web, failed, header};
 use crate::{Credential, Heard, Listener, ModelError, ModelOption, Models, Round};
 
@@ -69,7 +69,8 @@ impl OpenAi {
         let mut before = String::new();
         for cuts in 0.. {
             let body = request::body(exchange.round(), &before);
-            let request = Request::post(self.base.join(&["responses"]), body).with(self.turn_headers(exchange.round())?);
+            let request =
+                Request::post(self.base.join(&["responses"]), body).with(self.turn_headers(exchange.round())?);
             exchange.debug("request", || shown(&request)).await;
             let spoken = loop {
                 match self.attempt(exchange, &request).await {
@@ -137,6 +138,10 @@ impl OpenAi {
         }
         turns.push_back((round.turn.clone(), state));
     }
+
+    fn access(&self) -> Access<'_> {
+        Access { web: &self.web, name: Self::NAME, credential: Some(&*self.token) }
+    }
 }
 
 #[async_trait]
@@ -151,7 +156,7 @@ impl Models for OpenAi {
             url.query_pairs_mut().append_pair("client_version", &self.web.identity().version);
         }
         let request = Request::get(url).with(self.headers()?);
-        let document = Document::ask((&self.web, Self::NAME, Some(&*self.token)), &request).await?;
+        let document = Document::ask(self.access(), &request).await?;
         Ok(catalogue::options(&document.read(Self::NAME)?))
     }
 
@@ -161,7 +166,7 @@ impl Models for OpenAi {
         hear: &mut (dyn Listener + '_),
         cancel: &CancellationToken,
     ) -> Result<Heard, ModelError> {
-        let mut exchange = Exchange::new((&self.web, Self::NAME, Some(&*self.token)), round, hear, cancel);
+        let mut exchange = Exchange::new(self.access(), round, hear, cancel);
         self.converse(&mut exchange).await
     }
 }

@@ -8,16 +8,17 @@ use crate::exchange::{Exchange, arguments, trimmed};
 use crate::web::failed;
 use crate::{Heard, ModelError, Piece, Segment, Usage, WantedCall};
 
+/// An event. Most kinds are none of our business, so nothing is asked of what they hold.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Event {
     r#type: String,
-    delta: String,
-    item_id: String,
-    summary_index: u64,
-    item: Option<Value>,
-    response: Option<Value>,
-    message: Option<String>,
+    delta: Value,
+    item_id: Value,
+    summary_index: Value,
+    item: Value,
+    response: Value,
+    message: Value,
     error: Value,
 }
 
@@ -37,8 +38,8 @@ pub(super) struct Spoken {
 /// A thought in the making.
 #[derive(Debug, Default)]
 struct Thought {
-    item: String,
-    part: u64,
+    item: Value,
+    part: Value,
     text: String,
 }
 
@@ -58,26 +59,25 @@ pub(super) async fn listen(
         let event: Event = exchange.read(data.as_bytes())?;
         count += 1;
         match event.r#type.as_str() {
-            "response.created" => spoken.snapshot = event.response.unwrap_or_default(),
+            "response.created" => spoken.snapshot = event.response,
             "response.output_text.delta" => {
-                spoken.answer.push_str(&event.delta);
-                exchange.answer(event.delta).await;
+                let words = event.delta.as_str().unwrap_or_default();
+                spoken.answer.push_str(words);
+                exchange.answer(words).await;
             }
             "response.reasoning_text.delta" | "response.reasoning_summary_text.delta" => {
-                thought_length += units(&event.delta);
-                let piece = thought.grow(event);
-                exchange.say(piece).await;
+                thought_length += event.delta.as_str().map_or(0, units);
+                exchange.say(thought.grow(event)).await;
             }
-            "response.output_item.done" => spoken.done.extend(event.item),
+            "response.output_item.done" => spoken.done.push(event.item),
             // A response that was cut short for its length is as complete as it will be.
             "response.completed" | "response.incomplete" => {
-                spoken.snapshot = event.response.unwrap_or_default();
+                spoken.snapshot = event.response;
                 spoken.is_complete = true;
             }
-            "error" => return Err(told(exchange, "stream", event.message.as_deref(), &event.error)),
+            "error" => return Err(told(exchange, "stream", &event.message, &event.error)),
             "response.failed" => {
-                let response = event.response.unwrap_or_default();
-                return Err(told(exchange, "response", None, &response["error"]));
+                return Err(told(exchange, "response", &Value::Null, &event.response["error"]));
             }
             _ => {}
         }
@@ -170,17 +170,18 @@ impl Spoken {
 impl Thought {
     /// Takes a piece in. A thought goes on as long as its item does.
     fn grow(&mut self, event: Event) -> Piece {
+        let words = event.delta.as_str().unwrap_or_default();
+        if words.is_empty() {
+            return Piece::default();
+        }
         if self.item != event.item_id {
-            *self = Self { item: event.item_id, ..Self::default() };
+            self.text.clear();
         } else if self.part != event.summary_index {
             self.text.push_str("\n\n");
         }
-        self.part = event.summary_index;
-        self.text.push_str(&event.delta);
-        if event.delta.is_empty() {
-            return Piece::default();
-        }
-        Piece { segments: vec![Segment::Thought(event.delta)], thoughts: vec![trimmed(&self.text).to_owned()] }
+        (self.item, self.part) = (event.item_id, event.summary_index);
+        self.text.push_str(words);
+        Piece { segments: vec![Segment::Thought(words.to_owned())], thoughts: vec![trimmed(&self.text).to_owned()] }
     }
 }
 
@@ -193,7 +194,7 @@ fn units(text: &str) -> usize {
     text.encode_utf16().count()
 }
 
-fn told(exchange: &Exchange<'_>, what: &str, message: Option<&str>, error: &Value) -> ModelError {
-    let message = message.or(error["message"].as_str()).unwrap_or("unknown error");
+fn told(exchange: &Exchange<'_>, what: &str, message: &Value, error: &Value) -> ModelError {
+    let message = message.as_str().or_else(|| error["message"].as_str()).unwrap_or("unknown error");
     failed(format!("OpenAI {what} failed: {}", exchange.clean(message)))
 }

@@ -160,7 +160,8 @@ fn what_came_out<'a>(output: &'a RawValue, error: Option<&str>) -> Output<'a> {
 fn is_content(output: &RawValue) -> bool {
     let Ok(items) = serde_json::from_str::<Vec<&RawValue>>(output.get()) else { return false };
     let is_part = |item: &&RawValue| {
-        Members::of(item).and_then(|members| members.str("type").map(|kind| matches!(&*kind, "input_text" | "input_image")))
+        Members::of(item)
+            .and_then(|members| members.str("type").map(|kind| matches!(&*kind, "input_text" | "input_image")))
     };
     !items.is_empty() && items.iter().all(|item| is_part(item) == Some(true))
 }

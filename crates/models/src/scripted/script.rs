@@ -103,7 +103,8 @@ impl Script {
             let Recorded { method, path, response } = serde_json::from_str(line)?;
             let path = path.split('?').next().unwrap_or_default();
             let is_list = method == "GET" || (path.contains("v1internal:") && !path.ends_with(":generateContent"));
-            let at = script.routes.iter().position(|route| route.path == path && route.method.as_ref() == Some(&method));
+            let at =
+                script.routes.iter().position(|route| route.path == path && route.method.as_ref() == Some(&method));
             let at = at.unwrap_or_else(|| {
                 let (method, path) = (Some(method), path.to_owned());
                 script.routes.push(Route { method, path, replies: Vec::new(), otherwise: None });
@@ -138,6 +139,11 @@ impl Reply {
     /// Nothing, ever.
     pub fn stalled() -> Self {
         Self { stall: true, ..Self::default() }
+    }
+
+    /// A connection that breaks instead.
+    pub fn broken() -> Self {
+        Self { cut: true, ..Self::default() }
     }
 
     /// The same with another status.
@@ -175,7 +181,8 @@ impl Step {
             return Self::Send(format!("data: {}\n\n", here(&text)));
         }
         let members = Members::of(raw).unwrap_or_default();
-        let millis = members.raw("_pause").or(members.raw("_sleep")).and_then(|millis| millis.get().parse().ok());
+        let millis =
+            members.raw("_pause").or_else(|| members.raw("_sleep")).and_then(|millis| millis.get().parse().ok());
         if let Some(gate) = members.str("_gate") {
             Self::Gate(gate.into_owned())
         } else if let Some(millis) = millis {
@@ -249,11 +256,11 @@ mod tests {
 
     #[test]
     fn what_is_expected_is_part_of_what_is_there() {
-        let has = |document: &str, wanted: &str| {
-            super::has(&serde_json::from_str(document).unwrap(), &serde_json::from_str(wanted).unwrap())
+        let is_there = |document: &str, wanted: &str| {
+            has(&serde_json::from_str(document).unwrap(), &serde_json::from_str(wanted).unwrap())
         };
-        assert!(has(r#"{"a":[{"b":1,"c":2}],"d":3}"#, r#"{"a":[{"b":1}]}"#));
-        assert!(!has(r#"{"a":[{"b":1},{}]}"#, r#"{"a":[{"b":1}]}"#));
-        assert!(!has("{}", r#"{"a":null}"#));
+        assert!(is_there(r#"{"a":[{"b":1,"c":2}],"d":3}"#, r#"{"a":[{"b":1}]}"#));
+        assert!(!is_there(r#"{"a":[{"b":1},{}]}"#, r#"{"a":[{"b":1}]}"#));
+        assert!(!is_there("{}", r#"{"a":null}"#));
     }
 }

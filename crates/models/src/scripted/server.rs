@@ -158,7 +158,7 @@ impl Shared {
     }
 
     fn release(&self, gate: &str) {
-        self.open.send_modify(|open| drop(open.insert(gate.to_owned())));
+        self.open.send_if_modified(|open| open.insert(gate.to_owned()));
     }
 
     async fn wait_at(&self, gate: &str) {
@@ -293,6 +293,8 @@ fn in_steps(shared: Arc<Shared>, unfinished: Unfinished, steps: Vec<Step>) -> Bo
                 Some(Step::Pause(time)) => tokio::time::sleep(time).await,
                 Some(Step::Stall) => std::future::pending().await,
                 Some(Step::Cut) => {
+                    // What was said before leaves when there is nothing more to say for a moment.
+                    tokio::task::yield_now().await;
                     unfinished.finish();
                     return Some((Err(io::ErrorKind::ConnectionAborted.into()), None));
                 }

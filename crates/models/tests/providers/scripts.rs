@@ -1,0 +1,73 @@
+//! The scripted provider itself.
+
+use gladhand_models::scripted::{Script, ScriptedProvider};
+use gladhand_models::{Compatible, Listener, Models, OpenRouter, Piece, Web};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::stage::{Ear, fails, hear, key, round};
+
+/// What was recorded of a service: a list, and two turns of which the second was held back.
+const RECORDING: &str = r#"
+{"route":"or.models","method":"GET","path":"/or/models","headers":{},"body":null,"response":{"json":{"data":[{"id":"a/b"}]}}}
+{"route":"or.chat","method":"POST","path":"/or/chat/completions","headers":{},"body":{},"response":{"json":{"choices":[{"message":{"content":"one"}}]}}}
+{"route":"or.chat","method":"POST","path":"/or/chat/completions","headers":{},"body":{},"response":{"json":{"choices":[{"message":{"content":"two <PROVIDER>"}}]},"gate":"g1"}}
+"#;
+
+#[tokio::test]
+async fn a_recording_is_played_back() {
+    let provider = ScriptedProvider::start(Script::of_recording(RECORDING).unwrap()).await.unwrap();
+    let models = OpenRouter::new(Web::default(), &format!("{}/or", provider.origin()), key()).unwrap();
+    for _ in 0..2 {
+        assert_eq!(models.catalogue().await.unwrap().len(), 1, "lists are there however often they are asked for");
+    }
+    let (_, ear) = hear(&models, &round("a/b", "first")).await;
+    assert_eq!(ear.answers(), ["one"]);
+
+    let asked = round("a/b", "second");
+    let mut ear = Ear::default();
+    let cancel = CancellationToken::new();
+    let (heard, ()) = tokio::join!(models.round(&asked, &mut ear, &cancel), async {
+        provider.asked("/or/chat/completions", 2).await;
+        provider.release("g1");
+    });
+    heard.unwrap();
+    assert_eq!(ear.answers(), [format!("two {}", provider.origin())]);
+}
+
+#[tokio::test]
+async fn what_is_expected_is_checked() {
+    let script = r#"{"routes": [{"path": "/v1/chat/completions",
+        "replies": [{"expect": {"model": "wanted"}, "text": "never"}],
+        "otherwise": {"status": 404, "text": "used up"}}]}"#;
+    let provider = ScriptedProvider::start(Script::parse(script).unwrap()).await.unwrap();
+    let models = Compatible::new(Web::default(), "house", &format!("{}/v1", provider.origin()), None).unwrap();
+    // The first answer is a 500, after which the client asks again.
+    assert_eq!(fails(&models, &round("another", "hi")).await, "404 used up");
+    assert_eq!(provider.requests().len(), 2);
+}
+
+/// Does not look for faults.
+#[derive(Debug)]
+struct Trusting;
+
+#[async_trait::async_trait]
+impl Listener for Trusting {
+    async fn piece(&mut self, _: Piece) {}
+
+    async fn debug(&mut self, stage: &'static str, data: Value) {
+        panic!("nobody wanted to know {stage} {data}");
+    }
+
+    fn is_curious(&self) -> bool {
+        false
+    }
+}
+
+#[tokio::test]
+async fn whoever_is_not_curious_is_told_nothing() {
+    let provider = ScriptedProvider::start(Script::of_recording(RECORDING).unwrap()).await.unwrap();
+    let models = OpenRouter::new(Web::default(), &format!("{}/or", provider.origin()), key()).unwrap();
+    models.round(&round("a/b", "first"), &mut Trusting, &CancellationToken::new()).await.unwrap();
+    assert_eq!(provider.requests()[0].body["messages"][1], json!({"role": "user", "content": "first"}));
+}

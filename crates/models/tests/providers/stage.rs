@@ -1,0 +1,199 @@
+//! What the tests share: a listener that keeps everything, a clock that does not wait, and rounds.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::future::BoxFuture;
+use gladhand_accord::Secret;
+use gladhand_models::scripted::{Reply, Script, ScriptedProvider};
+use gladhand_models::{
+    Clock, Credential, Heard, Identity, Listener, ModelError, Models, Piece, Round, Said, Segment, Thinking, Timeouts,
+    ToolOffer, WantedCall, Web,
+};
+use gladhand_wire::RawValue;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+pub(crate) const KEY: &str = "sk-secret-of-the-test";
+
+/// Keeps everything that it hears.
+#[derive(Debug, Default)]
+pub(crate) struct Ear {
+    pub(crate) pieces: Vec<Piece>,
+    pub(crate) stages: Vec<(&'static str, Value)>,
+    /// Told to stop when this many pieces were heard.
+    pub(crate) enough: Option<(usize, CancellationToken)>,
+}
+
+#[async_trait]
+impl Listener for Ear {
+    async fn piece(&mut self, piece: Piece) {
+        self.pieces.push(piece);
+        if let Some((count, cancel)) = &self.enough
+            && self.pieces.len() == *count
+        {
+            cancel.cancel();
+        }
+    }
+
+    async fn debug(&mut self, stage: &'static str, data: Value) {
+        let text = data.to_string();
+        assert!(!text.contains(KEY), "{stage} tells the key: {text}");
+        self.stages.push((stage, data));
+    }
+}
+
+impl Ear {
+    /// What was answered, piece by piece.
+    pub(crate) fn answers(&self) -> Vec<&str> {
+        let segments = self.pieces.iter().flat_map(|piece| &piece.segments);
+        segments
+            .filter_map(|segment| if let Segment::Answer(text) = segment { Some(text.as_str()) } else { None })
+            .collect()
+    }
+
+    /// What was thought, piece by piece, and the thought so far beside it.
+    pub(crate) fn thoughts(&self) -> Vec<(&str, &str)> {
+        let mut thoughts = Vec::new();
+        for piece in &self.pieces {
+            for segment in &piece.segments {
+                if let Segment::Thought(text) = segment {
+                    thoughts.push((text.as_str(), piece.thoughts.last().map_or("", String::as_str)));
+                }
+            }
+        }
+        thoughts
+    }
+
+    /// The names of the stages, in order.
+    pub(crate) fn stage_names(&self) -> Vec<&str> {
+        self.stages.iter().map(|(stage, _)| *stage).collect()
+    }
+
+    /// The data of the first stage of a name.
+    pub(crate) fn stage(&self, name: &str) -> &Value {
+        &self.stages.iter().find(|(stage, _)| *stage == name).expect("the stage was told").1
+    }
+}
+
+/// Writes down how long it was to wait, and does not.
+#[derive(Debug, Default)]
+pub(crate) struct Hurry(pub(crate) Mutex<Vec<Duration>>);
+
+impl Clock for Hurry {
+    fn sleep(&self, time: Duration) -> BoxFuture<'static, ()> {
+        self.0.lock().expect("nobody panics here").push(time);
+        Box::pin(std::future::ready(()))
+    }
+
+    fn chance(&self) -> f64 {
+        0.5
+    }
+}
+
+impl Hurry {
+    pub(crate) fn waits(&self) -> Vec<u128> {
+        self.0.lock().expect("nobody panics here").iter().map(Duration::as_millis).collect()
+    }
+}
+
+/// A provider, and a way to it.
+#[derive(Debug)]
+pub(crate) struct Stage {
+    pub(crate) provider: ScriptedProvider,
+    pub(crate) web: Web,
+    pub(crate) clock: Arc<Hurry>,
+}
+
+impl Stage {
+    pub(crate) async fn new() -> Self {
+        Self::with(Timeouts::default()).await
+    }
+
+    pub(crate) async fn with(timeouts: Timeouts) -> Self {
+        let provider = ScriptedProvider::start(Script::default()).await.expect("loopback has free ports");
+        let clock = Arc::new(Hurry::default());
+        let web = Web::with_clock(Identity::default(), timeouts, Arc::clone(&clock) as Arc<dyn Clock>);
+        Self { provider, web, clock }
+    }
+
+    /// An address below the provider's.
+    pub(crate) fn at(&self, path: &str) -> String {
+        format!("{}{path}", self.provider.origin())
+    }
+
+    /// Lets a path say these things, one after the other.
+    pub(crate) fn says(&self, path: &str, replies: impl IntoIterator<Item = Reply>) {
+        replies.into_iter().for_each(|reply| self.provider.push(path, reply));
+    }
+}
+
+pub(crate) fn key() -> Arc<dyn Credential> {
+    Arc::new(Secret::new(KEY))
+}
+
+/// A first round in which the user says something.
+pub(crate) fn round(model: &str, text: &str) -> Round {
+    Round {
+        number: 1,
+        turn: "turn-1".to_owned(),
+        model: model.to_owned(),
+        thinking: Thinking::Off,
+        routing: None,
+        instructions: "Be brief.".to_owned(),
+        said: vec![user(text)],
+        tools: Arc::from([ToolOffer {
+            name: "bash".to_owned(),
+            description: "Runs a command.".to_owned(),
+            schema: raw(r#"{"type":"object","properties":{"command":{"type":"string"}}}"#),
+        }]),
+    }
+}
+
+pub(crate) fn user(text: &str) -> Said {
+    Said::User { text: text.to_owned(), images: Vec::new() }
+}
+
+/// The next round, after the calls of this one were answered.
+pub(crate) fn next(round: &Round, text: &str, calls: Vec<WantedCall>, outputs: &[(&str, Option<&str>)]) -> Round {
+    let mut next = round.clone();
+    next.number += 1;
+    let results = calls.iter().zip(outputs).map(|(call, (output, error))| Said::Result {
+        call_id: call.call_id.clone(),
+        name: call.name.clone(),
+        output: raw(output),
+        error: error.map(str::to_owned),
+    });
+    let results: Vec<Said> = results.collect();
+    next.said.push(Said::Assistant { text: text.to_owned(), calls });
+    next.said.extend(results);
+    next
+}
+
+pub(crate) fn raw(text: &str) -> Box<RawValue> {
+    RawValue::from_string(text.to_owned()).expect("the test writes JSON")
+}
+
+/// Runs a round to its end.
+pub(crate) async fn run(models: &dyn Models, round: &Round) -> (Result<Heard, ModelError>, Ear) {
+    let mut ear = Ear::default();
+    let heard = models.round(round, &mut ear, &CancellationToken::new()).await;
+    (heard, ear)
+}
+
+/// Runs a round that must succeed.
+pub(crate) async fn hear(models: &dyn Models, round: &Round) -> (Heard, Ear) {
+    let (heard, ear) = run(models, round).await;
+    (heard.expect("the round succeeds"), ear)
+}
+
+/// The text of the error of a round that must fail.
+pub(crate) async fn fails(models: &dyn Models, round: &Round) -> String {
+    run(models, round).await.0.expect_err("the round fails").to_string()
+}
+
+/// What calls want, in short: id, name and input.
+pub(crate) fn wanted(heard: &Heard) -> Vec<(&str, &str, &str)> {
+    heard.calls.iter().map(|call| (call.call_id.as_str(), call.name.as_str(), call.input.get())).collect()
+}
