@@ -67,7 +67,9 @@ impl Accounts {
         };
         let answered = answered.map_err(|error| tracing::debug!(%provider, %error, "no list of models")).ok();
         let answered = answered.filter(|models| !models.is_empty()).or_else(|| self.named_model(provider));
-        self.lock().catalogues.put(provider, answered)
+        let mut inner = self.lock();
+        // Everything may have been forgotten meanwhile.
+        if self.is_usable(provider) { inner.catalogues.put(provider, answered) } else { (0, Source::Fallback) }
     }
 
     /// Asks everybody who can be asked, and looks for servers on this machine.
@@ -85,8 +87,7 @@ impl Accounts {
             fetch(Provider::Anthropic),
             fetch(Provider::Compatible),
             fetch(Provider::Local),
-            self.find_server(Provider::Ollama, self.settings.ollama.as_deref()),
-            self.find_server(Provider::LlamaCpp, self.settings.llamacpp.as_deref()),
+            self.find_servers(),
         );
     }
 
@@ -110,11 +111,13 @@ impl Accounts {
 
     /// The client of a provider.
     fn client(&self, provider: Provider) -> Result<Arc<dyn Models>, ModelError> {
-        if let Some(client) = self.lock().clients.get(&provider) {
+        // The lock is held until it is made: a credential that changes meanwhile makes it anew.
+        let mut inner = self.lock();
+        if let Some(client) = inner.clients.get(&provider) {
             return Ok(client.clone());
         }
         let client = self.connect(provider)?;
-        self.lock().clients.insert(provider, client.clone());
+        inner.clients.insert(provider, client.clone());
         Ok(client)
     }
 

@@ -115,18 +115,18 @@ impl Credentials {
         Ok(())
     }
 
-    /// Keeps a ChatGPT login.
-    pub(super) fn set_openai(&self, login: OpenAiLogin) -> Result<(), Failure> {
-        self.vault.set(vault::OPENAI, &login.written())?;
+    /// Keeps a ChatGPT login. One that cannot be kept is good for this process all the same.
+    pub(super) fn set_openai(&self, login: OpenAiLogin) {
+        let kept = self.vault.set(vault::OPENAI, &login.written());
         self.lock().openai = Some(login);
-        Ok(())
+        warn_unless(kept);
     }
 
-    /// Keeps a Google login.
-    pub(super) fn set_google(&self, login: GoogleLogin) -> Result<(), Failure> {
-        self.vault.set(vault::GOOGLE, &login.written())?;
+    /// Keeps a Google login, likewise.
+    pub(super) fn set_google(&self, login: GoogleLogin) {
+        let kept = self.vault.set(vault::GOOGLE, &login.written());
         self.lock().google = Some(login);
-        Ok(())
+        warn_unless(kept);
     }
 
     /// Forgets all of them, also those that were handed over.
@@ -178,8 +178,11 @@ impl Credentials {
             id: issued.id_token.map(Secret::new).or(held.id),
             ..held
         };
-        self.keep(self.set_openai(renewed.clone()));
-        Some(renewed)
+        // Whoever signed out meanwhile stays signed out.
+        if self.held().openai.is_some_and(|held| held.access.matches(old)) {
+            self.set_openai(renewed);
+        }
+        self.held().openai
     }
 
     /// Another Google login in place of one that ends or was turned down.
@@ -206,8 +209,11 @@ impl Credentials {
             expires: unix_now() + issued.expires_in.unwrap_or(GoogleLogin::USUAL),
             ..held
         };
-        self.keep(self.set_google(renewed.clone()));
-        Some(renewed)
+        // Whoever signed out meanwhile stays signed out.
+        if self.held().google.is_some_and(|held| held.access.matches(old)) {
+            self.set_google(renewed);
+        }
+        self.held().google
     }
 
     async fn issue(&self, address: &str, form: &[(&str, &str)]) -> Option<Issued> {
@@ -225,13 +231,6 @@ impl Credentials {
                 tracing::warn!(%error, "a login could not be renewed");
                 None
             }
-        }
-    }
-
-    /// A renewed login that cannot be kept is still good for this process.
-    fn keep(&self, kept: Result<(), Failure>) {
-        if let Err(error) = kept {
-            tracing::warn!(%error, "a renewed login is not kept");
         }
     }
 
@@ -340,6 +339,12 @@ impl fmt::Debug for ChatGpt {
 impl fmt::Debug for Google {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Google")
+    }
+}
+
+fn warn_unless(kept: Result<(), Failure>) {
+    if let Err(error) = kept {
+        tracing::warn!(%error, "a login is not kept");
     }
 }
 

@@ -86,8 +86,8 @@ impl Accounts {
                 continue;
             }
             if !answer.is_success() {
-                let quoted = answer.quoted(180, 177).replace(login.access.expose(), "[redacted]");
-                return Err(format!("OpenAI usage fetch failed ({}): {quoted}", answer.status));
+                let said = shortened(answer.without(&[login.access.expose()]));
+                return Err(format!("OpenAI usage fetch failed ({}): {said}", answer.status));
             }
             let usage = answer.read().ok_or("OpenAI usage fetch failed: the answer is not JSON")?;
             return Ok(OpenAiLimits::of(&usage));
@@ -151,6 +151,14 @@ impl ModelLimit {
 fn plain(number: f64) -> Option<Number> {
     let is_whole = number.fract() == 0.0 && number.abs() < 9e15;
     if is_whole { Some((number as i64).into()) } else { Number::from_f64(number) }
+}
+
+/// A text of at most 180 characters.
+fn shortened(text: String) -> String {
+    if text.chars().count() <= 180 {
+        return text;
+    }
+    text.chars().take(177).chain("...".chars()).collect()
 }
 
 fn unfetched(error: super::web::Unanswered) -> String {

@@ -189,11 +189,9 @@ impl Accounts {
         let mut state = State::read(&file);
         let vault = Vault::open(settings.secrets.clone(), &settings.data);
         for (member, name) in state::PLAIN {
+            let Some(value) = state.other(member).filter(|_| settings.secrets.is_some()) else { continue };
             // A secret that cannot be moved stays where it is.
-            let moved = state.other(member).is_some_and(|value| {
-                value.is_empty() || vault.get(name).is_some() || vault.set(name, &Secret::new(value)).is_ok()
-            });
-            if moved && settings.secrets.is_some() {
+            if value.is_empty() || vault.get(name).is_some() || vault.set(name, &Secret::new(value)).is_ok() {
                 state.drop_other(member);
             }
         }

@@ -81,8 +81,8 @@ impl State {
     /// Moves the file of an older version out of the folder that it was started in, unless there is a newer one.
     pub(super) fn migrate(file: &Path, started_in: &Path) {
         let old = started_in.join(OLD);
-        let Some(text) = files::read(&old) else { return };
-        if !file.exists() && Self::of(&text).is_some() && files::replace(file, &text).is_err() {
+        let Some(text) = files::read(&old).filter(|text| Self::of(text).is_some()) else { return };
+        if !file.exists() && files::replace(file, &text).is_err() {
             return;
         }
         if let Err(error) = files::remove(&old) {

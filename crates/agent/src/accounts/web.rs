@@ -101,14 +101,10 @@ impl Answer {
         serde_json::from_str(&self.body).ok()
     }
 
-    /// The beginning of the body, as error texts quote it: `longest` letters, or `cut` of them and dots.
-    pub(super) fn quoted(&self, longest: usize, cut: usize) -> String {
-        let body = self.body.trim();
-        if body.chars().count() <= longest {
-            return body.to_owned();
-        }
-        let dots = if cut < longest { "..." } else { "" };
-        body.chars().take(cut).chain(dots.chars()).collect()
+    /// The body as error texts quote it: without what was secret in the request, which some repeat.
+    pub(super) fn without(&self, secrets: &[&str]) -> String {
+        let secrets = secrets.iter().filter(|secret| !secret.is_empty());
+        secrets.fold(self.body.trim().to_owned(), |text, secret| text.replace(secret, "[redacted]"))
     }
 }
 

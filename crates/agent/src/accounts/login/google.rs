@@ -69,12 +69,15 @@ pub(super) async fn sign_in(accounts: &Accounts, tell: Tell<'_>) -> Result<Googl
         ("redirect_uri", &redirect_uri),
         ("code_verifier", pkce.verifier.expose()),
     ];
-    form.extend(places.client_secret.as_ref().map(|secret| ("client_secret", secret.expose())));
+    let client_secret = places.client_secret.as_ref().map_or("", Secret::expose);
+    if !client_secret.is_empty() {
+        form.push(("client_secret", client_secret));
+    }
     let request = accounts.credentials.web.post(&places.token).map_err(unanswered(WHAT))?;
     let answer = Answer::to(request.form(&form)).await.map_err(unanswered(WHAT))?;
     if !answer.is_success() {
-        let sent: Vec<&str> = form.iter().map(|(_, value)| *value).collect();
-        return Err(format!("{WHAT} failed ({}): {}", answer.status, quoted(&answer, &sent)));
+        let said = quoted(&answer, &[code.expose(), pkce.verifier.expose(), client_secret]);
+        return Err(format!("{WHAT} failed ({}): {said}", answer.status));
     }
     let issued = answer.read::<Issued>().and_then(|issued| Some((issued.access_token.clone()?, issued)));
     let (access, issued) = issued.ok_or_else(|| format!("{WHAT} returned an incomplete payload."))?;

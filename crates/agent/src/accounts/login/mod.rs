@@ -115,7 +115,7 @@ impl Accounts {
         let (login_method, login) =
             openai::sign_in(self, mode, originator, tell).await.map_err(fails(provider, tell))?;
         let account_id = login.account.clone();
-        self.credentials.set_openai(login).map_err(|failure| fails(provider, tell)(failure.message))?;
+        self.credentials.set_openai(login);
         self.write_auth(account_id.as_deref());
         let result = OpenAiConnected { provider, login_method, account_id };
         self.connected(provider, &result, tell).await;
@@ -127,7 +127,7 @@ impl Accounts {
         let provider = Provider::Antigravity;
         Step::Started { provider }.tell(tell);
         let login = google::sign_in(self, tell).await.map_err(fails(provider, tell))?;
-        self.credentials.set_google(login).map_err(|failure| fails(provider, tell)(failure.message))?;
+        self.credentials.set_google(login);
         self.refresh_profile().await;
         let result = AntigravityConnected { provider, profile: self.lock().profile.clone() };
         self.connected(provider, &result, tell).await;
@@ -207,13 +207,9 @@ fn unanswered(what: &'static str) -> impl Fn(Unanswered) -> String {
     move |error| format!("{what} failed: {error}")
 }
 
-/// The beginning of an answer, as error texts quote it, without what was sent.
-fn quoted(answer: &Answer, sent: &[&str]) -> String {
-    let mut text = answer.quoted(180, 180);
-    for secret in sent.iter().filter(|secret| !secret.is_empty()) {
-        text = text.replace(secret, "[redacted]");
-    }
-    text
+/// The beginning of an answer, as error texts quote it, without what was secret in the request.
+fn quoted(answer: &Answer, secrets: &[&str]) -> String {
+    answer.without(secrets).chars().take(180).collect()
 }
 
 /// A number that may be written as a text; whole, and at least 1.

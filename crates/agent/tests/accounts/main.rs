@@ -1,0 +1,129 @@
+//! Accounts against services on loopback that say what a script tells them.
+
+#![expect(clippy::unwrap_used, reason = "a helper of a test may panic as the test may")]
+
+mod choice;
+mod google;
+mod keys;
+mod openai;
+mod service;
+
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use gladhand_accord::Secret;
+use gladhand_agent::accounts::{Accounts, Settings};
+use gladhand_operations::AgentEvent;
+use gladhand_store::{Places, Secrets};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use self::service::Service;
+
+/// Settings for a data folder of its own, with every service at the scripted one.
+fn settings(folder: &Path, service: &Service) -> Settings {
+    let places = Places { data: folder.join("data"), config: folder.join("config"), passphrase: None };
+    let mut settings = Settings::new(folder.join("data"));
+    settings.secrets = Some(Arc::new(Secrets::open(places).unwrap()));
+    settings.openrouter = service.at("/or");
+    settings.anthropic = service.at("/anthropic");
+    settings.openai.base = Some(service.at("/codex"));
+    settings.openai.backend = service.at("/backend");
+    settings.openai.issuer = service.at("/issuer");
+    settings.openai.client_id = Some("client-1".to_owned());
+    settings.google.base = Some(service.at("/cc"));
+    settings.google.token = service.at("/gtoken");
+    settings.google.profile = service.at("/profile");
+    settings.google.client_id = Some("client-2".to_owned());
+    settings.google.client_secret = Some(Secret::new("client-secret"));
+    (settings.ollama, settings.llamacpp) = (None, None);
+    settings
+}
+
+/// Puts loaf's own plain file of secrets into the data folder.
+fn seed(folder: &Path, secrets: &Value) {
+    std::fs::create_dir_all(folder.join("data")).unwrap();
+    std::fs::write(folder.join("data/secrets-fallback.json"), secrets.to_string()).unwrap();
+}
+
+/// What clients see.
+fn shown(value: impl Serialize) -> Value {
+    serde_json::to_value(value).unwrap()
+}
+
+/// The part of the snapshot that is about the choice.
+fn selected(accounts: &Accounts) -> Value {
+    shown(accounts.snapshot())["model"].take()
+}
+
+/// Remembers what was told.
+#[derive(Clone, Default)]
+struct Told(Arc<Mutex<Vec<(&'static str, Value)>>>);
+
+impl Told {
+    fn hear(&self, event: AgentEvent) {
+        let payload = serde_json::from_str(event.payload.get()).unwrap();
+        self.0.lock().unwrap().push((event.kind, payload));
+    }
+
+    fn all(&self) -> Vec<(&'static str, Value)> {
+        self.0.lock().unwrap().clone()
+    }
+
+    /// The address that a person is to open, once it was told.
+    async fn url(&self) -> url::Url {
+        loop {
+            let events = self.all();
+            if let Some((_, payload)) = events.iter().rev().find(|(kind, _)| *kind == "auth.flow.url") {
+                return payload["url"].as_str().unwrap().parse().unwrap();
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+/// A value of an address.
+fn parameter(url: &url::Url, name: &str) -> String {
+    url.query_pairs().find(|(key, _)| key == name).unwrap_or_else(|| panic!("{url} has no {name}")).1.into_owned()
+}
+
+/// Goes where a browser is sent. The status, the body and the next address.
+async fn visit(url: &str) -> (u16, String, Option<String>) {
+    let client = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).no_proxy().build().unwrap();
+    let response = client.get(url).send().await.unwrap();
+    let location = response.headers().get("location").map(|value| value.to_str().unwrap().to_owned());
+    (response.status().as_u16(), response.text().await.unwrap(), location)
+}
+
+/// The models that the scripted services have.
+fn openrouter_models() -> Value {
+    json!({"data": [
+        {"id": "acme/plain-1", "name": "Acme: Plain 1", "description": "no reasoning",
+         "supported_parameters": ["tools", "temperature"], "context_length": 32000},
+        {"id": "acme/think-1", "name": "Acme: Think 1", "description": "reasons",
+         "supported_parameters": ["tools", "reasoning", "include_reasoning"], "context_length": 128000},
+    ]})
+}
+
+fn codex_models() -> Value {
+    json!({"models": [
+        {"slug": "gpt-5-codex", "display_name": "GPT-5 Codex", "description": "coding model", "priority": 1,
+         "supported_reasoning_levels": [{"effort": "low"}, {"effort": "medium"}, {"effort": "high"}],
+         "default_reasoning_level": "medium", "context_window": 200000},
+        {"slug": "gpt-5-mini", "display_name": "GPT-5 mini", "description": "small model", "priority": 2},
+    ]})
+}
+
+fn antigravity_models() -> Value {
+    json!({
+        "models": {
+            "gemini-3-pro-high": {
+                "displayName": "Gemini 3 Pro (High)", "supportsThinking": true, "maxTokens": 1000000,
+                "quotaInfo": {"remainingFraction": 0.755, "resetTime": "2026-01-02T00:00:00Z"},
+            },
+            "claude-sonnet": {"displayName": "Claude Sonnet", "quotaInfo": {"remainingFraction": 0.2}},
+            "other": {"displayName": "Other", "quotaInfo": {"remainingFraction": 0.3}},
+        },
+        "agentModelSorts": [{"groups": [{"modelIds": ["gemini-3-pro-high", "missing-id"]}]}],
+    })
+}
