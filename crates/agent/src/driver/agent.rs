@@ -11,8 +11,8 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::answers::{
-    Accepted, Answered, Brief, Cleared, Created, Decided, Deleted, Interrupted, Queue, QueueCleared, Steered, later,
-    now, reading, refused, told,
+    Accepted, Answered, Brief, Cleared, Created, Decided, Deleted, Interrupted, Queue, QueueCleared, ShuttingDown,
+    Steered, later, now, reading, refused, told,
 };
 use super::{Asker, Conversations, Core, GRACE, Room, SESSIONS, new_id, preparing};
 use crate::accounts::Chosen;
@@ -109,12 +109,8 @@ impl Agent for Conversations {
                 now(told(&serde_json::json!({"super_debug": everything})))
             }
             AgentCall::Shutdown { reason } => {
-                core.shut_down(&reason);
-                let given = (reason != "shutdown").then_some(reason);
-                now(Ok(given.map_or_else(
-                    || json::raw(r#"{"accepted":true}"#.to_owned()),
-                    |reason| json::raw(format!(r#"{{"accepted":true,"reason":{}}}"#, json::to_raw(&reason))),
-                )))
+                core.shut_down(reason.as_deref().unwrap_or("shutdown"));
+                now(told(&ShuttingDown { accepted: true, reason: reason.as_deref() }))
             }
             AgentCall::CanApprove => {
                 core.followers.approves(context.caller);

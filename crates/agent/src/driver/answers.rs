@@ -77,6 +77,14 @@ pub(super) struct Accepted<'a> {
     pub(super) queued: bool,
 }
 
+/// `system.shutdown`
+#[derive(Debug, Serialize)]
+pub(super) struct ShuttingDown<'a> {
+    pub(super) accepted: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) reason: Option<&'a str>,
+}
+
 /// `session.approve`
 #[derive(Debug, Serialize)]
 pub(super) struct Decided<'a> {
