@@ -67,7 +67,9 @@ fn show_masks_and_schema_is_json() {
     let setting = Setting::new("[upstreams.a]\nurl = \"https://x.example/mcp\"\nbearer = \"hush\"\n");
     let shown = text(&setting.run(&["config", "show"]).stdout);
     assert!(shown.contains("[upstreams.a]") && shown.contains("bearer = \"***\""), "{shown}");
-    assert!(shown.contains("page_size = 100") && !shown.contains("hush"), "{shown}");
+    assert!(!shown.contains("page_size") && !shown.contains("hush"), "{shown}");
+    let all = text(&setting.run(&["config", "show", "--all"]).stdout);
+    assert!(all.contains("page_size = 100") && !all.contains("hush"), "{all}");
     let (code, schema) = setting.json(&["config", "schema"]);
     assert_eq!((code, &schema["title"]), (Some(0), &json!("gladhand.toml")));
 }
