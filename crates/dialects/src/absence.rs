@@ -73,6 +73,7 @@ fn absence(dialect: &Dialect, feature: Feature, agreement: &Agreement) -> Option
     match (here.first(), here.iter().find(is_open)) {
         (_, Some(_)) => None,
         (Some(row), None) => row.needs.map(|need| {
+            let need = whole(dialect, need, agreement);
             let term = agreement.term(need.owner, need.capability);
             let why = term.and_then(|term| match term.verdict {
                 Verdict::Refused(why) => Some(why),
@@ -85,6 +86,15 @@ fn absence(dialect: &Dialect, feature: Feature, agreement: &Agreement) -> Option
             Some(Absence::OtherVersions { dialect: dialect.name, versions: versions_with(dialect, feature) })
         }
     }
+}
+
+/// What a part belongs to, if that is not in force either: then nobody need hear of the part.
+fn whole(dialect: &Dialect, part: Need, agreement: &Agreement) -> Need {
+    let Some((capability, _)) = part.capability.split_once('.') else { return part };
+    let whole = Need { capability, ..part };
+    let opens_something = |feature: &Feature| (dialect.carriers)(*feature).iter().any(|row| row.needs == Some(whole));
+    let is_in_force = agreement.allows(whole.owner, whole.capability);
+    if !is_in_force && Feature::ALL.iter().any(opens_something) { whole } else { part }
 }
 
 /// The versions of a dialect that have a feature, oldest first.

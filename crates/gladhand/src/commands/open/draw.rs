@@ -176,8 +176,8 @@ fn menu(dialect: &Dialect, agreement: &Agreement, text: &mut String) {
     }
     let _ = writeln!(text, "  {STRONG}absent{STRONG:#}");
     for (reason, features) in reasons {
-        write_line(text, 2, &features.join(", "), Some(width().unwrap_or(USUAL_WIDTH)));
-        let _ = writeln!(text, "    {FAINT}{reason}{FAINT:#}");
+        let line = format!("{}: {reason}", features.join(", "));
+        write_line(text, 2, &line, Some(width().unwrap_or(USUAL_WIDTH)));
     }
     text.push('\n');
 }
