@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use gladhand_accord::{Agreement, Need, Rule, Side};
+use gladhand_accord::{Agreement, Need, Rule, Side, Verdict, Why};
 use gladhand_operations::Feature;
 
 use crate::side::Dialect;
@@ -23,7 +23,12 @@ pub enum Absence {
         versions: Vec<&'static str>,
     },
     /// What opens it is not in force.
-    NotAgreed(Need),
+    NotAgreed {
+        /// What that is.
+        need: Need,
+        /// What became of it, if anybody spoke of it.
+        why: Option<Why>,
+    },
 }
 
 impl Absence {
@@ -32,7 +37,7 @@ impl Absence {
         match self {
             Self::NoWords { .. } => "not_in_dialect",
             Self::OtherVersions { .. } => "not_in_version",
-            Self::NotAgreed(_) => "not_agreed",
+            Self::NotAgreed { .. } => "not_agreed",
         }
     }
 }
@@ -42,12 +47,15 @@ impl fmt::Display for Absence {
         match self {
             Self::NoWords { dialect } => write!(f, "{dialect} has no message for it"),
             Self::OtherVersions { dialect, versions } => write!(f, "only in {dialect} {}", versions.join(", ")),
-            Self::NotAgreed(Need { owner: Side::Server, capability }) => {
-                write!(f, "the server does not provide `{capability}`, or it was not asked for")
-            }
-            Self::NotAgreed(Need { owner: Side::Client, capability }) => {
-                write!(f, "the client did not declare `{capability}`")
-            }
+            Self::NotAgreed { need: Need { owner, capability }, why } => match (why, owner) {
+                (None | Some(Why::NotProvided), Side::Server) => {
+                    write!(f, "the server does not provide `{capability}`")
+                }
+                (None | Some(Why::NotProvided), Side::Client) => {
+                    write!(f, "the client did not declare `{capability}`")
+                }
+                (Some(why), _) => write!(f, "`{capability}` is {why}"),
+            },
         }
     }
 }
@@ -64,12 +72,29 @@ fn absence(dialect: &Dialect, feature: Feature, agreement: &Agreement) -> Option
     let is_open = |row: &&&Rule| row.needs.is_none_or(|need| agreement.allows(need.owner, need.capability));
     match (here.first(), here.iter().find(is_open)) {
         (_, Some(_)) => None,
-        (Some(row), None) => row.needs.map(Absence::NotAgreed),
+        (Some(row), None) => row.needs.map(|need| {
+            let need = whole(dialect, need, agreement);
+            let term = agreement.term(need.owner, need.capability);
+            let why = term.and_then(|term| match term.verdict {
+                Verdict::Refused(why) => Some(why),
+                Verdict::Agreed => None,
+            });
+            Absence::NotAgreed { need, why }
+        }),
         (None, None) if rows.is_empty() => Some(Absence::NoWords { dialect: dialect.name }),
         (None, None) => {
             Some(Absence::OtherVersions { dialect: dialect.name, versions: versions_with(dialect, feature) })
         }
     }
+}
+
+/// What a part belongs to, if that is not in force either: then nobody need hear of the part.
+fn whole(dialect: &Dialect, part: Need, agreement: &Agreement) -> Need {
+    let Some((capability, _)) = part.capability.split_once('.') else { return part };
+    let whole = Need { capability, ..part };
+    let opens_something = |feature: &Feature| (dialect.carriers)(*feature).iter().any(|row| row.needs == Some(whole));
+    let is_in_force = agreement.allows(whole.owner, whole.capability);
+    if !is_in_force && Feature::ALL.iter().any(opens_something) { whole } else { part }
 }
 
 /// The versions of a dialect that have a feature, oldest first.
@@ -79,4 +104,38 @@ pub fn versions_with(dialect: &Dialect, feature: Feature) -> Vec<&'static str> {
     let mut versions: Vec<_> = dialect.versions.iter().copied().filter(has_it).collect();
     versions.sort_unstable();
     versions
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Pair, client_setup, server_setup};
+    use crate::{REGISTRY, mcp};
+
+    fn told(dialect: &'static Dialect, version: &str) -> Vec<String> {
+        let mut pair = Pair::new(dialect, server_setup(), client_setup(version));
+        let agreement = pair.open().unwrap();
+        let all = absent(dialect, &agreement);
+        all.iter().map(|(feature, absence)| format!("{}: {absence}", feature.word())).collect()
+    }
+
+    #[test]
+    fn what_is_absent_is_told_with_the_reason_the_tables_give() {
+        let told = |version| told(&mcp::DIALECT, version);
+        assert!(told("2024-11-05").contains(&"elicitation: only in mcp 2025-06-18, 2025-11-25, 2026-07-28".to_owned()));
+        assert!(told("2025-06-18").contains(&"elicitation: the client did not declare `elicitation`".to_owned()));
+        assert!(told("2025-06-18").contains(&"prompts: the server does not provide `prompts`".to_owned()));
+        assert!(!told("2026-07-28").iter().any(|line| line.starts_with("tools:") || line.starts_with("progress:")));
+    }
+
+    #[test]
+    fn tools_are_what_every_dialect_has() {
+        for dialect in REGISTRY {
+            assert_eq!(versions_with(dialect, Feature::Tools).len(), dialect.versions.len(), "{}", dialect.name);
+            let told = told(dialect, dialect.versions[0]);
+            assert!(!told.iter().any(|line| line.starts_with("tools:")), "{told:?}");
+            let expected = format!("roots: {} has no message for it", dialect.name);
+            assert_eq!(told.contains(&expected), dialect.name != "mcp", "{told:?}");
+        }
+    }
 }

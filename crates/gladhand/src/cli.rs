@@ -360,7 +360,7 @@ Examples:
   gladhand call echo message=hi
   gladhand call echo --help -- npx my-server
   gladhand call get-sum a=2 b=3 -- npx my-server
-  gladhand call search query=@question.txt limit=5 --json https://example.org/mcp
+  gladhand call search query=@question.txt --json https://example.org/mcp
   gladhand call search --args '{\"query\": \"x\"}' https://example.org/mcp
 
 GLADHAND_MCP_TOKEN is the bearer token that is presented over HTTP; a server

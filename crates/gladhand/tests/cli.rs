@@ -161,3 +161,88 @@ fn the_lines_in_the_docs_work_as_they_stand() {
         assert!(answers.contains(r#""hi""#) || answers.contains("waited 500 ms in 5 steps"), "{block}\n{answers}");
     }
 }
+
+#[test]
+fn help_is_not_wider_than_80_columns_and_leaves_examples_as_they_are() {
+    fn check(command: &mut clap::Command) {
+        let help = command.render_long_help().to_string();
+        for line in help.lines() {
+            assert!(line.chars().count() <= 80, "{}: {line}", command.get_name());
+        }
+        let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        for line in after.lines() {
+            assert!(help.lines().any(|shown| shown == line), "{}: {line}\n{help}", command.get_name());
+        }
+        command.get_subcommands_mut().for_each(check);
+    }
+    let mut cli = <gladhand::cli::Cli as clap::CommandFactory>::command();
+    cli.build();
+    check(&mut cli);
+}
+
+#[test]
+fn a_program_that_is_not_there_is_told_once_and_an_address_is_recognized() {
+    let output = run(&["tools", "localhost:9"]);
+    let errors = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(4));
+    assert_eq!(errors.matches("No such file").count(), usize::from(cfg!(unix)), "{errors}");
+    assert!(errors.contains("http://localhost:9/mcp"), "{errors}");
+}
+
+#[test]
+fn who_cannot_be_reached_is_named_with_the_reason() {
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let errors = text(&run(&["tools", &format!("http://{closed}/mcp")]).stderr);
+    assert!(errors.contains(&format!("no connection to {closed}: connection refused")), "{errors}");
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = taken.local_addr().unwrap().to_string();
+    let errors = text(&run(&["serve", "--http", &taken]).stderr);
+    assert!(errors.contains(&taken) && errors.contains("--http 127.0.0.1:0"), "{errors}");
+}
+
+#[test]
+fn a_bridge_whose_server_does_not_start_says_so_to_whom_nobody_listens() {
+    let output = run(&["bridge", "-q", "--", "no-such-program-anywhere"]);
+    assert_eq!(output.status.code(), Some(4));
+    assert!(text(&output.stderr).contains("could not start `no-such-program-anywhere`"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_peer_is_told_of_a_broken_configuration_in_its_own_words() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("gladhand.toml"), "[a2e]\nmax_paralel = 1\n").unwrap();
+    for (line, expected) in [
+        (r#"{"jsonrpc":"2.0","id":"a","method":"initialize","params":{}}"#, r#"{"jsonrpc":"2.0","id":"a","error":{"#),
+        (r#"{"jsonrpc":"2.0","id":7,"method":"rpc.handshake"}"#, r#"{"jsonrpc":"2.0","id":7,"error":{"#),
+        (r#"{"type":"handshake","id":"1"}"#, r#"{"type":"error","id":"1","error":{"#),
+        (r#"{"a2e":"1.0","type":"handshake/req","id":"1"}"#, r#"{"type":"error","id":""#),
+    ] {
+        let mut child = gladhand();
+        child.arg("serve").current_dir(folder.path()).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = child.stderr(Stdio::piped()).spawn().unwrap();
+        // It stays open: the answer must not wait for the end.
+        let mut stdin = child.stdin.take().unwrap();
+        stdin.write_all(format!("{line}\n").as_bytes()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        drop(stdin);
+        let answer = text(&output.stdout);
+        assert_eq!((output.status.code(), answer.lines().count()), (Some(2), 1), "{answer}");
+        assert!(answer.starts_with(expected), "{answer}");
+        assert!(answer.contains("gladhand.toml") && answer.contains("line 2, column 1"), "{answer}");
+        assert!(answer.contains("did you mean `max_parallel`?"), "{answer}");
+    }
+}
+
+#[test]
+fn the_value_of_a_secret_on_the_command_line_is_neither_taken_nor_repeated() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = gladhand();
+    command
+        .args(["secret", "set", "github", "hush"])
+        .env("HOME", folder.path())
+        .env("GLADHAND_DATA_DIR", folder.path());
+    let output = command.env("XDG_CONFIG_HOME", folder.path()).stdin(Stdio::null()).output().unwrap();
+    let errors = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(errors.contains("`gladhand secret set github` asks for it") && !errors.contains("hush"), "{errors}");
+}

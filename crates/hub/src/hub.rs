@@ -8,9 +8,10 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
 
 use gladhand_accord::Agreement;
 use gladhand_operations::{
-    Call, CompletionCall, CompletionOf, Failure, FailureKind, Notice, Operation, Outcome, Prompt, Reply, Resource,
-    TaskSupport, TaskWish, Template, Tool, ToolCall,
+    Call, CompletionCall, CompletionOf, Failure, FailureKind, Level, Log, Notice, Operation, Outcome, Prompt, Reply,
+    Resource, TaskSupport, TaskWish, Template, Tool, ToolCall,
 };
+use gladhand_wire::json;
 use tokio::sync::broadcast;
 
 use crate::agent::Agent;
@@ -301,8 +302,12 @@ impl Hub {
         let now = |outcome: Outcome| Answer::Now(outcome);
         // Whoever finds nothing because somebody could not be asked is told so.
         let listed = |is_empty: bool, reply| {
-            let trouble = if is_empty { trouble(&routes) } else { None };
-            Answer::Now(trouble.map_or(Ok(reply), Err))
+            let trouble = trouble(&routes);
+            if let Some(failure) = trouble.as_ref().filter(|_| !is_empty) {
+                let log = Log { level: Level::Warning, logger: None, data: json::to_raw(&failure.message) };
+                caller.tell(Notice::Log(Some(call.id), log));
+            }
+            Answer::Now(trouble.filter(|_| is_empty).map_or(Ok(reply), Err))
         };
         let missing = |failure| Answer::Now(Err(trouble(&routes).unwrap_or(failure)));
         // A call of a tool looks for itself, and most there are.

@@ -237,7 +237,10 @@ impl Server for Host {
     fn garbled(&mut self, fault: &Fault, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
         match self.standing {
             Standing::Closing => out.actions.push(Action::Dropped("a line after the end of the session")),
-            _ => ErrorBody::garbled(fault).send(None, ambient, &mut out.wire),
+            _ => {
+                out.actions.push(Action::Dropped("a line that cannot be read"));
+                ErrorBody::garbled(fault).send(None, ambient, &mut out.wire);
+            }
         }
     }
 

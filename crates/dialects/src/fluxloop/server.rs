@@ -163,6 +163,7 @@ impl Server for FluxloopServer {
     }
 
     fn garbled(&mut self, fault: &Fault, _ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+        out.actions.push(Action::Dropped("a line that cannot be read"));
         self.refuse(Form::Page, None, &Error::unreadable(fault), out);
     }
 

@@ -314,6 +314,7 @@ impl Server for LoafServer {
 
     fn garbled(&mut self, fault: &Fault, _ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
         if self.phase == Phase::Serving {
+            out.actions.push(Action::Dropped("a line that cannot be read"));
             Error::parse_error(fault).answer(&mut out.wire, None);
         } else {
             out.actions.push(Action::Dropped("a line after the end"));

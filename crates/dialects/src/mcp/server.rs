@@ -281,6 +281,7 @@ impl McpServer {
 
     /// Answers what could not be read far enough to know its id.
     pub(super) fn refuse_unread(&mut self, way: Way, error: &rpc::Error<'_>, out: &mut Output<'_>) {
+        out.actions.push(Action::Dropped("a line that cannot be read"));
         self.answer(way, out, |wire| rpc::error(wire, None, error));
     }
 

@@ -2,7 +2,7 @@
 
 use gladhand_accord::Capability;
 use gladhand_dialects::testing::{bare_call, client_setup};
-use gladhand_dialects::{ClientSetup, Event};
+use gladhand_dialects::{ClientSetup, Event, Unagreed};
 use gladhand_operations::{CallId, Failure, FailureKind, QuestionKind};
 use gladhand_wire::json;
 
@@ -131,4 +131,30 @@ fn questions_are_bounded_and_end_with_the_session() {
     hand.step(|client, ambient, heard| client.gone(ambient, heard));
     let unasked = hand.events.iter().filter(|event| matches!(event, Event::Unasked(_))).count();
     assert_eq!(unasked, 256);
+}
+
+#[test]
+fn what_a_server_was_not_granted_is_refused_or_passes_where_it_is_only_observed() {
+    let told = |hand: &Hand| {
+        let told = hand.events.iter().filter_map(|event| match event {
+            Event::Dropped(told) => Some(("dropped", *told)),
+            Event::Passed(told) => Some(("passed", *told)),
+            _ => None,
+        });
+        told.collect::<Vec<_>>()
+    };
+    let (question, notification) = ("a question that was not agreed", "a notification that was not agreed");
+    let changed = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
+    let mut hand = opened_with(client_setup("2025-11-25"), r#"{"tools":{}}"#);
+    hand.hears(&request("1", "roots/list", "{}"));
+    hand.hears(changed);
+    assert_eq!(hand.only_sent()["error"]["code"], -32601);
+    assert_eq!(told(&hand), [("dropped", question), ("dropped", notification)]);
+    let setup = ClientSetup { unagreed: Unagreed::Passes, ..client_setup("2025-11-25") };
+    let mut hand = opened_with(setup, r#"{"tools":{}}"#);
+    hand.hears(&request("1", "roots/list", "{}"));
+    hand.hears(changed);
+    assert_eq!(told(&hand), [("passed", question), ("passed", notification)]);
+    assert_eq!(hand.take_asked().len(), 1);
+    assert_eq!(hand.take_notices(), ["ToolsChanged"]);
 }

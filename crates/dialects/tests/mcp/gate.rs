@@ -1,6 +1,7 @@
 //! The gate: every row of the method table, every revision, capability on and off.
 
 use gladhand_accord::{Capability, Closed, Gate, Kind, Minimum, Offer, Peer, Rules, Side, VersionRule, agree};
+use gladhand_dialects::Unagreed;
 use gladhand_dialects::mcp::DIALECT;
 use gladhand_dialects::mcp::capabilities::defines;
 use gladhand_dialects::mcp::methods::TABLE;
@@ -169,5 +170,23 @@ fn a_missing_client_capability_is_named() {
     assert_eq!(error(server().line(declared)).1, -32601);
     for removed in ["tasks/result", "tasks/list"] {
         assert_eq!(error(server().line(&stateless("1", removed, "", ""))).1, -32601);
+    }
+}
+
+#[test]
+fn what_was_not_agreed_passes_where_it_is_only_observed_and_is_told_of() {
+    for version in DIALECT.versions {
+        let refusing = ServerSetup { menu: Menu::default(), ..server_setup() };
+        let observing = ServerSetup { unagreed: Unagreed::Passes, ..refusing.clone() };
+        for (setup, is_answered) in [(refusing, false), (observing, true)] {
+            let server = TestServer::pinned(&DIALECT, setup);
+            let mut server = if *version == STATELESS { server } else { opened(server, version) };
+            let answer = only(ask(&mut server, &line(version, "7", "tools/list", r#""x":1"#)));
+            assert_eq!(answer["result"]["tools"].is_array(), is_answered, "{version}: {answer}");
+            assert_eq!(server.dropped, ["a request that was not agreed"], "{version}");
+            // What nobody knows stays unknown.
+            let unknown = only(ask(&mut server, &line(version, "8", "no/such", r#""x":1"#)));
+            assert_eq!(unknown["error"]["code"], -32601, "{version}");
+        }
     }
 }

@@ -331,6 +331,12 @@ impl Inner {
     fn note_trouble(&self, failure: Option<&Failure>) {
         let before = {
             let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+            if let (Some(before), Some(failure)) = (&*trouble, failure)
+                && failure.message.starts_with(&before.message)
+            {
+                // Only when it will be tried again was added to it, which is not true for long.
+                return;
+            }
             std::mem::replace(&mut *trouble, failure.cloned())
         };
         if let (None, Some(failure), Some(bell)) = (before, failure, self.bell.get()) {
@@ -625,7 +631,11 @@ impl Provider for Coupled {
                 let who = format!("{} {} as {} {}", server.name, server.version, agreement.dialect, agreement.version);
                 ("open", Some(who))
             }
-            (None, Ok(trouble)) if trouble.is_some() => ("failed", trouble.as_ref().map(|why| why.message.clone())),
+            (None, Ok(trouble)) if trouble.is_some() => {
+                let own = format!("upstream {}: ", inner.spec.name);
+                let why = |failure: &Failure| failure.message.strip_prefix(&own).unwrap_or(&failure.message).to_owned();
+                ("failed", trouble.as_ref().map(why))
+            }
             _ => ("idle", None),
         };
         Some(UpstreamStatus {

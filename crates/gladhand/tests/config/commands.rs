@@ -67,7 +67,9 @@ fn show_masks_and_schema_is_json() {
     let setting = Setting::new("[upstreams.a]\nurl = \"https://x.example/mcp\"\nbearer = \"hush\"\n");
     let shown = text(&setting.run(&["config", "show"]).stdout);
     assert!(shown.contains("[upstreams.a]") && shown.contains("bearer = \"***\""), "{shown}");
-    assert!(shown.contains("page_size = 100") && !shown.contains("hush"), "{shown}");
+    assert!(!shown.contains("page_size") && !shown.contains("hush"), "{shown}");
+    let all = text(&setting.run(&["config", "show", "--all"]).stdout);
+    assert!(all.contains("page_size = 100") && !all.contains("hush"), "{all}");
     let (code, schema) = setting.json(&["config", "schema"]);
     assert_eq!((code, &schema["title"]), (Some(0), &json!("gladhand.toml")));
 }
@@ -105,6 +107,12 @@ fn servers_are_imported_once() {
         assert_eq!(setting.run(&["config", "import", "--write"]).status.code(), Some(0));
         assert_eq!(std::fs::read_to_string(setting.file()).unwrap(), format!("# mine\n\n{expected}"));
     }
+    // One file that cannot be read does not keep us from the others.
+    std::fs::create_dir(setting.path().join(".vscode")).unwrap();
+    std::fs::write(setting.path().join(".vscode/mcp.json"), "servers").unwrap();
+    let output = setting.run(&["config", "import"]);
+    assert_eq!(text(&output.stdout), expected);
+    assert!(text(&output.stderr).contains("left out: .vscode/mcp.json"), "{}", text(&output.stderr));
     let output = setting.run(&["config", "import", "no/such.json"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("no/such.json"));
@@ -145,9 +153,14 @@ fn a_client_without_a_file_gets_one_that_starts_us() {
     let file: Value = serde_json::from_slice(&std::fs::read(setting.path().join(".cursor/mcp.json")).unwrap()).unwrap();
     let config = setting.file().canonicalize().unwrap();
     assert_eq!(file["mcpServers"]["tools"]["args"], json!(["serve", "--config", config]));
+    // The file of this folder is named though nobody asked for it: it would not be found from elsewhere.
+    assert_eq!(setting.run(&["config", "install", "cursor"]).status.code(), Some(0));
+    let file: Value = serde_json::from_slice(&std::fs::read(setting.path().join(".cursor/mcp.json")).unwrap()).unwrap();
+    assert_eq!(file["mcpServers"]["gladhand"]["args"], json!(["serve", "--config", config]));
     // What we put there is not imported as a server of ours.
     let imported = setting.run(&["config", "import", "cursor"]);
     assert_eq!(text(&imported.stdout), "");
+    assert!(text(&imported.stderr).contains("tools is left out: it is gladhand itself"), "{}", text(&imported.stderr));
 }
 
 #[test]

@@ -31,7 +31,7 @@ fn a_server_that_cannot_be_started_is_a_clear_error_in_lists_and_calls() {
         assert!(message.contains(why), "{message} does not say why");
         let called = process.ask(&mcp_call(2, "echo", "{}"));
         assert!(called["error"]["message"].as_str().is_some_and(|message| message.contains(command)), "{called}");
-        assert_eq!(process.finish().0, 0);
+        assert_eq!(process.finish().0, 4, "whoever started the bridge hears of it too");
     }
 }
 

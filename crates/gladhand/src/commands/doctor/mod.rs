@@ -117,7 +117,7 @@ fn configuration(args: &DoctorArgs, findings: &mut Vec<Finding>) -> Option<Confi
             return None;
         }
         Err(error) => {
-            findings.push(Finding::broken(about, error.to_string(), "name another file, or make this one readable"));
+            findings.push(Finding::doubtful(about, error.to_string(), "name another file, or make this one readable"));
             return None;
         }
     };

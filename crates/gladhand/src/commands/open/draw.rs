@@ -16,7 +16,7 @@ use super::exchange::{Message, Record, Verdict};
 use super::redact::Redactor;
 use super::report::{Reason, hints};
 use crate::commands::plain::plain;
-use crate::commands::screen::width;
+use crate::commands::screen::{width, write_line};
 use crate::commands::{CommandError, written};
 use crate::upstream::Target;
 
@@ -161,19 +161,25 @@ fn table(agreement: &Agreement, text: &mut String) {
     text.push('\n');
 }
 
-/// What cannot be had here, with the reason.
+/// What cannot be had here, reason by reason.
 fn menu(dialect: &Dialect, agreement: &Agreement, text: &mut String) {
-    let absent = absent(dialect, agreement);
-    let widest = absent.iter().map(|(feature, _)| feature.word().len()).max().unwrap_or(0);
-    if !absent.is_empty() {
-        let _ = writeln!(text, "  {STRONG}{:<widest$}  because{STRONG:#}", "absent");
+    let mut reasons: Vec<(String, Vec<&str>)> = Vec::new();
+    for (feature, absence) in absent(dialect, agreement) {
+        let reason = absence.to_string();
+        match reasons.iter_mut().find(|(known, _)| *known == reason) {
+            Some((_, features)) => features.push(feature.word()),
+            None => reasons.push((reason, vec![feature.word()])),
+        }
     }
-    for (feature, absence) in &absent {
-        let _ = writeln!(text, "  {:<widest$}  {FAINT}{absence}{FAINT:#}", feature.word());
+    if reasons.is_empty() {
+        return;
     }
-    if !absent.is_empty() {
-        text.push('\n');
+    let _ = writeln!(text, "  {STRONG}absent{STRONG:#}");
+    for (reason, features) in reasons {
+        let line = format!("{}: {reason}", features.join(", "));
+        write_line(text, 2, &line, Some(width().unwrap_or(USUAL_WIDTH)));
     }
+    text.push('\n');
 }
 
 fn because(term: &Term, why: Why) -> String {

@@ -27,7 +27,10 @@ pub(super) fn obstacle(url: &Url, error: &reqwest::Error) -> Box<str> {
         Some(ErrorKind::ConnectionRefused) => "connection refused".to_owned(),
         _ if error.is_timeout() => "timed out".to_owned(),
         Some(ErrorKind::TimedOut) => "timed out".to_owned(),
-        Some(ErrorKind::InvalidData | ErrorKind::UnexpectedEof) if url.scheme() == "https" => format!("TLS: {deepest}"),
+        // Whoever got beyond that fails at the next step.
+        _ if url.scheme() == "https" && !causes.iter().any(|cause| cause.to_string() == "tcp connect error") => {
+            format!("TLS: {deepest}")
+        }
         _ => deepest,
     };
     format!("no connection to {place}: {why}").into()
