@@ -43,9 +43,8 @@ fn the_version_is_the_packages() {
 fn mistakes_on_the_command_line_end_with_2_and_say_what_is_possible() {
     for (arguments, expected) in [
         (&["serve", "--dialect", "mpc"][..], "[possible values: auto, mcp, loaf, a2e, fluxloop]"),
-        (&["open", "--as", "foo"], "[possible values: mcp, mcp@2025-11-25,"),
+        (&["open", "--as", "foo"], "[possible values: auto, mcp, mcp@2025-11-25,"),
         (&["open", "--as", "mcp@1999-01-01"], "mcp@2026-07-28, loaf, a2e, fluxloop]"),
-        (&["open"], "--as <DIALECT[@VERSION]>"),
         (&["open", "--as", "mcp", "--timeout", "0.5"], "expected whole seconds, from 1 to 3600"),
         (&["sevre"], "similar subcommand"),
         (&["serve", "--config", "no/such/file.toml"], "no/such/file.toml"),

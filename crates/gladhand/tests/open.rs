@@ -203,7 +203,7 @@ fn what_cannot_be_started_or_asked_for_is_told() {
         (&["--as", "mcp@1999-01-01"][..], 2, "invalid value 'mcp@1999-01-01'"),
         (&["--as", "smoke-signals"][..], 2, "invalid value 'smoke-signals'"),
         (&["--as", "mcp", "--timeout", "0"][..], 2, "--timeout"),
-        (&[][..], 2, "--as"),
+        (&[][..], 0, "opening as mcp@2026-07-28"),
     ] {
         let output = gladhand().arg("open").args(arguments).output().unwrap();
         let everything = text(&output) + &String::from_utf8_lossy(&output.stderr);

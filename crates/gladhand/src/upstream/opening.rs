@@ -104,11 +104,11 @@ impl Attempt<'_> {
             }
             None => {}
         }
-        let mcp = async { self.find_era(target).await.map(Ok) };
+        let mcp = async { Box::pin(self.find_era(target)).await.map(Ok) };
         let others = async {
             let shown = self.shown.get().map(|dialect| vec![preferred(dialect), hands()]);
             let others = || REGISTRY.iter().copied().filter(|dialect| dialect.name != mcp::DIALECT.name);
-            self.first_of(command, shown.unwrap_or_else(|| others().map(preferred).collect())).await
+            Box::pin(self.first_of(command, shown.unwrap_or_else(|| others().map(preferred).collect()))).await
         };
         let silence = LONGER_SILENCE.min(self.options.opening_timeout / 2);
         let is_final = |error: &OpenError| self.shown.get().is_none() && !error.is_silence();

@@ -36,7 +36,8 @@ pub(super) fn readings(text: &str) -> Vec<String> {
 /// What follows `file:`, in whichever letters that is written.
 fn after_scheme(text: &str) -> Option<&str> {
     let text = text.trim_start();
-    text.get(..5).filter(|scheme| scheme.eq_ignore_ascii_case("file:")).and(text.get(5..))
+    let (scheme, rest) = text.split_at_checked(5)?;
+    scheme.eq_ignore_ascii_case("file:").then_some(rest)
 }
 
 /// The path of a `file:` URL; none if it is on another machine.
