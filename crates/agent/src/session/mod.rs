@@ -22,7 +22,7 @@ mod tests;
 mod turn;
 mod window;
 
-pub(crate) use asked::{Prompt, Sent};
+pub(crate) use asked::Prompt;
 pub(crate) use calls::{Verdict, Wanted};
 pub(crate) use history::{Scales, ToolTotals, text_tokens};
 pub(crate) use scene::{Chat, ChatFile, Effect, Entry, Job, NotReady, Prepared, Scene, Target};
