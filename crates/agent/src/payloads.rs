@@ -239,6 +239,9 @@ pub(crate) struct UiMessage {
     pub(crate) text: String,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) images: Vec<Image>,
+    /// The parts of an answer between which tools were called, where there are several.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) segments: Vec<String>,
 }
 
 /// Who a message is from.

@@ -47,7 +47,7 @@ impl Session {
             input: call.input.clone(),
             seal: call.seal.clone(),
         };
-        let text = turn.round.text.clone();
+        let text = turn.end_segment();
         turn.said.push(Said::Assistant { text, calls: calls.iter().map(wanted).collect() });
         calls.reverse();
         turn.calls = calls;

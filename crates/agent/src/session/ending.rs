@@ -8,7 +8,7 @@ use super::compaction::Standalone;
 use super::scene::{ChatFile, Effect, Job, Scene, Target};
 use super::state::{Occupation, READY, Session};
 use super::turn::{Awaits, Turn};
-use crate::payloads::{ChatMessage, Completed, Interrupted, Kind, QueueItem, Role};
+use crate::payloads::{ChatMessage, Completed, Interrupted, QueueItem, Role};
 use crate::text;
 
 /// The end of a turn.
@@ -47,7 +47,9 @@ impl Session {
         self.debug(scene, &turn.id, "response_final", &data);
         let answer = std::mem::take(&mut turn.answer);
         let length = text::length(&answer);
-        self.append(scene, Kind::Assistant, answer.clone(), Vec::new());
+        turn.end_segment();
+        let segments = std::mem::take(&mut turn.segments);
+        self.append_answer(scene, answer.clone(), segments);
         self.keep(&turn, &answer);
         self.journal(scene, &turn, "assistant_msg", &json!({"text": answer}));
         self.overflows = 0;
@@ -180,7 +182,8 @@ impl Session {
     fn keep_partial(&mut self, turn: &mut Turn, scene: &mut Scene<'_>) -> bool {
         let partial = text::trim(&turn.answer).to_owned();
         if !partial.is_empty() {
-            self.append(scene, Kind::Assistant, partial.clone(), Vec::new());
+            turn.end_segment();
+            self.append_answer(scene, partial.clone(), std::mem::take(&mut turn.segments));
         }
         self.keep(turn, &partial);
         if !partial.is_empty() {

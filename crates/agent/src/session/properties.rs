@@ -94,7 +94,7 @@ fn end_job(stage: &mut Stage, how: u8) {
     let target = stage.target();
     let failure = || Err("it broke".to_owned());
     match stage.jobs.front() {
-        Some(Job::Prepare { .. }) if how % 8 == 0 => {
+        Some(Job::Prepare { .. }) if how.is_multiple_of(8) => {
             stage.jobs.clear();
             stage.step(|session, scene| session.prepared(Err(NotReady::NoModel("no model".to_owned())), scene));
         }
@@ -105,15 +105,15 @@ fn end_job(stage: &mut Stage, how: u8) {
             let prepared = Prepared { target, images: Vec::new(), skills, unsaved };
             stage.step(|session, scene| session.prepared(Ok(prepared), scene));
         }
-        Some(Job::Summarise { .. }) if how % 3 == 0 => {
+        Some(Job::Summarise { .. }) if how.is_multiple_of(3) => {
             stage.jobs.clear();
             stage.step(|session, scene| session.summarised(failure(), scene));
         }
-        Some(Job::Save(_)) if how % 4 == 0 => {
+        Some(Job::Save(_)) if how.is_multiple_of(4) => {
             stage.jobs.clear();
             stage.step(|session, scene| session.saved(failure().map(|_| ()), scene));
         }
-        Some(Job::Run(_)) if how % 3 == 0 => {
+        Some(Job::Run(_)) if how.is_multiple_of(3) => {
             stage.jobs.clear();
             let ran = Ran { ok: false, output: json::to_raw("no"), error: None };
             stage.step(|session, scene| session.ran(ran, scene));
@@ -195,7 +195,6 @@ fn check(told: &[(String, Value)]) {
                 let text = payload["message"]["text"].as_str().unwrap_or_default();
                 if text.starts_with("context overflow detected") && !over {
                     // Another turn continues it; if it was stopped instead, its end is still to come.
-                    *ended.entry("continued".to_owned()).or_default() += 1;
                     if let Some(turn) = &running {
                         ended.insert(format!("continued {turn}"), 1);
                     }

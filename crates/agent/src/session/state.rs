@@ -179,6 +179,17 @@ impl Session {
     /// A message that people see.
     pub(super) fn append(&mut self, scene: &mut Scene<'_>, kind: Kind, text: String, images: Vec<Image>) {
         let message = numbered(scene, kind, text, images);
+        self.append_message(scene, message);
+    }
+
+    /// An answer that people see, in one text and in the parts between which tools were called.
+    pub(super) fn append_answer(&mut self, scene: &mut Scene<'_>, text: String, segments: Vec<String>) {
+        let segments = if segments.len() > 1 { segments } else { Vec::new() };
+        let message = UiMessage { segments, ..numbered(scene, Kind::Assistant, text, Vec::new()) };
+        self.append_message(scene, message);
+    }
+
+    fn append_message(&mut self, scene: &mut Scene<'_>, message: UiMessage) {
         scene.tell("session.message.appended", &Appended { session_id: &self.id, message: &message });
         self.messages.push(message);
         self.updated_at = scene.now;
@@ -229,5 +240,5 @@ const SOURCE: &str = "history";
 
 fn numbered(scene: &mut Scene<'_>, kind: Kind, text: String, images: Vec<Image>) -> UiMessage {
     *scene.last_message += 1;
-    UiMessage { id: *scene.last_message, kind, text, images }
+    UiMessage { id: *scene.last_message, kind, text, images, segments: Vec::new() }
 }

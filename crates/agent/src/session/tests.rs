@@ -7,6 +7,7 @@ use gladhand_wire::json;
 use gladhand_workbench::Ran;
 use serde_json::Value;
 
+use super::asked::Sent;
 use super::*;
 use crate::moment::Moment;
 use crate::payloads::{CompactionReport, PendingImage};
@@ -148,7 +149,10 @@ impl Stage {
                 "debug" => text("/stage"),
                 _ => text("/decision"),
             };
-            detail.map_or(kind.clone(), |detail: String| format!("{kind} {detail}"))
+            match detail {
+                Some(detail) => format!("{kind} {detail}"),
+                None => kind,
+            }
         };
         std::mem::take(&mut self.told).into_iter().map(short).collect()
     }
@@ -263,6 +267,22 @@ fn steering_is_heard_between_rounds_and_what_is_late_is_counted() {
         "message.appended 1 steer message(s) were queued too late and not applied."
     );
     assert_eq!(stage.session.history.messages().len(), 4);
+}
+
+#[test]
+fn the_parts_of_an_answer_between_tools_can_be_told_apart() {
+    let mut stage = Stage::new();
+    stage.send("go", false).unwrap();
+    stage.work_to_round();
+    let piece = Piece { segments: vec![Segment::Answer("Let me look.".to_owned())], thoughts: Vec::new() };
+    stage.step(|session, scene| session.heard(&piece, scene));
+    stage.jobs.clear();
+    stage.step(|session, scene| session.round_ended(Ok(vec![wanted("c1", Verdict::Run)]), scene));
+    stage.work_to_end("Two lines.");
+    let answer = &stage.told.iter().rfind(|(kind, _)| kind == "session.message.appended").unwrap().1["message"];
+    let segments = ["Let me look.", "Two lines."];
+    let expected = serde_json::json!({"id": 2, "kind": "assistant", "text": segments.concat(), "segments": segments});
+    assert_eq!(*answer, expected);
 }
 
 #[test]

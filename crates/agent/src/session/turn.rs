@@ -31,6 +31,8 @@ pub(super) struct Turn {
     pub(super) said: Vec<Said>,
     /// All that was answered.
     pub(super) answer: String,
+    /// The same, by request.
+    pub(super) segments: Vec<String>,
     /// What was said into it and heard.
     pub(super) steered: Vec<String>,
     pub(super) round: Round,
@@ -73,7 +75,7 @@ pub(super) enum Awaits {
     Tool(Wanted),
     /// The chat is being written down; then it ends so.
     Saving(End),
-    /// A summary because it became too long, which was said in these words.
+    /// A summary because it became too long.
     Recovery(Compaction),
 }
 
@@ -88,6 +90,7 @@ impl Turn {
             is_shown: false,
             said: Vec::new(),
             answer: String::new(),
+            segments: Vec::new(),
             steered: Vec::new(),
             round: Round { began: now, ..Round::default() },
             calls: Vec::new(),
@@ -105,6 +108,16 @@ impl Turn {
     /// Whether its end is decided, so that it cannot be stopped any more.
     pub(super) fn is_over(&self) -> bool {
         matches!(&self.awaits, Awaits::Saving(End::Completed { .. } | End::Interrupted { .. }))
+    }
+
+    /// What was answered in the request that is over. It is one of the segments from now on.
+    pub(super) fn end_segment(&mut self) -> String {
+        let said = std::mem::take(&mut self.round.text);
+        let segment = text::trim(&said);
+        if !segment.is_empty() {
+            self.segments.push(segment.to_owned());
+        }
+        said
     }
 
     /// The prompt as a message.

@@ -5,7 +5,8 @@ mod stage;
 use gladhand_models::{ModelError, Said};
 use gladhand_operations::{AgentCall, ModelChoice};
 
-use self::stage::{Scene, Stage, kinds, one};
+use self::stage::{Scene, Script, Stage, kinds, one};
+use crate::accounts::{Accounts, Settings};
 
 #[tokio::test]
 async fn a_turn_is_told_answered_and_written_down() {
@@ -283,6 +284,29 @@ async fn a_title_given_to_the_session_is_that_of_its_chat() {
     let listed = stage.ask(AgentCall::HistoryList { limit: None, cursor: None }).await.unwrap();
     assert_eq!(listed["sessions"][0]["title"], "my project");
     assert!(stage.data.join("sessions").is_dir());
+}
+
+#[tokio::test]
+async fn accounts_say_who_answers() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = Script::of(&[Scene::Says("Hello.")]);
+    let settings = Settings {
+        ollama: None,
+        llamacpp: None,
+        embedded: Some(script.clone()),
+        ..Settings::new(folder.path().join("data"))
+    };
+    let accounts = Accounts::open(settings);
+    accounts.refresh().await;
+    let stage = Stage::at(accounts, script);
+    let session = stage.create().await;
+    stage.send(&session, "hi").await.unwrap();
+    let told = stage.until_ready().await;
+    assert_eq!(one(&told, "session.completed")["answer_length"], 6);
+    let state = stage.ask(AgentCall::State).await.unwrap();
+    assert_eq!((&state["sessions"]["count"], &state["onboarding"]["completed"]), (&1.into(), &false.into()));
+    let chat = stage.ask(AgentCall::HistoryGet { id: None, last: true, path: None }).await.unwrap();
+    assert_eq!((&chat["provider"], &chat["model"]), (&"local".into(), &"small".into()));
 }
 
 #[tokio::test]

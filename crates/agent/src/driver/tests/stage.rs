@@ -38,6 +38,12 @@ pub(super) struct Script {
     pub(super) asked: Mutex<Vec<Round>>,
 }
 
+impl Script {
+    pub(super) fn of(scenes: &[Scene]) -> Arc<Self> {
+        Arc::new(Self { scenes: Mutex::new(scenes.to_vec().into()), asked: Mutex::default() })
+    }
+}
+
 #[async_trait]
 impl Models for Script {
     fn provider(&self) -> &str {
@@ -45,7 +51,16 @@ impl Models for Script {
     }
 
     async fn catalogue(&self) -> Result<Vec<ModelOption>, ModelError> {
-        Ok(Vec::new())
+        Ok(vec![ModelOption {
+            id: "small".to_owned(),
+            provider: "local".to_owned(),
+            label: "Small".to_owned(),
+            description: "a model that follows a script".to_owned(),
+            supported_thinking_levels: None,
+            default_thinking_level: None,
+            routing_providers: None,
+            context_window_tokens: None,
+        }])
     }
 
     async fn round(
@@ -260,16 +275,28 @@ impl Stage {
 
     /// On a data directory that there is already.
     pub(super) fn on(data: &Path, scenes: &[Scene]) -> Self {
-        let script = Arc::new(Script { scenes: Mutex::new(scenes.to_vec().into()), asked: Mutex::default() });
+        let script = Script::of(scenes);
         let counter =
             Arc::new(Counter { script: script.clone(), model: Mutex::new("acme/plain-1"), prompts: Mutex::default() });
+        Self::with(data, counter.clone(), counter, script)
+    }
+
+    /// With accounts that are none of ours.
+    pub(super) fn at(desk: Arc<dyn Desk>, script: Arc<Script>) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let data = folder.path().join("data");
+        let counter = Arc::new(Counter { script: script.clone(), model: Mutex::default(), prompts: Mutex::default() });
+        Self { _folder: Some(folder), ..Self::with(&data, desk, counter, script) }
+    }
+
+    fn with(data: &Path, desk: Arc<dyn Desk>, counter: Arc<Counter>, script: Arc<Script>) -> Self {
         let settings = AgentSettings {
             data: data.to_owned(),
             folder: std::env::temp_dir(),
             home: None,
             policy: Policy::default(),
         };
-        let agent = Conversations::new(settings, counter.clone(), Arc::new(Tools));
+        let agent = Conversations::new(settings, desk, Arc::new(Tools));
         let echo = gladhand_operations::Tool::plain("echo", "says it again")
             .with("annotations", &serde_json::json!({"readOnlyHint": true}));
         let kit = Kit::new().tool(echo, |_, _| Ok(gladhand_operations::ToolResult::text("again")));
