@@ -13,7 +13,10 @@ pub(crate) fn run(arguments: &[&str]) -> Result<ExitCode> {
     let peers = peers::install()?;
     let words = ["test", "--workspace", "--features", FEATURES, "--no-fail-fast"];
     let mut command = shell::cargo(&words);
-    command.args(arguments).env("GLADHAND_PEERS", &peers);
+    // Node comes with the peers, for those tests that run scripts.
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let path = std::env::join_paths(std::env::split_paths(&path).chain([peers.join("bin")]))?;
+    command.args(arguments).env("GLADHAND_PEERS", &peers).env("PATH", path);
     eprintln!("+ GLADHAND_PEERS={} cargo {} {}", peers.display(), words.join(" "), arguments.join(" "));
     let status = command.status().context("could not start cargo")?;
     Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })

@@ -6,7 +6,7 @@ use gladhand_workbench::{Bench, Settings};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Shop, has};
+use crate::{Shop, needs};
 
 fn put(settings: &Settings, files: &[(&str, &str)]) {
     for (name, text) in files {
@@ -31,9 +31,7 @@ async fn the_list_is_as_recorded() {
 
 #[tokio::test]
 async fn files_of_all_forms_are_loaded_and_broken_ones_left_out() {
-    if !has("node") {
-        return;
-    }
+    needs("node");
     let shop = Shop::with(|settings| {
         settings.extras = false;
         put(settings, &[
@@ -79,9 +77,7 @@ async fn files_of_all_forms_are_loaded_and_broken_ones_left_out() {
 
 #[tokio::test]
 async fn results_of_custom_tools_are_as_recorded() {
-    if !has("node") {
-        return;
-    }
+    needs("node");
     let shop = Shop::with(|settings| {
         put(settings, &[
             ("fail.mjs", "export default {name:'fail.tool',run(){return {ok:false,output:{why:'no'},error:'nope'}}};"),
@@ -111,9 +107,7 @@ async fn results_of_custom_tools_are_as_recorded() {
 
 #[tokio::test]
 async fn the_model_makes_tools() {
-    if !has("node") {
-        return;
-    }
+    needs("node");
     let shop = Shop::open().await;
     let adder = json!({"name": "adder", "description": "adds", "handler_code": "return {sum: input.a + input.b};"});
     let said = shop.call("create_persistent_tool", adder.clone()).await;
@@ -146,9 +140,7 @@ async fn the_model_makes_tools() {
 
 #[tokio::test]
 async fn a_made_tool_is_written_as_recorded() {
-    if !has("node") {
-        return;
-    }
+    needs("node");
     let shop = Shop::open().await;
     // The order of members is that of the text, which a parsed value would not keep.
     let input = r#"{"name":"adder","description":"adds","handler_code":"return {sum: input.a + input.b};","args_schema":{"type":"object","properties":{"a":{"type":"number"},"b":{"type":"number"}}}}"#;

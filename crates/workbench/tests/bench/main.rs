@@ -1,5 +1,7 @@
 //! The workbench, with real processes and files in temporary folders.
 
+#![allow(clippy::unwrap_used, reason = "a test stops where it is surprised")]
+
 mod background;
 mod custom;
 mod ending;
@@ -114,12 +116,9 @@ async fn pid_in(path: &Path) -> String {
     read().trim().to_owned()
 }
 
-/// Whether a program is installed. What needs one that is not cannot be tested here.
-fn has(program: &str) -> bool {
+/// A test that needs a program says so, rather than passing without it.
+fn needs(program: &str) {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
-    if !found {
-        eprintln!("skipped: {program} is not installed");
-    }
-    found
+    assert!(found, "{program} is not installed: `cargo xtask test` brings what the tests need");
 }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::{Said, Shop, has, is_alive, pid_in};
+use crate::{Said, Shop, is_alive, needs, pid_in};
 
 /// A report with what differs from run to run taken out.
 fn settled(shop: &Shop, said: &Said) -> String {
@@ -26,9 +26,7 @@ fn scripts_left(shop: &Shop, folder: &str) -> usize {
 
 #[tokio::test]
 async fn javascript_is_reported_as_recorded() {
-    if !has("node") {
-        return;
-    }
+    needs("node");
     let shop = Shop::open().await;
     let code = "console.log('hi', process.argv.slice(2).join(','))";
     let said = shop.call("run_js", json!({"code": code, "args": ["a", "b"], "runtime": "node"})).await;
@@ -56,9 +54,7 @@ async fn javascript_is_reported_as_recorded() {
 
 #[tokio::test]
 async fn scripts_can_be_interrupted() {
-    if !has("node") {
-        return;
-    }
+    needs("node");
     let shop = Shop::open().await;
     let cancel = CancellationToken::new();
     let code = "import fs from 'fs'; fs.writeFileSync('pid', process.pid + '\\n'); for (;;) {}";
@@ -74,9 +70,7 @@ async fn scripts_can_be_interrupted() {
 
 #[tokio::test]
 async fn javascript_in_the_background_is_reported_as_recorded() {
-    if !has("node") {
-        return;
-    }
+    needs("node");
     let shop = Shop::open().await;
     let code = "process.stdin.on('data',d=>console.log('got',String(d).trim()))";
     let start = json!({"code": code, "runtime": "node", "session_name": "bgjs"});
@@ -151,9 +145,7 @@ async fn package_managers_are_called_as_they_want_it() {
 
 #[tokio::test]
 async fn python_runs_where_it_is() {
-    if !has("python3") {
-        return;
-    }
+    needs("python3");
     let shop = Shop::open().await;
     let said = shop.call("run_python", json!({"code": "import sys\nprint(sys.argv[1:])", "args": ["x"]})).await;
     assert_eq!((said.ok, said.text("stdout"), said.text("runtime")), (true, "['x']\n", "python3"));
