@@ -71,6 +71,10 @@ pub(super) fn failed(failure: &Failure) -> Error {
     }
     let message = failure.message.as_str();
     match failure.kind {
+        FailureKind::ToolFailed | FailureKind::InvalidArguments if failure.data.is_some() => {
+            let code = if failure.kind == FailureKind::ToolFailed { "tool_error" } else { "invalid_payload" };
+            Error::new(code, message).with(&failure.data)
+        }
         FailureKind::ToolFailed => Error::new("tool_error", message),
         FailureKind::Busy => Error::new("busy", message),
         FailureKind::InvalidArguments => {
@@ -82,6 +86,32 @@ pub(super) fn failed(failure: &Failure) -> Error {
         }
         kind => Error::new("internal_error", message).with(&Reason { reason: kind.word() }),
     }
+}
+
+/// A result as the shipped server writes it: what the page cites as an object, it cites by its path.
+pub(super) fn citing_by_path(result: &RawValue) -> Option<Box<RawValue>> {
+    let members = Members::of(result)?;
+    let cited: Vec<&RawValue> = serde_json::from_str(members.raw("citations")?.get()).ok()?;
+    let mut paths: Vec<String> = Vec::with_capacity(cited.len());
+    for citation in cited {
+        let path = Members::of(citation)?.str("path")?.into_owned();
+        if !paths.contains(&path) {
+            paths.push(path);
+        }
+    }
+    let paths = json::to_raw(&paths);
+    let mut text = String::from("{");
+    for (name, value) in members.iter() {
+        let value = if name == "citations" { &*paths } else { value };
+        if text.len() > 1 {
+            text.push(',');
+        }
+        text.push_str(json::to_raw(&name).get());
+        text.push(':');
+        text.push_str(value.get());
+    }
+    text.push('}');
+    Some(json::raw(text))
 }
 
 /// What a result means: the reverse of [`object`].

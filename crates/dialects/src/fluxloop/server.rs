@@ -241,7 +241,12 @@ impl Waiting {
     fn answer_tool(&self, wire: &mut Vec<u8>, name: &str, outcome: &Outcome) {
         match outcome {
             Ok(Reply::Tool(result)) if result.failed => self.write_error(wire, &answers::reported(result)),
-            Ok(Reply::Tool(result)) => self.write_result(wire, name, &answers::object(result)),
+            Ok(Reply::Tool(result)) => {
+                let data = answers::object(result);
+                let is_cited_by_path = self.form == Form::Shipped && name == "faq";
+                let cited = is_cited_by_path.then(|| answers::citing_by_path(&data)).flatten();
+                self.write_result(wire, name, cited.as_ref().unwrap_or(&data));
+            }
             Ok(_) => self.write_error(wire, &answers::failed(&not_a_list())),
             Err(failure) if failure.kind == FailureKind::UnknownTool => self.answer_unknown(wire, name, outcome),
             Err(failure) => self.write_error(wire, &answers::failed(failure)),
