@@ -10,6 +10,7 @@ mod context;
 mod edit;
 mod error;
 mod frameworks;
+mod input;
 mod language;
 mod manifest;
 mod plan;

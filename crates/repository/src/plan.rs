@@ -21,7 +21,7 @@ pub struct PlanInput {
     #[schemars(required, with = "String")]
     pub framework: Option<String>,
     /// A profile as `analyze_repository` gives it.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "crate::input::object")]
     pub repository_profile: Option<ProfileInput>,
     /// The folder to look at.
     #[serde(default)]

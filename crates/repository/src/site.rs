@@ -229,7 +229,7 @@ fn spoken(families: Vec<Family>, profile: &ProfileInput, project: Option<(&Surve
         .iter()
         .find(|family| in_project(family))
         .or_else(|| families.iter().find(|family| in_profile(family)))
-        .or(families.first())
+        .or_else(|| families.first())
         .copied()
 }
 

@@ -16,7 +16,7 @@ pub struct StepsInput {
     #[schemars(required, with = "String")]
     pub framework: Option<String>,
     /// A profile as `analyze_repository` gives it. If its root can be read, the files there decide.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "crate::input::object")]
     pub repository_profile: Option<ProfileInput>,
     /// The package manager to use, instead of the project's own.
     #[serde(default)]

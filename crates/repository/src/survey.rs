@@ -308,7 +308,9 @@ fn is_aside(path: &str) -> bool {
         || stem.starts_with("test_")
         || stem.ends_with("_test")
         || stem == "conftest";
-    test_file || parts.any(|folder| FOLDERS.contains(&folder.to_ascii_lowercase().as_str()))
+    // Packages of Java may be called anything; what is below `src/main` is the program.
+    let is_program = path.starts_with("src/main/") || path.contains("/src/main/");
+    test_file || !is_program && parts.any(|folder| FOLDERS.contains(&folder.to_ascii_lowercase().as_str()))
 }
 
 /// A lock file that says what the project asked for stands in for a manifest.
@@ -348,7 +350,9 @@ mod tests {
         ] {
             assert!(is_aside(aside), "{aside}");
         }
-        for not in ["src/contest.py", "latest/a.py", "src/testimony.ts", "app/main.py"] {
+        for not in
+            ["src/contest.py", "latest/a.py", "src/main/java/samples/App.java", "src/testimony.ts", "app/main.py"]
+        {
             assert!(!is_aside(not), "{not}");
         }
     }

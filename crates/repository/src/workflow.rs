@@ -2,7 +2,6 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use crate::context::{
     AgentSignal, ContextInput, Document, FrameworkSignal, IntegrationContext, RepoProfile, RunnerConfig, Topic,
@@ -36,19 +35,11 @@ pub struct WorkflowInput {
     #[serde(default)]
     pub question: Option<String>,
     /// What the question is about.
-    #[serde(default, deserialize_with = "object_or_nothing")]
+    #[serde(default, deserialize_with = "crate::input::object_or_nothing")]
     pub context: Option<ContextInput>,
     /// What to integrate: `fluxloop`, `mcp-server`, `gladhand` or one of the user's own recipes.
     #[serde(default)]
     pub target: Option<String>,
-}
-
-/// Older callers send other things as context, which were always ignored.
-fn object_or_nothing<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<ContextInput>, D::Error> {
-    match Value::deserialize(deserializer)? {
-        object @ Value::Object(_) => serde_json::from_value(object).map(Some).map_err(serde::de::Error::custom),
-        _ => Ok(None),
-    }
 }
 
 /// What all stages found.

@@ -9,14 +9,14 @@ use gladhand_repository::{RepositoryError, tool};
 use serde_json::Value;
 
 /// Calls whose answer differs on purpose: file, id, and why.
-const DIFFERS: [(&str, &str, &str); 26] = [
+const DIFFERS: [(&str, &str, &str); 33] = [
     ("05", "bad-manifest", "one odd package.json fails the whole scan"),
     ("05", "null", "null is the same as nothing"),
-    ("05", "number", "a parameter of the wrong type is named"),
+    ("05", "int", "a parameter of the wrong type is named"),
     ("05", "list", "a parameter of the wrong type is named"),
     ("05", "nul", "a path that cannot be is named"),
-    ("07", "6", "langchain is a framework"),
-    ("07", "11", "a list is no profile"),
+    ("05", "tilde-user", "a folder that is not there is told like any other"),
+    ("07", "11", "a parameter of the wrong type is named"),
     ("07", "12", "a parameter of the wrong type is named"),
     ("07", "13", "a parameter of the wrong type is named"),
     ("07", "14", "null is the same as nothing"),
@@ -29,13 +29,20 @@ const DIFFERS: [(&str, &str, &str); 26] = [
     ("08", "int", "a parameter of the wrong type is named"),
     ("08", "prof-5", "a parameter of the wrong type is named"),
     ("08", "prof-6", "a parameter of the wrong type is named"),
+    ("09", "p-django-app-django", "Django has a recipe"),
+    ("09", "int-root", "a parameter of the wrong type is named"),
     ("10", "path-int", "a wrong type within a plan is an issue"),
     ("10", "payload-list", "a wrong type within a plan is an issue"),
+    ("10", "pattern-int", "a wrong type within a plan is an issue"),
+    ("11", "nextjs-app", "Next.js gets a plan for Next.js, not one for Express with an import"),
+    ("11", "langgraph-agent", "an agent gets a plan for agents, not one for FastAPI with an import"),
+    ("11", "django-app", "Django gets a plan for Django, not one for FastAPI with an import"),
+    ("11", "messy", "a tree without a framework gets no plan"),
     ("12", "no-question", "a workflow needs no question"),
     ("12", "blank-question", "a workflow needs no question"),
     ("12", "int-question", "a parameter of the wrong type is named"),
-    ("12", "bad-manifest", "one odd package.json fails the whole scan"),
     ("12", "targets-string", "a text is not a list of its letters"),
+    ("12", "bad-manifest", "one odd package.json fails the whole scan"),
 ];
 
 #[test]

@@ -32,6 +32,7 @@ pub(crate) fn findings(language: Language, family: Family, path: &str, text: &st
     let text = with_plain_line_ends(text);
     let table = &*TABLE;
     let outline = source::outline(language, path, &text, &table.marks(family));
+    let end = if family == Family::Rust { tests_begin(&text) } else { text.len() };
     let mut found = Vec::new();
     for (framework, known) in table.frameworks.iter().enumerate() {
         let imports = outline
@@ -46,8 +47,8 @@ pub(crate) fn findings(language: Language, family: Family, path: &str, text: &st
             .map(|call| (Found::Constructor, &call.path, &call.statement, call.bound.clone()));
         for (kind, path, statement, bound) in imports.chain(calls) {
             let written = &text[statement.clone()];
-            // Types are gone when the program runs.
-            if written.starts_with("import type ") {
+            // Types are gone when the program runs, and so are tests.
+            if written.starts_with("import type ") || statement.start >= end {
                 continue;
             }
             let column = statement.start - text[..statement.start].rfind('\n').map_or(0, |end| end + 1);
@@ -65,6 +66,13 @@ pub(crate) fn findings(language: Language, family: Family, path: &str, text: &st
     }
     found.dedup();
     found
+}
+
+/// Where the tests at the end of a Rust file begin.
+fn tests_begin(text: &str) -> usize {
+    let attribute = "#[cfg(test)]";
+    let is_module = |at: &usize| text[at + attribute.len()..].trim_start().starts_with("mod ");
+    text.match_indices(attribute).map(|(at, _)| at).find(is_module).unwrap_or(text.len())
 }
 
 /// The text of a statement, made longer by lines before it until it is found only once.

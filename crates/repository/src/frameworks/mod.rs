@@ -28,7 +28,7 @@ use crate::{RepositoryError, Setting, Stage};
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 pub struct DetectInput {
     /// A profile as `analyze_repository` gives it. If its root can be read, the files there decide; otherwise what it says.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "crate::input::object")]
     pub repository_profile: Option<ProfileInput>,
     /// The folder to look at, instead of a profile.
     #[serde(default)]
@@ -250,10 +250,13 @@ fn in_project(survey: &Survey, project: &Project) -> Vec<Framework> {
     found
 }
 
-/// The surest first; among equals, in the order of the table.
+/// The surest first; among equals, what more projects use, then in the order of the table.
 fn sort(frameworks: &mut [Framework]) {
     let place = |name: &str| TABLE.frameworks.iter().position(|known| known.name == name);
-    frameworks.sort_by(|a, b| b.confidence.total_cmp(&a.confidence).then_with(|| place(&a.name).cmp(&place(&b.name))));
+    frameworks.sort_by(|a, b| {
+        let surer = b.confidence.total_cmp(&a.confidence);
+        surer.then(b.members.len().cmp(&a.members.len())).then_with(|| place(&a.name).cmp(&place(&b.name)))
+    });
 }
 
 /// Names of frameworks and libraries that the manifests of a project name.

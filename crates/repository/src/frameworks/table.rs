@@ -191,6 +191,8 @@ impl Known {
             let mut modules = self.imports.get(&family).into_iter().flatten();
             modules.any(|module| match (below(module, path), name.as_str()) {
                 (Some(rest), "default") => rest.is_empty(),
+                // A package below another one is another package in Go, unless it is only a version.
+                (Some(rest), name) if family == Family::Go => without_version(rest) == name,
                 (Some(rest), name) => {
                     rest == name || rest.strip_suffix(name).is_some_and(|before| before.ends_with('.'))
                 }
@@ -220,6 +222,13 @@ fn below<'a>(module: &str, path: &'a str) -> Option<&'a str> {
         Some(_) if any_rest => Some(rest.find(['.', '/']).map_or("", |at| &rest[at + 1..])),
         Some(_) => None,
     }
+}
+
+/// What comes after the version in the path of a Go module.
+fn without_version(path: &str) -> &str {
+    let (first, rest) = path.split_at(path.find(['.', '/']).map_or(path.len(), |at| at + 1));
+    let digits = first.strip_prefix('v').map(|version| version.trim_end_matches(['.', '/'])).unwrap_or_default();
+    if !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) { rest } else { path }
 }
 
 fn first_word(mark: &str) -> &str {
@@ -265,6 +274,10 @@ mod tests {
         let express = table.named("express").unwrap();
         assert!(express.is_constructor(Family::Javascript, "express"));
         assert!(!express.is_constructor(Family::Javascript, "express.Router"));
+        let gin = table.named("gin").unwrap();
+        assert!(gin.is_constructor(Family::Go, "github.com/gin-gonic/gin.Default"));
+        assert!(!gin.is_constructor(Family::Go, "github.com/gin-gonic/gin/binding.Default"));
+        assert!(table.named("echo").unwrap().is_constructor(Family::Go, "github.com/labstack/echo/v4.New"));
         let axum = table.named("axum").unwrap();
         assert!(axum.is_constructor(Family::Rust, "axum.Router.new"));
         assert!(!axum.is_constructor(Family::Rust, "axum.MyRouter.new"));

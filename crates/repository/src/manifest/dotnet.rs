@@ -35,7 +35,6 @@ pub(super) fn packages_config(text: &str) -> Result<Manifest, String> {
 }
 
 /// `Project("{type}") = "Name", "folder\Name.csproj", "{id}"`.
-#[expect(clippy::unnecessary_wraps, reason = "one type for all formats")]
 pub(super) fn solution(text: &str) -> Result<Manifest, String> {
     let lines = text.lines().filter(|line| line.trim_start().starts_with("Project("));
     let paths = lines.filter_map(|line| line.split('"').nth(5)).map(|path| path.replace('\\', "/"));

@@ -4,7 +4,6 @@ use super::{Manifest, Usage};
 use crate::tokens::{Kind, Lexis, Token, tokens};
 
 /// What a module needs itself; what only its needs need is marked `// indirect` and left out.
-#[expect(clippy::unnecessary_wraps, reason = "one type for all formats")]
 pub(super) fn go_mod(text: &str) -> Result<Manifest, String> {
     let mut manifest = Manifest { managers: vec!["go"], ..Manifest::default() };
     for (verb, line) in directives(text) {
@@ -22,7 +21,6 @@ pub(super) fn go_mod(text: &str) -> Result<Manifest, String> {
     Ok(manifest)
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "one type for all formats")]
 pub(super) fn go_work(text: &str) -> Result<Manifest, String> {
     let used = directives(text).into_iter().filter(|(verb, _)| *verb == "use");
     let folders = used.filter_map(|(_, line)| Some(line.first()?.text.trim_start_matches("./").to_owned()));

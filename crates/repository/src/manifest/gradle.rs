@@ -3,7 +3,6 @@
 use super::{Manifest, Usage, toml_table};
 use crate::tokens::{Kind, Lexis, Token, tokens};
 
-#[expect(clippy::unnecessary_wraps, reason = "one type for all formats")]
 pub(super) fn build(text: &str) -> Result<Manifest, String> {
     let mut manifest = Manifest { managers: vec!["gradle"], ..Manifest::default() };
     let tokens = tokens(text, Lexis::Braces);
@@ -54,7 +53,6 @@ fn usage(configuration: &str) -> Option<Usage> {
 }
 
 /// `include 'api', ':services:stock'`.
-#[expect(clippy::unnecessary_wraps, reason = "one type for all formats")]
 pub(super) fn settings(text: &str) -> Result<Manifest, String> {
     let mut manifest = Manifest { managers: vec!["gradle"], ..Manifest::default() };
     let tokens = tokens(text, Lexis::Braces);

@@ -86,7 +86,6 @@ pub(super) fn bun_lock(text: &str) -> Result<Manifest, String> {
 }
 
 /// Older bun writes a binary file; that it is there says enough.
-#[expect(clippy::unnecessary_wraps, reason = "one type for all formats")]
 pub(super) fn bun_lockb(_: &str) -> Result<Manifest, String> {
     Ok(Manifest { managers: vec!["bun", "npm"], ..Manifest::default() })
 }

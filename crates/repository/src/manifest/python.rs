@@ -70,7 +70,6 @@ pub(super) fn pipfile(text: &str) -> Result<Manifest, String> {
 }
 
 /// The sections of an INI file that setuptools reads. Lists are indented lines.
-#[expect(clippy::unnecessary_wraps, reason = "one type for all formats")]
 pub(super) fn setup_cfg(text: &str) -> Result<Manifest, String> {
     let mut manifest = Manifest { managers: vec!["pip"], ..Manifest::default() };
     let (mut section, mut key, mut from) = ("", String::new(), 0);
@@ -110,7 +109,6 @@ pub(super) fn setup_cfg(text: &str) -> Result<Manifest, String> {
 }
 
 /// What `setup(…)` is given as literal lists; what a program would have to compute stays unknown.
-#[expect(clippy::unnecessary_wraps, reason = "one type for all formats")]
 pub(super) fn setup_py(text: &str) -> Result<Manifest, String> {
     let mut manifest = Manifest { managers: vec!["pip"], ..Manifest::default() };
     for (keyword, value, at) in source::python_keywords(text, "setup") {

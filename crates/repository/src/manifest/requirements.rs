@@ -17,7 +17,6 @@ pub(super) fn usage(name: &str) -> Usage {
     if words.any(|word| aside.iter().any(|one| word.starts_with(one))) { Usage::Development } else { Usage::Runtime }
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "one type for all formats")]
 fn read(text: &str, usage: Usage) -> Result<Manifest, String> {
     let mut manifest = Manifest { managers: vec!["pip"], ..Manifest::default() };
     let mut from = 0;

@@ -3,7 +3,6 @@
 use super::{Manifest, Usage};
 use crate::tokens::{Kind, Lexis, Token, tokens};
 
-#[expect(clippy::unnecessary_wraps, reason = "one type for all formats")]
 pub(super) fn gemfile(text: &str) -> Result<Manifest, String> {
     let mut manifest = Manifest { managers: vec!["bundler"], ..Manifest::default() };
     // Blocks that are open, and whether what is in them is for developers only.
@@ -32,7 +31,6 @@ pub(super) fn gemfile(text: &str) -> Result<Manifest, String> {
     Ok(manifest)
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "one type for all formats")]
 pub(super) fn gemspec(text: &str) -> Result<Manifest, String> {
     let mut manifest = Manifest { managers: vec!["bundler"], ..Manifest::default() };
     let tokens = tokens(text, Lexis::Ruby);
@@ -57,7 +55,6 @@ fn literals<'t, 'a>(rest: &'t [Token<'a>]) -> Vec<&'t Token<'a>> {
 }
 
 /// Lines such as `    rails (7.1.2)` under `specs:`; deeper ones are what those need.
-#[expect(clippy::unnecessary_wraps, reason = "one type for all formats")]
 pub(super) fn gemfile_lock(text: &str) -> Result<Manifest, String> {
     let mut manifest = Manifest { managers: vec!["bundler"], ..Manifest::default() };
     for line in text.lines().filter(|line| line.starts_with("    ") && !line.starts_with("     ")) {

@@ -70,7 +70,7 @@ fn by_path(inner: &str, file: &FileFacts) -> bool {
         |end: &&str| inner.strip_suffix(*end).is_some_and(|before| before.is_empty() || before.ends_with('/'));
     let rust_program = inner.starts_with("src/bin/") && inner.ends_with(".rs");
     let is_code = file.language.is_some() && Format::of(&file.path).is_none();
-    is_code && (ANYWHERE.iter().any(|end| ends_with(end)) || AT_TOP.contains(&inner) || rust_program)
+    is_code && (ANYWHERE.iter().any(ends_with) || AT_TOP.contains(&inner) || rust_program)
 }
 
 /// Files that a manifest names, if they are there.

@@ -1,16 +1,17 @@
 //! Trees that tests look at, and the setting that they do it in.
+#![allow(dead_code, reason = "not every test uses everything")]
 
 use std::path::{Path, PathBuf};
 
 use gladhand_repository::{Limits, Places, Recipes, Setting};
 
 /// A folder of the crate.
-pub fn folder(name: &str) -> PathBuf {
+pub(crate) fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
 }
 
 /// Writes the files of a tree, each behind a line `-- PATH --`, into a folder.
-pub fn write_tree(text: &str, into: &Path) {
+pub(crate) fn write_tree(text: &str, into: &Path) {
     let mut file: Option<(PathBuf, String)> = None;
     let write = |(path, text): (PathBuf, String)| {
         let text = text.as_str();
@@ -42,14 +43,14 @@ pub fn write_tree(text: &str, into: &Path) {
 }
 
 /// A tree of the accuracy set or of the samples, in a folder of its own.
-pub fn tree(text: &str) -> tempfile::TempDir {
+pub(crate) fn tree(text: &str) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     write_tree(text, folder.path());
     folder
 }
 
 /// Runs something with a setting whose working folder is the given one.
-pub fn within<T>(folder: &Path, run: impl FnOnce(&Setting<'_>) -> T) -> T {
+pub(crate) fn within<T>(folder: &Path, run: impl FnOnce(&Setting<'_>) -> T) -> T {
     let places = Places { working_folder: folder.canonicalize().unwrap(), home: None, allowed: None };
     run(&Setting {
         limits: Limits::default(),
