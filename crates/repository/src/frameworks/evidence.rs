@@ -1,9 +1,11 @@
 //! What proves a framework in one project, and how sure that makes us.
 
+use std::collections::BTreeSet;
+
 use super::findings::{Finding, anchor, with_plain_line_ends};
-use super::table::{Found, Kind, Known, TABLE, Table};
+use super::table::{FileRule, Found, Kind, Known, RuleId, TABLE, Table};
 use super::{Evidence, Framework, InsertAnchor};
-use crate::manifest::{Dependency, Ecosystem, Manifest, Role, Usage};
+use crate::manifest::{Dependency, Ecosystem, Format, Role, Usage};
 use crate::source::Family;
 use crate::survey::{FileFacts, Project, Survey, folder};
 use crate::text;
@@ -11,12 +13,46 @@ use crate::text;
 /// How many pieces of evidence and anchors an answer shows for one framework of a project.
 const MOST_SHOWN: usize = 8;
 
+/// What a project says about any framework, gathered once.
+pub(super) struct Ground<'s> {
+    survey: &'s Survey,
+    project: &'s Project,
+    manifests: Vec<&'s FileFacts>,
+    sources: Vec<&'s FileFacts>,
+    /// Files that frameworks have by convention, with the rule.
+    conventions: Vec<(&'s FileFacts, RuleId)>,
+}
+
+impl<'s> Ground<'s> {
+    pub(super) fn of(survey: &'s Survey, project: &'s Project) -> Self {
+        let mut ground = Self { survey, project, manifests: Vec::new(), sources: Vec::new(), conventions: Vec::new() };
+        for file in survey.files_of(project) {
+            if !file.findings.is_empty() {
+                ground.sources.push(file);
+            }
+            if !file.aside {
+                if file.manifest.is_some() {
+                    ground.manifests.push(file);
+                }
+                ground.conventions.extend(TABLE.rules_for(project.inner(&file.path)).map(|rule| (file, rule)));
+            }
+        }
+        ground
+    }
+
+    /// Names of frameworks and libraries that the manifests name.
+    pub(super) fn candidates(&self) -> BTreeSet<String> {
+        let named = TABLE.frameworks.iter().filter(|known| !dependencies(self, known).is_empty());
+        named.map(|known| known.name.clone()).collect()
+    }
+}
+
 /// What a project says about one framework.
 pub(super) struct Case<'s> {
     pub(super) known: &'static Known,
     survey: &'s Survey,
     project: &'s Project,
-    dependencies: Vec<(&'s FileFacts, &'s Manifest, &'s Dependency, Ecosystem)>,
+    dependencies: Dependencies<'s>,
     source: Vec<(&'s FileFacts, &'s Finding)>,
     files: Vec<FileEvidence>,
 }
@@ -30,25 +66,25 @@ struct FileEvidence {
 }
 
 impl<'s> Case<'s> {
-    pub(super) fn of(survey: &'s Survey, project: &'s Project, place: usize, known: &'static Known) -> Self {
+    pub(super) fn of(ground: &Ground<'s>, place: usize, known: &'static Known) -> Self {
+        let Ground { survey, project, .. } = *ground;
         let mut case = Self { known, survey, project, dependencies: Vec::new(), source: Vec::new(), files: Vec::new() };
-        if is_itself(survey, project, known) {
+        if is_itself(ground, known) {
             return case;
         }
-        case.dependencies = dependencies(survey, project, known);
-        for file in survey.files_of(project) {
-            case.source.extend(
-                file.findings.iter().filter(|finding| finding.framework == place).map(|finding| (file, finding)),
-            );
-            if !file.aside {
-                case.files.extend(convention(survey, project, file, known));
-            }
+        case.dependencies = dependencies(ground, known);
+        for file in &ground.sources {
+            let about = file.findings.iter().filter(|finding| finding.framework == place);
+            case.source.extend(about.map(|finding| (*file, finding)));
         }
+        let rules = ground.conventions.iter().filter(|(_, rule)| rule.framework == place);
+        case.files = rules.filter_map(|(file, rule)| convention(survey, file, &known.files[rule.number])).collect();
         // Constructors first, those at the top of files first, tests last.
         case.source.sort_by_key(|(file, finding)| {
-            (file.aside, finding.found, finding.inside && finding.found == Found::Import, finding.bound.is_none())
+            let asks = finding.inside && finding.found == Found::Import;
+            (file.aside, finding.found, asks, finding.bound.is_none())
         });
-        case.dependencies.sort_by_key(|(.., dependency, _)| dependency.usage);
+        case.dependencies.sort_by_key(|(_, dependency, _)| dependency.usage);
         case
     }
 
@@ -61,7 +97,7 @@ impl<'s> Case<'s> {
 
     /// Whether there is enough to say that the framework is there.
     pub(super) fn is_proven(&self) -> bool {
-        let needed = self.dependencies.iter().any(|(.., dependency, _)| dependency.usage == Usage::Runtime);
+        let needed = self.dependencies.iter().any(|(_, dependency, _)| dependency.usage == Usage::Runtime);
         let imported =
             self.source.iter().any(|(file, finding)| !file.aside && !finding.inside && !self.is_local(finding));
         let shown = self.is_constructed() || imported || self.files.iter().any(|file| !file.weak);
@@ -123,7 +159,7 @@ impl<'s> Case<'s> {
     }
 
     fn tell_dependencies(&self, table: &Table, told: &mut Told) {
-        let Some((file, _, best, ecosystem)) = self.dependencies.first() else { return };
+        let Some((file, best, ecosystem)) = self.dependencies.first() else { return };
         let full = table.weights.dependency.get(ecosystem).copied().unwrap_or_default();
         let weight = if best.usage == Usage::Runtime { full } else { full / 2.0 };
         let name = &self.known.name;
@@ -136,7 +172,7 @@ impl<'s> Case<'s> {
                 _ => format!("{file_name} names {}.", best.name),
             },
         );
-        for (file, _, dependency, _) in self.dependencies.iter().take(MOST_SHOWN) {
+        for (file, dependency, _) in self.dependencies.iter().take(MOST_SHOWN) {
             told.shows("dependency", &file.path, dependency.line, &dependency.text, full);
         }
     }
@@ -188,7 +224,7 @@ impl<'s> Case<'s> {
 
     /// The version that a lock file chose, or the only one that the manifest allows.
     fn version(&self) -> Option<String> {
-        let (file, _, dependency, _) = self.dependencies.first()?;
+        let (file, dependency, _) = self.dependencies.first()?;
         let locks = self.survey.files.iter().filter(|lock| {
             let near = folder(&lock.path);
             near == folder(&file.path) || near.is_empty()
@@ -284,42 +320,37 @@ fn language_reason(family: Family, managers: &[&'static str]) -> String {
 }
 
 /// Whether the project is the framework: it does not depend on itself.
-fn is_itself(survey: &Survey, project: &Project, known: &Known) -> bool {
-    survey.files_of(project).any(|file| {
-        match (file.format, file.manifest.as_ref().and_then(|manifest| manifest.name.as_deref())) {
-            (Some(format), Some(name)) => {
-                !file.aside && known.is_dependency(format.ecosystem, &name.to_ascii_lowercase())
-            }
-            _ => false,
-        }
+fn is_itself(ground: &Ground<'_>, known: &Known) -> bool {
+    ground.manifests.iter().any(|file| {
+        let name = file.manifest.as_ref().and_then(|manifest| manifest.name.as_deref());
+        file.format
+            .zip(name)
+            .is_some_and(|(format, name)| known.is_dependency(format.ecosystem, &name.to_ascii_lowercase()))
     })
 }
 
-type Dependencies<'s> = Vec<(&'s FileFacts, &'s Manifest, &'s Dependency, Ecosystem)>;
+type Dependencies<'s> = Vec<(&'s FileFacts, &'s Dependency, Ecosystem)>;
 
 /// What the manifests of a project say. Lock files only speak where there is no manifest beside them.
-pub(super) fn dependencies<'s>(survey: &'s Survey, project: &'s Project, known: &Known) -> Dependencies<'s> {
+fn dependencies<'s>(ground: &Ground<'s>, known: &Known) -> Dependencies<'s> {
     let mut found = Vec::new();
-    for file in survey.files_of(project).filter(|file| !file.aside) {
+    for file in &ground.manifests {
         let (Some(format), Some(manifest)) = (file.format, &file.manifest) else { continue };
-        let beside = |other: &FileFacts| {
-            folder(&other.path) == folder(&file.path)
-                && other.format.is_some_and(|one| one.role == Role::Project && one.ecosystem == format.ecosystem)
+        let beside = |other: &&FileFacts| {
+            let same = |one: Format| one.role == Role::Project && one.ecosystem == format.ecosystem;
+            folder(&other.path) == folder(&file.path) && other.format.is_some_and(same)
         };
-        if format.role == Role::Lock && survey.files_of(project).any(beside) {
+        if format.role == Role::Lock && ground.manifests.iter().any(beside) {
             continue;
         }
-        let named =
-            manifest.dependencies.iter().filter(|dependency| known.is_dependency(format.ecosystem, &dependency.name));
-        found.extend(named.map(|dependency| (file, manifest, dependency, format.ecosystem)));
+        let named = manifest.dependencies.iter().filter(|one| known.is_dependency(format.ecosystem, &one.name));
+        found.extend(named.map(|dependency| (*file, dependency, format.ecosystem)));
     }
     found
 }
 
 /// A file that the framework has by convention.
-fn convention(survey: &Survey, project: &Project, file: &FileFacts, known: &Known) -> Option<FileEvidence> {
-    let inner = project.inner(&file.path);
-    let rule = known.files.iter().find(|rule| rule.pattern.is_match(inner))?;
+fn convention(survey: &Survey, file: &FileFacts, rule: &FileRule) -> Option<FileEvidence> {
     let mut evidence =
         FileEvidence { path: file.path.clone(), weak: rule.weak, line: 1, text: file.path.clone(), anchor: None };
     if rule.contains.is_none() && rule.anchor.is_none() {

@@ -39,13 +39,12 @@ pub(crate) fn findings(language: Language, family: Family, path: &str, text: &st
             .imports
             .iter()
             .filter(|import| known.is_import(family, &import.module))
-            .map(|import| (Found::Import, &import.module, &import.statement, None));
-        let calls = outline
-            .calls
-            .iter()
-            .filter(|call| known.is_constructor(family, &call.path))
-            .map(|call| (Found::Constructor, &call.path, &call.statement, call.bound.clone()));
-        for (kind, path, statement, bound) in imports.chain(calls) {
+            .map(|import| (Found::Import, &import.module, import.at, &import.statement, None));
+        let calls =
+            outline.calls.iter().filter(|call| known.is_constructor(family, &call.path)).map(|call| {
+                (Found::Constructor, &call.path, call.statement.start, &call.statement, call.bound.clone())
+            });
+        for (kind, path, at, statement, bound) in imports.chain(calls) {
             let written = &text[statement.clone()];
             // Types are gone when the program runs, and so are tests.
             if written.starts_with("import type ") || statement.start >= end {
@@ -55,8 +54,8 @@ pub(crate) fn findings(language: Language, family: Family, path: &str, text: &st
             found.push(Finding {
                 framework,
                 found: kind,
-                line: text::line_at(&text, statement.start),
-                text: text::line_text(&text, statement.start),
+                line: text::line_at(&text, at),
+                text: text::line_text(&text, at),
                 module: path.split(['.', '/']).next().unwrap_or_default().to_owned(),
                 bound,
                 anchor: (kind == Found::Constructor).then(|| anchor(&text, statement)).flatten(),

@@ -13,8 +13,8 @@ use std::collections::BTreeSet;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use self::evidence::Case;
 pub(crate) use self::evidence::managers;
+use self::evidence::{Case, Ground};
 pub(crate) use self::findings::{Finding, findings, with_plain_line_ends};
 pub use self::table::Kind;
 pub(crate) use self::table::{Found, TABLE};
@@ -240,7 +240,8 @@ impl Framework {
 
 /// The frameworks of one project.
 fn in_project(survey: &Survey, project: &Project) -> Vec<Framework> {
-    let cases = TABLE.frameworks.iter().enumerate().map(|(place, known)| Case::of(survey, project, place, known));
+    let ground = Ground::of(survey, project);
+    let cases = TABLE.frameworks.iter().enumerate().map(|(place, known)| Case::of(&ground, place, known));
     let mut proven: Vec<Case<'_>> = cases.filter(Case::is_proven).collect();
     let replaced: BTreeSet<&str> = proven.iter().flat_map(|case| &case.known.replaces).map(String::as_str).collect();
     proven.retain(|case| !replaced.contains(case.known.name.as_str()) || case.is_constructed());
@@ -261,8 +262,7 @@ fn sort(frameworks: &mut [Framework]) {
 
 /// Names of frameworks and libraries that the manifests of a project name.
 pub(crate) fn candidates(survey: &Survey, project: &Project) -> BTreeSet<String> {
-    let named = TABLE.frameworks.iter().filter(|known| !evidence::dependencies(survey, project, known).is_empty());
-    named.map(|known| known.name.clone()).collect()
+    Ground::of(survey, project).candidates()
 }
 
 /// The target of the recipes, by name.

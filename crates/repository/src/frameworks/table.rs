@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use aho_corasick::AhoCorasick;
-use globset::{GlobBuilder, GlobMatcher};
+use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -29,6 +29,17 @@ pub(crate) struct Table {
     pub(crate) frameworks: Vec<Known>,
     pub(crate) weights: Weights,
     needles: BTreeMap<Family, AhoCorasick>,
+    /// The patterns of all files that frameworks have by convention, and whose they are.
+    conventions: (GlobSet, Vec<RuleId>),
+}
+
+/// A rule of a framework about a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RuleId {
+    /// The framework's place in the table.
+    pub(crate) framework: usize,
+    /// The rule's place in the framework.
+    pub(crate) number: usize,
 }
 
 /// One framework that is known.
@@ -71,8 +82,7 @@ pub enum Kind {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct FileRule {
-    #[serde(rename = "path", deserialize_with = "glob")]
-    pub(crate) pattern: GlobMatcher,
+    path: String,
     #[serde(default)]
     pub(crate) contains: Option<String>,
     #[serde(default)]
@@ -132,12 +142,21 @@ impl Table {
         }
         let needles =
             words.into_iter().filter_map(|(family, words)| Some((family, AhoCorasick::new(words).ok()?))).collect();
-        Ok(Self { frameworks, weights: toml::from_str(weights)?, needles })
+        let conventions = conventions(&frameworks).map_err(serde::de::Error::custom)?;
+        Ok(Self { frameworks, weights: toml::from_str(weights)?, needles, conventions })
     }
 
     /// Whether a file can have anything to do with any framework: a quick look before it is parsed.
     pub(crate) fn may_concern(&self, family: Family, bytes: &[u8]) -> bool {
         self.needles.get(&family).is_some_and(|needles| needles.is_match(bytes))
+    }
+
+    /// The rules that a path fits, as seen from its project; of each framework, the first.
+    pub(crate) fn rules_for(&self, path: &str) -> impl Iterator<Item = RuleId> {
+        let (patterns, rules) = &self.conventions;
+        let mut last = None;
+        let fitting = patterns.matches(path).into_iter().map(|at| rules[at]);
+        fitting.filter(move |rule| last.replace(rule.framework) != Some(rule.framework))
     }
 
     /// What is looked for in files of a language without a grammar.
@@ -212,6 +231,17 @@ impl Known {
     }
 }
 
+fn conventions(frameworks: &[Known]) -> Result<(GlobSet, Vec<RuleId>), globset::Error> {
+    let (mut patterns, mut rules) = (GlobSetBuilder::new(), Vec::new());
+    for (framework, known) in frameworks.iter().enumerate() {
+        for (number, rule) in known.files.iter().enumerate() {
+            patterns.add(GlobBuilder::new(&rule.path).literal_separator(true).build()?);
+            rules.push(RuleId { framework, number });
+        }
+    }
+    Ok((patterns.build()?, rules))
+}
+
 /// What is left of a path below a module: nothing for the module itself.
 fn below<'a>(module: &str, path: &'a str) -> Option<&'a str> {
     let (module, any_rest) = module.strip_suffix('*').map_or((module, false), |module| (module, true));
@@ -233,12 +263,6 @@ fn without_version(path: &str) -> &str {
 
 fn first_word(mark: &str) -> &str {
     mark.split(['.', ':', ' ', '\\']).next().unwrap_or(mark)
-}
-
-fn glob<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<GlobMatcher, D::Error> {
-    let pattern = String::deserialize(deserializer)?;
-    let glob = GlobBuilder::new(&pattern).literal_separator(true).build();
-    glob.map(|glob| glob.compile_matcher()).map_err(serde::de::Error::custom)
 }
 
 #[cfg(test)]

@@ -124,10 +124,10 @@ pub(super) fn outline(language: Language, path: &str, text: &str) -> Outline {
     matches(grammar, &tree, text, |captures| {
         let of = |name: &str| captures.get(name).map(|node| &text[node.byte_range()]);
         if let Some(node) = captures.get("import") {
-            let statement = statement(*node);
+            let (at, statement) = (node.start_byte(), statement(*node));
             if let Some(tree) = of("use") {
                 for (path, local) in used(tree) {
-                    imports.push(Import { module: path.clone(), statement: statement.clone() });
+                    imports.push(Import { module: path.clone(), at, statement: statement.clone() });
                     bindings.insert(local, path);
                 }
             } else {
@@ -135,7 +135,7 @@ pub(super) fn outline(language: Language, path: &str, text: &str) -> Outline {
                 if let Some((local, path)) = binding(language, &module, of("default"), of("member"), of("local")) {
                     bindings.insert(local, path);
                 }
-                imports.push(Import { module, statement });
+                imports.push(Import { module, at, statement });
             }
         } else if let Some(node) = captures.get("call") {
             match (of("required"), of("callee")) {

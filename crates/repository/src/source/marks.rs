@@ -10,7 +10,8 @@ pub(super) fn outline(family: Family, lexis: Lexis, text: &str, marks: &[&str]) 
     let mut outline = Outline::default();
     for at in 0..tokens.len() {
         if let Some(module) = imported(family, &tokens, at) {
-            outline.imports.push(Import { module, statement: statement(text, &tokens, at, at) });
+            let named = tokens[at].at.start;
+            outline.imports.push(Import { module, at: named, statement: statement(text, &tokens, at, at) });
         }
     }
     for mark in marks {

@@ -69,7 +69,9 @@ pub(crate) struct Outline {
 pub(crate) struct Import {
     /// The module as the file names it.
     pub(crate) module: String,
-    /// The statement that imports it.
+    /// Where it is named.
+    pub(crate) at: usize,
+    /// The statement that imports it, maybe with others.
     pub(crate) statement: Range<usize>,
 }
 

@@ -15,16 +15,18 @@ pub(crate) fn write_tree(text: &str, into: &Path) {
     let mut file: Option<(PathBuf, String)> = None;
     let write = |(path, text): (PathBuf, String)| {
         let text = text.as_str();
-        let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let name = path.file_name().expect("files have names").to_string_lossy().into_owned();
+        std::fs::create_dir_all(path.parent().expect("files are in folders"))
+            .expect("a temporary folder can be written");
         if let Some(name) = name.strip_suffix(".crlf") {
-            std::fs::write(path.with_file_name(name), text.replace('\n', "\r\n")).unwrap();
+            std::fs::write(path.with_file_name(name), text.replace('\n', "\r\n"))
+                .expect("a temporary folder can be written");
         } else if let Some(name) = name.strip_suffix(".utf16") {
             let bytes: Vec<u8> =
                 [0xFF, 0xFE].into_iter().chain(text.encode_utf16().flat_map(u16::to_le_bytes)).collect();
-            std::fs::write(path.with_file_name(name), bytes).unwrap();
+            std::fs::write(path.with_file_name(name), bytes).expect("a temporary folder can be written");
         } else {
-            std::fs::write(path, text).unwrap();
+            std::fs::write(path, text).expect("a temporary folder can be written");
         }
     };
     for line in text.lines() {
@@ -44,14 +46,15 @@ pub(crate) fn write_tree(text: &str, into: &Path) {
 
 /// A tree of the accuracy set or of the samples, in a folder of its own.
 pub(crate) fn tree(text: &str) -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
     write_tree(text, folder.path());
     folder
 }
 
 /// Runs something with a setting whose working folder is the given one.
 pub(crate) fn within<T>(folder: &Path, run: impl FnOnce(&Setting<'_>) -> T) -> T {
-    let places = Places { working_folder: folder.canonicalize().unwrap(), home: None, allowed: None };
+    let places =
+        Places { working_folder: folder.canonicalize().expect("the folder is there"), home: None, allowed: None };
     run(&Setting {
         limits: Limits::default(),
         progress: &(),
