@@ -118,7 +118,7 @@ pub fn propose_edit_plan(input: &PlanInput, setting: &Setting<'_>) -> Result<Pla
 
 impl Plan {
     pub(crate) fn of(site: &Site<'_>, target: &Target, recipe: &Recipe) -> Self {
-        let mut draft = Draft::default();
+        let mut draft = Draft { title: target.title.clone(), ..Draft::default() };
         for edit in recipe.edits.iter().filter(|edit| applies(edit, site)) {
             draft.add(site, target, recipe, edit);
         }
@@ -154,6 +154,8 @@ fn applies(edit: &EditRecipe, site: &Site<'_>) -> bool {
 /// A plan in the making.
 #[derive(Debug, Default)]
 struct Draft {
+    /// What is integrated, for people.
+    title: String,
     edits: Vec<Edit>,
     warnings: Vec<String>,
     /// What is done to files that are there.
@@ -172,15 +174,11 @@ impl Draft {
         let Some(code) = site.fill(&edit.code, target, recipe) else { return self.warn(missing()) };
         match (edit.place, &edit.file) {
             (Place::File, Some(file)) => self.add_file(site, edit, site.outer(file), &code),
-            _ => match site.project.zip(site.constructor) {
-                Some(((survey, _), (file, finding))) => match (survey.text_of(&file.path), &finding.anchor) {
-                    (Some(text), Some(anchor)) => {
-                        let import =
-                            import_of(edit, &text, file.language).and_then(|import| site.fill(import, target, recipe));
-                        self.add_change(&target.title, edit, file, &text, anchor, import, code);
-                    }
-                    _ => self.warn(format!("Unable to read {}; verify permissions.", file.path)),
-                },
+            _ => match Spot::of(site) {
+                Some(spot) => {
+                    let import = spot.import(edit).and_then(|import| site.fill(import, target, recipe));
+                    self.add_change(edit, &spot, import, code);
+                }
                 None => self.warn(missing()),
             },
         }
@@ -203,36 +201,25 @@ impl Draft {
         });
     }
 
-    #[expect(clippy::too_many_arguments, reason = "an edit has as many parts")]
-    fn add_change(
-        &mut self,
-        title: &str,
-        edit: &EditRecipe,
-        file: &FileFacts,
-        text: &str,
-        anchor: &str,
-        import: Option<String>,
-        code: String,
-    ) {
-        let (path, language) = (file.path.as_str(), file.language);
-        let document = Document::new(text);
+    fn add_change(&mut self, edit: &EditRecipe, spot: &Spot<'_>, import: Option<String>, code: String) {
+        let Spot { file: FileFacts { path, language, .. }, document, anchor } = spot;
         let has = |needle: &str| document.text.contains(needle.trim_matches('\n'));
         if has(&code) || edit.unless.iter().any(|sign| has(sign)) {
             if import.as_deref().is_some_and(has) {
                 self.warn(format!("Import already present in {path}; avoid duplicates."));
             }
-            return self.warn(format!("{title} code snippet already exists in {path}."));
+            return self.warn(format!("{} code snippet already exists in {path}.", self.title));
         }
         let mut import = import.map(|import| import.trim_matches('\n').to_owned());
         if import.as_deref().is_some_and(has) {
             self.warn(format!("Import already present in {path}; avoid duplicates."));
             import = None;
         }
-        let Some(at) = document.text.find(anchor) else {
+        let Some(at) = document.text.find(*anchor) else {
             return self.warn(format!("Anchor pattern '{anchor}' not found in {path}."));
         };
         let mut changes = Vec::new();
-        changes.extend(import.as_deref().map(|import| place_import(language, path, &document.text, import)));
+        changes.extend(import.as_deref().map(|import| place_import(*language, path, &document.text, import)));
         let (kind, change) = match edit.place {
             Place::End => ("append_file", append(&document.text, &code)),
             Place::Constructor | Place::File => {
@@ -240,12 +227,12 @@ impl Draft {
             }
         };
         changes.push(change);
-        let entry = self.changed.entry(path.to_owned()).or_insert_with(|| (document, Vec::new()));
+        let entry = self.changed.entry(path.clone()).or_insert_with(|| (document.clone(), Vec::new()));
         entry.1.extend(changes);
         self.edits.push(Edit {
-            filepath: path.to_owned(),
+            filepath: path.clone(),
             strategy: edit.strategy.clone(),
-            anchors: vec![EditAnchor { kind, pattern: anchor.to_owned() }],
+            anchors: vec![EditAnchor { kind, pattern: (*anchor).to_owned() }],
             payload: Payload { import, code },
             rationale: edit.rationale.clone(),
         });
@@ -268,10 +255,24 @@ impl Draft {
     }
 }
 
-/// The import in the manner of the file: files that only use `require` keep to it.
-fn import_of<'e>(edit: &'e EditRecipe, text: &str, language: Option<Language>) -> Option<&'e String> {
-    let is_commonjs = language == Some(Language::Javascript)
-        && text.contains("require(")
-        && !text.lines().any(|line| line.starts_with("import "));
-    if is_commonjs { edit.require.as_ref().or(edit.import.as_ref()) } else { edit.import.as_ref() }
+/// The statement that makes the application object, in its file.
+struct Spot<'s> {
+    file: &'s FileFacts,
+    document: Document,
+    anchor: &'s str,
+}
+
+impl<'s> Spot<'s> {
+    fn of(site: &Site<'s>) -> Option<Self> {
+        let ((survey, _), (file, finding)) = site.project.zip(site.constructor)?;
+        Some(Self { file, document: Document::new(&survey.text_of(&file.path)?), anchor: finding.anchor.as_deref()? })
+    }
+
+    /// The import in the manner of the file: files that only use `require` keep to it.
+    fn import<'e>(&self, edit: &'e EditRecipe) -> Option<&'e String> {
+        let is_commonjs = self.file.language == Some(Language::Javascript)
+            && self.document.text.contains("require(")
+            && !self.document.text.lines().any(|line| line.starts_with("import "));
+        if is_commonjs { edit.require.as_ref().or(edit.import.as_ref()) } else { edit.import.as_ref() }
+    }
 }

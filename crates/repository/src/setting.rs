@@ -35,10 +35,10 @@ impl std::fmt::Debug for Setting<'_> {
 pub struct Limits {
     /// How many files are looked at, in the order of their paths.
     pub files: usize,
-    /// How much of a source file is read.
+    /// How much of a source file or a manifest is read.
     pub source_bytes: usize,
-    /// How much of a manifest or lock file is read.
-    pub manifest_bytes: usize,
+    /// How much of a lock file is read.
+    pub lock_bytes: usize,
     /// How many bytes are read in all.
     pub total_bytes: u64,
     /// How long a scan may take.
@@ -52,7 +52,7 @@ impl Default for Limits {
         Self {
             files: 200_000,
             source_bytes: 1 << 20,
-            manifest_bytes: 8 << 20,
+            lock_bytes: 8 << 20,
             total_bytes: 2 << 30,
             time: Duration::from_secs(60),
             threads: 0,

@@ -14,6 +14,9 @@ use crate::source::Family;
 use crate::walk::{Content, Scan};
 use crate::{RepositoryError, Setting, text};
 
+/// The largest file that is read as a whole after the scan.
+const LARGEST: u64 = 8 << 20;
+
 /// What one look at a tree found.
 #[derive(Debug)]
 pub(crate) struct Survey {
@@ -87,7 +90,8 @@ impl Survey {
         let listing = scan.list(self.root.path())?;
         let limits = setting.limits;
         let wanted = |path: &str| match Format::of(path) {
-            Some(_) => Some(limits.manifest_bytes),
+            Some(format) if format.role == Role::Lock => Some(limits.lock_bytes),
+            Some(_) => Some(limits.source_bytes),
             None if Language::by_name(path).is_some() => Some(limits.source_bytes),
             None if Language::may_be_script(path) => Some(limits.source_bytes.min(64 * 1024)),
             None => None,
@@ -200,10 +204,11 @@ impl Survey {
         self.files.binary_search_by(|file| file.path.as_str().cmp(path)).is_ok()
     }
 
-    /// The text of a file, as much of it as a scan reads.
+    /// The text of a file, unless it is very large.
     pub(crate) fn text_of(&self, path: &str) -> Option<String> {
-        let bytes = std::fs::read(self.root.inside(path).ok()?).ok()?;
-        Some(text::decode(&bytes).into_owned())
+        let file = self.root.inside(path).ok()?;
+        file.metadata().ok().filter(|facts| facts.is_file() && facts.len() <= LARGEST)?;
+        Some(text::decode(&std::fs::read(file).ok()?).into_owned())
     }
 }
 

@@ -20,36 +20,38 @@ struct Expected {
     tree: tempfile::TempDir,
 }
 
+/// What is written at the beginning of a tree.
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Head {
+    primary: Option<String>,
+    frameworks: Vec<String>,
+    #[serde(default)]
+    members: BTreeMap<String, Vec<String>>,
+}
+
 impl Expected {
     fn read(path: &Path) -> Self {
-        let text = std::fs::read_to_string(path).unwrap();
-        let head = text.split("-- ").next().unwrap_or_default();
-        let table: toml::Table = head.parse().unwrap_or_else(|why| panic!("{}: {why}", path.display()));
-        let list = |value: &toml::Value| {
-            value.as_array().unwrap().iter().map(|one| one.as_str().unwrap().to_owned()).collect::<Vec<_>>()
-        };
-        let members = table.get("members").and_then(toml::Value::as_table).into_iter().flatten();
-        Self {
-            name: path.file_stem().unwrap().to_string_lossy().into_owned(),
-            primary: table.get("primary").map(|name| name.as_str().unwrap().to_owned()),
-            frameworks: list(table.get("frameworks").expect("every tree says which frameworks it has")),
-            members: members.map(|(path, names)| (path.clone(), list(names))).collect(),
-            tree: common::tree(&text),
-        }
+        let text = std::fs::read_to_string(path).expect("trees can be read");
+        let head = text.find("-- ").map_or("", |end| &text[..end]);
+        let head: Head = toml::from_str(head).unwrap_or_else(|why| panic!("{}: {why}", path.display()));
+        let name = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
+        let Head { primary, frameworks, members } = head;
+        Self { name, primary, frameworks, members, tree: common::tree(&text) }
     }
 
     fn detect(&self) -> Detection {
-        common::within(self.tree.path(), |setting| {
-            detect_frameworks(&DetectInput { root: Some(".".to_owned()), ..DetectInput::default() }, setting)
-        })
-        .unwrap()
+        let input = DetectInput { root: Some(".".to_owned()), ..DetectInput::default() };
+        common::within(self.tree.path(), |setting| detect_frameworks(&input, setting))
+            .expect("every tree has an answer")
     }
 }
 
 fn all() -> Vec<Expected> {
-    let entries = std::fs::read_dir(common::folder("accuracy")).unwrap().flatten().map(|entry| entry.path());
+    let entries = std::fs::read_dir(common::folder("accuracy")).expect("the set is there");
+    let paths = entries.flatten().map(|entry| entry.path());
     let mut paths: Vec<_> =
-        entries.filter(|path| path.extension().is_some_and(|extension| extension == "tree")).collect();
+        paths.filter(|path| path.extension().is_some_and(|extension| extension == "tree")).collect();
     paths.sort_unstable();
     paths.iter().map(|path| Expected::read(path)).collect()
 }

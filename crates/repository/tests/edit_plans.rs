@@ -12,12 +12,12 @@ const EXPRESS: &str = "-- package.json --\n{ \"name\": \"orders\", \"scripts\": 
 fn plan(folder: &Path, framework: &str, target: &str) -> Plan {
     let input =
         PlanInput { framework: Some(framework.to_owned()), target: Some(target.to_owned()), ..PlanInput::default() };
-    common::within(folder, |setting| propose_edit_plan(&input, setting)).unwrap()
+    common::within(folder, |setting| propose_edit_plan(&input, setting)).expect("the fixture is sound")
 }
 
 fn validate(folder: &Path, plan: Value) -> Validation {
     common::within(folder, |setting| validate_edit_plan(&ValidateInput { plan: Some(plan), root: None }, setting))
-        .unwrap()
+        .expect("the fixture is sound")
 }
 
 /// A plan around edits that has everything else.

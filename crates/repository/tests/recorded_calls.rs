@@ -75,10 +75,13 @@ fn recorded_calls_get_the_same_fields() {
 }
 
 fn samples() -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    for entry in std::fs::read_dir(common::folder("tests/samples")).unwrap().flatten() {
-        let name = entry.path().file_stem().unwrap().to_string_lossy().into_owned();
-        common::write_tree(&std::fs::read_to_string(entry.path()).unwrap(), &folder.path().join(name));
+    let folder = tempfile::tempdir().expect("the fixture is sound");
+    for entry in std::fs::read_dir(common::folder("tests/samples")).expect("the fixture is sound").flatten() {
+        let name = entry.path().file_stem().expect("the fixture is sound").to_string_lossy().into_owned();
+        common::write_tree(
+            &std::fs::read_to_string(entry.path()).expect("the fixture is sound"),
+            &folder.path().join(name),
+        );
     }
     folder
 }
@@ -88,20 +91,24 @@ type Exchange = (String, String, String, Value, Value);
 /// Every call with its recorded answer.
 fn exchanges(root: &Path) -> Vec<Exchange> {
     let mut found = Vec::new();
-    let mut files: Vec<_> =
-        std::fs::read_dir(common::folder("tests/recorded")).unwrap().flatten().map(|entry| entry.path()).collect();
+    let mut files: Vec<_> = std::fs::read_dir(common::folder("tests/recorded"))
+        .expect("the fixture is sound")
+        .flatten()
+        .map(|entry| entry.path())
+        .collect();
     files.sort_unstable();
     for file in files.iter().filter(|file| file.extension().is_some_and(|extension| extension == "ndjson")) {
-        let text = std::fs::read_to_string(file).unwrap().replace("<SAMPLES>", &root.to_string_lossy());
+        let text =
+            std::fs::read_to_string(file).expect("the fixture is sound").replace("<SAMPLES>", &root.to_string_lossy());
         let messages: Vec<Value> =
             text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()?.get("msg").cloned()).collect();
         for pair in messages.chunks_exact(2) {
-            let mut call = pair[0].as_object().unwrap().clone();
+            let mut call = pair[0].as_object().expect("the fixture is sound").clone();
             let id = call
                 .remove("id")
                 .map_or_else(String::new, |id| id.as_str().map_or_else(|| id.to_string(), str::to_owned));
             let name = call.remove("tool").and_then(|name| name.as_str().map(str::to_owned)).unwrap_or_default();
-            let file = file.file_name().unwrap().to_string_lossy().into_owned();
+            let file = file.file_name().expect("the fixture is sound").to_string_lossy().into_owned();
             found.push((file, id, name, Value::Object(call), pair[1].clone()));
         }
     }

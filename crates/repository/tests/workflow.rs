@@ -20,14 +20,14 @@ struct Watcher {
 
 impl Progress for Watcher {
     fn report(&self, stage: Stage, _: usize, _: Option<usize>) {
-        let mut stages = self.stages.lock().unwrap();
+        let mut stages = self.stages.lock().expect("nobody panicked");
         if stages.last() != Some(&stage) {
             stages.push(stage);
         }
     }
 
     fn cancelled(&self) -> bool {
-        self.until.is_some_and(|until| self.stages.lock().unwrap().contains(&until))
+        self.until.is_some_and(|until| self.stages.lock().expect("nobody panicked").contains(&until))
     }
 }
 
@@ -42,7 +42,8 @@ impl Documents for Shelf {
 
 fn run(text: &str, input: &WorkflowInput, progress: &dyn Progress) -> Result<serde_json::Value, RepositoryError> {
     let tree = common::tree(text);
-    let places = Places { working_folder: tree.path().canonicalize().unwrap(), home: None, allowed: None };
+    let places =
+        Places { working_folder: tree.path().canonicalize().expect("the tree is there"), home: None, allowed: None };
     let recipes = Recipes::shipped();
     let setting = Setting {
         limits: Limits::default(),
@@ -52,7 +53,8 @@ fn run(text: &str, input: &WorkflowInput, progress: &dyn Progress) -> Result<ser
         documents: &Shelf,
         now: "now",
     };
-    run_integration_workflow(input, &setting).map(|workflow| serde_json::to_value(workflow).unwrap())
+    run_integration_workflow(input, &setting)
+        .map(|workflow| serde_json::to_value(workflow).expect("answers are plain data"))
 }
 
 #[test]

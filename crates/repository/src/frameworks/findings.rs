@@ -8,6 +8,9 @@ use crate::text;
 /// The longest text that is used as an anchor.
 const LONGEST_ANCHOR: usize = 4000;
 
+/// How many imports, and how many calls, of one framework are told of a file.
+const MOST: usize = 50;
+
 /// One thing that a source file says about a framework.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Finding {
@@ -39,6 +42,7 @@ pub(crate) fn findings(language: Language, family: Family, path: &str, text: &st
             .imports
             .iter()
             .filter(|import| known.is_import(family, &import.module))
+            .take(MOST)
             .map(|import| (Found::Import, &import.module, import.at, &import.statement, None));
         let calls =
             outline.calls.iter().filter(|call| known.is_constructor(family, &call.path)).map(|call| {

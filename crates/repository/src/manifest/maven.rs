@@ -5,6 +5,9 @@ use quick_xml::events::Event;
 
 use super::{Manifest, Usage, in_one_line};
 
+/// How deeply elements may be nested.
+const DEEPEST: usize = 128;
+
 pub(super) fn pom(text: &str) -> Result<Manifest, String> {
     let mut manifest = Manifest { managers: vec!["maven"], ..Manifest::default() };
     let mut reader = Reader::from_str(text);
@@ -15,6 +18,9 @@ pub(super) fn pom(text: &str) -> Result<Manifest, String> {
         match reader.read_event().map_err(in_one_line)? {
             Event::Start(start) => {
                 path.push(start.local_name().as_ref().to_owned());
+                if path.len() > DEEPEST {
+                    return Err("elements are nested too deeply".to_owned());
+                }
                 if opens_entry(&path) {
                     entry = Entry { at, ..Entry::default() };
                 }

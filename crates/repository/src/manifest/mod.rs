@@ -22,6 +22,9 @@ use serde::Deserialize;
 
 use crate::text;
 
+/// How many dependencies of a manifest are told. Nobody has so many, but files may be made to hurt.
+const MOST: usize = 10_000;
+
 /// Where packages come from. Names are unique only within one of these.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -182,6 +185,9 @@ impl Manifest {
         requirement: Option<&str>,
         usage: Usage,
     ) {
+        if self.dependencies.len() >= MOST {
+            return;
+        }
         let at = text::whole_word(text, written, from).or_else(|| text.find(written)).unwrap_or(0);
         let requirement = requirement.map(str::trim).filter(|given| !given.is_empty()).map(str::to_owned);
         let (line, text) = (text::line_at(text, at), text::line_text(text, at));

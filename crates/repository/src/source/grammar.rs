@@ -1,6 +1,6 @@
 //! Outlines of languages that have a grammar.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::LazyLock;
 
@@ -100,6 +100,9 @@ pub(crate) fn python_keywords(text: &str, function: &str) -> Vec<(String, String
     found
 }
 
+/// How many matches may be open at once; real programs have a few dozen.
+const MOST_OPEN: u32 = 256;
+
 fn matches<'t>(
     grammar: &'static Grammar,
     tree: &'t Tree,
@@ -108,6 +111,8 @@ fn matches<'t>(
 ) {
     let names = grammar.outline.capture_names();
     let mut cursor = QueryCursor::new();
+    // Every level of nesting keeps a match open, and every step looks at all that are open.
+    cursor.set_match_limit(MOST_OPEN);
     let mut matches = cursor.matches(&grammar.outline, tree.root_node(), text.as_bytes());
     while let Some(found) = matches.next() {
         let captures = found.captures().iter().map(|capture| (names[capture.index as usize], capture.node)).collect();
@@ -118,16 +123,15 @@ fn matches<'t>(
 pub(super) fn outline(language: Language, path: &str, text: &str) -> Outline {
     let Some(grammar) = grammar(language, path) else { return Outline::default() };
     let Some(tree) = grammar.parse(text) else { return Outline::default() };
-    let mut imports: Vec<Import> = Vec::new();
+    let mut imports: Vec<(String, Node<'_>)> = Vec::new();
     let mut bindings: HashMap<String, String> = HashMap::new();
     let mut calls: Vec<(String, Node<'_>)> = Vec::new();
     matches(grammar, &tree, text, |captures| {
         let of = |name: &str| captures.get(name).map(|node| &text[node.byte_range()]);
         if let Some(node) = captures.get("import") {
-            let (at, statement) = (node.start_byte(), statement(*node));
             if let Some(tree) = of("use") {
                 for (path, local) in used(tree) {
-                    imports.push(Import { module: path.clone(), at, statement: statement.clone() });
+                    imports.push((path.clone(), *node));
                     bindings.insert(local, path);
                 }
             } else {
@@ -135,29 +139,72 @@ pub(super) fn outline(language: Language, path: &str, text: &str) -> Outline {
                 if let Some((local, path)) = binding(language, &module, of("default"), of("member"), of("local")) {
                     bindings.insert(local, path);
                 }
-                imports.push(Import { module, at, statement });
+                imports.push((module, *node));
             }
         } else if let Some(node) = captures.get("call") {
-            match (of("required"), of("callee")) {
+            match (of("required"), of("callee").filter(|callee| callee.len() <= LONGEST_CALLEE)) {
                 (Some(module), _) => calls.push((format!("\0{module}"), *node)),
                 (None, Some(callee)) => calls.push((callee.replace("::", ".").replace("?.", "."), *node)),
                 (None, None) => {}
             }
         }
     });
-    imports.dedup();
-    let resolve = |callee: &str| match callee.strip_prefix('\0') {
-        Some(required) => Some(required.to_owned()),
-        None => resolved(language, callee, &bindings),
-    };
-    let calls = calls.into_iter().filter_map(|(callee, node)| {
-        Some(Call { path: resolve(&callee)?, bound: bound(node, text), statement: statement(node) })
+    let calls = calls.into_iter().filter_map(|(callee, node)| match callee.strip_prefix('\0') {
+        Some(required) => Some((required.to_owned(), node)),
+        None => Some((resolved(language, &callee, &bindings)?, node)),
+    });
+    let calls: Vec<(String, Node<'_>)> = calls.collect();
+    let mut places = places(&tree, text, imports.iter().chain(&calls).map(|(_, node)| node.id()).collect());
+    let imports = imports.into_iter().filter_map(|(module, node)| {
+        let place = places.get(&node.id())?;
+        Some(Import { module, at: node.start_byte(), statement: place.statement.clone() })
+    });
+    let mut imports: Vec<Import> = imports.collect();
+    let calls = calls.into_iter().filter_map(|(path, node)| {
+        let place = places.remove(&node.id())?;
+        Some(Call { path, bound: place.bound, statement: place.statement })
     });
     let mut calls: Vec<Call> = calls.collect();
     calls.sort_by_key(|call| (call.statement.start, call.statement.end));
-    imports.sort_by_key(|import| (import.statement.start, import.statement.end));
+    imports.sort_by_key(|import| (import.at, import.statement.end));
     imports.dedup();
     Outline { imports, calls }
+}
+
+/// The longest name of what is called that is looked at; longer ones are chains of calls.
+const LONGEST_CALLEE: usize = 200;
+
+/// Where a node stands.
+struct Place {
+    /// The statement around it.
+    statement: Range<usize>,
+    /// The variable that takes its value.
+    bound: Option<String>,
+}
+
+/// Where nodes stand, found in one walk: asking a node for its parent walks down from the root every time, which a chain of
+/// a hundred thousand calls would turn into hours.
+fn places(tree: &Tree, text: &str, wanted: HashSet<usize>) -> HashMap<usize, Place> {
+    let mut found = HashMap::new();
+    let mut above: Vec<Node<'_>> = Vec::new();
+    let mut cursor = tree.walk();
+    while found.len() < wanted.len() {
+        let node = cursor.node();
+        if wanted.contains(&node.id()) {
+            found.insert(node.id(), Place { statement: statement(node, &above), bound: bound(&above, text) });
+        }
+        if cursor.goto_first_child() {
+            above.push(node);
+            continue;
+        }
+        while !cursor.goto_next_sibling() {
+            if !cursor.goto_parent() {
+                return found;
+            }
+            above.pop();
+        }
+    }
+    found
 }
 
 /// What a local name stands for after an import.
@@ -244,10 +291,10 @@ fn expand(prefix: &str, tree: &str, found: &mut Vec<(String, String)>, depth: us
 }
 
 /// The statement that a node is in: the nearest node around it that stands in a block.
-fn statement(mut node: Node<'_>) -> Range<usize> {
-    while let Some(parent) = node.parent() {
-        let block = matches!(
-            parent.kind(),
+fn statement(node: Node<'_>, above: &[Node<'_>]) -> Range<usize> {
+    let is_block = |node: &Node<'_>| {
+        matches!(
+            node.kind(),
             "module"
                 | "program"
                 | "source_file"
@@ -258,19 +305,15 @@ fn statement(mut node: Node<'_>) -> Range<usize> {
                 | "declaration_list"
                 | "switch_body"
                 | "case_clause"
-        );
-        if block {
-            break;
-        }
-        node = parent;
-    }
-    node.byte_range()
+        )
+    };
+    let within = above.iter().rposition(is_block).map_or(0, |at| at + 1);
+    above.get(within).map_or_else(|| node.byte_range(), Node::byte_range)
 }
 
 /// The variable that takes what a call gives, also when more calls follow on it.
-fn bound(call: Node<'_>, text: &str) -> Option<String> {
-    let mut node = call;
-    while let Some(parent) = node.parent() {
+fn bound(above: &[Node<'_>], text: &str) -> Option<String> {
+    for parent in above.iter().rev() {
         let name = match parent.kind() {
             "assignment" | "assignment_expression" | "short_var_declaration" | "assignment_statement" => {
                 parent.child_by_field_name("left")
@@ -298,7 +341,6 @@ fn bound(call: Node<'_>, text: &str) -> Option<String> {
             let plain = name.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '.' | '$'));
             return plain.then(|| name.to_owned());
         }
-        node = parent;
     }
     None
 }
@@ -369,6 +411,13 @@ mod tests {
             Some("other"),
             "let other = actix_web::HttpServer::new(f);"
         )));
+    }
+
+    #[test]
+    fn a_chain_without_end_takes_no_time() {
+        let text = format!("import e from 'express';\nconst app = e(){};\n", ".use(e)\n".repeat(20_000));
+        let found = calls(Language::Javascript, "x.js", &text);
+        assert_eq!((found[0].0.as_str(), found[0].1.as_deref()), ("express", Some("app")));
     }
 
     #[test]

@@ -48,7 +48,10 @@ const CHECKS: [&str; 10] = [
 ];
 
 /// The largest file that a plan may edit.
-const LARGEST: u64 = 8 << 20;
+const LARGEST: u64 = 2 << 20;
+/// How many edits a plan may have, and how many anchors of each are looked for.
+const MOST_EDITS: usize = 200;
+const MOST_ANCHORS: usize = 16;
 
 /// The input of `validate_edit_plan`.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
@@ -101,7 +104,7 @@ pub fn validate_edit_plan(input: &ValidateInput, setting: &Setting<'_>) -> Resul
     let root = Root::named(setting.places, input.root.as_deref())?;
     let validation = validate(plan, &root);
     setting.progress.report(Stage::Validate, 1, Some(1));
-    Ok(validation)
+    if setting.progress.cancelled() { Err(RepositoryError::Cancelled) } else { Ok(validation) }
 }
 
 /// Checks a plan against the files of a root.
@@ -110,7 +113,12 @@ pub(crate) fn validate(plan: &Map<String, Value>, root: &Root) -> Validation {
     check.missing_fields(plan);
     match plan.get("edits").and_then(Value::as_array).filter(|edits| !edits.is_empty()) {
         None => check.issue(None, None, None, "No edits defined in plan.".to_owned()),
-        Some(edits) => edits.iter().enumerate().for_each(|(number, edit)| check.edit(number, edit)),
+        Some(edits) => {
+            if edits.len() > MOST_EDITS {
+                check.issue(None, None, None, format!("The plan has more than {MOST_EDITS} edits."));
+            }
+            edits.iter().take(MOST_EDITS).enumerate().for_each(|(number, edit)| check.edit(number, edit));
+        }
     }
     check.results(plan);
     if is_empty(plan.get("postChecks")) {
@@ -128,6 +136,20 @@ struct Check<'r> {
     /// What the edits make of each file.
     outcomes: BTreeMap<String, Outcome>,
 }
+
+/// An edit of a file that is there.
+#[derive(Clone, Copy)]
+struct Subject<'e> {
+    number: usize,
+    path: &'e str,
+    text: &'e str,
+    language: Option<Language>,
+    /// It writes the whole file.
+    creates: bool,
+}
+
+/// Where an anchor is, and where code goes from there.
+type Place = (std::ops::Range<usize>, Direction);
 
 impl Check<'_> {
     fn missing_fields(&mut self, plan: &Map<String, Value>) {
@@ -210,33 +232,24 @@ impl Check<'_> {
         };
         let document = Document::new(&text::decode(&bytes));
         let language = Language::of(path, &bytes);
-        let places = self.anchors(number, path, &document, edit, creates);
-        let changes = self.changes(number, path, language, &document, &payload, places, creates);
+        let subject = Subject { number, path, text: &document.text, language, creates };
+        let places = self.anchors(&subject, edit);
+        let changes = self.changes(&subject, &payload, places);
         let outcome = self.outcomes.entry(path.to_owned()).or_insert_with(|| Outcome::changed(document, language));
         outcome.changes.extend(changes.into_iter().map(|change| (number, change)));
     }
 
     /// Where the anchors of an edit are, those that are found exactly once.
-    fn anchors(
-        &mut self,
-        number: usize,
-        path: &str,
-        document: &Document,
-        edit: &Map<String, Value>,
-        creates: bool,
-    ) -> Vec<(std::ops::Range<usize>, Direction)> {
+    fn anchors(&mut self, subject: &Subject<'_>, edit: &Map<String, Value>) -> Vec<Place> {
+        let Subject { number, path, text, creates, .. } = *subject;
         let anchors: Vec<&Value> = match edit.get("anchors") {
-            Some(Value::Array(anchors)) => anchors.iter().collect(),
+            Some(Value::Array(anchors)) => anchors.iter().take(MOST_ANCHORS).collect(),
             Some(one @ Value::Object(_)) => vec![one],
             _ => Vec::new(),
         };
         if anchors.is_empty() && !creates {
-            self.warning(
-                Some(number),
-                Some(path),
-                None,
-                format!("Edit #{number}: no anchors specified; manual placement required."),
-            );
+            let message = format!("Edit #{number}: no anchors specified; manual placement required.");
+            self.warning(Some(number), Some(path), None, message);
         }
         let mut places = Vec::new();
         for anchor in anchors {
@@ -261,19 +274,18 @@ impl Check<'_> {
             if pattern.is_empty() {
                 continue;
             }
-            let found: Vec<usize> = memchr::memmem::find_iter(document.text.as_bytes(), &pattern).collect();
+            let found: Vec<usize> = memchr::memmem::find_iter(text.as_bytes(), &pattern).collect();
             match found.as_slice() {
-                [] => self.issue(
-                    Some(number),
-                    Some(path),
-                    None,
-                    format!("Edit #{number}: anchor pattern '{pattern}' not found in '{path}'."),
-                ),
+                [] => {
+                    let message = format!("Edit #{number}: anchor pattern '{pattern}' not found in '{path}'.");
+                    self.issue(Some(number), Some(path), None, message);
+                }
                 [at] => places.push((*at..at + pattern.len(), direction)),
                 [_, second, ..] => {
-                    let line = text::line_at(&document.text, *second);
+                    let line = text::line_at(text, *second);
+                    let times = found.len();
                     let message =
-                        format!("Edit #{number}: anchor pattern '{pattern}' occurs {} times in '{path}'.", found.len());
+                        format!("Edit #{number}: anchor pattern '{pattern}' occurs {times} times in '{path}'.");
                     self.issue(Some(number), Some(path), Some(line), message);
                 }
             }
@@ -282,42 +294,28 @@ impl Check<'_> {
     }
 
     /// What an edit does to a file that is there.
-    #[expect(clippy::too_many_arguments, reason = "an edit has as many parts")]
-    fn changes(
-        &mut self,
-        number: usize,
-        path: &str,
-        language: Option<Language>,
-        document: &Document,
-        payload: &Map<String, Value>,
-        places: Vec<(std::ops::Range<usize>, Direction)>,
-        creates: bool,
-    ) -> Vec<Change> {
-        let text = &document.text;
+    fn changes(&mut self, subject: &Subject<'_>, payload: &Map<String, Value>, places: Vec<Place>) -> Vec<Change> {
+        let Subject { number, path, text, language, creates } = *subject;
         let mut changes = Vec::new();
-        if let Some(import) = payload.get("import").and_then(Value::as_str) {
-            match text.find(import.trim_matches('\n')) {
-                Some(at) => {
-                    let message = format!("Edit #{number}: import snippet already present in '{path}'.");
-                    self.warning(Some(number), Some(path), Some(text::line_at(text, at)), message);
-                }
-                None => changes.push(place_import(language, path, text, import)),
-            }
+        let new = |check: &mut Self, key: &str| {
+            let snippet = payload.get(key).and_then(Value::as_str)?;
+            let Some(at) = text.find(snippet.trim_matches('\n')) else { return Some(snippet) };
+            let message = format!("Edit #{number}: {key} snippet already present in '{path}'.");
+            check.warning(Some(number), Some(path), Some(text::line_at(text, at)), message);
+            None
+        };
+        if let Some(import) = new(self, "import") {
+            changes.push(place_import(language, path, text, import));
         }
-        if let Some(code) = payload.get("code").and_then(Value::as_str) {
-            match text.find(code.trim_matches('\n')) {
-                Some(at) => {
-                    let message = format!("Edit #{number}: code snippet already present in '{path}'.");
-                    self.warning(Some(number), Some(path), Some(text::line_at(text, at)), message);
-                }
-                None if creates && places.is_empty() => {
-                    changes.push(Change { range: 0..text.len(), text: code.to_owned() })
-                }
-                None => changes.extend(places.into_iter().map(|(at, direction)| match direction {
-                    Direction::Append => append(text, code),
-                    _ => place_code(text, at, direction, code),
-                })),
+        match new(self, "code") {
+            None => {}
+            Some(code) if creates && places.is_empty() => {
+                changes.push(Change { range: 0..text.len(), text: code.to_owned() });
             }
+            Some(code) => changes.extend(places.into_iter().map(|(at, direction)| match direction {
+                Direction::Append => append(text, code),
+                _ => place_code(text, at, direction, code),
+            })),
         }
         changes
     }
