@@ -1,0 +1,115 @@
+//! `fetch_base_input_context`: what there is to make inputs for simulations from.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{CollectInput, LONG, RepoProfile, SHORT, Topic, collect_repo_profile, may_hold_secrets, preview};
+use crate::root::Root;
+use crate::{RepositoryError, Setting, text};
+
+/// How many things are shown where nothing else is asked for.
+const USUAL: usize = 5;
+
+/// The input of the tools that show some of what there is.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+pub struct LimitedInput {
+    /// The folder to look at.
+    #[serde(default)]
+    pub root: Option<String>,
+    /// How many things to show: 5 unless told otherwise, 100 at most.
+    #[serde(default)]
+    pub limit: Option<usize>,
+}
+
+impl LimitedInput {
+    pub(super) fn most(&self) -> usize {
+        self.limit.unwrap_or(USUAL).min(100)
+    }
+
+    pub(super) fn repo_profile(&self, setting: &Setting<'_>) -> Result<RepoProfile, RepositoryError> {
+        collect_repo_profile(&CollectInput { root: self.root.clone(), ..CollectInput::default() }, setting)
+    }
+}
+
+/// What there is to make inputs from.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct BaseInputContext {
+    /// What the repository uses.
+    pub repo_profile: RepoProfile,
+    /// Files below `inputs`, by path.
+    pub input_samples: Vec<InputSample>,
+    /// The settings of the service.
+    pub service_settings: Option<Preview>,
+    /// What is missing.
+    pub warnings: Vec<String>,
+    /// What to look up.
+    pub rag_topics: Vec<Topic>,
+}
+
+/// A file with inputs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct InputSample {
+    /// The file.
+    pub path: String,
+    /// In bytes.
+    pub size: u64,
+    /// Its beginning.
+    pub preview: String,
+}
+
+/// The beginning of a file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Preview {
+    /// The file.
+    pub path: String,
+    /// Its beginning.
+    pub preview: String,
+}
+
+/// Shows what there is to make inputs from.
+pub fn fetch_base_input_context(
+    input: &LimitedInput,
+    setting: &Setting<'_>,
+) -> Result<BaseInputContext, RepositoryError> {
+    let root = Root::existing(setting.places, input.root.as_deref())?;
+    let repo_profile = input.repo_profile(setting)?;
+    let mut warnings = Vec::new();
+    if !root.path().join("inputs").is_dir() {
+        warnings.push("inputs directory not found; create inputs/ to seed base prompts.".to_owned());
+    }
+    let settings = ["setting.yaml", "settings.yaml", "configs/input.yaml"];
+    let topics = repo_profile.framework_signals.iter().take(3).map(|signal| {
+        let query = format!("FluxLoop base input examples for {}", signal.name);
+        Topic::new(format!("framework-{}", signal.name), query, signal.rationale.clone())
+    });
+    let rag_topics = topics.collect();
+    Ok(BaseInputContext {
+        repo_profile,
+        input_samples: samples(&root, input.most()),
+        service_settings: settings.iter().find_map(|path| shown(&root, path, LONG)),
+        warnings,
+        rag_topics,
+    })
+}
+
+/// A file inside the root with its beginning, if it can be read and holds no secrets.
+pub(super) fn shown(root: &Root, path: &str, most: usize) -> Option<Preview> {
+    if may_hold_secrets(path) {
+        return None;
+    }
+    let bytes = std::fs::read(root.inside(path).ok()?).ok()?;
+    Some(Preview { path: path.to_owned(), preview: preview(&text::decode(&bytes), most) })
+}
+
+/// The first files below `inputs`, in the order of paths.
+fn samples(root: &Root, most: usize) -> Vec<InputSample> {
+    let walk =
+        ignore::WalkBuilder::new(root.path().join("inputs")).sort_by_file_name(Ord::cmp).require_git(false).build();
+    let files = walk.flatten().filter(|entry| entry.file_type().is_some_and(|kind| kind.is_file()));
+    let sample = |entry: ignore::DirEntry| {
+        let path = entry.path().strip_prefix(root.path()).ok()?.to_string_lossy().replace('\\', "/");
+        let size = entry.metadata().ok()?.len();
+        Some(InputSample { preview: shown(root, &path, SHORT)?.preview, path, size })
+    };
+    files.filter_map(sample).take(most).collect()
+}

@@ -1,0 +1,45 @@
+//! What a language model wants to see of a repository: the five tools that Fluxloop's server got later, and the parts of
+//! its workflow that they share.
+
+mod experiments;
+mod files;
+mod inputs;
+mod repo_profile;
+mod topics;
+
+pub use self::experiments::{
+    Experiment, ExperimentContext, InsightContext, Metrics, Report, fetch_experiment_context, fetch_insight_context,
+};
+pub use self::files::{ContextError, ContextFile, ContextInput, IntegrationContext};
+pub use self::inputs::{BaseInputContext, InputSample, LimitedInput, Preview, fetch_base_input_context};
+pub use self::repo_profile::{
+    AgentEvidence, AgentSignal, CollectInput, FrameworkSignal, RepoProfile, RunnerConfig, ScanError,
+    collect_repo_profile,
+};
+pub use self::topics::{Document, Topic};
+pub(crate) use self::topics::{documents, workflow_topics};
+
+/// How much of a file is shown where it is only an impression.
+const SHORT: usize = 2000;
+/// How much of a file is shown where its content matters.
+const LONG: usize = 4000;
+
+/// The beginning of a text, and that it is only that.
+fn preview(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        Some((end, _)) => format!("{}\n...[truncated]", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+/// Whether a file is likely to hold secrets, which no answer shows.
+fn may_hold_secrets(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or(path).to_ascii_lowercase();
+    name == ".env"
+        || name.starts_with(".env.")
+        || name.ends_with(".pem")
+        || name.ends_with(".key")
+        || name.starts_with("id_rsa")
+        || name == ".netrc"
+        || name == ".npmrc"
+}

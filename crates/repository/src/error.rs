@@ -1,0 +1,75 @@
+//! Why a tool could not answer.
+
+use serde_json::{Value, json};
+
+/// Why a repository tool could not answer. What is merely odd about a tree is a warning in the answer, never one of these.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RepositoryError {
+    /// The folder to look at is not there.
+    #[error("root path does not exist: {0}")]
+    NoRoot(String),
+    /// The folder to look at may not be looked at.
+    #[error("root path is outside the allowed folders: {0}")]
+    RootNotAllowed(String),
+    /// A parameter without which the tool can do nothing.
+    #[error("{0} is required")]
+    Missing(&'static str),
+    /// A parameter that has another type than its schema says.
+    #[error("parameter `{param}`: expected {expected}")]
+    WrongType {
+        /// Which one, with the way to it.
+        param: String,
+        /// What it should be.
+        expected: String,
+    },
+    /// The edit plan is no object.
+    #[error("plan must be an object")]
+    PlanNotObject,
+    /// The integration target has no recipe for the framework.
+    #[error("no recipe available for framework '{framework}'")]
+    NoRecipe {
+        /// The framework as it was asked for.
+        framework: String,
+        /// Those that the target does have recipes for.
+        valid: Vec<String>,
+    },
+    /// There is no such integration target.
+    #[error("no integration target '{target}'")]
+    NoTarget {
+        /// The target as it was asked for.
+        target: String,
+        /// Those that there are.
+        valid: Vec<String>,
+    },
+    /// There is no such member in the repository.
+    #[error("no member '{0}' in the repository")]
+    NoMember(String),
+    /// There is no such tool here.
+    #[error("unknown tool '{0}'")]
+    NoTool(String),
+    /// Whoever asked does not want the answer any more.
+    #[error("cancelled")]
+    Cancelled,
+}
+
+impl RepositoryError {
+    /// The code that a Fluxloop peer knows this by.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::WrongType { .. } => "invalid_payload",
+            Self::NoTool(_) => "unknown_tool",
+            _ => "tool_error",
+        }
+    }
+
+    /// Facts for programs, in the shape that Fluxloop's `details` has.
+    pub fn details(&self) -> Option<Value> {
+        match self {
+            Self::Missing(param) => Some(json!({ "missing_param": param })),
+            Self::WrongType { param, expected } => Some(json!({ "param": param, "expected": expected })),
+            Self::NoRecipe { valid, .. } => Some(json!({ "valid_frameworks": valid })),
+            Self::NoTarget { valid, .. } => Some(json!({ "valid_targets": valid })),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! `detect_frameworks`: which frameworks a repository uses, and how one knows.
+//!
+//! What is looked for is data, see `frameworks/README.md`. Evidence is weighed for each project of the tree by itself, so
+//! that the dependency of one member says nothing about another.
+
+mod evidence;
+mod findings;
+mod from_profile;
+mod table;
+
+use std::collections::BTreeSet;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub(crate) use self::evidence::managers;
+use self::evidence::{Case, Ground};
+pub(crate) use self::findings::{Finding, findings, with_plain_line_ends};
+pub use self::table::Kind;
+pub(crate) use self::table::{Found, TABLE};
+use crate::profile::entry_points;
+use crate::recipes::Recipes;
+use crate::root::Root;
+use crate::survey::{Depth, Project, Survey};
+use crate::{RepositoryError, Setting, Stage};
+
+/// The input of `detect_frameworks`.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+pub struct DetectInput {
+    /// A profile as `analyze_repository` gives it. If its root can be read, the files there decide; otherwise what it says.
+    #[serde(default, deserialize_with = "crate::input::object")]
+    pub repository_profile: Option<ProfileInput>,
+    /// The folder to look at, instead of a profile.
+    #[serde(default)]
+    pub root: Option<String>,
+    /// The integration target whose recipes are recommended: `fluxloop` unless told otherwise.
+    #[serde(default)]
+    pub target: Option<String>,
+}
+
+/// What is used of a profile.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ProfileInput {
+    /// The folder that it describes.
+    #[serde(default)]
+    pub root: Option<String>,
+    /// Programming languages.
+    #[serde(default)]
+    pub languages: Option<Vec<String>>,
+    /// Programs that manage packages.
+    #[serde(default)]
+    pub package_managers: Option<Vec<String>>,
+    /// Files in which programs begin.
+    #[serde(default)]
+    pub entry_points: Option<Vec<String>>,
+    /// Frameworks that manifests name.
+    #[serde(default)]
+    pub framework_candidates: Option<Vec<String>>,
+}
+
+/// Which frameworks a repository uses.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct Detection {
+    /// The surest first.
+    pub frameworks: Vec<Framework>,
+    /// How each of them is integrated, where the target has a recipe for it.
+    pub recommended_patterns: Vec<Recommendation>,
+    /// What each project of the tree uses, where there are several.
+    pub members: Vec<MemberFrameworks>,
+    /// What to know about this answer.
+    pub warnings: Vec<String>,
+}
+
+/// A framework that is used.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct Framework {
+    /// Its name.
+    pub name: String,
+    /// From 0 to 0.99, with two decimals.
+    pub confidence: f64,
+    /// Where code could go: files that exist, and text that each has exactly once.
+    #[serde(rename = "insertAnchors")]
+    pub insert_anchors: Vec<InsertAnchor>,
+    /// One sentence for each kind of evidence.
+    pub reasons: Vec<String>,
+    /// Its name for people.
+    pub title: String,
+    /// What it is for.
+    pub kind: Kind,
+    /// Its version, if a lock file or an exact requirement tells it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version_detected: Option<String>,
+    /// What was found, with places.
+    pub evidence: Vec<Evidence>,
+    /// The projects that use it, by their folders; `.` is the root.
+    pub members: Vec<String>,
+}
+
+/// A place where code could go.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct InsertAnchor {
+    /// The file, relative to the root.
+    pub filepath: String,
+    /// Literal text of it.
+    pub pattern: String,
+    /// The line that the statement begins in, from 1.
+    pub line: usize,
+}
+
+/// A piece of evidence.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct Evidence {
+    /// `constructor`, `import`, `dependency` or `file`.
+    pub kind: &'static str,
+    /// The file, relative to the root.
+    pub file: String,
+    /// The line, from 1.
+    pub line: usize,
+    /// What the line says.
+    pub text: String,
+    /// What evidence of this kind is worth.
+    pub weight: f64,
+}
+
+/// How a framework is integrated.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct Recommendation {
+    /// The framework.
+    pub framework: String,
+    /// How the application is run by what is integrated.
+    pub runner_pattern: String,
+    /// Where that is documented.
+    pub doc_url: String,
+    /// As sure as the framework is.
+    pub confidence: f64,
+    /// Why.
+    pub rationale: String,
+}
+
+/// What one project of the tree uses.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct MemberFrameworks {
+    /// Its folder; `.` is the root.
+    pub path: String,
+    /// The surest first.
+    pub frameworks: Vec<Framework>,
+}
+
+/// Says which frameworks a repository uses.
+pub fn detect_frameworks(input: &DetectInput, setting: &Setting<'_>) -> Result<Detection, RepositoryError> {
+    let target = setting.recipes.target(input.target.as_deref())?;
+    let profile = input.repository_profile.clone().unwrap_or_default();
+    if input.root.is_none() && !profile.is_readable(setting) {
+        return Ok(from_profile::detect(&profile, target));
+    }
+    let root = Root::existing(setting.places, input.root.as_deref().or(profile.root.as_deref()))?;
+    let survey = Survey::take(root, Depth::Sources, setting)?;
+    setting.progress.report(Stage::Detect, 1, Some(1));
+    Ok(Detection::of(&survey, target))
+}
+
+impl ProfileInput {
+    /// Whether the folder that it describes is there and may be looked at.
+    pub(crate) fn is_readable(&self, setting: &Setting<'_>) -> bool {
+        self.root.is_some()
+            && Root::existing(setting.places, self.root.as_deref()).is_ok_and(|root| root.path().is_dir())
+    }
+}
+
+impl Detection {
+    pub(crate) fn of(survey: &Survey, target: &crate::recipes::Target) -> Self {
+        let mut members: Vec<MemberFrameworks> = Vec::new();
+        let mut frameworks: Vec<Framework> = Vec::new();
+        for project in &survey.projects {
+            let found = in_project(survey, project);
+            for framework in &found {
+                match frameworks.iter_mut().find(|known| known.name == framework.name) {
+                    Some(known) => known.join(framework.clone()),
+                    None => frameworks.push(framework.clone()),
+                }
+            }
+            let path = if project.path.is_empty() { "." } else { &project.path };
+            members.push(MemberFrameworks { path: path.to_owned(), frameworks: found });
+        }
+        if members.len() == 1 {
+            members.clear();
+        }
+        Self::new(frameworks, members, survey.warnings.clone(), target)
+    }
+
+    pub(crate) fn new(
+        mut frameworks: Vec<Framework>,
+        members: Vec<MemberFrameworks>,
+        mut warnings: Vec<String>,
+        target: &crate::recipes::Target,
+    ) -> Self {
+        sort(&mut frameworks);
+        if frameworks.is_empty() {
+            warnings.push(NONE_FOUND.to_owned());
+        }
+        let recommend = |framework: &Framework| {
+            let recipe = target.recipe(&framework.name)?;
+            Some(Recommendation {
+                framework: framework.name.clone(),
+                runner_pattern: recipe.runner_pattern.clone(),
+                doc_url: recipe.doc_url.clone(),
+                confidence: framework.confidence,
+                rationale: framework.reasons.join(" "),
+            })
+        };
+        let recommended_patterns = frameworks.iter().filter_map(recommend).collect();
+        Self { frameworks, recommended_patterns, members, warnings }
+    }
+
+    /// The surest framework that has a recipe.
+    pub(crate) fn primary(&self, target: &crate::recipes::Target) -> Option<&Framework> {
+        self.frameworks.iter().find(|framework| target.recipe(&framework.name).is_some())
+    }
+}
+
+/// What an answer says that has no framework in it.
+pub(crate) const NONE_FOUND: &str = "No supported frameworks detected.";
+
+impl Framework {
+    /// The same framework in another project: the surer one speaks first.
+    fn join(&mut self, mut other: Self) {
+        if other.confidence > self.confidence {
+            std::mem::swap(self, &mut other);
+        }
+        self.insert_anchors.append(&mut other.insert_anchors);
+        self.evidence.append(&mut other.evidence);
+        self.reasons
+            .extend(other.reasons.into_iter().filter(|reason| !self.reasons.contains(reason)).collect::<Vec<_>>());
+        self.members.append(&mut other.members);
+        self.members.sort_unstable();
+        self.version_detected = self.version_detected.take().or(other.version_detected);
+    }
+}
+
+/// The frameworks of one project.
+fn in_project(survey: &Survey, project: &Project) -> Vec<Framework> {
+    let ground = Ground::of(survey, project);
+    let cases = TABLE.frameworks.iter().enumerate().map(|(place, known)| Case::of(&ground, place, known));
+    let mut proven: Vec<Case<'_>> = cases.filter(Case::is_proven).collect();
+    let replaced: BTreeSet<&str> = proven.iter().flat_map(|case| &case.known.replaces).map(String::as_str).collect();
+    proven.retain(|case| !replaced.contains(case.known.name.as_str()) || case.is_constructed());
+    let entry_points: Vec<String> = entry_points::of(survey, project).into_iter().collect();
+    let mut found: Vec<Framework> = proven.into_iter().map(|case| case.into_framework(&entry_points)).collect();
+    sort(&mut found);
+    found
+}
+
+/// The surest first; among equals, what more projects use, then in the order of the table.
+fn sort(frameworks: &mut [Framework]) {
+    let place = |name: &str| TABLE.frameworks.iter().position(|known| known.name == name);
+    frameworks.sort_by(|a, b| {
+        let surer = b.confidence.total_cmp(&a.confidence);
+        surer.then(b.members.len().cmp(&a.members.len())).then_with(|| place(&a.name).cmp(&place(&b.name)))
+    });
+}
+
+/// Names of frameworks and libraries that the manifests of a project name.
+pub(crate) fn candidates(survey: &Survey, project: &Project) -> BTreeSet<String> {
+    Ground::of(survey, project).candidates()
+}
+
+/// The target of the recipes, by name.
+pub(crate) fn default_target(recipes: &Recipes) -> Result<&crate::recipes::Target, RepositoryError> {
+    recipes.target(None)
+}

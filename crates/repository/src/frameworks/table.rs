@@ -1,0 +1,309 @@
+//! The table of frameworks, as it is written in `frameworks/`.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use aho_corasick::AhoCorasick;
+use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::manifest::Ecosystem;
+use crate::source::Family;
+
+/// The table that the program carries.
+pub(crate) static TABLE: LazyLock<Table> = LazyLock::new(|| {
+    let parts = [
+        include_str!("../../frameworks/python.toml"),
+        include_str!("../../frameworks/javascript.toml"),
+        include_str!("../../frameworks/agents.toml"),
+        include_str!("../../frameworks/others.toml"),
+    ];
+    let weights = include_str!("../../frameworks/weights.toml");
+    Table::read(weights, &parts).expect("the table is part of the program and is tested")
+});
+
+/// All frameworks that are known.
+#[derive(Debug)]
+pub(crate) struct Table {
+    pub(crate) frameworks: Vec<Known>,
+    pub(crate) weights: Weights,
+    needles: BTreeMap<Family, AhoCorasick>,
+    /// The patterns of all files that frameworks have by convention, and whose they are.
+    conventions: (GlobSet, Vec<RuleId>),
+}
+
+/// A rule of a framework about a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RuleId {
+    /// The framework's place in the table.
+    pub(crate) framework: usize,
+    /// The rule's place in the framework.
+    pub(crate) number: usize,
+}
+
+/// One framework that is known.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Known {
+    pub(crate) name: String,
+    pub(crate) title: String,
+    pub(crate) kind: Kind,
+    dependencies: BTreeMap<Ecosystem, Vec<String>>,
+    imports: BTreeMap<Family, Vec<String>>,
+    #[serde(default)]
+    constructors: BTreeMap<Family, Vec<String>>,
+    #[serde(default)]
+    pub(crate) files: Vec<FileRule>,
+    /// What comes along with it.
+    #[serde(default)]
+    pub(crate) replaces: Vec<String>,
+    #[serde(default)]
+    pub(crate) needs_dependency: bool,
+    #[serde(default)]
+    weights: OwnWeights,
+}
+
+/// What a framework is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// Answers requests of the web.
+    Web,
+    /// Lets models act.
+    Agent,
+    /// Speaks the Model Context Protocol.
+    Mcp,
+    /// Is used by applications but is none.
+    Library,
+}
+
+/// A file that a framework has by convention.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct FileRule {
+    path: String,
+    #[serde(default)]
+    pub(crate) contains: Option<String>,
+    #[serde(default)]
+    pub(crate) anchor: Option<String>,
+    #[serde(default)]
+    pub(crate) weak: bool,
+}
+
+/// What evidence is worth.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Weights {
+    constructor: f64,
+    import: f64,
+    file: f64,
+    pub(crate) most: f64,
+    pub(crate) language: BTreeMap<Family, f64>,
+    pub(crate) dependency: BTreeMap<Ecosystem, f64>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OwnWeights {
+    constructor: Option<f64>,
+    import: Option<f64>,
+    file: Option<f64>,
+}
+
+/// Kinds of evidence that are found in files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Found {
+    Constructor,
+    Import,
+    File,
+}
+
+impl Table {
+    fn read(weights: &str, parts: &[&str]) -> Result<Self, toml::de::Error> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Part {
+            framework: Vec<Known>,
+        }
+        let mut frameworks = Vec::new();
+        for part in parts {
+            frameworks.extend(toml::from_str::<Part>(part)?.framework);
+        }
+        let mut words: BTreeMap<Family, Vec<String>> = BTreeMap::new();
+        for known in &frameworks {
+            for (family, modules) in &known.imports {
+                let needles = modules.iter().map(|module| module.trim_end_matches('*').to_owned());
+                words.entry(*family).or_default().extend(needles);
+            }
+            for (family, marks) in known.constructors.iter().filter(|(family, _)| family.lexis().is_some()) {
+                words.entry(*family).or_default().extend(marks.iter().map(|mark| first_word(mark).to_owned()));
+            }
+        }
+        let needles =
+            words.into_iter().filter_map(|(family, words)| Some((family, AhoCorasick::new(words).ok()?))).collect();
+        let conventions = conventions(&frameworks).map_err(serde::de::Error::custom)?;
+        Ok(Self { frameworks, weights: toml::from_str(weights)?, needles, conventions })
+    }
+
+    /// Whether a file can have anything to do with any framework: a quick look before it is parsed.
+    pub(crate) fn may_concern(&self, family: Family, bytes: &[u8]) -> bool {
+        self.needles.get(&family).is_some_and(|needles| needles.is_match(bytes))
+    }
+
+    /// The rules that a path fits, as seen from its project; of each framework, the first.
+    pub(crate) fn rules_for(&self, path: &str) -> impl Iterator<Item = RuleId> {
+        let (patterns, rules) = &self.conventions;
+        let mut last = None;
+        let fitting = patterns.matches(path).into_iter().map(|at| rules[at]);
+        fitting.filter(move |rule| last.replace(rule.framework) != Some(rule.framework))
+    }
+
+    /// What is looked for in files of a language without a grammar.
+    pub(crate) fn marks(&self, family: Family) -> Vec<&str> {
+        if family.lexis().is_none() {
+            return Vec::new();
+        }
+        self.frameworks
+            .iter()
+            .filter_map(|known| known.constructors.get(&family))
+            .flatten()
+            .map(String::as_str)
+            .collect()
+    }
+
+    pub(crate) fn weight(&self, known: &Known, found: Found) -> f64 {
+        match found {
+            Found::Constructor => known.weights.constructor.unwrap_or(self.weights.constructor),
+            Found::Import => known.weights.import.unwrap_or(self.weights.import),
+            Found::File => known.weights.file.unwrap_or(self.weights.file),
+        }
+    }
+
+    pub(crate) fn named(&self, name: &str) -> Option<&Known> {
+        self.frameworks.iter().find(|known| known.name == name)
+    }
+}
+
+impl Known {
+    /// Whether a dependency is this framework.
+    pub(crate) fn is_dependency(&self, ecosystem: Ecosystem, name: &str) -> bool {
+        let mut names = self.dependencies.get(&ecosystem).into_iter().flatten();
+        names.any(|known| match known.strip_suffix('*') {
+            Some(start) => name.starts_with(start),
+            None => name == known,
+        })
+    }
+
+    /// Whether an imported module is part of this framework.
+    pub(crate) fn is_import(&self, family: Family, module: &str) -> bool {
+        self.imports.get(&family).into_iter().flatten().any(|known| below(known, module).is_some())
+    }
+
+    /// Whether what is called makes this framework's application object.
+    pub(crate) fn is_constructor(&self, family: Family, path: &str) -> bool {
+        let mut names = self.constructors.get(&family).into_iter().flatten();
+        if family.lexis().is_some() {
+            return names.any(|name| name == path);
+        }
+        names.any(|name| {
+            let mut modules = self.imports.get(&family).into_iter().flatten();
+            modules.any(|module| match (below(module, path), name.as_str()) {
+                (Some(rest), "default") => rest.is_empty(),
+                // A package below another one is another package in Go, unless it is only a version.
+                (Some(rest), name) if family == Family::Go => without_version(rest) == name,
+                (Some(rest), name) => {
+                    rest == name || rest.strip_suffix(name).is_some_and(|before| before.ends_with('.'))
+                }
+                (None, _) => false,
+            })
+        })
+    }
+
+    /// The families of languages that it is written for.
+    pub(crate) fn families(&self) -> impl Iterator<Item = Family> {
+        self.imports.keys().copied()
+    }
+
+    /// The ecosystems that it comes from.
+    pub(crate) fn ecosystems(&self) -> impl Iterator<Item = Ecosystem> {
+        self.dependencies.keys().copied()
+    }
+}
+
+fn conventions(frameworks: &[Known]) -> Result<(GlobSet, Vec<RuleId>), globset::Error> {
+    let (mut patterns, mut rules) = (GlobSetBuilder::new(), Vec::new());
+    for (framework, known) in frameworks.iter().enumerate() {
+        for (number, rule) in known.files.iter().enumerate() {
+            patterns.add(GlobBuilder::new(&rule.path).literal_separator(true).build()?);
+            rules.push(RuleId { framework, number });
+        }
+    }
+    Ok((patterns.build()?, rules))
+}
+
+/// What is left of a path below a module: nothing for the module itself.
+fn below<'a>(module: &str, path: &'a str) -> Option<&'a str> {
+    let (module, any_rest) = module.strip_suffix('*').map_or((module, false), |module| (module, true));
+    let rest = path.strip_prefix(module)?;
+    match rest.chars().next() {
+        None => Some(rest),
+        Some('.' | '/' | '\\') => Some(&rest[1..]),
+        Some(_) if any_rest => Some(rest.find(['.', '/']).map_or("", |at| &rest[at + 1..])),
+        Some(_) => None,
+    }
+}
+
+/// What comes after the version in the path of a Go module.
+fn without_version(path: &str) -> &str {
+    let (first, rest) = path.split_at(path.find(['.', '/']).map_or(path.len(), |at| at + 1));
+    let digits = first.strip_prefix('v').map(|version| version.trim_end_matches(['.', '/'])).unwrap_or_default();
+    if !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) { rest } else { path }
+}
+
+fn first_word(mark: &str) -> &str {
+    mark.split(['.', ':', ' ', '\\']).next().unwrap_or(mark)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_sound() {
+        let table = &*TABLE;
+        let mut names: Vec<&str> = table.frameworks.iter().map(|known| known.name.as_str()).collect();
+        for known in &table.frameworks {
+            for replaced in &known.replaces {
+                assert!(names.contains(&replaced.as_str()), "{} replaces {replaced}, which is not known", known.name);
+            }
+            assert!(known.ecosystems().all(|ecosystem| table.weights.dependency.contains_key(&ecosystem)));
+            assert!(known.families().all(|family| table.weights.language.contains_key(&family)));
+        }
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count, "names are unique");
+    }
+
+    #[test]
+    fn modules_match_by_whole_parts() {
+        let table = &*TABLE;
+        let nextjs = table.named("nextjs").unwrap();
+        assert!(nextjs.is_import(Family::Javascript, "next/server"));
+        assert!(!nextjs.is_import(Family::Javascript, "next-auth"));
+        let langchain = table.named("langchain").unwrap();
+        assert!(langchain.is_import(Family::Python, "langchain_openai.chat"));
+        assert!(langchain.is_constructor(Family::Python, "langchain_openai.ChatOpenAI"));
+        let express = table.named("express").unwrap();
+        assert!(express.is_constructor(Family::Javascript, "express"));
+        assert!(!express.is_constructor(Family::Javascript, "express.Router"));
+        let gin = table.named("gin").unwrap();
+        assert!(gin.is_constructor(Family::Go, "github.com/gin-gonic/gin.Default"));
+        assert!(!gin.is_constructor(Family::Go, "github.com/gin-gonic/gin/binding.Default"));
+        assert!(table.named("echo").unwrap().is_constructor(Family::Go, "github.com/labstack/echo/v4.New"));
+        let axum = table.named("axum").unwrap();
+        assert!(axum.is_constructor(Family::Rust, "axum.Router.new"));
+        assert!(!axum.is_constructor(Family::Rust, "axum.MyRouter.new"));
+    }
+}

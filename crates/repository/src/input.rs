@@ -1,0 +1,26 @@
+//! Reading parameters that must be objects.
+//!
+//! Serde takes a list for a struct as well, field by field, which nobody means.
+
+use serde::Deserialize;
+use serde::de::{DeserializeOwned, Deserializer, Error};
+use serde_json::Value;
+
+/// An object, or nothing for `null`.
+pub(crate) fn object<'de, D: Deserializer<'de>, T: DeserializeOwned>(deserializer: D) -> Result<Option<T>, D::Error> {
+    match Value::deserialize(deserializer)? {
+        Value::Null => Ok(None),
+        object @ Value::Object(_) => serde_json::from_value(object).map(Some).map_err(Error::custom),
+        _ => Err(Error::custom("expected an object")),
+    }
+}
+
+/// An object, or nothing for anything else: older callers send other things as context, which were always ignored.
+pub(crate) fn object_or_nothing<'de, D: Deserializer<'de>, T: DeserializeOwned>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    match Value::deserialize(deserializer)? {
+        object @ Value::Object(_) => serde_json::from_value(object).map(Some).map_err(Error::custom),
+        _ => Ok(None),
+    }
+}

@@ -1,0 +1,227 @@
+//! Manifests and lock files, each read by a real parser of its format.
+//!
+//! A manifest says what a project is called, what it depends on, how it is started and which other projects belong to it.
+//! A lock file says which versions were chosen. One that cannot be read is a warning of the scan.
+
+mod dotnet;
+mod go;
+mod gradle;
+mod maven;
+mod node;
+mod node_locks;
+mod php;
+mod python;
+mod python_locks;
+mod requirements;
+mod ruby;
+mod rust;
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use crate::text;
+
+/// How many dependencies of a manifest are told. Nobody has so many, but files may be made to hurt.
+const MOST: usize = 10_000;
+
+/// Where packages come from. Names are unique only within one of these.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Ecosystem {
+    Cargo,
+    Composer,
+    Go,
+    Maven,
+    Npm,
+    Nuget,
+    Pypi,
+    Rubygems,
+}
+
+/// What a project needs another one for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Usage {
+    /// To run.
+    Runtime,
+    /// To run, if somebody wants that.
+    Optional,
+    /// To be built, tested or worked on.
+    Development,
+    /// Its user has it already.
+    Peer,
+}
+
+/// One thing that a project depends on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Dependency {
+    /// In the spelling that the ecosystem compares by.
+    pub(crate) name: String,
+    /// Which versions, as it is written.
+    pub(crate) requirement: Option<String>,
+    pub(crate) usage: Usage,
+    /// Where it is written, from 1.
+    pub(crate) line: usize,
+    /// What is written there.
+    pub(crate) text: String,
+}
+
+/// What a manifest or lock file says.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Manifest {
+    /// The project's own name.
+    pub(crate) name: Option<String>,
+    pub(crate) dependencies: Vec<Dependency>,
+    /// Chosen versions by name; only lock files have them.
+    pub(crate) locked: BTreeMap<String, String>,
+    /// Patterns of folders that belong to this one.
+    pub(crate) workspace: Vec<String>,
+    /// Programs that manage the packages, most telling first.
+    pub(crate) managers: Vec<&'static str>,
+    /// Files that are started, relative to the manifest.
+    pub(crate) entry_points: Vec<String>,
+    /// What can be run by name.
+    pub(crate) scripts: BTreeMap<String, String>,
+    /// Dotted names of Python modules that are started, to be looked for.
+    pub(crate) entry_modules: Vec<String>,
+}
+
+/// Which manifest a file is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Format {
+    /// Where its packages come from.
+    pub(crate) ecosystem: Ecosystem,
+    /// What its folder is because of it.
+    pub(crate) role: Role,
+    read: fn(&str) -> Result<Manifest, String>,
+}
+
+/// What a manifest says about the folder that it is in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// The folder is a project of its own.
+    Project,
+    /// Only versions were chosen here.
+    Lock,
+    /// It adds to what is said elsewhere.
+    Addition,
+}
+
+impl Format {
+    /// The manifest that a file with this path is, if any.
+    pub(crate) fn of(path: &str) -> Option<Self> {
+        let name = path.rsplit('/').next().unwrap_or(path);
+        let project = |ecosystem, read| Some(Self { ecosystem, role: Role::Project, read });
+        let lock = |ecosystem, read| Some(Self { ecosystem, role: Role::Lock, read });
+        let addition = |ecosystem, read| Some(Self { ecosystem, role: Role::Addition, read });
+        match name {
+            "package.json" => project(Ecosystem::Npm, node::package_json),
+            "deno.json" | "deno.jsonc" => project(Ecosystem::Npm, node::deno_json),
+            "pnpm-workspace.yaml" => addition(Ecosystem::Npm, node::pnpm_workspace),
+            "package-lock.json" | "npm-shrinkwrap.json" => lock(Ecosystem::Npm, node_locks::package_lock),
+            "yarn.lock" => lock(Ecosystem::Npm, node_locks::yarn_lock),
+            "pnpm-lock.yaml" => lock(Ecosystem::Npm, node_locks::pnpm_lock),
+            "bun.lock" => lock(Ecosystem::Npm, node_locks::bun_lock),
+            "bun.lockb" => lock(Ecosystem::Npm, node_locks::bun_lockb),
+            "pyproject.toml" => project(Ecosystem::Pypi, python::pyproject),
+            "Pipfile" => project(Ecosystem::Pypi, python::pipfile),
+            "setup.cfg" => project(Ecosystem::Pypi, python::setup_cfg),
+            "setup.py" => project(Ecosystem::Pypi, python::setup_py),
+            "environment.yml" | "environment.yaml" => project(Ecosystem::Pypi, python::conda),
+            "poetry.lock" => lock(Ecosystem::Pypi, python_locks::poetry),
+            "uv.lock" => lock(Ecosystem::Pypi, python_locks::uv),
+            "pdm.lock" => lock(Ecosystem::Pypi, python_locks::pdm),
+            "Pipfile.lock" => lock(Ecosystem::Pypi, python_locks::pipfile),
+            "Cargo.toml" => project(Ecosystem::Cargo, rust::cargo_toml),
+            "Cargo.lock" => lock(Ecosystem::Cargo, rust::cargo_lock),
+            "go.mod" => project(Ecosystem::Go, go::go_mod),
+            "go.work" => addition(Ecosystem::Go, go::go_work),
+            "pom.xml" => project(Ecosystem::Maven, maven::pom),
+            "build.gradle" | "build.gradle.kts" => project(Ecosystem::Maven, gradle::build),
+            "settings.gradle" | "settings.gradle.kts" => addition(Ecosystem::Maven, gradle::settings),
+            "libs.versions.toml" => addition(Ecosystem::Maven, gradle::catalog),
+            "Gemfile" | "gems.rb" => project(Ecosystem::Rubygems, ruby::gemfile),
+            "Gemfile.lock" => lock(Ecosystem::Rubygems, ruby::gemfile_lock),
+            "composer.json" => project(Ecosystem::Composer, php::composer_json),
+            "composer.lock" => lock(Ecosystem::Composer, php::composer_lock),
+            "packages.config" => addition(Ecosystem::Nuget, dotnet::packages_config),
+            _ if name.ends_with(".csproj") || name.ends_with(".fsproj") => project(Ecosystem::Nuget, dotnet::project),
+            _ if name.ends_with(".sln") => addition(Ecosystem::Nuget, dotnet::solution),
+            _ if name.ends_with(".gemspec") => project(Ecosystem::Rubygems, ruby::gemspec),
+            _ if is_requirements(path, name) => match requirements::usage(name) {
+                Usage::Runtime => project(Ecosystem::Pypi, requirements::runtime),
+                _ => addition(Ecosystem::Pypi, requirements::development),
+            },
+            _ => None,
+        }
+    }
+
+    /// What the file says, or why it cannot be read.
+    pub(crate) fn read(&self, bytes: &[u8]) -> Result<Manifest, String> {
+        (self.read)(&text::decode(bytes))
+    }
+}
+
+/// `requirements.txt`, `requirements-dev.txt`, `dev-requirements.in`, `requirements/base.txt`.
+fn is_requirements(path: &str, name: &str) -> bool {
+    let Some(stem) = name.strip_suffix(".txt").or_else(|| name.strip_suffix(".in")) else { return false };
+    let folder = path.rsplit('/').nth(1);
+    stem.starts_with("requirements") || stem.ends_with("requirements") || folder == Some("requirements")
+}
+
+impl Manifest {
+    /// Something that the project needs, written somewhere in `text` at or after `from`.
+    fn depends(&mut self, text: &str, from: usize, name: &str, requirement: Option<&str>, usage: Usage) {
+        self.depends_as(text, from, name, name.to_owned(), requirement, usage);
+    }
+
+    /// The same, for names that are compared in another spelling than they are written in.
+    fn depends_as(
+        &mut self,
+        text: &str,
+        from: usize,
+        written: &str,
+        name: String,
+        requirement: Option<&str>,
+        usage: Usage,
+    ) {
+        if self.dependencies.len() >= MOST {
+            return;
+        }
+        let at = text::whole_word(text, written, from).or_else(|| text.find(written)).unwrap_or(0);
+        let requirement = requirement.map(str::trim).filter(|given| !given.is_empty()).map(str::to_owned);
+        let (line, text) = (text::line_at(text, at), text::line_text(text, at));
+        self.dependencies.push(Dependency { name, requirement, usage, line, text });
+    }
+}
+
+/// Why a parser gave up, in one line.
+fn in_one_line(why: impl std::fmt::Display) -> String {
+    let told = why.to_string();
+    let mut lines = told.lines().map(str::trim).filter(|line| !line.is_empty());
+    text::shortened(lines.next().unwrap_or("not readable"), 160)
+}
+
+/// A JSON object, with the comments and trailing commas that some tools allow themselves.
+fn json_object(text: &str) -> Result<serde_json::Map<String, serde_json::Value>, String> {
+    match serde_json::from_str(text).map_err(in_one_line)? {
+        serde_json::Value::Object(object) => Ok(object),
+        _ => Err("the top level is no object".to_owned()),
+    }
+}
+
+fn toml_table(text: &str) -> Result<toml::Table, String> {
+    text.parse().map_err(|why: toml::de::Error| {
+        let line = why.span().map_or(1, |span| text::line_at(text, span.start));
+        format!("line {line}: {}", in_one_line(why.message()))
+    })
+}
+
+fn yaml(text: &str) -> Result<serde_json::Value, String> {
+    serde_saphyr::from_str(text).map_err(in_one_line)
+}
+
+/// Where a table or key of a manifest begins, so that names are looked for behind it.
+fn place(text: &str, key: &str) -> usize {
+    text.find(key).unwrap_or(0)
+}

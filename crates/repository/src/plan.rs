@@ -1,0 +1,278 @@
+//! `propose_edit_plan`: the edits of a recipe, anchored in text that is there.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::edit::{Change, Direction, Document, append, apply, creation, place_code, place_import};
+use crate::frameworks::ProfileInput;
+use crate::language::Language;
+use crate::recipes::{EditRecipe, Place, Recipe, Target};
+use crate::site::{Site, survey_of};
+use crate::survey::{FileFacts, Survey};
+use crate::{RepositoryError, Setting, Stage};
+
+/// The input of `propose_edit_plan`.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+pub struct PlanInput {
+    /// The framework, as `detect_frameworks` names it.
+    #[serde(default)]
+    #[schemars(required, with = "String")]
+    pub framework: Option<String>,
+    /// A profile as `analyze_repository` gives it.
+    #[serde(default, deserialize_with = "crate::input::object")]
+    pub repository_profile: Option<ProfileInput>,
+    /// The folder to look at.
+    #[serde(default)]
+    pub root: Option<String>,
+    /// What to integrate: `fluxloop`, `mcp-server`, `gladhand` or one of the user's own recipes.
+    #[serde(default)]
+    pub target: Option<String>,
+}
+
+/// Edits that integrate something.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Plan {
+    /// What it does, in a sentence.
+    pub summary: String,
+    /// The edits, in order.
+    pub edits: Vec<Edit>,
+    /// Commands that show whether it worked.
+    #[serde(rename = "postChecks")]
+    pub post_checks: Vec<String>,
+    /// How to undo it.
+    pub rollback: Rollback,
+    /// What to know about it.
+    pub warnings: Vec<String>,
+    /// The framework.
+    pub framework: String,
+    /// What is integrated.
+    pub target: String,
+    /// Exactly what the edits do, one unified diff for each file.
+    pub patches: Vec<Patch>,
+}
+
+/// One edit.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Edit {
+    /// The file, relative to the root.
+    pub filepath: String,
+    /// What kind of edit it is.
+    pub strategy: String,
+    /// Where it goes. None: the payload is the whole file.
+    pub anchors: Vec<EditAnchor>,
+    /// What goes there.
+    pub payload: Payload,
+    /// Why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rationale: Option<String>,
+}
+
+/// A place in a file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct EditAnchor {
+    /// `after_match` or `append_file`.
+    #[serde(rename = "type")]
+    pub kind: &'static str,
+    /// Literal text that the file has exactly once.
+    pub pattern: String,
+}
+
+/// What an edit adds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Payload {
+    /// Goes where the file's imports are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub import: Option<String>,
+    /// Goes to the anchor.
+    pub code: String,
+}
+
+/// How to undo a plan.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Rollback {
+    /// The command.
+    pub instruction: String,
+}
+
+/// What the plan does to one file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Patch {
+    /// The file, relative to the root.
+    pub filepath: String,
+    /// A unified diff.
+    pub diff: String,
+}
+
+/// Proposes edits for a framework.
+pub fn propose_edit_plan(input: &PlanInput, setting: &Setting<'_>) -> Result<Plan, RepositoryError> {
+    let target = setting.recipes.target(input.target.as_deref())?;
+    let (framework, recipe) = target.recipe_for(input.framework.as_deref())?;
+    let profile = input.repository_profile.clone().unwrap_or_default();
+    let survey = survey_of(input.root.as_deref(), &profile, setting)?;
+    let site = Site::new(&framework, survey.as_ref(), &profile, None);
+    setting.progress.report(Stage::Plan, 1, Some(1));
+    Ok(Plan::of(&site, target, recipe))
+}
+
+impl Plan {
+    pub(crate) fn of(site: &Site<'_>, target: &Target, recipe: &Recipe) -> Self {
+        let mut draft = Draft { title: target.title.clone(), ..Draft::default() };
+        for edit in recipe.edits.iter().filter(|edit| applies(edit, site)) {
+            draft.add(site, target, recipe, edit);
+        }
+        if draft.edits.is_empty() && draft.warnings.is_empty() {
+            draft.warnings.push("The recipe has no edits for this project; follow its steps.".to_owned());
+        }
+        let mut post_checks = site.checks();
+        if post_checks.is_empty() {
+            post_checks.push("Run project tests or build command to ensure integration is successful.".to_owned());
+        }
+        Self {
+            summary: site.fill(&target.summary, target, recipe).unwrap_or_else(|| target.title.clone()),
+            patches: draft.patches(),
+            edits: draft.edits,
+            post_checks,
+            rollback: Rollback { instruction: target.rollback.clone() },
+            warnings: draft.warnings,
+            framework: site.framework.to_owned(),
+            target: target.name.clone(),
+        }
+    }
+}
+
+/// Whether an edit is meant for a project like this.
+fn applies(edit: &EditRecipe, site: &Site<'_>) -> bool {
+    let has_folder = |folder: &str| {
+        let folder = format!("{}/", site.outer(folder));
+        site.project.is_some_and(|(survey, _)| survey.files.iter().any(|file| file.path.starts_with(&folder)))
+    };
+    edit.beside.as_deref().is_none_or(has_folder) && edit.only.is_none_or(|only| site.family() == Some(only))
+}
+
+/// A plan in the making.
+#[derive(Debug, Default)]
+struct Draft {
+    /// What is integrated, for people.
+    title: String,
+    edits: Vec<Edit>,
+    warnings: Vec<String>,
+    /// What is done to files that are there.
+    changed: BTreeMap<String, (Document, Vec<Change>)>,
+    created: BTreeMap<String, String>,
+}
+
+impl Draft {
+    fn add(&mut self, site: &Site<'_>, target: &Target, recipe: &Recipe, edit: &EditRecipe) {
+        let missing = || {
+            recipe
+                .missing
+                .clone()
+                .unwrap_or_else(|| "The statement that makes the application object was not found.".to_owned())
+        };
+        let Some(code) = site.fill(&edit.code, target, recipe) else { return self.warn(missing()) };
+        match (edit.place, &edit.file) {
+            (Place::File, Some(file)) => self.add_file(site, edit, site.outer(file), &code),
+            _ => match Spot::of(site) {
+                Some(spot) => {
+                    let import = spot.import(edit).and_then(|import| site.fill(import, target, recipe));
+                    self.add_change(edit, &spot, import, code);
+                }
+                None => self.warn(missing()),
+            },
+        }
+    }
+
+    fn add_file(&mut self, site: &Site<'_>, edit: &EditRecipe, path: String, code: &str) {
+        let exists =
+            |survey: &Survey| survey.has_file(&path) || survey.root.inside(&path).is_ok_and(|file| file.exists());
+        if site.project.is_some_and(|(survey, _)| exists(survey)) {
+            return self.warn(format!("{path} exists already and is left as it is."));
+        }
+        let code = code.trim_start_matches('\n').to_owned();
+        self.created.insert(path.clone(), code.clone());
+        self.edits.push(Edit {
+            filepath: path,
+            strategy: edit.strategy.clone(),
+            anchors: Vec::new(),
+            payload: Payload { import: None, code },
+            rationale: edit.rationale.clone(),
+        });
+    }
+
+    fn add_change(&mut self, edit: &EditRecipe, spot: &Spot<'_>, import: Option<String>, code: String) {
+        let Spot { file: FileFacts { path, language, .. }, document, anchor } = spot;
+        let has = |needle: &str| document.text.contains(needle.trim_matches('\n'));
+        if has(&code) || edit.unless.iter().any(|sign| has(sign)) {
+            if import.as_deref().is_some_and(has) {
+                self.warn(format!("Import already present in {path}; avoid duplicates."));
+            }
+            return self.warn(format!("{} code snippet already exists in {path}.", self.title));
+        }
+        let mut import = import.map(|import| import.trim_matches('\n').to_owned());
+        if import.as_deref().is_some_and(has) {
+            self.warn(format!("Import already present in {path}; avoid duplicates."));
+            import = None;
+        }
+        let Some(at) = document.text.find(*anchor) else {
+            return self.warn(format!("Anchor pattern '{anchor}' not found in {path}."));
+        };
+        let mut changes = Vec::new();
+        changes.extend(import.as_deref().map(|import| place_import(*language, path, &document.text, import)));
+        let (kind, change) = match edit.place {
+            Place::End => ("append_file", append(&document.text, &code)),
+            Place::Constructor | Place::File => {
+                ("after_match", place_code(&document.text, at..at + anchor.len(), Direction::After, &code))
+            }
+        };
+        changes.push(change);
+        let entry = self.changed.entry(path.clone()).or_insert_with(|| (document.clone(), Vec::new()));
+        entry.1.extend(changes);
+        self.edits.push(Edit {
+            filepath: path.clone(),
+            strategy: edit.strategy.clone(),
+            anchors: vec![EditAnchor { kind, pattern: (*anchor).to_owned() }],
+            payload: Payload { import, code },
+            rationale: edit.rationale.clone(),
+        });
+    }
+
+    fn warn(&mut self, warning: String) {
+        if !self.warnings.contains(&warning) {
+            self.warnings.push(warning);
+        }
+    }
+
+    fn patches(&self) -> Vec<Patch> {
+        let changed = self.changed.iter().map(|(path, (document, changes))| {
+            let after = apply(&document.text, &changes.iter().collect::<Vec<_>>());
+            Patch { filepath: path.clone(), diff: document.diff(path, &after) }
+        });
+        let created =
+            self.created.iter().map(|(path, text)| Patch { filepath: path.clone(), diff: creation(path, text) });
+        changed.chain(created).collect()
+    }
+}
+
+/// The statement that makes the application object, in its file.
+struct Spot<'s> {
+    file: &'s FileFacts,
+    document: Document,
+    anchor: &'s str,
+}
+
+impl<'s> Spot<'s> {
+    fn of(site: &Site<'s>) -> Option<Self> {
+        let ((survey, _), (file, finding)) = site.project.zip(site.constructor)?;
+        Some(Self { file, document: Document::new(&survey.text_of(&file.path)?), anchor: finding.anchor.as_deref()? })
+    }
+
+    /// The import in the manner of the file: files that only use `require` keep to it.
+    fn import<'e>(&self, edit: &'e EditRecipe) -> Option<&'e String> {
+        let is_commonjs = self.file.language == Some(Language::Javascript)
+            && self.document.text.contains("require(")
+            && !self.document.text.lines().any(|line| line.starts_with("import "));
+        if is_commonjs { edit.require.as_ref().or(edit.import.as_ref()) } else { edit.import.as_ref() }
+    }
+}

@@ -1,0 +1,343 @@
+//! Listing and reading a tree as git sees it: in parallel, within limits, and always in the same order.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Instant;
+
+use ignore::{DirEntry, WalkBuilder, WalkState};
+
+use crate::{Limits, Progress, RepositoryError, Stage};
+
+/// Folders that hold what tools made or fetched, never what people wrote.
+const SKIPPED: [&str; 24] = [
+    ".git",
+    ".hg",
+    ".svn",
+    "node_modules",
+    "bower_components",
+    ".venv",
+    "venv",
+    "site-packages",
+    "__pycache__",
+    ".idea",
+    ".pytest_cache",
+    ".mypy_cache",
+    ".ruff_cache",
+    ".tox",
+    ".nox",
+    "dist",
+    "build",
+    "target",
+    ".next",
+    ".nuxt",
+    ".svelte-kit",
+    "vendor",
+    "coverage",
+    ".gradle",
+];
+
+/// How many files are read between two looks at the clock and at whoever may cancel.
+const STRIDE: usize = 32;
+
+/// The files of a tree.
+#[derive(Debug, Default)]
+pub(crate) struct Listing {
+    /// Relative paths with `/` between their parts, sorted.
+    pub(crate) files: Vec<String>,
+    pub(crate) directories: usize,
+    pub(crate) warnings: Vec<String>,
+}
+
+/// What one scan shares: its limits, its clock, and who may end it.
+pub(crate) struct Scan<'a> {
+    limits: Limits,
+    progress: &'a dyn Progress,
+    until: Instant,
+    late: AtomicBool,
+}
+
+impl<'a> Scan<'a> {
+    pub(crate) fn new(limits: Limits, progress: &'a dyn Progress) -> Self {
+        Self { limits, progress, until: Instant::now() + limits.time, late: AtomicBool::new(false) }
+    }
+
+    /// Whether to stop now, because time is up or nobody waits any more.
+    fn over(&self) -> bool {
+        if Instant::now() >= self.until {
+            self.late.store(true, Ordering::Relaxed);
+        }
+        self.late.load(Ordering::Relaxed) || self.progress.cancelled()
+    }
+
+    /// Lists the files below a folder.
+    pub(crate) fn list(&self, root: &Path) -> Result<Listing, RepositoryError> {
+        let mut listing = self.walk_in_parallel(root).unwrap_or_else(|| self.walk_in_order(root));
+        if self.progress.cancelled() {
+            return Err(RepositoryError::Cancelled);
+        }
+        listing.files.sort_unstable();
+        if listing.files.len() > self.limits.files {
+            listing.files.truncate(self.limits.files);
+            listing.warnings.push(format!("More than {} files; the rest was not looked at.", self.limits.files));
+        }
+        listing.warnings.sort_unstable();
+        if self.late.load(Ordering::Relaxed) {
+            listing.warnings.push("Time was up before the tree was listed; the answer covers a part of it.".to_owned());
+        }
+        Ok(listing)
+    }
+
+    /// The whole tree, or nothing if it is so large that which part one gets would depend on luck.
+    fn walk_in_parallel(&self, root: &Path) -> Option<Listing> {
+        let found = Mutex::new(Listing::default());
+        let seen = AtomicUsize::new(0);
+        let most = self.limits.files.saturating_mul(2);
+        self.builder(root).threads(self.limits.workers()).build_parallel().run(|| {
+            let mut mine = Batch { listing: Listing::default(), into: &found };
+            let (seen, root) = (&seen, root);
+            Box::new(move |entry| {
+                mine.listing.take(root, entry);
+                let count = seen.fetch_add(1, Ordering::Relaxed);
+                if count % 1024 == 0 {
+                    self.progress.report(Stage::List, count, None);
+                }
+                if count > most || count % STRIDE == 0 && self.over() { WalkState::Quit } else { WalkState::Continue }
+            })
+        });
+        (seen.into_inner() <= most).then(|| found.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner))
+    }
+
+    /// As much of a huge tree as the limit allows, in the order of names.
+    fn walk_in_order(&self, root: &Path) -> Listing {
+        let mut listing = Listing::default();
+        for entry in self.builder(root).sort_by_file_name(Ord::cmp).build() {
+            listing.take(root, entry);
+            if listing.files.len() > self.limits.files || self.over() {
+                break;
+            }
+        }
+        listing
+    }
+
+    /// Git's rules without those of the user, so that the same tree gives the same answer everywhere. Outside of
+    /// a work tree the ignore files in the tree itself still count, but none above it.
+    fn builder(&self, root: &Path) -> WalkBuilder {
+        let in_work_tree = root.ancestors().any(|folder| folder.join(".git").exists());
+        let mut builder = WalkBuilder::new(root);
+        builder.hidden(false).git_global(false).require_git(false).parents(in_work_tree).follow_links(false);
+        builder.filter_entry(|entry| {
+            entry.depth() == 0
+                || !entry.file_type().is_some_and(|kind| kind.is_dir())
+                || !entry.file_name().to_str().is_some_and(|name| SKIPPED.contains(&name))
+        });
+        builder
+    }
+
+    /// Reads files and makes something of each, in the order of the list. `wanted` says how much of a file is wanted, if any.
+    pub(crate) fn read<T: Send>(
+        &self,
+        root: &Path,
+        files: &[String],
+        wanted: impl Fn(&str) -> Option<usize> + Sync,
+        make: impl Fn(&str, Content<'_>) -> T + Sync,
+    ) -> Result<Vec<Option<T>>, RepositoryError> {
+        let (next, spent) = (AtomicUsize::new(0), AtomicU64::new(0));
+        let work = || {
+            let mut made = Vec::new();
+            let mut buffer = Vec::new();
+            loop {
+                let from = next.fetch_add(STRIDE, Ordering::Relaxed);
+                if from >= files.len() || self.over() || spent.load(Ordering::Relaxed) > self.limits.total_bytes {
+                    return made;
+                }
+                if from % 1024 == 0 {
+                    self.progress.report(Stage::Read, from, Some(files.len()));
+                }
+                for (at, file) in files.iter().enumerate().skip(from).take(STRIDE) {
+                    if let Some(most) = wanted(file) {
+                        let content = Content::read(&root.join(file), most, &mut buffer);
+                        spent.fetch_add(content.bytes().len() as u64, Ordering::Relaxed);
+                        made.push((at, make(file, content)));
+                    }
+                }
+            }
+        };
+        let mut all: Vec<Option<T>> = files.iter().map(|_| None).collect();
+        std::thread::scope(|scope| {
+            let workers: Vec<_> = (1..self.limits.workers()).map(|_| scope.spawn(work)).collect();
+            let mut made = work();
+            for worker in workers {
+                match worker.join() {
+                    Ok(more) => made.extend(more),
+                    Err(panic) => std::panic::resume_unwind(panic),
+                }
+            }
+            for (at, one) in made {
+                all[at] = Some(one);
+            }
+        });
+        if self.progress.cancelled() { Err(RepositoryError::Cancelled) } else { Ok(all) }
+    }
+
+    /// Whether time ran out on the way.
+    pub(crate) fn was_late(&self) -> bool {
+        self.late.load(Ordering::Relaxed)
+    }
+}
+
+/// The beginning of a file, or all of it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Content<'a> {
+    Whole(&'a [u8]),
+    Beginning(&'a [u8]),
+    Unreadable,
+}
+
+impl<'a> Content<'a> {
+    fn read(path: &Path, most: usize, buffer: &'a mut Vec<u8>) -> Self {
+        buffer.clear();
+        let read = File::open(path).and_then(|file| file.take(most as u64 + 1).read_to_end(buffer));
+        match read {
+            Err(_) => Self::Unreadable,
+            Ok(length) if length > most => Self::Beginning(&buffer[..most]),
+            Ok(_) => Self::Whole(buffer),
+        }
+    }
+
+    pub(crate) fn bytes(self) -> &'a [u8] {
+        match self {
+            Self::Whole(bytes) | Self::Beginning(bytes) => bytes,
+            Self::Unreadable => &[],
+        }
+    }
+}
+
+impl Listing {
+    fn take(&mut self, root: &Path, entry: Result<DirEntry, ignore::Error>) {
+        let entry = match entry {
+            Ok(entry) => entry,
+            Err(why) => {
+                self.warnings.push(format!("Skipped: {why}."));
+                return;
+            }
+        };
+        let Some(kind) = entry.file_type() else { return };
+        let Ok(relative) = entry.path().strip_prefix(root) else { return };
+        if relative.as_os_str().is_empty() {
+            return;
+        }
+        if kind.is_dir() {
+            self.directories += 1;
+        } else if kind.is_file() || kind.is_symlink() && leads_to_a_file_inside(root, entry.path()) {
+            self.files.push(with_slashes(relative));
+        }
+    }
+}
+
+/// What one walking thread found, handed over when the thread is done.
+struct Batch<'a> {
+    listing: Listing,
+    into: &'a Mutex<Listing>,
+}
+
+impl Drop for Batch<'_> {
+    fn drop(&mut self) {
+        let mut all = self.into.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        all.files.append(&mut self.listing.files);
+        all.warnings.append(&mut self.listing.warnings);
+        all.directories += self.listing.directories;
+    }
+}
+
+fn leads_to_a_file_inside(root: &Path, link: &Path) -> bool {
+    let inside = |target: &PathBuf| target.is_file() && root.canonicalize().is_ok_and(|root| target.starts_with(root));
+    link.canonicalize().is_ok_and(|target| inside(&target))
+}
+
+/// A relative path as answers show it. Names that are no UTF-8 keep what can be kept.
+fn with_slashes(path: &Path) -> String {
+    let parts: Vec<_> = path.components().map(|part| part.as_os_str().to_string_lossy()).collect();
+    parts.join("/")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tree(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        for (path, text) in files {
+            let path = folder.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        folder
+    }
+
+    fn listed(folder: &Path, limits: Limits) -> Listing {
+        Scan::new(limits, &()).list(folder).unwrap()
+    }
+
+    #[test]
+    fn ignore_files_count_at_every_depth_and_hidden_files_are_seen() {
+        let folder = tree(&[
+            (".gitignore", "*.log\n/secret/\n"),
+            ("a/.gitignore", "!keep.log\nlocal.py\n"),
+            ("a/keep.log", ""),
+            ("a/lose.log", ""),
+            ("a/local.py", ""),
+            ("a/node_modules/x/index.js", ""),
+            ("secret/x.py", ""),
+            (".github/workflows/ci.yml", ""),
+            ("build/out.js", ""),
+            ("b.py", ""),
+        ]);
+        // `a/lose.log` is let in again only by its name.
+        let listing = listed(folder.path(), Limits::default());
+        assert_eq!(listing.files, [".github/workflows/ci.yml", ".gitignore", "a/.gitignore", "a/keep.log", "b.py"]);
+        assert_eq!(listing.directories, 3);
+    }
+
+    #[test]
+    fn a_huge_tree_is_cut_at_the_same_place_every_time() {
+        let names: Vec<String> = (0..50).map(|n| format!("d{}/f{n}.py", n % 5)).collect();
+        let folder = tree(&names.iter().map(|name| (name.as_str(), "")).collect::<Vec<_>>());
+        for files in [10, 30] {
+            let limits = Limits { files, threads: 3, ..Limits::default() };
+            let first = listed(folder.path(), limits);
+            assert_eq!(first.files.len(), files);
+            assert_eq!(first.warnings.len(), 1);
+            assert_eq!(first.files, listed(folder.path(), limits).files);
+        }
+    }
+
+    #[test]
+    fn whoever_cancels_gets_no_answer() {
+        struct Impatient;
+        impl Progress for Impatient {
+            fn report(&self, _: Stage, _: usize, _: Option<usize>) {}
+            fn cancelled(&self) -> bool {
+                true
+            }
+        }
+        let folder = tree(&[("a.py", "")]);
+        let refused = Scan::new(Limits::default(), &Impatient).list(folder.path());
+        assert_eq!(refused.err(), Some(RepositoryError::Cancelled));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn links_are_followed_to_files_inside_only() {
+        let outside = tree(&[("secret.py", "x = 1\n")]);
+        let folder = tree(&[("real.py", ""), ("sub/other.py", "")]);
+        let link = |from: &Path, to: &str| std::os::unix::fs::symlink(from, folder.path().join(to)).unwrap();
+        link(&folder.path().join("real.py"), "inner.py");
+        link(&outside.path().join("secret.py"), "outer.py");
+        link(&folder.path().join("sub"), "sub2");
+        link(Path::new("nowhere"), "dangling.py");
+        assert_eq!(listed(folder.path(), Limits::default()).files, ["inner.py", "real.py", "sub/other.py"]);
+    }
+}

@@ -1,0 +1,306 @@
+//! `run_integration_workflow`: every stage in order, over one survey of the tree.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::context::{
+    AgentSignal, ContextInput, Document, FrameworkSignal, IntegrationContext, RepoProfile, RunnerConfig, Topic,
+    documents, workflow_topics,
+};
+use crate::frameworks::{Detection, Framework, NONE_FOUND, ProfileInput};
+use crate::plan::{Edit, Plan};
+use crate::profile::Profile;
+use crate::recipes::Target;
+use crate::root::Root;
+use crate::site::Site;
+use crate::steps::{Step, Steps};
+use crate::survey::{Depth, Survey};
+use crate::validate::{Validation, validate};
+use crate::{RepositoryError, Setting, Stage};
+
+/// Below this, the first framework is not sure.
+const SURE: f64 = 0.7;
+/// Within this, two frameworks are about as likely.
+const CLOSE: f64 = 0.05;
+/// What is asked where nobody asked anything.
+const USUAL_QUESTION: &str = "Prepare FluxLoop integration context.";
+
+/// The input of `run_integration_workflow`.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+pub struct WorkflowInput {
+    /// The folder to look at.
+    #[serde(default)]
+    pub root: Option<String>,
+    /// What somebody wants to know.
+    #[serde(default)]
+    pub question: Option<String>,
+    /// What the question is about.
+    #[serde(default, deserialize_with = "crate::input::object_or_nothing")]
+    pub context: Option<ContextInput>,
+    /// What to integrate: `fluxloop`, `mcp-server`, `gladhand` or one of the user's own recipes.
+    #[serde(default)]
+    pub target: Option<String>,
+}
+
+/// What all stages found.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct Workflow {
+    /// Of `analyze_repository`.
+    pub profile: Profile,
+    /// Of `detect_frameworks`.
+    pub detection: Detection,
+    /// Of `generate_integration_steps`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub integration_steps: Option<Staged<Steps>>,
+    /// Of `propose_edit_plan`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub edit_plan: Option<Staged<Plan>>,
+    /// Of `validate_edit_plan`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub validation: Option<Validation>,
+    /// Of `collect_repo_profile`.
+    pub repo_profile: RepoProfile,
+    /// What the question is about.
+    pub integration_context: IntegrationContext,
+    /// For a language model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub llm_inputs: Option<LlmInputs>,
+    /// The question.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub question: Option<String>,
+    /// What to know about the answer.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+}
+
+/// What a stage gave, or why it gave nothing.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Staged<T> {
+    /// What it gave.
+    Done(T),
+    /// Why it gave nothing.
+    Failed {
+        /// In a sentence.
+        error: String,
+    },
+}
+
+impl<T> Staged<T> {
+    /// What the stage gave.
+    pub fn done(&self) -> Option<&T> {
+        match self {
+            Self::Done(given) => Some(given),
+            Self::Failed { .. } => None,
+        }
+    }
+}
+
+/// For a language model.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct LlmInputs {
+    /// What the repository is like.
+    pub structure_context: StructureContext,
+    /// What to look up.
+    pub rag_topics: Vec<Topic>,
+    /// What the question is about.
+    pub integration_context: IntegrationContext,
+    /// What was looked up.
+    pub rag_documents: Vec<Document>,
+}
+
+/// The most telling parts of all stages.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct StructureContext {
+    /// Three frameworks.
+    pub framework_candidates: Vec<FrameworkSignal>,
+    /// Five uses of the SDK.
+    pub agent_components: Vec<AgentSignal>,
+    /// Three runners.
+    pub runner_configs: Vec<RunnerConfig>,
+    /// Three frameworks, with evidence.
+    pub detection_summary: Vec<Framework>,
+    /// Five steps.
+    pub integration_steps: Vec<Step>,
+    /// What the plan does.
+    pub edit_plan_summary: String,
+    /// Three edits.
+    pub edit_plan_edits: Vec<Edit>,
+    /// What is wrong with it.
+    pub validation: ValidationSummary,
+}
+
+/// What is wrong with a plan, in short.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct ValidationSummary {
+    /// Whether it can be applied.
+    pub valid: bool,
+    /// Five issues.
+    pub issues: Vec<String>,
+    /// Five warnings.
+    pub warnings: Vec<String>,
+}
+
+/// Runs every stage. What a failed stage would have given is told in its place, and the others go on.
+pub fn run_integration_workflow(input: &WorkflowInput, setting: &Setting<'_>) -> Result<Workflow, RepositoryError> {
+    let target = setting.recipes.target(input.target.as_deref())?;
+    let question = input.question.as_deref().map(str::trim).filter(|question| !question.is_empty());
+    let root = Root::existing(setting.places, input.root.as_deref())?;
+    let survey = Survey::take(root, Depth::Sources, setting)?;
+    let profile = stage(setting, Stage::Analyze, || Profile::of(&survey))?;
+    let detection = stage(setting, Stage::Detect, || Detection::of(&survey, target))?;
+    let repo_profile = stage(setting, Stage::Collect, || RepoProfile::of(&survey, &profile, &detection, setting.now))?;
+    let context = input.context.clone().unwrap_or_default();
+    let integration_context = IntegrationContext::of(&survey.root, &context, question);
+    let mut workflow = Workflow {
+        warnings: doubts(&detection),
+        profile,
+        detection,
+        integration_steps: None,
+        edit_plan: None,
+        validation: None,
+        repo_profile,
+        integration_context,
+        llm_inputs: None,
+        question: None,
+    };
+    if !workflow.detection.frameworks.is_empty() {
+        workflow.integrate(&survey, target, setting)?;
+        workflow.question = question.map(str::to_owned);
+    }
+    workflow.llm_inputs = Some(workflow.for_model(question, setting));
+    Ok(workflow)
+}
+
+/// What `fetch_integration_context` gives.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct FetchedContext {
+    /// All stages, without what is for a language model.
+    pub workflow: Workflow,
+    /// As in the workflow.
+    pub repo_profile: RepoProfile,
+    /// As in the workflow.
+    pub integration_context: IntegrationContext,
+    /// The most telling parts.
+    pub structure_context: Option<StructureContext>,
+    /// What to look up.
+    pub rag_topics: Vec<Topic>,
+    /// What to know about the answer.
+    pub warnings: Vec<String>,
+}
+
+/// Runs the workflow and gives what a language model wants of it. Without a question, a general one is asked.
+pub fn fetch_integration_context(
+    input: &WorkflowInput,
+    setting: &Setting<'_>,
+) -> Result<FetchedContext, RepositoryError> {
+    let asked = input.question.as_deref().is_some_and(|question| !question.trim().is_empty());
+    let question = if asked { input.question.clone() } else { Some(USUAL_QUESTION.to_owned()) };
+    let mut workflow = run_integration_workflow(&WorkflowInput { question, ..input.clone() }, setting)?;
+    let (structure_context, rag_topics) = match workflow.llm_inputs.take() {
+        Some(inputs) => (Some(inputs.structure_context), inputs.rag_topics),
+        None => (None, Vec::new()),
+    };
+    Ok(FetchedContext {
+        repo_profile: workflow.repo_profile.clone(),
+        integration_context: workflow.integration_context.clone(),
+        structure_context,
+        rag_topics,
+        warnings: workflow.warnings.clone(),
+        workflow,
+    })
+}
+
+/// One stage, unless nobody wants the answer any more.
+fn stage<T>(setting: &Setting<'_>, stage: Stage, run: impl FnOnce() -> T) -> Result<T, RepositoryError> {
+    setting.progress.report(stage, 0, Some(1));
+    if setting.progress.cancelled() {
+        return Err(RepositoryError::Cancelled);
+    }
+    let given = run();
+    setting.progress.report(stage, 1, Some(1));
+    Ok(given)
+}
+
+/// What is unsure about a detection.
+fn doubts(detection: &Detection) -> Vec<String> {
+    match detection.frameworks.as_slice() {
+        [] => vec![NONE_FOUND.to_owned()],
+        [first, ..] if first.confidence < SURE => {
+            vec![format!("{} is not sure (confidence {}).", first.title, first.confidence)]
+        }
+        [first, second, ..] if first.confidence - second.confidence < CLOSE => {
+            vec![format!(
+                "{} and {} are about as likely; the first with a recipe was taken.",
+                first.title, second.title
+            )]
+        }
+        _ => Vec::new(),
+    }
+}
+
+impl Workflow {
+    /// The stages that need a framework: steps, plan, validation.
+    fn integrate(&mut self, survey: &Survey, target: &Target, setting: &Setting<'_>) -> Result<(), RepositoryError> {
+        let Some(primary) = self.detection.primary(target).map(|framework| framework.name.clone()) else {
+            let first = self.detection.frameworks.first().map(|framework| framework.name.clone()).unwrap_or_default();
+            let error = format!("no recipe available for framework '{first}'");
+            self.integration_steps = Some(Staged::Failed { error: error.clone() });
+            self.edit_plan = Some(Staged::Failed { error });
+            self.validation = Some(validate(&serde_json::Map::new(), &survey.root));
+            return Ok(());
+        };
+        let (_, recipe) = target.recipe_for(Some(&primary))?;
+        let site = Site::new(&primary, Some(survey), &ProfileInput::default(), None);
+        let knows_entry_points = !self.profile.entry_points.is_empty();
+        self.integration_steps =
+            Some(Staged::Done(stage(setting, Stage::Steps, || Steps::of(&site, target, recipe, knows_entry_points))?));
+        let plan = stage(setting, Stage::Plan, || Plan::of(&site, target, recipe))?;
+        let written = serde_json::to_value(&plan).ok().and_then(|plan| plan.as_object().cloned()).unwrap_or_default();
+        self.edit_plan = Some(Staged::Done(plan));
+        self.validation = Some(stage(setting, Stage::Validate, || validate(&written, &survey.root))?);
+        Ok(())
+    }
+
+    fn for_model(&self, question: Option<&str>, setting: &Setting<'_>) -> LlmInputs {
+        let warnings = self.validation.as_ref().map_or(&[][..], |validation| &validation.warnings);
+        let rag_topics = workflow_topics(question, &self.repo_profile, warnings, &self.integration_context);
+        LlmInputs {
+            structure_context: self.structure(),
+            rag_documents: documents(&rag_topics, setting.documents),
+            rag_topics,
+            integration_context: self.integration_context.clone(),
+        }
+    }
+
+    fn structure(&self) -> StructureContext {
+        let steps = self.integration_steps.as_ref().and_then(Staged::done);
+        let plan = self.edit_plan.as_ref().and_then(Staged::done);
+        let validation = match &self.validation {
+            Some(found) => ValidationSummary {
+                valid: found.valid,
+                issues: first(&found.issues, 5),
+                warnings: first(&found.warnings, 5),
+            },
+            None => ValidationSummary {
+                valid: false,
+                issues: vec!["No frameworks detected".to_owned()],
+                warnings: Vec::new(),
+            },
+        };
+        StructureContext {
+            framework_candidates: first(&self.repo_profile.framework_signals, 3),
+            agent_components: first(&self.repo_profile.agent_signals, 5),
+            runner_configs: first(&self.repo_profile.runner_configs, 3),
+            detection_summary: first(&self.detection.frameworks, 3),
+            integration_steps: steps.map_or_else(Vec::new, |steps| first(&steps.steps, 5)),
+            edit_plan_summary: plan.map_or_else(String::new, |plan| plan.summary.clone()),
+            edit_plan_edits: plan.map_or_else(Vec::new, |plan| first(&plan.edits, 3)),
+            validation,
+        }
+    }
+}
+
+fn first<T: Clone>(list: &[T], most: usize) -> Vec<T> {
+    list.iter().take(most).cloned().collect()
+}
