@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::index::{Index, Shown};
-use crate::passage::passage;
+use crate::passage::Passages;
 use crate::rank::Ranking;
 
 /// What the answer says when nothing fits.
@@ -15,6 +15,9 @@ const LONG: usize = 700;
 
 /// How long the passages of the others may be.
 const SHORT: usize = 260;
+
+/// A section that fits much worse than the best one only distracts.
+const WORTH_MENTIONING: f64 = 0.6;
 
 /// Extracts from the documentation, and where they stand.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -52,33 +55,45 @@ pub struct Citation {
     pub score: f64,
 }
 
-/// Writes the answer down.
+/// Reads the candidates and writes the answer down.
 pub(crate) fn compose(index: &Index, ranking: &Ranking) -> rusqlite::Result<Answer> {
+    let mut sections = Vec::with_capacity(ranking.candidates.len());
+    for candidate in &ranking.candidates {
+        if let Some(section) = index.show(candidate.section)? {
+            let passages = Passages::of(&section.heading, &section.body, &ranking.sought);
+            sections.push((candidate.score(passages.closeness()), section));
+        }
+    }
+    // The sort is stable: equals stay in the order of the ranking.
+    sections.sort_by(|(score, _), (than, _)| than.total_cmp(score));
+    let best = sections.first().map_or(0.0, |(score, _)| *score);
+    sections.retain(|(score, _)| *score >= ranking.least.max(WORTH_MENTIONING * best));
+
     let mut answer = String::new();
     let mut citations: Vec<Citation> = Vec::new();
-    for (id, score) in &ranking.hits {
+    for (score, Shown { path, line, heading, body }) in sections {
         if citations.len() == ranking.wanted {
             break;
         }
-        let Some(Shown { path, line, heading, body }) = index.show(*id)? else { continue };
         // A long section is indexed in pieces, and the best of them speaks for it.
         if citations.iter().any(|known| known.path == path && known.section == heading) {
             continue;
         }
+        let passages = Passages::of(&heading, &body, &ranking.sought);
         if citations.is_empty() {
-            let text = passage(&body, &ranking.sought, LONG);
+            let text = passages.best(LONG);
             answer.push_str(if text.is_empty() { &heading } else { &text });
         } else {
             if citations.len() == 1 {
                 answer.push_str("\n\n### Related\n");
             }
             answer.push_str(&format!("\n- **{path}**: {heading}"));
-            for line in passage(&body, &ranking.sought, SHORT).lines() {
+            for line in passages.best(SHORT).lines() {
                 answer.push_str("\n  ");
                 answer.push_str(line);
             }
         }
-        citations.push(Citation { path, section: heading, line, score: *score });
+        citations.push(Citation { path, section: heading, line, score });
     }
     let score = citations.first().map_or(0.0, |best| best.score);
     if citations.is_empty() {

@@ -223,7 +223,10 @@ impl Change<'_> {
         let file = self.transaction.last_insert_rowid();
         // The name of a file often says what it is about.
         let name = stems(&path.replace(['/', '.'], " "));
-        for Section { heading, above, line, body } in sections {
+        for Section { heading, above, begins, line, body } in sections {
+            // The heading speaks loudest for the piece that it stands above.
+            let (above, loud) =
+                if *begins { (above.clone(), heading.as_str()) } else { (format!("{above} {heading}"), "") };
             self.transaction
                 .prepare_cached("INSERT INTO sections (file, line, heading, body) VALUES (?1, ?2, ?3, ?4)")?
                 .execute(params![file, *line as i64, heading, body])?;
@@ -231,8 +234,8 @@ impl Change<'_> {
                 .prepare_cached("INSERT INTO words (rowid, above, heading, body) VALUES (?1, ?2, ?3, ?4)")?
                 .execute(params![
                     self.transaction.last_insert_rowid(),
-                    format!("{name} {}", stems(above)),
-                    stems(heading),
+                    format!("{name} {}", stems(&above)),
+                    stems(loud),
                     stems(body)
                 ])?;
         }

@@ -1,7 +1,7 @@
 //! The passage of a section that fits a question best: a few sentences, some rows of a table, a block of code.
 //!
-//! A text is cut into units (blocks; in a block that is too long by itself, its sentences or lines), and the run of units is taken that has
-//! most of what was asked for in least room. Code stays in its fence and a table keeps its head.
+//! A text is cut into blocks, and these into units: sentences, lines of code, rows, items of a list. The run of units is taken that has most of
+//! what was asked for in least room. Code stays in its fence and a table keeps its head.
 
 use std::ops::Range;
 
@@ -9,77 +9,191 @@ use crate::rank::Term;
 use crate::sections::Fence;
 use crate::words::words;
 
-/// The passage of `text` that has most of what was `sought`, with about `longest` bytes at most.
-pub(crate) fn passage(text: &str, sought: &[(Term, f32)], longest: usize) -> String {
-    if text.len() <= longest {
-        return text.to_owned();
-    }
-    let blocks = blocks(text);
-    let units: Vec<Unit> = blocks.iter().map(|block| Unit::of(text, block.clone(), sought)).collect();
-    let best = best_run(&units, sought, longest);
-    let mut from = best.start;
-    let mut to = best.end;
-    // A sentence that ends in a colon and what it announces belong together.
-    if from > 0 && announces(&text[blocks[from - 1].clone()]) {
-        from -= 1;
-    }
-    if to < blocks.len() && announces(&text[blocks[to - 1].clone()]) {
-        to += 1;
-    }
-    let shares = |block: &Range<usize>| {
-        longest.saturating_sub(blocks[from].len().min(longest / 3) * usize::from(*block != blocks[from]))
-    };
-    let chosen: Vec<String> =
-        blocks[from..to].iter().map(|block| shorten(&text[block.clone()], sought, shares(block))).collect();
-    chosen.join("\n\n")
+/// Words stand close together when no more than this many bytes are around them.
+const CLOSE: usize = 300;
+
+/// How much more a term counts at the beginning of a unit, where definitions have it.
+const LEADS: f32 = 0.2;
+
+/// A section that was read with a question in mind.
+#[derive(Debug)]
+pub(crate) struct Passages<'a> {
+    text: &'a str,
+    blocks: Vec<Block>,
+    weights: Vec<f32>,
+    /// The terms that the heading has.
+    in_heading: Terms,
+}
+
+/// Which of the terms are met, one bit each.
+type Terms = u64;
+
+/// What stands between blank lines, or between fences.
+#[derive(Debug)]
+struct Block {
+    place: Range<usize>,
+    kind: Kind,
+    units: Vec<Unit>,
+}
+
+/// How a block is cut and put together again.
+#[derive(Debug)]
+enum Kind {
+    /// Units are sentences or items.
+    Text,
+    /// Units are the lines between the one that opens the fence and the one that closes it.
+    Code(Fence),
+    /// Units are the rows after the head, which ends here.
+    Table(usize),
 }
 
 /// A piece of text that is taken as a whole.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Unit {
-    length: usize,
-    /// Which of the terms it has, one bit each.
-    met: u64,
+    place: Range<usize>,
+    met: Terms,
+    /// The terms that it begins with.
+    leads: Terms,
 }
 
-impl Unit {
-    fn of(text: &str, place: Range<usize>, sought: &[(Term, f32)]) -> Self {
-        let mut met = 0;
-        for word in words(&text[place.clone()]) {
-            for (bit, (term, _)) in sought.iter().enumerate().take(64) {
-                if term.is_met_by(&word.stem) {
-                    met |= 1 << bit;
-                }
-            }
+impl<'a> Passages<'a> {
+    /// Reads the text of a section.
+    pub(crate) fn of(heading: &str, text: &'a str, sought: &[(Term, f32)]) -> Self {
+        let blocks = blocks(text).into_iter().map(|place| Block::of(text, place, sought)).collect();
+        let weights = sought.iter().map(|(_, weight)| *weight).take(Terms::BITS as usize).collect();
+        Self { text, blocks, weights, in_heading: Unit::of(heading, 0..heading.len(), sought).met }
+    }
+
+    /// The share of what was sought that stands close together, the heading included.
+    pub(crate) fn closeness(&self) -> f32 {
+        let units: Vec<Unit> = self.blocks.iter().flat_map(|block| block.units.iter().cloned()).collect();
+        let run = best_run(&units, CLOSE, |met, _| self.worth(met | self.in_heading));
+        let met = units[run].iter().fold(self.in_heading, |met, unit| met | unit.met);
+        self.worth(met) / self.worth(Terms::MAX).max(f32::MIN_POSITIVE)
+    }
+
+    /// The passage that has most of what the heading does not say already, with about `longest` bytes at most.
+    pub(crate) fn best(&self, longest: usize) -> String {
+        if self.text.len() <= longest || self.blocks.is_empty() {
+            return self.text.to_owned();
         }
-        Self { length: place.len(), met }
+        let wholes: Vec<Unit> = self.blocks.iter().map(Block::whole).collect();
+        let mut run = best_run(&wholes, longest, |met, leads| self.novelty(met, leads));
+        // A sentence that ends in a colon and what it announces belong together.
+        if run.start > 0 && self.announces(run.start - 1) {
+            run.start -= 1;
+        }
+        if run.end < wholes.len() && self.announces(run.end - 1) {
+            run.end += 1;
+        }
+        self.blocks[run].iter().map(|block| self.shorten(block, longest)).collect::<Vec<_>>().join("\n\n")
+    }
+
+    fn announces(&self, block: usize) -> bool {
+        self.text[self.blocks[block].place.clone()].trim_end().ends_with(':')
+    }
+
+    /// The best part of a block.
+    fn shorten(&self, block: &Block, longest: usize) -> String {
+        let whole = &self.text[block.place.clone()];
+        if whole.len() <= longest || block.units.is_empty() {
+            return whole.to_owned();
+        }
+        let units = &block.units;
+        let mut run = best_run(units, longest, |met, leads| self.novelty(met, leads));
+        // What room is left goes to what follows.
+        while run.end < units.len() && units[run.end].place.end - units[run.start].place.start <= longest {
+            run.end += 1;
+        }
+        let part = &self.text[units[run.start].place.start..units[run.end - 1].place.end];
+        let cut = if part.len() <= 2 * longest { part.len() } else { part.floor_char_boundary(longest) };
+        let part = format!("{}{}", &part[..cut], if cut < part.len() { "…" } else { "" });
+        match &block.kind {
+            Kind::Text => part,
+            Kind::Code(fence) => format!("{}\n{part}\n{}", whole.lines().next().unwrap_or_default(), fence.closing()),
+            Kind::Table(head) => format!("{}\n{part}", &self.text[block.place.start..*head]),
+        }
+    }
+
+    fn worth(&self, met: Terms) -> f32 {
+        self.weights.iter().enumerate().filter(|(bit, _)| met & (1 << bit) != 0).map(|(_, weight)| weight).sum()
+    }
+
+    fn novelty(&self, met: Terms, leads: Terms) -> f32 {
+        self.worth(met & !self.in_heading) + LEADS * self.worth(leads & !self.in_heading)
     }
 }
 
-/// The run of units that has most of what was sought in at most `longest` bytes; the shortest of equals, and the first of those. A unit that
-/// is longer by itself may be a run of its own. When nothing is met, it is what the text begins with.
-fn best_run(units: &[Unit], sought: &[(Term, f32)], longest: usize) -> Range<usize> {
-    let worth = |met: u64| -> f32 {
-        sought.iter().enumerate().take(64).filter(|(bit, _)| met & (1 << bit) != 0).map(|(_, (_, weight))| weight).sum()
-    };
-    let mut best = 0..1;
+/// The run of units that is worth most with at most `longest` bytes; the shortest of equals, and the first of those. A unit
+/// that is longer by itself may be a run of its own. When nothing is worth anything, it is as much of the beginning as there is room for.
+fn best_run(units: &[Unit], longest: usize, worth: impl Fn(Terms, Terms) -> f32) -> Range<usize> {
+    let mut best = 0..0;
     let mut most = (0.0, usize::MAX);
-    for start in 0..units.len() {
-        let (mut met, mut length) = (0, 0);
+    for (start, first) in units.iter().enumerate() {
+        let mut met = 0;
         for (end, unit) in units.iter().enumerate().skip(start) {
-            length += unit.length;
+            let length = unit.place.end - first.place.start;
             if length > longest && end > start {
                 break;
             }
             met |= unit.met;
-            let worth = worth(met);
+            let worth = worth(met, first.leads);
             if worth > most.0 || worth == most.0 && worth > 0.0 && length < most.1 {
                 most = (worth, length);
                 best = start..end + 1;
             }
         }
     }
+    if best.is_empty() && !units.is_empty() {
+        let fits = units.iter().take_while(|unit| unit.place.end - units[0].place.start <= longest).count();
+        best = 0..fits.max(1);
+    }
     best
+}
+
+impl Block {
+    fn of(text: &str, place: Range<usize>, sought: &[(Term, f32)]) -> Self {
+        let lines = lines(text, place.clone());
+        let written = |line: &Range<usize>| &text[line.clone()];
+        let is_item = |line: &Range<usize>| written(line).trim_start().starts_with(['-', '*', '+']);
+        let (kind, units) = if let Some(fence) = Fence::opened_by(written(&lines[0])) {
+            let closed = lines.len() > 1 && lines.last().is_some_and(|last| fence.is_closed_by(written(last)));
+            (Kind::Code(fence), lines[1..lines.len() - usize::from(closed)].to_vec())
+        } else if lines.len() > 2 && written(&lines[0]).trim_start().starts_with('|') {
+            (Kind::Table(lines[1].end), lines[2..].to_vec())
+        } else if lines.iter().filter(|line| is_item(line)).count() > 1 {
+            (Kind::Text, items(&lines, is_item))
+        } else {
+            (Kind::Text, sentences(text, place.clone()))
+        };
+        Self { place, kind, units: units.into_iter().map(|unit| Unit::of(text, unit, sought)).collect() }
+    }
+
+    /// The block as one unit.
+    fn whole(&self) -> Unit {
+        let met = self.units.iter().fold(0, |met, unit| met | unit.met);
+        let leads = self.units.iter().fold(0, |leads, unit| leads | unit.leads);
+        Unit { place: self.place.clone(), met, leads }
+    }
+}
+
+impl Unit {
+    fn of(text: &str, place: Range<usize>, sought: &[(Term, f32)]) -> Self {
+        let mut unit = Self { place: place.clone(), met: 0, leads: 0 };
+        let words = words(&text[place]);
+        for (bit, (term, _)) in sought.iter().enumerate().take(Terms::BITS as usize) {
+            let first = words.iter().position(|word| term.is_met_by(&word.stem));
+            let in_parts =
+                || !term.parts.is_empty() && term.parts.iter().all(|part| words.iter().any(|word| word.stem == *part));
+            if first.is_some() || in_parts() {
+                unit.met |= 1 << bit;
+            }
+            if first == Some(0) {
+                unit.leads |= 1 << bit;
+            }
+        }
+        unit
+    }
 }
 
 /// Paragraphs, lists, tables and blocks of code: what stands between blank lines, code with all of its own.
@@ -125,62 +239,12 @@ fn lines(text: &str, part: Range<usize>) -> Vec<Range<usize>> {
     lines
 }
 
-fn announces(block: &str) -> bool {
-    block.trim_end().ends_with(':')
-}
-
-/// The best part of one block that may be too long.
-fn shorten(block: &str, sought: &[(Term, f32)], longest: usize) -> String {
-    if block.len() <= longest {
-        return block.to_owned();
-    }
-    let lines = lines(block, 0..block.len());
-    if let Some(fence) = Fence::opened_by(block) {
-        let code = &lines[1..];
-        let code = if lines.last().is_some_and(|last| fence.is_closed_by(&block[last.clone()])) {
-            &code[..code.len().saturating_sub(1)]
-        } else {
-            code
-        };
-        return format!("{}\n{}\n{}", &block[lines[0].clone()], run(block, code, sought, longest), fence.closing());
-    }
-    if block.trim_start().starts_with('|') && lines.len() > 2 {
-        let head = &block[lines[0].start..lines[1].end];
-        return format!("{head}\n{}", run(block, &lines[2..], sought, longest.saturating_sub(head.len())));
-    }
-    let listed = lines.iter().filter(|line| block[(*line).clone()].trim_start().starts_with(['-', '*', '+'])).count();
-    if listed > 1 {
-        return run(block, &items(block, &lines), sought, longest);
-    }
-    run(block, &sentences(block), sought, longest)
-}
-
-/// The best run of `units` of a block, cut off where even one unit is too long.
-fn run(block: &str, units: &[Range<usize>], sought: &[(Term, f32)], longest: usize) -> String {
-    if units.is_empty() {
-        return String::new();
-    }
-    let measured: Vec<Unit> = units.iter().map(|unit| Unit::of(block, unit.clone(), sought)).collect();
-    let mut best = best_run(&measured, sought, longest);
-    // What room is left goes to what follows.
-    while best.end < units.len() && units[best.end].end - units[best.start].start <= longest {
-        best.end += 1;
-    }
-    let text = &block[units[best.start].start..units[best.end - 1].end];
-    if text.len() <= 2 * longest {
-        text.to_owned()
-    } else {
-        format!("{}…", &text[..text.floor_char_boundary(longest)])
-    }
-}
-
 /// The items of a list: lines that begin one, with the lines that go on with it.
-fn items(block: &str, lines: &[Range<usize>]) -> Vec<Range<usize>> {
+fn items(lines: &[Range<usize>], begins: impl Fn(&Range<usize>) -> bool) -> Vec<Range<usize>> {
     let mut items: Vec<Range<usize>> = Vec::new();
     for line in lines {
-        let begins = block[line.clone()].trim_start().starts_with(['-', '*', '+']);
         match items.last_mut() {
-            Some(item) if !begins => item.end = line.end,
+            Some(item) if !begins(line) => item.end = line.end,
             _ => items.push(line.clone()),
         }
     }
@@ -188,19 +252,67 @@ fn items(block: &str, lines: &[Range<usize>]) -> Vec<Range<usize>> {
 }
 
 /// The sentences of a paragraph: what ends with a full stop and is followed by something that can begin one.
-fn sentences(block: &str) -> Vec<Range<usize>> {
+fn sentences(text: &str, paragraph: Range<usize>) -> Vec<Range<usize>> {
     let mut sentences = Vec::new();
-    let mut start = 0;
-    for (at, _) in block.match_indices(['.', '!', '?']) {
-        let rest = &block[at + 1..];
+    let mut start = paragraph.start;
+    for (at, _) in text[paragraph.clone()].match_indices(['.', '!', '?']) {
+        let end = paragraph.start + at + 1;
+        let rest = &text[end..paragraph.end];
         let next = rest.trim_start();
         if next.len() < rest.len() && next.starts_with(|c: char| !c.is_lowercase()) {
-            sentences.push(start..at + 1);
-            start = block.len() - next.len();
+            sentences.push(start..end);
+            start = paragraph.end - next.len();
         }
     }
-    if start < block.len() {
-        sentences.push(start..block.len());
+    if start < paragraph.end {
+        sentences.push(start..paragraph.end);
     }
     sentences
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rank::terms;
+
+    fn about(question: &str, text: &str, longest: usize) -> String {
+        let sought: Vec<_> = terms(question).into_iter().map(|term| (term, 1.0)).collect();
+        Passages::of("", text, &sought).best(longest)
+    }
+
+    #[test]
+    fn the_sentences_that_fit_are_taken() {
+        let text = "Jobs wait in a queue. They are taken in order. A job that fails is put back with a delay. The delay doubles every time. Nothing else happens to it, whatever it was.";
+        assert_eq!(
+            about("delay of a failed job", text, 90),
+            "A job that fails is put back with a delay. The delay doubles every time."
+        );
+    }
+
+    #[test]
+    fn a_table_keeps_its_head() {
+        let text = "| code | meaning |\n|---|---|\n| W1 | token missing |\n| W2 | widget lost |\n| W3 | queue full, and rather long |";
+        assert_eq!(about("W2", text, 30), "| code | meaning |\n|---|---|\n| W2 | widget lost |");
+    }
+
+    #[test]
+    fn code_stays_in_its_fence_with_what_announces_it() {
+        let code = format!("```toml\n{}port = 1 # `x`\n{}```", "other = 2\n".repeat(9), "more = 3\n".repeat(9));
+        let text = format!("Something before that is of no use here at all.\n\nSet it:\n\n{code}\n\nAfter.");
+        assert_eq!(about("port", &text, 40), "Set it:\n\n```toml\nport = 1 # `x`\nmore = 3\nmore = 3\n```");
+    }
+
+    #[test]
+    fn what_begins_with_the_word_explains_it() {
+        let text =
+            "- gate: looks at the agreement\n- agreement: what survives both offers\n- refusal: why there is none";
+        assert_eq!(about("what is an agreement", text, 42), "- agreement: what survives both offers");
+    }
+
+    #[test]
+    fn without_a_word_it_is_the_beginning() {
+        assert_eq!(about("nothing", "First of all.\n\nSecond.", 15), "First of all.");
+        assert_eq!(about("nothing", &"é".repeat(100), 15), format!("{}…", "é".repeat(7)));
+        assert_eq!(about("x", "", 15), "");
+    }
 }

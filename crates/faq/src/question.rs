@@ -69,7 +69,7 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// The score is mostly the share of the question's words that a section has, each weighed by how rare it is. At 0.34
+    /// The score is mostly the share of the question's words that a section has, each weighed by how rare it is. At 0.45
     /// a section answers with half the weight of the question when it has nothing else to show for itself, or with a
     /// little less when the words stand in its heading; words that no document has count like the rarest. The accuracy set
     /// in `tests/accuracy.rs` holds both sides of the line.
@@ -80,7 +80,7 @@ impl Default for Limits {
             total_bytes: 256 << 20,
             time: Duration::from_secs(20),
             fresh: Duration::from_secs(1),
-            min_score: 0.34,
+            min_score: 0.45,
         }
     }
 }

@@ -3,7 +3,7 @@
 //! Each word of the question is looked up by itself, because BM25 of several words is the sum of theirs: so it is known which
 //! section has which word, and what was looked up once is remembered until the index changes.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::index::Index;
@@ -26,17 +26,27 @@ const MOST_REMEMBERED: usize = 4_000_000;
 const BEGINNING: f32 = 0.6;
 
 /// What is left of the score of a section that has all words but nothing else to show for itself. The rest is for the best
-/// BM25, for words in its heading, and for words that follow each other as in the question.
-const BY_WORDS: f32 = 0.55;
-const BY_RELEVANCE: f32 = 0.25;
-const BY_HEADING: f32 = 0.15;
+/// BM25, for words in its heading, for words that follow each other as in the question, and for words that stand close together.
+const BY_WORDS: f32 = 0.35;
+const BY_RELEVANCE: f32 = 0.2;
+const BY_HEADING: f32 = 0.2;
 const BY_ORDER: f32 = 0.05;
+const BY_CLOSENESS: f32 = 0.2;
+
+/// How many sections are looked at so closely.
+const CLOSELY: usize = 8;
+
+/// What a word counts that is more about asking than about what is asked.
+const WEAK: f32 = 0.3;
 
 /// What a section gains by speaking of the framework that the asker uses.
 const BY_FRAMEWORK: f32 = 0.1;
 
-/// A section that fits much worse than the best one only distracts.
-const WORTH_MENTIONING: f32 = 0.6;
+/// Words by which people ask rather than what they ask about, in any form. Documents need not have them.
+const ASKING: &str =
+    "add allow became become best big change choose come correct create define deal different difference enable
+    exactly example fast fix go good handle help integrate keep kept large look made make mean need new old order place possible
+    put right see set setup small start support take thing try turn use work";
 
 /// A word of a question, or a name with its parts.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,11 +58,9 @@ pub(crate) struct Term {
 }
 
 impl Term {
-    /// Whether a word of a text is this one, or begins with it, or is a part of it.
+    /// Whether a word of a text is this one, or begins with it.
     pub(crate) fn is_met_by(&self, stem: &str) -> bool {
-        self.stem == stem
-            || self.is_beginning() && stem.starts_with(&self.stem)
-            || self.parts.iter().any(|part| part == stem)
+        self.stem == stem || self.is_beginning() && stem.starts_with(&self.stem)
     }
 
     /// The expression that finds it.
@@ -78,7 +86,7 @@ pub(crate) fn terms(text: &str) -> Vec<Term> {
             _ => terms.push(Term { stem: word.stem, parts: Vec::new() }),
         }
     }
-    let mut seen = std::collections::HashSet::new();
+    let mut seen = HashSet::new();
     terms.retain(|term| seen.insert(term.stem.clone()));
     terms.truncate(MOST_TERMS);
     terms
@@ -88,20 +96,42 @@ fn quoted(word: &str) -> String {
     format!("\"{word}\"")
 }
 
-/// The sections that fit, the best first.
+/// The sections that may fit, the best first as far as can be said without reading them.
 #[derive(Debug, Default)]
 pub(crate) struct Ranking {
-    /// The sections with their scores, from 0 to 1. There may be more than are asked for, since several can be parts of one.
-    pub(crate) hits: Vec<(i64, f64)>,
+    /// Some more than are wanted, since several can be pieces of one, and reading them may change their order.
+    pub(crate) candidates: Vec<Candidate>,
     /// How many of them the answer may be taken from.
     pub(crate) wanted: usize,
+    /// The score that they must reach.
+    pub(crate) least: f64,
     /// What was looked for, with how much it counts.
     pub(crate) sought: Vec<(Term, f32)>,
 }
 
+/// A section that may fit.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Candidate {
+    pub(crate) section: i64,
+    /// The share of the question's words that it has.
+    words: f32,
+    /// What else speaks for it.
+    merit: f32,
+}
+
+impl Candidate {
+    /// How well the section fits, from 0 to 1, if this share of the words stands close together in it.
+    pub(crate) fn score(&self, closeness: f32) -> f64 {
+        let score = f64::from(self.words * (self.merit + BY_CLOSENESS * closeness)).min(1.0);
+        (score * 1e4).round() / 1e4
+    }
+}
+
 /// Finds sections. Remembers where words are.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Finder {
+    /// The words of [`ASKING`] as the index knows them.
+    asking: HashSet<String>,
     /// The state of the index that all of this is about.
     generation: i64,
     /// All sections, in the order in which equally good ones are shown, and the way back.
@@ -124,6 +154,19 @@ struct Merits {
     /// The last term that was counted, plus one.
     counted: u32,
     framework: bool,
+}
+
+impl Default for Finder {
+    fn default() -> Self {
+        Self {
+            asking: words(ASKING).into_iter().map(|word| word.stem).collect(),
+            generation: 0,
+            order: Vec::new(),
+            slots: HashMap::new(),
+            places: HashMap::new(),
+            remembered: 0,
+        }
+    }
 }
 
 impl Finder {
@@ -157,21 +200,23 @@ impl Finder {
                 merits[*slot as usize].framework = true;
             }
         }
-        let whole: f32 = sought.iter().map(|(_, weight)| weight).sum();
-        let hits = self.score(&merits, whole, question.sections(), limits.min_score as f32);
-        Ok(Ranking { hits, wanted: question.sections(), sought })
+        let whole = sought.iter().map(|(_, weight)| weight).sum();
+        let wanted = question.sections();
+        let candidates = self.candidates(&merits, whole, wanted.max(CLOSELY) + wanted / 2);
+        Ok(Ranking { candidates, wanted, least: limits.min_score, sought })
     }
 
     /// Gives each section what it deserves for a term, and says how much the term counts: rare ones count more, and those
-    /// that are nowhere count most.
+    /// that are nowhere count like the rarest.
     fn weigh(&mut self, index: &Index, term: &Term, number: u32, merits: &mut [Merits]) -> rusqlite::Result<f32> {
         let exact = self.places(index, term.expression())?;
         let beginning = match term.is_beginning() {
             true => self.places(index, format!("{}*", quoted(&term.stem)))?,
             false => Arc::default(),
         };
-        let having = if exact.is_empty() { beginning.len() } else { exact.len() } as f32;
-        let weight = (1.0 + (merits.len() as f32 - having + 0.5) / (having + 0.5)).ln();
+        let having = if exact.is_empty() { beginning.len() } else { exact.len() }.max(1) as f32;
+        let strength = if self.asking.contains(&term.stem) { WEAK } else { 1.0 };
+        let weight = strength * (1.0 + ((merits.len() as f32 - having).max(0.0) + 0.5) / (having + 0.5)).ln();
         for (places, share) in [(&exact, 1.0), (&beginning, BEGINNING)] {
             for (slot, relevance) in places.iter() {
                 let merits = &mut merits[*slot as usize];
@@ -189,30 +234,23 @@ impl Finder {
         Ok(weight)
     }
 
-    fn score(&self, merits: &[Merits], whole: f32, wanted: usize, least: f32) -> Vec<(i64, f64)> {
-        let most = merits.iter().map(|merits| merits.relevance).fold(f32::MIN_POSITIVE, f32::max);
-        let scored = |merits: &Merits| {
-            let merit = BY_WORDS
-                + BY_RELEVANCE * merits.relevance / most
+    fn candidates(&self, merits: &[Merits], whole: f32, most: usize) -> Vec<Candidate> {
+        let best = merits.iter().map(|merits| merits.relevance).fold(f32::MIN_POSITIVE, f32::max);
+        let merit = |merits: &Merits| {
+            BY_WORDS
+                + BY_RELEVANCE * merits.relevance / best
                 + BY_HEADING * merits.heading / whole
-                + BY_ORDER * merits.order;
-            let favoured = if merits.framework { 1.0 + BY_FRAMEWORK } else { 1.0 };
-            (merits.words / whole * merit * favoured).min(1.0)
+                + BY_ORDER * merits.order
+                + if merits.framework { BY_FRAMEWORK } else { 0.0 }
         };
-        let mut hits: Vec<(usize, f32)> = merits
-            .iter()
-            .enumerate()
+        let mut found: Vec<Candidate> = (self.order.iter().zip(merits))
             .filter(|(_, merits)| merits.counted > 0)
-            .map(|(slot, merits)| (slot, scored(merits)))
-            .filter(|(_, score)| *score >= least)
+            .map(|(section, merits)| Candidate { section: *section, words: merits.words / whole, merit: merit(merits) })
             .collect();
-        hits.sort_unstable_by(|(slot, score), (other, than)| than.total_cmp(score).then(slot.cmp(other)));
-        let best = hits.first().map_or(0.0, |(_, score)| *score);
-        hits.into_iter()
-            .take(3 * wanted)
-            .take_while(|(_, score)| *score >= WORTH_MENTIONING * best)
-            .map(|(slot, score)| (self.order[slot], (f64::from(score) * 1e4).round() / 1e4))
-            .collect()
+        // The sort is stable: equals stay in the order of their documents.
+        found.sort_by(|a, b| b.score(0.0).total_cmp(&a.score(0.0)));
+        found.truncate(most);
+        found
     }
 
     /// Where an expression matches, by section.

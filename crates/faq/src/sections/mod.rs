@@ -53,6 +53,8 @@ pub(crate) struct Section {
     pub(crate) heading: String,
     /// The title and the headings above that one, from the outermost, with blanks between them.
     pub(crate) above: String,
+    /// The section begins with this piece, and does not only go on with it.
+    pub(crate) begins: bool,
     /// The line of the heading, or of the first text when the piece has none of its own. The first line is 1.
     pub(crate) line: usize,
     /// The text, without the heading.
@@ -88,6 +90,7 @@ struct Cutter {
     title: Option<String>,
     /// The headings that hold for what comes, with their levels, from the outermost.
     trail: Vec<(usize, String)>,
+    begins: bool,
     line: Option<usize>,
     body: String,
     after_blank: bool,
@@ -100,6 +103,7 @@ impl Cutter {
             name: name.to_owned(),
             title: None,
             trail: Vec::new(),
+            begins: true,
             line: None,
             body: String::new(),
             after_blank: false,
@@ -166,8 +170,10 @@ impl Cutter {
             let mut trail: Vec<&str> = self.title.iter().map(String::as_str).collect();
             trail.extend(self.trail.iter().map(|(_, heading)| heading.as_str()));
             let heading = trail.pop().unwrap_or(&self.name).to_owned();
-            self.sections.push(Section { heading, above: trail.join(" "), line, body: body.to_owned() });
+            let above = trail.join(" ");
+            self.sections.push(Section { heading, above, begins: self.begins, line, body: body.to_owned() });
         }
+        self.begins = ends == Ends::ByHeading;
         self.body.clear();
     }
 }
@@ -192,7 +198,7 @@ mod tests {
     pub(super) fn outline(format: Format, text: &str) -> Vec<String> {
         let sections = cut(format, "name", text);
         let shown = |section: &Section| {
-            let Section { heading, above, line, body } = section;
+            let Section { heading, above, line, body, .. } = section;
             format!("{line} {above} > {heading}: {}", body.split_whitespace().take(4).collect::<Vec<_>>().join(" "))
         };
         sections.iter().map(shown).collect()
