@@ -114,7 +114,8 @@ impl Shelf {
     /// Brings the index up to date with the folder, unless that was done a moment ago.
     fn look(&mut self, limits: &Limits) -> rusqlite::Result<()> {
         let Some(folder) = &self.folder else { return Ok(()) };
-        if self.looked.is_some_and(|(when, took)| when.elapsed() < limits.fresh.max(took * WORTH)) {
+        let holds = |took: Duration| if limits.fresh.is_zero() { limits.fresh } else { limits.fresh.max(took * WORTH) };
+        if self.looked.is_some_and(|(when, took)| when.elapsed() < holds(took)) {
             return Ok(());
         }
         let began = Instant::now();

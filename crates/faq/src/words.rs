@@ -180,17 +180,18 @@ const ENDINGS: [(&str, usize); 19] = [
 
 /// Words that are in every question and every section, sorted.
 #[rustfmt::skip]
-const STOP: [&str; 145] = [
-    "a", "about", "all", "also", "am", "an", "and", "another", "any", "are", "as", "at", "be", "because", "been",
-    "being", "between", "both", "but", "by", "can", "could", "did", "do", "does", "doing", "don", "each", "else",
-    "etc", "explain", "few", "for", "from", "get", "gets", "give", "got", "had", "happen", "happens", "has", "have",
-    "having", "he", "her", "here", "his", "how", "i", "if", "in", "into", "is", "it", "its", "itself", "just", "know",
-    "let", "like", "ll", "many", "may", "me", "mean", "means", "might", "more", "most", "much", "must", "my", "nor",
-    "of", "often", "on", "only", "onto", "or", "other", "our", "ours", "out", "please", "re", "s", "say", "says",
-    "shall", "she", "should", "so", "some", "something", "such", "t", "tell", "than", "that", "the", "their", "them",
-    "then", "there", "these", "they", "thing", "things", "this", "those", "through", "to", "too", "until", "up",
-    "upon", "us", "ve", "very", "via", "want", "was", "way", "we", "well", "were", "what", "when", "where", "whether",
-    "which", "while", "who", "whom", "whose", "why", "will", "with", "would", "yes", "yet", "you", "your", "yours",
+const STOP: [&str; 154] = [
+    "a", "about", "actually", "all", "already", "also", "am", "an", "and", "another", "any", "anyway", "are", "as",
+    "at", "be", "because", "been", "being", "between", "both", "but", "by", "can", "could", "currently", "did", "do",
+    "does", "doing", "don", "each", "else", "etc", "even", "ever", "explain", "few", "for", "from", "get", "gets",
+    "give", "got", "had", "happen", "happens", "has", "have", "having", "he", "her", "here", "his", "how", "i", "if",
+    "in", "into", "is", "it", "its", "itself", "just", "know", "let", "like", "ll", "many", "may", "me", "mean",
+    "means", "might", "more", "most", "much", "must", "my", "nor", "now", "of", "often", "on", "only", "onto", "or",
+    "other", "our", "ours", "out", "please", "re", "really", "s", "say", "says", "shall", "she", "should", "so",
+    "some", "something", "still", "such", "t", "tell", "than", "that", "the", "their", "them", "then", "there",
+    "these", "they", "thing", "things", "this", "those", "through", "to", "too", "until", "up", "upon", "us", "ve",
+    "very", "via", "want", "was", "way", "we", "well", "were", "what", "when", "where", "whether", "which", "while",
+    "who", "whom", "whose", "why", "will", "with", "would", "yes", "yet", "you", "your", "yours",
 ];
 
 #[cfg(test)]

@@ -142,6 +142,32 @@ fn what_is_not_there_is_not_found() {
 }
 
 #[test]
+fn the_least_score_lies_between_what_is_there_and_what_is_not() {
+    let data = tempfile::tempdir().unwrap();
+    let library = Library::open(data.path());
+    let folder = handbook();
+    let everything = Limits { min_score: 0.0, ..Limits::default() };
+    let scores = |questions: &[&str], folder| {
+        let mut scores: Vec<f64> = questions
+            .iter()
+            .map(|question| library.ask(&Question::new(*question), folder, &everything).unwrap().score)
+            .collect();
+        scores.sort_by(f64::total_cmp);
+        scores
+    };
+    let there = [
+        scores(&HANDBOOK.map(|expected| expected.0), Some(folder.as_path())),
+        scores(&OWN.map(|expected| expected.0), None),
+    ];
+    let absent = [scores(&NOT_IN_HANDBOOK, Some(folder.as_path())), scores(&NOT_IN_OWN, None)];
+    println!("there: {there:?}\nnot there: {absent:?}");
+    let least = Limits::default().min_score;
+    assert!(absent.concat().iter().all(|score| *score < least), "what is not there reaches {absent:?}");
+    let reached = there.concat().iter().filter(|score| **score >= least).count();
+    assert!(reached as f64 >= BAR * there.concat().len() as f64, "what is there reaches only {there:?}");
+}
+
+#[test]
 fn the_framework_of_the_asker_comes_first() {
     let data = tempfile::tempdir().unwrap();
     let docs = tempfile::tempdir().unwrap();
