@@ -1,0 +1,29 @@
+//! Why a question got no answer at all. That nothing was found is an answer.
+
+use std::io;
+use std::path::PathBuf;
+
+/// What stands between a question and its answer.
+#[derive(Debug, thiserror::Error)]
+pub enum FaqError {
+    /// There is nothing in the question but blanks.
+    #[error("query is required")]
+    Blank,
+    /// The folder cannot be looked at.
+    #[error("could not open folder {}: {source}", path.display())]
+    Folder {
+        /// The folder, as it was given.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// There is something at that path, and it is no folder.
+    #[error("{} is not a folder", path.display())]
+    NotAFolder {
+        /// The path, as it was given.
+        path: PathBuf,
+    },
+    /// The index failed in a way that building it anew does not cure.
+    #[error("could not use the index of the documentation: {0}")]
+    Index(#[from] rusqlite::Error),
+}

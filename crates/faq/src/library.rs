@@ -1,0 +1,104 @@
+//! All documentation that was asked about: our own, and a few folders that are kept open.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use fs_err as fs;
+use sha2::{Digest as _, Sha256};
+
+use crate::answer::Answer;
+use crate::error::FaqError;
+use crate::question::{Limits, Question};
+use crate::shelf::Shelf;
+
+/// The most folders that are kept open; the one that was not asked about for longest is closed first.
+const MOST_OPEN: usize = 16;
+
+/// Answers questions about folders of documentation. It may be shared between threads: questions about one folder take turns.
+#[derive(Debug)]
+pub struct Library {
+    /// Where indexes are kept.
+    data: PathBuf,
+    shelves: Mutex<Shelves>,
+}
+
+#[derive(Debug, Default)]
+struct Shelves {
+    own: Option<Arc<Mutex<Shelf>>>,
+    /// By folder, with the number of the question that used it last.
+    folders: HashMap<PathBuf, (u64, Arc<Mutex<Shelf>>)>,
+    questions: u64,
+}
+
+impl Library {
+    /// A library that keeps its indexes in `data`, which is made when there is something to keep. Cheap: nothing is read yet.
+    pub fn open(data: impl Into<PathBuf>) -> Self {
+        Self { data: data.into(), shelves: Mutex::default() }
+    }
+
+    /// Answers from the documentation in `folder`, or from our own when there is none. The first question about a folder takes as
+    /// long as it takes to index it, within `limits`; the index is kept for the next time.
+    pub fn ask(&self, question: &Question, folder: Option<&Path>, limits: &Limits) -> Result<Answer, FaqError> {
+        if question.query.trim().is_empty() {
+            return Err(FaqError::Blank);
+        }
+        let shelf = match folder {
+            Some(folder) => self.shelf(resolve(folder)?)?,
+            None => self.own()?,
+        };
+        hold(&shelf).ask(question, limits)
+    }
+
+    fn own(&self) -> Result<Arc<Mutex<Shelf>>, FaqError> {
+        let mut shelves = hold(&self.shelves);
+        if let Some(own) = &shelves.own {
+            return Ok(Arc::clone(own));
+        }
+        let own = Arc::new(Mutex::new(Shelf::own()?));
+        shelves.own = Some(Arc::clone(&own));
+        Ok(own)
+    }
+
+    fn shelf(&self, folder: PathBuf) -> Result<Arc<Mutex<Shelf>>, FaqError> {
+        let mut shelves = hold(&self.shelves);
+        shelves.questions += 1;
+        let now = shelves.questions;
+        if let Some((used, shelf)) = shelves.folders.get_mut(&folder) {
+            *used = now;
+            return Ok(Arc::clone(shelf));
+        }
+        if shelves.folders.len() >= MOST_OPEN
+            && let Some(oldest) =
+                shelves.folders.iter().min_by_key(|(_, (used, _))| *used).map(|(folder, _)| folder.clone())
+        {
+            shelves.folders.remove(&oldest);
+        }
+        let shelf = Arc::new(Mutex::new(Shelf::open(folder.clone(), &self.index_of(&folder))?));
+        shelves.folders.insert(folder, (now, Arc::clone(&shelf)));
+        Ok(shelf)
+    }
+
+    /// The file that holds the index of a folder.
+    fn index_of(&self, folder: &Path) -> PathBuf {
+        let digest = Sha256::digest(folder.as_os_str().as_encoded_bytes());
+        let name: String = digest.iter().take(12).map(|byte| format!("{byte:02x}")).collect();
+        self.data.join("faq").join(format!("{name}.sqlite"))
+    }
+}
+
+/// The folder by its one true name, so that it has one index.
+fn resolve(folder: &Path) -> Result<PathBuf, FaqError> {
+    // The error names the path itself, and the one of `fs_err` would do so again.
+    let resolved =
+        std::fs::canonicalize(folder).map_err(|source| FaqError::Folder { path: folder.to_owned(), source })?;
+    if !fs::metadata(&resolved).is_ok_and(|about| about.is_dir()) {
+        return Err(FaqError::NotAFolder { path: folder.to_owned() });
+    }
+    Ok(resolved)
+}
+
+/// What a panic of another thread left behind is still whole: every change of an index is one transaction.
+fn hold<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,42 @@
+//! The project's own documentation, as it was when the program was built.
+
+use crate::sections::Format;
+
+/// How all of it is written.
+pub(crate) const FORMAT: Format = Format::Markdown;
+
+/// Each document with its path in the repository, by path.
+pub(crate) const DOCUMENTS: [(&str, &str); 10] = [
+    ("ARCHITECTURE.md", include_str!("../../../ARCHITECTURE.md")),
+    ("README.md", include_str!("../../../README.md")),
+    ("docs/configuration.md", include_str!("../../../docs/configuration.md")),
+    ("docs/conformance.md", include_str!("../../../docs/conformance.md")),
+    ("docs/coupling.md", include_str!("../../../docs/coupling.md")),
+    ("docs/dialects.md", include_str!("../../../docs/dialects.md")),
+    ("docs/mcp.md", include_str!("../../../docs/mcp.md")),
+    ("docs/peers.md", include_str!("../../../docs/peers.md")),
+    ("docs/policy.md", include_str!("../../../docs/policy.md")),
+    ("docs/stability.md", include_str!("../../../docs/stability.md")),
+];
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn no_page_of_the_documentation_is_missing() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let mut pages = vec!["ARCHITECTURE.md".to_owned(), "README.md".to_owned()];
+        for entry in fs_err::read_dir(root.join("docs")).unwrap() {
+            let name = entry.unwrap().file_name().into_string().unwrap();
+            if name.ends_with(".md") {
+                pages.push(format!("docs/{name}"));
+            }
+        }
+        pages.sort();
+        let ours: Vec<&str> = DOCUMENTS.iter().map(|(path, _)| *path).collect();
+        assert_eq!(ours, pages, "every page of docs/ is listed here, by path");
+    }
+}

@@ -1,0 +1,197 @@
+//! The documentation of one folder, or our own: looks whether it changed, keeps its index, answers from it.
+
+use std::borrow::Cow;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use fs_err as fs;
+use sha2::{Digest as _, Sha256};
+
+use crate::answer::{Answer, compose};
+use crate::error::FaqError;
+use crate::index::{Change, Index, Stamp, is_damage};
+use crate::own;
+use crate::question::{Limits, Question};
+use crate::rank::Finder;
+use crate::sections::cut;
+use crate::survey::{Found, Survey};
+
+/// A look at the folder holds good for this many times as long as it took, so that questions spend their time on answers.
+const WORTH: u32 = 20;
+
+/// The most warnings that an answer carries.
+const MOST_WARNINGS: usize = 20;
+
+/// One folder and its index.
+#[derive(Debug)]
+pub(crate) struct Shelf {
+    folder: Option<PathBuf>,
+    index: Index,
+    finder: Finder,
+    /// When the last look at the folder was over, and how long it took.
+    looked: Option<(Instant, Duration)>,
+    /// What the last look found wrong with the folder.
+    left_out: Vec<String>,
+    /// What is wrong with the index, as long as this process runs.
+    about_index: Option<String>,
+    /// What was wrong with single files, in the given generation of the index.
+    about_files: (i64, Vec<String>),
+}
+
+impl Shelf {
+    /// Our own documentation, which does not change while we run.
+    pub(crate) fn own() -> Result<Self, FaqError> {
+        let mut shelf = Self::new(None, Index::in_memory()?);
+        let mut change = shelf.index.change()?;
+        for (path, text) in own::DOCUMENTS {
+            let stamp = Stamp { size: text.len() as i64, modified: Stamp::UNSETTLED, hash: Vec::new() };
+            change.put(path, &stamp, &cut(own::FORMAT, &stem(path), text), None)?;
+        }
+        change.commit()?;
+        Ok(shelf)
+    }
+
+    /// The documentation in `folder`, with its index in the file `index`, or in memory where that cannot be.
+    pub(crate) fn open(folder: PathBuf, index: &Path) -> Result<Self, FaqError> {
+        let made = index.parent().map_or(Ok(()), fs::create_dir_all).map_err(|error| error.to_string());
+        match made.and_then(|()| Index::open(index).map_err(|error| error.to_string())) {
+            Ok(index) => Ok(Self::new(Some(folder), index)),
+            Err(error) => {
+                let mut shelf = Self::new(Some(folder), Index::in_memory()?);
+                shelf.about_index = Some(format!("the index is kept in memory only: {error}"));
+                Ok(shelf)
+            }
+        }
+    }
+
+    fn new(folder: Option<PathBuf>, index: Index) -> Self {
+        let about_index = index.was_damaged().then(|| REBUILT.to_owned());
+        Self {
+            folder,
+            index,
+            finder: Finder::default(),
+            looked: None,
+            left_out: Vec::new(),
+            about_index,
+            about_files: (0, Vec::new()),
+        }
+    }
+
+    /// Answers from what the folder says now.
+    pub(crate) fn ask(&mut self, question: &Question, limits: &Limits) -> Result<Answer, FaqError> {
+        match self.try_ask(question, limits) {
+            Err(error) if is_damage(&error) => {
+                self.index.repair()?;
+                self.finder = Finder::default();
+                self.looked = None;
+                self.about_index = Some(REBUILT.to_owned());
+                Ok(self.try_ask(question, limits)?)
+            }
+            outcome => Ok(outcome?),
+        }
+    }
+
+    fn try_ask(&mut self, question: &Question, limits: &Limits) -> rusqlite::Result<Answer> {
+        self.look(limits)?;
+        let Self { index, finder, about_files, .. } = self;
+        let mut answer = index.read(|index| {
+            let generation = index.generation()?;
+            if about_files.0 != generation {
+                *about_files = (generation, index.warnings()?);
+            }
+            let ranking = finder.find(index, generation, question, limits)?;
+            compose(index, &ranking)
+        })?;
+        let warnings = || self.about_index.iter().chain(&self.left_out).chain(&self.about_files.1);
+        answer.warnings = warnings().take(MOST_WARNINGS).cloned().collect();
+        if let more @ 1.. = warnings().count().saturating_sub(MOST_WARNINGS) {
+            answer.warnings.push(format!("and {more} more"));
+        }
+        Ok(answer)
+    }
+
+    /// Brings the index up to date with the folder, unless that was done a moment ago.
+    fn look(&mut self, limits: &Limits) -> rusqlite::Result<()> {
+        let Some(folder) = &self.folder else { return Ok(()) };
+        let holds = |took: Duration| if limits.fresh.is_zero() { limits.fresh } else { limits.fresh.max(took * WORTH) };
+        if self.looked.is_some_and(|(when, took)| when.elapsed() < holds(took)) {
+            return Ok(());
+        }
+        let began = Instant::now();
+        let deadline = began + limits.time;
+        let survey = Survey::of(folder, limits, deadline);
+        self.left_out = survey.warnings.clone();
+        let known = self.index.stamps()?;
+        let same = |found: &Found| known.get(&found.path).is_some_and(|stamp| is_same(found, stamp));
+        let mut complete = survey.complete;
+        if survey.found.len() != known.len() || !survey.found.iter().all(same) {
+            let mut change = self.index.change()?;
+            complete &= update(&mut change, &survey, limits.file_bytes, deadline)?;
+            change.commit()?;
+        }
+        if !complete {
+            self.left_out.push(format!("some files: left out for now, looking took more than {:?}", limits.time));
+        }
+        self.looked = Some((Instant::now(), began.elapsed()));
+        Ok(())
+    }
+}
+
+const REBUILT: &str = "the index was damaged and has been built anew";
+
+fn is_same(found: &Found, stamp: &Stamp) -> bool {
+    found.modified != Stamp::UNSETTLED && (found.size, found.modified) == (stamp.size, stamp.modified)
+}
+
+/// Puts what changed into the index, and takes out what is gone. Says whether there was time for all of it.
+fn update(change: &mut Change<'_>, survey: &Survey, most: u64, deadline: Instant) -> rusqlite::Result<bool> {
+    let mut known = change.stamps()?;
+    for found in &survey.found {
+        let before = known.remove(&found.path);
+        if before.as_ref().is_some_and(|stamp| is_same(found, stamp)) {
+            continue;
+        }
+        if Instant::now() >= deadline {
+            return Ok(false);
+        }
+        let (text, warning) = match read(found, most) {
+            Ok((text, warning)) => (Some(text), warning),
+            Err(why) => (None, Some(why)),
+        };
+        let hash = text.as_ref().map(|text| Sha256::digest(text).to_vec()).unwrap_or_default();
+        let stamp = Stamp { size: found.size, modified: found.modified, hash };
+        if before.is_some_and(|before| before.hash == stamp.hash) {
+            change.touch(&found.path, &stamp)?;
+        } else {
+            let sections = text.map(|text| cut(found.format, &stem(&found.path), &text)).unwrap_or_default();
+            change.put(&found.path, &stamp, &sections, warning.as_deref())?;
+        }
+    }
+    if survey.complete {
+        for gone in known.keys() {
+            change.remove(gone)?;
+        }
+    }
+    Ok(true)
+}
+
+/// The text of a document, and what is wrong with it; or why it cannot be read.
+fn read(found: &Found, most: u64) -> Result<(String, Option<String>), String> {
+    let mut bytes = Vec::new();
+    let opened = fs::File::open(&found.file);
+    opened.and_then(|file| file.take(most).read_to_end(&mut bytes)).map_err(|error| error.kind().to_string())?;
+    if bytes.contains(&0) {
+        return Err("left out, is no text".to_owned());
+    }
+    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
+    Ok(match String::from_utf8_lossy(bytes) {
+        Cow::Borrowed(text) => (text.to_owned(), None),
+        Cow::Owned(text) => (text, Some("is not UTF-8 throughout".to_owned())),
+    })
+}
+
+/// What a document is called when it has no title: the name of its file without the ending.
+fn stem(path: &str) -> String {
+    Path::new(path).file_stem().unwrap_or_default().to_string_lossy().into_owned()
+}

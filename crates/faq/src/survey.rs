@@ -1,0 +1,108 @@
+//! What documents there are in a folder, as git and people see it: no hidden and no ignored files, and no links, so that nothing
+//! outside of the folder is ever read.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime};
+
+use ignore::WalkBuilder;
+
+use crate::index::Stamp;
+use crate::question::Limits;
+use crate::sections::Format;
+
+/// A file changed more recently than this may change again without its time telling: clocks of file systems tick slowly.
+const SETTLES: Duration = Duration::from_secs(2);
+
+/// A document in a folder.
+#[derive(Debug)]
+pub(crate) struct Found {
+    /// Where it is.
+    pub(crate) file: PathBuf,
+    /// What it is called in citations: its path below the folder, with `/` on every system.
+    pub(crate) path: String,
+    pub(crate) format: Format,
+    pub(crate) size: i64,
+    /// See [`Stamp`].
+    pub(crate) modified: i64,
+}
+
+/// The documents of a folder, by path, and what was left out.
+#[derive(Debug, Default)]
+pub(crate) struct Survey {
+    pub(crate) found: Vec<Found>,
+    pub(crate) warnings: Vec<String>,
+    /// Nothing was left out for want of time.
+    pub(crate) complete: bool,
+}
+
+impl Survey {
+    /// Looks at `folder`, until `deadline` at the latest.
+    pub(crate) fn of(folder: &Path, limits: &Limits, deadline: Instant) -> Self {
+        let mut survey = Self { complete: true, ..Self::default() };
+        let mut bytes = 0;
+        let walk = WalkBuilder::new(folder)
+            .follow_links(false)
+            .git_global(false)
+            .require_git(false)
+            .sort_by_file_name(std::ffi::OsStr::cmp)
+            .filter_entry(|entry| entry.file_name() != "node_modules")
+            .build();
+        for entry in walk {
+            if Instant::now() >= deadline {
+                survey.complete = false;
+                break;
+            }
+            let entry = match entry {
+                Ok(entry) => entry,
+                Err(error) => {
+                    survey.warnings.push(without(folder, &error.to_string()));
+                    continue;
+                }
+            };
+            if !entry.file_type().is_some_and(|kind| kind.is_file()) {
+                continue;
+            }
+            let Some(format) = Format::of(entry.path()) else { continue };
+            let path = name(folder, entry.path());
+            let Ok(about) = entry.metadata() else {
+                survey.warnings.push(format!("{path}: could not be looked at"));
+                continue;
+            };
+            if about.len() > limits.file_bytes {
+                survey.warnings.push(format!("{path}: left out, has more than {} bytes", limits.file_bytes));
+                continue;
+            }
+            if survey.found.len() >= limits.files || bytes + about.len() > limits.total_bytes {
+                let (files, total) = (limits.files, limits.total_bytes);
+                survey.warnings.push(format!(
+                    "files from {path} on: left out, there are more than {files} files or {total} bytes"
+                ));
+                break;
+            }
+            bytes += about.len();
+            let modified = about.modified().map_or(Stamp::UNSETTLED, settled);
+            survey.found.push(Found { path, file: entry.into_path(), format, size: about.len() as i64, modified });
+        }
+        survey
+    }
+}
+
+fn settled(modified: SystemTime) -> i64 {
+    // A time in the future says nothing about when the file was changed.
+    if modified.elapsed().is_ok_and(|age| age >= SETTLES) {
+        let since = modified.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        i64::try_from(since.as_nanos()).unwrap_or(Stamp::UNSETTLED)
+    } else {
+        Stamp::UNSETTLED
+    }
+}
+
+fn name(folder: &Path, file: &Path) -> String {
+    let below = file.strip_prefix(folder).unwrap_or(file);
+    below.iter().map(|part| part.to_string_lossy()).collect::<Vec<_>>().join("/")
+}
+
+/// A message of the system that speaks of files below the folder.
+fn without(folder: &Path, message: &str) -> String {
+    message.replace(&format!("{}{}", folder.display(), std::path::MAIN_SEPARATOR), "")
+}
