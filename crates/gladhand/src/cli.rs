@@ -108,6 +108,8 @@ pub enum Command {
     /// Show what runs: sessions, upstreams, their processes, and what sharing saves.
     #[cfg(unix)]
     Ps(PsArgs),
+    /// Look at a repository: what it is made of, which frameworks it uses, how to integrate something.
+    Repo(crate::commands::repo::RepoArgs),
     /// Keep secrets on this machine, encrypted.
     Secret(crate::commands::secret::SecretArgs),
     /// Sign in to a server ahead of time.

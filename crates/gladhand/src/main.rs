@@ -44,6 +44,7 @@ fn main() -> ExitCode {
         Command::Doctor(args) => commands::doctor::run(&args),
         #[cfg(unix)]
         Command::Ps(args) => commands::ps::run(&args),
+        Command::Repo(args) => commands::repo::run(&args),
         Command::Secret(args) => commands::secret::run(args),
         Command::Login(args) => commands::login::login(args),
         Command::Logout(args) => commands::login::logout(&args),

@@ -23,6 +23,7 @@ mod plain;
 pub mod policy;
 #[cfg(unix)]
 pub mod ps;
+pub mod repo;
 mod screen;
 pub mod secret;
 mod secret_prompt;

@@ -5,6 +5,7 @@
 mod agent;
 mod expand;
 mod policy;
+mod repository;
 pub(crate) mod schema;
 mod source;
 pub(crate) mod text;
@@ -24,6 +25,7 @@ use crate::authorization::AuthorizationConfig;
 pub use agent::{AgentConfig, Approve};
 pub use expand::Lookup;
 pub use policy::{AuditConfig, PolicyConfig, ProfileConfig};
+pub use repository::RepositoryConfig;
 pub use source::Problem;
 use source::{Source, in_order};
 pub use upstreams::{Hidden, Inherit, UpstreamConfig, Upstreams};
@@ -75,6 +77,8 @@ pub struct Config {
     pub mcp: McpConfig,
     /// `[toolbox]`
     pub toolbox: ToolboxConfig,
+    /// `[repository]`
+    pub repository: RepositoryConfig,
     /// `[agent]`
     pub agent: AgentConfig,
     /// `[upstreams.NAME]`

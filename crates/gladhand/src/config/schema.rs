@@ -33,6 +33,7 @@ pub(crate) fn schema() -> Value {
             },
             "mcp": section("mcp", "Settings of the MCP dialect.", &MCP),
             "agent": section("agent", "The coding agent: what it may do, and where its models are.", &AGENT),
+            "repository": section("repository", "The tools that read repositories.", &REPOSITORY),
             "toolbox": section("toolbox", "Our own three tools.", &TOOLBOX),
             "upstreams": {
                 "description": "The servers behind this one, each under its name.",
@@ -164,6 +165,17 @@ const AGENT: [Key; 21] = [
     ("compatible_key", Kind::Text, "The key for it, as in ${secret:NAME}."),
     ("compatible_model", Kind::Text, "The model to use there, if it does not list its models."),
     ("exa_base", Kind::Text, "The address of the service that searches the web."),
+];
+
+const REPOSITORY: [Key; 4] = [
+    ("enabled", Kind::Bool, "Whether they are there."),
+    (
+        "roots",
+        Kind::Texts,
+        "The only folders that they read. None: on stdio whatever the user may read, over HTTP nothing.",
+    ),
+    ("docs", Kind::Text, "The documentation that `faq` answers from; without it, our own."),
+    ("recipes", Kind::Text, "A folder of further integration targets."),
 ];
 
 const UPSTREAM: [Key; 20] = [

@@ -23,7 +23,7 @@ use crate::edges::excuse;
 use crate::edges::http::{Authorize, Http, Tls};
 use crate::exit::Exit;
 use crate::governing;
-use crate::providers::AgentTools;
+use crate::providers::{AgentTools, RepositoryTools};
 pub(super) use mounted::Memory;
 use mounted::Mounted;
 use reload::{Following, HangUp, Reader};
@@ -47,6 +47,10 @@ pub fn run(args: &ServeArgs) -> Result<ExitCode, CommandError> {
     let agent = data.clone().filter(|_| config.agent.enabled).map(|data| LaterAgent::new(config.agent.clone(), data));
     let agent = agent.map(Arc::new);
     let mut mounted = Mounted::new(&config, Memory::in_folder(data.clone()), within);
+    if let Some(data) = data.clone().filter(|_| config.repository.enabled) {
+        let is_networked = !args.listen.http.is_empty();
+        mounted.add_repository(RepositoryTools::new(&config.repository, data, is_networked));
+    }
     if let Some(agent) = agent.as_ref().filter(|_| config.agent.tools) {
         mounted.add_agent(AgentTools::new(Arc::clone(agent) as _));
     }

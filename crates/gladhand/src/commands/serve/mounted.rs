@@ -14,7 +14,7 @@ use super::within::Within;
 use crate::commands::{lookup, sign_in};
 use crate::config::{Config, UpstreamConfig, env};
 use crate::coupling::{self, Coupled, Room, Spec, memory};
-use crate::providers::{AgentTools, Toolbox};
+use crate::providers::{AgentTools, RepositoryTools, Toolbox};
 use crate::upstream::{Bearer, Eras, Options, Target};
 
 /// Where what is found out about upstreams is kept.
@@ -66,6 +66,7 @@ pub(super) struct Mounted {
     memory: Memory,
     within: Within,
     toolbox: Option<Arc<Toolbox>>,
+    repository: Option<Arc<RepositoryTools>>,
     agent: Option<Arc<AgentTools>>,
     upstreams: Vec<Entry>,
     /// Room that all upstreams have in common.
@@ -100,11 +101,17 @@ impl Mounted {
     /// What a configuration wants mounted. Nothing is started yet.
     pub(super) fn new(config: &Config, memory: Memory, within: Within) -> Self {
         let violations = Arc::new(Violations::new(config.policy.violations));
-        let (toolbox, agent, upstreams, room) = (None, None, Vec::new(), Room::default());
-        let mut mounted = Self { memory, within, toolbox, agent, upstreams, room, violations };
+        let (upstreams, room) = (Vec::new(), Room::default());
+        let (toolbox, repository, agent) = (None, None, None);
+        let mut mounted = Self { memory, within, toolbox, repository, agent, upstreams, room, violations };
         mounted.update(config);
         mounted.memory.clear_out();
         mounted
+    }
+
+    /// The repository tools, which stay whatever the configuration says later.
+    pub(super) fn add_repository(&mut self, repository: RepositoryTools) {
+        self.repository = Some(Arc::new(repository));
     }
 
     /// The agent as tools, which stays whatever the configuration says later.
@@ -112,7 +119,7 @@ impl Mounted {
         self.agent = Some(Arc::new(agent));
     }
 
-    /// As the hub takes it: the toolbox and the agent under plain names, then the upstreams in their order.
+    /// As the hub takes it: what is ours under plain names, then the upstreams in their order.
     pub(super) fn mounts(&self) -> Vec<Mount> {
         let toolbox = self.toolbox.iter().map(|toolbox| Mount::plain(Arc::clone(toolbox) as _));
         let upstreams = self.upstreams.iter().map(|Entry { name, config, provider }| Mount {
@@ -120,7 +127,8 @@ impl Mounted {
             naming: config.naming(name),
         });
         let agent = self.agent.iter().map(|agent| Mount::plain(Arc::clone(agent) as _));
-        toolbox.chain(agent).chain(upstreams).collect()
+        let repository = self.repository.iter().map(|repository| Mount::plain(Arc::clone(repository) as _));
+        toolbox.chain(repository).chain(agent).chain(upstreams).collect()
     }
 
     /// Follows a configuration. An upstream that stayed what it is goes on undisturbed.

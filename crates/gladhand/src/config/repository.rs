@@ -1,0 +1,25 @@
+//! `[repository]`: the tools that read repositories, and what they may read.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// Settings of the repository tools.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RepositoryConfig {
+    /// Whether they are there.
+    pub enabled: bool,
+    /// The only folders that they read. None: on stdio everything that the user may read, over HTTP nothing.
+    pub roots: Vec<PathBuf>,
+    /// The documentation that `faq` answers from; without it, our own.
+    pub docs: Option<PathBuf>,
+    /// A folder of further integration targets.
+    pub recipes: Option<PathBuf>,
+}
+
+impl Default for RepositoryConfig {
+    fn default() -> Self {
+        Self { enabled: true, roots: Vec::new(), docs: None, recipes: None }
+    }
+}

@@ -1,0 +1,309 @@
+//! The repository tools and `faq`, for peers of every dialect.
+//!
+//! A call reads a tree for as long as that takes, on a thread of its own: it reports how far it is, and ends when its caller
+//! does not want the answer any more. What the tools look like is written down (`repository_tools.jsonl`) rather than made
+//! at each start; a test sees to it that it is what they are.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use gladhand_faq::{Library, Question};
+use gladhand_hub::{Answer, Context, Provider, Reporter};
+use gladhand_operations::{Failure, FailureKind, Progress, Tool, ToolCall, ToolResult};
+use gladhand_repository::{
+    Documents, Limits, Passage, Places, Progress as Watcher, Recipes, RepositoryError, Setting, Stage, tool,
+};
+use gladhand_wire::{RawValue, json};
+use serde::Deserialize;
+
+use crate::config::RepositoryConfig;
+use crate::utc;
+
+/// How often at most a caller hears how far its call is.
+const REPORTS: Duration = Duration::from_millis(100);
+
+/// The tools as peers are told of them.
+const DESCRIPTIONS: &str = include_str!("repository_tools.jsonl");
+
+/// The tools, and what they share.
+#[derive(Debug)]
+pub struct RepositoryTools {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    places: Places,
+    /// The folder that `faq` answers from unless a call names another.
+    docs: Option<PathBuf>,
+    /// Where further recipes are.
+    recipes_in: Option<PathBuf>,
+    recipes: OnceLock<Recipes>,
+    library: Library,
+}
+
+#[derive(Debug, Deserialize)]
+struct Described {
+    name: String,
+    title: String,
+    description: String,
+    input_schema: Box<RawValue>,
+    output_schema: Box<RawValue>,
+}
+
+/// What `faq` takes besides the question.
+#[derive(Debug, Deserialize)]
+struct Asked {
+    #[serde(flatten)]
+    question: Question,
+    /// A folder of documentation inside the allowed ones.
+    docs: Option<PathBuf>,
+}
+
+impl RepositoryTools {
+    /// As the configuration wants them; indexes are kept in the data folder. Whoever is reached over a network reads the
+    /// configured folders and nothing else.
+    pub fn new(config: &RepositoryConfig, data: PathBuf, is_networked: bool) -> Self {
+        let allowed = (is_networked || !config.roots.is_empty()).then(|| config.roots.clone());
+        let inner = Inner {
+            places: Places {
+                working_folder: std::env::current_dir().unwrap_or_default(),
+                home: etcetera::home_dir().ok(),
+                allowed,
+            },
+            docs: config.docs.clone(),
+            recipes_in: config.recipes.clone(),
+            recipes: OnceLock::new(),
+            library: Library::open(data),
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// Runs a tool on this thread.
+    pub fn run(
+        &self,
+        name: &str,
+        arguments: &RawValue,
+        watcher: &(dyn Watcher + Sync),
+    ) -> Result<Box<RawValue>, Failure> {
+        self.inner.run(name, arguments, watcher)
+    }
+}
+
+impl Provider for RepositoryTools {
+    fn name(&self) -> &str {
+        "repository"
+    }
+
+    fn tools(&self) -> Vec<Tool> {
+        // One tool on a line, so that what is taken from it as it is has no line breaks.
+        let described = DESCRIPTIONS.lines().filter_map(|line| serde_json::from_str::<Described>(line).ok());
+        let read_only = || json::raw(r#"{"readOnlyHint":true,"openWorldHint":false}"#.to_owned());
+        described
+            .map(|tool| Tool {
+                title: Some(tool.title),
+                output_schema: Some(tool.output_schema),
+                extra: vec![("annotations".to_owned(), read_only())],
+                ..Tool::new(tool.name, tool.description, tool.input_schema)
+            })
+            .collect()
+    }
+
+    fn call(&self, call: ToolCall<'_>, context: &Context<'_>) -> Answer {
+        if call.name != "faq" && tool(&call.name).is_none() {
+            return Answer::Now(Err(Failure::unknown_tool(&call.name)));
+        }
+        let (inner, call) = (Arc::clone(&self.inner), call.into_owned());
+        let reporter = context.terms.wants_progress.then(|| context.reporter());
+        Answer::later(async move {
+            let told = Arc::new(Told { reporter, is_unwanted: AtomicBool::new(false), last: Mutex::new(Heard::new()) });
+            let wanted = Wanted(Arc::clone(&told));
+            let running = tokio::task::spawn_blocking(move || inner.run(&call.name, &call.arguments, &*told));
+            let answer = running.await.unwrap_or_else(|_| Err(Failure::panicked()));
+            drop(wanted);
+            answer.map(ToolResult::structured)
+        })
+    }
+}
+
+impl Inner {
+    fn run(&self, name: &str, arguments: &RawValue, watcher: &(dyn Watcher + Sync)) -> Result<Box<RawValue>, Failure> {
+        if name == "faq" {
+            return self.answer(arguments);
+        }
+        let tool = tool(name).ok_or_else(|| Failure::unknown_tool(name))?;
+        let arguments = serde_json::from_str(arguments.get())
+            .map_err(|_| Failure::invalid_argument("arguments", "expected an object"))?;
+        let now = utc::now().replace('Z', "000+00:00");
+        let setting = Setting {
+            limits: Limits::default(),
+            progress: watcher,
+            places: &self.places,
+            recipes: self.recipes(),
+            documents: self,
+            now: &now,
+        };
+        tool.call(arguments, &setting).map_err(|error| failure(&error))
+    }
+
+    fn answer(&self, arguments: &RawValue) -> Result<Box<RawValue>, Failure> {
+        let asked: Asked = serde_json::from_str(arguments.get()).map_err(|error| {
+            let problem = error.to_string();
+            let problem = problem.rsplit_once(" at line ").map_or(problem.as_str(), |(problem, _)| problem);
+            Failure::invalid_argument("arguments", problem)
+        })?;
+        let folder = match &asked.docs {
+            Some(named) => Some(self.allowed(named)?),
+            None => self.docs.clone(),
+        };
+        let answer = self.library.ask(&asked.question, folder.as_deref(), &gladhand_faq::Limits::default());
+        answer.map(|answer| json::to_raw(&answer)).map_err(|error| match error {
+            gladhand_faq::FaqError::Blank => Failure::invalid_argument("query", "required"),
+            other => Failure::new(FailureKind::ToolFailed, other.to_string()),
+        })
+    }
+
+    /// A folder that a caller named, if it may be read.
+    fn allowed(&self, named: &Path) -> Result<PathBuf, Failure> {
+        let folder = self.places.working_folder.join(named);
+        let denied = || Failure::new(FailureKind::Denied, format!("{} may not be read here", named.display()));
+        let Some(allowed) = &self.places.allowed else { return Ok(folder) };
+        let real = std::fs::canonicalize(&folder).map_err(|_| denied())?;
+        let is_inside = |root: &PathBuf| std::fs::canonicalize(root).is_ok_and(|root| real.starts_with(root));
+        if allowed.iter().any(is_inside) { Ok(real) } else { Err(denied()) }
+    }
+
+    fn recipes(&self) -> &Recipes {
+        self.recipes.get_or_init(|| {
+            let mut recipes = Recipes::shipped();
+            if let Some(folder) = &self.recipes_in
+                && let Err(error) = recipes.read_folder(folder)
+            {
+                tracing::warn!(%error, "recipes of that folder are left out");
+            }
+            recipes
+        })
+    }
+}
+
+impl Documents for Inner {
+    fn best(&self, query: &str, most: usize) -> Vec<Passage> {
+        let question = Question { top_k: u32::try_from(most).ok(), ..Question::new(query) };
+        let answer = self.library.ask(&question, self.docs.as_deref(), &gladhand_faq::Limits::default());
+        let citations = answer.map(|answer| answer.citations).unwrap_or_default();
+        let passage = |(number, citation): (usize, gladhand_faq::Citation)| Passage {
+            path: citation.path,
+            number,
+            text: citation.section,
+            score: citation.score,
+        };
+        citations.into_iter().enumerate().map(passage).collect()
+    }
+}
+
+/// A failure in neutral words.
+fn failure(error: &RepositoryError) -> Failure {
+    let kind = match error {
+        RepositoryError::WrongType { .. } | RepositoryError::Missing(_) => FailureKind::InvalidArguments,
+        RepositoryError::NoTool(_) => FailureKind::UnknownTool,
+        RepositoryError::RootNotAllowed(_) => FailureKind::Denied,
+        RepositoryError::Cancelled => FailureKind::Cancelled,
+        _ => FailureKind::ToolFailed,
+    };
+    let data = error.details().map(|details| json::to_raw(&details));
+    Failure { data, ..Failure::new(kind, error.to_string()) }
+}
+
+/// Tells a caller how far its call is.
+#[derive(Debug)]
+struct Told {
+    reporter: Option<Reporter>,
+    is_unwanted: AtomicBool,
+    last: Mutex<Heard>,
+}
+
+/// What a caller was told last.
+#[derive(Debug)]
+struct Heard {
+    at: Option<Instant>,
+    stage: Option<Stage>,
+    reports: u32,
+}
+
+impl Heard {
+    fn new() -> Self {
+        Self { at: None, stage: None, reports: 0 }
+    }
+}
+
+/// Says, when it is dropped, that nobody wants the answer any more.
+struct Wanted(Arc<Told>);
+
+impl Drop for Wanted {
+    fn drop(&mut self) {
+        self.0.is_unwanted.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Watcher for Told {
+    fn report(&self, stage: Stage, done: usize, total: Option<usize>) {
+        let Some(reporter) = &self.reporter else { return };
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_news = last.stage != Some(stage) || last.at.is_none_or(|at| at.elapsed() >= REPORTS);
+        if is_news {
+            *last = Heard { at: Some(Instant::now()), stage: Some(stage), reports: last.reports + 1 };
+            let of = total.map(|total| format!(" ({done} of {total})")).unwrap_or_default();
+            let message = Some(format!("{}{of}", stage.name()));
+            reporter.progress(Progress { progress: f64::from(last.reports), total: None, message });
+        }
+    }
+
+    fn cancelled(&self) -> bool {
+        self.is_unwanted.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_down_of_the_tools_is_what_they_are() {
+        let repository = gladhand_repository::tools().iter().map(|tool| {
+            serde_json::json!({
+                "name": tool.name,
+                "title": tool.title,
+                "description": tool.description,
+                "input_schema": tool.input_schema,
+                "output_schema": tool.output_schema,
+            })
+        });
+        let mut all: Vec<serde_json::Value> = repository.collect();
+        all.insert(0, faq());
+        let actual: String = all.iter().map(|tool| format!("{tool}\n")).collect();
+        if std::env::var_os("GLADHAND_BLESS").is_some() {
+            let file = concat!(env!("CARGO_MANIFEST_DIR"), "/src/providers/repository_tools.jsonl");
+            std::fs::write(file, &actual).unwrap();
+            return;
+        }
+        assert!(actual == DESCRIPTIONS, "run this test with GLADHAND_BLESS=1");
+    }
+
+    /// `faq` with the folder that only a tool has.
+    fn faq() -> serde_json::Value {
+        let mut schema = schemars::schema_for!(Question).to_value();
+        schema["properties"]["docs"] = serde_json::json!({
+            "type": "string",
+            "description": "A folder of documentation to answer from, instead of the configured one",
+        });
+        serde_json::json!({
+            "name": "faq",
+            "title": "Answer from documentation",
+            "description": "Answers a question with extracts from documentation (Markdown, RST, HTML, text), each with its place, or says that nothing fits.",
+            "input_schema": schema,
+            "output_schema": schemars::schema_for!(gladhand_faq::Answer).to_value(),
+        })
+    }
+}
