@@ -34,8 +34,9 @@ pub(crate) struct Finding {
 pub(crate) fn findings(language: Language, family: Family, path: &str, text: &str) -> Vec<Finding> {
     let text = with_plain_line_ends(text);
     let table = &*TABLE;
-    let outline = source::outline(language, path, &text, &table.marks(family));
-    let end = if family == Family::Rust { tests_begin(&text) } else { text.len() };
+    let text = table.telling_part(family, &text);
+    let outline = source::outline(language, path, text, &table.marks(family));
+    let end = if family == Family::Rust { tests_begin(text) } else { text.len() };
     let mut found = Vec::new();
     for (framework, known) in table.frameworks.iter().enumerate() {
         let imports = outline
@@ -58,11 +59,11 @@ pub(crate) fn findings(language: Language, family: Family, path: &str, text: &st
             found.push(Finding {
                 framework,
                 found: kind,
-                line: text::line_at(&text, at),
-                text: text::line_text(&text, at),
+                line: text::line_at(text, at),
+                text: text::line_text(text, at),
                 module: path.split(['.', '/']).next().unwrap_or_default().to_owned(),
                 bound,
-                anchor: (kind == Found::Constructor).then(|| anchor(&text, statement)).flatten(),
+                anchor: (kind == Found::Constructor).then(|| anchor(text, statement)).flatten(),
                 inside: column > 0,
             });
         }

@@ -23,12 +23,17 @@ pub(crate) static TABLE: LazyLock<Table> = LazyLock::new(|| {
     Table::read(weights, &parts).expect("the table is part of the program and is tested")
 });
 
+/// How far behind its module an import may go on.
+const LONGEST_IMPORT: usize = 2000;
+
 /// All frameworks that are known.
 #[derive(Debug)]
 pub(crate) struct Table {
     pub(crate) frameworks: Vec<Known>,
     pub(crate) weights: Weights,
     needles: BTreeMap<Family, AhoCorasick>,
+    /// Words without which no application object is made.
+    makers: BTreeMap<Family, AhoCorasick>,
     /// The patterns of all files that frameworks have by convention, and whose they are.
     conventions: (GlobSet, Vec<RuleId>),
 }
@@ -142,13 +147,34 @@ impl Table {
         }
         let needles =
             words.into_iter().filter_map(|(family, words)| Some((family, AhoCorasick::new(words).ok()?))).collect();
+        let makers = frameworks.iter().flat_map(Known::makers).fold(BTreeMap::new(), |mut words, (family, word)| {
+            words.entry(family).or_insert_with(Vec::new).push(word);
+            words
+        });
+        let makers =
+            makers.into_iter().filter_map(|(family, words)| Some((family, AhoCorasick::new(words).ok()?))).collect();
         let conventions = conventions(&frameworks).map_err(serde::de::Error::custom)?;
-        Ok(Self { frameworks, weights: toml::from_str(weights)?, needles, conventions })
+        Ok(Self { frameworks, weights: toml::from_str(weights)?, needles, makers, conventions })
     }
 
     /// Whether a file can have anything to do with any framework: a quick look before it is parsed.
     pub(crate) fn may_concern(&self, family: Family, bytes: &[u8]) -> bool {
         self.needles.get(&family).is_some_and(|needles| needles.is_match(bytes))
+    }
+
+    /// As much of a file as can say anything about frameworks: all of it where an application object may be made, otherwise
+    /// up to the last mention of a module. Most files only import something at their top, and parsing is slow.
+    pub(crate) fn telling_part<'t>(&self, family: Family, text: &'t str) -> &'t str {
+        let makes = self.makers.get(&family).is_some_and(|words| words.is_match(text));
+        let mentions = self.needles.get(&family).and_then(|needles| needles.find_iter(text).last());
+        match mentions {
+            Some(last) if !makes && family.lexis().is_none() => {
+                let from = (last.end() + LONGEST_IMPORT).min(text.len());
+                let end = memchr::memchr(b'\n', &text.as_bytes()[from..]).map_or(text.len(), |length| from + length);
+                &text[..end]
+            }
+            _ => text,
+        }
     }
 
     /// The rules that a path fits, as seen from its project; of each framework, the first.
@@ -217,6 +243,20 @@ impl Known {
                 }
                 (None, _) => false,
             })
+        })
+    }
+
+    /// Words of which every statement that makes the application object has one.
+    fn makers(&self) -> impl Iterator<Item = (Family, &str)> {
+        self.constructors.iter().flat_map(move |(family, names)| {
+            let modules = || self.imports.get(family).into_iter().flatten().map(|module| module.trim_end_matches('*'));
+            names
+                .iter()
+                .flat_map(move |name| match name.as_str() {
+                    "default" => modules().collect(),
+                    name => vec![name.rsplit('.').max_by_key(|part| part.len()).unwrap_or(name)],
+                })
+                .map(|word| (*family, word))
         })
     }
 
@@ -302,6 +342,10 @@ mod tests {
         assert!(gin.is_constructor(Family::Go, "github.com/gin-gonic/gin.Default"));
         assert!(!gin.is_constructor(Family::Go, "github.com/gin-gonic/gin/binding.Default"));
         assert!(table.named("echo").unwrap().is_constructor(Family::Go, "github.com/labstack/echo/v4.New"));
+        let routes = format!("from fastapi import APIRouter\n{}", "def f():\n    pass\n".repeat(1000));
+        assert!(table.telling_part(Family::Python, &routes).len() < 2100);
+        let app = format!("{routes}app = FastAPI()\n");
+        assert_eq!(table.telling_part(Family::Python, &app), app);
         let axum = table.named("axum").unwrap();
         assert!(axum.is_constructor(Family::Rust, "axum.Router.new"));
         assert!(!axum.is_constructor(Family::Rust, "axum.MyRouter.new"));
