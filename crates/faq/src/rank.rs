@@ -73,7 +73,9 @@ impl Term {
     }
 
     fn is_beginning(&self) -> bool {
-        self.parts.is_empty() && self.stem.chars().count() >= SHORTEST_BEGINNING
+        self.parts.is_empty()
+            && self.stem.chars().count() >= SHORTEST_BEGINNING
+            && self.stem.chars().all(char::is_alphabetic)
     }
 }
 
@@ -189,6 +191,9 @@ impl Finder {
         }
         let pairs = terms.len().saturating_sub(1).max(1) as f32;
         for pair in terms.windows(2) {
+            if self.is_nowhere(&pair[0]) || self.is_nowhere(&pair[1]) {
+                continue;
+            }
             let first = pair[0].parts.last().unwrap_or(&pair[0].stem);
             for (slot, relevance) in self.places(index, format!("\"{first} {}\"", pair[1].stem))?.iter() {
                 merits[*slot as usize].relevance += 0.5 * relevance;
@@ -234,6 +239,11 @@ impl Finder {
         Ok(weight)
     }
 
+    /// Whether a term that was weighed is in no section, so that nothing that it is part of can be.
+    fn is_nowhere(&self, term: &Term) -> bool {
+        self.places.get(&term.expression()).is_some_and(|places| places.is_empty())
+    }
+
     fn candidates(&self, merits: &[Merits], whole: f32, most: usize) -> Vec<Candidate> {
         let best = merits.iter().map(|merits| merits.relevance).fold(f32::MIN_POSITIVE, f32::max);
         let merit = |merits: &Merits| {
@@ -243,14 +253,21 @@ impl Finder {
                 + BY_ORDER * merits.order
                 + if merits.framework { BY_FRAMEWORK } else { 0.0 }
         };
-        let mut found: Vec<Candidate> = (self.order.iter().zip(merits))
-            .filter(|(_, merits)| merits.counted > 0)
-            .map(|(section, merits)| Candidate { section: *section, words: merits.words / whole, merit: merit(merits) })
+        // By what can be said so far, and equals in the order of their documents.
+        let mut found: Vec<(f32, usize, Candidate)> = (self.order.iter().zip(merits).enumerate())
+            .filter(|(_, (_, merits))| merits.counted > 0)
+            .map(|(slot, (section, merits))| {
+                let candidate = Candidate { section: *section, words: merits.words / whole, merit: merit(merits) };
+                (candidate.words * candidate.merit, slot, candidate)
+            })
             .collect();
-        // The sort is stable: equals stay in the order of their documents.
-        found.sort_by(|a, b| b.score(0.0).total_cmp(&a.score(0.0)));
-        found.truncate(most);
-        found
+        let better = |a: &(f32, usize, Candidate), b: &(f32, usize, Candidate)| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1));
+        if found.len() > most {
+            found.select_nth_unstable_by(most, better);
+            found.truncate(most);
+        }
+        found.sort_unstable_by(better);
+        found.into_iter().map(|(_, _, candidate)| candidate).collect()
     }
 
     /// Where an expression matches, by section.

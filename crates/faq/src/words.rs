@@ -23,6 +23,13 @@ pub(crate) struct Word {
 pub(crate) fn words(text: &str) -> Vec<Word> {
     let mut found = Vec::with_capacity(text.len() / 6);
     for name in names(text) {
+        if is_simple(&text[name.clone()]) {
+            let word = clip(text[name.clone()].to_ascii_lowercase());
+            if !is_stop(&word) {
+                found.push(Word { stem: stem(word), place: name, part: false });
+            }
+            continue;
+        }
         let parts = parts(text, name.clone());
         let part = parts.len() > 1;
         if part {
@@ -36,7 +43,7 @@ pub(crate) fn words(text: &str) -> Vec<Word> {
                 continue;
             }
             let word = clip(lower(written));
-            if STOP.binary_search(&word.as_str()).is_err() {
+            if !is_stop(&word) {
                 found.push(Word { stem: stem(word), place, part });
             }
         }
@@ -116,6 +123,16 @@ fn pairs(run: &str, start: usize, found: &mut Vec<Word>) {
         let stem = pair.iter().flat_map(|(_, c)| c.to_lowercase()).collect();
         found.push(Word { stem, place: start + from..start + last + c.len_utf8(), part: false });
     }
+}
+
+/// Most words are ASCII letters of which only the first may be large: they have no parts.
+fn is_simple(name: &str) -> bool {
+    name.as_bytes()[0].is_ascii_alphanumeric()
+        && name.bytes().skip(1).all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
+}
+
+fn is_stop(word: &str) -> bool {
+    STOP.binary_search(&word).is_ok()
 }
 
 fn lower(written: &str) -> String {
