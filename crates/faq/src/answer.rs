@@ -57,32 +57,34 @@ pub struct Citation {
 
 /// Reads the candidates and writes the answer down.
 pub(crate) fn compose(index: &Index, ranking: &Ranking) -> rusqlite::Result<Answer> {
-    let mut sections = Vec::with_capacity(ranking.candidates.len());
+    let mut candidates = Vec::with_capacity(ranking.candidates.len());
     for candidate in &ranking.candidates {
-        if let Some(section) = index.show(candidate.section)? {
-            let passages = Passages::of(&section.heading, &section.body, &ranking.sought);
-            sections.push((candidate.score(passages.closeness()), section));
-        }
+        candidates.extend(index.show(candidate.section)?.map(|section| (candidate, section)));
     }
+    let mut sections: Vec<(f64, &Shown, Passages<'_>)> = (candidates.iter())
+        .map(|(candidate, section)| {
+            let passages = Passages::of(&section.heading, &section.body, &ranking.sought);
+            (candidate.score(passages.closeness()), section, passages)
+        })
+        .collect();
     // The sort is stable: equals stay in the order of the ranking.
-    sections.sort_by(|(score, _), (than, _)| than.total_cmp(score));
-    let best = sections.first().map_or(0.0, |(score, _)| *score);
-    sections.retain(|(score, _)| *score >= ranking.least.max(WORTH_MENTIONING * best));
+    sections.sort_by(|(score, ..), (than, ..)| than.total_cmp(score));
+    let best = sections.first().map_or(0.0, |(score, ..)| *score);
+    sections.retain(|(score, ..)| *score >= ranking.least.max(WORTH_MENTIONING * best));
 
     let mut answer = String::new();
     let mut citations: Vec<Citation> = Vec::new();
-    for (score, Shown { path, line, heading, body }) in sections {
+    for (score, Shown { path, line, heading, .. }, passages) in sections {
         if citations.len() == ranking.wanted {
             break;
         }
         // A long section is indexed in pieces, and the best of them speaks for it.
-        if citations.iter().any(|known| known.path == path && known.section == heading) {
+        if citations.iter().any(|known| known.path == *path && known.section == *heading) {
             continue;
         }
-        let passages = Passages::of(&heading, &body, &ranking.sought);
         if citations.is_empty() {
             let text = passages.best(LONG);
-            answer.push_str(if text.is_empty() { &heading } else { &text });
+            answer.push_str(if text.is_empty() { heading } else { &text });
         } else {
             if citations.len() == 1 {
                 answer.push_str("\n\n### Related\n");
@@ -93,7 +95,7 @@ pub(crate) fn compose(index: &Index, ranking: &Ranking) -> rusqlite::Result<Answ
                 answer.push_str(line);
             }
         }
-        citations.push(Citation { path, section: heading, line, score });
+        citations.push(Citation { path: path.clone(), section: heading.clone(), line: *line, score });
     }
     let score = citations.first().map_or(0.0, |best| best.score);
     if citations.is_empty() {

@@ -23,13 +23,16 @@ pub struct Library {
     shelves: Mutex<Shelves>,
 }
 
+/// The shelves that are open, by folder; our own has none.
 #[derive(Debug, Default)]
 struct Shelves {
-    own: Option<Arc<Mutex<Shelf>>>,
-    /// By folder, with the number of the question that used it last.
-    folders: HashMap<PathBuf, (u64, Arc<Mutex<Shelf>>)>,
+    /// With the number of the question that used it last.
+    open: HashMap<Option<PathBuf>, (u64, Slot)>,
     questions: u64,
 }
+
+/// A shelf, or the place of one that whoever holds it first will open: that may take a while, and nobody else has to wait.
+type Slot = Arc<Mutex<Option<Shelf>>>;
 
 impl Library {
     /// A library that keeps its indexes in `data`, which is made when there is something to keep. Cheap: nothing is read yet.
@@ -43,40 +46,17 @@ impl Library {
         if question.query.trim().is_empty() {
             return Err(FaqError::Blank);
         }
-        let shelf = match folder {
-            Some(folder) => self.shelf(resolve(folder)?)?,
-            None => self.own()?,
+        let folder = folder.map(resolve).transpose()?;
+        let slot = hold(&self.shelves).slot(folder.as_deref());
+        let mut shelf = hold(&slot);
+        let shelf = match &mut *shelf {
+            Some(shelf) => shelf,
+            empty => empty.insert(match folder {
+                Some(folder) => Shelf::open(self.index_of(&folder), folder)?,
+                None => Shelf::own()?,
+            }),
         };
-        hold(&shelf).ask(question, limits)
-    }
-
-    fn own(&self) -> Result<Arc<Mutex<Shelf>>, FaqError> {
-        let mut shelves = hold(&self.shelves);
-        if let Some(own) = &shelves.own {
-            return Ok(Arc::clone(own));
-        }
-        let own = Arc::new(Mutex::new(Shelf::own()?));
-        shelves.own = Some(Arc::clone(&own));
-        Ok(own)
-    }
-
-    fn shelf(&self, folder: PathBuf) -> Result<Arc<Mutex<Shelf>>, FaqError> {
-        let mut shelves = hold(&self.shelves);
-        shelves.questions += 1;
-        let now = shelves.questions;
-        if let Some((used, shelf)) = shelves.folders.get_mut(&folder) {
-            *used = now;
-            return Ok(Arc::clone(shelf));
-        }
-        if shelves.folders.len() >= MOST_OPEN
-            && let Some(oldest) =
-                shelves.folders.iter().min_by_key(|(_, (used, _))| *used).map(|(folder, _)| folder.clone())
-        {
-            shelves.folders.remove(&oldest);
-        }
-        let shelf = Arc::new(Mutex::new(Shelf::open(folder.clone(), &self.index_of(&folder))?));
-        shelves.folders.insert(folder, (now, Arc::clone(&shelf)));
-        Ok(shelf)
+        shelf.ask(question, limits)
     }
 
     /// The file that holds the index of a folder.
@@ -84,6 +64,22 @@ impl Library {
         let digest = Sha256::digest(folder.as_os_str().as_encoded_bytes());
         let name: String = digest.iter().take(12).map(|byte| format!("{byte:02x}")).collect();
         self.data.join("faq").join(format!("{name}.sqlite"))
+    }
+}
+
+impl Shelves {
+    fn slot(&mut self, folder: Option<&Path>) -> Slot {
+        self.questions += 1;
+        let folder = folder.map(Path::to_owned);
+        if self.open.len() >= MOST_OPEN
+            && !self.open.contains_key(&folder)
+            && let Some(oldest) = self.open.iter().min_by_key(|(_, (used, _))| *used).map(|(folder, _)| folder.clone())
+        {
+            self.open.remove(&oldest);
+        }
+        let (used, slot) = self.open.entry(folder).or_default();
+        *used = self.questions;
+        Arc::clone(slot)
     }
 }
 

@@ -33,7 +33,7 @@ const BY_HEADING: f32 = 0.2;
 const BY_ORDER: f32 = 0.05;
 const BY_CLOSENESS: f32 = 0.2;
 
-/// How many sections are looked at so closely.
+/// How many sections are read for that, at least.
 const CLOSELY: usize = 8;
 
 /// What a word counts that is more about asking than about what is asked.
@@ -55,12 +55,14 @@ pub(crate) struct Term {
     pub(crate) stem: String,
     /// The parts of a name.
     pub(crate) parts: Vec<String>,
+    /// Longer words that begin with it count as well.
+    begins_others: bool,
 }
 
 impl Term {
     /// Whether a word of a text is this one, or begins with it.
     pub(crate) fn is_met_by(&self, stem: &str) -> bool {
-        self.stem == stem || self.is_beginning() && stem.starts_with(&self.stem)
+        self.stem == stem || self.begins_others && stem.starts_with(&self.stem)
     }
 
     /// The expression that finds it.
@@ -71,10 +73,6 @@ impl Term {
             format!("{} OR \"{}\"", quoted(&self.stem), self.parts.join(" "))
         }
     }
-
-    fn is_beginning(&self) -> bool {
-        self.parts.is_empty() && self.stem.chars().count() >= SHORTEST_BEGINNING
-    }
 }
 
 /// The terms of a text, each once, in order.
@@ -82,8 +80,15 @@ pub(crate) fn terms(text: &str) -> Vec<Term> {
     let mut terms: Vec<Term> = Vec::new();
     for word in words(&text[..text.floor_char_boundary(LONGEST_QUESTION)]) {
         match terms.last_mut() {
-            Some(name) if word.part => name.parts.push(word.stem),
-            _ => terms.push(Term { stem: word.stem, parts: Vec::new() }),
+            Some(name) if word.part => {
+                name.parts.push(word.stem);
+                name.begins_others = false;
+            }
+            _ => {
+                let begins_others =
+                    word.stem.chars().count() >= SHORTEST_BEGINNING && word.stem.chars().all(char::is_alphabetic);
+                terms.push(Term { stem: word.stem, parts: Vec::new(), begins_others });
+            }
         }
     }
     let mut seen = HashSet::new();
@@ -189,6 +194,9 @@ impl Finder {
         }
         let pairs = terms.len().saturating_sub(1).max(1) as f32;
         for pair in terms.windows(2) {
+            if self.is_nowhere(&pair[0]) || self.is_nowhere(&pair[1]) {
+                continue;
+            }
             let first = pair[0].parts.last().unwrap_or(&pair[0].stem);
             for (slot, relevance) in self.places(index, format!("\"{first} {}\"", pair[1].stem))?.iter() {
                 merits[*slot as usize].relevance += 0.5 * relevance;
@@ -202,7 +210,7 @@ impl Finder {
         }
         let whole = sought.iter().map(|(_, weight)| weight).sum();
         let wanted = question.sections();
-        let candidates = self.candidates(&merits, whole, wanted.max(CLOSELY) + wanted / 2);
+        let candidates = self.candidates(&merits, whole, CLOSELY.max(wanted * 3 / 2));
         Ok(Ranking { candidates, wanted, least: limits.min_score, sought })
     }
 
@@ -210,7 +218,7 @@ impl Finder {
     /// that are nowhere count like the rarest.
     fn weigh(&mut self, index: &Index, term: &Term, number: u32, merits: &mut [Merits]) -> rusqlite::Result<f32> {
         let exact = self.places(index, term.expression())?;
-        let beginning = match term.is_beginning() {
+        let beginning = match term.begins_others {
             true => self.places(index, format!("{}*", quoted(&term.stem)))?,
             false => Arc::default(),
         };
@@ -234,6 +242,11 @@ impl Finder {
         Ok(weight)
     }
 
+    /// Whether a term that was weighed is in no section, so that nothing that it is part of can be.
+    fn is_nowhere(&self, term: &Term) -> bool {
+        self.places.get(&term.expression()).is_some_and(|places| places.is_empty())
+    }
+
     fn candidates(&self, merits: &[Merits], whole: f32, most: usize) -> Vec<Candidate> {
         let best = merits.iter().map(|merits| merits.relevance).fold(f32::MIN_POSITIVE, f32::max);
         let merit = |merits: &Merits| {
@@ -243,14 +256,21 @@ impl Finder {
                 + BY_ORDER * merits.order
                 + if merits.framework { BY_FRAMEWORK } else { 0.0 }
         };
-        let mut found: Vec<Candidate> = (self.order.iter().zip(merits))
-            .filter(|(_, merits)| merits.counted > 0)
-            .map(|(section, merits)| Candidate { section: *section, words: merits.words / whole, merit: merit(merits) })
+        // By what can be said so far, and equals in the order of their documents.
+        let mut found: Vec<(f32, usize, Candidate)> = (self.order.iter().zip(merits).enumerate())
+            .filter(|(_, (_, merits))| merits.counted > 0)
+            .map(|(slot, (section, merits))| {
+                let candidate = Candidate { section: *section, words: merits.words / whole, merit: merit(merits) };
+                (candidate.words * candidate.merit, slot, candidate)
+            })
             .collect();
-        // The sort is stable: equals stay in the order of their documents.
-        found.sort_by(|a, b| b.score(0.0).total_cmp(&a.score(0.0)));
-        found.truncate(most);
-        found
+        let better = |a: &(f32, usize, Candidate), b: &(f32, usize, Candidate)| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1));
+        if found.len() > most {
+            found.select_nth_unstable_by(most, better);
+            found.truncate(most);
+        }
+        found.sort_unstable_by(better);
+        found.into_iter().map(|(_, _, candidate)| candidate).collect()
     }
 
     /// Where an expression matches, by section.
@@ -285,8 +305,12 @@ mod tests {
 
     #[test]
     fn a_name_is_one_term_with_parts() {
-        let name = Term { stem: "widgettoken".to_owned(), parts: vec!["widget".to_owned(), "token".to_owned()] };
-        let set = Term { stem: "set".to_owned(), parts: Vec::new() };
+        let name = Term {
+            stem: "widgettoken".to_owned(),
+            parts: vec!["widget".to_owned(), "token".to_owned()],
+            begins_others: false,
+        };
+        let set = Term { stem: "set".to_owned(), parts: Vec::new(), begins_others: false };
         assert_eq!(terms("How do I set WIDGET_TOKEN? Set it!"), [set, name.clone()]);
         assert_eq!(name.expression(), "\"widgettoken\" OR \"widget token\"");
     }

@@ -53,9 +53,9 @@ impl Shelf {
     }
 
     /// The documentation in `folder`, with its index in the file `index`, or in memory where that cannot be.
-    pub(crate) fn open(folder: PathBuf, index: &Path) -> Result<Self, FaqError> {
+    pub(crate) fn open(index: PathBuf, folder: PathBuf) -> Result<Self, FaqError> {
         let made = index.parent().map_or(Ok(()), fs::create_dir_all).map_err(|error| error.to_string());
-        match made.and_then(|()| Index::open(index).map_err(|error| error.to_string())) {
+        match made.and_then(|()| Index::open(&index).map_err(|error| error.to_string())) {
             Ok(index) => Ok(Self::new(Some(folder), index)),
             Err(error) => {
                 let mut shelf = Self::new(Some(folder), Index::in_memory()?);

@@ -8,13 +8,11 @@ use std::ops::Range;
 /// Longer words are cut: nobody asks for a thousand letters, and encoded data should not fill the index.
 const LONGEST: usize = 40;
 
-/// A word of a text, and where it stands.
+/// A word of a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Word {
     /// The word as it is indexed.
     pub(crate) stem: String,
-    /// The bytes of the text that it was made of.
-    pub(crate) place: Range<usize>,
     /// It is one part of a name whose whole comes right before its parts.
     pub(crate) part: bool,
 }
@@ -23,21 +21,28 @@ pub(crate) struct Word {
 pub(crate) fn words(text: &str) -> Vec<Word> {
     let mut found = Vec::with_capacity(text.len() / 6);
     for name in names(text) {
-        let parts = parts(text, name.clone());
+        if is_simple(&text[name.clone()]) {
+            let word = clip(text[name].to_ascii_lowercase());
+            if !is_stop(&word) {
+                found.push(Word { stem: stem(word), part: false });
+            }
+            continue;
+        }
+        let parts = parts(text, name);
         let part = parts.len() > 1;
         if part {
             let whole = parts.iter().map(|part| lower(&text[part.clone()])).collect();
-            found.push(Word { stem: clip(whole), place: name, part: false });
+            found.push(Word { stem: clip(whole), part: false });
         }
         for place in parts {
-            let written = &text[place.clone()];
+            let written = &text[place];
             if written.contains(unspaced) {
-                pairs(written, place.start, &mut found);
+                pairs(written, &mut found);
                 continue;
             }
             let word = clip(lower(written));
-            if STOP.binary_search(&word.as_str()).is_err() {
-                found.push(Word { stem: stem(word), place, part });
+            if !is_stop(&word) {
+                found.push(Word { stem: stem(word), part });
             }
         }
     }
@@ -109,13 +114,21 @@ fn unspaced(c: char) -> bool {
     matches!(c, '\u{3040}'..='\u{30ff}' | '\u{3400}'..='\u{9fff}' | '\u{ac00}'..='\u{d7af}' | '\u{e00}'..='\u{e7f}' | '\u{20000}'..='\u{3ffff}')
 }
 
-fn pairs(run: &str, start: usize, found: &mut Vec<Word>) {
-    let chars: Vec<(usize, char)> = run.char_indices().collect();
+fn pairs(run: &str, found: &mut Vec<Word>) {
+    let chars: Vec<char> = run.chars().collect();
     for pair in chars.windows(2.min(chars.len())) {
-        let (from, (last, c)) = (pair[0].0, pair[pair.len() - 1]);
-        let stem = pair.iter().flat_map(|(_, c)| c.to_lowercase()).collect();
-        found.push(Word { stem, place: start + from..start + last + c.len_utf8(), part: false });
+        found.push(Word { stem: pair.iter().flat_map(|c| c.to_lowercase()).collect(), part: false });
     }
+}
+
+/// Most words are ASCII letters of which only the first may be large: they have no parts.
+fn is_simple(name: &str) -> bool {
+    name.as_bytes()[0].is_ascii_alphanumeric()
+        && name.bytes().skip(1).all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
+}
+
+fn is_stop(word: &str) -> bool {
+    word.len() <= LONGEST_STOP && STOP.binary_search(&word).is_ok()
 }
 
 fn lower(written: &str) -> String {
@@ -178,6 +191,9 @@ const ENDINGS: [(&str, usize); 19] = [
     ("e", 2),
 ];
 
+/// The longest of [`STOP`].
+const LONGEST_STOP: usize = 9;
+
 /// Words that are in every question and every section, sorted.
 #[rustfmt::skip]
 const STOP: [&str; 154] = [
@@ -226,6 +242,7 @@ mod tests {
     #[test]
     fn stop_words_are_sorted() {
         assert!(STOP.is_sorted());
+        assert_eq!(STOP.iter().map(|word| word.len()).max(), Some(LONGEST_STOP));
     }
 
     #[test]

@@ -44,7 +44,7 @@ fn the_language_of_the_index_is_not_spoken_by_questions() {
         own(query).unwrap_or_else(|error| panic!("{query:?}: {error}"));
     }
     assert_eq!(
-        own("\"exit\" AND codes*").unwrap().citations.iter().map(|citation| citation.section.as_str()).last(),
+        own("\"exit\" AND codes*").unwrap().citations.iter().map(|citation| citation.section.as_str()).next_back(),
         Some("Exit codes")
     );
 }

@@ -125,12 +125,8 @@ impl Page<'_> {
             return;
         }
         if self.said.trim().is_empty() {
-            self.said_at = self.line
-                + value.len().min(
-                    value
-                        .find(|c: char| !c.is_whitespace())
-                        .map_or(0, |start| value[..start].bytes().filter(|byte| *byte == b'\n').count()),
-                );
+            let before = &value[..value.len() - value.trim_start().len()];
+            self.said_at = self.line + before.matches('\n').count();
         }
         self.said.push_str(value);
     }
