@@ -1,12 +1,14 @@
 //! The project's own chores, run as `cargo xtask CHORE`: one file each.
 //!
 //! `peers` installs the real peers that the tests talk to, `test` runs every test with them, `bench` compares
-//! us with them, `soak` wears us out, `conformance` runs the official MCP suite, `order` tells the linker what belongs
-//! together. Nothing here is part of the product, and the product depends on nothing here.
+//! us with them, `soak` wears us out, `conformance` runs the official MCP suite, `model` fetches the small model that
+//! works offline, `order` tells the linker what belongs together. Nothing here is part of the product, and the product
+//! depends on nothing here.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "chores talk to the person who started them")]
 
 mod bench;
 mod conformance;
+mod model;
 mod order;
 mod peers;
 mod shell;
@@ -27,6 +29,7 @@ Chores:
   bench gateway
                Compare `gladhand bridge` with other gateways in front of the same upstream
   conformance  Run the official MCP conformance suite; exit with 1 if a scored scenario fails
+  model        Fetch the small model that works offline into the data folder (instant when it is there)
   order        Write down what ordinary sessions call, for the linker (needs valgrind)
   soak         Let 200 clients call servers that break, and see that nothing is lost, left or grows
   peers        Install the pinned real peers into target/peers (instant when nothing changed)
@@ -60,6 +63,7 @@ fn main() -> ExitCode {
         }
         ["test"] => test::run(&[]),
         ["test", "--", rest @ ..] => test::run(rest),
+        ["model"] => model::run(),
         ["order"] => order::run(),
         ["peers"] => peers::install().map(|_| ExitCode::SUCCESS),
         ["bench", options @ ..] => match bench::Options::read(options) {
@@ -74,7 +78,7 @@ fn main() -> ExitCode {
             Ok(options) => conformance::run(&options),
             Err(unknown) => return misused(&format!("`conformance` has no option `{unknown}`")),
         },
-        [chore @ ("test" | "peers" | "order"), unknown, ..] => {
+        [chore @ ("test" | "peers" | "order" | "model"), unknown, ..] => {
             return misused(&format!("`{chore}` has no option `{unknown}`"));
         }
         [unknown, ..] => return misused(&format!("there is no chore `{unknown}`")),
