@@ -149,7 +149,8 @@ impl Agent for LaterAgent {
         let (agreement, caller) = (Arc::clone(context.agreement), Arc::clone(context.caller));
         Answer::Later(Box::pin(async move {
             let agent = inner.ready().await?;
-            let context = Context { call: id, terms: &terms, agreement: &agreement, caller: &caller, bell: &bell };
+            let context =
+                Context { call: id, terms: &terms, agreement: &agreement, caller: &caller, bell: &bell };
             let answer = agent.ask(asked, &context);
             answer.outcome().await
         }))

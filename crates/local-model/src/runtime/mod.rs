@@ -63,7 +63,7 @@ fn load(path: &Path) -> Result<Engine, String> {
         template,
         context: trained.min(MAX_SEQ_LEN),
         grammar: grammar::maker(&vocabulary)?,
-        mind: Box::new(weights::load(content, &mut file).map_err(|why| why.to_string())?),
+        mind: weights::load(content, &mut file).map_err(|why| why.to_string())?,
         vocabulary: Box::new(vocabulary),
     })
 }

@@ -24,13 +24,13 @@ struct Candle {
 }
 
 /// Reads the weights out of a file.
-pub(super) fn load(content: Content, file: &mut (impl Read + Seek)) -> Result<impl Mind + use<>> {
+pub(super) fn load(content: Content, file: &mut (impl Read + Seek)) -> Result<Box<dyn Mind>> {
     let thread = ThreadPoolBuilder::new().num_threads(1).thread_name(|_| "local-model-tensors".to_owned()).build();
     let thread = Arc::new(thread.map_err(candle_core::Error::wrap)?);
     let is_slow = content.tensor_infos.values().any(|tensor| SLOW.contains(&tensor.ggml_dtype));
     let weights =
         if is_slow { repacked(&content, file)? } else { ModelWeights::from_gguf(content, file, &Device::Cpu)? };
-    Ok(Candle { weights, read: 0, thread })
+    Ok(Box::new(Candle { weights, read: 0, thread }))
 }
 
 /// The weights of a file whose tensors are to be packed anew: candle loads weights from files only, so a new file is
