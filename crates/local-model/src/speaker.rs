@@ -101,13 +101,15 @@ impl Speaker {
         hearer: &mut dyn Hearer,
     ) -> Result<Heard, ModelError> {
         let tool = self.chosen(request, tools, hearer)?;
+        // A schema of a kind that grammars do not know cannot be kept to, and words are better than a wrong call.
+        let Ok(mut grammar) = (self.engine.grammar)(tools::narrow(tool.schema.get(), request)) else {
+            return self.speak(round, hearer);
+        };
         let begun = call_in_words(&tool.name, "");
         // What is left after the brace that ends the call is for the grammar.
         let begun = begun.strip_suffix('}').unwrap_or(&begun);
         let messages = self.asking(tools, request);
         let Prompted { mut mind, tokens, mut logits } = self.read(&messages, begun, hearer)?;
-        let schema = tools::narrow(tool.schema.get(), request);
-        let mut grammar = (self.engine.grammar)(schema).map_err(ModelError::Failed)?;
         let mut written = Vec::new();
         let mut said = 0;
         while let Some(token) = grammar.next(&logits).map_err(ModelError::Failed)?

@@ -1,5 +1,6 @@
 //! The real model, where its file is: `cargo xtask model` fetches it and says how these are run.
 #![cfg(feature = "runtime")]
+#![expect(clippy::print_stdout, reason = "whoever runs these wants to read what the model said, and how fast")]
 
 use std::path::PathBuf;
 use std::time::Instant;

@@ -50,6 +50,16 @@ fn an_obvious_request_becomes_a_call() {
 }
 
 #[test]
+fn a_schema_that_makes_no_grammar_is_answered_in_words() {
+    let mut engine = engine(Scripted::new(echo));
+    engine.grammar = Box::new(|_| Err("unknown".to_owned()));
+    let mut ear = Ear::default();
+    let tools = vec![tool("read_file", "Reads a file.", PATH)];
+    let heard = Speaker::new(engine).answer(&asked("Read a.rs", tools), &mut ear).unwrap();
+    assert_eq!((ear.said.as_str(), heard.calls.len()), ("Read a.rs", 0));
+}
+
+#[test]
 fn the_model_chooses_between_tools_that_fit_alike() {
     let script: Script = |prompt| {
         let name = if prompt.contains("cats") { "search_web" } else { "search_disk" };
