@@ -2,13 +2,14 @@
 //!
 //! `peers` installs the real peers that the tests talk to, `test` runs every test with them, `bench` compares
 //! us with them, `soak` wears us out, `conformance` runs the official MCP suite, `accuracy` measures the repository
-//! tools, `order` tells the linker what belongs together. Nothing here is part of the product, and the product depends on
-//! nothing here.
+//! tools, `model` fetches the small model that works offline, `order` tells the linker what belongs together. Nothing
+//! here is part of the product, and the product depends on nothing here.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "chores talk to the person who started them")]
 
 mod accuracy;
 mod bench;
 mod conformance;
+mod model;
 mod order;
 mod peers;
 mod shell;
@@ -30,6 +31,7 @@ Chores:
                Compare `gladhand bridge` with other gateways in front of the same upstream
   conformance  Run the official MCP conformance suite; exit with 1 if a scored scenario fails
   accuracy     Measure how well frameworks are recognised; exit with 1 if a bar is missed
+  model        Fetch the small model that works offline into the data folder (instant when it is there)
   order        Write down what ordinary sessions call, for the linker (needs valgrind)
   soak         Let 200 clients call servers that break, and see that nothing is lost, left or grows
   peers        Install the pinned real peers into target/peers (instant when nothing changed)
@@ -63,6 +65,7 @@ fn main() -> ExitCode {
         }
         ["test"] => test::run(&[]),
         ["test", "--", rest @ ..] => test::run(rest),
+        ["model"] => model::run(),
         ["order"] => order::run(),
         ["accuracy"] => accuracy::run(),
         ["peers"] => peers::install().map(|_| ExitCode::SUCCESS),
@@ -78,7 +81,7 @@ fn main() -> ExitCode {
             Ok(options) => conformance::run(&options),
             Err(unknown) => return misused(&format!("`conformance` has no option `{unknown}`")),
         },
-        [chore @ ("test" | "peers" | "order" | "accuracy"), unknown, ..] => {
+        [chore @ ("test" | "peers" | "order" | "accuracy" | "model"), unknown, ..] => {
             return misused(&format!("`{chore}` has no option `{unknown}`"));
         }
         [unknown, ..] => return misused(&format!("there is no chore `{unknown}`")),

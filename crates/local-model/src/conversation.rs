@@ -1,0 +1,210 @@
+//! What was said, cut down to what a small model can take in.
+
+use gladhand_models::{Round, Said, WantedCall};
+
+use crate::engine::Vocabulary;
+use crate::template::{Message, Role};
+
+/// What a message costs beside its text: role and markers.
+const FRAME: usize = 8;
+
+/// A conversation in the form that templates know.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Conversation {
+    pub(crate) system: Option<Message>,
+    /// Users and models in turns, the user first and last.
+    pub(crate) said: Vec<Message>,
+}
+
+/// The request that is to be answered now; nothing once a tool has answered it.
+pub(crate) fn request(round: &Round) -> Option<&str> {
+    match round.said.last() {
+        Some(Said::User { text, .. }) => Some(text),
+        _ => None,
+    }
+}
+
+impl Conversation {
+    /// Everything that can be put into words.
+    pub(crate) fn new(instructions: &str, said: &[Said], vocabulary: &dyn Vocabulary) -> Self {
+        let plain = |text: &str| plain(text, vocabulary.controls());
+        let instructions = plain(instructions.trim());
+        let system = (!instructions.is_empty()).then(|| Message::new(Role::System, instructions));
+        let mut conversation = Self { system, said: Vec::new() };
+        for said in said {
+            let (role, text) = in_words(said);
+            conversation.add(role, &plain(&text));
+        }
+        conversation
+    }
+
+    /// Forgets until it fits into so many tokens: first most of the instructions, then what was said first, at last the
+    /// end of the last message. What is forgotten at once is more than needed, so that the next rounds begin alike.
+    pub(crate) fn fit(&mut self, budget: usize, vocabulary: &dyn Vocabulary) {
+        let cost = |message: &Message| vocabulary.tokens(&message.content).len() + FRAME;
+        let mut left = budget.saturating_sub(FRAME);
+        if let Some(system) = &mut self.system {
+            shorten(&mut system.content, budget / 4, vocabulary);
+            left = left.saturating_sub(cost(system));
+        }
+        let costs: Vec<usize> = self.said.iter().map(cost).collect();
+        let mut total: usize = costs.iter().sum();
+        if total <= left {
+            return;
+        }
+        let mut forgotten = 0;
+        while forgotten + 1 < self.said.len() && (total > left * 3 / 4 || self.said[forgotten].role != Role::User) {
+            total -= costs[forgotten];
+            forgotten += 1;
+        }
+        self.said.drain(..forgotten);
+        if let Some(last) = self.said.last_mut() {
+            shorten(&mut last.content, left.saturating_sub(FRAME), vocabulary);
+        }
+    }
+
+    /// All messages, as a template takes them.
+    pub(crate) fn messages(&self) -> Vec<Message> {
+        self.system.iter().chain(&self.said).cloned().collect()
+    }
+
+    /// Two messages of one role in a row become one, because templates refuse them.
+    fn add(&mut self, role: Role, text: &str) {
+        match self.said.last_mut() {
+            Some(last) if last.role == role => {
+                last.content.push_str("\n\n");
+                last.content.push_str(text);
+            }
+            // A conversation begins with a question.
+            None if role == Role::Assistant => {}
+            _ => self.said.push(Message::new(role, text)),
+        }
+    }
+}
+
+/// How a wanted call is written, in the prompt as in history.
+pub(crate) fn call_in_words(name: &str, input: &str) -> String {
+    format!("{{\"name\": \"{name}\", \"arguments\": {input}}}")
+}
+
+fn in_words(said: &Said) -> (Role, String) {
+    match said {
+        Said::User { text, images } if images.is_empty() => (Role::User, text.clone()),
+        Said::User { text, .. } => (Role::User, format!("{text}\n(with pictures, which cannot be seen here)")),
+        Said::Assistant { text, calls } => {
+            let call = |call: &WantedCall| call_in_words(&call.name, call.input.get());
+            let parts = std::iter::once(text.clone()).filter(|text| !text.is_empty()).chain(calls.iter().map(call));
+            (Role::Assistant, parts.collect::<Vec<_>>().join("\n"))
+        }
+        Said::Result { name, error: Some(error), .. } => (Role::User, format!("`{name}` failed: {error}")),
+        Said::Result { name, output, error: None, .. } => {
+            let text = serde_json::from_str::<String>(output.get()).unwrap_or_else(|_| output.get().to_owned());
+            (Role::User, format!("Result of `{name}`:\n{text}"))
+        }
+    }
+}
+
+/// Text in which no control token is spelled any more, so that nobody can end a message or begin another within one.
+fn plain(text: &str, controls: &[String]) -> String {
+    let mut plain = text.to_owned();
+    for control in controls.iter().filter(|control| text.contains(control.as_str())) {
+        let mut letters = control.chars();
+        let broken: String = letters.next().into_iter().chain([' ']).chain(letters).collect();
+        plain = plain.replace(control, &broken);
+    }
+    plain
+}
+
+/// Cuts the end off until at most so many tokens are left.
+fn shorten(text: &mut String, most: usize, vocabulary: &dyn Vocabulary) {
+    loop {
+        let tokens = vocabulary.tokens(text).len();
+        if tokens <= most {
+            return;
+        }
+        let length = (text.len() * most / tokens).min(text.len().saturating_sub(1));
+        text.truncate(text.floor_char_boundary(length));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gladhand_wire::RawValue;
+
+    use super::*;
+    use crate::testing::{Letters, round, user};
+
+    fn raw(json: &str) -> Box<RawValue> {
+        RawValue::from_string(json.to_owned()).unwrap()
+    }
+
+    fn conversation(said: Vec<Said>) -> Conversation {
+        Conversation::new("", &said, &Letters)
+    }
+
+    fn texts(conversation: &Conversation) -> Vec<&str> {
+        conversation.said.iter().map(|message| message.content.as_str()).collect()
+    }
+
+    #[test]
+    fn tools_speak_with_the_voice_of_the_user() {
+        let call = WantedCall { call_id: "1".to_owned(), name: "add".to_owned(), input: raw(r#"{"a":1}"#), seal: None };
+        let result = |output: &str, error: Option<&str>| Said::Result {
+            call_id: "1".to_owned(),
+            name: "add".to_owned(),
+            output: raw(output),
+            error: error.map(str::to_owned),
+        };
+        let said = vec![
+            user("Add!"),
+            Said::Assistant { text: "Now.".to_owned(), calls: vec![call] },
+            result(r#""two""#, None),
+            result("null", Some("too many")),
+        ];
+        assert_eq!(request(&round(said.clone())), None);
+        let conversation = conversation(said);
+        assert_eq!(
+            texts(&conversation),
+            [
+                "Add!",
+                "Now.\n{\"name\": \"add\", \"arguments\": {\"a\":1}}",
+                "Result of `add`:\ntwo\n\n`add` failed: too many"
+            ]
+        );
+        assert_eq!(
+            conversation.said.iter().map(|message| message.role).collect::<Vec<_>>(),
+            [Role::User, Role::Assistant, Role::User]
+        );
+    }
+
+    #[test]
+    fn nobody_smuggles_in_a_control_token() {
+        let conversation = conversation(vec![user("a<|im_end|>b")]);
+        assert_eq!(texts(&conversation), ["a< |im_end|>b"]);
+    }
+
+    #[test]
+    fn what_was_said_first_is_forgotten_first() {
+        let model = |text: &str| Said::Assistant { text: text.to_owned(), calls: Vec::new() };
+        let said = vec![user(&"a".repeat(40)), model(&"b".repeat(40)), user(&"c".repeat(20)), model("d"), user("e")];
+        let mut conversation = conversation(said);
+        conversation.fit(100, &Letters);
+        assert_eq!(texts(&conversation), [&"c".repeat(20), "d", "e"]);
+    }
+
+    #[test]
+    fn one_message_that_is_too_long_loses_its_end() {
+        let mut conversation = conversation(vec![user(&"ä".repeat(500))]);
+        conversation.fit(100, &Letters);
+        let length = texts(&conversation)[0].len();
+        assert!((60..=84).contains(&length), "{length}");
+    }
+
+    #[test]
+    fn long_instructions_leave_room_for_the_conversation() {
+        let mut conversation = Conversation::new(&"x".repeat(10_000), &[user("Hello")], &Letters);
+        conversation.fit(100, &Letters);
+        assert_eq!(conversation.system.as_ref().map(|system| system.content.len()), Some(25));
+        assert_eq!(texts(&conversation), ["Hello"]);
+    }
+}

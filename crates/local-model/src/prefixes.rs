@@ -1,0 +1,74 @@
+//! Beginnings that were read already.
+//!
+//! Reading is slow and most of a prompt was in the prompt before: the instructions, the tools, the conversation so far.
+//! A mind that stopped there is kept, and the next round goes on from a fork of it.
+
+use crate::engine::Mind;
+
+/// How many tokens are remembered altogether: each costs some 50 kB with the small model.
+const REMEMBERED: usize = 4096;
+
+#[derive(Default)]
+pub(crate) struct Prefixes {
+    /// The one used last is the last.
+    kept: Vec<(Vec<u32>, Box<dyn Mind>)>,
+}
+
+impl Prefixes {
+    /// A mind that has read as much as possible of the beginning of `prompt`, but not all: somebody has to read its end
+    /// to know what comes next.
+    pub(crate) fn longest(&mut self, prompt: &[u32]) -> Option<Box<dyn Mind>> {
+        let fits = |tokens: &[u32]| tokens.len() < prompt.len() && prompt.starts_with(tokens);
+        let at = (0..self.kept.len()).filter(|&at| fits(&self.kept[at].0)).max_by_key(|&at| self.kept[at].0.len())?;
+        let used = self.kept.remove(at);
+        let mind = used.1.fork();
+        self.kept.push(used);
+        Some(mind)
+    }
+
+    /// Remembers a mind that has read exactly these tokens, and forgets what was used least recently.
+    pub(crate) fn keep(&mut self, tokens: Vec<u32>, mind: Box<dyn Mind>) {
+        self.kept.retain(|(kept, _)| *kept != tokens);
+        self.kept.push((tokens, mind));
+        while self.kept.iter().map(|(tokens, _)| tokens.len()).sum::<usize>() > REMEMBERED {
+            self.kept.remove(0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Scripted;
+
+    fn keep(prefixes: &mut Prefixes, tokens: &[u32]) {
+        prefixes.keep(tokens.to_vec(), Box::new(Scripted::having_read(tokens.len())));
+    }
+
+    fn longest(prefixes: &mut Prefixes, prompt: &[u32]) -> Option<usize> {
+        prefixes.longest(prompt).map(|mind| mind.length())
+    }
+
+    #[test]
+    fn the_longest_beginning_is_taken_but_never_the_whole() {
+        let mut prefixes = Prefixes::default();
+        for tokens in [&[1, 2][..], &[1, 2, 3], &[1, 9]] {
+            keep(&mut prefixes, tokens);
+        }
+        assert_eq!(longest(&mut prefixes, &[1, 2, 3, 4]), Some(3));
+        assert_eq!(longest(&mut prefixes, &[1, 2, 3]), Some(2));
+        assert_eq!(longest(&mut prefixes, &[7]), None);
+    }
+
+    #[test]
+    fn the_one_that_was_not_used_goes_first() {
+        let mut prefixes = Prefixes::default();
+        let half = |first: u32| vec![first; REMEMBERED / 2];
+        keep(&mut prefixes, &half(1));
+        keep(&mut prefixes, &half(2));
+        assert!(longest(&mut prefixes, &[half(1), vec![0]].concat()).is_some());
+        keep(&mut prefixes, &half(3));
+        assert!(longest(&mut prefixes, &[half(1), vec![0]].concat()).is_some());
+        assert!(longest(&mut prefixes, &[half(2), vec![0]].concat()).is_none());
+    }
+}

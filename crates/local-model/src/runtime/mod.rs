@@ -1,0 +1,85 @@
+//! What really runs a model: candle for the tensors, tokenizers for the text, llguidance for grammars.
+//!
+//! Takes the GGUF files of the llama family whose vocabulary is byte-level BPE; everything about them (tokens, merges,
+//! template, sizes) is read from the file itself.
+
+mod grammar;
+mod vocabulary;
+mod weights;
+
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
+use std::sync::Arc;
+
+use candle_core::quantized::gguf_file::{Content, Value};
+use candle_transformers::models::quantized_llama::MAX_SEQ_LEN;
+use gladhand_models::Models;
+
+use crate::engine::Engine;
+use crate::template::Template;
+use crate::worker::LocalModel;
+use vocabulary::Bpe;
+
+/// How many threads candle's workers are told to be.
+const THREADS: &str = "CANDLE_NUM_THREADS";
+
+/// The model in this file. It is loaded when it is first asked something.
+pub fn open(path: &Path) -> Arc<dyn Models> {
+    Arc::new(LocalModel::new(path, load))
+}
+
+/// Makes models keep to one thread unless the environment says otherwise.
+///
+/// Candle's workers spin at barriers: two of them on a machine whose cores somebody else wants as well are twenty times
+/// slower than one. The number can be set nowhere but in the environment.
+///
+/// # Safety
+///
+/// No other thread may run yet, because some C code reads the environment without asking: call it first in `main`.
+#[expect(unsafe_code, reason = "there is no other way to tell candle, and the caller promises that nobody else looks")]
+pub unsafe fn keep_to_one_thread() {
+    if std::env::var_os(THREADS).is_none() {
+        // SAFETY: the caller promises that this is the only thread.
+        unsafe { std::env::set_var(THREADS, "1") };
+    }
+}
+
+fn load(path: &Path) -> Result<Engine, String> {
+    let mut file = BufReader::new(File::open(path).map_err(|why| why.to_string())?);
+    let mut content = Content::read(&mut file).map_err(|why| format!("it is no GGUF file: {why}"))?;
+    match text(&content, "general.architecture") {
+        Some("llama") => {}
+        other => {
+            return Err(format!("its architecture is `{}`, and only `llama` is known", other.unwrap_or("unknown")));
+        }
+    }
+    let vocabulary = Arc::new(Bpe::of(&mut content)?);
+    let token = |key: &str| vocabulary.spelled(number(&content, key));
+    let source = text(&content, "tokenizer.chat_template");
+    let template = Template::new(source, token("tokenizer.ggml.bos_token_id"), token("tokenizer.ggml.eos_token_id"));
+    let trained = number(&content, "llama.context_length").map_or(MAX_SEQ_LEN, |length| length as usize);
+    Ok(Engine {
+        template,
+        context: trained.min(MAX_SEQ_LEN),
+        grammar: grammar::maker(&vocabulary)?,
+        mind: weights::load(content, &mut file).map_err(|why| why.to_string())?,
+        vocabulary: Box::new(vocabulary),
+    })
+}
+
+fn text<'a>(content: &'a Content, key: &str) -> Option<&'a str> {
+    content.metadata.get(key)?.to_string().ok().map(String::as_str)
+}
+
+fn number(content: &Content, key: &str) -> Option<u32> {
+    match content.metadata.get(key)? {
+        Value::U32(number) => Some(*number),
+        Value::I32(number) => u32::try_from(*number).ok(),
+        Value::U64(number) => u32::try_from(*number).ok(),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

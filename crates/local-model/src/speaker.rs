@@ -1,0 +1,254 @@
+//! Answers one round after the other with a model.
+//!
+//! Everything here runs on the model's own thread and takes its time; between any two steps it asks whether it is to go
+//! on. It always says the likeliest, so the same question has the same answer.
+
+use gladhand_models::{Heard, ModelError, Round, Said, ToolOffer, Usage, WantedCall};
+use gladhand_wire::RawValue;
+use serde_json::value::to_raw_value;
+use serde_json::{Map, Value};
+
+use crate::conversation::{Conversation, call_in_words, request};
+use crate::engine::{Engine, Mind};
+use crate::prefixes::Prefixes;
+use crate::template::{Message, Role};
+use crate::tools;
+use crate::utf8::Utf8;
+
+/// The most tokens of a conversation, whatever the model could take: reading many takes a processor minutes.
+pub(crate) const CONTEXT: usize = 2048;
+/// The most tokens of an answer. Small models do not know when to stop.
+const ANSWER: usize = 320;
+/// The most tokens of a call's arguments.
+const ARGUMENTS: usize = 160;
+/// How many tokens are read at once: some tenths of a second, after which somebody may have cancelled.
+const CHUNK: usize = 32;
+/// How much less likely becomes what was said lately, and how long lately is.
+const REPEATED: f32 = 1.15;
+const LATELY: usize = 64;
+
+/// Hears an answer while it is made.
+pub(crate) trait Hearer {
+    /// Takes a piece of the answer.
+    fn hear(&mut self, text: String);
+    /// Whether the rest is still wanted.
+    fn is_listening(&self) -> bool;
+}
+
+/// A model with what it remembers of earlier rounds.
+pub(crate) struct Speaker {
+    engine: Engine,
+    prefixes: Prefixes,
+}
+
+/// A prompt that was read to its end.
+struct Prompted {
+    mind: Box<dyn Mind>,
+    tokens: Vec<u32>,
+    logits: Vec<f32>,
+}
+
+impl Speaker {
+    pub(crate) fn new(engine: Engine) -> Self {
+        Self { engine, prefixes: Prefixes::default() }
+    }
+
+    /// Answers in words, or wants a call.
+    pub(crate) fn answer(&mut self, round: &Round, hearer: &mut dyn Hearer) -> Result<Heard, ModelError> {
+        let wanted = request(round).map(|request| (request, tools::shortlist(request, &round.tools)));
+        match wanted {
+            Some((request, shortlist)) if !shortlist.is_empty() => self.call(round, request, &shortlist, hearer),
+            _ => self.speak(round, hearer),
+        }
+    }
+
+    fn speak(&mut self, round: &Round, hearer: &mut dyn Hearer) -> Result<Heard, ModelError> {
+        let vocabulary = self.engine.vocabulary.as_ref();
+        let mut conversation = Conversation::new(&round.instructions, &round.said, vocabulary);
+        let context = self.engine.context.min(CONTEXT);
+        conversation.fit(context.saturating_sub(ANSWER), vocabulary);
+        let Prompted { mut mind, mut tokens, mut logits } = self.read(&conversation.messages(), "", hearer)?;
+        let read = tokens.len();
+        let mut utf8 = Utf8::default();
+        loop {
+            let token = likeliest(&less_of(logits, &tokens[read..]));
+            if self.engine.vocabulary.ends(token) {
+                break;
+            }
+            let said = tokens.len() - read;
+            if said == ANSWER.min(context.saturating_sub(read)) {
+                hearer.hear(" …".to_owned());
+                break;
+            }
+            listening(hearer)?;
+            let text = utf8.push(self.engine.vocabulary.bytes(token));
+            if !text.is_empty() {
+                hearer.hear(text);
+            }
+            logits = mind.read(&[token]).map_err(ModelError::Failed)?;
+            tokens.push(token);
+        }
+        let usage = used(read, tokens.len() - read);
+        self.prefixes.keep(tokens, mind);
+        Ok(Heard { calls: Vec::new(), usage })
+    }
+
+    fn call(
+        &mut self,
+        round: &Round,
+        request: &str,
+        tools: &[&ToolOffer],
+        hearer: &mut dyn Hearer,
+    ) -> Result<Heard, ModelError> {
+        let tool = self.chosen(request, tools, hearer)?;
+        // A schema of a kind that grammars do not know cannot be kept to, and words are better than a wrong call.
+        let Ok(mut grammar) = (self.engine.grammar)(tools::narrow(tool.schema.get(), request)) else {
+            return self.speak(round, hearer);
+        };
+        let begun = call_in_words(&tool.name, "");
+        // What is left after the brace that ends the call is for the grammar.
+        let begun = begun.strip_suffix('}').unwrap_or(&begun);
+        let messages = self.asking(tools, request);
+        let Prompted { mut mind, tokens, mut logits } = self.read(&messages, begun, hearer)?;
+        let mut written = Vec::new();
+        let mut said = 0;
+        while let Some(token) = grammar.next(&logits).map_err(ModelError::Failed)?
+            && said < ARGUMENTS
+        {
+            listening(hearer)?;
+            written.extend_from_slice(self.engine.vocabulary.bytes(token));
+            said += 1;
+            logits = mind.read(&[token]).map_err(ModelError::Failed)?;
+        }
+        let call = WantedCall {
+            call_id: format!("call_{}_{}", round.turn, round.number),
+            name: tool.name.clone(),
+            input: object(&written),
+            seal: None,
+        };
+        Ok(Heard { calls: vec![call], usage: used(tokens.len(), said) })
+    }
+
+    /// The tool whose name the request makes likelier than it is without any.
+    fn chosen<'a>(
+        &mut self,
+        request: &str,
+        tools: &[&'a ToolOffer],
+        hearer: &mut dyn Hearer,
+    ) -> Result<&'a ToolOffer, ModelError> {
+        let [first, _, ..] = tools else {
+            return tools.first().copied().ok_or_else(|| ModelError::Failed("no tool fits the request".to_owned()));
+        };
+        let with = self.likelihoods(request, tools, hearer)?;
+        let without = self.likelihoods("", tools, hearer)?;
+        let pairs: Vec<(f32, f32)> = with.into_iter().zip(without).collect();
+        Ok(tools::choose(&pairs).map_or(*first, |at| tools[at]))
+    }
+
+    /// How likely the model calls each of these, as a logarithm.
+    fn likelihoods(
+        &mut self,
+        request: &str,
+        tools: &[&ToolOffer],
+        hearer: &mut dyn Hearer,
+    ) -> Result<Vec<f32>, ModelError> {
+        let prompted = self.read(&self.asking(tools, request), "{\"name\": \"", hearer)?;
+        let mut sums = Vec::with_capacity(tools.len());
+        for tool in tools {
+            let mut mind = prompted.mind.fork();
+            let mut logits = prompted.logits.clone();
+            let mut sum = 0.0;
+            for token in self.engine.vocabulary.tokens(&tool.name) {
+                listening(hearer)?;
+                sum += likelihood(&logits, token);
+                logits = mind.read(&[token]).map_err(ModelError::Failed)?;
+            }
+            sums.push(sum);
+        }
+        Ok(sums)
+    }
+
+    fn asking(&self, tools: &[&ToolOffer], request: &str) -> Vec<Message> {
+        let vocabulary = self.engine.vocabulary.as_ref();
+        let asked = [Said::User { text: request.to_owned(), images: Vec::new() }];
+        let mut conversation = Conversation::new(&tools::instructions(tools), &asked, vocabulary);
+        conversation.fit(self.engine.context.min(CONTEXT).saturating_sub(ARGUMENTS), vocabulary);
+        conversation.messages()
+    }
+
+    /// Reads a conversation and the first words of the answer to it, beginning where an earlier one was the same.
+    fn read(&mut self, messages: &[Message], begun: &str, hearer: &mut dyn Hearer) -> Result<Prompted, ModelError> {
+        let text = self.engine.template.prompt(messages).map_err(ModelError::Failed)? + begun;
+        let tokens = self.engine.vocabulary.tokens(&text);
+        let stable = self.stable(messages, &tokens);
+        let mut mind = self.prefixes.longest(&tokens).unwrap_or_else(|| self.engine.mind.fork());
+        let mut logits = Vec::new();
+        while mind.length() < tokens.len() {
+            listening(hearer)?;
+            let from = mind.length();
+            let mut to = tokens.len().min(from + CHUNK);
+            if from < stable {
+                to = to.min(stable);
+            }
+            logits = mind.read(&tokens[from..to]).map_err(ModelError::Failed)?;
+            if to == stable {
+                self.prefixes.keep(tokens[..to].to_vec(), mind.fork());
+            }
+        }
+        Ok(Prompted { mind, tokens, logits })
+    }
+
+    /// How many of the tokens belong to the instructions, with which other conversations begin as well.
+    fn stable(&self, messages: &[Message], tokens: &[u32]) -> usize {
+        let instructions: Vec<Message> =
+            messages.iter().take_while(|message| message.role == Role::System).cloned().collect();
+        if instructions.is_empty() {
+            return 0;
+        }
+        let beginning = self.engine.template.beginning(&instructions).unwrap_or_default();
+        let beginning = self.engine.vocabulary.tokens(&beginning);
+        beginning.iter().zip(tokens).take_while(|(one, other)| one == other).count().min(tokens.len().saturating_sub(1))
+    }
+}
+
+fn listening(hearer: &dyn Hearer) -> Result<(), ModelError> {
+    if hearer.is_listening() { Ok(()) } else { Err(ModelError::Cancelled) }
+}
+
+fn used(read: usize, said: usize) -> Option<Usage> {
+    Some(Usage { input_tokens: read as u64, output_tokens: said as u64 })
+}
+
+/// What was written, if it is a JSON object; else one without members.
+fn object(written: &[u8]) -> Box<RawValue> {
+    let object: Map<String, Value> = serde_json::from_slice(written).unwrap_or_default();
+    to_raw_value(&object).expect("a map of JSON values is JSON")
+}
+
+fn likeliest(logits: &[f32]) -> u32 {
+    let best = logits.iter().enumerate().max_by(|(_, one), (_, other)| one.total_cmp(other));
+    best.and_then(|(at, _)| u32::try_from(at).ok()).unwrap_or_default()
+}
+
+/// Makes what was said lately less likely, lest it be said for ever.
+fn less_of(mut logits: Vec<f32>, said: &[u32]) -> Vec<f32> {
+    let mut lately = said[said.len().saturating_sub(LATELY)..].to_vec();
+    lately.sort_unstable();
+    lately.dedup();
+    for token in lately {
+        if let Some(logit) = logits.get_mut(token as usize) {
+            *logit = if *logit > 0.0 { *logit / REPEATED } else { *logit * REPEATED };
+        }
+    }
+    logits
+}
+
+/// How likely one token is among all, as a logarithm.
+fn likelihood(logits: &[f32], token: u32) -> f32 {
+    let highest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let sum: f32 = logits.iter().map(|logit| (logit - highest).exp()).sum();
+    logits.get(token as usize).map_or(f32::NEG_INFINITY, |logit| logit - highest - sum.ln())
+}
+
+#[cfg(test)]
+mod tests;

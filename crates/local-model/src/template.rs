@@ -1,0 +1,141 @@
+//! How a conversation becomes the text that a model was taught to continue.
+
+use minijinja::syntax::SyntaxConfig;
+use minijinja::{Environment, Error, ErrorKind, Value, context};
+
+/// For files without a template of their own: what most small models were taught.
+const CHATML: &str = "{% for message in messages %}{{ '<|im_start|>' + message.role + '\n' + message.content + '<|im_end|>\n' }}\
+                      {% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
+
+/// A model's own way of writing conversations down.
+#[derive(Debug, Clone)]
+pub struct Template {
+    source: String,
+    start: String,
+    end: String,
+}
+
+/// One message of a conversation, as templates know it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Message {
+    /// Whose it is.
+    pub role: Role,
+    /// What it says.
+    pub content: String,
+}
+
+/// Who speaks. Templates refuse other roles, or two messages of one role in a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// Whoever gives the instructions.
+    System,
+    /// The person, and what tools brought.
+    User,
+    /// The model.
+    Assistant,
+}
+
+impl Template {
+    /// A template out of a model's file, with the spellings of the tokens that start and end a text.
+    pub fn new(source: Option<&str>, start: &str, end: &str) -> Self {
+        let source = source.filter(|source| !source.trim().is_empty()).unwrap_or(CHATML);
+        Self { source: source.to_owned(), start: start.to_owned(), end: end.to_owned() }
+    }
+
+    /// The text of a conversation, up to where the model is to speak.
+    pub fn prompt(&self, messages: &[Message]) -> Result<String, String> {
+        self.render(messages, true)
+    }
+
+    /// The text of the beginning of a conversation, for which the template may have no form.
+    pub(crate) fn beginning(&self, messages: &[Message]) -> Option<String> {
+        self.render(messages, false).ok()
+    }
+
+    fn render(&self, messages: &[Message], add_generation_prompt: bool) -> Result<String, String> {
+        let mut environment = Environment::new();
+        // Templates are written for these settings.
+        let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
+        environment.set_syntax(syntax.expect("the delimiters are the usual ones"));
+        environment.add_function("raise_exception", |why: String| -> Result<String, Error> {
+            Err(Error::new(ErrorKind::InvalidOperation, why))
+        });
+        let messages: Vec<Value> = messages
+            .iter()
+            .map(|message| context! { role => message.role.word(), content => message.content.as_str() })
+            .collect();
+        let values = context! {
+            messages, add_generation_prompt, bos_token => self.start.as_str(), eos_token => self.end.as_str(),
+        };
+        environment
+            .render_str(&self.source, values)
+            .map_err(|why| format!("the model's own chat template cannot be used: {why}"))
+    }
+}
+
+impl Role {
+    fn word(self) -> &'static str {
+        match self {
+            Self::System => "system",
+            Self::User => "user",
+            Self::Assistant => "assistant",
+        }
+    }
+}
+
+impl Message {
+    /// A message of the given role.
+    pub fn new(role: Role, content: impl Into<String>) -> Self {
+        Self { role, content: content.into() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The template in the file of SmolLM2.
+    const SMOLLM: &str = "{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}\
+        {{ '<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n' }}{% endif %}\
+        {{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}{% endfor %}\
+        {% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
+
+    fn talk() -> [Message; 2] {
+        [Message::new(Role::System, "Be short."), Message::new(Role::User, "Hello {{ there }}")]
+    }
+
+    #[test]
+    fn a_file_without_a_template_gets_chatml() {
+        let text = Template::new(None, "", "").prompt(&talk()).unwrap();
+        assert_eq!(
+            text,
+            "<|im_start|>system\nBe short.<|im_end|>\n<|im_start|>user\nHello {{ there }}<|im_end|>\n<|im_start|>assistant\n"
+        );
+    }
+
+    #[test]
+    fn the_template_of_the_small_model_brings_its_own_system_message() {
+        let template = Template::new(Some(SMOLLM), "<|im_start|>", "<|im_end|>");
+        assert_eq!(template.prompt(&talk()), Template::new(None, "", "").prompt(&talk()));
+        let text = template.prompt(&talk()[1..]).unwrap();
+        assert!(text.starts_with("<|im_start|>system\nYou are a helpful AI assistant named SmolLM"), "{text}");
+    }
+
+    #[test]
+    fn the_beginning_of_a_conversation_begins_its_prompt() {
+        let template = Template::new(Some(SMOLLM), "", "");
+        let beginning = template.beginning(&talk()[..1]).unwrap();
+        assert_eq!(beginning, "<|im_start|>system\nBe short.<|im_end|>\n");
+        assert!(template.prompt(&talk()).unwrap().starts_with(&beginning));
+    }
+
+    #[test]
+    fn tokens_for_start_and_end_and_refusals_are_understood() {
+        let source = "{{ bos_token }}{% if messages|length > 1 %}{{ raise_exception('one at a time') }}{% endif %}\
+                      {{ messages[0].content | trim }}{{ eos_token }}";
+        let template = Template::new(Some(source), "<s>", "</s>");
+        assert_eq!(template.prompt(&[Message::new(Role::User, " hi ")]).unwrap(), "<s>hi</s>");
+        let refused = template.prompt(&talk()).unwrap_err();
+        assert!(refused.contains("one at a time"), "{refused}");
+    }
+}
