@@ -100,6 +100,7 @@ impl Inner {
             key: config.compatible_key.as_ref().map(|key| key.0.clone()),
             model: config.compatible_model.clone(),
         });
+        settings.embedded = self.embedded();
         settings.started_in = Some(here.to_owned());
         settings.secrets = match secrets::open(&self.data) {
             Ok(secrets) => Some(Arc::new(secrets)),
@@ -109,6 +110,19 @@ impl Inner {
             }
         };
         settings.with_environment(|name| std::env::var(name).ok())
+    }
+
+    /// The model that works offline, where this build can run it and its file is there.
+    #[cfg(feature = "local-model")]
+    fn embedded(&self) -> Option<Arc<dyn gladhand_models::Models>> {
+        gladhand_local_model::find(&self.data).map(|file| gladhand_local_model::open(&file))
+    }
+
+    /// This build runs no model itself.
+    #[cfg(not(feature = "local-model"))]
+    #[expect(clippy::unused_self, reason = "the build that can run one looks into the data folder")]
+    fn embedded(&self) -> Option<Arc<dyn gladhand_models::Models>> {
+        None
     }
 
     fn workbench(&self, folder: &Path, accounts: &Arc<Accounts>) -> gladhand_workbench::Settings {

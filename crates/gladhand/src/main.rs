@@ -11,6 +11,12 @@ use gladhand::exit::Exit;
 use gladhand::logging::{self, LogChoice};
 
 fn main() -> ExitCode {
+    #[cfg(feature = "local-model")]
+    #[expect(unsafe_code, reason = "nothing else runs yet that could read the environment meanwhile")]
+    // SAFETY: this is the first thing that this process does, and it has one thread.
+    unsafe {
+        gladhand_local_model::keep_to_one_thread();
+    }
     #[cfg(unix)]
     if let Some(code) = leash::enable() {
         return code;
