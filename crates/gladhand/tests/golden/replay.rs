@@ -129,10 +129,14 @@ pub(crate) fn differences(dialect: &str) -> Vec<Difference> {
 
 /// What is wrong with a table: entries that nothing used, and such without a reason.
 pub(crate) fn idle_differences(table: &[Difference], is_used: impl Fn(usize) -> bool) -> Vec<String> {
-    let unused = table.iter().enumerate().filter(|(at, _)| !is_used(*at)).map(|(_, entry)| (entry, "makes no difference"));
+    let unused =
+        table.iter().enumerate().filter(|(at, _)| !is_used(*at)).map(|(_, entry)| (entry, "makes no difference"));
     let unreasoned = table.iter().filter(|entry| !entry.spec.contains('§'));
     let unreasoned = unreasoned.map(|entry| (entry, "does not say which section of the spec it is by"));
-    unused.chain(unreasoned).map(|(entry, what)| format!("{}:{} is in the table and {what}", entry.file, entry.line)).collect()
+    unused
+        .chain(unreasoned)
+        .map(|(entry, what)| format!("{}:{} is in the table and {what}", entry.file, entry.line))
+        .collect()
 }
 
 /// The path of a file beside this one.

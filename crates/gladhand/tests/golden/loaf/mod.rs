@@ -1,5 +1,6 @@
 //! loaf RPC: the recordings of the reference server, played to ours with its services scripted from the recordings.
 
+mod faults;
 mod player;
 mod recording;
 mod rules;
@@ -29,7 +30,8 @@ fn the_recorded_server_is_matched() {
         files.retain(|file| only.split(',').any(|start| file.starts_with(start)));
     }
     files.sort();
-    let services = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
+    let services =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
     let (problems, used) = (Mutex::new(Vec::new()), Mutex::new(BTreeSet::new()));
     let (waiting, logins) = (Mutex::new(files.clone()), Mutex::new(()));
     std::thread::scope(|scope| {
@@ -41,9 +43,9 @@ fn the_recorded_server_is_matched() {
                     let _alone = is_login.then(|| logins.lock().unwrap_or_else(PoisonError::into_inner));
                     let (steps, differences) = recording::steps_of(&file, &table);
                     used.lock().unwrap().extend(differences);
-                    let services = services.handle().clone();
-                    let player = player::Player::new(&file, stage::Stage::new(), services, &recording::services_of(&file));
-                    problems.lock().unwrap().extend(player.play(steps));
+                    let said = recording::services_of(&file);
+                    let player = player::Player::new(&file, stage::Stage::new(), services.handle().clone(), &said);
+                    problems.lock().unwrap().extend(player.play(steps, &said));
                 }
             });
         }

@@ -14,6 +14,7 @@ use serde_json::Value;
 use tokio::runtime::Handle;
 
 use super::recording::{Step, What};
+use super::rules::{self, conversation};
 use super::same::{Names, same};
 use super::stage::Stage;
 use crate::support::{PATIENCE, Process};
@@ -47,10 +48,12 @@ impl<'p> Player<'p> {
     pub(super) fn new(file: &'p str, stage: Stage, services: Handle, recorded: &str) -> Self {
         let recorded = stage.ours(recorded);
         // From the first reply on that names what only this run can name.
-        let names_background = |line: &str| line.split_once("\"response\":").is_some_and(|(_, reply)| reply.contains("bg-"));
+        let names_background =
+            |line: &str| line.split_once("\"response\":").is_some_and(|(_, reply)| reply.contains("bg-"));
         let at = recorded.split_inclusive('\n').take_while(|line| !names_background(line)).map(str::len).sum();
         let script = Script::of_recording(&recorded[..at]).expect("a recording of services");
-        let held_path = script.routes.iter().find(|route| route.replies.first().is_some_and(|reply| reply.gate.is_some()));
+        let held_path =
+            script.routes.iter().find(|route| route.replies.first().is_some_and(|reply| reply.gate.is_some()));
         let held_path = held_path.map(|route| route.path.clone());
         let provider = services.block_on(ScriptedProvider::start(script)).expect("a port is free");
         Self {
@@ -72,8 +75,8 @@ impl<'p> Player<'p> {
         }
     }
 
-    /// Plays it all, and returns what was not as recorded.
-    pub(super) fn play(mut self, steps: Vec<Step>) -> Vec<String> {
+    /// Plays it all, and returns what was not as recorded. `services` is what was recorded of them.
+    pub(super) fn play(mut self, steps: Vec<Step>, services: &str) -> Vec<String> {
         self.before = order_of(&steps);
         for step in &steps {
             if let What::Expect(message) = &step.what {
@@ -83,7 +86,10 @@ impl<'p> Player<'p> {
         }
         let mut has_sent = false;
         for Step { line, what } in steps {
-            if !matches!(what, What::Expect(_)) && has_sent && let Some(path) = self.held_path.take() {
+            if !matches!(what, What::Expect(_))
+                && has_sent
+                && let Some(path) = self.held_path.take()
+            {
                 self.wait_until_asked(&path);
             }
             match what {
@@ -105,7 +111,35 @@ impl<'p> Player<'p> {
                 What::Exit(code) => self.expect_end(line, code),
             }
         }
+        self.compare_conversations(services);
         self.problems
+    }
+
+    /// Whether the models were asked as often as recorded, and told the same.
+    fn compare_conversations(&mut self, services: &str) {
+        let mut asked: BTreeMap<String, Vec<Value>> = BTreeMap::new();
+        for recorded in services.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()) {
+            if let Some(said) = conversation(&recorded["body"]) {
+                let path = recorded["path"].as_str().unwrap_or_default();
+                asked.entry(path.to_owned()).or_default().push(said);
+            }
+        }
+        for (path, recorded) in asked {
+            let got: Vec<_> =
+                self.provider.requests_of(&path).iter().filter_map(|asked| conversation(&asked.body)).collect();
+            if got.len() != recorded.len() {
+                self.problem(0, format_args!("{path} was asked {} times, recorded {}", got.len(), recorded.len()));
+            }
+            let pairs = recorded.iter().zip(&got).enumerate().filter(|(at, _)| rules::is_compared(self.file, at + 1));
+            for (at, (expected, got)) in pairs {
+                let got = self.stage.recorded(&got.to_string(), self.provider.origin());
+                let got = serde_json::from_str(&got).expect("JSON stays JSON");
+                let mut names = self.names.clone();
+                if let Err(why) = same(expected, &got, "", &mut names) {
+                    self.problem(0, format_args!("{path}, request {}: {why}", at + 1));
+                }
+            }
+        }
     }
 
     fn process(&mut self) -> &mut Process {
@@ -165,7 +199,7 @@ impl<'p> Player<'p> {
         let Ok(mut got) = serde_json::from_str::<Value>(&text) else {
             return self.problem(0, format_args!("not JSON: {text}"));
         };
-        super::rules::heard(&mut got);
+        rules::heard(&mut got);
         let lane = lane_of(&got, |session| self.names.recorded(session).to_owned());
         let lane = self.lanes.entry(lane).or_default();
         // What is of another kind than the next is looked for further on, so that one absent line is one problem.
@@ -274,7 +308,11 @@ fn order_of(steps: &[Step]) -> BTreeMap<usize, Vec<usize>> {
             What::Expect(message) if kind_of(message) == "session.status" => {
                 let payload = &message["params"]["payload"];
                 let session = payload["session_id"].to_string();
-                if payload["pending"] == true { busy.insert(session) } else { busy.remove(&session) };
+                if payload["pending"] == true {
+                    busy.insert(session)
+                } else {
+                    busy.remove(&session)
+                };
             }
             What::Send(text) if busy.is_empty() => {
                 let caused = steps[at + 1..].iter().map_while(|step| match &step.what {
@@ -305,6 +343,8 @@ fn get(port: u16, path: &str) -> Option<(u16, String, Option<String>)> {
     stream.read_to_string(&mut text).ok()?;
     let (head, body) = text.split_once("\r\n\r\n")?;
     let status = head.split(' ').nth(1)?.parse().ok()?;
-    let location = head.lines().find_map(|line| line.to_ascii_lowercase().starts_with("location: ").then(|| line[10..].to_owned()));
+    let location = head
+        .lines()
+        .find_map(|line| line.to_ascii_lowercase().starts_with("location: ").then(|| line[10..].to_owned()));
     Some((status, body.to_owned(), location))
 }

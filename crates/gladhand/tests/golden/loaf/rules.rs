@@ -8,6 +8,33 @@ const FURTHER_METHODS: [&str; 4] = ["session.approve", "session.delete", "sessio
 /// Tools that we have beyond the 20: two more of the workbench, and those of the repository.
 const FURTHER_TOOLS: [&str; 5] = ["agreement", "echo", "glob_files", "run_python", "wait"];
 
+/// Requests to models that are not compared: the recording, which one, and why.
+const OWN_REQUESTS: [(&str, usize, &str); 4] = [
+    ("43_openrouter_tool_failures", 2, "arguments that are not JSON are not sent back, since services refuse them"),
+    ("51_openai_tool_roundtrip", 3, "a call that came twice under one id is answered once"),
+    ("54_antigravity", 2, "thoughts are not sent back, and calls have ids"),
+    ("74_compress_command", 5, "§15.3: a summary without text is a failure, and the history stays"),
+];
+
+/// Whether what a model is asked is compared.
+pub(super) fn is_compared(file: &str, request: usize) -> bool {
+    !OWN_REQUESTS.iter().any(|(own, at, _)| *own == file && *at == request)
+}
+
+/// What a model is told of a conversation, in the words of each service; the instructions are our own.
+pub(super) fn conversation(body: &Value) -> Option<Value> {
+    let told = body.get("messages").or_else(|| body.get("input")).or_else(|| body.pointer("/request/contents"))?;
+    let told = told.as_array()?.iter().filter(|said| said["role"] != "system").cloned().map(|mut said| {
+        let is_instruction =
+            |text: &str| text.starts_with("Provide a detailed prompt") || text.starts_with("Write the hand-over");
+        if said["content"].as_str().is_some_and(is_instruction) {
+            said["content"] = json!("a summary, please");
+        }
+        said
+    });
+    Some(told.collect())
+}
+
 /// A recording, changed before it is played.
 pub(super) fn rewritten(file: &str, text: String) -> String {
     match file {
@@ -18,6 +45,17 @@ pub(super) fn rewritten(file: &str, text: String) -> String {
             text.replace("\"answer_length\":20399", "\"answer_length\":24959")
                 .replace("\"conversation_tokens\":5143", "\"conversation_tokens\":6283")
         }
+        // A machine may be slow: instead of a while, what runs in the background is waited for.
+        "45_bash_state_and_background" => text
+            .replace("echo got:$x", "echo got:$x; touch said")
+            .replace("\"sleep 0.3\"", "\"until [ -e said ]; do sleep 0.05; done; sleep 0.3\"")
+            .replace("\\\"sleep 0.3\\\"", "\\\"until [ -e said ]; do sleep 0.05; done; sleep 0.3\\\""),
+        "47_js_tools" => text
+            .replace(
+                "d=>console.log('got',String(d).trim())",
+                "d=>{console.log('got',String(d).trim());import('fs').then(f=>f.writeFileSync('said',''))}",
+            )
+            .replace("sleep 0.4", "until [ -e said ]; do sleep 0.05; done"),
         // §16.5: the service is configured by its base address.
         "48_search_web" => text.replace("\"path\":\"/exa\"", "\"path\":\"/exa/search\""),
         _ => text,
@@ -33,7 +71,11 @@ pub(super) fn recorded(answer: &mut Value) {
         answer["result"]["implementation"] = json!({"name": "gladhand", "version": env!("CARGO_PKG_VERSION")});
     }
     // §20 item 5: a better server says `unknown_session`.
-    if answer.pointer("/error/message").and_then(Value::as_str).is_some_and(|text| text.starts_with("unknown session: ")) {
+    if answer
+        .pointer("/error/message")
+        .and_then(Value::as_str)
+        .is_some_and(|text| text.starts_with("unknown session: "))
+    {
         answer["error"]["data"]["reason"] = json!("unknown_session");
     }
     // §9.4: we say who we are where the reference says that it is another product.

@@ -9,12 +9,46 @@ use crate::replay::kind;
 
 /// Members that are times, durations, process data, or depend on the texts of instructions, tools and systems.
 const VARIES: [&str; 40] = [
-    "timestamp", "time", "createdAt", "updatedAt", "enqueuedAt", "at_iso", "updated_at_iso", "created_at", "updated_at",
-    "fetchedAt", "last_refresh", "summary_updated_at", "duration_ms", "durationMs", "delayMs", "seconds", "pid",
-    "contextTokenEstimate", "total_tokens_estimate", "pinned_tokens", "tool_schema_tokens", "estimated_tokens_before",
-    "estimated_tokens_after", "estimated_tokens", "estimated_tokens_saved", "shell", "shell_command", "shell_args",
-    "instructions", "tools_tokens", "history_tokens", "exited_at", "exitedAt", "resets_at_iso", "completed_at", "started_at",
-    "expiryDateSeconds", "prompt_cache_key", "scriptPath", "script_path",
+    "timestamp",
+    "time",
+    "createdAt",
+    "updatedAt",
+    "enqueuedAt",
+    "at_iso",
+    "updated_at_iso",
+    "created_at",
+    "updated_at",
+    "fetchedAt",
+    "last_refresh",
+    "summary_updated_at",
+    "duration_ms",
+    "durationMs",
+    "delayMs",
+    "seconds",
+    "pid",
+    "contextTokenEstimate",
+    "total_tokens_estimate",
+    "pinned_tokens",
+    "tool_schema_tokens",
+    "estimated_tokens_before",
+    "estimated_tokens_after",
+    "estimated_tokens",
+    "estimated_tokens_saved",
+    "shell",
+    "shell_command",
+    "shell_args",
+    "instructions",
+    "tools_tokens",
+    "history_tokens",
+    "exited_at",
+    "exitedAt",
+    "resets_at_iso",
+    "completed_at",
+    "started_at",
+    "expiryDateSeconds",
+    "prompt_cache_key",
+    "scriptPath",
+    "script_path",
 ];
 
 /// Recorded random names and what they are in this run.
@@ -43,8 +77,8 @@ impl Names {
         self.ours.iter().fold(text.to_owned(), |text, (recorded, ours)| {
             let text = text.replace(recorded, ours);
             [8, 6].into_iter().filter(|_| is_uuid(recorded)).fold(text, |text, length| {
-                let (start, our_start) = (format!("\"{}\"", &recorded[..length]), format!("\"{}\"", &ours[..length]));
-                text.replace(&start, &our_start).replace(&start.to_uppercase(), &our_start.to_uppercase())
+                let (start, our_start) = (&recorded[..length], &ours[..length]);
+                text.replace(start, our_start).replace(&start.to_uppercase(), &our_start.to_uppercase())
             })
         })
     }
@@ -73,17 +107,36 @@ pub(super) fn same(expected: &Value, got: &Value, path: &str, names: &mut Names)
             differ(&format!("{} instead of {} entries", got.len(), expected.len()))
         }
         (Value::String(recorded), Value::String(ours)) if member == "url" => {
-            if login(recorded) == login(ours) { Ok(()) } else { differ("another address") }
+            if login(recorded) == login(ours) {
+                Ok(())
+            } else {
+                differ("another address")
+            }
+        }
+        (Value::String(recorded), Value::String(ours)) if recorded.starts_with('{') && recorded != ours => {
+            match (serde_json::from_str(recorded), serde_json::from_str(ours)) {
+                (Ok(recorded), Ok(ours)) => same(&recorded, &ours, path, names),
+                _ => differ("another text"),
+            }
         }
         (Value::String(recorded), Value::String(ours)) => {
-            if texts(recorded, ours, names) { Ok(()) } else { differ("another text") }
+            if texts(recorded, ours, names) {
+                Ok(())
+            } else {
+                differ("another text")
+            }
         }
         _ if expected == got => Ok(()),
         _ => differ("another value"),
     }
 }
 
-fn members(expected: &Map<String, Value>, got: &Map<String, Value>, path: &str, names: &mut Names) -> Result<(), String> {
+fn members(
+    expected: &Map<String, Value>,
+    got: &Map<String, Value>,
+    path: &str,
+    names: &mut Names,
+) -> Result<(), String> {
     let absent: Vec<_> = expected.keys().filter(|name| !got.contains_key(*name)).collect();
     let further: Vec<_> = got.keys().filter(|name| !expected.contains_key(*name)).collect();
     if !absent.is_empty() || !further.is_empty() {
@@ -109,10 +162,13 @@ fn texts(recorded: &str, ours: &str, names: &mut Names) -> bool {
         return without_digits(recorded) == without_digits(ours);
     }
     let (theirs, mine) = (random_parts(recorded), random_parts(ours));
-    let rest = |text: &str, parts: &[&str]| parts.iter().fold(text.to_owned(), |text, part| text.replacen(part, "*", 1));
+    let rest =
+        |text: &str, parts: &[&str]| parts.iter().fold(text.to_owned(), |text, part| text.replacen(part, "*", 1));
     theirs.len() == mine.len()
         && rest(recorded, &theirs) == rest(ours, &mine)
-        && theirs.iter().zip(&mine).all(|(recorded, ours)| is_time(recorded) == is_time(ours) && (is_time(recorded) || names.bind(recorded, ours)))
+        && theirs.iter().zip(&mine).all(|(recorded, ours)| {
+            is_time(recorded) == is_time(ours) && (is_time(recorded) || names.bind(recorded, ours))
+        })
 }
 
 /// The random names and times in a text.
@@ -128,7 +184,9 @@ fn parts_of_word(word: &str) -> Vec<&str> {
         // The time in the name of a chat file, and the chat.
         Some(uuid) if word.starts_with("rollout-") => vec![&word[8..26], uuid],
         Some(uuid) => vec![uuid],
-        None if ["bg-", "run-", "rpc-image-"].iter().any(|start| word.starts_with(start)) => vec![word.split('.').next().unwrap_or(word)],
+        None if ["bg-", "run-", "rpc-image-"].iter().any(|start| word.starts_with(start)) => {
+            vec![word.split('.').next().unwrap_or(word)]
+        }
         None if is_time(word) => vec![word],
         None => Vec::new(),
     }
@@ -136,12 +194,14 @@ fn parts_of_word(word: &str) -> Vec<&str> {
 
 fn is_uuid(text: &str) -> bool {
     let is_dash = |at: usize| [8, 13, 18, 23].contains(&at);
-    text.len() == 36 && text.bytes().enumerate().all(|(at, byte)| if is_dash(at) { byte == b'-' } else { byte.is_ascii_hexdigit() })
+    text.len() == 36
+        && text.bytes().enumerate().all(|(at, byte)| if is_dash(at) { byte == b'-' } else { byte.is_ascii_hexdigit() })
 }
 
 /// Whether a text is a time: `2026-01-01T00:00:00.000Z`.
 fn is_time(text: &str) -> bool {
-    let shape: String = text.chars().map(|character| if character.is_ascii_digit() { '0' } else { character }).collect();
+    let shape: String =
+        text.chars().map(|character| if character.is_ascii_digit() { '0' } else { character }).collect();
     shape == "0000-00-00T00:00:00.000Z"
 }
 
