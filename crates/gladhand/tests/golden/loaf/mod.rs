@@ -1,6 +1,7 @@
 //! loaf RPC: the recordings of the reference server, played to ours with its services scripted from the recordings.
 
 mod faults;
+mod order;
 mod player;
 mod recording;
 mod rules;
@@ -19,6 +20,9 @@ use crate::support::Process;
 /// Logins come back to one port, so they are played one after the other.
 const LOGINS: [&str; 3] = ["82_", "83_", "88_"];
 
+/// Recordings with tools in JavaScript.
+const JAVASCRIPT: [&str; 3] = ["26_", "46_", "47_"];
+
 /// How many recordings are played at once. Most of the time of each is spent waiting.
 const AT_ONCE: usize = 6;
 
@@ -26,8 +30,14 @@ const AT_ONCE: usize = 6;
 fn the_recorded_server_is_matched() {
     let table = differences("loaf");
     let mut files = recordings("loaf");
-    if let Ok(only) = std::env::var("GLADHAND_REPLAY") {
+    // While something is mended, only recordings whose names begin so may be played: `GLADHAND_REPLAY=42,45`.
+    let only = std::env::var("GLADHAND_REPLAY").ok();
+    if let Some(only) = &only {
         files.retain(|file| only.split(',').any(|start| file.starts_with(start)));
+    }
+    if stage::node().is_none() {
+        eprintln!("without Node.js, what needs JavaScript is not played");
+        files.retain(|file| !JAVASCRIPT.iter().any(|start| file.starts_with(start)));
     }
     files.sort();
     let services =
@@ -51,7 +61,7 @@ fn the_recorded_server_is_matched() {
         }
     });
     let (mut problems, used) = (problems.into_inner().unwrap(), used.into_inner().unwrap());
-    if std::env::var_os("GLADHAND_REPLAY").is_none() {
+    if only.is_none() {
         problems.extend(idle_differences(&table, |at| used.contains(&at)));
     }
     problems.sort();

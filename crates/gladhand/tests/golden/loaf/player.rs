@@ -13,9 +13,10 @@ use gladhand_models::scripted::{Script, ScriptedProvider};
 use serde_json::Value;
 use tokio::runtime::Handle;
 
+use super::order::{order_of_members, other_order};
 use super::recording::{Step, What};
 use super::rules::{self, conversation};
-use super::same::{Names, same};
+use super::same::{Names, same, without_digits};
 use super::stage::Stage;
 use crate::support::{PATIENCE, Process};
 
@@ -37,6 +38,8 @@ pub(super) struct Player<'p> {
     names: Names,
     lanes: BTreeMap<String, VecDeque<(usize, Value)>>,
     heard: BTreeSet<usize>,
+    /// The recorded answers as they were written.
+    written: BTreeMap<usize, String>,
     /// Lines that have to be heard before a line.
     before: BTreeMap<usize, Vec<usize>>,
     url: String,
@@ -68,6 +71,7 @@ impl<'p> Player<'p> {
             names: Names::default(),
             lanes: BTreeMap::new(),
             heard: BTreeSet::new(),
+            written: BTreeMap::new(),
             before: BTreeMap::new(),
             url: String::new(),
             shown: None,
@@ -77,15 +81,16 @@ impl<'p> Player<'p> {
 
     /// Plays it all, and returns what was not as recorded. `services` is what was recorded of them.
     pub(super) fn play(mut self, steps: Vec<Step>, services: &str) -> Vec<String> {
-        self.before = order_of(&steps);
+        self.before = causes_of(&steps);
         for step in &steps {
             if let What::Expect(message) = &step.what {
                 let lane = lane_of(message, str::to_owned);
                 self.lanes.entry(lane).or_default().push_back((step.line, message.clone()));
+                self.written.insert(step.line, step.text.clone());
             }
         }
         let mut has_sent = false;
-        for Step { line, what } in steps {
+        for Step { line, what, .. } in steps {
             if !matches!(what, What::Expect(_))
                 && has_sent
                 && let Some(path) = self.held_path.take()
@@ -224,6 +229,10 @@ impl<'p> Player<'p> {
             self.problem(line, format_args!("{}{why}", kind_of(&got)));
         }
         self.names = names;
+        let written = self.written.get(&line).and_then(|written| order_of_members(written, "/msg"));
+        if let Some(why) = written.and_then(|written| other_order(&written, &order_of_members(&text, "")?)) {
+            self.problem(line, why);
+        }
     }
 
     /// Does what the browser of a person does that signs in.
@@ -243,7 +252,10 @@ impl<'p> Player<'p> {
 
     fn compare_page(&mut self, line: usize, expected: (u16, String, Option<String>)) {
         let shown = self.shown.take();
-        if shown.as_ref() != Some(&expected) {
+        // The port may be another one.
+        let shape =
+            |page: &(u16, String, Option<String>)| (page.0, page.1.clone(), page.2.as_deref().map(without_digits));
+        if shown.as_ref().map(shape) != Some(shape(&expected)) {
             self.problem(line, format_args!("the browser is shown\n    recorded {expected:?}\n    got      {shown:?}"));
         }
     }
@@ -300,7 +312,7 @@ fn kind_of(message: &Value) -> String {
 }
 
 /// Which lines have to be heard before which, by what a request causes.
-fn order_of(steps: &[Step]) -> BTreeMap<usize, Vec<usize>> {
+fn causes_of(steps: &[Step]) -> BTreeMap<usize, Vec<usize>> {
     let mut before: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
     let mut busy = BTreeSet::new();
     for (at, step) in steps.iter().enumerate() {

@@ -15,6 +15,8 @@ use crate::replay::{Difference, recordings_of, text_of};
 pub(super) struct Step {
     pub(super) line: usize,
     pub(super) what: What,
+    /// As it was recorded, for the order of members.
+    pub(super) text: String,
 }
 
 /// What happens.
@@ -81,7 +83,7 @@ pub(super) fn steps_of(file: &str, table: &[Difference]) -> (Vec<Step>, Vec<usiz
                 (what, None) => vec![what],
             },
         };
-        steps.extend(instead.into_iter().map(|what| Step { line, what }));
+        steps.extend(instead.into_iter().map(|what| Step { line, what, text: text.to_owned() }));
     }
     (steps, used)
 }
@@ -100,6 +102,8 @@ fn what_of(line: Line<'_>) -> Option<What> {
         (_, Some("signal")) if line.name.as_deref() == Some("SIGINT") => What::Signal(Signal::INT),
         (_, Some("signal")) => What::Signal(Signal::TERM),
         (_, Some("exit")) => What::Exit(line.code?),
+        // §19.1 row 1, and §19.2, pending login delays exit: where the reference lives on, ours has ended.
+        (_, Some("alive_check" | "killed_by_recorder")) => What::Exit(0),
         _ => return None,
     })
 }

@@ -98,7 +98,9 @@ pub(super) fn heard(answer: &mut Value) {
     }
     // §19.2, tool text glued together: the text stays as it is, and `segments` is offered.
     let mut without_segments = |message: &mut Value| {
-        if let Some(message) = message.as_object_mut() {
+        let is_offered =
+            message["segments"].as_array().is_some_and(|texts| texts.len() > 1 && texts.iter().all(Value::is_string));
+        if let Some(message) = message.as_object_mut().filter(|_| is_offered) {
             message.remove("segments");
         }
     };

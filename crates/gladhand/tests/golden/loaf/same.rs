@@ -216,6 +216,7 @@ fn login(text: &str) -> Option<(String, BTreeMap<String, String>)> {
     Some((url[..url::Position::AfterPath].to_owned(), fixed.collect()))
 }
 
-fn without_digits(text: &str) -> String {
+/// A text without digits, and the commas between them.
+pub(super) fn without_digits(text: &str) -> String {
     text.split(|character: char| character.is_ascii_digit() || character == ',').collect()
 }

@@ -122,7 +122,7 @@ impl Stage {
 }
 
 /// Where Node.js is.
-fn node() -> Option<String> {
+pub(super) fn node() -> Option<String> {
     let path = std::env::var_os("PATH")?;
     let found = std::env::split_paths(&path).map(|folder| folder.join("node")).find(|path| path.exists())?;
     Some(found.display().to_string())
