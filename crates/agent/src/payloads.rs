@@ -231,6 +231,17 @@ pub(crate) struct Debugged<'a, D> {
     pub(crate) data: D,
 }
 
+/// How the last round of a turn went, for whoever looks for a fault.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct FinalRound<'a> {
+    pub(crate) tool_round: u32,
+    pub(crate) thought_count: usize,
+    pub(crate) answer_length: usize,
+    pub(crate) duration_ms: u64,
+    pub(crate) answer_preview: &'a str,
+}
+
 /// A message as people are shown it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct UiMessage {

@@ -22,8 +22,9 @@ use recorded::{Entry, Tree};
 #[test]
 fn recorded_sessions_get_the_recorded_answers() {
     let mut files = recorded::files("loaf");
-    // Needs tools that only a real process has; it is played against the built program.
-    files.retain(|file| file != "26_custom_tools.ndjson");
+    // The others need an agent and its tools; they are played against the built program.
+    let plain = ["0", "10", "11", "12", "13", "25", "27", "3"];
+    files.retain(|file| plain.iter().any(|start| file.starts_with(start)));
     assert_eq!(files.len(), 22);
     for file in files {
         check(&file);

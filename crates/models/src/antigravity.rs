@@ -135,13 +135,13 @@ impl Antigravity {
         let body = body(round, &project.id, &self.web.identity().name);
         let request = self.request(&project.base, "generateContent", &body)?;
         exchange
-            .debug(
-                "request",
-                || json!({"provider": "antigravity", "payload": payload(request.body.as_deref().unwrap_or_default())}),
-            )
+            .debug("request", |told| {
+                let told = told.after("provider", &"antigravity");
+                told.and("payload", &payload(request.body.as_deref().unwrap_or_default()))
+            })
             .await;
         let said = ask(exchange, &request).await?;
-        exchange.debug("response_raw", || json!({"response": said})).await;
+        exchange.debug("response_raw", |told| told.and("response", &said)).await;
         let said = if said["response"].is_object() { &said["response"] } else { &said };
         let parts = entries(&said["candidates"][0]["content"]["parts"]);
         exchange.say(piece(parts, round.thinking)).await;
@@ -149,7 +149,7 @@ impl Antigravity {
             parts.iter().enumerate().filter(|(_, part)| part["functionCall"].is_object()).collect();
         if !wanted.is_empty() {
             let raw: Value = wanted.iter().map(|(_, part)| part["functionCall"].clone()).collect();
-            exchange.debug("tool_calls", || json!({"functionCalls": raw})).await;
+            exchange.debug("tool_calls", |told| told.and("functionCalls", &raw)).await;
         }
         let tokens = &said["usageMetadata"];
         let count = |name: &str| tokens[name].as_u64().unwrap_or_default();

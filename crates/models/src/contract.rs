@@ -37,7 +37,7 @@ pub trait Listener: Send {
     async fn piece(&mut self, piece: Piece);
 
     /// Something worth knowing for whoever looks for a fault: the request, the raw reply, a retry. Secrets are not in it.
-    async fn debug(&mut self, stage: &'static str, data: serde_json::Value);
+    async fn debug(&mut self, stage: &'static str, data: Box<RawValue>);
 
     /// Whether anybody looks for a fault; if not, [`Listener::debug`] need not be told anything.
     fn is_curious(&self) -> bool {

@@ -12,10 +12,11 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderMap, StatusCode};
 use reqwest::Response;
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::events::{Events, Flaw, MAX_REPLY};
+use crate::told::Told;
 use crate::web::{Request, Web, failed, timed_out};
 use crate::{Credential, Listener, ModelError, Piece, Round, Segment};
 
@@ -103,12 +104,11 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Tells whoever looks for a fault, if anybody does. `data` must be an object; the round is added to it.
-    pub(crate) async fn debug(&mut self, stage: &'static str, data: impl FnOnce() -> Value) {
+    /// Tells whoever looks for a fault, if anybody does: the round, and what is added to it.
+    pub(crate) async fn debug(&mut self, stage: &'static str, tell: impl FnOnce(Told) -> Told) {
         if self.hear.is_curious() {
-            let mut data = data();
-            data["toolRound"] = json!(self.round.number);
-            self.hear.debug(stage, data).await;
+            let told = tell(Told::default().and("toolRound", &self.round.number));
+            self.hear.debug(stage, told.into_json()).await;
         }
     }
 
@@ -122,10 +122,10 @@ impl<'a> Exchange<'a> {
         let attempt = self.attempt;
         let delay = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
         let text = error.to_string();
-        self.debug(
-            "retry_429",
-            || json!({"attempt": attempt, "maxAttempts": MAX_ATTEMPTS, "delayMs": delay, "error": text}),
-        )
+        self.debug("retry_429", |told| {
+            let told = told.and("attempt", &attempt).and("maxAttempts", &MAX_ATTEMPTS);
+            told.and("delayMs", &delay).and("error", &text)
+        })
         .await;
         self.attempt += 1;
         unless(self.cancel, self.access.web.clock().sleep(pause)).await
@@ -265,8 +265,8 @@ async fn unless<T>(cancel: &CancellationToken, future: impl Future<Output = T>) 
 }
 
 /// The body of a request as those see it who look for a fault.
-pub(crate) fn payload(body: &[u8]) -> Value {
-    serde_json::from_slice(body).unwrap_or_default()
+pub(crate) fn payload(body: &[u8]) -> Option<&RawValue> {
+    serde_json::from_slice(body).ok()
 }
 
 /// The arguments of a call: the object that the model wrote, or an empty one.

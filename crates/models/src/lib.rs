@@ -15,6 +15,7 @@ mod exchange;
 mod local;
 mod openai;
 mod said;
+mod told;
 mod web;
 
 #[cfg(feature = "scripted")]

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use gladhand_models::{Listener, ModelError, Piece, Round, Said, Segment, Thinking};
+use gladhand_wire::RawValue;
 use gladhand_workbench::{Ran, Run};
-use serde_json::Value;
+use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use super::toolset::failed;
@@ -162,7 +163,7 @@ impl Core {
         }
     }
 
-    fn tell_debug(&self, id: &str, turn: &str, stage: &str, data: &Value) {
+    fn tell_debug(&self, id: &str, turn: &str, stage: &str, data: &impl Serialize) {
         // Under the lock, as everything that a session tells.
         let _house = self.house();
         self.followers.tell(&event("session.debug", &Debugged { session_id: id, turn_id: Some(turn), stage, data }));
@@ -222,7 +223,7 @@ impl Listener for Hearing {
         self.core.followers.keeping_up().await;
     }
 
-    async fn debug(&mut self, stage: &'static str, data: Value) {
+    async fn debug(&mut self, stage: &'static str, data: Box<RawValue>) {
         if self.is_curious() {
             self.core.tell_debug(&self.id, &self.turn, stage, &data);
             self.core.followers.keeping_up().await;
@@ -248,7 +249,7 @@ impl Listener for Noting {
         }
     }
 
-    async fn debug(&mut self, _: &'static str, _: Value) {}
+    async fn debug(&mut self, _: &'static str, _: Box<RawValue>) {}
 
     fn is_curious(&self) -> bool {
         false

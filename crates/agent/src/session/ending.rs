@@ -8,7 +8,7 @@ use super::compaction::Standalone;
 use super::scene::{ChatFile, Effect, Job, Scene, Target};
 use super::state::{Occupation, READY, Session};
 use super::turn::{Awaits, Turn};
-use crate::payloads::{ChatMessage, Completed, Interrupted, QueueItem, Role};
+use crate::payloads::{ChatMessage, Completed, FinalRound, Interrupted, QueueItem, Role};
 use crate::text;
 
 /// The end of a turn.
@@ -37,13 +37,13 @@ impl Session {
             self.stream(&mut turn, &Piece { segments: vec![nothing], thoughts: Vec::new() }, scene);
         }
         let round = &turn.round;
-        let data = json!({
-            "toolRound": round.number,
-            "thoughtCount": round.thoughts,
-            "answerLength": text::length(&round.text),
-            "durationMs": scene.now.0.saturating_sub(round.began.0),
-            "answerPreview": text::beginning(&round.text, 400),
-        });
+        let data = FinalRound {
+            tool_round: round.number,
+            thought_count: round.thoughts,
+            answer_length: text::length(&round.text),
+            duration_ms: scene.now.0.saturating_sub(round.began.0),
+            answer_preview: text::beginning(&round.text, 400),
+        };
         self.debug(scene, &turn.id, "response_final", &data);
         let answer = std::mem::take(&mut turn.answer);
         let length = text::length(&answer);

@@ -85,21 +85,58 @@ fn even_null<'de: 'a, 'a, D: serde::Deserializer<'de>>(deserializer: D) -> Resul
 /// An entry of `differences/<dialect>.ndjson`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Difference {
-    file: String,
+pub(crate) struct Difference {
+    pub(crate) file: String,
     /// The recorded answer that differs, or the sent line that is answered although it was not.
-    line: usize,
+    pub(crate) line: usize,
     /// Which section says so.
-    spec: String,
+    pub(crate) spec: String,
     /// Answered with this instead (nothing: not answered), or answered at all.
     #[serde(default)]
-    instead: Option<Vec<Value>>,
+    pub(crate) instead: Option<Vec<Value>>,
     /// Only these members differ: JSON pointer and value.
     #[serde(default)]
     set: BTreeMap<String, Value>,
     /// These members are absent.
     #[serde(default)]
     unset: Vec<String>,
+}
+
+impl Difference {
+    /// What is answered instead of a recorded answer.
+    pub(crate) fn applied_to(&self, mut answer: Value) -> Vec<Value> {
+        if let Some(answers) = &self.instead {
+            return answers.clone();
+        }
+        let before = answer.clone();
+        for (pointer, value) in &self.set {
+            place(&mut answer, pointer, Some(value.clone()));
+        }
+        for pointer in &self.unset {
+            place(&mut answer, pointer, None);
+        }
+        assert_ne!(answer, before, "{}:{} is in the table and makes no difference", self.file, self.line);
+        vec![answer]
+    }
+}
+
+/// The differences of a dialect.
+pub(crate) fn differences(dialect: &str) -> Vec<Difference> {
+    let table = text_of(&here(&format!("differences/{dialect}.ndjson")));
+    let table = table.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}")));
+    table.collect()
+}
+
+/// What is wrong with a table: entries that nothing used, and such without a reason.
+pub(crate) fn idle_differences(table: &[Difference], is_used: impl Fn(usize) -> bool) -> Vec<String> {
+    let unused =
+        table.iter().enumerate().filter(|(at, _)| !is_used(*at)).map(|(_, entry)| (entry, "makes no difference"));
+    let unreasoned = table.iter().filter(|entry| !entry.spec.contains('§'));
+    let unreasoned = unreasoned.map(|entry| (entry, "does not say which section of the spec it is by"));
+    unused
+        .chain(unreasoned)
+        .map(|(entry, what)| format!("{}:{} is in the table and {what}", entry.file, entry.line))
+        .collect()
 }
 
 /// The path of a file beside this one.
@@ -119,14 +156,10 @@ pub(crate) fn text_of(path: &std::path::Path) -> String {
 
 /// Plays recordings; fails with everything that is not as recorded. Every difference must be used.
 pub(crate) fn play(rules: &Rules, runs: Vec<Run>) {
-    let table = text_of(&here(&format!("differences/{}.ndjson", rules.dialect)));
-    let table: Vec<Difference> = table
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}")))
-        .collect();
+    let table = differences(rules.dialect);
     let mut problems = Vec::new();
     let mut used = vec![false; table.len()];
-    for file in recordings(rules) {
+    for file in recordings(rules.dialect) {
         let is_played = runs.iter().any(|run| run.file == file);
         if !is_played && !rules.elsewhere.iter().any(|beginning| file.starts_with(beginning)) {
             problems.push(format!("{file} is recorded and not played"));
@@ -145,22 +178,13 @@ pub(crate) fn play(rules: &Rules, runs: Vec<Run>) {
         };
         player.play(items, run.line_end);
     }
-    let unused = table.iter().zip(used).filter(|(_, used)| !used);
-    problems.extend(
-        unused.map(|(entry, _)| format!("{}:{} is in the table and makes no difference", entry.file, entry.line)),
-    );
-    problems.extend(
-        table
-            .iter()
-            .filter(|entry| !entry.spec.contains('§'))
-            .map(|entry| format!("{}:{} does not say which section of the spec it is by", entry.file, entry.line)),
-    );
+    problems.extend(idle_differences(&table, |at| used[at]));
     assert!(problems.is_empty(), "{} problems:\n{}", problems.len(), problems.join("\n"));
 }
 
 /// The names of all recordings of a dialect.
-fn recordings(rules: &Rules) -> Vec<String> {
-    let folder = std::fs::read_dir(recordings_of(rules.dialect)).expect("a folder of recordings");
+pub(crate) fn recordings(dialect: &str) -> Vec<String> {
+    let folder = std::fs::read_dir(recordings_of(dialect)).expect("a folder of recordings");
     let names = folder.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     names.filter_map(|name| name.strip_suffix(".ndjson").map(str::to_owned)).collect()
 }
@@ -216,24 +240,10 @@ fn with_differences(file: &str, items: Vec<Item>, rules: &Rules, table: &[Differ
             &table[at]
         });
         match (item, entry) {
-            (Item::Expect(_, mut answer), None) => {
+            (Item::Expect(_, mut answer), entry) => {
                 (rules.standing)(&mut answer);
-                changed.push(Item::Expect(line, answer));
-            }
-            (Item::Expect(_, mut answer), Some(Difference { instead: None, set, unset, .. })) => {
-                (rules.standing)(&mut answer);
-                let before = answer.clone();
-                for (pointer, value) in set {
-                    place(&mut answer, pointer, Some(value.clone()));
-                }
-                for pointer in unset {
-                    place(&mut answer, pointer, None);
-                }
-                assert_ne!(answer, before, "{file}:{line} is in the table and makes no difference");
-                changed.push(Item::Expect(line, answer));
-            }
-            (Item::Expect(..), Some(Difference { instead: Some(answers), .. })) => {
-                changed.extend(answers.iter().map(|answer| Item::Expect(line, answer.clone())));
+                let answers = entry.map_or_else(|| vec![answer.clone()], |entry| entry.applied_to(answer.clone()));
+                changed.extend(answers.into_iter().map(|answer| Item::Expect(line, answer)));
             }
             (item @ Item::Send(..), Some(Difference { instead: Some(answers), .. })) => {
                 changed.push(item);
@@ -416,7 +426,7 @@ impl Player<'_> {
     }
 }
 
-fn kind(value: &Value) -> u8 {
+pub(crate) fn kind(value: &Value) -> u8 {
     match value {
         Value::Null => 0,
         Value::Bool(_) => 1,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use http::{HeaderMap, HeaderName, HeaderValue};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::catalogue::{Document, entries, text, window};
@@ -67,7 +67,9 @@ impl Models for Anthropic {
         let request = Request::post(self.base.join(&["messages"]), request::body(round));
         let request = Self::with_usual_headers(request);
         let mut exchange = Exchange::new(self.access(), round, hear, cancel);
-        exchange.debug("request", || json!({"payload": payload(request.body.as_deref().unwrap_or_default())})).await;
+        exchange
+            .debug("request", |told| told.and("payload", &payload(request.body.as_deref().unwrap_or_default())))
+            .await;
         loop {
             match attempt(&mut exchange, &request).await {
                 Err(error) => exchange.after(error).await?,

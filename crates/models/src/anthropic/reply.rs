@@ -90,7 +90,7 @@ pub(super) async fn listen(exchange: &mut Exchange<'_>, mut events: Events) -> R
         message["content"] = blocks.iter().map(Block::to_value).collect();
         message["stop_reason"] = json!(stop_reason);
     }
-    exchange.debug("response_raw", || json!({"response": message})).await;
+    exchange.debug("response_raw", |told| told.and("response", &message)).await;
     Ok(Heard { calls: calls(exchange, &blocks).await, usage: Some(usage) })
 }
 
@@ -144,7 +144,7 @@ async fn calls(exchange: &mut Exchange<'_>, blocks: &[Block]) -> Vec<WantedCall>
     let uses: Vec<&Block> = blocks.iter().filter(|block| block.value["type"] == "tool_use").collect();
     if !uses.is_empty() {
         let raw: Value = uses.iter().map(|block| block.to_value()).collect();
-        exchange.debug("tool_calls", || json!({"functionCalls": raw})).await;
+        exchange.debug("tool_calls", |told| told.and("functionCalls", &raw)).await;
     }
     let thoughts: Vec<Value> = blocks.iter().filter(|block| block.is_thought()).map(Block::to_value).collect();
     let seal = (!thoughts.is_empty()).then(|| serde_json::value::to_raw_value(&thoughts).expect("JSON is JSON"));

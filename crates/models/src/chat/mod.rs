@@ -14,9 +14,7 @@ use crate::{Heard, ModelError};
 
 /// Runs a round whose request is written, again and again as long as a rate limit allows.
 async fn run(exchange: &mut Exchange<'_>, request: &Request) -> Result<Heard, ModelError> {
-    exchange
-        .debug("request", || serde_json::json!({"payload": payload(request.body.as_deref().unwrap_or_default())}))
-        .await;
+    exchange.debug("request", |told| told.and("payload", &payload(request.body.as_deref().unwrap_or_default()))).await;
     loop {
         match attempt(exchange, request).await {
             Err(error) => exchange.after(error).await?,

@@ -118,7 +118,7 @@ pub(super) async fn in_pieces(exchange: &mut Exchange<'_>, mut events: Events) -
     if sum.finish_reason.is_none() {
         return Err(failed(format!("{} stream ended before the reply was complete.", exchange.name())));
     }
-    exchange.debug("response_raw", || json!({"response": sum.to_value()})).await;
+    exchange.debug("response_raw", |told| told.and("response", &sum.to_value())).await;
     Ok(sum.heard(exchange).await)
 }
 
@@ -132,7 +132,7 @@ pub(super) async fn at_once(exchange: &mut Exchange<'_>, body: &[u8]) -> Result<
             _ => failed(format!("{} request failed: {message}", exchange.name())),
         });
     }
-    exchange.debug("response_raw", || json!({"response": payload(body)})).await;
+    exchange.debug("response_raw", |told| told.and("response", &payload(body))).await;
     let words = chunk.choices.into_iter().next().and_then(|choice| choice.message).unwrap_or_default();
     let thought = words.thought();
     let thought = trimmed(&thought);
@@ -279,7 +279,7 @@ impl Sum {
     async fn heard(self, exchange: &mut Exchange<'_>) -> Heard {
         if !self.calls.is_empty() {
             let calls: Value = self.calls.iter().map(Call::to_value).collect();
-            exchange.debug("tool_calls", || json!({"functionCalls": calls})).await;
+            exchange.debug("tool_calls", |told| told.and("functionCalls", &calls)).await;
         }
         let mut seal = (!self.details.is_empty()).then(|| raw(&self.details));
         let calls = self.calls.into_iter().enumerate().map(|(at, call)| WantedCall {

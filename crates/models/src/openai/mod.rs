@@ -13,12 +13,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use http::{HeaderMap, HeaderName};
 use reqwest::Response;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use self::reply::Spoken;
 use crate::catalogue::Document;
 use crate::exchange::{Access, Exchange, Reply, payload};
+use crate::told::Told;
 use crate::web::{Base, Request, Web, failed, header};
 use crate::{Credential, Heard, Listener, ModelError, ModelOption, Models, Round};
 
@@ -71,7 +72,7 @@ impl OpenAi {
             let body = request::body(exchange.round(), &before);
             let request =
                 Request::post(self.base.join(&["responses"]), body).with(self.turn_headers(exchange.round())?);
-            exchange.debug("request", || shown(&request)).await;
+            exchange.debug("request", |told| shown(told, &request)).await;
             let spoken = loop {
                 match self.attempt(exchange, &request).await {
                     Err(error) => exchange.after(error).await?,
@@ -86,7 +87,9 @@ impl OpenAi {
             }
             let status = spoken.status();
             exchange
-                .debug("response_continue", || json!({"responseStatus": status, "reason": "stream_ended_early"}))
+                .debug("response_continue", |told| {
+                    told.and("responseStatus", &status).and("reason", &"stream_ended_early")
+                })
                 .await;
             before.push_str(&spoken.answer);
         }
@@ -176,10 +179,10 @@ fn turn_state(response: &Response) -> Option<String> {
 }
 
 /// A request as those see it who look for a fault.
-fn shown(request: &Request) -> Value {
+fn shown(told: Told, request: &Request) -> Told {
     let mut headers = json!({"authorization": "[redacted]"});
     for (name, value) in &request.headers {
         headers[name.as_str()] = json!(String::from_utf8_lossy(value.as_bytes()));
     }
-    json!({"payload": payload(request.body.as_deref().unwrap_or_default()), "headers": headers})
+    told.and("payload", &payload(request.body.as_deref().unwrap_or_default())).and("headers", &headers)
 }

@@ -1,7 +1,7 @@
 //! What a response says while it is made.
 
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::events::Events;
 use crate::exchange::{Exchange, arguments, trimmed};
@@ -87,20 +87,18 @@ pub(super) async fn listen(
     }
     let rest = spoken.text().strip_prefix(&spoken.answer).map(str::to_owned).unwrap_or_default();
     exchange
-        .debug("response_raw", || {
-            let (done, is_complete) = (&spoken.done, spoken.is_complete);
-            json!({"response": spoken.snapshot, "outputItemsDone": done, "completedEventSeen": is_complete})
+        .debug("response_raw", |told| {
+            let told = told.and("response", &spoken.snapshot).and("outputItemsDone", &spoken.done);
+            told.and("completedEventSeen", &spoken.is_complete)
         })
         .await;
     exchange
-        .debug("response_stream_summary", || {
-            json!({
-                "eventCount": count,
-                "outputDeltaChars": units(&spoken.answer),
-                "reasoningDeltaChars": thought_length,
-                "responseId": spoken.snapshot["id"],
-                "turnStateToken": turn_state,
-            })
+        .debug("response_stream_summary", |told| {
+            told.and("eventCount", &count)
+                .and("outputDeltaChars", &units(&spoken.answer))
+                .and("reasoningDeltaChars", &thought_length)
+                .and("responseId", &spoken.snapshot["id"])
+                .and("turnStateToken", &turn_state)
         })
         .await;
     spoken.answer.push_str(&rest);
@@ -123,7 +121,7 @@ impl Spoken {
     pub(super) async fn heard(self, exchange: &mut Exchange<'_>) -> Result<Heard, ModelError> {
         let calls = self.calls();
         if !calls.is_empty() {
-            exchange.debug("tool_calls", || json!({"functionCalls": calls})).await;
+            exchange.debug("tool_calls", |told| told.and("functionCalls", &calls)).await;
         }
         let wanted = calls.iter().enumerate().map(|(at, item)| {
             let name = item["name"].as_str().unwrap_or_default();

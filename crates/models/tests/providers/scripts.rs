@@ -2,7 +2,8 @@
 
 use gladhand_models::scripted::{Script, ScriptedProvider};
 use gladhand_models::{Compatible, Listener, Models, OpenRouter, Piece, Web};
-use serde_json::{Value, json};
+use gladhand_wire::RawValue;
+use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use crate::stage::{Ear, fails, hear, key, round};
@@ -55,7 +56,7 @@ struct Trusting;
 impl Listener for Trusting {
     async fn piece(&mut self, _: Piece) {}
 
-    async fn debug(&mut self, stage: &'static str, data: Value) {
+    async fn debug(&mut self, stage: &'static str, data: Box<RawValue>) {
         panic!("nobody wanted to know {stage} {data}");
     }
 
