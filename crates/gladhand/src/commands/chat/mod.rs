@@ -15,8 +15,10 @@ mod typed;
 
 use std::io::Read as _;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
+use gladhand_hub::Hub;
 use gladhand_operations::AgentCall;
 
 use crate::Service;
@@ -36,6 +38,8 @@ use typed::Typed;
 
 /// A question that is longer is cut: no model takes more.
 const LONGEST: u64 = 16 * 1024 * 1024;
+/// How long upstreams are waited for at the start.
+const SETTLING: Duration = Duration::from_secs(10);
 
 /// Chats until somebody leaves, or until the one question is answered.
 pub fn run(args: &ChatArgs) -> Result<ExitCode, CommandError> {
@@ -59,7 +63,7 @@ pub fn run(args: &ChatArgs) -> Result<ExitCode, CommandError> {
     let question = args.print.as_deref().map(question).transpose()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let ended = runtime.block_on(async {
-        let ended = chat(args, question.as_deref(), hub.clone()).await;
+        let ended = chat(args, question.as_deref(), &hub).await;
         let mut signals = Signals::listen()?;
         tokio::select! {
             () = hub.closed() => ended,
@@ -75,8 +79,8 @@ pub fn run(args: &ChatArgs) -> Result<ExitCode, CommandError> {
     }
 }
 
-async fn chat(args: &ChatArgs, question: Option<&str>, hub: gladhand_hub::Hub) -> Result<ExitCode, CommandError> {
-    let signals = Signals::listen()?;
+async fn chat(args: &ChatArgs, question: Option<&str>, hub: &Hub) -> Result<ExitCode, CommandError> {
+    let mut signals = Signals::listen()?;
     let form = match question {
         _ if args.json => Form::Json,
         Some(_) => Form::Answer,
@@ -85,7 +89,12 @@ async fn chat(args: &ChatArgs, question: Option<&str>, hub: gladhand_hub::Hub) -
     let folder = args.folder.as_ref().map(fs_err::canonicalize).transpose().map_err(CommandError::usage)?;
     let folder = folder.map(|folder| folder.into_os_string().into_string());
     let folder = folder.transpose().map_err(|_| CommandError::usage(anyhow!("the path of the folder is not UTF-8")))?;
-    let talk = Talk::begin(hub, folder.as_deref()).await?;
+    // A model is told of the tools that are known when it is asked, so upstreams get a moment to say what they have.
+    let settled = tokio::time::timeout(SETTLING, hub.settled());
+    let talk = tokio::select! {
+        stop = signals.next() => return Ok(ExitCode::from(signals::exit_status(stop))),
+        (talk, _) = async { tokio::join!(Talk::begin(hub.clone(), folder.as_deref()), settled) } => talk?,
+    };
     let typed = if question.is_none() { Some(Typed::start()?) } else { None };
     let mut conversation = Conversation { talk, screen: Screen::new(form), typed, signals };
     if let Some(which) = &args.resume {
