@@ -6,9 +6,11 @@ use crate::sections::Format;
 pub(crate) const FORMAT: Format = Format::Markdown;
 
 /// Each document with its path in the repository, by path.
-pub(crate) const DOCUMENTS: [(&str, &str); 10] = [
+pub(crate) const DOCUMENTS: [(&str, &str); 12] = [
     ("ARCHITECTURE.md", include_str!("../../../ARCHITECTURE.md")),
     ("README.md", include_str!("../../../README.md")),
+    ("docs/agent.md", include_str!("../../../docs/agent.md")),
+    ("docs/chat.md", include_str!("../../../docs/chat.md")),
     ("docs/configuration.md", include_str!("../../../docs/configuration.md")),
     ("docs/conformance.md", include_str!("../../../docs/conformance.md")),
     ("docs/coupling.md", include_str!("../../../docs/coupling.md")),

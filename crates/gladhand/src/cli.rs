@@ -18,6 +18,7 @@ Examples:
   gladhand open --as mcp -- npx server  does this server open, and with what?
   gladhand tools -- npx server          what can it do?
   gladhand call echo message=hi http://localhost:8080/mcp
+  gladhand chat                         talk to a model that has your tools
   gladhand serve                        serve one peer on stdin and stdout
   gladhand serve --http 127.0.0.1:8080  serve any number over HTTP
   gladhand config import --write        take over servers that your editor knows
@@ -95,6 +96,8 @@ pub enum Command {
     Open(OpenArgs),
     /// Call a tool of any server, from the command line.
     Call(CallArgs),
+    /// Chat with a model that has our tools, in the terminal or for a script.
+    Chat(ChatArgs),
     /// List the tools of a server.
     Tools(ToolsArgs),
     /// List the resources of a server, or read one.
@@ -393,6 +396,54 @@ pub struct CallArgs {
     /// Which server, and how.
     #[command(flatten)]
     pub server: ServerArgs,
+}
+
+const CHAT_HELP: &str = "\
+The agent has its own tools and those of the configuration. It asks before it
+runs one that may do harm; a script is not asked, and such tools are refused
+unless --approve all. Answers go to stdout, everything else to stderr.
+
+Ctrl-C stops the answer, Ctrl-D leaves, /help lists the commands. A line that
+ends in a backslash goes on in the next one.
+
+Examples:
+  gladhand chat
+  gladhand chat --resume
+  gladhand chat --model openrouter/openai/gpt-5 --folder ~/project
+  gladhand chat -p 'What does this folder contain?'
+  git diff | gladhand chat -p - --json
+
+Models: OPENROUTER_API_KEY, OPENAI_API_KEY or ANTHROPIC_API_KEY, or an Ollama or
+llama.cpp server on this machine.";
+
+/// Options of `chat`.
+#[derive(Debug, Args)]
+#[command(after_help = CHAT_HELP)]
+pub struct ChatArgs {
+    /// Have one question answered, print the answer, and end; `-` reads the question from standard input.
+    #[arg(short, long, value_name = "QUESTION", allow_hyphen_values = true)]
+    pub print: Option<String>,
+    /// Go on with a saved chat, by its id or the beginning of that [default: the last one].
+    #[arg(long, value_name = "ID", num_args = 0..=1, default_missing_value = "last")]
+    pub resume: Option<String>,
+    /// The model to talk to, in this chat: PROVIDER/ID, or a provider, as in `local`.
+    #[arg(long, value_name = "MODEL")]
+    pub model: Option<String>,
+    /// Who is asked before the agent runs a tool that may do harm [default: ask].
+    #[arg(long, value_name = "WHOM")]
+    pub approve: Option<Approve>,
+    /// The folder that its tools work in [default: this one].
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub folder: Option<PathBuf>,
+    /// Print every event as a line of JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// The configuration file [default: ./gladhand.toml, then the user's config folder].
+    #[arg(long, value_name = "FILE", env = env::CONFIG, value_hint = ValueHint::FilePath)]
+    pub config: Option<PathBuf>,
+    /// The data folder [default: the user's data folder].
+    #[arg(long, value_name = "DIR", env = env::DATA_DIR, value_hint = ValueHint::DirPath)]
+    pub data_dir: Option<PathBuf>,
 }
 
 const TOOLS_HELP: &str = "\

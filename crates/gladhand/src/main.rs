@@ -41,6 +41,7 @@ fn main() -> ExitCode {
         Command::Serve(args) => commands::serve::run(&args),
         Command::Bridge(args) => commands::bridge::run(&args),
         Command::Call(args) => commands::call::run(args, cli.global.verbose),
+        Command::Chat(args) => commands::chat::run(&args),
         Command::Tools(args) => commands::list::tools(args, cli.global.verbose),
         Command::Resources(args) => commands::list::resources(args, cli.global.verbose),
         Command::Prompts(args) => commands::list::prompts(args, cli.global.verbose),

@@ -22,7 +22,7 @@ fn help_shows_the_commands_and_an_example_for_each() {
     for word in ["serve", "open", "completions", "man", "Examples:", "Exit codes:"] {
         assert!(help.contains(word), "{word} is missing in:\n{help}");
     }
-    for command in ["serve", "open", "secret", "login", "logout"] {
+    for command in ["serve", "open", "chat", "secret", "login", "logout"] {
         let help = text(&run(&[command, "--help"]).stdout);
         assert!(help.contains("Examples:") && help.contains(&format!("gladhand {command}")), "{help}");
     }

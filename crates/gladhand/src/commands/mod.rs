@@ -11,6 +11,7 @@ use crate::exit::Exit;
 
 pub mod bridge;
 pub mod call;
+pub mod chat;
 pub mod config;
 pub mod doctor;
 pub mod list;
@@ -97,6 +98,12 @@ fn written(written: std::io::Result<()>) -> Result<(), CommandError> {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
         _ => Ok(()),
     }
+}
+
+/// Whether a command failed only because nobody reads what it writes.
+fn is_gone(error: &CommandError) -> bool {
+    let cause = error.error.downcast_ref::<std::io::Error>();
+    cause.is_some_and(|cause| cause.kind() == std::io::ErrorKind::BrokenPipe)
 }
 
 /// How a command ends that got no session.

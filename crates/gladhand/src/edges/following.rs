@@ -15,7 +15,7 @@ const BEHIND: usize = 256 * 1024;
 
 /// The queue between the agent and the loop that serves a downstream.
 #[derive(Debug, Default)]
-pub(super) struct Following {
+pub(crate) struct Following {
     queue: Mutex<Queue>,
     /// There is something to take.
     arrived: Notify,
@@ -33,7 +33,7 @@ struct Queue {
 
 impl Following {
     /// Puts an event in.
-    pub(super) fn push(&self, event: AgentEvent) {
+    pub(crate) fn push(&self, event: AgentEvent) {
         let mut queue = self.queue();
         if !queue.closed {
             queue.bytes += event.payload.get().len();
@@ -44,7 +44,7 @@ impl Following {
     }
 
     /// Takes the oldest event out.
-    pub(super) fn pop(&self) -> Option<AgentEvent> {
+    pub(crate) fn pop(&self) -> Option<AgentEvent> {
         let mut queue = self.queue();
         let event = queue.events.pop_front()?;
         queue.bytes -= event.payload.get().len();
@@ -57,14 +57,14 @@ impl Following {
     }
 
     /// Ends when there is something to take.
-    pub(super) async fn arrived(&self) {
+    pub(crate) async fn arrived(&self) {
         while self.queue().events.is_empty() {
             self.arrived.notified().await;
         }
     }
 
     /// Nothing is taken any more: what comes is forgotten, and nobody waits.
-    pub(super) fn close(&self) {
+    pub(crate) fn close(&self) {
         let mut queue = self.queue();
         *queue = Queue { closed: true, ..Queue::default() };
         drop(queue);
@@ -72,7 +72,7 @@ impl Following {
     }
 
     /// If the downstream is behind: ends when it has caught up, or is gone.
-    pub(super) fn keeping_up(self: &Arc<Self>) -> Option<Settling> {
+    pub(crate) fn keeping_up(self: &Arc<Self>) -> Option<Settling> {
         let behind = |following: &Self| following.queue().bytes > BEHIND / 2;
         if self.queue().bytes <= BEHIND {
             return None;

@@ -10,7 +10,7 @@ pub mod clock;
 pub mod control;
 pub mod downstream;
 pub(crate) mod excuse;
-mod following;
+pub(crate) mod following;
 pub mod http;
 pub mod http_client;
 #[cfg(unix)]

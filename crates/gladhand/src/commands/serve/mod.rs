@@ -1,5 +1,6 @@
 //! `gladhand serve`: one downstream on stdin and stdout, or any number over HTTP.
 
+mod assembly;
 mod mounted;
 mod reload;
 mod within;
@@ -12,7 +13,6 @@ use gladhand_dialects::{CacheHints, Dialect, REGISTRY};
 use gladhand_hub::Hub;
 
 use crate::Service;
-use crate::agent::LaterAgent;
 use crate::cli::{ListenArgs, ServeArgs};
 use crate::commands::CommandError;
 use crate::commands::lookup::Sources;
@@ -23,42 +23,20 @@ use crate::edges::excuse;
 use crate::edges::http::{Authorize, Http, Tls};
 use crate::exit::Exit;
 use crate::governing;
-use crate::providers::{AgentTools, RepositoryTools};
+pub(super) use assembly::{Assembly, Reached};
 pub(super) use mounted::Memory;
-use mounted::Mounted;
 use reload::{Following, HangUp, Reader};
-use within::Within;
 
 /// Serves until the downstream ends.
 pub fn run(args: &ServeArgs) -> Result<ExitCode, CommandError> {
     let data = config::data_dir(args.listen.data_dir.as_deref());
     let sources = Sources::with_store_in(data.clone());
     let (mut config, file) = sources.lookup(|lookup| settings(&args.listen, Reading::Whole(lookup)))?;
-    let path = file.as_ref().map(|file| file.path.as_path());
-    let within = Within::new(std::env::var_os(config::env::WITHIN), path);
-    if within.is_circle() {
-        tracing::warn!("started by a server with the same configuration: its upstreams are left away");
-        config.upstreams.0.clear();
-    }
-    let is_circle = within.is_circle();
     if let Some(approve) = args.approve {
         config.agent.approve = approve;
     }
-    let agent = data.clone().filter(|_| config.agent.enabled).map(|data| LaterAgent::new(config.agent.clone(), data));
-    let agent = agent.map(Arc::new);
-    let mut mounted = Mounted::new(&config, Memory::in_folder(data.clone()), within);
-    if let Some(data) = data.clone().filter(|_| config.repository.enabled) {
-        let is_networked = !args.listen.http.is_empty();
-        mounted.add_repository(RepositoryTools::new(&config.repository, data, is_networked));
-    }
-    if let Some(agent) = agent.as_ref().filter(|_| config.agent.tools) {
-        mounted.add_agent(AgentTools::new(Arc::clone(agent) as _));
-    }
-    let mut hub = Hub::of(mounted.mounts());
-    if let Some(agent) = agent {
-        agent.with_hub(hub.clone());
-        hub = hub.with_agent(agent);
-    }
+    let reached = if args.listen.http.is_empty() { Reached::Here } else { Reached::OverNetwork };
+    let Assembly { hub, mounted, is_circle } = Assembly::of(&mut config, file.as_ref(), data.as_deref(), reached);
     let service = match file {
         Some(file) if !is_circle => {
             let hang_up = hang_up_means(&args.listen);

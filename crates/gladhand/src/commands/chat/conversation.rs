@@ -1,0 +1,237 @@
+//! The chat itself: one person, one session, one turn after the other.
+
+use gladhand_dialects::Stop;
+use gladhand_operations::{AgentCall, AgentEvent};
+use gladhand_wire::{Members, RawValue};
+use serde::Deserialize;
+
+use super::brief;
+use super::models::WAYS;
+use super::screen::Screen;
+use super::talk::Talk;
+use super::typed::{Typed, Typing};
+use crate::commands::CommandError;
+use crate::edges::signals::Signals;
+
+/// A chat that is being held.
+pub(super) struct Conversation {
+    pub(super) talk: Talk,
+    pub(super) screen: Screen,
+    pub(super) typed: Option<Typed>,
+    pub(super) signals: Signals,
+}
+
+/// How a turn ended.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Ended {
+    /// With an answer.
+    Answered,
+    /// Somebody stopped it.
+    Interrupted,
+    /// There is no answer, for this reason.
+    Failed(String),
+    /// Somebody wants everything to end.
+    Left(Stop),
+}
+
+/// How a chat ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Left {
+    /// The person left.
+    Willingly,
+    /// The same, after a turn that failed.
+    AfterFailure,
+    /// A signal came that cannot be put off.
+    Told(Stop),
+}
+
+impl Conversation {
+    /// Holds the conversation until somebody leaves.
+    pub(super) async fn hold(&mut self) -> Result<Left, CommandError> {
+        let mut has_failed = false;
+        loop {
+            let message = match self.message().await? {
+                Ok(Some(message)) => message,
+                Ok(None) if has_failed && !self.has_person() => return Ok(Left::AfterFailure),
+                Ok(None) | Err(Stop::Interrupted) => return Ok(Left::Willingly),
+                Err(stop) => return Ok(Left::Told(stop)),
+            };
+            let message = message.trim();
+            if message.is_empty() {
+                continue;
+            }
+            if message.starts_with('/') {
+                match self.command(message).await {
+                    Ok(None) => {}
+                    Ok(Some(left)) => return Ok(left),
+                    Err(error) => self.complain(&error)?,
+                }
+                continue;
+            }
+            match self.turn(message).await? {
+                Ended::Left(stop) => return Ok(Left::Told(stop)),
+                Ended::Failed(_) => has_failed = true,
+                Ended::Answered | Ended::Interrupted => has_failed = false,
+            }
+        }
+    }
+
+    /// One turn: from what somebody says to the end of the answer.
+    pub(super) async fn turn(&mut self, text: &str) -> Result<Ended, CommandError> {
+        let speaker = self.talk.speaker().await;
+        self.screen.begin_turn();
+        let session = self.talk.session.clone();
+        let send = AgentCall::Send { session: session.into(), text: text.into(), enqueue: true, images: Vec::new() };
+        self.talk.ask(send).await?;
+        let mut is_stopping = false;
+        let ended = loop {
+            let event = tokio::select! {
+                biased;
+                stop = self.signals.next() => Err(stop),
+                () = self.talk.heard() => Ok(self.talk.next_event()),
+            };
+            let stop = match event {
+                Err(stop) => Some(stop),
+                Ok(None) => None,
+                Ok(Some(event)) => {
+                    self.screen.event(&event)?;
+                    if let Some(ended) = ended(&event) {
+                        break ended;
+                    }
+                    match event.kind {
+                        "session.approval.requested" => self.approve(&event.payload).await?,
+                        _ => None,
+                    }
+                }
+            };
+            match stop {
+                None => {}
+                Some(Stop::Interrupted) if !is_stopping => {
+                    is_stopping = true;
+                    self.talk.interrupt().await;
+                }
+                Some(stop) => return Ok(Ended::Left(stop)),
+            }
+        };
+        match (&ended, speaker) {
+            (Ended::Answered | Ended::Interrupted, Some(speaker)) => self.screen.spoke(&speaker)?,
+            (Ended::Failed(_), None) => self.screen.note(WAYS)?,
+            _ => {}
+        }
+        Ok(ended)
+    }
+
+    /// Asks a person something that is answered with a word; what they answered, in small letters. None: they are gone.
+    pub(super) async fn ask(
+        &mut self,
+        about: &str,
+        question: &str,
+    ) -> Result<Result<Option<String>, Stop>, CommandError> {
+        let Some(typed) = &mut self.typed else { return Ok(Ok(None)) };
+        typed.set_aside();
+        self.screen.ask(about, question)?;
+        let answer = tokio::select! {
+            biased;
+            stop = self.signals.next() => return Ok(Err(stop)),
+            answer = typed.answer() => answer,
+        };
+        self.screen.entered();
+        Ok(Ok(answer.map(|answer| answer.trim().to_lowercase())))
+    }
+
+    /// Shows what was said last in a conversation that is taken up again.
+    pub(super) async fn recall(&mut self) -> Result<(), CommandError> {
+        #[derive(Deserialize)]
+        struct State {
+            messages: Vec<Message>,
+        }
+        #[derive(Deserialize)]
+        struct Message {
+            kind: String,
+            text: String,
+        }
+        let state = self.talk.ask(AgentCall::Get(self.talk.session.as_str().into())).await?;
+        let State { messages } = serde_json::from_str(state.get())?;
+        let last = |kind: &str| messages.iter().rfind(|message| message.kind == kind).map_or("", |it| &it.text);
+        self.screen.note(&format!("resumed; {} messages so far, the last ones:", messages.len()))?;
+        self.screen.recall(last("user"), last("assistant"))?;
+        Ok(())
+    }
+
+    /// Whether a person can be asked.
+    pub(super) fn has_person(&self) -> bool {
+        self.typed.as_ref().is_some_and(|typed| typed.is_person)
+    }
+
+    /// What is said next; none when there is no more of it.
+    async fn message(&mut self) -> Result<Result<Option<String>, Stop>, CommandError> {
+        let has_person = self.has_person();
+        let Self { talk, screen, typed, signals } = self;
+        let Some(typed) = typed else { return Ok(Ok(None)) };
+        loop {
+            if has_person {
+                screen.prompt()?;
+            }
+            tokio::select! {
+                biased;
+                stop = signals.next() => return Ok(Err(stop)),
+                () = talk.heard() => {
+                    if let Some(event) = talk.next_event() {
+                        screen.event(&event)?;
+                    }
+                }
+                message = typed.message() => match message {
+                    Some(Typing::More) if has_person => screen.more()?,
+                    Some(Typing::More) => {}
+                    Some(Typing::Done(message)) => {
+                        screen.entered();
+                        return Ok(Ok(Some(message)));
+                    }
+                    None => return Ok(Ok(None)),
+                },
+            }
+        }
+    }
+
+    /// Lets a person decide about a tool.
+    async fn approve(&mut self, request: &RawValue) -> Result<Option<Stop>, CommandError> {
+        let request = Members::of(request).unwrap_or_default();
+        let (tool, call) = (request.str("tool").unwrap_or_default(), request.str("call_id").unwrap_or_default());
+        let effect = request.str("effect").unwrap_or_default();
+        let input = brief::whole(request.raw("input").map_or("{}", RawValue::get));
+        let about = format!("{tool} wants to run ({effect}):\n{input}");
+        let (allow, always) = loop {
+            match self.ask(about.trim_end(), "allow? [y]es, [n]o, [a]lways in this chat: ").await? {
+                Err(stop) => return Ok(Some(stop)),
+                Ok(None) => break (false, false),
+                Ok(Some(answer)) => match answer.as_str() {
+                    "y" | "yes" => break (true, false),
+                    "a" | "always" => break (true, true),
+                    "n" | "no" => break (false, false),
+                    _ => {}
+                },
+            }
+        };
+        let session = self.talk.session.as_str().into();
+        self.talk.ask(AgentCall::Approve { session, call, allow, always }).await?;
+        Ok(None)
+    }
+
+    fn complain(&mut self, error: &CommandError) -> std::io::Result<()> {
+        self.screen.complain(&error.to_string())?;
+        error.hint.as_ref().map_or(Ok(()), |hint| self.screen.note(&format!("hint: {hint}")))
+    }
+}
+
+/// How this event ends the turn, if it does.
+fn ended(event: &AgentEvent) -> Option<Ended> {
+    Some(match event.kind {
+        "session.completed" => Ended::Answered,
+        "session.interrupted" => Ended::Interrupted,
+        "session.error" => {
+            let message = Members::of(&event.payload).and_then(|payload| payload.str("message").map(String::from));
+            Ended::Failed(message.unwrap_or_default())
+        }
+        _ => return None,
+    })
+}

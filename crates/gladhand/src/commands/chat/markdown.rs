@@ -1,0 +1,305 @@
+//! Markdown as it streams in: headings, lists, quotes, fenced blocks, code, bold and italics become styles.
+//!
+//! Text is shown as soon as it is known what it is; only what may still become a marker, or stands between two markers, is
+//! held back, within a bound. Wherever the pieces of a text end, the same comes out. What is not understood (tables,
+//! links) is shown as it was written.
+
+use anstyle::{AnsiColor, Style};
+
+use super::inline;
+
+/// No more than this is held back of a line.
+pub(super) const HOLD: usize = 600;
+
+const DIM: Style = Style::new().dimmed();
+const HEADING: Style = Style::new().bold().underline();
+const QUOTE: Style = Style::new().italic();
+pub(super) const CODE: Style = AnsiColor::Cyan.on_default();
+
+/// A text that is being shown.
+#[derive(Debug, Default)]
+pub(super) struct Markdown {
+    /// Of the current line, what is not shown yet.
+    held: String,
+    line: Line,
+    /// The fenced block that we are in.
+    fence: Option<Fence>,
+    ink: Ink,
+}
+
+/// What is known of the current line.
+#[derive(Debug, Clone, Copy, Default)]
+enum Line {
+    /// Nothing yet.
+    #[default]
+    Beginning,
+    /// Text in this style, after this character.
+    Text(Style, Option<char>),
+    /// A line of a fenced block.
+    Code,
+}
+
+/// What a fenced block begins with, and ends with at least.
+#[derive(Debug, Clone, Copy)]
+struct Fence {
+    mark: char,
+    length: usize,
+}
+
+/// Text with styles on its way to a terminal. Styles change where they differ and nowhere else.
+#[derive(Debug, Default)]
+pub(super) struct Ink {
+    style: Style,
+    text: String,
+}
+
+impl Ink {
+    /// Appends text in a style.
+    pub(super) fn put(&mut self, text: &str, style: Style) {
+        if style != self.style {
+            self.text.push_str(&self.style.render_reset().to_string());
+            self.text.push_str(&style.render().to_string());
+            self.style = style;
+        }
+        self.text.push_str(text);
+    }
+}
+
+impl Markdown {
+    /// Takes the next piece; what can be shown now.
+    pub(super) fn feed(&mut self, piece: &str) -> String {
+        for part in piece.split_inclusive('\n') {
+            let line = part.strip_suffix('\n');
+            self.held.push_str(line.unwrap_or(part));
+            self.show(line.is_some());
+            if line.is_some() {
+                self.ink.put("\n", Style::new());
+                self.line = Line::Beginning;
+            }
+        }
+        std::mem::take(&mut self.ink.text)
+    }
+
+    /// The text has ended; the rest of it.
+    pub(super) fn finish(&mut self) -> String {
+        self.show(true);
+        self.ink.put("", Style::new());
+        let rest = std::mem::take(&mut self.ink.text);
+        *self = Self::default();
+        rest
+    }
+
+    /// Shows of the current line what is known.
+    fn show(&mut self, is_end: bool) {
+        if let (Line::Beginning, Some(fence)) = (self.line, self.fence) {
+            return self.show_fenced(fence, is_end);
+        }
+        if let Line::Beginning = self.line {
+            match Head::of(&self.held, is_end) {
+                None => return,
+                Some(head) => self.begin(head),
+            }
+        }
+        match self.line {
+            Line::Beginning => {}
+            Line::Code => self.put_held(CODE),
+            Line::Text(style, before) => {
+                let (shown, before) = inline::show(&self.held, style, before, is_end, &mut self.ink);
+                self.held.drain(..shown);
+                self.line = Line::Text(style, before);
+            }
+        }
+    }
+
+    /// Shows the beginning of a line inside a fenced block, which may be the end of that.
+    fn show_fenced(&mut self, fence: Fence, is_end: bool) {
+        let marks = self.held.trim_start().trim_end();
+        let is_fence = marks.chars().all(|c| c == fence.mark);
+        if is_end && is_fence && marks.len() >= fence.length {
+            self.fence = None;
+            self.put_held(DIM);
+        } else if is_end || !is_fence || self.held.len() > HOLD {
+            self.line = Line::Code;
+            self.put_held(CODE);
+        }
+    }
+
+    fn begin(&mut self, head: Head) {
+        let Head { length, kind } = head;
+        let marker: String = self.held.drain(..length).collect();
+        let indent = &marker[..marker.len() - marker.trim_start().len()];
+        self.line = Line::Text(Style::new(), None);
+        match kind {
+            Kind::Text | Kind::Number => self.ink.put(&marker, Style::new()),
+            Kind::Heading => self.line = Line::Text(HEADING, None),
+            Kind::Bullet => self.ink.put(&format!("{indent}• "), Style::new()),
+            Kind::Quote => {
+                self.ink.put(&format!("{indent}│ "), DIM);
+                self.line = Line::Text(QUOTE, None);
+            }
+            Kind::Fence(fence) => {
+                self.ink.put(&marker, DIM);
+                self.fence = Some(fence);
+            }
+        }
+    }
+
+    fn put_held(&mut self, style: Style) {
+        self.ink.put(&self.held, style);
+        self.held.clear();
+    }
+}
+
+/// What a line begins with.
+#[derive(Debug)]
+struct Head {
+    /// How many bytes belong to it.
+    length: usize,
+    kind: Kind,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Text,
+    Heading,
+    Bullet,
+    Number,
+    Quote,
+    Fence(Fence),
+}
+
+impl Head {
+    /// What this line begins with, if that can be told already.
+    fn of(line: &str, is_end: bool) -> Option<Self> {
+        let indent = line.len() - line.trim_start_matches(' ').len();
+        let rest = &line[indent..];
+        let text = Self { length: 0, kind: Kind::Text };
+        let head = |length: usize, kind| Some(Self { length: indent + length, kind });
+        let Some(mark) = rest.chars().next() else { return (is_end || indent > HOLD).then_some(text) };
+        let run = rest.len() - rest.trim_start_matches(mark).len();
+        let is_cut = |length: usize| length == rest.len() && !is_end && length < HOLD;
+        match mark {
+            '#' if is_cut(run) => None,
+            '#' if run <= 6 && rest[run..].starts_with(' ') => head(run + 1, Kind::Heading),
+            '-' | '*' | '+' if is_cut(1) => None,
+            '-' | '*' | '+' if rest[1..].starts_with(' ') => head(2, Kind::Bullet),
+            '>' if is_cut(1) => None,
+            '>' => head(1 + usize::from(rest[1..].starts_with(' ')), Kind::Quote),
+            '`' | '~' if is_cut(run) => None,
+            // Three marks and more of them later are code in a line.
+            '`' | '~' if run >= 3 && rest.len() < HOLD && !(mark == '`' && rest[run..].contains('`')) => {
+                is_end.then(|| head(rest.len(), Kind::Fence(Fence { mark, length: run })))?
+            }
+            '0'..='9' => {
+                let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+                if is_cut(digits) || is_cut(digits + 1) {
+                    return None;
+                }
+                let is_number = rest[digits..].starts_with(". ") || rest[digits..].starts_with(") ");
+                if is_number { head(digits + 2, Kind::Number) } else { Some(text) }
+            }
+            _ => Some(text),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// With names in place of styles.
+    fn readable(text: &str) -> String {
+        let mut text = text.to_owned();
+        for (style, name) in [
+            // Those that others begin with come last.
+            (HEADING.italic(), "heading italic"),
+            (HEADING, "heading"),
+            (Style::new().bold().italic(), "both"),
+            (Style::new().bold(), "bold"),
+            (QUOTE, "italic"),
+            (CODE, "code"),
+            (DIM, "dim"),
+        ] {
+            text = text.replace(&style.render().to_string(), &format!("<{name}>"));
+        }
+        text.replace(&Style::new().bold().render_reset().to_string(), "<>")
+    }
+
+    fn shown(text: &str) -> String {
+        let mut markdown = Markdown::default();
+        let mut shown = markdown.feed(text);
+        shown.push_str(&markdown.finish());
+        readable(&shown)
+    }
+
+    const DOCUMENT: &str = "# The *title*\n\nSome **bold text**, _italics_, ***both*** and `co*d*e`.\n\n\
+        - one\n  * two **b**\n+ three\n1. first\n12) twelfth\n> said *so*\n\
+        ```rust\nlet a = *b; // **no**\n``\n\n```\nafter\n~~~\n```\n~~~\n\
+        2 * 3 * 4, a_b_c, 2*3*4, \\*not\\*, **open, `open\n#hash -dash 5.5 ** ** ****x****\n\
+        ```inline``` and grüezi **mitenand** 👋*👋*\n> \n-\n";
+
+    #[test]
+    fn what_is_understood_gets_a_style() {
+        for (text, expected) in [
+            ("# The *title*\nx", "<heading>The <><heading italic>title<>\nx"),
+            ("a **b c** d", "a <bold>b c<> d"),
+            ("***x*** `a*b*`", "<both>x<> <code>a*b*<>"),
+            ("- a\n  * b", "• a\n  • b"),
+            ("> said", "<dim>│ <><italic>said<>"),
+            ("```rust\na **b**\n```\nc", "<dim>```rust<>\n<code>a **b**<>\n<dim>```<>\nc"),
+            ("**a `*` b**", "<bold>a <><code>*<><bold> b<>"),
+        ] {
+            assert_eq!(shown(text), expected);
+        }
+    }
+
+    #[test]
+    fn what_is_not_understood_stays_as_it_is() {
+        for text in [
+            "2 * 3 * 4, a_b_c, 2*3*4",
+            "**open and `open",
+            "#hash -dash 5.5 ** ** ****x****",
+            "| a | b |\n|---|---|",
+            "[link](https://example.org/a_b_c)",
+            "---",
+            "",
+        ] {
+            assert_eq!(shown(text), text);
+        }
+        assert_eq!(shown("\\*not\\* \\a"), "*not* \\a");
+    }
+
+    #[test]
+    fn the_borders_of_pieces_do_not_matter() {
+        let long = format!("{DOCUMENT}**{} end** and `{}`\n{DOCUMENT}", "x ".repeat(HOLD), "y".repeat(HOLD));
+        for text in [DOCUMENT, &long] {
+            let whole = shown(text);
+            let borders: Vec<usize> = text.char_indices().map(|(at, _)| at).collect();
+            for size in [1, 2, 3, 5, 7, 64] {
+                let mut markdown = Markdown::default();
+                let mut pieces = String::new();
+                for (at, start) in borders.iter().enumerate().step_by(size) {
+                    let end = borders.get(at + size).copied().unwrap_or(text.len());
+                    pieces.push_str(&markdown.feed(&text[*start..end]));
+                }
+                pieces.push_str(&markdown.finish());
+                assert_eq!(readable(&pieces), whole, "in pieces of {size}");
+            }
+        }
+        for border in DOCUMENT.char_indices().map(|(at, _)| at) {
+            let mut markdown = Markdown::default();
+            let pieces = [markdown.feed(&DOCUMENT[..border]), markdown.feed(&DOCUMENT[border..]), markdown.finish()];
+            assert_eq!(readable(&pieces.concat()), shown(DOCUMENT), "with a border at {border}");
+        }
+    }
+
+    #[test]
+    fn text_is_shown_as_soon_as_it_is_known() {
+        let mut markdown = Markdown::default();
+        assert_eq!(markdown.feed("Hello the"), "Hello the");
+        assert_eq!(markdown.feed("re *you"), "re ");
+        assert_eq!(readable(&markdown.feed("* and")), "<italic>you<> and");
+        assert_eq!(markdown.feed("*"), "");
+        assert_eq!(markdown.finish(), "*");
+    }
+}

@@ -1,0 +1,161 @@
+//! `gladhand chat`: a conversation with the agent of this process, in a terminal, a pipe or a script.
+//!
+//! The agent is the one that `gladhand serve` has, with the tools of the same configuration. Answers go to stdout, as they
+//! come; tools, questions and everything else go to stderr.
+
+mod brief;
+mod commands;
+mod conversation;
+mod inline;
+mod markdown;
+mod models;
+mod screen;
+mod talk;
+mod typed;
+
+use std::io::Read as _;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow};
+use gladhand_hub::Hub;
+use gladhand_operations::AgentCall;
+
+use crate::Service;
+use crate::cli::ChatArgs;
+use crate::commands::lookup::Sources;
+use crate::commands::serve::{Assembly, Reached};
+use crate::commands::{CommandError, is_gone};
+use crate::config::{self, Reading};
+use crate::edges::signals::{self, Signals};
+use crate::exit::Exit;
+use crate::governing;
+use conversation::{Conversation, Ended, Left};
+use models::For;
+use screen::{Form, Screen};
+use talk::Talk;
+use typed::Typed;
+
+/// A question that is longer is cut: no model takes more.
+const LONGEST: u64 = 16 * 1024 * 1024;
+/// How long upstreams are waited for at the start.
+const SETTLING: Duration = Duration::from_secs(10);
+
+/// Chats until somebody leaves, or until the one question is answered.
+pub fn run(args: &ChatArgs) -> Result<ExitCode, CommandError> {
+    let data = config::data_dir(args.data_dir.as_deref());
+    let sources = Sources::with_store_in(data.clone());
+    let loaded = sources.lookup(|lookup| config::load(args.config.as_deref(), Reading::Whole(lookup)));
+    let (mut config, file) = loaded.map_err(CommandError::usage)?;
+    if let Some(approve) = args.approve {
+        config.agent.approve = approve;
+    }
+    if !config.agent.enabled {
+        return Err(CommandError::usage(anyhow!("the configuration has no agent")).hint("set `enabled` of [agent]"));
+    }
+    let Assembly { hub, .. } = Assembly::of(&mut config, file.as_ref(), data.as_deref(), Reached::Here);
+    if hub.agent().is_none() {
+        return Err(
+            CommandError::usage(anyhow!("there is no data folder to keep chats in")).hint("name one: --data-dir")
+        );
+    }
+    let (_, _governing) = governing::govern(Service::new(hub.clone()), &config, data.as_deref())?;
+    let question = args.print.as_deref().map(question).transpose()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let ended = runtime.block_on(async {
+        let ended = chat(args, question.as_deref(), &hub).await;
+        let mut signals = Signals::listen()?;
+        tokio::select! {
+            () = hub.closed() => ended,
+            stop = signals.next() => Ok(ExitCode::from(signals::exit_status(stop))),
+        }
+    });
+    // What reads the terminal cannot be stopped, and nobody needs what it reads.
+    runtime.shutdown_background();
+    match ended {
+        // Whoever read our answers has seen enough.
+        Err(error) if is_gone(&error) => Ok(Exit::Success.into()),
+        ended => ended,
+    }
+}
+
+async fn chat(args: &ChatArgs, question: Option<&str>, hub: &Hub) -> Result<ExitCode, CommandError> {
+    let mut signals = Signals::listen()?;
+    let form = match question {
+        _ if args.json => Form::Json,
+        Some(_) => Form::Answer,
+        None => Form::Chat,
+    };
+    let folder = args.folder.as_ref().map(fs_err::canonicalize).transpose().map_err(CommandError::usage)?;
+    let folder = folder.map(|folder| folder.into_os_string().into_string());
+    let folder = folder.transpose().map_err(|_| CommandError::usage(anyhow!("the path of the folder is not UTF-8")))?;
+    // A model is told of the tools that are known when it is asked, so upstreams get a moment to say what they have.
+    let settled = tokio::time::timeout(SETTLING, hub.settled());
+    let talk = tokio::select! {
+        stop = signals.next() => return Ok(ExitCode::from(signals::exit_status(stop))),
+        (talk, _) = async { tokio::join!(Talk::begin(hub.clone(), folder.as_deref()), settled) } => talk?,
+    };
+    let typed = if question.is_none() { Some(Typed::start()?) } else { None };
+    let mut conversation = Conversation { talk, screen: Screen::new(form), typed, signals };
+    if let Some(which) = &args.resume {
+        conversation.talk.command(&format!("/history {which}")).await?;
+        if question.is_none() {
+            conversation.recall().await?;
+        }
+    }
+    if let Some(wanted) = &args.model {
+        models::choose(&conversation.talk, wanted, For::Now).await?;
+    }
+    match question {
+        Some(question) => answer(&mut conversation, question).await,
+        None => hold(&mut conversation).await,
+    }
+}
+
+/// Has one question answered.
+async fn answer(conversation: &mut Conversation, question: &str) -> Result<ExitCode, CommandError> {
+    if conversation.talk.speaker().await.is_none() {
+        return Err(CommandError::usage(anyhow!("there is no model to ask")).hint(models::WAYS));
+    }
+    match conversation.turn(question).await? {
+        Ended::Answered => Ok(Exit::Success.into()),
+        Ended::Interrupted => Ok(ExitCode::from(signals::exit_status(gladhand_dialects::Stop::Interrupted))),
+        Ended::Failed(why) => Err(CommandError::new(Exit::CallFailed, anyhow!(why))),
+        Ended::Left(stop) => Ok(ExitCode::from(signals::exit_status(stop))),
+    }
+}
+
+/// Chats with whoever is at the other end of our input.
+async fn hold(conversation: &mut Conversation) -> Result<ExitCode, CommandError> {
+    if conversation.has_person() {
+        conversation.talk.ask(AgentCall::CanApprove).await?;
+        match conversation.talk.speaker().await {
+            Some(speaker) => {
+                let hello = format!("{} · {} · /help, Ctrl-D leaves", speaker.model, speaker.provider);
+                conversation.screen.note(&hello)?;
+            }
+            None => conversation.screen.note(&format!("there is no model to talk to; {}", models::WAYS))?,
+        }
+    }
+    let left = conversation.hold().await?;
+    conversation.screen.refresh()?;
+    Ok(match left {
+        Left::Willingly => Exit::Success.into(),
+        Left::AfterFailure => Exit::CallFailed.into(),
+        Left::Told(stop) => ExitCode::from(signals::exit_status(stop)),
+    })
+}
+
+/// The question, or what standard input asks.
+fn question(said: &str) -> Result<String, CommandError> {
+    let mut question = said.to_owned();
+    if said == "-" {
+        question.clear();
+        let mut input = std::io::stdin().lock().take(LONGEST);
+        input.read_to_string(&mut question).context("the question could not be read").map_err(CommandError::usage)?;
+    }
+    match question.trim() {
+        "" => Err(CommandError::usage(anyhow!("the question is empty"))),
+        question => Ok(question.to_owned()),
+    }
+}

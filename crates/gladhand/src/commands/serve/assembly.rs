@@ -1,0 +1,66 @@
+//! Everything behind the hub, put together from a configuration: the toolbox, the repository tools, the
+//! upstreams, the agent.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use gladhand_hub::Hub;
+
+use super::mounted::{Memory, Mounted};
+use super::within::Within;
+use crate::agent::LaterAgent;
+use crate::config::{self, Config, File};
+use crate::providers::{AgentTools, RepositoryTools};
+
+/// A hub and what is behind it. Nothing is started yet.
+#[derive(Debug)]
+pub(in crate::commands) struct Assembly {
+    /// In front of everything.
+    pub(in crate::commands) hub: Hub,
+    /// What is mounted in it.
+    pub(super) mounted: Mounted,
+    /// Whether we were started by somebody with the same configuration.
+    pub(super) is_circle: bool,
+}
+
+/// Who can reach what is put together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::commands) enum Reached {
+    /// Whoever started us.
+    Here,
+    /// Others too, who may read only what was configured.
+    OverNetwork,
+}
+
+impl Assembly {
+    /// Puts together what a configuration names. Its upstreams are taken out of it if they would start us again.
+    pub(in crate::commands) fn of(
+        config: &mut Config,
+        file: Option<&File>,
+        data: Option<&Path>,
+        reached: Reached,
+    ) -> Self {
+        let within = Within::new(std::env::var_os(config::env::WITHIN), file.map(|file| file.path.as_path()));
+        let is_circle = within.is_circle();
+        if is_circle {
+            tracing::warn!("started by a server with the same configuration: its upstreams are left away");
+            config.upstreams.0.clear();
+        }
+        let agent = data.filter(|_| config.agent.enabled);
+        let agent = agent.map(|data| Arc::new(LaterAgent::new(config.agent.clone(), data.to_owned())));
+        let mut mounted = Mounted::new(config, Memory::in_folder(data.map(Path::to_owned)), within);
+        if let Some(data) = data.filter(|_| config.repository.enabled) {
+            let is_networked = reached == Reached::OverNetwork;
+            mounted.add_repository(RepositoryTools::new(&config.repository, data.to_owned(), is_networked));
+        }
+        if let Some(agent) = agent.as_ref().filter(|_| config.agent.tools) {
+            mounted.add_agent(AgentTools::new(Arc::clone(agent) as _));
+        }
+        let mut hub = Hub::of(mounted.mounts());
+        if let Some(agent) = agent {
+            agent.with_hub(hub.clone());
+            hub = hub.with_agent(agent);
+        }
+        Self { hub, mounted, is_circle }
+    }
+}

@@ -1,0 +1,338 @@
+//! `gladhand chat`, as a person and as a script use it, with a scripted provider over real HTTP.
+#![cfg(unix)]
+
+mod support;
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+
+use gladhand_models::scripted::{Reply, Route, Script, ScriptedProvider};
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use serde_json::{Value, json};
+use support::{PATIENCE, gladhand};
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+
+const COMPLETIONS: &str = "/v1/chat/completions";
+
+/// A home, a provider, and what it says one after the other.
+struct Stage {
+    home: TempDir,
+    provider: ScriptedProvider,
+    runtime: Runtime,
+}
+
+impl Stage {
+    fn new(replies: Vec<Reply>) -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        let runtime = runtime.expect("a runtime");
+        let models = Reply::json(&json!({"object": "list", "data": [{"id": "parrot", "object": "model"}]}));
+        let route = |path: &str, replies, otherwise| Route { method: None, path: path.to_owned(), replies, otherwise };
+        let script =
+            Script { routes: vec![route("/v1/models", Vec::new(), Some(models)), route(COMPLETIONS, replies, None)] };
+        let provider = runtime.block_on(ScriptedProvider::start(script)).expect("a free port");
+        Self { home: tempfile::tempdir().expect("there is room for a folder"), provider, runtime }
+    }
+
+    /// `gladhand chat` with the provider.
+    fn chat(&self, arguments: &[&str]) -> Command {
+        let mut command = self.without_model(arguments);
+        command.env("GLADHAND_COMPATIBLE_BASE", format!("{}/v1", self.provider.origin()));
+        command
+    }
+
+    fn without_model(&self, arguments: &[&str]) -> Command {
+        let mut command = gladhand();
+        for name in
+            ["OPENAI_API_KEY", "OPENROUTER_API_KEY", "ANTHROPIC_API_KEY", "GLADHAND_COMPATIBLE_BASE", "NO_COLOR"]
+        {
+            command.env_remove(name);
+        }
+        command.arg("chat").args(arguments).current_dir(self.home.path()).env("TERM", "xterm");
+        command.env("GLADHAND_OLLAMA_BASE", "").env("GLADHAND_LLAMACPP_BASE", "");
+        command
+            .env("XDG_CONFIG_HOME", self.home.path().join("config"))
+            .env("XDG_DATA_HOME", self.home.path().join("data"));
+        command
+    }
+
+    /// Everything that the provider was asked last.
+    fn last_request(&self) -> Value {
+        self.provider.requests_of(COMPLETIONS).pop().expect("it was asked").body
+    }
+}
+
+fn delta(delta: &Value) -> Value {
+    json!({"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "parrot",
+        "choices": [{"index": 0, "delta": delta, "finish_reason": null}]})
+}
+
+fn finished(reason: &str) -> Value {
+    let mut last = delta(&json!({}));
+    last["choices"][0]["finish_reason"] = reason.into();
+    last
+}
+
+/// An answer in pieces.
+fn says(pieces: &[&str]) -> Reply {
+    let pieces = pieces.iter().map(|piece| delta(&json!({"content": piece})));
+    Reply::events(&pieces.chain([finished("stop"), json!("[DONE]")]).collect::<Vec<_>>())
+}
+
+/// The beginning of an answer that never ends.
+fn begins(piece: &str) -> Reply {
+    Reply::events(&[delta(&json!({"content": piece})), json!({"_stall": true})])
+}
+
+/// The wish to have a tool called.
+fn calls(tool: &str, arguments: &Value) -> Reply {
+    let function = json!({"name": tool, "arguments": arguments.to_string()});
+    let call = json!({"index": 0, "id": "call-1", "type": "function", "function": function});
+    Reply::events(&[delta(&json!({"tool_calls": [call]})), finished("tool_calls"), json!("[DONE]")])
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("UTF-8")
+}
+
+fn piped(mut command: Command, stdin: &str) -> Output {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("it starts");
+    // One that does not read it may be gone already.
+    let _ = child.stdin.take().expect("a pipe").write_all(stdin.as_bytes());
+    child.wait_with_output().expect("it ends")
+}
+
+/// A terminal with a chat in it.
+struct Terminal {
+    child: Child,
+    keys: File,
+    shown: Receiver<String>,
+    screen: String,
+}
+
+impl Terminal {
+    fn start(mut command: Command) -> Self {
+        let ours: OwnedFd = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
+        grantpt(&ours).expect("it is ours");
+        unlockpt(&ours).expect("it is ours");
+        let name = ptsname(&ours, Vec::new()).expect("it has a name").into_string().expect("UTF-8");
+        let side = || File::options().read(true).write(true).open(&name).expect("its other side");
+        command.stdin(side()).stdout(side()).stderr(side());
+        let child = command.spawn().expect("it starts");
+        let mut ours = File::from(ours);
+        let keys = ours.try_clone().expect("a second handle");
+        let (sender, shown) = channel();
+        // Its other side is kept open, so that the terminal does not hang up before everything is read.
+        let theirs = side();
+        std::thread::spawn(move || {
+            let (_theirs, mut buffer) = (theirs, [0; 4096]);
+            while let Ok(count) = ours.read(&mut buffer) {
+                if sender.send(String::from_utf8_lossy(&buffer[..count]).into_owned()).is_err() {
+                    return;
+                }
+            }
+        });
+        Self { child, keys, shown, screen: String::new() }
+    }
+
+    /// Waits until this is seen; what was seen up to there, and is not looked at again.
+    fn until(&mut self, end: &str) -> String {
+        loop {
+            if let Some(found) = self.screen.find(end) {
+                let rest = self.screen.split_off(found + end.len());
+                return std::mem::replace(&mut self.screen, rest);
+            }
+            match self.shown.recv_timeout(PATIENCE) {
+                Ok(shown) => self.screen.push_str(&shown),
+                Err(error) => panic!("waited for {end:?}, {error}: {}", self.screen),
+            }
+        }
+    }
+
+    fn types(&mut self, text: &str) {
+        self.keys.write_all(text.as_bytes()).expect("it reads");
+    }
+
+    fn interrupt(&self) {
+        interrupt(&self.child);
+    }
+
+    /// How it ends.
+    fn ends(mut self) -> Option<i32> {
+        self.child.wait().expect("it ends").code()
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        // After a test that failed.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn interrupt(child: &Child) {
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).expect("a process id");
+    kill_process(pid, Signal::INT).expect("it runs");
+}
+
+#[test]
+fn one_question_gets_its_answer_and_nothing_else() {
+    let stage = Stage::new(vec![says(&["Hello **th", "ere**.\n\n- on", "e"]), says(&["again"])]);
+    let output = piped(stage.chat(&["-p", "hi"]), "");
+    assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""));
+    assert_eq!(text(&output.stdout), "Hello **there**.\n\n- one\n");
+    assert_eq!(stage.last_request()["model"], "parrot");
+    let output = piped(stage.chat(&["-p", "-"]), "from a pipe\n");
+    assert_eq!(text(&output.stdout), "again\n");
+    assert!(stage.last_request()["messages"].to_string().contains("from a pipe"));
+}
+
+#[test]
+fn a_script_learns_why_there_is_no_answer() {
+    let refusal = Reply::json(&json!({"error": {"message": "the parrot is dead"}})).with_status(400);
+    let stage = Stage::new(vec![refusal]);
+    let output = piped(stage.chat(&["-p", "hi"]), "");
+    assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(5), ""));
+    let said = text(&output.stderr);
+    assert!(said.starts_with("error: ") && said.contains("the parrot is dead"), "{said}");
+    assert_eq!(said.matches("dead").count(), 1, "{said}");
+}
+
+#[test]
+fn events_come_as_lines_of_json() {
+    let stage = Stage::new(vec![says(&["Hello."])]);
+    let output = piped(stage.chat(&["--json", "-p", "hi"]), "");
+    let lines: Vec<Value> =
+        text(&output.stdout).lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let chunk = lines.iter().find(|line| line["type"] == "session.stream.chunk").expect("a chunk");
+    assert_eq!(chunk["payload"]["chunk"]["answerText"], "Hello.");
+    let last = lines.last().expect("a line");
+    assert_eq!((&last["type"], &last["payload"]["model"]), (&json!("chat.answered"), &json!("parrot")));
+}
+
+#[test]
+fn without_a_model_the_ways_to_one_are_named() {
+    let stage = Stage::new(Vec::new());
+    let output = piped(stage.without_model(&["-p", "hi"]), "");
+    let said = text(&output.stderr);
+    assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(2), ""));
+    for way in ["no model", "OPENROUTER_API_KEY", "ANTHROPIC_API_KEY", "Ollama", "cargo xtask model"] {
+        assert!(said.contains(way), "{way} is missing in: {said}");
+    }
+    let output = piped(stage.chat(&["-p", "hi", "--model", "parot"]), "");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("there is no model `parot`"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_chat_through_a_pipe_goes_line_by_line() {
+    let stage = Stage::new(vec![says(&["one"]), says(&["two"])]);
+    let output = piped(stage.chat(&[]), "first \\\nstill first\nsecond\n/nonsense\n/model\n");
+    assert_eq!(text(&output.stdout), "one\ntwo\n* compatible/parrot\n");
+    let said = text(&output.stderr);
+    assert!(said.contains("unknown command: /nonsense") && said.contains("parrot · compatible"), "{said}");
+    let messages = stage.last_request()["messages"].to_string();
+    assert!(messages.contains("first \\nstill first") && messages.contains("second"), "{messages}");
+}
+
+#[test]
+fn a_chat_goes_on_where_it_was() {
+    let stage = Stage::new(vec![says(&["Your name is Polly."]), says(&["Polly."])]);
+    piped(stage.chat(&["-p", "I am Polly"]), "");
+    let output = piped(stage.chat(&["--resume", "-p", "Who am I?"]), "");
+    assert_eq!(text(&output.stdout), "Polly.\n", "{}", text(&output.stderr));
+    let messages = stage.last_request()["messages"].to_string();
+    assert!(messages.contains("I am Polly") && messages.contains("Your name is Polly."), "{messages}");
+    let mut terminal = Terminal::start(stage.chat(&["--resume", "last"]));
+    let seen = terminal.until("parrot · compatible");
+    assert!(seen.contains("4 messages so far") && seen.contains("Who am I?") && seen.contains("Polly."), "{seen}");
+    terminal.types("\u{4}");
+    assert_eq!(terminal.ends(), Some(0));
+    let output = piped(stage.chat(&["--resume", "nonsense", "-p", "x"]), "");
+    assert!(text(&output.stderr).contains("no saved chat matched id: nonsense"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_person_decides_what_runs() {
+    let call = |file: &str| calls("bash", &json!({"command": format!("echo done > {file}")}));
+    let replies = vec![call("no"), says(&["I may not."]), call("yes"), says(&["It is *made*."])];
+    let stage = Stage::new(replies);
+    let mut terminal = Terminal::start(stage.chat(&[]));
+    terminal.until("› ");
+    terminal.types("make it\r");
+    let seen = terminal.until("in this chat: ");
+    assert!(seen.contains("bash wants to run") && seen.contains("command: echo done > no"), "{seen}");
+    terminal.types("what?\r");
+    terminal.until("in this chat: ");
+    terminal.types("n\r");
+    let seen = terminal.until("I may not.");
+    assert!(seen.contains("the user did not allow it"), "{seen}");
+    terminal.until("› ");
+    terminal.types("please\r");
+    terminal.until("in this chat: ");
+    terminal.types("y\r");
+    let seen = terminal.until("made");
+    assert!(seen.contains("• bash") && seen.contains("✓") && seen.contains("It is \u{1b}[3m"), "{seen}");
+    terminal.until("› ");
+    terminal.types("/quit\r");
+    assert_eq!(terminal.ends(), Some(0));
+    assert!(!stage.home.path().join("no").exists());
+    assert!(stage.home.path().join("yes").exists());
+}
+
+#[test]
+fn the_tools_of_the_configuration_are_there_from_the_first_turn_on() {
+    let stage = Stage::new(vec![calls("own__echo", &json!({"message": "squawk"})), says(&["Heard."])]);
+    let program = env!("CARGO_BIN_EXE_gladhand");
+    let config = format!("[upstreams.own]\ncommand = '{program}'\nargs = ['serve']\n");
+    std::fs::write(stage.home.path().join("gladhand.toml"), config).unwrap();
+    let output = piped(stage.chat(&["--approve", "all", "-p", "say squawk"]), "");
+    assert_eq!(text(&output.stdout), "Heard.\n", "{}", text(&output.stderr));
+    let messages = stage.last_request()["messages"].clone();
+    let result = messages.as_array().and_then(|messages| messages.last()).expect("a result").to_string();
+    assert!(result.contains("squawk") && !result.contains("error"), "{result}");
+}
+
+#[test]
+fn a_script_is_not_asked() {
+    let call = || calls("bash", &json!({"command": "echo done > made"}));
+    let stage = Stage::new(vec![call(), says(&["no"]), call(), says(&["yes"])]);
+    assert_eq!(text(&piped(stage.chat(&["-p", "make it"]), "y\n").stdout), "no\n");
+    assert!(stage.last_request()["messages"].to_string().contains("needs approval"));
+    assert!(!stage.home.path().join("made").exists());
+    assert_eq!(text(&piped(stage.chat(&["--approve", "all", "-p", "make it"]), "").stdout), "yes\n");
+    assert!(stage.home.path().join("made").exists());
+}
+
+#[test]
+fn an_interrupt_stops_the_answer_and_then_the_chat() {
+    let stage = Stage::new(vec![begins("Once upon "), says(&["Hello."]), begins("Twice upon ")]);
+    let mut terminal = Terminal::start(stage.chat(&[]));
+    terminal.until("› ");
+    terminal.types("a story\r");
+    terminal.until("Once upon ");
+    terminal.interrupt();
+    terminal.until("response interrupted by user");
+    terminal.until("› ");
+    stage.runtime.block_on(stage.provider.abandoned(1));
+    terminal.types("hi\r");
+    terminal.until("Hello.");
+    terminal.until("› ");
+    // When nothing runs, it leaves.
+    terminal.interrupt();
+    assert_eq!(terminal.ends(), Some(0));
+
+    let mut command = stage.chat(&["-p", "another"]);
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut begun = [0; 11];
+    let mut stdout = child.stdout.take().unwrap();
+    stdout.read_exact(&mut begun).unwrap();
+    interrupt(&child);
+    assert_eq!((&begun, child.wait().unwrap().code()), (b"Twice upon ", Some(130)));
+}
