@@ -17,7 +17,6 @@ const RULES: Rules = Rules {
     parser_texts: &[],
     elsewhere: &["client_sees_", "max_parallel_", "subprocess_as_shipped"],
     in_order: false,
-    raw_has_line_end: false,
     standing: as_we_say_it,
 };
 

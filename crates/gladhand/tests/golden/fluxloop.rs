@@ -11,7 +11,6 @@ const RULES: Rules = Rules {
     parser_texts: &["Malformed line: "],
     elsewhere: &[],
     in_order: true,
-    raw_has_line_end: false,
     standing: as_we_say_it,
 };
 

@@ -29,8 +29,6 @@ pub(crate) struct Rules {
     pub(crate) elsewhere: &'static [&'static str],
     /// Whether answers come in the order of the requests.
     pub(crate) in_order: bool,
-    /// Whether a `raw` line of a recording brings its own line end.
-    pub(crate) raw_has_line_end: bool,
     /// What holds for every recorded answer: additive members, our own name.
     pub(crate) standing: fn(&mut Value),
 }
@@ -197,7 +195,6 @@ pub(crate) fn recorded(rules: &Rules, file: &str) -> Vec<Item> {
         let line: RecordedLine<'_> = serde_json::from_str(line).unwrap_or_else(|error| panic!("{file}:{at}: {error}"));
         let mut bytes = match (line.msg, line.raw, line.raw_hex) {
             (Some(msg), ..) => msg.get().as_bytes().to_vec(),
-            (_, Some(raw), _) if rules.raw_has_line_end => return Some(Item::Send(at, raw.into_bytes())),
             (_, Some(raw), _) => raw.into_bytes(),
             (_, _, Some(hex)) => unhex(&hex),
             _ => Vec::new(),

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use crate::events::Events;
 use crate::exchange::{Exchange, arguments, payload, trimmed};
+use crate::told::Told;
 use crate::web::failed;
 use crate::{Heard, ModelError, Piece, Segment, Usage, WantedCall};
 
@@ -263,7 +264,7 @@ impl Sum {
             message["reasoning"] = json!(self.thought);
         }
         if !self.calls.is_empty() {
-            message["tool_calls"] = self.calls.iter().map(Call::to_value).collect();
+            message["tool_calls"] = json!(self.calls.iter().map(Call::told).collect::<Vec<_>>());
         }
         let mut whole = json!({
             "id": self.id, "object": "chat.completion", "created": self.created, "model": self.model,
@@ -278,8 +279,8 @@ impl Sum {
     /// The end of the round.
     async fn heard(self, exchange: &mut Exchange<'_>) -> Heard {
         if !self.calls.is_empty() {
-            let calls: Value = self.calls.iter().map(Call::to_value).collect();
-            exchange.debug("tool_calls", |told| told.and("functionCalls", &calls)).await;
+            let calls = || self.calls.iter().map(Call::told).collect::<Vec<_>>();
+            exchange.debug("tool_calls", |told| told.and("functionCalls", &calls())).await;
         }
         let mut seal = (!self.details.is_empty()).then(|| raw(&self.details));
         let calls = self.calls.into_iter().enumerate().map(|(at, call)| WantedCall {
@@ -293,8 +294,10 @@ impl Sum {
 }
 
 impl Call {
-    fn to_value(&self) -> Value {
-        json!({"id": self.id, "type": "function", "function": {"name": self.name, "arguments": self.arguments}})
+    /// The call as services write it.
+    fn told(&self) -> Told {
+        let function = Told::default().and("name", &self.name).and("arguments", &self.arguments);
+        Told::default().and("id", &self.id).and("type", &"function").and("function", &function)
     }
 }
 

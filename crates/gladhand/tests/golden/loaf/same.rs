@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use crate::replay::kind;
 
 /// Members that are times, durations, process data, or depend on the texts of instructions, tools and systems.
-const VARIES: [&str; 40] = [
+const VARIES: [&str; 26] = [
     "timestamp",
     "time",
     "createdAt",
@@ -32,23 +32,9 @@ const VARIES: [&str; 40] = [
     "tool_schema_tokens",
     "estimated_tokens_before",
     "estimated_tokens_after",
-    "estimated_tokens",
-    "estimated_tokens_saved",
     "shell",
     "shell_command",
     "shell_args",
-    "instructions",
-    "tools_tokens",
-    "history_tokens",
-    "exited_at",
-    "exitedAt",
-    "resets_at_iso",
-    "completed_at",
-    "started_at",
-    "expiryDateSeconds",
-    "prompt_cache_key",
-    "scriptPath",
-    "script_path",
 ];
 
 /// Recorded random names and what they are in this run.
@@ -59,12 +45,11 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// Says that a recorded name is this one here. False if it is another one already.
+    /// Says that a recorded name is this one here. False if either is another one already.
     fn bind(&mut self, recorded: &str, ours: &str) -> bool {
-        let before = self.ours.entry(recorded.to_owned()).or_insert_with(|| ours.to_owned());
-        let same = before == ours;
-        self.recorded.entry(ours.to_owned()).or_insert_with(|| recorded.to_owned());
-        same
+        let here = self.ours.entry(recorded.to_owned()).or_insert_with(|| ours.to_owned());
+        let there = self.recorded.entry(ours.to_owned()).or_insert_with(|| recorded.to_owned());
+        here == ours && there == recorded
     }
 
     /// What one of our names was in the recording.
