@@ -196,12 +196,15 @@ fn one_question_gets_its_answer_and_nothing_else() {
 #[test]
 fn a_script_learns_why_there_is_no_answer() {
     let refusal = Reply::json(&json!({"error": {"message": "the parrot is dead"}})).with_status(400);
-    let stage = Stage::new(vec![refusal]);
+    let stage = Stage::new(vec![refusal.clone(), refusal]);
     let output = piped(stage.chat(&["-p", "hi"]), "");
     assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(5), ""));
     let said = text(&output.stderr);
     assert!(said.starts_with("error: ") && said.contains("the parrot is dead"), "{said}");
     assert_eq!(said.matches("dead").count(), 1, "{said}");
+    let output = piped(stage.chat(&[]), "hi\n");
+    let said = text(&output.stderr);
+    assert_eq!((output.status.code(), said.matches("dead").count()), (Some(5), 1), "{said}");
 }
 
 #[test]
@@ -288,15 +291,18 @@ fn a_person_decides_what_runs() {
 
 #[test]
 fn the_tools_of_the_configuration_are_there_from_the_first_turn_on() {
-    let stage = Stage::new(vec![calls("own__echo", &json!({"message": "squawk"})), says(&["Heard."])]);
+    let stage = Stage::new(vec![calls("own_echo", &json!({"message": "squawk"})), says(&["Heard."])]);
     let program = env!("CARGO_BIN_EXE_gladhand");
     let config = format!("[upstreams.own]\ncommand = '{program}'\nargs = ['serve']\n");
     std::fs::write(stage.home.path().join("gladhand.toml"), config).unwrap();
     let output = piped(stage.chat(&["--approve", "all", "-p", "say squawk"]), "");
     assert_eq!(text(&output.stdout), "Heard.\n", "{}", text(&output.stderr));
+    let first = &stage.provider.requests_of(COMPLETIONS)[0].body["tools"];
+    let mut names = first.as_array().into_iter().flatten().map(|tool| &tool["function"]["name"]);
+    assert!(names.any(|name| name == "own_echo"), "{names:?}");
     let messages = stage.last_request()["messages"].clone();
-    let result = messages.as_array().and_then(|messages| messages.last()).expect("a result").to_string();
-    assert!(result.contains("squawk") && !result.contains("error"), "{result}");
+    let result = messages.as_array().and_then(|messages| messages.last()).expect("a result");
+    assert_eq!((&result["role"], &result["content"]), (&json!("tool"), &json!(r#"{"output":"squawk"}"#)));
 }
 
 #[test]

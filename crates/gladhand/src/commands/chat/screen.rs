@@ -41,8 +41,8 @@ pub(super) struct Screen {
     has_answered: bool,
     /// Whether an answer is being shown.
     is_answering: bool,
-    /// The last thing that the agent remarked.
-    remark: String,
+    /// What the agent remarked, until it is known whether that is why the turn failed.
+    remark: Option<String>,
     /// How much the next request is reckoned to take.
     tokens: Option<u64>,
 }
@@ -114,7 +114,7 @@ impl Screen {
             markdown: Markdown::default(),
             has_answered: false,
             is_answering: false,
-            remark: String::new(),
+            remark: None,
             tokens: None,
         }
     }
@@ -122,7 +122,6 @@ impl Screen {
     /// A turn begins.
     pub(super) fn begin_turn(&mut self) {
         self.has_answered = false;
-        self.remark.clear();
     }
 
     /// Shows something that happened.
@@ -149,10 +148,11 @@ impl Screen {
             }
             "session.message.appended" => {
                 let message = payload.object("message").unwrap_or_default();
-                match message.str("kind").as_deref() {
-                    Some("system") => self.remark(&message.str("text").unwrap_or_default()),
-                    _ => Ok(()),
+                if message.str("kind").as_deref() == Some("system") {
+                    self.settle_remark()?;
+                    self.remark = message.str("text").map(String::from);
                 }
+                Ok(())
             }
             "session.context.estimate" => {
                 let tokens = payload.raw("total_tokens_estimate").and_then(|tokens| tokens.get().parse().ok());
@@ -163,7 +163,9 @@ impl Screen {
             "session.completed" | "session.interrupted" => self.refresh(),
             "session.error" => {
                 let message = payload.str("message").unwrap_or_default();
-                if self.remark.contains(&*message) { Ok(()) } else { self.complain(&message) }
+                // The remark says the same, and where it happened.
+                let remark = self.remark.take_if(|remark| remark.contains(&*message));
+                self.complain(remark.as_deref().unwrap_or(&message))
             }
             _ => Ok(()),
         }
@@ -244,7 +246,12 @@ impl Screen {
             self.out.write(&rest)?;
         }
         self.out.refresh()?;
-        self.err.refresh()
+        self.err.refresh()?;
+        self.settle_remark()
+    }
+
+    fn settle_remark(&mut self) -> io::Result<()> {
+        self.remark.take().map_or(Ok(()), |remark| self.note(&remark))
     }
 
     fn line(&mut self, kind: &str, payload: &RawValue) -> io::Result<()> {
@@ -296,11 +303,6 @@ impl Screen {
         self.err.write_in(style, &format!("  {sign}"))?;
         self.err.write_in(DIM, &format!(" {said}"))?;
         self.err.write("\n")
-    }
-
-    fn remark(&mut self, text: &str) -> io::Result<()> {
-        text.clone_into(&mut self.remark);
-        self.note(text)
     }
 
     fn aside(&mut self, style: Style, text: &str) -> io::Result<()> {

@@ -130,7 +130,7 @@ fn agreement() -> Agreement {
         defines: |_, _, _| Defined::Yes,
     };
     let offer = |name: &str| {
-        let peer = Peer { name: name.to_owned(), version: env!("CARGO_PKG_VERSION").to_owned(), ..Peer::default() };
+        let peer = Peer { name: name.to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() };
         Offer::new(peer, ["1"])
     };
     agree(&rules, &offer("chat"), &offer("gladhand")).expect("both sides have the one version")
