@@ -5,6 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use async_trait::async_trait;
 use gladhand_models::{Heard, Listener, ModelError, ModelOption, Models, Piece, Round, Segment};
+use gladhand_wire::json::to_raw;
 use serde_json::json;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -93,7 +94,8 @@ impl Models for LocalModel {
         let _stops = stop.clone().drop_guard();
         if hear.is_curious() {
             let tools: Vec<&str> = round.tools.iter().map(|tool| tool.name.as_str()).collect();
-            hear.debug("request", json!({"model": self.name, "messages": round.said.len(), "tools": tools})).await;
+            let asked = json!({"model": self.name, "messages": round.said.len(), "tools": tools});
+            hear.debug("request", to_raw(&asked)).await;
         }
         let queue = self.queue()?;
         let job = Job { round: round.clone(), told, stop };

@@ -33,7 +33,7 @@ impl Listener for Ear {
         }
     }
 
-    async fn debug(&mut self, _: &'static str, _: Value) {}
+    async fn debug(&mut self, _: &'static str, _: Box<gladhand_wire::RawValue>) {}
 }
 
 fn file() -> PathBuf {
