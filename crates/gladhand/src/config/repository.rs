@@ -5,21 +5,15 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 /// Settings of the repository tools.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RepositoryConfig {
-    /// Whether they are there.
-    pub enabled: bool,
+    /// Whether they are there; unless it is said, only where Fluxloop is asked for by name.
+    pub enabled: Option<bool>,
     /// The only folders that they read. None: on stdio everything that the user may read, over HTTP nothing.
     pub roots: Vec<PathBuf>,
     /// The documentation that `faq` answers from; without it, our own.
     pub docs: Option<PathBuf>,
     /// A folder of further integration targets.
     pub recipes: Option<PathBuf>,
-}
-
-impl Default for RepositoryConfig {
-    fn default() -> Self {
-        Self { enabled: true, roots: Vec::new(), docs: None, recipes: None }
-    }
 }

@@ -1,7 +1,7 @@
 //! The repository tools and `faq`, for peers of every dialect.
 //!
 //! A call reads a tree for as long as that takes, on a thread of its own: it reports how far it is, and ends when its caller
-//! does not want the answer any more. What the tools look like is written down (`repository_tools.jsonl`) rather than made
+//! does not want the answer any more. What the tools look like (but for what they return, which would be ten times as long) is written down (`repository_tools.jsonl`) rather than made
 //! at each start; a test sees to it that it is what they are.
 
 use std::path::{Path, PathBuf};
@@ -50,7 +50,6 @@ struct Described {
     title: String,
     description: String,
     input_schema: Box<RawValue>,
-    output_schema: Box<RawValue>,
 }
 
 /// What `faq` takes besides the question.
@@ -104,7 +103,6 @@ impl Provider for RepositoryTools {
         described
             .map(|tool| Tool {
                 title: Some(tool.title),
-                output_schema: Some(tool.output_schema),
                 extra: vec![("annotations".to_owned(), read_only())],
                 ..Tool::new(tool.name, tool.description, tool.input_schema)
             })
@@ -277,7 +275,6 @@ mod tests {
                 "title": tool.title,
                 "description": tool.description,
                 "input_schema": tool.input_schema,
-                "output_schema": tool.output_schema,
             })
         });
         let mut all: Vec<serde_json::Value> = repository.collect();
@@ -303,7 +300,6 @@ mod tests {
             "title": "Answer from documentation",
             "description": "Answers a question with extracts from documentation (Markdown, RST, HTML, text), each with its place, or says that nothing fits.",
             "input_schema": schema,
-            "output_schema": schemars::schema_for!(gladhand_faq::Answer).to_value(),
         })
     }
 }

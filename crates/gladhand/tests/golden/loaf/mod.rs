@@ -20,9 +20,6 @@ use crate::support::Process;
 /// Logins come back to one port, so they are played one after the other.
 const LOGINS: [&str; 3] = ["82_", "83_", "88_"];
 
-/// Recordings with tools in JavaScript.
-const JAVASCRIPT: [&str; 3] = ["26_", "46_", "47_"];
-
 /// How many recordings are played at once. Most of the time of each is spent waiting.
 const AT_ONCE: usize = 6;
 
@@ -34,10 +31,6 @@ fn the_recorded_server_is_matched() {
     let only = std::env::var("GLADHAND_REPLAY").ok();
     if let Some(only) = &only {
         files.retain(|file| only.split(',').any(|start| file.starts_with(start)));
-    }
-    if stage::node().is_none() {
-        eprintln!("without Node.js, what needs JavaScript is not played");
-        files.retain(|file| !JAVASCRIPT.iter().any(|start| file.starts_with(start)));
     }
     files.sort();
     let services =
