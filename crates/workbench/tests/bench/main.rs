@@ -1,5 +1,8 @@
 //! The workbench, with real processes and files in temporary folders.
 
+#![expect(clippy::unwrap_used, reason = "a helper of a test may panic as the test may")]
+#![expect(clippy::print_stderr, reason = "who runs the tests should know what was not tested")]
+
 mod background;
 mod custom;
 mod ending;
