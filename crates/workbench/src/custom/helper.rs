@@ -39,7 +39,9 @@ pub(super) struct Helper {
     /// Where it runs, and where its program is put.
     folder: PathBuf,
     environment: Environment,
+    /// The mark of all such processes; each has one below it.
     mark: String,
+    started: AtomicU64,
     process: tokio::sync::Mutex<Option<Arc<Process>>>,
 }
 
@@ -80,7 +82,7 @@ struct Line<'a> {
 impl Helper {
     pub(super) fn new(runtime: Runtime, data: &Path, environment: Environment, mark: String) -> Self {
         let folder = data.join("js-runtime");
-        Self { runtime, folder, environment, mark, process: tokio::sync::Mutex::default() }
+        Self { runtime, folder, environment, mark, started: AtomicU64::new(0), process: tokio::sync::Mutex::default() }
     }
 
     /// What a file's tool is called and takes.
@@ -149,7 +151,7 @@ impl Helper {
             arguments: arguments([&driver]),
             folder: self.folder.clone(),
             environment,
-            mark: self.mark.clone(),
+            mark: format!("{}.{}", self.mark, self.started.fetch_add(1, Ordering::Relaxed)),
         };
         let mut child = plan.command().stdin(Stdio::piped()).spawn()?;
         let (Some(stdin), Some(stdout), Some(stderr)) = (child.stdin.take(), child.stdout.take(), child.stderr.take())

@@ -29,7 +29,7 @@ pub(crate) async fn run(job: &Job<'_>) -> Outcome {
     let search = Search::new(job)?;
     let mut walk = search.walk(job.input.word("include"))?;
     blocking(move || {
-        let mut searcher = SearcherBuilder::new().binary_detection(BinaryDetection::quit(0)).line_number(false).build();
+        let mut searcher = SearcherBuilder::new().binary_detection(BinaryDetection::quit(0)).build();
         search.result(&mut walk, |path| holds(&mut searcher, &matcher, path))
     })
     .await

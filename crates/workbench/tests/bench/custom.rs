@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use gladhand_workbench::{Bench, Settings};
+use serde::Deserialize;
 use serde_json::json;
+use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 
 use crate::{Shop, needs};
@@ -18,15 +20,36 @@ fn put(settings: &Settings, files: &[(&str, &str)]) {
 
 #[tokio::test]
 async fn the_list_is_as_recorded() {
+    #[derive(Deserialize)]
+    struct Line {
+        msg: Option<Message>,
+    }
+    #[derive(Deserialize)]
+    struct Message {
+        result: Option<Listed>,
+    }
+    #[derive(Deserialize)]
+    struct Listed {
+        tools: Vec<Tool>,
+    }
+    #[derive(Deserialize)]
+    struct Tool {
+        name: String,
+        description: String,
+        input_schema: Box<RawValue>,
+    }
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../transcripts/loaf/25_tools_list.ndjson");
+    let recording = std::fs::read_to_string(path).unwrap();
+    let mut lines = recording.lines().map(|line| serde_json::from_str::<Line>(line).unwrap());
+    let recorded = lines.find_map(|line| Some(line.msg?.result?.tools)).unwrap();
+
     let shop = Shop::with(|settings| settings.extras = false).await;
     let tools = shop.bench.tools();
-    assert_eq!(tools.len(), 20);
-    assert_eq!(tools[0].name, "apply_patch");
-    let schema = tools[0].input_schema.as_ref().unwrap().get();
-    assert_eq!(
-        schema,
-        r#"{"type":"object","properties":{"input":{"type":"string","description":"The entire contents of the apply_patch command"}},"required":["input"],"additionalProperties":false}"#
-    );
+    assert_eq!((tools.len(), recorded.len()), (20, 20));
+    for (tool, recorded) in tools.iter().zip(&recorded) {
+        assert_eq!((&tool.name, &tool.description), (&recorded.name, &recorded.description));
+        assert_eq!(tool.input_schema.as_ref().unwrap().get(), recorded.input_schema.get());
+    }
 }
 
 #[tokio::test]

@@ -45,6 +45,8 @@ impl Shop {
         let home = tempfile::tempdir().unwrap();
         std::fs::create_dir(home.path().join("cwd")).unwrap();
         let mut settings = Settings::new(home.path().join("data"));
+        // What login shells do at home is no part of any test.
+        settings.environment.insert("HOME".into(), home.path().into());
         change(&mut settings);
         Self { bench: Workbench::open(settings).await.unwrap(), home }
     }
