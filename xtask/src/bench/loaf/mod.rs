@@ -67,11 +67,13 @@ pub(crate) fn run(is_quick: bool) -> Result<Report> {
 
     let paced = Script { together: 1, chunks: effort.chunks, every: PACE };
     let one = findings.measure("one session, paced", || streams::run(&server()?, paced));
+    let floor = findings.measure("the same without a server", || streams::floor(paced));
     let of = |streamed: &Option<Streamed>, figure: fn(&Streamed) -> f64| streamed.as_ref().map(figure);
     findings.add([
         Figure::more("one session, paced", "chunks/s", of(&one, |s| s.rate)).bar(10_000.0),
         Figure::less("  added to a chunk, p50", "ms", of(&one, |s| s.median * 1e3)),
         Figure::less("  added to a chunk, p99", "ms", of(&one, |s| s.p99 * 1e3)).bar(1.0),
+        Figure::less("  the same without a server, p99", "ms", floor.map(|seconds| seconds * 1e3)),
         Figure::less("  resident after the session", "MiB", of(&one, resident)).stated(STATED_RESIDENT).bar(20.0),
     ]);
     let unpaced = Script { every: Duration::ZERO, ..paced };

@@ -53,6 +53,26 @@ impl Provider {
         Ok(format!("http://{}", self.listener.local_addr()?))
     }
 
+    /// Asks and reads as directly as one can: seconds from the write of each chunk to its read, without a server between.
+    pub(super) fn read_directly(self, script: Script) -> Result<Vec<f64>> {
+        let epoch = self.epoch;
+        let mut stream = TcpStream::connect(self.listener.local_addr()?)?;
+        self.answer(script);
+        stream.write_all(b"POST /chat/completions HTTP/1.1\r\n\r\n")?;
+        let (mut laps, mut line) = (Vec::new(), String::new());
+        let mut input = BufReader::new(stream);
+        while input.read_line(&mut line)? > 0 {
+            let read = epoch.elapsed();
+            if let Some((_, text)) = line.split_once("\"content\":\"") {
+                let stamp: Stamp = text.split(' ').next().unwrap_or_default().parse()?;
+                laps.push(read.saturating_sub(stamp.sent).as_secs_f64());
+            }
+            line.clear();
+        }
+        ensure!(laps.len() == script.chunks as usize, "{} of {} chunks were read", laps.len(), script.chunks);
+        Ok(laps)
+    }
+
     /// Answers from now on, on threads that run where this one may run and end with the bench.
     pub(super) fn answer(self, script: Script) {
         let Self { listener, epoch } = self;
@@ -145,6 +165,12 @@ mod tests {
         let stamp = Stamp { sent: Duration::from_micros(1234), number: 5 };
         assert_eq!(stamp.text().trim().parse::<Stamp>().unwrap(), stamp);
         assert!("hello".parse::<Stamp>().is_err());
+    }
+
+    #[test]
+    fn an_answer_has_as_many_chunks_as_the_script_says() {
+        let script = Script { together: 1, chunks: 7, every: Duration::ZERO };
+        assert_eq!(Provider::new().unwrap().read_directly(script).unwrap().len(), 7);
     }
 
     #[test]

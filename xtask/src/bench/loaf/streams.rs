@@ -15,7 +15,7 @@ use crate::bench::stated::quantile;
 /// What was seen of a run.
 #[derive(Debug)]
 pub(super) struct Streamed {
-    /// Chunks per second, from the first to the last.
+    /// Events with a chunk per second, from the first to the last.
     pub(super) rate: f64,
     /// Seconds from the provider's write to the client's read, for half of the chunks.
     pub(super) median: f64,
@@ -78,6 +78,13 @@ pub(super) fn run(server: &Server, script: Script) -> Result<Streamed> {
     times.seen(client.running.process.usage()?)
 }
 
+/// Seconds that 99 of 100 chunks are under way when nothing stands between provider and client, on the core they share.
+pub(super) fn floor(script: Script) -> Result<f64> {
+    let placed = Placed::on_the_last_core()?;
+    placed.move_away()?;
+    Ok(quantile(Provider::new()?.read_directly(script)?, 0.99))
+}
+
 impl Answer {
     /// A chunk may carry what the provider sent in several, but nothing may be missing, twice or in another place.
     fn take(&mut self, chunk: &Value, read: Duration, times: &mut Times) -> Result<()> {
@@ -90,6 +97,7 @@ impl Answer {
             self.chunks += 1;
             times.laps.push(read.saturating_sub(stamp.sent).as_secs_f64());
         }
+        times.events += 1;
         times.last = read;
         times.first = times.first.min(read);
         Ok(())
@@ -110,18 +118,19 @@ impl Answer {
 #[derive(Debug)]
 struct Times {
     laps: Vec<f64>,
+    events: u32,
     first: Duration,
     last: Duration,
 }
 
 impl Times {
     fn new() -> Self {
-        Self { laps: Vec::new(), first: Duration::MAX, last: Duration::ZERO }
+        Self { laps: Vec::new(), events: 0, first: Duration::MAX, last: Duration::ZERO }
     }
 
     fn seen(self, usage: Usage) -> Result<Streamed> {
         let elapsed = self.last.checked_sub(self.first).filter(|elapsed| !elapsed.is_zero());
-        let rate = self.laps.len() as f64 / elapsed.context("all chunks came at once")?.as_secs_f64();
+        let rate = f64::from(self.events) / elapsed.context("all chunks came at once")?.as_secs_f64();
         let (median, p99) = (quantile(self.laps.iter().copied(), 0.5), quantile(self.laps, 0.99));
         Ok(Streamed { rate, median, p99, usage })
     }
