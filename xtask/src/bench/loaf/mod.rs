@@ -67,7 +67,7 @@ pub(crate) fn run(is_quick: bool) -> Result<Report> {
 
     let paced = Script { together: 1, chunks: effort.chunks, every: PACE };
     let one = findings.measure("one session, paced", || streams::run(&server()?, paced));
-    let floor = findings.measure("the same without a server", || streams::floor(paced));
+    let floor = findings.measure("reading without a server", || streams::floor(paced));
     let of = |streamed: &Option<Streamed>, figure: fn(&Streamed) -> f64| streamed.as_ref().map(figure);
     findings.add([
         Figure::more("one session, paced", "chunks/s", of(&one, |s| s.rate)).bar(10_000.0),
