@@ -29,6 +29,8 @@ Chores:
   bench mcp    Compare it with the Rust, TypeScript and Python SDKs, over stdio and HTTP
   bench gateway
                Compare `gladhand bridge` with other gateways in front of the same upstream
+  bench loaf   Start, pings and streams of the agent, beside what was seen of the reference server
+  bench repo   Analyse 20,000 files and answer from 3,000 sections, beside the same
   conformance  Run the official MCP conformance suite; exit with 1 if a scored scenario fails
   accuracy     Measure how well frameworks are recognised; exit with 1 if a bar is missed
   model        Fetch the small model that works offline into the data folder (instant when it is there)

@@ -33,7 +33,7 @@ const OTHERS: Rivals =
 const PIPES: Way = Way::Stdio(Streams::Pipes);
 const MANY: Pace = Pace::InFlight(16);
 
-pub(crate) fn run(is_quick: bool) -> Result<(Table, Report)> {
+pub(crate) fn run(is_quick: bool) -> Result<Report> {
     let full = Effort { starts: 11, rounds: 5, run: Duration::from_millis(500) };
     let quick = Effort { starts: 3, rounds: 1, run: Duration::from_millis(300) };
     let peers = peers::gateways()?;
@@ -47,8 +47,7 @@ pub(crate) fn run(is_quick: bool) -> Result<(Table, Report)> {
             Err(why) => figures.suffer("listing 1,000 tools of 20 upstreams", &why),
         }
     }
-    let report = report(&table);
-    Ok((table, report))
+    Ok(report(&table))
 }
 
 /// Builds and installs everything. The order is the order of the columns.
@@ -60,7 +59,7 @@ fn servers(peers: &Path, floor: &Path) -> Result<Vec<Server>> {
     let server = |name, program, stdio: Option<&[&str]>, http: &[&str]| {
         let arguments = |words: &[&str]| words.iter().map(Into::into).collect();
         let (stdio, http) = (stdio.map(arguments), Some(arguments(http)));
-        Server { name, program, stdio, http, sessions: 0, scratch: scratch.clone() }
+        Server { name, program, stdio, http, sessions: 0, scratch: scratch.clone(), variables: Vec::new() }
     };
     let (node, python) = (peers.join("bin/node"), peers.join("pyservers/bin/python"));
     let mcp_proxy = path("gateways/node_modules/mcp-proxy/dist/bin/mcp-proxy.mjs");

@@ -64,38 +64,80 @@ impl Times {
     }
 }
 
+/// Numbered calls, and the check of what comes back.
+pub(crate) trait Exchange {
+    /// The next call, as a line, which is awaited from now on.
+    fn call(&mut self) -> &[u8];
+
+    /// Accepts one line of the server, without its newline.
+    fn check(&mut self, line: &[u8]) -> Result<()>;
+
+    /// How many calls are not answered.
+    fn awaited(&self) -> u32;
+
+    /// How many are.
+    fn answered(&self) -> u32;
+}
+
+/// Calls of MCP's `echo`.
+#[derive(Debug)]
+pub(crate) struct Echo {
+    request: Request,
+    checker: Checker,
+}
+
+impl Echo {
+    pub(crate) fn new(request: Request) -> Self {
+        Self { checker: Checker::new(&request), request }
+    }
+}
+
+impl Exchange for Echo {
+    fn call(&mut self) -> &[u8] {
+        self.request.number(self.checker.expect_one_more())
+    }
+
+    fn check(&mut self, line: &[u8]) -> Result<()> {
+        self.checker.check(line)
+    }
+
+    fn awaited(&self) -> u32 {
+        self.checker.awaited()
+    }
+
+    fn answered(&self) -> u32 {
+        self.checker.count
+    }
+}
+
 /// One call after the other for as long as `limit`.
-pub(crate) fn one_by_one(server: &mut Running, mut request: Request, limit: Duration) -> Result<Run> {
-    let mut checker = Checker::new(&request);
+pub(crate) fn one_by_one(server: &mut Running, mut exchange: impl Exchange, limit: Duration) -> Result<Run> {
     let mut replies = Replies::new();
     let mut times = Times::start();
-    while times.elapsed() < limit && checker.count < END_OF_IDS - FIRST_ID {
-        let id = checker.expect_one_more();
-        server.input.write_all(request.number(id))?;
-        while checker.awaited() > 0 {
-            replies.read(server, &mut checker)?;
+    while times.elapsed() < limit && exchange.answered() < END_OF_IDS - FIRST_ID {
+        server.input.write_all(exchange.call())?;
+        while exchange.awaited() > 0 {
+            replies.read(server, &mut exchange)?;
         }
         times.lap();
     }
-    Ok(times.run(checker.count))
+    Ok(times.run(exchange.answered()))
 }
 
 /// As many calls as `width` in flight at any time, for as long as `limit`, and then until all are answered.
-pub(crate) fn in_flight(server: &mut Running, mut request: Request, width: u32, limit: Duration) -> Result<Run> {
+pub(crate) fn in_flight(server: &mut Running, mut exchange: impl Exchange, width: u32, limit: Duration) -> Result<Run> {
     let flags = fcntl_getfl(&server.input)?;
     fcntl_setfl(&server.input, flags | OFlags::NONBLOCK)?;
-    let mut checker = Checker::new(&request);
     let mut replies = Replies::new();
     let mut calls = Vec::new();
     let start = Instant::now();
     loop {
-        if start.elapsed() < limit && checker.count < END_OF_IDS - FIRST_ID - width {
-            while checker.awaited() < width {
-                let id = checker.expect_one_more();
-                calls.extend_from_slice(request.number(id));
+        if start.elapsed() < limit && exchange.answered() < END_OF_IDS - FIRST_ID - width {
+            while exchange.awaited() < width {
+                calls.extend_from_slice(exchange.call());
             }
         }
-        if checker.awaited() == 0 {
+        if exchange.awaited() == 0 {
             break;
         }
         if !calls.is_empty() {
@@ -106,10 +148,10 @@ pub(crate) fn in_flight(server: &mut Running, mut request: Request, width: u32, 
             }
         }
         if calls.is_empty() || wait_for_either(server)? {
-            replies.read(server, &mut checker)?;
+            replies.read(server, &mut exchange)?;
         }
     }
-    Ok(Run { calls: checker.count, elapsed: start.elapsed(), median: None })
+    Ok(Run { calls: exchange.answered(), elapsed: start.elapsed(), median: None })
 }
 
 /// Waits until something can be read or written; whether it can be read.
@@ -131,17 +173,17 @@ impl Replies {
     }
 
     /// One read, and a check of each whole line.
-    fn read(&mut self, server: &mut Running, checker: &mut Checker) -> Result<()> {
+    fn read(&mut self, server: &mut Running, exchange: &mut impl Exchange) -> Result<()> {
         let count = server.output.read(&mut self.buffer[self.filled..])?;
         if count == 0 {
-            bail!("it ended, or was silent too long, with {} calls unanswered", checker.awaited());
+            bail!("it ended, or was silent too long, with {} calls unanswered", exchange.awaited());
         }
         let known = self.filled;
         self.filled += count;
         let mut start = 0;
         for newline in memchr::memchr_iter(b'\n', &self.buffer[known..self.filled]) {
             let end = known + newline;
-            checker.check(&self.buffer[start..end])?;
+            exchange.check(&self.buffer[start..end])?;
             start = end + 1;
         }
         if start == 0 && self.filled == self.buffer.len() {

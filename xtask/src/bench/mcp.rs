@@ -36,12 +36,11 @@ const MANY: Pace = Pace::InFlight(64);
 const OUR_SESSIONS: u32 = 10_000;
 const THEIR_SESSIONS: u32 = 1_000;
 
-pub(crate) fn run(is_quick: bool) -> Result<(Table, Report)> {
+pub(crate) fn run(is_quick: bool) -> Result<Report> {
     let full = Effort { starts: 11, rounds: 5, run: Duration::from_millis(500) };
     let quick = Effort { starts: 3, rounds: 1, run: Duration::from_millis(300) };
     let table = measure::all(&servers()?, &scenarios(), First::Opening, if is_quick { quick } else { full })?;
-    let report = report(&table);
-    Ok((table, report))
+    Ok(report(&table))
 }
 
 /// Builds and installs everything. The order is the order of the columns.
@@ -55,7 +54,8 @@ fn servers() -> Result<Vec<Server>> {
             let script = script.map(|script| script.as_os_str().to_owned());
             Some(script.into_iter().chain(words.iter().map(Into::into)).collect())
         };
-        Server { name, program, stdio: arguments(stdio), http: arguments(http), sessions, scratch: scratch.clone() }
+        let (stdio, http, scratch) = (arguments(stdio), arguments(http), scratch.clone());
+        Server { name, program, stdio, http, sessions, scratch, variables: Vec::new() }
     };
     let rust = peers.join("cargo/release");
     let http = ["http", PORT];

@@ -8,7 +8,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use super::Effort;
 use super::figures::{Figures, Sessions, Table};
 use super::http::Callers;
-use super::load::{self, Run};
+use super::load::{self, Echo, Run};
 use super::process::{Listening, Process, Running, Server, Streams};
 use super::request::{Era, Payload, Request};
 use super::scenario::{Cores, Pace, Scenario, Way};
@@ -129,7 +129,7 @@ fn start(server: &Server, first: First, way: Way) -> Result<(Started, Duration)>
         (Started::Http(listening), First::Opening) => listening.open(era)?,
         (Started::Stdio(running), First::Call) => {
             running.open(era)?;
-            load::one_by_one(running, Request::new(era, payload), ONE_CALL)?;
+            load::one_by_one(running, Echo::new(Request::new(era, payload)), ONE_CALL)?;
             Instant::now()
         }
         (Started::Http(listening), First::Call) => {
@@ -157,8 +157,10 @@ fn run(server: &Server, scenario: Scenario, limit: Duration) -> Result<(Run, Dur
     };
     let request = Request::new(era, payload);
     let mut go = |started: &mut Started, limit| match (started, pace) {
-        (Started::Stdio(running), Pace::OneByOne) => load::one_by_one(running, request.clone(), limit),
-        (Started::Stdio(running), Pace::InFlight(width)) => load::in_flight(running, request.clone(), width, limit),
+        (Started::Stdio(running), Pace::OneByOne) => load::one_by_one(running, Echo::new(request.clone()), limit),
+        (Started::Stdio(running), Pace::InFlight(width)) => {
+            load::in_flight(running, Echo::new(request.clone()), width, limit)
+        }
         (Started::Http(_), Pace::OneByOne) => callers.one_by_one(limit),
         (Started::Http(_), Pace::InFlight(_)) => callers.in_flight(limit),
     };
@@ -193,13 +195,14 @@ impl Started {
 }
 
 /// This thread confined to one core, until dropped.
-struct Placed {
+#[derive(Debug)]
+pub(crate) struct Placed {
     before: CpuSet,
 }
 
 impl Placed {
     /// The last one: the first is where interrupts tend to land.
-    fn on_the_last_core() -> Result<Self> {
+    pub(crate) fn on_the_last_core() -> Result<Self> {
         let before = sched_getaffinity(None)?;
         let core = (0..CpuSet::MAX_CPU).rev().find(|core| before.is_set(*core)).context("no core may be used")?;
         confine(core)?;
@@ -207,7 +210,7 @@ impl Placed {
     }
 
     /// To the first core: another one, where there are several.
-    fn move_away(&self) -> Result<()> {
+    pub(crate) fn move_away(&self) -> Result<()> {
         confine((0..CpuSet::MAX_CPU).find(|core| self.before.is_set(*core)).context("no core may be used")?)
     }
 }
@@ -225,7 +228,7 @@ fn confine(core: usize) -> Result<()> {
 }
 
 /// A remark if others were using the machine before the bench began: figures then say less.
-fn busy_machine() -> Option<String> {
+pub(crate) fn busy_machine() -> Option<String> {
     let text = std::fs::read_to_string("/proc/loadavg").ok()?;
     let load: f64 = text.split_whitespace().next()?.parse().ok()?;
     let cores = std::thread::available_parallelism().ok()?.get();

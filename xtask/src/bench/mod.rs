@@ -4,19 +4,24 @@
 //! generator allow. Rust servers are built with our own release profile. Servers take turns in every round, each run
 //! starts a fresh process, and each figure is the median of the rounds. Every reply is checked: see `reply.rs`.
 //! `stdio.rs`, `mcp.rs` and `gateway.rs` say what is compared with what, and which bars are promised.
+//! `loaf/` and `repo/` have no rival that could be started: they stand beside figures stated of a reference server.
 
 mod figures;
 mod gateway;
 mod http;
 mod listing;
 mod load;
+mod loaf;
 mod mcp;
 mod measure;
+mod numbered;
 mod process;
 mod reply;
+mod repo;
 mod report;
 mod request;
 mod scenario;
+mod stated;
 mod stdio;
 
 use std::path::PathBuf;
@@ -45,6 +50,10 @@ enum Subject {
     Mcp,
     /// The same upstream behind `gladhand bridge` and behind other gateways.
     Gateway,
+    /// Agent sessions: start, pings, streams.
+    Loaf,
+    /// The repository tools: a large tree and a large documentation.
+    Repo,
 }
 
 /// How long the measuring takes.
@@ -61,6 +70,8 @@ impl Options {
         let (subject, words) = match words {
             ["mcp", rest @ ..] => (Subject::Mcp, rest),
             ["gateway", rest @ ..] => (Subject::Gateway, rest),
+            ["loaf", rest @ ..] => (Subject::Loaf, rest),
+            ["repo", rest @ ..] => (Subject::Repo, rest),
             ["stdio", rest @ ..] => (Subject::Stdio, rest),
             rest => (Subject::Stdio, rest),
         };
@@ -78,17 +89,18 @@ impl Options {
 }
 
 pub(crate) fn run(options: Options) -> Result<ExitCode> {
-    let (figures, report) = match options.subject {
+    let report = match options.subject {
         Subject::Stdio => stdio::run(options.is_quick)?,
         Subject::Mcp => mcp::run(options.is_quick)?,
         Subject::Gateway => gateway::run(options.is_quick)?,
+        Subject::Loaf => loaf::run(options.is_quick)?,
+        Subject::Repo => repo::run(options.is_quick)?,
     };
     println!("{}", if options.json { report.to_json().to_string() } else { report.to_text() });
-    let failed = figures.ours().failures();
-    for (what, why) in &failed {
-        eprintln!("error: gladhand failed at {what}: {why}");
+    for failure in &report.failures {
+        eprintln!("error: {failure}");
     }
-    let is_bad = !failed.is_empty() || options.strict && report.has_misses();
+    let is_bad = !report.failures.is_empty() || options.strict && report.has_misses();
     Ok(if is_bad { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 

@@ -23,6 +23,10 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// What stands for the port among the arguments of a server.
 pub(crate) const PORT: &str = "{port}";
 
+/// What leads to the keys of the person who runs the bench, and through them to the network.
+const PERSONAL: [&str; 5] =
+    ["DBUS_SESSION_BUS_ADDRESS", "OPENAI_API_KEY", "OPENROUTER_API_KEY", "ANTHROPIC_API_KEY", "EXA_API_KEY"];
+
 /// How to start a server.
 #[derive(Debug, Clone)]
 pub(crate) struct Server {
@@ -36,6 +40,8 @@ pub(crate) struct Server {
     pub(crate) sessions: u32,
     /// An empty folder to run in, so that nobody's configuration is measured.
     pub(crate) scratch: PathBuf,
+    /// What it finds in its environment beyond ours.
+    pub(crate) variables: Vec<(&'static str, String)>,
 }
 
 /// What stdin and stdout of a server are.
@@ -123,12 +129,17 @@ impl Server {
         Ok(Listening { address, process: Process::start(command)? })
     }
 
-    fn command(&self, arguments: &[OsString]) -> Command {
+    /// The command that starts it with these arguments.
+    pub(crate) fn command(&self, arguments: &[OsString]) -> Command {
         let mut command = Command::new(&self.program);
         command.args(arguments).current_dir(&self.scratch).stderr(Stdio::null());
         for folder in ["GLADHAND_DATA_DIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME"] {
             command.env(folder, &self.scratch);
         }
+        for name in PERSONAL {
+            command.env_remove(name);
+        }
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         command
     }
 }

@@ -18,6 +18,8 @@ pub(crate) struct Report {
     legend: &'static str,
     pub(crate) bars: Vec<Bar>,
     notes: Vec<String>,
+    /// What we ourselves failed at, and why.
+    pub(crate) failures: Vec<String>,
 }
 
 /// Whom we compare ourselves with: the best of several columns.
@@ -35,9 +37,9 @@ pub(crate) struct Rivals {
 #[derive(Debug)]
 pub(crate) struct Row {
     pub(crate) name: String,
-    unit: &'static str,
-    better: Better,
-    values: Vec<Option<f64>>,
+    pub(crate) unit: &'static str,
+    pub(crate) better: Better,
+    pub(crate) values: Vec<Option<f64>>,
 }
 
 /// A figure that we promise.
@@ -65,11 +67,26 @@ pub(crate) enum Better {
 impl Report {
     /// A report without bars.
     pub(crate) fn new(table: &Table, rivals: Rivals, legend: &'static str, rows: Vec<Row>) -> Self {
-        let failures = table.columns.iter().flat_map(|figures| {
-            figures.failures().into_iter().map(|(what, why)| format!("{} failed at {what}: {why}", figures.name))
-        });
-        let notes = failures.chain(table.machine.clone()).collect();
-        Self { columns: table.columns.iter().map(|f| f.name).collect(), rivals, rows, legend, bars: Vec::new(), notes }
+        let failures = |figures: &Figures| -> Vec<String> {
+            let failed = figures.failures().into_iter();
+            failed.map(|(what, why)| format!("{} failed at {what}: {why}", figures.name)).collect()
+        };
+        let notes = table.columns.iter().flat_map(failures).chain(table.machine.clone()).collect();
+        let columns = table.columns.iter().map(|f| f.name).collect();
+        Self { columns, rivals, rows, legend, bars: Vec::new(), notes, failures: failures(table.ours()) }
+    }
+
+    /// A report without bars whose rows were not measured as a table; `failures` are ours.
+    pub(crate) fn of_rows(
+        columns: Vec<&'static str>,
+        rivals: Rivals,
+        legend: &'static str,
+        rows: Vec<Row>,
+        failures: Vec<String>,
+        machine: Option<String>,
+    ) -> Self {
+        let notes = failures.iter().cloned().chain(machine).collect();
+        Self { columns, rivals, rows, legend, bars: Vec::new(), notes, failures }
     }
 
     pub(crate) fn has_misses(&self) -> bool {
@@ -89,17 +106,21 @@ impl Report {
     pub(crate) fn to_text(&self) -> String {
         let mut text = String::new();
         let _ = write!(text, "{:54}{:>8}", "", "unit");
+        let width = |column: &str| (column.len() + 2).max(14);
         for column in &self.columns {
-            let _ = write!(text, "{column:>14}");
+            let _ = write!(text, "{column:>width$}", width = width(column));
         }
-        let _ = writeln!(text, "{:>14}{:>14}", self.rivals.title, "us ÷ floor");
+        let has_floor = self.place("floor").is_some();
+        let _ = writeln!(text, "{:>14}{}", self.rivals.title, if has_floor { "    us ÷ floor" } else { "" });
         for row in &self.rows {
             let _ = write!(text, "{:54}{:>8}", row.name, row.unit);
-            for value in &row.values {
-                let _ = write!(text, "{:>14}", value.map_or_else(|| "failed".to_owned(), figure));
+            for (column, value) in self.columns.iter().zip(&row.values) {
+                let value = value.map_or_else(|| "failed".to_owned(), figure);
+                let _ = write!(text, "{value:>width$}", width = width(column));
             }
             let ratio = |ratio: Option<f64>| ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}×"));
-            let _ = writeln!(text, "{:>14}{:>14}", ratio(self.over_rivals(row)), ratio(self.over_floor(row)));
+            let over_floor = if has_floor { format!("{:>14}", ratio(self.over_floor(row))) } else { String::new() };
+            let _ = writeln!(text, "{:>14}{over_floor}", ratio(self.over_rivals(row)));
         }
         text.push_str(self.legend);
         for note in &self.notes {

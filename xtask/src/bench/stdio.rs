@@ -25,12 +25,11 @@ const RMCP: Rivals = Rivals { title: "us ÷ rmcp", key: "over_rmcp", are: |name|
 /// Calls in flight where many are.
 const MANY: Pace = Pace::InFlight(64);
 
-pub(crate) fn run(is_quick: bool) -> Result<(Table, Report)> {
+pub(crate) fn run(is_quick: bool) -> Result<Report> {
     let full = Effort { starts: 41, rounds: 5, run: Duration::from_millis(500) };
     let quick = Effort { starts: 21, rounds: 1, run: Duration::from_millis(300) };
     let table = measure::all(&servers()?, &scenarios(), First::Opening, if is_quick { quick } else { full })?;
-    let report = report(&table);
-    Ok((table, report))
+    Ok(report(&table))
 }
 
 /// Builds everything in release mode. The order is the order of the columns.
@@ -43,6 +42,7 @@ fn servers() -> Result<Vec<Server>> {
         http: None,
         sessions: 0,
         scratch: scratch.clone(),
+        variables: Vec::new(),
     };
     Ok(vec![
         server("floor", peers.join("floor"), None),
