@@ -100,7 +100,8 @@ impl Skills {
 
     fn read(&mut self, path: &Path, seen: &mut HashSet<PathBuf>) {
         let real = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        if !seen.insert(real.clone()) {
+        // A link to some other file is no skill: what is in it would be told to the model.
+        if real.file_name().is_none_or(|name| name != "SKILL.md") || !seen.insert(real.clone()) {
             return;
         }
         let source_path = real.display().to_string();

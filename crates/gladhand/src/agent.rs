@@ -4,15 +4,28 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use gladhand_agent::accounts::{Accounts, CompatibleServer, Settings};
+use gladhand_agent::accounts::{Accounts, CompatibleServer, Settings, env as accounts};
 use gladhand_agent::{AgentSettings, Conversations, Policy, Rule};
 use gladhand_hub::{Agent, Answer, Context, Hub, SessionId, Settling};
 use gladhand_operations::{AgentCall, Failure, FailureKind};
-use gladhand_workbench::Workbench;
+use gladhand_workbench::{Bench, Workbench};
 use tokio::sync::OnceCell;
 
 use crate::config::{AgentConfig, Approve, env};
 use crate::secrets;
+
+/// Variables that no tool of the agent gets to see.
+const SECRET: [&str; 9] = [
+    env::PASSPHRASE,
+    env::A2E_TOKEN,
+    env::MCP_TOKEN,
+    accounts::OPENAI_API_KEY,
+    accounts::OPENROUTER_API_KEY,
+    accounts::ANTHROPIC_API_KEY,
+    accounts::EXA_API_KEY,
+    accounts::COMPATIBLE_KEY,
+    accounts::GOOGLE_CLIENT_SECRET,
+];
 
 /// How long the first question waits for what services say about accounts and models.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -70,11 +83,27 @@ impl Inner {
         let _ = tokio::time::timeout(PATIENCE, refreshing).await;
         let bench = Workbench::open(self.workbench(&folder, &accounts)).await?;
         let settings = AgentSettings { data: folder, folder: here, home, policy: policy(&self.config) };
+        self.look_for_strangers(&*bench);
         let agent = Conversations::new(settings, accounts, bench);
         if let Some(hub) = self.hub.get() {
             agent.with_hub(hub.clone());
         }
         Ok(agent)
+    }
+
+    /// A name that no tool has is a mistake more often than not, and one that forbids nothing is a bad one.
+    fn look_for_strangers(&self, bench: &dyn Bench) {
+        let ours: Vec<String> = bench.tools().into_iter().map(|tool| tool.name).collect();
+        let hub = self.hub.get().map(|hub| hub.tools());
+        let is_known = |name: &String| {
+            ["reads", "writes", "runs", "network"].contains(&name.as_str())
+                || ours.contains(name)
+                || hub.as_ref().is_some_and(|tools| tools.iter().any(|tool| tool.name == *name))
+        };
+        let named = [&self.config.allow, &self.config.ask, &self.config.deny].into_iter().flatten();
+        for name in named.filter(|name| !is_known(name)) {
+            tracing::warn!(name, "[agent] has a rule for a tool that is not there");
+        }
     }
 
     /// Where the accounts are: what the file says, and before that what the environment says.
@@ -128,6 +157,9 @@ impl Inner {
     fn workbench(&self, folder: &Path, accounts: &Arc<Accounts>) -> gladhand_workbench::Settings {
         let mut settings = gladhand_workbench::Settings::new(folder);
         settings.roots.clone_from(&self.config.roots);
+        // What programs are told of the surroundings reaches the model, and with it whoever runs it.
+        settings.environment.retain(|name, _| !SECRET.iter().any(|secret| name == secret));
+        settings.private = crate::config::config_dir().into_iter().chain([self.data.join("secrets.sealed")]).collect();
         let base = std::env::var(env::EXA_BASE).ok().or_else(|| self.config.exa_base.clone());
         if let Some(base) = base {
             settings.exa_base = base;

@@ -8,6 +8,9 @@ pub enum RepositoryError {
     /// The folder to look at is not there.
     #[error("root path does not exist: {0}")]
     NoRoot(String),
+    /// What is to be looked at is no folder.
+    #[error("root path is not a folder: {0}")]
+    NotAFolder(String),
     /// The folder to look at may not be looked at.
     #[error("root path is outside the allowed folders: {0}")]
     RootNotAllowed(String),

@@ -129,12 +129,16 @@ impl Plan {
         if post_checks.is_empty() {
             post_checks.push("Run project tests or build command to ensure integration is successful.".to_owned());
         }
+        // Only what the plan touches: the rest may hold work that nobody has kept yet.
+        let mut files: Vec<&str> = draft.edits.iter().map(|edit| edit.filepath.as_str()).collect();
+        files.dedup();
+        let instruction = target.rollback.replace("{{files}}", &files.join(" "));
         Self {
             summary: site.fill(&target.summary, target, recipe).unwrap_or_else(|| target.title.clone()),
             patches: draft.patches(),
             edits: draft.edits,
             post_checks,
-            rollback: Rollback { instruction: target.rollback.clone() },
+            rollback: Rollback { instruction },
             warnings: draft.warnings,
             framework: site.framework.to_owned(),
             target: target.name.clone(),

@@ -23,7 +23,11 @@ impl Root {
     /// The root that exists, or why not.
     pub(crate) fn existing(places: &Places, given: Option<&str>) -> Result<Self, RepositoryError> {
         let root = Self::named(places, given)?;
-        if root.path.exists() { Ok(root) } else { Err(RepositoryError::NoRoot(root.shown())) }
+        match root.path.metadata() {
+            Ok(about) if about.is_dir() => Ok(root),
+            Ok(_) => Err(RepositoryError::NotAFolder(root.shown())),
+            Err(_) => Err(RepositoryError::NoRoot(root.shown())),
+        }
     }
 
     /// The root as far as it exists: links and `..` are resolved, and the allowed folders are held to.

@@ -84,7 +84,7 @@ impl Workbench {
         let taken = built_in.iter().map(|tool| tool.name.clone()).collect();
         let custom = Custom::load(&settings, taken, format!("{mark}.custom")).await;
         Ok(Arc::new(Self {
-            roots: Roots::new(&settings.roots),
+            roots: Roots::new(&settings.roots, &settings.private),
             shell: Shell::find(&settings.environment),
             searcher: Searcher::default(),
             custom,

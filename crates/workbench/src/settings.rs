@@ -15,6 +15,8 @@ pub struct Settings {
     pub data: PathBuf,
     /// Where file tools may read and write; everywhere if it is empty. Shell and scripts are not bound by it.
     pub roots: Vec<PathBuf>,
+    /// What no file tool reads or writes, wherever it is: our own keys.
+    pub private: Vec<PathBuf>,
     /// The variables that processes are given at first.
     pub environment: BTreeMap<OsString, OsString>,
     /// Where web search is asked, without `/search`.
@@ -31,6 +33,7 @@ impl Settings {
         Self {
             data: data.into(),
             roots: Vec::new(),
+            private: Vec::new(),
             environment: std::env::vars_os().collect(),
             exa_base: "https://api.exa.ai".to_owned(),
             exa_key: Arc::new(|| None),

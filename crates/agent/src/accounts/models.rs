@@ -196,7 +196,9 @@ impl Accounts {
         if !is_none {
             return;
         }
-        if let Some((provider, option)) = self.first(&inner, Provider::is_configured) {
+        // What the environment or the configuration names may be gone next time; only what somebody signed in to is kept.
+        let is_kept = |provider| matches!(provider, Provider::OpenAi | Provider::Antigravity | Provider::OpenRouter);
+        if let Some((provider, option)) = self.first(&inner, is_kept) {
             inner.state.choice = adopt(choice, provider, option);
             self.save(&inner);
         }

@@ -15,6 +15,8 @@ const QUEUED: usize = 256;
 const QUEUED_BYTES: usize = 64 * 1024 * 1024;
 /// Texts that may wait to be said into a turn.
 const STEERING: usize = 256;
+/// How much they may be together, in bytes.
+const STEERING_BYTES: usize = 16 * 1024 * 1024;
 
 /// What is said.
 #[derive(Debug, Clone, Default)]
@@ -68,7 +70,9 @@ impl Session {
 
     /// Somebody says something into the running turn. Whether there is one.
     pub(crate) fn steer(&mut self, text: &str) -> bool {
-        let accepted = self.has_turn() && self.steering.len() < STEERING;
+        let waiting: usize = self.steering.iter().map(String::len).sum();
+        let has_room = self.steering.len() < STEERING && waiting + text.len() <= STEERING_BYTES;
+        let accepted = self.has_turn() && has_room;
         if accepted {
             self.steering.push(text::trim(text).to_owned());
         }

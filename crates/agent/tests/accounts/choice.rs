@@ -261,7 +261,8 @@ async fn without_a_choice_the_nearest_thing_is_taken() {
         near(to);
         to.compatible = Some(CompatibleServer { base: service.at("/house"), key: None, model: None });
     };
-    assert_eq!(taken(&house).await, ("house-1".to_owned(), "house-1".to_owned()));
+    // A server that the configuration names is taken, and not written down: it may be gone next time.
+    assert_eq!(taken(&house).await, ("house-1".to_owned(), String::new()));
     // What was chosen stays, whoever else is there by now.
     let anthropic = |to: &mut gladhand_agent::accounts::Settings| {
         house(to);

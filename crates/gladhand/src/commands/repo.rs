@@ -112,7 +112,8 @@ pub fn run(args: &RepoArgs) -> Result<ExitCode, CommandError> {
             };
             let input = json!({ "root": root(place), "target": target, "framework": framework });
             let plan = ask("propose_edit_plan", &input)?;
-            print(&plan, place.json, plan_text)
+            print(&plan, place.json, plan_text)?;
+            Ok(if is_empty(&plan) { Exit::Failure } else { Exit::Success }.into())
         }
         What::Validate { place, plan } => {
             let plan: Value = serde_json::from_str(&text_of(plan)?)
@@ -225,8 +226,14 @@ fn answer_text(answer: &Value) -> String {
     text
 }
 
+/// Whether there is nothing to apply.
+fn is_empty(plan: &Value) -> bool {
+    plan["edits"].as_array().is_none_or(Vec::is_empty)
+}
+
 fn plan_text(plan: &Value) -> String {
-    let mut text = format!("{}\n", plain(plan["summary"].as_str().unwrap_or_default()));
+    let summary = if is_empty(plan) { "nothing to apply" } else { plan["summary"].as_str().unwrap_or_default() };
+    let mut text = format!("{}\n", plain(summary));
     for patch in plan["patches"].as_array().into_iter().flatten() {
         for line in patch["diff"].as_str().unwrap_or_default().lines() {
             let _ = writeln!(text, "{}", plain(line));

@@ -3,8 +3,9 @@
 //! Four tools: begin a session, say something in it and wait for the answer, interrupt it, read it. While a turn runs its
 //! steps are reported as progress; whoever cancels the call interrupts the turn.
 
-use std::sync::Arc;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use gladhand_accord::Agreement;
 use gladhand_hub::{Agent, Answer, Asking, Bell, Caller, Context, Provider, Reporter, SessionId};
@@ -23,12 +24,14 @@ static LISTENERS: AtomicU64 = AtomicU64::new(u64::MAX);
 #[derive(Debug)]
 pub struct AgentTools {
     agent: Arc<dyn Agent>,
+    /// Whose the sessions are that were begun here.
+    owners: Arc<Mutex<HashMap<String, Option<Arc<str>>>>>,
 }
 
 impl AgentTools {
     /// In front of this agent.
     pub fn new(agent: Arc<dyn Agent>) -> Self {
-        Self { agent }
+        Self { agent, owners: Arc::default() }
     }
 }
 
@@ -79,17 +82,43 @@ impl Provider for AgentTools {
 }
 
 impl AgentTools {
+    /// Whether a session is the caller's own. What others began is not there for it.
+    fn check_owner(&self, session: &str, context: &Context<'_>) -> Result<(), Failure> {
+        let owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
+        match owners.get(session) {
+            Some(owner) if *owner == context.terms.principal => Ok(()),
+            _ => Err(Failure::unknown_session(session)),
+        }
+    }
+
     fn answer(&self, call: &ToolCall<'_>, context: &Context<'_>) -> Result<Answer, Failure> {
         let (listener, events) = Listener::new(&self.agent, context);
         let asked = match call.name.as_ref() {
             "agent_session_create" => {
                 let Create { title, cwd } = call.read()?;
-                AgentCall::Create { title: title.map(Into::into), folder: cwd.map(Into::into) }
+                let asked = AgentCall::Create { title: title.map(Into::into), folder: cwd.map(Into::into) };
+                let (owners, principal) = (Arc::clone(&self.owners), context.terms.principal.clone());
+                return Ok(Answer::later(async move {
+                    let created = said(listener.ask(asked).outcome().await)?;
+                    if let Some(id) =
+                        Members::of(&created).and_then(|created| created.str("session_id").map(String::from))
+                    {
+                        owners.lock().unwrap_or_else(PoisonError::into_inner).insert(id, principal);
+                    }
+                    Ok(ToolResult::structured(created))
+                }));
             }
-            "agent_interrupt" => AgentCall::Interrupt(call.read::<Session>()?.session_id.into()),
-            "agent_history" => AgentCall::Get(call.read::<Session>()?.session_id.into()),
+            name @ ("agent_interrupt" | "agent_history") => {
+                let Session { session_id } = call.read()?;
+                self.check_owner(&session_id, context)?;
+                match name {
+                    "agent_interrupt" => AgentCall::Interrupt(session_id.into()),
+                    _ => AgentCall::Get(session_id.into()),
+                }
+            }
             "agent_send" => {
                 let Send { session_id, text } = call.read()?;
+                self.check_owner(&session_id, context)?;
                 return Ok(Answer::later(listener.converse(session_id, text, events, context.reporter())));
             }
             other => return Err(Failure::unknown_tool(other)),

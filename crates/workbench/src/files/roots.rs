@@ -4,15 +4,19 @@ use std::path::{Path, PathBuf};
 
 use crate::outcome::Problem;
 
-/// The folders below which file tools work; everywhere if there are none.
+/// The folders below which file tools work (everywhere if there are none), and what they never touch.
 #[derive(Debug, Clone)]
-pub(crate) struct Roots(Option<Vec<PathBuf>>);
+pub(crate) struct Roots {
+    allowed: Option<Vec<PathBuf>>,
+    private: Vec<PathBuf>,
+}
 
 impl Roots {
     /// Folders as they really are. One that does not exist allows nothing.
-    pub(crate) fn new(roots: &[PathBuf]) -> Self {
+    pub(crate) fn new(roots: &[PathBuf], private: &[PathBuf]) -> Self {
+        let private = private.iter().filter_map(|path| real(path)).collect();
         if roots.is_empty() {
-            return Self(None);
+            return Self { allowed: None, private };
         }
         let real = |root: &PathBuf| match root.canonicalize() {
             Ok(root) => Some(root),
@@ -21,14 +25,16 @@ impl Roots {
                 None
             }
         };
-        Self(Some(roots.iter().filter_map(real).collect()))
+        Self { allowed: Some(roots.iter().filter_map(real).collect()), private }
     }
 
     /// Whether a path, as links really lead, lies within.
     pub(crate) fn allow(&self, path: &Path) -> Result<(), Problem> {
-        let Some(roots) = &self.0 else { return Ok(()) };
-        let is_inside = real(path).is_some_and(|real| roots.iter().any(|root| real.starts_with(root)));
-        if is_inside {
+        let within = |folders: &[PathBuf]| real(path).is_some_and(|real| folders.iter().any(|it| real.starts_with(it)));
+        if within(&self.private) {
+            return Err(Problem::plain(format!("{} is private", path.display())));
+        }
+        if self.allowed.as_deref().is_none_or(within) {
             Ok(())
         } else {
             Err(Problem::plain(format!("{} is outside of the folders that tools may use", path.display())))
@@ -61,14 +67,15 @@ mod tests {
         std::os::unix::fs::symlink(home.path(), inside.join("out")).unwrap();
         std::os::unix::fs::symlink(home.path().join("new"), inside.join("dangling")).unwrap();
 
-        let roots = Roots::new(std::slice::from_ref(&inside));
+        let roots = Roots::new(std::slice::from_ref(&inside), &[]);
         for allowed in ["deep", "deep/new/file", "."] {
             assert_eq!(roots.allow(&inside.join(allowed)), Ok(()), "{allowed}");
         }
         for refused in ["out/secret", "out/new", "dangling", "../secret", ".."] {
             assert!(roots.allow(&inside.join(refused)).is_err(), "{refused}");
         }
-        assert!(Roots::new(&[]).allow(&home.path().join("secret")).is_ok());
-        assert!(Roots::new(&[home.path().join("missing")]).allow(&inside).is_err());
+        assert!(Roots::new(&[], &[]).allow(&home.path().join("secret")).is_ok());
+        assert!(Roots::new(&[], &[home.path().join("secret")]).allow(&inside.join("out/secret")).is_err());
+        assert!(Roots::new(&[home.path().join("missing")], &[]).allow(&inside).is_err());
     }
 }

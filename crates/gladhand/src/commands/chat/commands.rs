@@ -42,6 +42,10 @@ impl Conversation {
                     Ok(_) => {}
                 }
             }
+            // Whatever is piped in may hold such a line, and there is nobody to ask whether it is meant.
+            ("/forgeteverything", _) => {
+                self.screen.note("nothing is forgotten where nobody can be asked: use a terminal")?;
+            }
             _ => return self.pass_on(line).await,
         }
         Ok(None)
