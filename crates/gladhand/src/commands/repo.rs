@@ -266,8 +266,8 @@ impl Bar {
             true => ProgressDrawTarget::stderr(),
             false => ProgressDrawTarget::hidden(),
         };
-        let style =
-            ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len}").unwrap_or(ProgressStyle::default_bar());
+        let style = ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len}")
+            .unwrap_or_else(|_| ProgressStyle::default_bar());
         Self(ProgressBar::with_draw_target(None, target).with_style(style))
     }
 }

@@ -46,14 +46,13 @@ impl Assembly {
             tracing::warn!("started by a server with the same configuration: its upstreams are left away");
             config.upstreams.0.clear();
         }
-        let here = std::env::current_dir().ok();
-        if reached == Reached::OverNetwork && config.agent.roots.is_empty() {
-            // Whoever comes from elsewhere gets to see what is here, and not what else this user may read.
-            config.agent.roots.extend(here);
-        }
         if config.repository.roots.is_empty() {
             // What the agent may not read itself it may not read by another tool.
             config.repository.roots.clone_from(&config.agent.roots);
+        }
+        if reached == Reached::OverNetwork && config.agent.roots.is_empty() {
+            // Whoever comes from elsewhere gets to see what is here, and not what else this user may read.
+            config.agent.roots.extend(std::env::current_dir());
         }
         let agent = data.filter(|_| config.agent.enabled);
         let agent = agent.map(|data| Arc::new(LaterAgent::new(config.agent.clone(), data.to_owned())));
