@@ -73,7 +73,8 @@ fn hold(mut command: Command) -> std::io::Result<()> {
         Ok(child) => i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or(Errno::RANGE)?,
         Err(error) => return writeln!(control, "e{}", error.raw_os_error().unwrap_or_default()),
     };
-    writeln!(control, "p{}", process.as_raw_nonzero())?;
+    // Whoever started us may have been killed meanwhile; then there is a process to end, and nobody to tell.
+    let _ = writeln!(control, "p{}", process.as_raw_nonzero());
     let (orders, has_left) = (control.try_clone()?, AtomicBool::new(false));
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -120,10 +121,12 @@ fn obey(mut orders: UnixStream, process: Pid, has_left: &AtomicBool) {
         }
     }
     signal(Signal::KILL);
-    let begun = Instant::now();
+    let (begun, mut empty_looks) = (Instant::now(), 0);
     while begun.elapsed() < LAST {
         let left = descendants();
-        if left.is_empty() {
+        // One look proves nothing: who loses its parent while we look is below nobody for a moment.
+        empty_looks = if left.is_empty() { empty_looks + 1 } else { 0 };
+        if empty_looks == 2 {
             return;
         }
         for process in left {
