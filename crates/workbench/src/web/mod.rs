@@ -96,8 +96,10 @@ impl Searcher {
         };
         let asked = |status| Asked { status, query, r#type: kind, num_results };
         let answer = tokio::select! {
-            answer = self.ask(&job.bench.settings.exa_base, &key, &question) => answer,
+            // Who stopped it hears that, whatever else happened at the same moment.
+            biased;
             () = job.stop.cancelled() => Err("exa search aborted".to_owned()),
+            answer = self.ask(&job.bench.settings.exa_base, &key, &question) => answer,
         };
         let found = answer.and_then(|answer| {
             answer::read(&answer).map_err(|error| format!("exa search failed: the answer makes no sense: {error}"))

@@ -81,9 +81,10 @@ async fn searches_that_cannot_be_are_results_too() {
         tokio::join!(shop.call("search_web", json!({"query": "x"})), answer_once(&listener, "200 OK", "<html>"),);
     assert!(said.error.unwrap().contains("the answer makes no sense"));
     let cancel = tokio_util::sync::CancellationToken::new();
-    let (said, ()) = tokio::join!(shop.call_for("session", "search_web", json!({"query": "x"}), &cancel), async {
-        let _held = listener.accept().await.unwrap();
+    let (said, _held) = tokio::join!(shop.call_for("session", "search_web", json!({"query": "x"}), &cancel), async {
+        let held = listener.accept().await.unwrap();
         cancel.cancel();
+        held
     });
     assert_eq!(said.error.as_deref(), Some("exa search aborted"));
     drop(listener);
