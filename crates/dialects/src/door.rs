@@ -117,7 +117,7 @@ impl Door {
 
     /// Whether the dialect carries a token and none is asked for.
     pub fn accepts_any_token(&self) -> bool {
-        self.dialect().is_some_and(|dialect| dialect.has_tokens) && self.setup.tokens.is_empty()
+        self.dialect().is_some_and(|dialect| dialect.has_tokens) && self.setup.passes.is_empty()
     }
 
     /// The rules for text that hold now.

@@ -93,6 +93,8 @@ pub struct Menu {
     pub logging: bool,
     /// Whether there is an agent to talk with.
     pub agent: bool,
+    /// The capabilities beside tools that are served whole, in their own words.
+    pub capabilities: Vec<&'static str>,
     /// Whether some tool can be had as a task.
     pub tasks: bool,
     /// How to use what there is: a hint for the downstream's model.
@@ -124,6 +126,24 @@ impl Lane {
     pub const MAIN: Self = Self(0);
 }
 
+/// What lets a downstream in, where the dialect has tokens.
+#[derive(Debug, Clone)]
+pub struct Pass {
+    /// The token that it must present.
+    pub token: Secret,
+    /// Whom it is for, by the name that they give themselves; `None`: anybody.
+    pub client: Option<String>,
+    /// The capabilities that it opens; `None`: all that there are.
+    pub capabilities: Option<Vec<String>>,
+}
+
+impl Pass {
+    /// A token that is good for anybody and anything.
+    pub fn any(token: Secret) -> Self {
+        Self { token, client: None, capabilities: None }
+    }
+}
+
 /// What becomes of a message that was not agreed. It is told of in any case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Unagreed {
@@ -143,8 +163,8 @@ pub struct ServerSetup {
     pub about: Vec<(String, Box<RawValue>)>,
     /// What we provide.
     pub menu: Menu,
-    /// Tokens that a downstream must present, where the dialect has tokens. None: any is good.
-    pub tokens: Vec<Secret>,
+    /// Who may come in, where the dialect has tokens. None: anybody, with any token.
+    pub passes: Vec<Pass>,
     /// How many calls may run at once, where the dialect bounds them.
     pub max_parallel: u32,
     /// How many entries a page of a list holds, where the dialect has pages.

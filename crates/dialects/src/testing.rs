@@ -36,7 +36,7 @@ pub fn server_setup() -> ServerSetup {
         identity: Peer::new("gladhand", "0.0.0-test"),
         about: Vec::new(),
         menu: Menu { tools: true, tool_changes: true, logging: true, ..Menu::default() },
-        tokens: Vec::new(),
+        passes: Vec::new(),
         max_parallel: 4,
         page_size: 100,
         max_in_flight: 64,

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use gladhand_accord::{Capability, Peer, Secret, Side};
 use gladhand_dialects::testing::{Counting, TestServer, client_setup, moment, server_setup};
-use gladhand_dialects::{Ambient, ClientSetup, Event, Heard, ServerSetup, a2e::DIALECT};
+use gladhand_dialects::{Ambient, ClientSetup, Event, Heard, Pass, ServerSetup, a2e::DIALECT};
 use gladhand_operations::{
     Call, Content, Failure, FailureKind, Level, Log, Notice, Operation, Outcome, Progress, Reply, Tool, ToolResult,
 };
@@ -140,7 +140,7 @@ fn fixture(call: &Call<'_>) -> (Vec<Notice>, Outcome) {
 
 /// A host that asks for the token of the recordings.
 fn host() -> TestServer {
-    host_of(ServerSetup { tokens: vec![Secret::new("dev-secret")], ..server_setup() })
+    host_of(ServerSetup { passes: vec![Pass::any(Secret::new("dev-secret"))], ..server_setup() })
 }
 
 fn host_of(setup: ServerSetup) -> TestServer {

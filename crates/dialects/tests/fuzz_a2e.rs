@@ -5,14 +5,15 @@ use std::time::Duration;
 
 use gladhand_accord::Secret;
 use gladhand_dialects::testing::{Counting, TestServer, answer, client_setup, moment, server_setup};
-use gladhand_dialects::{Ambient, Event, Heard, ServerSetup, a2e::DIALECT, a2e::registry::TYPES};
+use gladhand_dialects::{Ambient, Event, Heard, Pass, ServerSetup, a2e::DIALECT, a2e::registry::TYPES};
 use gladhand_operations::{Call, CallId, Failure, FailureKind, Notice, Progress};
 use gladhand_wire::Line;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 fn host() -> TestServer {
-    let setup = ServerSetup { max_parallel: 2, max_in_flight: 4, tokens: vec![Secret::new("t")], ..server_setup() };
+    let setup =
+        ServerSetup { max_parallel: 2, max_in_flight: 4, passes: vec![Pass::any(Secret::new("t"))], ..server_setup() };
     let mut server = TestServer::pinned(&DIALECT, setup);
     server.answers_itself = false;
     server

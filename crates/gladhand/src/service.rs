@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use gladhand_accord::{Peer, Secret};
-use gladhand_dialects::{CacheHints, Dialect, Door, Menu, REGISTRY, ServerSetup, Stop};
+use gladhand_dialects::{CacheHints, Dialect, Door, Menu, Pass, REGISTRY, ServerSetup, Stop};
 use gladhand_hub::Hub;
 use gladhand_hub::policy::{Governor, Violations};
 use gladhand_operations::TaskSupport;
@@ -35,7 +35,7 @@ pub struct Service {
     cache: CacheHints,
     registry: &'static [&'static Dialect],
     pinned: Option<&'static Dialect>,
-    tokens: Vec<Secret>,
+    passes: Vec<Pass>,
     max_parallel: u32,
     limits: Limits,
     waits_for_upstreams: bool,
@@ -68,7 +68,7 @@ impl Service {
             cache: CacheHints::default(),
             registry: REGISTRY,
             pinned: None,
-            tokens: Vec::new(),
+            passes: Vec::new(),
             max_parallel: 4,
             limits: Limits::default(),
             waits_for_upstreams: false,
@@ -124,7 +124,12 @@ impl Service {
 
     /// Asks for one of these tokens where the dialect has tokens.
     pub fn tokens(self, tokens: Vec<Secret>) -> Self {
-        Self { tokens, ..self }
+        self.passes(tokens.into_iter().map(Pass::any).collect())
+    }
+
+    /// Lets in whom these passes are for where the dialect has tokens.
+    pub fn passes(self, passes: Vec<Pass>) -> Self {
+        Self { passes, ..self }
     }
 
     /// Runs this many calls at once where the dialect bounds them.
@@ -319,6 +324,7 @@ impl Service {
             completions: features.completions,
             logging: !features.silent,
             agent: self.hub.agent().is_some(),
+            capabilities: self.hub.capabilities(),
             tasks: features.tasks || tools.iter().any(|tool| tool.tasks != TaskSupport::Forbidden),
             instructions: self.instructions_now(),
             extensions: self.extensions.clone(),
@@ -333,7 +339,7 @@ impl Service {
             identity: self.identified(),
             about: self.about.clone(),
             menu: self.menu(),
-            tokens: self.tokens.clone(),
+            passes: self.passes.clone(),
             max_parallel: self.max_parallel,
             page_size: self.limits.page_size,
             max_in_flight: self.limits.in_flight,

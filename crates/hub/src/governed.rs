@@ -7,7 +7,7 @@ use gladhand_operations::{Failure, FailureKind, Operation, ToolCall};
 use crate::hub::{Errand, Hub};
 use crate::policy::{Asked, Course, Governor, Logged, View, Who};
 use crate::provider::{Answer, Context};
-use crate::routes::Routes;
+use crate::routes::{Route, Routes};
 
 impl Hub {
     /// What the caller gets to see, unless it is everything.
@@ -28,6 +28,11 @@ impl Hub {
             Operation::GetPrompt(prompt) => {
                 let logged = governor.begin("prompt", &prompt.name, Some(&prompt.arguments), context);
                 (logged, routes.prompt(&prompt.name).cloned())
+            }
+            Operation::Capability(call) => {
+                let logged = governor.begin("capability", call.kind, Some(&call.message), context);
+                let to = |mount| Route { mount, own: call.capability.to_owned() };
+                (logged, routes.capability(call.capability).map(to))
             }
             _ => return None,
         };

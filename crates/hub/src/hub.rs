@@ -284,6 +284,7 @@ impl Hub {
             Operation::GetPrompt(prompt) => routes.prompt(&prompt.name).is_some(),
             Operation::ReadResource(uri) | Operation::Watch(uri) => routes.resource(uri).is_some(),
             Operation::Complete(completion) => routes.completion(&completion.of).is_some(),
+            Operation::Capability(call) => routes.capability(call.capability).is_some(),
             Operation::Agent(_) => true,
             Operation::ListTools | Operation::ListResources | Operation::ListTemplates | Operation::ListPrompts => {
                 false
@@ -396,6 +397,10 @@ impl Hub {
             Operation::Agent(asked) => match self.agent() {
                 Some(agent) => agent.ask(asked, &context),
                 None => now(Err(Failure::no_agent())),
+            },
+            Operation::Capability(asked) => match routes.capability(asked.capability) {
+                Some(mount) => guarded(&routes, mount, |provider| provider.serve(asked, &context)),
+                None => missing(Failure::no_capability(asked.capability)),
             },
         };
         match logged {
@@ -547,6 +552,11 @@ impl Hub {
     /// All tools as they are now, in a fixed order.
     pub fn tools(&self) -> Arc<[Tool]> {
         Arc::clone(&self.inner.routes().tools)
+    }
+
+    /// The capabilities beside tools that somebody serves whole.
+    pub fn capabilities(&self) -> Vec<&'static str> {
+        self.inner.routes().capabilities().collect()
     }
 
     /// All resources as they are now, in a fixed order.

@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use gladhand_accord::{Agreement, Capability};
 use gladhand_operations::{
-    AgentEvent, Answered, CallId, Completion, CompletionCall, Contents, Failure, FailureKind, Log, Notice, Outcome,
-    Progress, Prompt, PromptResult, Question, Reply, Resource, Template, Terms, Tool, ToolCall, ToolResult,
+    AgentEvent, Answered, CallId, CapabilityCall, CapabilityEvent, Completion, CompletionCall, Contents, Failure,
+    FailureKind, Log, Notice, Outcome, Progress, Prompt, PromptResult, Question, Reply, Resource, Template, Terms,
+    Tool, ToolCall, ToolResult,
 };
 use gladhand_wire::RawValue;
 use tokio::sync::oneshot;
@@ -82,6 +83,19 @@ pub trait Provider: fmt::Debug + Send + Sync {
     /// Says what an argument of one of its prompts or templates could be.
     fn complete(&self, _call: CompletionCall<'_>, _context: &Context<'_>) -> Answer {
         Answer::Now(Ok(Reply::Completion(Completion::default())))
+    }
+
+    /// The capabilities that it serves whole, in their own words, beside tools: `memory`, `proc`.
+    fn capabilities(&self) -> Vec<&'static str> {
+        Vec::new()
+    }
+
+    /// Answers a request of one of its capabilities with [`Reply::Capability`].
+    ///
+    /// What it tells goes through [`Caller::push`]: what is told before this returns, or before the work ends, is written
+    /// before the answer. What belongs to a session ([`Caller::session`]) goes with it ([`Self::left`]).
+    fn serve(&self, call: CapabilityCall<'_>, _context: &Context<'_>) -> Answer {
+        Answer::Now(Err(Failure::no_capability(call.capability)))
     }
 
     /// Somebody wants to hear of changes of this resource. Called for the first of them only.
@@ -254,6 +268,9 @@ pub trait Caller: fmt::Debug + Send + Sync {
     /// Passes an event of the agent on. None is dropped and their order is kept; whoever sends many lets the downstream
     /// keep up ([`Self::keeping_up`]).
     fn event(&self, _event: AgentEvent) {}
+
+    /// Passes an event of a capability on, under the same terms.
+    fn push(&self, _event: CapabilityEvent) {}
 
     /// If the downstream is behind with reading events: ends when it has caught up, or is gone.
     fn keeping_up(&self) -> Option<Settling> {

@@ -74,6 +74,8 @@ pub(crate) struct Routes {
     template_mounts: Vec<usize>,
     pub(crate) prompts: Arc<[Prompt]>,
     by_prompt: HashMap<String, Route>,
+    /// The place of who serves a capability.
+    capabilities: Vec<(&'static str, usize)>,
     /// The route of each tool.
     tool_routes: Vec<Route>,
     /// Tools that policy has stopped, by their index, and why.
@@ -94,6 +96,7 @@ impl Routes {
         let (mut resources, mut by_uri) = (Vec::new(), HashMap::new());
         let (mut templates, mut template_mounts) = (Vec::new(), Vec::new());
         let (mut prompts, mut by_prompt) = (Vec::new(), HashMap::new());
+        let mut capabilities: Vec<(&'static str, usize)> = Vec::new();
         for (index, mount) in mounts.iter().enumerate() {
             let naming = &mount.naming;
             let route = |own: &str| Route { mount: index, own: own.to_owned() };
@@ -104,6 +107,12 @@ impl Routes {
                 templates: provider.templates(),
                 prompts: provider.prompts(),
             });
+            for capability in provider.capabilities() {
+                // Each is served by exactly one, the first.
+                if !capabilities.iter().any(|(served, _)| *served == capability) {
+                    capabilities.push((capability, index));
+                }
+            }
             for mut tool in listed.tools {
                 let Some(mut shown) = naming.shown(&tool.name) else { continue };
                 if by_tool.contains_key(&shown) {
@@ -158,6 +167,7 @@ impl Routes {
             template_mounts,
             prompts: prompts.into(),
             by_prompt,
+            capabilities,
             tool_routes,
             stopped: HashMap::new(),
             views: Views::default(),
@@ -200,6 +210,16 @@ impl Routes {
             follows.map(|(_, mount)| Route { mount: *mount, own: uri.to_owned() })
         };
         self.by_uri.get(uri).cloned().or_else(by_template)
+    }
+
+    /// The capabilities that somebody serves, in the order of the mounts.
+    pub(crate) fn capabilities(&self) -> impl Iterator<Item = &'static str> {
+        self.capabilities.iter().map(|(capability, _)| *capability)
+    }
+
+    /// The place of who serves a capability.
+    pub(crate) fn capability(&self, name: &str) -> Option<usize> {
+        self.capabilities.iter().find(|(capability, _)| *capability == name).map(|(_, mount)| *mount)
     }
 
     /// Who has a prompt.

@@ -8,6 +8,7 @@ use gladhand_wire::RawValue;
 use serde::de::DeserializeOwned;
 
 use crate::agent::AgentCall;
+use crate::capability::CapabilityCall;
 use crate::failure::Failure;
 use crate::notice::Level;
 use crate::prompt::{Completion, Prompt, PromptResult};
@@ -116,6 +117,8 @@ pub enum Operation<'a> {
     Complete(CompletionCall<'a>),
     /// Something of the agent.
     Agent(AgentCall<'a>),
+    /// Something of a capability that is more than tools.
+    Capability(CapabilityCall<'a>),
 }
 
 impl Operation<'_> {
@@ -141,6 +144,7 @@ impl Operation<'_> {
                 context: call.context.map(|context| Cow::Owned(context.into_owned())),
             }),
             Self::Agent(call) => Operation::Agent(call.into_owned()),
+            Self::Capability(call) => Operation::Capability(call.into_owned()),
         }
     }
 }
@@ -158,6 +162,7 @@ impl Operation<'_> {
             Self::GetPrompt(prompt) => Err(Failure::unknown_prompt(&prompt.name)),
             Self::Complete(_) => Ok(Reply::Completion(Completion::default())),
             Self::Agent(_) => Err(Failure::no_agent()),
+            Self::Capability(call) => Err(Failure::no_capability(call.capability)),
         })
     }
 }
@@ -239,6 +244,8 @@ pub enum Reply {
     Completion(Completion),
     /// What the agent says: a JSON document.
     Agent(Box<RawValue>),
+    /// What a capability answers: the members of its message, a raw JSON object.
+    Capability(Box<RawValue>),
     /// It is done, and there is nothing to say about it.
     Done,
 }

@@ -54,9 +54,23 @@ pub enum FailureKind {
     UpstreamLost,
     /// The upstream answered with an error of its own.
     UpstreamError,
+    /// Something that a capability has a word of its own for.
+    Capability(&'static str),
     /// Our own fault.
     Internal,
 }
+
+/// The words of capabilities for what may be otherwise the next time.
+const RETRYABLE: [&str; 8] = [
+    "runtime_error",
+    "timeout",
+    "out_of_memory",
+    "sandbox_crash",
+    "tool_error",
+    "skill_error",
+    "mcp_server_unavailable",
+    "mcp_transport_error",
+];
 
 impl FailureKind {
     /// A stable word for it, for `data.reason` and the like.
@@ -80,13 +94,18 @@ impl FailureKind {
             Self::Stopping => "stopping",
             Self::UpstreamLost => "upstream_lost",
             Self::UpstreamError => "upstream_error",
+            Self::Capability(code) => code,
             Self::Internal => "internal",
         }
     }
 
     /// Whether the same call, unchanged, may succeed later.
     pub fn is_retryable(self) -> bool {
-        matches!(self, Self::ToolFailed | Self::Busy | Self::TimedOut | Self::Stopping | Self::UpstreamLost)
+        match self {
+            Self::ToolFailed | Self::Busy | Self::TimedOut | Self::Stopping | Self::UpstreamLost => true,
+            Self::Capability(code) => RETRYABLE.contains(&code),
+            _ => false,
+        }
     }
 }
 

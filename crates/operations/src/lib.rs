@@ -5,6 +5,7 @@
 
 pub mod agent;
 pub mod call;
+pub mod capability;
 pub mod failure;
 pub mod feature;
 pub mod notice;
@@ -17,6 +18,7 @@ pub use agent::{AgentCall, AgentEvent, ImageInput, ModelChoice};
 pub use call::{
     Call, CallId, CompletionCall, CompletionOf, Operation, Outcome, Party, Reply, TaskWish, Terms, ToolCall,
 };
+pub use capability::{CapabilityCall, CapabilityEvent};
 pub use failure::{Failure, FailureKind};
 pub use feature::Feature;
 pub use notice::{Level, Log, Notice, Progress};

@@ -6,6 +6,7 @@ use gladhand_wire::RawValue;
 
 use crate::agent::AgentEvent;
 use crate::call::CallId;
+use crate::capability::CapabilityEvent;
 
 /// A message that wants no answer, on its way to the downstream.
 #[derive(Debug, Clone)]
@@ -32,6 +33,8 @@ pub enum Notice {
     GoesOnAsTask(CallId),
     /// Something happened in the agent.
     Agent(AgentEvent),
+    /// A capability tells something.
+    Capability(CapabilityEvent),
 }
 
 impl Notice {
@@ -45,7 +48,8 @@ impl Notice {
             | Self::ResourceUpdated(_)
             | Self::PromptsChanged
             | Self::ElicitationComplete(_)
-            | Self::Agent(_) => None,
+            | Self::Agent(_)
+            | Self::Capability(_) => None,
         }
     }
 }

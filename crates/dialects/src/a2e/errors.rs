@@ -95,17 +95,18 @@ impl ErrorBody {
 
     /// The queue is full.
     pub(super) fn busy() -> Self {
-        Self::of(&Failure::new(FailureKind::Busy, TOO_MANY))
+        Self::of(&Failure::new(FailureKind::Busy, TOO_MANY), TOOLS)
     }
 
     /// The call took longer than it was given.
     pub(super) fn timed_out(seconds: u64) -> Self {
-        Self::of(&Failure::new(FailureKind::TimedOut, format!("no result within {seconds} s")))
+        Self::of(&Failure::new(FailureKind::TimedOut, format!("no result within {seconds} s")), TOOLS)
     }
 
     /// A call that failed.
-    pub(super) fn of(failure: &Failure) -> Self {
+    pub(super) fn of(failure: &Failure, capability: &'static str) -> Self {
         let (code, retryable) = match failure.kind {
+            FailureKind::Capability(code) => (code, failure.kind.is_retryable()),
             FailureKind::UnknownTool => ("unknown_tool", false),
             FailureKind::Denied => ("tool_denied", false),
             FailureKind::InvalidArguments
@@ -132,7 +133,7 @@ impl ErrorBody {
             reason: failure.kind.word(),
             data: failure.data.as_deref(),
         };
-        Self { code, message: message.to_owned(), detail: json::to_raw(&detail), retryable, capability: TOOLS }
+        Self { code, message: message.to_owned(), detail: json::to_raw(&detail), retryable, capability }
     }
 
     /// Writes the message.

@@ -10,7 +10,7 @@ use super::capabilities::{self, TOOLS, VERSION};
 use super::fields::Fields;
 use super::message::{Message, Object, write_list};
 use crate::ambient::Ambient;
-use crate::side::ServerSetup;
+use crate::side::{Pass, ServerSetup};
 
 /// Unknown names are remembered only to explain themselves later, so a few are enough.
 const MOST_UNKNOWN_NAMES: usize = 32;
@@ -63,15 +63,29 @@ impl<'a> HandshakeRequest<'a> {
             tokens: vec![self.auth_token.clone()],
             ..Offer::new(Peer::new(self.agent_id.as_ref(), ""), self.version.as_deref())
         };
-        let mut server = Offer {
-            // An empty token in the configuration is no token: it would be given to everybody who sends none.
-            tokens: setup.tokens.iter().filter(|token| !token.expose().is_empty()).cloned().collect(),
-            ..Offer::new(setup.identity.clone(), [VERSION])
+        // An empty token in the configuration is no token: it would be given to everybody who sends none.
+        let passes: Vec<_> = setup.passes.iter().filter(|pass| !pass.token.expose().is_empty()).collect();
+        let is_for = |pass: &&&Pass| pass.client.as_deref().is_none_or(|client| client == self.agent_id);
+        let tokens: Vec<_> = passes.iter().filter(is_for).map(|pass| pass.token.clone()).collect();
+        let is_locked_out = tokens.is_empty() && !passes.is_empty();
+        let mut server = Offer { tokens, ..Offer::new(setup.identity.clone(), [VERSION]) };
+        // Who may come in with several passes has what each of them opens.
+        let presented: Vec<_> =
+            passes.iter().filter(is_for).filter(|pass| pass.token.matches(&self.auth_token)).collect();
+        let is_open = |name: &str| {
+            let opens =
+                |pass: &&&&Pass| pass.capabilities.as_ref().is_none_or(|open| open.iter().any(|open| open == name));
+            passes.is_empty() || presented.iter().any(|pass| opens(&pass))
         };
-        if setup.menu.tools {
-            server = server.providing(Capability::named(TOOLS));
+        let tools = setup.menu.tools.then_some(TOOLS);
+        for name in tools.into_iter().chain(setup.menu.capabilities.iter().copied()).filter(|name| is_open(name)) {
+            server = server.providing(Capability::named(name));
         }
-        let agreement = agree(&capabilities::rules(Minimum::OneCapability), &client, &server)?;
+        let agreement = match agree(&capabilities::rules(Minimum::OneCapability), &client, &server) {
+            // No pass is for this agent, which is told only that.
+            Ok(_) | Err(Refusal::NoCapabilities { .. }) if is_locked_out => return Err(Refusal::AuthFailed),
+            agreed => agreed?,
+        };
         // `1` and `1.7` were asked for, 1.0 is what there is.
         let asked_version = self.version.as_deref().filter(|asked| *asked != VERSION).map(str::to_owned);
         Ok(Agreement {

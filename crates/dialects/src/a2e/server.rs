@@ -13,6 +13,7 @@ use gladhand_operations::{CallId, Notice, Operation, Outcome, Reply, ToolCall};
 use gladhand_wire::json::{Kind, RawValue};
 use gladhand_wire::{Fault, Id, Members};
 
+use super::capabilities::TOOLS;
 use super::errors::{ErrorBody, Undecodable};
 use super::fields::{self, Fields};
 use super::flights::{Asked, Flight, Flights};
@@ -179,7 +180,7 @@ impl Host {
         let request = flight.request.as_ref();
         let reply = match outcome {
             Ok(reply) => reply,
-            Err(failure) => return ErrorBody::of(&failure).send(request, ambient, wire),
+            Err(failure) => return ErrorBody::of(&failure, TOOLS).send(request, ambient, wire),
         };
         match (reply, flight.asked) {
             (Reply::Tools(tools), Asked::List(filter)) => {
@@ -201,7 +202,7 @@ impl Host {
                     gladhand_operations::FailureKind::Internal,
                     "the reply does not belong to the request",
                 );
-                ErrorBody::of(&mixed_up).send(request, ambient, wire);
+                ErrorBody::of(&mixed_up, TOOLS).send(request, ambient, wire);
             }
         }
     }

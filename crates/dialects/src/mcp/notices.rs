@@ -40,7 +40,8 @@ impl McpServer {
             | Notice::ResourcesChanged
             | Notice::PromptsChanged
             | Notice::GoesOnAsTask(_)
-            | Notice::Agent(_) => {}
+            | Notice::Agent(_)
+            | Notice::Capability(_) => {}
         }
     }
 

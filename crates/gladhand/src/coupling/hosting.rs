@@ -181,7 +181,11 @@ impl Host for WayHost {
             Notice::ElicitationComplete(id) => self.ring(|bell| bell.elicitation_complete(id)),
             Notice::Log(_, log) => self.log(log),
             // They belong to calls, and an upstream's agent is not ours to tell of.
-            Notice::Progress(..) | Notice::ComeBackLater(..) | Notice::GoesOnAsTask(_) | Notice::Agent(_) => {}
+            Notice::Progress(..)
+            | Notice::ComeBackLater(..)
+            | Notice::GoesOnAsTask(_)
+            | Notice::Agent(_)
+            | Notice::Capability(_) => {}
         }
     }
 }

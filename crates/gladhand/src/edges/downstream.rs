@@ -13,7 +13,9 @@ use std::time::{Duration, Instant};
 use gladhand_accord::Agreement;
 use gladhand_dialects::{Action, Door, Output, Stop};
 use gladhand_hub::{Answer, Asking, Caller, Hub, SessionId, Settling, Visit};
-use gladhand_operations::{AgentEvent, Answered, CallId, Failure, FailureKind, Notice, Outcome, QuestionId, Reply};
+use gladhand_operations::{
+    AgentEvent, Answered, CallId, CapabilityEvent, Failure, FailureKind, Notice, Outcome, QuestionId, Reply,
+};
 use gladhand_wire::{Line, Lines};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{mpsc, oneshot};
@@ -239,7 +241,11 @@ impl Caller for Reports {
     }
 
     fn event(&self, event: AgentEvent) {
-        self.following.push(event);
+        self.following.push(Notice::Agent(event));
+    }
+
+    fn push(&self, event: CapabilityEvent) {
+        self.following.push(Notice::Capability(event));
     }
 
     fn keeping_up(&self) -> Option<Settling> {
@@ -373,12 +379,12 @@ impl Session {
         }
     }
 
-    /// Writes events of the agent for as long as there are any and `may_go_on` agrees.
+    /// Writes events for as long as there are any and `may_go_on` agrees.
     fn pass_events_on(&mut self, may_go_on: impl Fn(&Self) -> bool) {
         while may_go_on(self)
             && let Some(event) = self.following.0.pop()
         {
-            self.notice(Notice::Agent(event));
+            self.notice(event);
         }
     }
 
@@ -436,7 +442,7 @@ impl Session {
                         let answer = self.hub.answer(call, &agreement, &self.caller);
                         // What was told before the answer is written before it.
                         while let Some(event) = self.following.0.pop() {
-                            self.door.notice(Notice::Agent(event), &mut self.clock.ambient(), &mut out);
+                            self.door.notice(event, &mut self.clock.ambient(), &mut out);
                         }
                         match answer {
                             Answer::Now(outcome) => {

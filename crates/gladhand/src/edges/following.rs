@@ -1,4 +1,4 @@
-//! Events of the agent on their way to one downstream: none is dropped, and their order is kept.
+//! Events of the agent and of capabilities on their way to one downstream: none is dropped, and their order is kept.
 //!
 //! Whoever makes events does not wait to put one in, so that what a request changes and what it tells is one step; it waits
 //! between events while the downstream is behind ([`Following::keeping_up`]).
@@ -7,13 +7,13 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gladhand_hub::Settling;
-use gladhand_operations::AgentEvent;
+use gladhand_operations::Notice;
 use tokio::sync::Notify;
 
 /// With more bytes than this in the queue, whoever makes events is to wait.
 const BEHIND: usize = 256 * 1024;
 
-/// The queue between the agent and the loop that serves a downstream.
+/// The queue between whoever makes events and the loop that serves a downstream.
 #[derive(Debug, Default)]
 pub(crate) struct Following {
     queue: Mutex<Queue>,
@@ -25,7 +25,7 @@ pub(crate) struct Following {
 
 #[derive(Debug, Default)]
 struct Queue {
-    events: VecDeque<AgentEvent>,
+    events: VecDeque<Notice>,
     bytes: usize,
     /// Nobody takes anything any more.
     closed: bool,
@@ -33,10 +33,10 @@ struct Queue {
 
 impl Following {
     /// Puts an event in.
-    pub(crate) fn push(&self, event: AgentEvent) {
+    pub(crate) fn push(&self, event: Notice) {
         let mut queue = self.queue();
         if !queue.closed {
-            queue.bytes += event.payload.get().len();
+            queue.bytes += weight(&event);
             queue.events.push_back(event);
             drop(queue);
             self.arrived.notify_one();
@@ -44,10 +44,10 @@ impl Following {
     }
 
     /// Takes the oldest event out.
-    pub(crate) fn pop(&self) -> Option<AgentEvent> {
+    pub(crate) fn pop(&self) -> Option<Notice> {
         let mut queue = self.queue();
         let event = queue.events.pop_front()?;
-        queue.bytes -= event.payload.get().len();
+        queue.bytes -= weight(&event);
         let kept_up = queue.bytes < BEHIND / 2;
         drop(queue);
         if kept_up {
@@ -97,14 +97,24 @@ impl Following {
     }
 }
 
+/// How many bytes an event takes in the queue.
+fn weight(event: &Notice) -> usize {
+    match event {
+        Notice::Agent(event) => event.payload.get().len(),
+        Notice::Capability(event) => event.fields.get().len(),
+        _ => 0,
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use gladhand_operations::AgentEvent;
     use gladhand_wire::json;
 
     use super::*;
 
-    fn event(bytes: usize) -> AgentEvent {
-        AgentEvent { kind: "session.status", payload: json::to_raw(&"x".repeat(bytes)) }
+    fn event(bytes: usize) -> Notice {
+        Notice::Agent(AgentEvent { kind: "session.status", payload: json::to_raw(&"x".repeat(bytes)) })
     }
 
     #[tokio::test]
@@ -117,9 +127,9 @@ mod tests {
         following.arrived().await;
         let mut behind = following.keeping_up().unwrap();
         assert!(futures_util::poll!(&mut behind).is_pending());
-        assert_eq!(following.pop().map(|event| event.payload.get().len()), Some(3));
+        assert_eq!(following.pop().map(|event| weight(&event)), Some(3));
         assert!(futures_util::poll!(&mut behind).is_pending());
-        assert_eq!(following.pop().map(|event| event.payload.get().len()), Some(4));
+        assert_eq!(following.pop().map(|event| weight(&event)), Some(4));
         assert!(following.pop().is_some());
         behind.await;
         assert!(following.pop().is_none());

@@ -9,13 +9,13 @@ use gladhand_accord::Secret;
 use serde_json::{Value, json};
 
 use super::DIALECT;
-use crate::side::ServerSetup;
+use crate::side::{Pass, ServerSetup};
 use crate::testing::{TestServer, server_setup};
 
 const HELLO: &str = r#"{"type":"handshake/req","id":"h","agent_id":"probe","agent_caps":["tools"]}"#;
 
 fn with_token() -> ServerSetup {
-    ServerSetup { tokens: vec![Secret::new("dev-secret"), Secret::new("")], ..server_setup() }
+    ServerSetup { passes: ["dev-secret", ""].map(|token| Pass::any(Secret::new(token))).into(), ..server_setup() }
 }
 
 /// A server that holds calls until the test resolves them.

@@ -399,7 +399,7 @@ impl McpClient {
             Operation::ListPrompts => is_open("prompts/list"),
             Operation::GetPrompt(_) => is_open("prompts/get"),
             Operation::Complete(_) => is_open("completion/complete"),
-            Operation::Agent(_) => false,
+            Operation::Agent(_) | Operation::Capability(_) => false,
         };
         let absent = || {
             operation.where_there_are_only_tools().unwrap_or_else(|| match operation {

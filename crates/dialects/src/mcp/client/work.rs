@@ -140,7 +140,7 @@ impl Work {
                 "completion/complete"
             }
             // No revision has an agent, so that no such work is ever begun.
-            Operation::Agent(_) => "",
+            Operation::Agent(_) | Operation::Capability(_) => "",
         };
         Self {
             call: call.id,

@@ -35,7 +35,7 @@ impl Caller for Ear {
     fn ask(&self, _: Option<CallId>, _: Vec<Asking>) {}
 
     fn event(&self, event: AgentEvent) {
-        self.heard.push(event);
+        self.heard.push(Notice::Agent(event));
     }
 
     fn keeping_up(&self) -> Option<Settling> {
@@ -106,7 +106,7 @@ impl Talk {
     /// The next thing that was heard, of this session or of none.
     pub(super) fn next_event(&self) -> Option<AgentEvent> {
         loop {
-            let event = self.heard.pop()?;
+            let Notice::Agent(event) = self.heard.pop()? else { continue };
             let of = Members::of(&event.payload).and_then(|payload| payload.str("session_id").map(String::from));
             if of.is_none_or(|session| session == self.session) {
                 return Some(event);

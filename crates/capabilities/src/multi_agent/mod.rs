@@ -1,0 +1,1 @@
+//! The capability `multi_agent`.
