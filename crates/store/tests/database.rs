@@ -21,13 +21,13 @@ fn write_plans(database: &Database, who: &str, plans: u32) {
         let insert =
             "INSERT INTO planning_plans (plan_id, name, columns, description, created_at) VALUES (?1, '', '', '', 0)";
         let write = |rows: &rusqlite::Transaction<'_>| rows.execute(insert, [format!("{who}-{plan}")]);
-        assert_eq!(database.change(write).unwrap(), 1);
+        assert_eq!(database.change(write).expect("others finish in time"), 1);
     }
 }
 
 fn plans(database: &Database) -> u32 {
     let count = "SELECT count(*) FROM planning_plans";
-    database.read(|rows| rows.query_row(count, [], |row| row.get(0))).unwrap()
+    database.read(|rows| rows.query_row(count, [], |row| row.get(0))).expect("there is a table")
 }
 
 #[test]
@@ -152,10 +152,10 @@ fn damage_that_comes_later_fails_what_meets_it() {
     let database = Database::open(folder.path()).unwrap();
     write_plans(&database, "me", 1);
     let root = "SELECT rootpage FROM sqlite_schema WHERE name = 'planning_plans'";
-    let root: u64 = database.read(|rows| rows.query_row(root, [], |row| row.get(0))).unwrap();
+    let root: u32 = database.read(|rows| rows.query_row(root, [], |row| row.get(0))).unwrap();
     drop(database);
     let damaged = std::fs::OpenOptions::new().write(true).open(file(folder.path())).unwrap();
-    damaged.write_all_at(&[0x5a; 4096], (root - 1) * 4096).unwrap();
+    damaged.write_all_at(&[0x5a; 4096], u64::from(root - 1) * 4096).unwrap();
     let database = Database::open(folder.path()).unwrap();
     let names = "SELECT name, description FROM planning_plans ORDER BY created_at";
     let error = database.read(|rows| rows.query_row(names, [], |row| row.get::<_, String>(0))).unwrap_err();

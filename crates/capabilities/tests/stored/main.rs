@@ -1,0 +1,6 @@
+//! The capabilities that keep something in the database, asked as an agent asks them, against real files.
+
+mod house;
+mod memory;
+mod memory_limits;
+mod memory_model;
