@@ -198,7 +198,7 @@ fn storing_again_replaces_and_keeps_when_it_was_created() {
         let shown = &found["entries"][0];
         assert_eq!((&found["total"], &shown["content"], &shown["tags"]), (&json!(1), &json!("new"), &json!([])));
         assert_eq!((&shown["created_at"], &shown["updated_at"]), (&json!(1000.0), &json!(1005.0)));
-        assert_eq!(mind.contents(json!({ "query": "old" })), json!([]), "{tier}");
+        assert_eq!(mind.contents(json!({ "query": "old", "tier": tier })), json!([]), "{tier}");
     }
 }
 
@@ -311,12 +311,12 @@ fn text_is_found_whatever_its_case_and_the_best_comes_first() {
         let found = mind.retrieve(json!({ "query": query }));
         found["entries"].as_array().unwrap().iter().map(|entry| entry["key"]["topic"].clone()).collect::<Vec<_>>()
     };
-    assert_eq!(topics("BERGEN"), ["food", "travel", "weather"]);
+    assert_eq!(topics("BERGEN"), ["travel", "food", "weather"]);
     assert_eq!(topics("bergen train"), ["travel", "food", "weather"]);
     assert_eq!(topics("trai"), ["travel"], "the beginning of a word");
     assert_eq!(topics("soup"), ["food"]);
     assert_eq!(topics("京"), ["日本"]);
-    assert_eq!(topics("nothing \"of\" the* kind NOT AND ("), [] as [&str; 0]);
+    assert_eq!(topics("nothing \"of\" the* kind NEAR AND ("), [] as [&str; 0]);
     assert_eq!(topics("';--"), [] as [&str; 0]);
     let found = mind.retrieve(json!({ "query": "bergen", "tier": "semantic" }));
     let score = found["entries"][0]["score"].as_f64().unwrap();
@@ -358,7 +358,7 @@ fn forgetting_takes_a_key_or_a_tag_and_a_tier() {
     assert_eq!(mind.forget(json!({ "keys": [{ "b": 2, "a": 1 }], "tags": ["t"], "tier": "semantic" })), 2);
     assert_eq!(mind.forget(json!({ "tags": ["t"], "tier": "dream" })), 1);
     assert_eq!(mind.forget(json!({ "tags": ["t", "u"], "keys": [{ "a": 1, "b": 2 }], "tier": "" })), 4);
-    assert_eq!(mind.retrieve(json!({}))["total"], 5);
+    assert_eq!(mind.retrieve(json!({}))["total"], 4);
     assert_eq!(mind.contents(json!({ "query": "tagged" })), json!([]));
 }
 

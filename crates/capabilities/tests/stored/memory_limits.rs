@@ -51,7 +51,7 @@ fn the_oldest_make_room_where_they_are_ones_own() {
         ada.store(json!([entry(tier, 2, 1)]));
         ada.store(json!([entry(tier, 5, 1)]));
         assert_eq!(keys(&ada, tier), [4, 2, 5], "what was written again is new: {tier}");
-        ada.store(json!([entry(tier, 6, 450)]));
+        ada.store(json!([entry(tier, 6, 480)]));
         assert_eq!(keys(&ada, tier), [6], "{tier}");
         assert_eq!(ada.refusal(json!([entry(tier, 7, 600)])).0, "memory_full");
         assert_eq!(keys(&bob, tier), [9], "{tier}");
