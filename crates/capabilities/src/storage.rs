@@ -1,0 +1,86 @@
+//! The way to the database, for capabilities.
+//!
+//! A few rows are read in microseconds, but a write may wait for the disk or for another process, so nothing of it is done
+//! on the thread that drives a session: each piece of work takes its turn on a thread that may block.
+
+use std::sync::Arc;
+
+use gladhand_hub::Answer;
+use gladhand_operations::{Failure, Reply};
+use gladhand_store::{Database, Trouble};
+use gladhand_wire::RawValue;
+use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
+
+/// Pieces of work that are done at once. More would only wait for each other's writes, on threads that others need.
+const AT_ONCE: usize = 4;
+
+/// The database as capabilities share it. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Storage {
+    database: Arc<Database>,
+    room: Arc<Semaphore>,
+}
+
+impl Storage {
+    /// The way to a database, for all capabilities that keep something in it.
+    pub fn new(database: Database) -> Self {
+        Self { database: Arc::new(database), room: Arc::new(Semaphore::new(AT_ONCE)) }
+    }
+
+    /// Answers with what the work comes to. Work that has begun is finished, also if nobody waits for it any more.
+    pub(crate) fn answer(
+        &self,
+        work: impl FnOnce(&Database) -> Result<Box<RawValue>, Setback> + Send + 'static,
+    ) -> Answer {
+        let (database, room) = (Arc::clone(&self.database), Arc::clone(&self.room));
+        Answer::Later(Box::pin(async move {
+            let turn = room.acquire_owned().await;
+            let work = move || {
+                let _turn = turn;
+                work(&database).map(Reply::Capability).map_err(Failure::from)
+            };
+            spawn_blocking(work).await.unwrap_or_else(|_| Err(Failure::panicked()))
+        }))
+    }
+}
+
+/// Why a piece of work came to nothing.
+#[derive(Debug)]
+pub(crate) enum Setback {
+    /// It is not to be done.
+    Refused(Failure),
+    /// The database failed.
+    Broken(rusqlite::Error),
+}
+
+impl Setback {
+    /// A refusal that has a word of its own.
+    pub(crate) fn of(code: &'static str, message: impl Into<String>) -> Self {
+        Self::Refused(Failure::of_capability(code, message))
+    }
+}
+
+impl From<Failure> for Setback {
+    fn from(failure: Failure) -> Self {
+        Self::Refused(failure)
+    }
+}
+
+impl From<rusqlite::Error> for Setback {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Broken(error)
+    }
+}
+
+impl From<Setback> for Failure {
+    fn from(setback: Setback) -> Self {
+        match setback {
+            Setback::Refused(failure) => failure,
+            Setback::Broken(error) => {
+                tracing::warn!(%error, "the database failed");
+                Self::of_capability("runtime_error", Trouble::of(&error).to_string())
+            }
+        }
+    }
+}
