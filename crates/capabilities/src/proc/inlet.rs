@@ -32,9 +32,10 @@ enum Way {
 }
 
 impl Inlet {
-    /// A way in on which at most so many bytes wait.
-    pub(super) fn of_at_most(most: usize) -> Self {
-        let waiting = Waiting { bytes: Vec::new(), on_the_way: 0, way: Way::Open };
+    /// A way in on which at most so many bytes wait, or that is closed from the beginning.
+    pub(super) fn of_at_most(most: usize, is_open: bool) -> Self {
+        let way = if is_open { Way::Open } else { Way::Closed };
+        let waiting = Waiting { bytes: Vec::new(), on_the_way: 0, way };
         Self { waiting: Mutex::new(waiting), changed: Notify::new(), most }
     }
 

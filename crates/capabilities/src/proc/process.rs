@@ -93,19 +93,14 @@ pub(super) struct Tending {
 
 impl Process {
     /// A process that was started, and the work that it makes from now on.
-    pub(super) fn of(
-        started: Started,
-        command: Vec<String>,
-        bounds: Bounds,
-        telling: Telling,
-    ) -> (Arc<Self>, Tending) {
+    pub(super) fn of(started: Started, command: Vec<String>, bounds: Bounds, telling: Telling) -> (Arc<Self>, Tending) {
         let (to_signals, signals) = mpsc::channel(SIGNALS);
         let process = Arc::new(Self {
             id: telling.process().to_owned(),
             command,
             pid: started.pid,
             started_at: crate::now(),
-            inlet: Inlet::of_at_most(bounds.most_waiting),
+            inlet: Inlet::of_at_most(bounds.most_waiting, bounds.reads),
             end: Mutex::new(None),
             signals: to_signals,
             abandoned: CancellationToken::new(),

@@ -1,0 +1,4 @@
+//! The capabilities that start things: processes, environments and skills, through a hub and with real processes.
+
+mod desk;
+mod proc;
