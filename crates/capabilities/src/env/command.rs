@@ -173,6 +173,7 @@ impl Played {
         let mut answer = self.ask(asking).await?;
         let seen: Observation = answer
             .remove("obs")
+            .filter(Value::is_object)
             .and_then(|seen| serde_json::from_value(seen).ok())
             .ok_or_else(|| broken("its observation is none"))?;
         let Observation { state, reward, done, truncated, info, metadata } = seen;

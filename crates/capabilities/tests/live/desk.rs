@@ -15,17 +15,17 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 /// Far longer than anything here takes.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A hub with one capability.
 #[derive(Debug)]
-pub struct Desk {
+pub(crate) struct Desk {
     hub: Hub,
     agreement: Arc<Agreement>,
 }
 
 impl Desk {
-    pub fn with(provider: impl Provider + 'static) -> Self {
+    pub(crate) fn with(provider: impl Provider + 'static) -> Self {
         let rules = Rules {
             dialect: "test",
             versions: VersionRule::Common,
@@ -38,12 +38,12 @@ impl Desk {
     }
 
     /// A session that reads all that it is told.
-    pub fn session(&self) -> Session {
+    pub(crate) fn session(&self) -> Session {
         self.session_that_reads(usize::MAX)
     }
 
     /// A session that is behind when it has been told more events than this since it last read.
-    pub fn session_that_reads(&self, window: usize) -> Session {
+    pub(crate) fn session_that_reads(&self, window: usize) -> Session {
         let visit = self.hub.visit();
         let ear = Ear { session: visit.id(), heard: watch::Sender::new(Heard::default()), window };
         Session {
@@ -56,14 +56,14 @@ impl Desk {
     }
 
     /// Everything ends.
-    pub async fn closed(&self) {
+    pub(crate) async fn closed(&self) {
         tokio::time::timeout(PATIENCE, self.hub.closed()).await.expect("closing ends");
     }
 }
 
 /// A session.
 #[derive(Debug)]
-pub struct Session {
+pub(crate) struct Session {
     hub: Hub,
     agreement: Arc<Agreement>,
     ear: Arc<Ear>,
@@ -73,20 +73,20 @@ pub struct Session {
 
 /// What a session has heard.
 #[derive(Debug, Default)]
-pub struct Heard {
-    pub events: Vec<Value>,
+pub(crate) struct Heard {
+    pub(crate) events: Vec<Value>,
     read: usize,
 }
 
 impl Session {
     /// Asks something, and waits for the answer: the members of the response, or the code and the text of the error.
-    pub async fn ask(&self, kind: &'static str, message: Value) -> Result<Value, (String, String)> {
+    pub(crate) async fn ask(&self, kind: &'static str, message: Value) -> Result<Value, (String, String)> {
         let answer = self.begin(kind, message);
         tokio::time::timeout(PATIENCE, answer).await.expect("every request is answered")
     }
 
     /// Asks something; what is returned gives the answer. The request is served before this returns.
-    pub fn begin(
+    pub(crate) fn begin(
         &self,
         kind: &'static str,
         message: Value,
@@ -106,30 +106,30 @@ impl Session {
     }
 
     /// Waits until an event is like this, and returns it.
-    pub async fn heard(&self, is_it: impl Fn(&Value) -> bool) -> Value {
+    pub(crate) async fn heard(&self, is_it: impl Fn(&Value) -> bool) -> Value {
         self.until(|heard| heard.events.iter().any(&is_it)).await;
         self.events().into_iter().find(is_it).expect("it is there")
     }
 
     /// Waits until this holds of what was heard.
-    pub async fn until(&self, holds: impl Fn(&Heard) -> bool) {
+    pub(crate) async fn until(&self, holds: impl Fn(&Heard) -> bool) {
         let mut changes = self.ear.heard.subscribe();
         let waiting = changes.wait_for(|heard| holds(heard));
         drop(tokio::time::timeout(PATIENCE, waiting).await.expect("it comes").expect("we hold the sender"));
     }
 
     /// All events so far.
-    pub fn events(&self) -> Vec<Value> {
+    pub(crate) fn events(&self) -> Vec<Value> {
         self.ear.heard.borrow().events.clone()
     }
 
     /// Reads all that it was told so far, so that it is not behind.
-    pub fn catch_up(&self) {
+    pub(crate) fn catch_up(&self) {
         self.ear.heard.send_modify(|heard| heard.read = heard.events.len());
     }
 
     /// The session ends.
-    pub fn leave(&self) {
+    pub(crate) fn leave(&self) {
         drop(self.visit.lock().unwrap().take());
     }
 }
@@ -183,7 +183,7 @@ impl Caller for Ear {
 }
 
 /// Ends when a process is gone. One that nobody has waited for does not count as being there.
-pub async fn gone(pid: u64) {
+pub(crate) async fn gone(pid: u64) {
     let is_gone = || match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
         Ok(stat) => stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(['Z', 'X'])),
         Err(_) => true,

@@ -3,3 +3,4 @@
 mod desk;
 mod env;
 mod proc;
+mod skill;

@@ -11,7 +11,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::Program;
 use crate::env::environment::Object;
-use crate::env::pushing::{Push, Pushes};
+use crate::env::pushing::Pushes;
 use crate::starting::ending::end;
 use crate::starting::{Held, Started};
 
@@ -134,7 +134,8 @@ impl Keeper {
                     return Some("a line of its was no JSON object");
                 };
                 if let Some(push) = said.remove("push") {
-                    let Ok(push) = serde_json::from_value::<Push>(push) else { return Some("a push of its was none") };
+                    let push = Some(push).filter(Value::is_object).and_then(|push| serde_json::from_value(push).ok());
+                    let Some(push) = push else { return Some("a push of its was none") };
                     self.pushes.push(push);
                     self.pushes.keeping_up().await;
                     continue;
