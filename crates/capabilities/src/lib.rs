@@ -3,6 +3,7 @@
 //! A capability reads the messages of its namespace and answers with theirs; the dialect has checked their types and
 //! writes the envelope. What belongs to a session goes with it; what outlives sessions is in the database.
 
+mod belongings;
 pub mod chains;
 pub mod clock;
 pub mod env;
