@@ -19,7 +19,6 @@ use gladhand_wire::json;
 use serde::{Deserialize, Deserializer};
 
 /// The reply that these members make.
-#[allow(dead_code)]
 pub(crate) fn reply<T: serde::Serialize + ?Sized>(members: &T) -> Outcome {
     Ok(Reply::Capability(json::to_raw(members)))
 }
@@ -32,7 +31,6 @@ pub(crate) fn now() -> f64 {
 }
 
 /// A fresh random id of so many bytes, in hexadecimal digits.
-#[allow(dead_code)]
 pub(crate) fn hex_id<const BYTES: usize>() -> String {
     let mut bytes = [0; BYTES];
     // Without randomness the machine is in no state to serve anybody; an id that repeats is refused where it matters.
@@ -41,7 +39,6 @@ pub(crate) fn hex_id<const BYTES: usize>() -> String {
 }
 
 /// Reads an integer that may be written as `5.0`, for `#[serde(deserialize_with)]`.
-#[allow(dead_code)]
 pub(crate) fn integer<'de, D: Deserializer<'de>>(from: D) -> Result<i64, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]

@@ -155,6 +155,11 @@ impl Hub {
         (Self { inner, bell }, duplicate)
     }
 
+    /// The hub that a bell hangs in.
+    pub(crate) fn behind(inner: Arc<Inner>, bell: &Bell) -> Self {
+        Self { inner, bell: bell.clone() }
+    }
+
     /// Puts other providers in place, and tells every session. Those that were there before go on undisturbed; new ones
     /// hear of the sessions that are open.
     pub fn remount(&self, mounts: Vec<Mount>) {
