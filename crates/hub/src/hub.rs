@@ -323,6 +323,7 @@ impl Hub {
         let logged = self.written_down(&call.operation, &routes, &context);
         let answer = match call.operation {
             Operation::CallTool(tool) => {
+                let tool = routes.completed(tool, caller.session());
                 if let Some(stand_in) = stand_ins::stand_in(&tool.name, &routes, agreement) {
                     let refused = |by: &Arc<Governor>| by.refuses(&stand_in.tool(), &tool.arguments, &context);
                     if let Some(failure) = self.governor().and_then(refused) {
