@@ -555,6 +555,11 @@ impl Hub {
         }
     }
 
+    /// Who answers calls, and how their names are shown. What a caller may see of it, and call, only the hub itself says.
+    pub fn mounts(&self) -> Arc<[Mount]> {
+        Arc::clone(&self.inner.routes().mounts)
+    }
+
     /// All tools as they are now, in a fixed order.
     pub fn tools(&self) -> Arc<[Tool]> {
         Arc::clone(&self.inner.routes().tools)
