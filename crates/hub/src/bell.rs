@@ -4,7 +4,7 @@ use std::sync::Weak;
 
 use gladhand_operations::{Log, Notice};
 
-use crate::hub::Inner;
+use crate::hub::{Hub, Inner};
 use crate::provider::SessionId;
 
 /// Rings in every session of a hub. Cheap to clone; does nothing once the hub is gone.
@@ -39,6 +39,11 @@ impl Bell {
     /// What is in a resource has changed.
     pub fn resource_updated(&self, uri: impl Into<String>) {
         self.ring(Notice::ResourceUpdated(uri.into()));
+    }
+
+    /// The hub that it hangs in, for who answers a call by making others; `None` once that is gone.
+    pub fn hub(&self) -> Option<Hub> {
+        Some(Hub::behind(self.hub.upgrade()?, self))
     }
 
     /// Something worth writing down, which no call is known to have caused.

@@ -155,6 +155,11 @@ impl Hub {
         (Self { inner, bell }, duplicate)
     }
 
+    /// The hub that a bell hangs in.
+    pub(crate) fn behind(inner: Arc<Inner>, bell: &Bell) -> Self {
+        Self { inner, bell: bell.clone() }
+    }
+
     /// Puts other providers in place, and tells every session. Those that were there before go on undisturbed; new ones
     /// hear of the sessions that are open.
     pub fn remount(&self, mounts: Vec<Mount>) {
@@ -318,6 +323,7 @@ impl Hub {
         let logged = self.written_down(&call.operation, &routes, &context);
         let answer = match call.operation {
             Operation::CallTool(tool) => {
+                let tool = routes.completed(tool, caller.session());
                 if let Some(stand_in) = stand_ins::stand_in(&tool.name, &routes, agreement) {
                     let refused = |by: &Arc<Governor>| by.refuses(&stand_in.tool(), &tool.arguments, &context);
                     if let Some(failure) = self.governor().and_then(refused) {
@@ -547,6 +553,11 @@ impl Hub {
             violations: self.violations().handling(),
             offences: offences.collect(),
         }
+    }
+
+    /// Who answers calls, and how their names are shown. What a caller may see of it, and call, only the hub itself says.
+    pub fn mounts(&self) -> Arc<[Mount]> {
+        Arc::clone(&self.inner.routes().mounts)
     }
 
     /// All tools as they are now, in a fixed order.

@@ -98,6 +98,11 @@ pub trait Provider: fmt::Debug + Send + Sync {
         Answer::Now(Err(Failure::no_capability(call.capability)))
     }
 
+    /// How tools are bundled, if it is the one who decides that.
+    fn bundles(&self) -> Option<&dyn Bundles> {
+        None
+    }
+
     /// Somebody wants to hear of changes of this resource. Called for the first of them only.
     fn watch(&self, _uri: &str) {}
 
@@ -136,6 +141,17 @@ pub trait Provider: fmt::Debug + Send + Sync {
     fn closing(&self) -> Option<Settling> {
         None
     }
+}
+
+/// Decides for whom the tools of others are shown, and what is added to their arguments. The first provider who does
+/// counts.
+pub trait Bundles: fmt::Debug + Send + Sync {
+    /// A tool, by the name that it is shown under, as a session sees it; `session` is `None` for those that see what
+    /// everybody sees. `None`: it is not there for them.
+    fn shown(&self, tool: Tool, session: Option<SessionId>) -> Option<Tool>;
+
+    /// A call of a tool, by the name that it is shown under, with what its session has configured for it.
+    fn completed<'a>(&self, call: ToolCall<'a>, session: SessionId) -> ToolCall<'a>;
 }
 
 /// What a session can be asked, with settings.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
-use gladhand_operations::{CompletionOf, Prompt, Resource, Template, Tool};
+use gladhand_operations::{CompletionOf, Prompt, Resource, Template, Tool, ToolCall};
 
 use crate::naming::Naming;
 use crate::policy::{Views, What};
@@ -76,6 +76,8 @@ pub(crate) struct Routes {
     by_prompt: HashMap<String, Route>,
     /// The place of who serves a capability.
     capabilities: Vec<(&'static str, usize)>,
+    /// The place of who bundles tools, if somebody does.
+    bundler: Option<usize>,
     /// The route of each tool.
     tool_routes: Vec<Route>,
     /// Tools that policy has stopped, by their index, and why.
@@ -97,6 +99,8 @@ impl Routes {
         let (mut templates, mut template_mounts) = (Vec::new(), Vec::new());
         let (mut prompts, mut by_prompt) = (Vec::new(), HashMap::new());
         let mut capabilities: Vec<(&'static str, usize)> = Vec::new();
+        let bundler = mounts.iter().position(|mount| mount.provider.bundles().is_some());
+        let bundles = bundler.and_then(|place| mounts[place].provider.bundles());
         for (index, mount) in mounts.iter().enumerate() {
             let naming = &mount.naming;
             let route = |own: &str| Route { mount: index, own: own.to_owned() };
@@ -120,10 +124,17 @@ impl Routes {
                     shown = naming.instead(&shown, &tool.name);
                 }
                 if let Entry::Vacant(free) = by_tool.entry(shown.clone()) {
-                    free.insert(tools.len());
-                    tool_routes.push(route(&tool.name));
+                    let own = route(&tool.name);
                     tool.name = shown;
-                    tools.push(tool);
+                    let seen = match bundles {
+                        Some(bundles) => bundles.shown(tool, session),
+                        None => Some(tool),
+                    };
+                    if let Some(tool) = seen {
+                        free.insert(tools.len());
+                        tool_routes.push(own);
+                        tools.push(tool);
+                    }
                 }
             }
             for mut resource in listed.resources {
@@ -168,11 +179,21 @@ impl Routes {
             prompts: prompts.into(),
             by_prompt,
             capabilities,
+            bundler,
             tool_routes,
             stopped: HashMap::new(),
             views: Views::default(),
         };
         (routes, duplicate)
+    }
+
+    /// A call of a tool, with what its session has configured for it.
+    pub(crate) fn completed<'a>(&self, call: ToolCall<'a>, session: SessionId) -> ToolCall<'a> {
+        let bundles = self.bundler.and_then(|place| self.mounts[place].provider.bundles());
+        match bundles {
+            Some(bundles) => bundles.completed(call, session),
+            None => call,
+        }
     }
 
     /// The index of the tool that is shown under a name.

@@ -1,9 +1,11 @@
 //! Who answers calls inside this process.
 
+pub mod a2e_mcp;
 pub mod agent_tools;
 pub mod repository;
 pub mod toolbox;
 
+pub use a2e_mcp::A2eMcp;
 pub use agent_tools::AgentTools;
 pub use repository::RepositoryTools;
 pub use toolbox::Toolbox;

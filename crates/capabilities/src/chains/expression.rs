@@ -1,0 +1,231 @@
+//! Paths and conditions (a2e §16.4).
+//!
+//! A text that begins with `$` is a path into what is known so far; any other value stands for itself.
+
+use std::borrow::Cow;
+use std::cmp::Ordering;
+
+use serde_json::Value;
+
+/// What paths lead into.
+pub(super) trait Known {
+    /// What goes by a name.
+    fn named(&self, name: &str) -> Option<&Value>;
+
+    /// Whether nothing is known at all.
+    fn is_empty(&self) -> bool;
+}
+
+/// What a value means.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Meant<'a> {
+    /// Everything that is known: the path `$`.
+    Everything,
+    /// This.
+    Value(Cow<'a, Value>),
+}
+
+/// What a value means: itself, or what its path leads to.
+pub(super) fn meant<'a>(value: &'a Value, known: &'a impl Known) -> Meant<'a> {
+    match value {
+        Value::String(text) if text.starts_with('$') => walk(text, known),
+        value => Meant::Value(Cow::Borrowed(value)),
+    }
+}
+
+/// What a text means: itself, or what its path leads to.
+pub(super) fn text_meant<'a>(text: &str, known: &'a impl Known) -> Meant<'a> {
+    if text.starts_with('$') { walk(text, known) } else { Meant::Value(Cow::Owned(Value::from(text))) }
+}
+
+fn walk<'a>(path: &str, known: &'a impl Known) -> Meant<'a> {
+    if path == "$" {
+        return Meant::Everything;
+    }
+    // The second character is a dot where the path is meant to be one; nobody looks.
+    let names = path.char_indices().nth(2).map_or("", |(start, _)| &path[start..]);
+    let mut names = names.split('.');
+    let first = names.next().and_then(|name| known.named(name));
+    let found = names.fold(first, |found, name| found?.as_object()?.get(name));
+    Meant::Value(found.map_or(Cow::Owned(Value::Null), Cow::Borrowed))
+}
+
+/// The operators, in the order in which they are looked for.
+const OPERATORS: [&str; 6] = ["==", "!=", ">=", "<=", ">", "<"];
+
+/// Whether a condition holds, or why that cannot be said.
+pub(super) fn holds(condition: &str, known: &impl Known) -> Result<bool, String> {
+    if condition.trim().is_empty() {
+        return Ok(true);
+    }
+    let found = OPERATORS.iter().find_map(|operator| Some((*operator, condition.split_once(operator)?)));
+    let Some((operator, (left, right))) = found else {
+        return Ok(match text_meant(condition.trim(), known) {
+            Meant::Everything => !known.is_empty(),
+            Meant::Value(value) => is_truthy(&value),
+        });
+    };
+    let right = literal(right.trim());
+    let left = match text_meant(left.trim(), known) {
+        Meant::Value(value) => value,
+        // No literal is an object.
+        Meant::Everything => Cow::Owned(Value::Object(serde_json::Map::new())),
+    };
+    let order = compare(&left, &right);
+    Ok(match operator {
+        "==" => order == Some(Ordering::Equal),
+        "!=" => order != Some(Ordering::Equal),
+        _ if left.is_null() => false,
+        _ => {
+            let incomparable = || format!("{} and {} cannot be compared", kind(&left), kind(&right));
+            let order = order.ok_or_else(incomparable)?;
+            match operator {
+                ">=" => order.is_ge(),
+                "<=" => order.is_le(),
+                ">" => order.is_gt(),
+                _ => order.is_lt(),
+            }
+        }
+    })
+}
+
+/// What the right side of a condition says.
+fn literal(text: &str) -> Value {
+    if let Ok(number) = text.parse::<i64>() {
+        return number.into();
+    }
+    if let Some(number) = text.parse().ok().and_then(serde_json::Number::from_f64) {
+        return number.into();
+    }
+    match text {
+        "true" => true.into(),
+        "false" => false.into(),
+        text => text.trim_matches(['"', '\'']).into(),
+    }
+}
+
+/// How two values stand to each other; `None` for values of different types.
+fn compare(left: &Value, right: &Value) -> Option<Ordering> {
+    match (left, right) {
+        (Value::Number(left), Value::Number(right)) => match (whole(left), whole(right)) {
+            (Some(left), Some(right)) => Some(left.cmp(&right)),
+            _ => left.as_f64()?.partial_cmp(&right.as_f64()?),
+        },
+        (Value::String(left), Value::String(right)) => Some(left.cmp(right)),
+        (Value::Bool(left), Value::Bool(right)) => Some(left.cmp(right)),
+        _ => None,
+    }
+}
+
+fn whole(number: &serde_json::Number) -> Option<i128> {
+    number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from))
+}
+
+fn is_truthy(value: &Value) -> bool {
+    match value {
+        Value::Null => false,
+        Value::Bool(value) => *value,
+        Value::Number(number) => number.as_f64() != Some(0.0),
+        Value::String(text) => !text.is_empty(),
+        Value::Array(items) => !items.is_empty(),
+        Value::Object(members) => !members.is_empty(),
+    }
+}
+
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "nothing",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a text",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    impl Known for Value {
+        fn named(&self, name: &str) -> Option<&Value> {
+            self.get(name)
+        }
+
+        fn is_empty(&self) -> bool {
+            self.as_object().is_none_or(serde_json::Map::is_empty)
+        }
+    }
+
+    fn found(path: &str, known: &Value) -> Value {
+        match meant(&path.into(), known) {
+            Meant::Everything => known.clone(),
+            Meant::Value(value) => value.into_owned(),
+        }
+    }
+
+    #[test]
+    fn paths_lead_into_objects_and_end_in_nothing() {
+        let known = json!({"a": {"b": [1], "": 2}, "": 3, "ä": {"b": 4}});
+        assert_eq!(found("$", &known), known);
+        assert_eq!(found("$.a.b", &known), json!([1]));
+        assert_eq!(found("$.a.b.0", &known), Value::Null);
+        assert_eq!(found("$.nobody.home", &known), Value::Null);
+        assert_eq!(found("$.a.", &known), json!(2));
+        assert_eq!(found("$.", &known), json!(3));
+        assert_eq!(found("$ää.b", &known), json!(4));
+        assert_eq!(found("plain", &known), json!("plain"));
+        assert_eq!(meant(&json!(["$.a"]), &known), Meant::Value(Cow::Owned(json!(["$.a"]))));
+    }
+
+    #[test]
+    fn conditions_hold_or_do_not() {
+        let known = json!({"n": 5, "f": 2.5, "mode": "fast", "yes": true, "no": false, "list": [], "big": u64::MAX});
+        let hold = [
+            "",
+            "  ",
+            "$",
+            "$.n > 3",
+            "$.n >= 5",
+            "$.n == 5.0",
+            "$.f < 3",
+            "$.mode == fast",
+            "$.mode == \"fast\"",
+            "$.mode == 'fast'",
+            "$.mode != slow",
+            "$.mode >= eager",
+            "$.yes",
+            "$.yes == true",
+            "$.none != 1",
+            "$.n != text",
+            "anything",
+            "$.big > 9223372036854775807",
+            "$ != x",
+        ];
+        for condition in hold {
+            assert_eq!(holds(condition, &known), Ok(true), "{condition}");
+        }
+        let fail =
+            ["$.n > 5", "$.none >= 1", "$.none < 1", "$.none", "$.no", "$.list", "$.list == x", "$.none == null"];
+        for condition in fail {
+            assert_eq!(holds(condition, &known), Ok(false), "{condition}");
+        }
+        assert_eq!(holds("$", &json!({})), Ok(false));
+    }
+
+    #[test]
+    fn what_cannot_be_compared_is_said() {
+        let known = json!({"n": 5, "mode": "fast", "list": []});
+        for condition in ["$.n > text", "$.mode < 3", "5 > 3", "$.list >= 1", "$ > 1", "$.n < true"] {
+            assert!(holds(condition, &known).is_err(), "{condition}");
+        }
+    }
+
+    #[test]
+    fn the_operator_that_is_looked_for_first_splits() {
+        let known = json!({"a": "x>y"});
+        assert_eq!(holds("$.a == x>y", &known), Ok(true));
+        assert_eq!(holds("$.a > w==", &known), Ok(false), "`$.a > w` is no path that leads anywhere");
+    }
+}

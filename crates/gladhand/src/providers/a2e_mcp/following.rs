@@ -1,0 +1,94 @@
+//! Resources of configured servers that agents follow. The hub tells of their changes.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use gladhand_hub::{Caller, Hub, SessionId};
+use gladhand_operations::{CapabilityEvent, Failure, FailureKind, Notice};
+use gladhand_wire::json;
+use serde_json::json;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::task::AbortHandle;
+
+use super::Listener;
+
+/// How many resources of configured servers a session may follow.
+const FOLLOWED: usize = 1000;
+
+/// Who follows what.
+#[derive(Debug, Default)]
+pub(super) struct Following {
+    sessions: Mutex<HashMap<SessionId, Followed>>,
+    telling: OnceLock<AbortHandle>,
+}
+
+/// What a session follows: URIs, and the servers that they are of.
+#[derive(Debug)]
+struct Followed {
+    agent: Listener,
+    uris: BTreeMap<String, String>,
+}
+
+impl Following {
+    fn sessions(&self) -> MutexGuard<'_, HashMap<SessionId, Followed>> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A session follows a resource from now on, which the hub has agreed to tell of. False: it did so before.
+    pub(super) fn add(
+        self: &Arc<Self>,
+        caller: &Arc<dyn Caller>,
+        server: &str,
+        uri: &str,
+        hub: &Hub,
+    ) -> Result<bool, Failure> {
+        self.telling.get_or_init(|| tokio::spawn(tell(Arc::downgrade(self), hub.changes())).abort_handle());
+        let mut sessions = self.sessions();
+        let agent = || Followed { agent: Arc::downgrade(caller), uris: BTreeMap::new() };
+        let followed = sessions.entry(caller.session()).or_insert_with(agent);
+        if followed.uris.len() >= FOLLOWED && !followed.uris.contains_key(uri) {
+            let message = format!("at most {FOLLOWED} resources are followed");
+            return Err(Failure::new(FailureKind::Busy, message));
+        }
+        Ok(followed.uris.insert(uri.to_owned(), server.to_owned()).is_none())
+    }
+
+    /// A session has ended. Returns what it followed.
+    pub(super) fn left(&self, session: SessionId) -> Vec<String> {
+        let followed = self.sessions().remove(&session);
+        followed.map_or_else(Vec::new, |followed| followed.uris.into_keys().collect())
+    }
+
+    /// A resource has changed. An agent that does not read hears nothing of it.
+    fn changed(&self, uri: &str) {
+        let sessions = self.sessions();
+        let concerned = sessions.values().filter_map(|one| Some((one.agent.upgrade()?, one.uris.get(uri)?)));
+        for (agent, server) in concerned.filter(|(agent, _)| agent.keeping_up().is_none()) {
+            let (method, params) = ("notifications/resources/updated", json!({"uri": uri}));
+            let fields = json::to_raw(&json!({"server_id": server, "method": method, "params": params}));
+            agent.push(CapabilityEvent { kind: "mcp/server/push", request: None, fields });
+        }
+    }
+}
+
+impl Drop for Following {
+    fn drop(&mut self) {
+        if let Some(telling) = self.telling.get() {
+            telling.abort();
+        }
+    }
+}
+
+/// Tells of changes until nobody follows anything any more, or the hub is gone.
+async fn tell(following: std::sync::Weak<Following>, mut changes: tokio::sync::broadcast::Receiver<Notice>) {
+    loop {
+        match changes.recv().await {
+            Ok(Notice::ResourceUpdated(uri)) => match following.upgrade() {
+                Some(following) => following.changed(&uri),
+                None => return,
+            },
+            Ok(_) | Err(RecvError::Lagged(_)) => {}
+            Err(RecvError::Closed) => return,
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! What a registered server says and asks on its own account.
+
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use gladhand_hub::{Asking, Reporter};
+use gladhand_operations::{Answered, CapabilityEvent, Failure, FailureKind, Notice, Question, QuestionKind};
+use gladhand_wire::json;
+use serde_json::{Value, json};
+use tokio::sync::{Notify, mpsc, oneshot};
+
+use super::Listener;
+use super::permits::Root;
+use crate::upstream::Host;
+
+/// How many notifications of a server may wait for an agent that does not read; more are lost.
+pub(super) const WAITING: usize = 256;
+
+/// The host of a registered server.
+#[derive(Debug)]
+pub(super) struct ServerHost {
+    pub(super) id: String,
+    pub(super) agent: Listener,
+    pub(super) roots: Vec<Root>,
+    pub(super) pushes: mpsc::Sender<CapabilityEvent>,
+    /// Rung when a list is not what it was.
+    pub(super) stale: Arc<Notify>,
+}
+
+impl Host for ServerHost {
+    fn ask(&self, question: Question) -> BoxFuture<'static, Answered> {
+        if question.kind == QuestionKind::Roots && !self.roots.is_empty() {
+            let roots = json::to_raw(&json!({"roots": self.roots}));
+            return Box::pin(std::future::ready(Ok(roots)));
+        }
+        let gone = || Failure::new(FailureKind::Unanswered, "the agent went away before it answered");
+        let Some(agent) = self.agent.upgrade() else { return Box::pin(std::future::ready(Err(gone()))) };
+        let (answer, awaited) = oneshot::channel();
+        agent.ask(None, vec![Asking { question: question.named(&self.id), answer }]);
+        Box::pin(async move { awaited.await.unwrap_or_else(|_| Err(gone())) })
+    }
+
+    fn notice(&self, notice: Notice) {
+        let Some((method, params)) = in_mcp(&notice) else { return };
+        let fields = json::to_raw(&json!({"server_id": self.id, "method": method, "params": params}));
+        let push = CapabilityEvent { kind: "mcp/server/push", request: None, fields };
+        if self.pushes.try_send(push).is_err() {
+            tracing::debug!(server = self.id, method, "a notification is lost: its agent does not read");
+        }
+        if matches!(notice, Notice::ToolsChanged | Notice::ResourcesChanged | Notice::PromptsChanged) {
+            self.stale.notify_one();
+        }
+    }
+}
+
+/// The host of one call of a tool: its progress goes to whoever called, everything else is the server's.
+#[derive(Debug)]
+pub(super) struct CallHost {
+    pub(super) server: Arc<ServerHost>,
+    pub(super) reporter: Reporter,
+}
+
+impl Host for CallHost {
+    fn ask(&self, question: Question) -> BoxFuture<'static, Answered> {
+        self.server.ask(question)
+    }
+
+    fn notice(&self, notice: Notice) {
+        match notice {
+            Notice::Progress(_, progress) => self.reporter.progress(progress),
+            other => self.server.notice(other),
+        }
+    }
+}
+
+/// A notice as the notification that it was.
+fn in_mcp(notice: &Notice) -> Option<(&'static str, Value)> {
+    Some(match notice {
+        Notice::ToolsChanged => ("notifications/tools/list_changed", json!({})),
+        Notice::ResourcesChanged => ("notifications/resources/list_changed", json!({})),
+        Notice::PromptsChanged => ("notifications/prompts/list_changed", json!({})),
+        Notice::ResourceUpdated(uri) => ("notifications/resources/updated", json!({"uri": uri})),
+        Notice::ElicitationComplete(id) => ("notifications/elicitation/complete", json!({"elicitationId": id})),
+        Notice::Log(_, log) => {
+            let data = super::words::parsed(&log.data).unwrap_or_default();
+            let mut params = json!({"level": log.level.word(), "data": data});
+            if let Some(logger) = &log.logger {
+                params["logger"] = json!(logger);
+            }
+            ("notifications/message", params)
+        }
+        // What belongs to a call goes to its caller; the rest is no notification.
+        Notice::Progress(..)
+        | Notice::ComeBackLater(..)
+        | Notice::GoesOnAsTask(_)
+        | Notice::Agent(_)
+        | Notice::Capability(_) => return None,
+    })
+}

@@ -1,0 +1,375 @@
+//! The capability `mcp`: agents reach MCP servers through this process (a2e §17).
+//!
+//! There are two kinds of servers. Those of the configuration are everybody's: they are listed, and what they have goes through
+//! the hub, so that whatever policy says holds. Those that a session registers are its own: their tools are listed as
+//! `<server_id>__<tool>` for that session alone, and they end with it. What may be registered is configured, and by
+//! default that is nothing.
+//!
+//! A registered server that wants to sample, or to know the folders, asks the session's agent ([`Caller::ask`]); the
+//! question's key is the server's id.
+
+mod following;
+mod hosting;
+mod own;
+mod permits;
+mod server;
+mod words;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use gladhand_hub::{Answer, Bell, Caller, Context, Features, Listed, Provider, SessionId, Settling};
+use gladhand_operations::{CapabilityCall, Failure, Operation, Outcome, Reply, ToolCall};
+use gladhand_wire::json;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use following::Following;
+use own::Own;
+use permits::ServerConfig;
+pub use permits::{Root, Settings};
+use server::Server;
+use words::{contents, failed, prompts, resources, unknown_server, worded};
+
+/// MCP servers for agents.
+#[derive(Debug)]
+pub struct A2eMcp {
+    settings: Arc<Settings>,
+    servers: Arc<Servers>,
+    following: Arc<Following>,
+    bell: OnceLock<Bell>,
+}
+
+impl A2eMcp {
+    /// The configured servers, and whatever may be registered beside them.
+    pub fn new(settings: Settings) -> Self {
+        Self { settings: Arc::new(settings), servers: Arc::default(), following: Arc::default(), bell: OnceLock::new() }
+    }
+}
+
+/// The servers that sessions have registered, in that order.
+#[derive(Debug, Default)]
+struct Servers(Mutex<HashMap<SessionId, Vec<Arc<Server>>>>);
+
+impl Servers {
+    fn lock(&self) -> MutexGuard<'_, HashMap<SessionId, Vec<Arc<Server>>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Those of a session.
+    fn of(&self, session: SessionId) -> Vec<Arc<Server>> {
+        self.lock().get(&session).cloned().unwrap_or_default()
+    }
+
+    /// One more, if its name is free and there is room.
+    fn add(&self, session: SessionId, server: &Arc<Server>, settings: &Settings) -> Result<(), String> {
+        let mut sessions = self.lock();
+        let all: usize = sessions.values().map(Vec::len).sum();
+        let own = sessions.entry(session).or_default();
+        if own.iter().any(|other| other.id == server.id) {
+            return Err(format!("there is a server {:?} already", server.id));
+        }
+        if own.len() >= settings.of_session || all >= settings.all {
+            return Err("there is no room for another server".to_owned());
+        }
+        own.push(Arc::clone(server));
+        Ok(())
+    }
+
+    fn remove(&self, session: SessionId, id: &str) -> Option<Arc<Server>> {
+        let mut sessions = self.lock();
+        let own = sessions.get_mut(&session)?;
+        let place = own.iter().position(|server| server.id == id)?;
+        Some(own.remove(place))
+    }
+}
+
+/// Forgets a server whose registration comes to nothing, or is given up.
+struct Registering {
+    servers: Arc<Servers>,
+    session: SessionId,
+    id: String,
+    is_done: bool,
+}
+
+impl Drop for Registering {
+    fn drop(&mut self) {
+        if !self.is_done {
+            self.servers.remove(self.session, &self.id);
+        }
+    }
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Request {
+    status_filter: String,
+    server_id: String,
+    uri: String,
+    name: String,
+    mcp_request_id: String,
+    arguments: serde_json::Map<String, Value>,
+    config: ServerConfig,
+}
+
+impl Provider for A2eMcp {
+    fn name(&self) -> &str {
+        "mcp"
+    }
+
+    fn features(&self) -> Features {
+        Features { questions: true, tool_changes: true, silent: true, ..Features::default() }
+    }
+
+    fn attach(&self, bell: &Bell) {
+        // The first hub is the only one.
+        let _ = self.bell.set(bell.clone());
+    }
+
+    fn capabilities(&self) -> Vec<&'static str> {
+        vec!["mcp"]
+    }
+
+    fn listed_for(&self, session: SessionId) -> Option<Listed> {
+        let servers = self.servers.of(session);
+        let tools = servers.iter().flat_map(|server| server.tools()).collect();
+        Some(Listed { tools, ..Listed::default() })
+    }
+
+    fn call(&self, call: ToolCall<'_>, context: &Context<'_>) -> Answer {
+        let servers = self.servers.of(context.caller.session());
+        let found = servers.into_iter().find_map(|server| server.own_name(&call.name).map(|own| (server, own)));
+        let Some((server, own)) = found else { return Answer::Now(Err(Failure::unknown_tool(&call.name))) };
+        let call = ToolCall { name: own.into(), arguments: call.arguments }.into_owned();
+        let reporter = context.reporter();
+        Answer::later(async move { server.call_tool(call, reporter).await })
+    }
+
+    fn serve(&self, call: CapabilityCall<'_>, context: &Context<'_>) -> Answer {
+        self.answer(&call, context).unwrap_or_else(|failure| Answer::Now(Err(failure)))
+    }
+
+    fn left(&self, session: SessionId) {
+        let servers = self.servers.lock().remove(&session).unwrap_or_default();
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(closed(servers));
+        }
+        let followed = self.following.left(session);
+        if let Some(hub) = self.bell.get().and_then(Bell::hub) {
+            followed.iter().for_each(|uri| hub.unwatch(uri));
+        }
+    }
+
+    fn closing(&self) -> Option<Settling> {
+        let all = std::mem::take(&mut *self.servers.lock());
+        Some(Box::pin(closed(all.into_values().flatten().collect())))
+    }
+}
+
+async fn closed(servers: Vec<Arc<Server>>) {
+    futures_util::future::join_all(servers.iter().map(|server| server.close())).await;
+}
+
+impl A2eMcp {
+    fn answer(&self, call: &CapabilityCall<'_>, context: &Context<'_>) -> Result<Answer, Failure> {
+        let request: Request = call.read()?;
+        let own = Own::new(context)?;
+        let registered = self.servers.of(context.caller.session());
+        let seen = Seen { registered, own, following: Arc::clone(&self.following) };
+        Ok(match call.kind {
+            "mcp/server/list/req" => Answer::Now(seen.list(&request.status_filter)),
+            "mcp/server/register/req" => self.register(request.config, &seen, context)?,
+            "mcp/server/unregister/req" => self.unregister(request.server_id, context),
+            "mcp/resource/list/req" => Answer::later(async move { seen.resources(&request.server_id).await }),
+            "mcp/resource/read/req" => Answer::later(async move { seen.read(&request).await }),
+            "mcp/resource/subscribe/req" => Answer::later(async move { seen.subscribe(&request).await }),
+            "mcp/prompt/list/req" => Answer::later(async move { seen.prompts(&request.server_id).await }),
+            "mcp/prompt/get/req" => Answer::later(async move { seen.prompt(request).await }),
+            "mcp/root/list/req" => Answer::Now(reply(&json!({
+                "server_id": request.server_id, "mcp_request_id": request.mcp_request_id, "roots": self.settings.roots,
+            }))),
+            kind => return Err(failed("mcp_protocol_error", format!("{kind} is not for this side"))),
+        })
+    }
+
+    fn register(&self, config: ServerConfig, seen: &Seen, context: &Context<'_>) -> Result<Answer, Failure> {
+        let session = context.caller.session();
+        let refused = |why: String| Answer::Now(reply(&json!({"ok": false, "server": {}, "error": why})));
+        if session == SessionId::NONE {
+            return Ok(refused("a server is registered for a session, and there is none".to_owned()));
+        }
+        let permitted = match self.settings.permit(config) {
+            Ok(permitted) => permitted,
+            Err(why) => return Ok(refused(why)),
+        };
+        if seen.own.has(&permitted.id) {
+            return Ok(refused(format!("there is a server {:?} already", permitted.id)));
+        }
+        let server = Server::new(permitted, context, self.settings.roots.clone());
+        if let Err(why) = self.servers.add(session, &server, &self.settings) {
+            return Ok(refused(why));
+        }
+        let (servers, id) = (Arc::clone(&self.servers), server.id.clone());
+        let registering = Registering { servers, session, id, is_done: false };
+        let bell = context.bell.clone();
+        Ok(Answer::later(async move {
+            // Whole, so that it ends with this work wherever that is dropped.
+            let mut registering = registering;
+            server.open().await.map_err(|failure| failed("mcp_transport_error", failure.message))?;
+            registering.is_done = true;
+            bell.lists_changed_for(session);
+            reply(&json!({"ok": true, "server": server.info(), "error": ""}))
+        }))
+    }
+
+    fn unregister(&self, id: String, context: &Context<'_>) -> Answer {
+        let session = context.caller.session();
+        let Some(server) = self.servers.remove(session, &id) else {
+            return Answer::Now(reply(&json!({"ok": false, "server_id": ""})));
+        };
+        context.bell.lists_changed_for(session);
+        Answer::later(async move {
+            server.close().await;
+            reply(&json!({"ok": true, "server_id": id}))
+        })
+    }
+}
+
+/// The servers that a session sees.
+struct Seen {
+    registered: Vec<Arc<Server>>,
+    own: Own,
+    following: Arc<Following>,
+}
+
+impl Seen {
+    fn list(&self, status: &str) -> Outcome {
+        let all = self.own.infos().into_iter().chain(self.registered.iter().map(|server| server.info()));
+        let shown: Vec<_> = all.filter(|info| status.is_empty() || info.status == status).collect();
+        reply(&json!({"servers": shown}))
+    }
+
+    /// The registered server of an id; `None`: a configured one.
+    fn server(&self, id: &str) -> Result<Option<&Arc<Server>>, Failure> {
+        match self.registered.iter().find(|server| server.id == id) {
+            Some(server) => Ok(Some(server)),
+            None if self.own.has(id) => Ok(None),
+            None => Err(unknown_server(id)),
+        }
+    }
+
+    async fn resources(&self, id: &str) -> Outcome {
+        let mut all = Vec::new();
+        if id.is_empty() || self.server(id)?.is_none() {
+            let own = self.own.resources().await.map_err(worded)?;
+            let wanted = own.iter().filter(|(server, _)| id.is_empty() || server == id);
+            all.extend(wanted.map(|(server, resource)| resources(server, resource)));
+        }
+        for server in self.registered.iter().filter(|server| id.is_empty() || server.id == id) {
+            all.extend(server.lists().resources.iter().map(|resource| resources(&server.id, resource)));
+        }
+        reply(&json!({"resources": all, "next_cursor": ""}))
+    }
+
+    async fn prompts(&self, id: &str) -> Outcome {
+        let mut all = Vec::new();
+        if id.is_empty() || self.server(id)?.is_none() {
+            let own = self.own.prompts().await.map_err(worded)?;
+            let wanted = own.iter().filter(|(server, _)| id.is_empty() || server == id);
+            all.extend(wanted.map(|(server, prompt)| prompts(server, prompt)));
+        }
+        for server in self.registered.iter().filter(|server| id.is_empty() || server.id == id) {
+            all.extend(server.lists().prompts.iter().map(|prompt| prompts(&server.id, prompt)));
+        }
+        reply(&json!({"prompts": all, "next_cursor": ""}))
+    }
+
+    /// The server that a resource is had from: the one that is named, else the one that lists it or the beginning of
+    /// it, else the first. `None`: a configured one, whose name is returned.
+    async fn server_of(&self, id: &str, uri: &str) -> Result<(Option<&Arc<Server>>, String), Failure> {
+        if !id.is_empty() {
+            return Ok((self.server(id)?, id.to_owned()));
+        }
+        let lists = |server: &&Arc<Server>| server.lists().resources.iter().any(|known| uri.starts_with(&known.uri));
+        if let Some(server) = self.registered.iter().find(lists) {
+            return Ok((Some(server), server.id.clone()));
+        }
+        let own = self.own.resources().await.map_err(worded)?;
+        if let Some((name, _)) = own.iter().find(|(_, known)| uri.starts_with(&known.uri)) {
+            return Ok((None, name.clone()));
+        }
+        let first = || self.own.first().map(|name| (None, name));
+        let registered = self.registered.first().map(|server| (Some(server), server.id.clone()));
+        registered.or_else(first).ok_or_else(|| failed("mcp_server_not_found", "there is no server"))
+    }
+
+    async fn read(&self, request: &Request) -> Outcome {
+        let (server, id) = self.server_of(&request.server_id, &request.uri).await?;
+        let read = Operation::ReadResource(request.uri.clone().into());
+        let outcome = match server {
+            Some(server) => {
+                server.may_read(&request.uri)?;
+                server.ask(read).await
+            }
+            None => self.own.ask(read).await,
+        };
+        match outcome.map_err(worded)? {
+            Reply::Contents(read) => {
+                reply(&json!({"contents": contents(&read, &request.uri), "server_id": id, "error": ""}))
+            }
+            _ => Err(failed("mcp_protocol_error", "the server answered something else")),
+        }
+    }
+
+    async fn subscribe(&self, request: &Request) -> Outcome {
+        let (server, id) = self.server_of(&request.server_id, &request.uri).await?;
+        let subscribed = match server {
+            Some(server) => {
+                server.may_read(&request.uri)?;
+                server.watch(&request.uri).await
+            }
+            None => self.own.watch(&id, &request.uri, &self.following).await,
+        };
+        let error = subscribed.as_ref().err().map_or("", |failure| &failure.message);
+        reply(&json!({"ok": subscribed.is_ok(), "error": error}))
+    }
+
+    async fn prompt(&self, request: Request) -> Outcome {
+        let Request { name, arguments, server_id, .. } = request;
+        let unknown = || failed("mcp_prompt_not_found", format!("unknown prompt: {name}"));
+        let named = match server_id.as_str() {
+            "" => None,
+            id => Some(self.server(id)?),
+        };
+        let has = |server: &&Arc<Server>| server.lists().prompts.iter().any(|prompt| prompt.name == name);
+        let server = named.unwrap_or_else(|| self.registered.iter().find(has));
+        let fill = Operation::GetPrompt(ToolCall {
+            name: name.clone().into(),
+            arguments: std::borrow::Cow::Owned(json::to_raw(&arguments)),
+        });
+        let (outcome, id) = match server {
+            Some(server) => (server.ask(fill).await, server.id.clone()),
+            None => {
+                let own = self.own.prompts().await.map_err(worded)?;
+                let (id, _) = own.into_iter().find(|(_, prompt)| prompt.name == name).ok_or_else(unknown)?;
+                (self.own.ask(fill).await, id)
+            }
+        };
+        match outcome.map_err(worded)? {
+            Reply::Prompt(filled) => reply(&json!({
+                "description": filled.description.unwrap_or_default(),
+                "messages": filled.messages.iter().filter_map(|said| words::parsed(said)).collect::<Vec<_>>(),
+                "server_id": id, "error": "",
+            })),
+            _ => Err(failed("mcp_protocol_error", "the server answered something else")),
+        }
+    }
+}
+
+/// The reply that these members make.
+fn reply(members: &Value) -> Outcome {
+    Ok(Reply::Capability(json::to_raw(members)))
+}
+
+/// Who is to be told and asked, as long as it is there.
+type Listener = std::sync::Weak<dyn Caller>;

@@ -1,0 +1,128 @@
+//! The servers of the configuration, as a session sees them through the hub.
+
+use std::sync::Arc;
+
+use gladhand_accord::Agreement;
+use gladhand_hub::{Caller, Context, Hub, Mount, UpstreamStatus};
+use gladhand_operations::{Call, CallId, Failure, Operation, Outcome, Prompt, Reply, Resource, Terms};
+
+use super::following::Following;
+use super::words::{ServerInfo, failed};
+
+/// The configured servers, and who asks them.
+pub(super) struct Own {
+    hub: Hub,
+    servers: Vec<(Mount, UpstreamStatus)>,
+    call: CallId,
+    agreement: Arc<Agreement>,
+    caller: Arc<dyn Caller>,
+    terms: Terms<'static>,
+}
+
+impl Own {
+    pub(super) fn new(context: &Context<'_>) -> Result<Self, Failure> {
+        let hub = context.bell.hub().ok_or_else(|| failed("mcp_server_unavailable", "everything ends"))?;
+        let mounts = hub.mounts();
+        let servers = mounts.iter().filter_map(|mount| Some((mount.clone(), mount.provider.status()?))).collect();
+        Ok(Self {
+            hub,
+            servers,
+            call: context.call,
+            agreement: Arc::clone(context.agreement),
+            caller: Arc::clone(context.caller),
+            terms: context.terms.clone().into_owned(),
+        })
+    }
+
+    pub(super) fn has(&self, id: &str) -> bool {
+        self.servers.iter().any(|(_, status)| status.name == id)
+    }
+
+    /// The name of the first one.
+    pub(super) fn first(&self) -> Option<String> {
+        self.servers.first().map(|(_, status)| status.name.clone())
+    }
+
+    /// Asks through the hub, on the caller's own terms.
+    pub(super) async fn ask(&self, operation: Operation<'static>) -> Outcome {
+        let call = Call { id: self.call, operation, terms: self.terms.clone() };
+        self.hub.answer(call, &self.agreement, &self.caller).outcome().await
+    }
+
+    /// The resources that the caller sees, and whose they are.
+    pub(super) async fn resources(&self) -> Result<Vec<(String, Resource)>, Failure> {
+        if self.servers.is_empty() {
+            return Ok(Vec::new());
+        }
+        let Reply::Resources(seen) = self.ask(Operation::ListResources).await? else { return Ok(Vec::new()) };
+        let lists: Vec<_> =
+            self.servers.iter().map(|(mount, status)| (&status.name, mount.provider.resources())).collect();
+        let owner = |resource: &Resource| {
+            let mut lists = lists.iter();
+            lists.find(|(_, listed)| listed.iter().any(|own| own.uri == resource.uri)).map(|(name, _)| (*name).clone())
+        };
+        Ok(seen.iter().filter_map(|resource| Some((owner(resource)?, resource.clone()))).collect())
+    }
+
+    /// The prompts that the caller sees, and whose they are.
+    pub(super) async fn prompts(&self) -> Result<Vec<(String, Prompt)>, Failure> {
+        if self.servers.is_empty() {
+            return Ok(Vec::new());
+        }
+        let Reply::Prompts(seen) = self.ask(Operation::ListPrompts).await? else { return Ok(Vec::new()) };
+        let names = |mount: &Mount| -> Vec<String> {
+            mount.provider.prompts().iter().filter_map(|prompt| mount.naming.shown(&prompt.name)).collect()
+        };
+        let lists: Vec<_> = self.servers.iter().map(|(mount, status)| (&status.name, names(mount))).collect();
+        let owner = |prompt: &Prompt| {
+            lists.iter().find(|(_, names)| names.contains(&prompt.name)).map(|(name, _)| (*name).clone())
+        };
+        Ok(seen.iter().filter_map(|prompt| Some((owner(prompt)?, prompt.clone()))).collect())
+    }
+
+    /// Follows a resource, if there is somebody who tells of its changes.
+    pub(super) async fn watch(&self, server: &str, uri: &str, following: &Arc<Following>) -> Result<(), Failure> {
+        if !self
+            .servers
+            .iter()
+            .any(|(mount, status)| status.name == server && mount.provider.features().resource_updates)
+        {
+            return Err(Failure::cannot_watch());
+        }
+        self.ask(Operation::Watch(uri.to_owned().into())).await?;
+        let added = following.add(&self.caller, server, uri, &self.hub);
+        // What is followed already, or cannot be, is not to be told of twice.
+        if !matches!(added, Ok(true)) {
+            self.hub.unwatch(uri);
+        }
+        added.map(drop)
+    }
+
+    /// How they stand. One that was not started yet is started when it is needed, and so as good as ready.
+    pub(super) fn infos(&self) -> Vec<ServerInfo> {
+        self.servers.iter().map(|(mount, status)| info(mount, status)).collect()
+    }
+}
+
+fn info(mount: &Mount, status: &UpstreamStatus) -> ServerInfo {
+    let is_failed = status.state == "failed";
+    let detail = status.detail.clone().unwrap_or_default();
+    // Who and what an open one is: `name version as dialect version`.
+    let open = if status.state == "open" { detail.rsplit_once(" as ") } else { None };
+    let (who, what) = open.unwrap_or_default();
+    let (server_name, server_version) = who.rsplit_once(' ').unwrap_or((who, ""));
+    ServerInfo {
+        server_id: status.name.clone(),
+        name: status.name.clone(),
+        transport: if status.target.starts_with("http") { "sse" } else { "stdio" }.to_owned(),
+        status: if is_failed { "error" } else { "ready" },
+        mcp_version: what.strip_prefix("mcp ").unwrap_or_default().to_owned(),
+        server_name: server_name.to_owned(),
+        server_version: server_version.to_owned(),
+        tools_count: status.tools,
+        resources_count: mount.provider.resources().len(),
+        prompts_count: mount.provider.prompts().len(),
+        error: if is_failed { detail.clone() } else { String::new() },
+        ..ServerInfo::default()
+    }
+}

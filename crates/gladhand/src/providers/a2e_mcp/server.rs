@@ -1,0 +1,337 @@
+//! A server that a session has registered: its session with us, and what it has.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::SystemTime;
+
+use gladhand_accord::Side;
+use gladhand_hub::{Bell, Context, Reporter, SessionId};
+use gladhand_operations::{
+    CapabilityEvent, Content, Failure, FailureKind, Operation, Outcome, Prompt, Reply, Resource, Tool, ToolCall,
+    ToolResult,
+};
+use gladhand_wire::{Members, RawValue, json};
+use serde::Serialize;
+use tokio::sync::{Notify, mpsc};
+use tokio::task::AbortHandle;
+
+use super::Listener;
+use super::hosting::{CallHost, ServerHost, WAITING};
+use super::permits::{Permitted, Root};
+use super::words::{ServerInfo, failed};
+use crate::upstream::{Host, Upstream};
+
+/// How many resources of one server may be followed.
+const WATCHED: usize = 1000;
+
+/// A registered server.
+#[derive(Debug)]
+pub(super) struct Server {
+    pub(super) id: String,
+    permitted: Permitted,
+    host: Arc<ServerHost>,
+    state: Mutex<State>,
+    /// Held by whoever opens it, so that it is opened once.
+    opening: tokio::sync::Mutex<()>,
+    keeper: Mutex<Option<AbortHandle>>,
+}
+
+/// What changes.
+#[derive(Debug, Default)]
+struct State {
+    upstream: Option<Upstream>,
+    lists: Arc<Lists>,
+    watched: BTreeSet<String>,
+    connected_at: f64,
+    /// Why it could not be opened the last time.
+    error: String,
+    is_closed: bool,
+}
+
+/// What a server has, as far as it is shown.
+#[derive(Debug, Default)]
+pub(super) struct Lists {
+    tools: Vec<Tool>,
+    pub(super) resources: Vec<Resource>,
+    pub(super) prompts: Vec<Prompt>,
+}
+
+impl Server {
+    /// A server that is not open yet, for whoever calls.
+    pub(super) fn new(permitted: Permitted, context: &Context<'_>, roots: Vec<Root>) -> Arc<Self> {
+        let (pushes, waiting) = mpsc::channel(WAITING);
+        let (id, stale, agent) = (permitted.id.clone(), Arc::new(Notify::new()), Arc::downgrade(context.caller));
+        let host = ServerHost { id: id.clone(), agent: agent.clone(), roots, pushes, stale: Arc::clone(&stale) };
+        let server = Arc::new(Self {
+            id,
+            permitted,
+            host: Arc::new(host),
+            state: Mutex::default(),
+            opening: tokio::sync::Mutex::default(),
+            keeper: Mutex::default(),
+        });
+        let shown = (context.caller.session(), context.bell.clone());
+        let keeper = tokio::spawn(keep(Arc::downgrade(&server), agent, waiting, stale, shown));
+        *server.keeper.lock().unwrap_or_else(PoisonError::into_inner) = Some(keeper.abort_handle());
+        server
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Opens it and finds out what it has.
+    pub(super) async fn open(&self) -> Result<Upstream, Failure> {
+        let _alone = self.opening.lock().await;
+        if let Some(open) = self.session() {
+            return Ok(open);
+        }
+        let unavailable = |why: String| failed("mcp_server_unavailable", format!("server {:?}: {why}", self.id));
+        if self.state().is_closed {
+            return Err(unavailable("it is not registered any more".to_owned()));
+        }
+        let host: Arc<dyn Host> = Arc::clone(&self.host) as _;
+        let opened = Upstream::open(&self.permitted.target, self.permitted.options.clone(), host).await;
+        let upstream = match opened {
+            Ok(upstream) => upstream,
+            Err(error) => {
+                let why = error.to_string();
+                self.state().error.clone_from(&why);
+                return Err(unavailable(why));
+            }
+        };
+        let lists = self.fetch(&upstream).await;
+        let watched = {
+            let mut state = self.state();
+            if state.is_closed {
+                // Nobody else has it: it ends with this handle.
+                return Err(unavailable("it is not registered any more".to_owned()));
+            }
+            let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+            state.connected_at = since.map_or(0.0, |since| since.as_secs_f64());
+            state.error.clear();
+            state.lists = Arc::new(lists);
+            state.upstream = Some(upstream.clone());
+            state.watched.clone()
+        };
+        for uri in watched {
+            if let Err(failure) = upstream.call(Operation::Watch(uri.into())).await {
+                tracing::debug!(server = self.id, %failure, "a resource is not followed any more");
+            }
+        }
+        Ok(upstream)
+    }
+
+    /// Ends it, with everything that was started for it.
+    pub(super) async fn close(&self) {
+        let upstream = {
+            let mut state = self.state();
+            state.is_closed = true;
+            state.upstream.take()
+        };
+        if let Some(upstream) = upstream {
+            upstream.close().await;
+        }
+    }
+
+    /// Asks for all lists again.
+    async fn refresh(&self) {
+        if let Some(upstream) = self.session() {
+            let lists = self.fetch(&upstream).await;
+            self.state().lists = Arc::new(lists);
+        }
+    }
+
+    /// What it has and may show. A list that cannot be had is empty.
+    async fn fetch(&self, upstream: &Upstream) -> Lists {
+        let agreement = upstream.agreement();
+        let mut lists = Lists::default();
+        let list = |capability: &'static str, operation: Operation<'static>| {
+            let has_it = agreement.allows(Side::Server, capability);
+            async move { if has_it { upstream.call(operation).await } else { Ok(Reply::Done) } }
+        };
+        let is_shown = |allowed: &[String], name: &String| allowed.is_empty() || allowed.contains(name);
+        if let Ok(Reply::Tools(tools)) = list("tools", Operation::ListTools).await {
+            lists.tools = tools.iter().filter(|tool| is_shown(&self.permitted.tools, &tool.name)).cloned().collect();
+        }
+        if let Ok(Reply::Resources(resources)) = list("resources", Operation::ListResources).await {
+            let shown = resources.iter().filter(|one| is_shown(&self.permitted.resources, &one.name));
+            lists.resources = shown.cloned().collect();
+        }
+        if let Ok(Reply::Prompts(prompts)) = list("prompts", Operation::ListPrompts).await {
+            lists.prompts = prompts.to_vec();
+        }
+        lists
+    }
+
+    /// The session with it, if it is open.
+    fn session(&self) -> Option<Upstream> {
+        self.state().upstream.clone().filter(|upstream| !upstream.is_over())
+    }
+
+    /// The session with it, opened again if it has ended and that is wanted.
+    async fn upstream(&self) -> Result<Upstream, Failure> {
+        match self.session() {
+            Some(upstream) => Ok(upstream),
+            None if self.permitted.reconnects => self.open().await,
+            None => Err(failed("mcp_server_unavailable", format!("server {:?} has ended", self.id))),
+        }
+    }
+
+    pub(super) fn lists(&self) -> Arc<Lists> {
+        Arc::clone(&self.state().lists)
+    }
+
+    /// Its tools, as the agent sees them.
+    pub(super) fn tools(&self) -> Vec<Tool> {
+        let name = &self.permitted.name;
+        let shown = |tool: &Tool| Tool {
+            name: format!("{}__{}", self.id, tool.name),
+            description: format!("[MCP:{name}] {}", tool.description),
+            // What it returns is put into words of our own.
+            output_schema: None,
+            tags: vec!["mcp".to_owned(), self.id.clone(), name.clone()],
+            ..tool.clone().with("streaming", &false.into())
+        };
+        self.lists().tools.iter().map(shown).collect()
+    }
+
+    /// What it calls a tool of its own itself.
+    pub(super) fn own_name(&self, shown: &str) -> Option<String> {
+        let own = shown.strip_prefix(&self.id)?.strip_prefix("__")?;
+        self.lists().tools.iter().any(|tool| tool.name == own).then(|| own.to_owned())
+    }
+
+    /// Whether a resource may be read.
+    pub(super) fn may_read(&self, uri: &str) -> Result<(), Failure> {
+        let is_shown = || self.lists().resources.iter().any(|resource| resource.uri == uri);
+        if self.permitted.resources.is_empty() || is_shown() {
+            return Ok(());
+        }
+        Err(failed("mcp_resource_not_found", format!("unknown resource: {uri}")))
+    }
+
+    /// Asks it.
+    pub(super) async fn ask(&self, operation: Operation<'static>) -> Outcome {
+        self.upstream().await?.call(operation).await
+    }
+
+    /// Follows a resource.
+    pub(super) async fn watch(&self, uri: &str) -> Result<(), Failure> {
+        {
+            let state = self.state();
+            if state.watched.contains(uri) {
+                return Ok(());
+            }
+            if state.watched.len() >= WATCHED {
+                let message = format!("at most {WATCHED} resources of a server are followed");
+                return Err(Failure::new(FailureKind::Busy, message));
+            }
+        }
+        self.ask(Operation::Watch(uri.to_owned().into())).await?;
+        self.state().watched.insert(uri.to_owned());
+        Ok(())
+    }
+
+    /// Calls one of its tools.
+    pub(super) async fn call_tool(&self, call: ToolCall<'static>, reporter: Reporter) -> Outcome {
+        let host = Arc::new(CallHost { server: Arc::clone(&self.host), reporter });
+        match self.upstream().await?.call_for(Operation::CallTool(call), host).await? {
+            Reply::Tool(result) => Ok(Reply::Tool(told(result))),
+            _ => Err(failed("mcp_protocol_error", "the server answered something else than a result")),
+        }
+    }
+
+    /// How it stands.
+    pub(super) fn info(&self) -> ServerInfo {
+        let state = self.state();
+        let open = state.upstream.as_ref().filter(|upstream| !upstream.is_over());
+        let status = match (open, &state.upstream) {
+            (Some(_), _) => "ready",
+            (None, Some(_)) => "disconnected",
+            (None, None) if state.error.is_empty() => "connecting",
+            (None, None) => "error",
+        };
+        let agreement = open.map(Upstream::agreement);
+        let said = |part: fn(&gladhand_accord::Agreement) -> &String| {
+            agreement.as_deref().map(part).cloned().unwrap_or_default()
+        };
+        ServerInfo {
+            server_id: self.id.clone(),
+            name: self.permitted.name.clone(),
+            transport: self.permitted.transport.to_owned(),
+            status,
+            mcp_version: said(|agreement| &agreement.version),
+            server_name: said(|agreement| &agreement.server.name),
+            server_version: said(|agreement| &agreement.server.version),
+            tools_count: state.lists.tools.len(),
+            resources_count: state.lists.resources.len(),
+            prompts_count: state.lists.prompts.len(),
+            last_ping_ms: 0.0,
+            error: state.error.clone(),
+            connected_at: state.connected_at,
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Some(keeper) = self.keeper.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            keeper.abort();
+        }
+    }
+}
+
+/// Passes on what a server says, as fast as the agent reads, and asks for its lists again when they have changed.
+async fn keep(
+    server: Weak<Server>,
+    agent: Listener,
+    mut waiting: mpsc::Receiver<CapabilityEvent>,
+    stale: Arc<Notify>,
+    (session, bell): (SessionId, Bell),
+) {
+    loop {
+        tokio::select! {
+            // What is told comes before what follows from it.
+            biased;
+            push = waiting.recv() => {
+                let (Some(push), Some(agent)) = (push, agent.upgrade()) else { return };
+                let behind = agent.keeping_up();
+                agent.push(push);
+                // An agent that is only waited for may go.
+                drop(agent);
+                if let Some(behind) = behind {
+                    behind.await;
+                }
+            }
+            () = stale.notified() => {
+                let Some(server) = server.upgrade() else { return };
+                server.refresh().await;
+                bell.lists_changed_for(session);
+            }
+        }
+    }
+}
+
+/// What a tool of a server returned, as A2E has it.
+fn told(result: ToolResult) -> ToolResult {
+    #[derive(Serialize)]
+    struct Data<'a> {
+        content: &'a [Box<RawValue>],
+        text: String,
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        images: Vec<&'a RawValue>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        structured: Option<&'a RawValue>,
+    }
+    let blocks: Vec<_> = result.content.iter().map(Content::to_block).collect();
+    let is_image =
+        |block: &&RawValue| Members::of(block).is_some_and(|block| block.str("type").as_deref() == Some("image"));
+    let data = Data {
+        content: &blocks,
+        text: result.joined_text(),
+        images: blocks.iter().map(|block| &**block).filter(is_image).collect(),
+        structured: result.structured.as_deref(),
+    };
+    ToolResult { structured: Some(json::to_raw(&data)), ..result }
+}

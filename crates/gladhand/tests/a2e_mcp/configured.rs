@@ -1,0 +1,132 @@
+//! The servers of the configuration, through the hub.
+
+use std::sync::Arc;
+
+use gladhand::hub::{Answer, Context, Features, Mount, Naming, Provider, UpstreamStatus};
+use gladhand::operations::{Contents, Failure, Prompt, PromptResult, Resource, ToolCall};
+use gladhand::providers::a2e_mcp::Settings;
+use serde_json::json;
+
+use crate::stage::Stage;
+
+/// Stands for an upstream.
+#[derive(Debug)]
+struct Library {
+    state: &'static str,
+    tells: bool,
+}
+
+impl Provider for Library {
+    fn features(&self) -> Features {
+        Features { resource_updates: self.tells, ..Features::default() }
+    }
+
+    fn resources(&self) -> Vec<Resource> {
+        vec![Resource::new("lib://book", "book", "")]
+    }
+
+    fn prompts(&self) -> Vec<Prompt> {
+        vec![Prompt::new("summary", "Sums up")]
+    }
+
+    fn read(&self, uri: &str, context: &Context<'_>) -> Answer {
+        context.bell.resource_updated(uri);
+        Contents::text(uri, "text/plain", "once upon a time").into()
+    }
+
+    fn prompt(&self, call: ToolCall<'_>, _: &Context<'_>) -> Answer {
+        PromptResult::text(&call.name).into()
+    }
+
+    fn status(&self) -> Option<UpstreamStatus> {
+        let detail = match self.state {
+            "open" => Some("big library 2.0 as mcp 2025-11-25".to_owned()),
+            "failed" => Some("nobody is there".to_owned()),
+            _ => None,
+        };
+        let (name, target) = ("library".to_owned(), "https://library".to_owned());
+        Some(UpstreamStatus {
+            name,
+            target,
+            state: self.state.to_owned(),
+            detail,
+            tools: 3,
+            ..UpstreamStatus::default()
+        })
+    }
+
+    fn trouble(&self) -> Option<Failure> {
+        None
+    }
+}
+
+fn stage(state: &'static str, tells: bool) -> Stage {
+    let library = Mount { provider: Arc::new(Library { state, tells }), naming: Naming::prefixed("lib") };
+    Stage::new(Settings::default(), vec![library])
+}
+
+#[tokio::test]
+async fn they_are_listed_with_how_they_stand() {
+    let list = |state| async move { stage(state, true).ask("mcp/server/list/req", json!({})).await.unwrap() };
+    let open = json!({
+        "server_id": "library", "name": "library", "transport": "sse", "status": "ready", "mcp_version": "2025-11-25",
+        "server_name": "big library", "server_version": "2.0", "tools_count": 3, "resources_count": 1,
+        "prompts_count": 1, "last_ping_ms": 0.0, "error": "", "connected_at": 0.0,
+    });
+    assert_eq!(list("open").await, json!({"servers": [open]}));
+    assert_eq!(list("idle").await["servers"][0]["status"], "ready");
+    let failed = list("failed").await;
+    assert_eq!(
+        (&failed["servers"][0]["status"], &failed["servers"][0]["error"]),
+        (&json!("error"), &json!("nobody is there"))
+    );
+}
+
+#[tokio::test]
+async fn what_they_have_is_had_under_the_names_that_the_hub_shows() {
+    let stage = stage("open", true);
+    let listed = stage.ask("mcp/resource/list/req", json!({"server_id": "library"})).await.unwrap();
+    assert_eq!(
+        (&listed["resources"][0]["uri"], &listed["resources"][0]["server_id"]),
+        (&json!("lib://book"), &json!("library"))
+    );
+    let read = stage.ask("mcp/resource/read/req", json!({"uri": "lib://book"})).await.unwrap();
+    assert_eq!((&read["contents"][0]["text"], &read["server_id"]), (&json!("once upon a time"), &json!("library")));
+    let listed = stage.ask("mcp/prompt/list/req", json!({})).await.unwrap();
+    let name = listed["prompts"][0]["name"].as_str().unwrap();
+    assert!(name.starts_with("lib") && name.ends_with("summary"), "{name}");
+    let filled = stage.ask("mcp/prompt/get/req", json!({"name": name, "server_id": "library"})).await.unwrap();
+    assert_eq!(
+        (&filled["messages"][0]["content"]["text"], &filled["server_id"]),
+        (&json!("summary"), &json!("library"))
+    );
+    let unknown = stage.refused("mcp/resource/read/req", json!({"uri": "lib://nothing"})).await;
+    assert_eq!(unknown.0, "mcp_resource_not_found");
+    assert_eq!(stage.refused("mcp/prompt/get/req", json!({"name": "nothing"})).await.0, "mcp_prompt_not_found");
+}
+
+#[tokio::test]
+async fn they_are_followed_where_they_tell_of_changes() {
+    let stage = stage("open", true);
+    let visit = stage.hub.visit();
+    let guest = stage.other(visit.id().0);
+    for _ in 0..2 {
+        let subscribed = guest.ask("mcp/resource/subscribe/req", json!({"uri": "lib://book"})).await.unwrap();
+        assert_eq!(subscribed, json!({"ok": true, "error": ""}));
+    }
+    guest.ask("mcp/resource/read/req", json!({"uri": "lib://book"})).await.unwrap();
+    let push = guest.pushed("notifications/resources/updated").await;
+    assert_eq!((&push["server_id"], &push["params"]), (&json!("library"), &json!({"uri": "lib://book"})));
+    assert_eq!(guest.agent.pushed.lock().unwrap().len(), 1);
+    drop(visit);
+}
+
+#[tokio::test]
+async fn they_cannot_be_followed_where_they_tell_of_nothing_and_never_be_unregistered() {
+    let stage = stage("open", false);
+    let refused = stage.ask("mcp/resource/subscribe/req", json!({"uri": "lib://book"})).await.unwrap();
+    assert_eq!(refused["ok"], false);
+    assert!(refused["error"].as_str().unwrap().contains("does not tell of changes"), "{refused}");
+    let kept = stage.ask("mcp/server/unregister/req", json!({"server_id": "library"})).await.unwrap();
+    assert_eq!(kept["ok"], false);
+}
