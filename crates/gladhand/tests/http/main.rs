@@ -4,6 +4,8 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod agents;
+mod agents_limits;
 mod authorize;
 mod client;
 mod eras;

@@ -7,7 +7,7 @@
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -26,6 +26,7 @@ const PROBE: Duration = Duration::from_secs(1);
 pub(super) struct Line {
     is_serving: AtomicBool,
     has_ended: AtomicBool,
+    flushes: AtomicU64,
 }
 
 impl Line {
@@ -33,6 +34,16 @@ impl Line {
     pub(super) fn ended(&self) -> bool {
         self.has_ended.store(true, Ordering::Relaxed);
         self.is_serving.load(Ordering::Relaxed)
+    }
+
+    /// Everything that was handed to the connection has gone out.
+    pub(super) fn flushed(&self) {
+        self.flushes.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often everything had gone out. What was handed over since the number last changed may still be here.
+    pub(super) fn flushes(&self) -> u64 {
+        self.flushes.load(Ordering::Relaxed)
     }
 }
 
