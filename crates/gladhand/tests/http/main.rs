@@ -5,6 +5,7 @@
 mod support;
 
 mod agents;
+mod agents_client;
 mod agents_limits;
 mod authorize;
 mod client;
