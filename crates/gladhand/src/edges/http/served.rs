@@ -36,6 +36,11 @@ impl Line {
         self.is_serving.load(Ordering::Relaxed)
     }
 
+    /// Whether the client says nothing more.
+    pub(super) fn has_ended(&self) -> bool {
+        self.has_ended.load(Ordering::Relaxed)
+    }
+
     /// Everything that was handed to the connection has gone out.
     pub(super) fn flushed(&self) {
         self.flushes.fetch_add(1, Ordering::Relaxed);
@@ -100,9 +105,7 @@ impl Body for Served {
         let this = &mut *self;
         match Pin::new(&mut this.content).poll_frame(cx) {
             // Only streams are ever waited for, and comments mean nothing there.
-            Poll::Pending if this.serving.0.has_ended.load(Ordering::Relaxed) => {
-                this.probe(cx).map(|nothing| Some(Ok(Frame::data(nothing))))
-            }
+            Poll::Pending if this.serving.0.has_ended() => this.probe(cx).map(|nothing| Some(Ok(Frame::data(nothing)))),
             polled => polled,
         }
     }

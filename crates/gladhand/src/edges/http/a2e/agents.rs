@@ -40,14 +40,16 @@ impl Trust {
         if self == Self::Tokens {
             return;
         }
-        tracing::warn!(
-            "no token is configured: A2E agents are let in with any (set `a2e.tokens` in the configuration, or {})",
-            crate::config::env::A2E_TOKEN
-        );
         let capabilities = service.hub().capabilities();
         let withheld: Vec<_> = NEED_A_TOKEN.into_iter().filter(|name| capabilities.contains(name)).collect();
-        if !withheld.is_empty() {
-            tracing::warn!("not offered over HTTP without a token: {}", withheld.join(", "));
+        if withheld.is_empty() {
+            tracing::info!("no token is configured: A2E agents are let in with any");
+        } else {
+            tracing::warn!(
+                "no token is configured, so agents do not get {} over HTTP (set `a2e.tokens` in the configuration, or {})",
+                withheld.join(" and "),
+                crate::config::env::A2E_TOKEN
+            );
         }
     }
 }

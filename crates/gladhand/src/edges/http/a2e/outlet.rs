@@ -86,6 +86,10 @@ impl Outlet {
         if reader.is_out() {
             reader.handed.clear();
         }
+        if reader.line.has_ended() {
+            // It looks as if it waited for more, and is gone in all likelihood: what it is sent now would be lost.
+            return Taken::End;
+        }
         if self.unread.is_empty() {
             if self.has_ended {
                 return Taken::End;
@@ -165,6 +169,18 @@ mod tests {
         let third = outlet.attach(Arc::default());
         assert_eq!(taken(&mut outlet, third), "data: b\n\ndata: c\n\n");
         assert_eq!(taken(&mut outlet, third), "End");
+    }
+
+    #[test]
+    fn whoever_says_that_nothing_more_will_come_is_sent_nothing_more() {
+        let mut outlet = Outlet::default();
+        let line = Arc::<Line>::default();
+        let reader = outlet.attach(Arc::clone(&line));
+        line.ended();
+        outlet.push(Bytes::from_static(b"a"));
+        assert_eq!(taken(&mut outlet, reader), "End");
+        let next = outlet.attach(Arc::default());
+        assert_eq!(taken(&mut outlet, next), "data: a\n\n");
     }
 
     #[test]
