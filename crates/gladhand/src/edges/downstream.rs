@@ -13,12 +13,10 @@ use std::time::{Duration, Instant};
 use gladhand_accord::Agreement;
 use gladhand_dialects::{Action, Door, Output, Stop};
 use gladhand_hub::{Answer, Asking, Caller, Hub, SessionId, Settling, Visit};
-use gladhand_operations::{
-    AgentEvent, Answered, CallId, CapabilityEvent, Failure, FailureKind, Notice, Outcome, QuestionId, Reply,
-};
+use gladhand_operations::{AgentEvent, CallId, CapabilityEvent, Failure, FailureKind, Notice, Outcome, Reply};
 use gladhand_wire::{Line, Lines};
 use tokio::sync::broadcast::error::RecvError;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 
 use crate::Service;
@@ -26,6 +24,7 @@ use crate::edges::alertness::{self, Alertness};
 use crate::edges::clock::Clock;
 use crate::edges::following::Following;
 use crate::edges::outbox::Outbox;
+use crate::edges::questions::Questions;
 use crate::edges::signals::{self, Signals};
 use crate::edges::stdio::{self, Input};
 use crate::edges::violations;
@@ -76,8 +75,7 @@ pub async fn serve(service: Service, clock: Clock, mut input: Input, mut output:
         hub,
         client: String::new(),
         clock,
-        questions: HashMap::new(),
-        asked: 0,
+        questions: Questions::default(),
         outbox: Outbox::default(),
         tasks: JoinSet::new(),
         running: HashMap::new(),
@@ -287,9 +285,7 @@ struct Session {
     clock: Clock,
     caller: Arc<dyn Caller>,
     following: Follows,
-    /// Where answers to questions go.
-    questions: HashMap<QuestionId, oneshot::Sender<Answered>>,
-    asked: u64,
+    questions: Questions,
     outbox: Outbox,
     tasks: JoinSet<Outcome>,
     running: HashMap<tokio::task::Id, (CallId, AbortHandle)>,
@@ -365,14 +361,7 @@ impl Session {
         match report {
             Report::Notice(notice) => self.notice(notice),
             Report::Questions(call, questions) => {
-                // A question whose answer nobody awaits any more is forgotten here, at the latest.
-                self.questions.retain(|_, answer| !answer.is_closed());
-                let mut asked = Vec::with_capacity(questions.len());
-                for Asking { question, answer } in questions {
-                    self.asked += 1;
-                    self.questions.insert(QuestionId(self.asked), answer);
-                    asked.push((QuestionId(self.asked), question));
-                }
+                let asked = self.questions.number(questions);
                 self.clock.tick();
                 self.step(|door, ambient, out| door.ask(call, asked, ambient, out));
             }
@@ -470,12 +459,7 @@ impl Session {
                     Action::Refused(refusal) => tracing::warn!(%refusal, "no session"),
                     Action::Dropped(what) => tracing::debug!(what, "dropped"),
                     Action::Passed(what) => tracing::debug!(what, "let pass"),
-                    Action::Answered(question, answered) => {
-                        if let Some(answer) = self.questions.remove(&question) {
-                            // Whoever asked may have stopped waiting.
-                            let _ = answer.send(answered);
-                        }
-                    }
+                    Action::Answered(question, answered) => self.questions.answered(question, answered),
                     Action::Unwatch(uri) => self.hub.unwatch(&uri),
                     Action::RootsChanged => self.hub.roots_changed(self.caller.session()),
                     // There is only one way, and it stays.

@@ -18,6 +18,7 @@ pub mod leash;
 #[cfg(unix)]
 mod leashed;
 mod outbox;
+pub(crate) mod questions;
 pub mod signals;
 pub mod stdio;
 pub mod surroundings;

@@ -72,6 +72,10 @@ fn judge(file: &File) -> Verdict {
             verdict.warnings.push(places.problem(&["upstreams", name, key], message));
         }
     }
+    for (key, folder) in config.iter().flat_map(|config| config.a2e.folders()).filter(|(_, folder)| !folder.is_dir()) {
+        let message = format!("there is no folder {}", folder.display());
+        verdict.warnings.push(places.problem(&key.split('.').collect::<Vec<_>>(), message));
+    }
     verdict
 }
 
