@@ -3,33 +3,15 @@
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::edit::{Change, Direction, Document, append, apply, creation, place_code, place_import};
-use crate::frameworks::ProfileInput;
+use crate::integration::{Integration, IntegrationInput, Look};
 use crate::language::Language;
 use crate::recipes::{EditRecipe, Place, Recipe, Target};
-use crate::site::{Site, survey_of};
+use crate::site::Site;
 use crate::survey::{FileFacts, Survey};
 use crate::{RepositoryError, Setting, Stage};
-
-/// The input of `propose_edit_plan`.
-#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
-pub struct PlanInput {
-    /// The framework, as `detect_frameworks` names it.
-    #[serde(default)]
-    #[schemars(required, with = "String")]
-    pub framework: Option<String>,
-    /// A profile as `analyze_repository` gives it.
-    #[serde(default, deserialize_with = "crate::input::object")]
-    pub repository_profile: Option<ProfileInput>,
-    /// The folder to look at.
-    #[serde(default)]
-    pub root: Option<String>,
-    /// What to integrate: `fluxloop`, `mcp-server`, `gladhand` or one of the user's own recipes.
-    #[serde(default)]
-    pub target: Option<String>,
-}
 
 /// Edits that integrate something.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
@@ -106,14 +88,11 @@ pub struct Patch {
 }
 
 /// Proposes edits for a framework.
-pub fn propose_edit_plan(input: &PlanInput, setting: &Setting<'_>) -> Result<Plan, RepositoryError> {
-    let target = setting.recipes.target(input.target.as_deref())?;
-    let (framework, recipe) = target.recipe_for(input.framework.as_deref())?;
-    let profile = input.repository_profile.clone().unwrap_or_default();
-    let survey = survey_of(input.root.as_deref(), &profile, setting)?;
-    let site = Site::new(&framework, survey.as_ref(), &profile, None);
+pub fn propose_edit_plan(input: &IntegrationInput, setting: &Setting<'_>) -> Result<Plan, RepositoryError> {
+    let integration = Integration::of(input, Look::Always, setting)?;
+    let plan = Plan::of(&integration.site(), integration.target, integration.recipe);
     setting.progress.report(Stage::Plan, 1, Some(1));
-    Ok(Plan::of(&site, target, recipe))
+    Ok(plan)
 }
 
 impl Plan {

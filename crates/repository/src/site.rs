@@ -3,10 +3,8 @@
 use crate::frameworks::{Finding, Found, ProfileInput, TABLE, managers};
 use crate::manifest::Manifest;
 use crate::recipes::{Recipe, Target, add_command, ecosystem_of, filled, usual_manager};
-use crate::root::Root;
 use crate::source::Family;
-use crate::survey::{Depth, FileFacts, Project, Survey};
-use crate::{RepositoryError, Setting};
+use crate::survey::{FileFacts, Project, Survey};
 
 /// Where an integration goes.
 #[derive(Debug)]
@@ -98,7 +96,7 @@ impl<'s> Site<'s> {
         let usual = self.family.map(usual_manager).unwrap_or("npm");
         let manager = if ecosystem_of(&self.manager).is_some() { &self.manager } else { usual };
         let package = ecosystem_of(manager).and_then(|ecosystem| target.package(recipe, ecosystem));
-        (package.map(str::to_owned), package.and_then(|package| add_command(manager, package)))
+        (package.map(|package| package.name.to_owned()), package.and_then(|package| add_command(manager, &package)))
     }
 
     /// A file as a Python module, as seen from its project.
@@ -192,17 +190,6 @@ impl<'s> Site<'s> {
             None => Vec::new(),
         }
     }
-}
-
-/// The tree that is meant by a root or by a profile, if there is one that can be read.
-pub(crate) fn survey_of(
-    root: Option<&str>,
-    profile: &ProfileInput,
-    setting: &Setting<'_>,
-) -> Result<Option<Survey>, RepositoryError> {
-    let given = root.or(profile.root.as_deref());
-    let root = Root::named(setting.places, given)?;
-    if root.path().is_dir() { Survey::take(root, Depth::Sources, setting).map(Some) } else { Ok(None) }
 }
 
 fn depends(survey: &Survey, project: &Project, framework: &str) -> bool {

@@ -4,14 +4,14 @@ mod common;
 
 use std::path::Path;
 
-use gladhand_repository::{Plan, PlanInput, ValidateInput, Validation, propose_edit_plan, validate_edit_plan};
+use gladhand_repository::{IntegrationInput, Plan, ValidateInput, Validation, propose_edit_plan, validate_edit_plan};
 use serde_json::{Value, json};
 
 const EXPRESS: &str = "-- package.json --\n{ \"name\": \"orders\", \"scripts\": { \"build\": \"tsc\" }, \"dependencies\": { \"express\": \"^4\" } }\n-- pnpm-lock.yaml --\nlockfileVersion: '9.0'\n-- src/server.ts --\nimport express from 'express';\n\nconst web = express();\nweb.use(express.json());\nweb.listen(3000);\n";
 
 fn plan(folder: &Path, framework: &str, target: &str) -> Plan {
     let input =
-        PlanInput { framework: Some(framework.to_owned()), target: Some(target.to_owned()), ..PlanInput::default() };
+        IntegrationInput { framework: Some(framework.to_owned()), target: Some(target.to_owned()), ..IntegrationInput::default() };
     common::within(folder, |setting| propose_edit_plan(&input, setting)).expect("the fixture is sound")
 }
 
