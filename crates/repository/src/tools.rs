@@ -8,7 +8,9 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::{IntegrationInput, RepositoryError, Setting, context, frameworks, plan, profile, steps, validate, workflow};
+use crate::{
+    IntegrationInput, RepositoryError, Setting, context, frameworks, plan, profile, steps, validate, workflow,
+};
 
 /// A repository tool.
 #[derive(Debug)]
