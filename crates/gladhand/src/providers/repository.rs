@@ -142,7 +142,8 @@ impl Provider for RepositoryTools {
         Answer::later(async move {
             let told = Arc::new(Told { reporter, is_unwanted: AtomicBool::new(false), last: Mutex::new(Heard::new()) });
             let wanted = Wanted(Arc::clone(&told));
-            let running = tokio::task::spawn_blocking(move || inner.run(&call.name, &call.arguments, folder.as_deref(), &*told));
+            let running =
+                tokio::task::spawn_blocking(move || inner.run(&call.name, &call.arguments, folder.as_deref(), &*told));
             let answer = running.await.unwrap_or_else(|_| Err(Failure::panicked()));
             drop(wanted);
             answer.map(ToolResult::structured)
@@ -321,6 +322,27 @@ mod tests {
             return;
         }
         assert!(actual == DESCRIPTIONS, "run this test with GLADHAND_BLESS=1");
+    }
+
+    #[test]
+    fn relative_paths_begin_where_the_caller_works() {
+        let (here, data) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        std::fs::write(here.path().join("go.mod"), "module example.com/a\n").unwrap();
+        std::fs::create_dir(here.path().join("docs")).unwrap();
+        std::fs::write(here.path().join("docs/a.md"), "# Gizmo\n\nA gizmo turns left.\n").unwrap();
+        let tools = RepositoryTools::new(&RepositoryConfig::default(), data.path().to_owned(), false);
+        let run = |name: &str, arguments: &str| {
+            let answer = tools.inner.run(name, &json::raw(arguments.to_owned()), Some(here.path()), &());
+            answer.unwrap().get().to_owned()
+        };
+        assert!(run("analyze_repository", r#"{"root":"."}"#).contains(r#""packageManagers":["go"]"#));
+        assert!(run("faq", r#"{"query":"gizmo","docs":"docs"}"#).contains("turns left"));
+        let roots = vec![here.path().join("docs")];
+        let config = RepositoryConfig { roots, ..RepositoryConfig::default() };
+        let tools = RepositoryTools::new(&config, data.path().to_owned(), false);
+        let arguments = json::raw(r#"{"root":"."}"#.to_owned());
+        let refused = tools.inner.run("analyze_repository", &arguments, Some(here.path()), &()).unwrap_err();
+        assert_eq!(refused.kind, FailureKind::Denied, "what may be read is the same wherever one works");
     }
 
     /// `faq` with the folder that only a tool has.
