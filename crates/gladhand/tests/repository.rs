@@ -2,9 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops where it is surprised")]
 
-use std::io::Write as _;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, ChildStdin, Command, Output, Stdio};
 
 use serde_json::Value;
 
@@ -47,16 +47,39 @@ fn frameworks_are_detected_through_every_dialect() {
     }
 }
 
-/// What a server in this folder answers to lines.
-fn said_to(folder: &Path, lines: &[&str]) -> String {
+/// A server in this folder that was told these lines, and where it hears more.
+fn told(folder: &Path, lines: &[&str]) -> (Child, ChildStdin) {
     let mut command = Command::new(GLADHAND);
     command.current_dir(folder).env("GLADHAND_DATA_DIR", folder.join("data")).arg("serve");
     let mut child =
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("it starts");
     let mut stdin = child.stdin.take().expect("piped");
     stdin.write_all(format!("{}\n", lines.join("\n")).as_bytes()).expect("it reads");
-    drop(stdin);
+    (child, stdin)
+}
+
+/// Everything that a server answers to lines.
+fn answers(folder: &Path, lines: &[&str]) -> String {
+    let (child, _) = told(folder, lines);
     printed(&child.wait_with_output().expect("it ends"))
+}
+
+/// What a server says up to a line with this in it, while it could be told more.
+fn said_until(sign: &str, folder: &Path, lines: &[&str]) -> Vec<String> {
+    let (mut child, stdin) = told(folder, lines);
+    let mut said = Vec::new();
+    for line in BufReader::new(child.stdout.take().expect("piped")).lines() {
+        said.push(line.expect("UTF-8"));
+        if said.last().is_some_and(|line| line.contains(sign)) {
+            break;
+        }
+    }
+    drop(stdin);
+    assert!(
+        child.wait().expect("it ends").success() && said.last().is_some_and(|line| line.contains(sign)),
+        "{said:#?}"
+    );
+    said
 }
 
 const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#;
@@ -70,7 +93,7 @@ fn whoever_speaks_fluxloop_has_its_tools_and_others_when_they_are_configured() {
     let shop = shop();
     let config = shop.path().join("gladhand.toml");
     std::fs::remove_file(&config).unwrap();
-    let has_them = |lines: &[&str]| said_to(shop.path(), lines).contains("analyze_repository");
+    let has_them = |lines: &[&str]| answers(shop.path(), lines).contains("analyze_repository");
     let handshake = r#"{"type":"handshake","id":"1"}"#;
     assert!(has_them(&[handshake]));
     assert!(has_them(&[r#"{"tool":"handshake","id":1}"#]), "in the shipped form too");
@@ -97,24 +120,22 @@ fn a_workflow_tells_how_far_it_is_in_every_dialect_that_can() {
     let loaf = r#"{"jsonrpc":"2.0","id":2,"method":"tools.call","params":{"name":"run_integration_workflow","arguments":{"root":"."}}}"#;
     let a2e = r#"{"a2e":"1.0","type":"tool/call/req","id":"2","ts":1.5,"tool_name":"run_integration_workflow","arguments":{"root":"."},"streaming":true}"#;
     let fluxloop = r#"{"type":"request","id":"2","tool":"run_integration_workflow","params":{"root":"."}}"#;
-    let told = |lines: &[&str], sign: &str| -> Vec<String> {
-        let answers = said_to(shop.path(), lines);
-        assert!(answers.lines().last().unwrap().contains("edit_plan"), "the answer comes last: {answers}");
-        answers.lines().filter(|line| line.contains(sign)).map(str::to_owned).collect()
+    let reports = |lines: &[&str], sign: &str| -> Vec<String> {
+        said_until("\"edit_plan\"", shop.path(), lines).into_iter().filter(|line| line.contains(sign)).collect()
     };
     for (lines, sign) in [
         (&[INITIALIZE, INITIALIZED, mcp][..], "notifications/progress"),
         (&[LOAF_HANDSHAKE, loaf][..], "tool.progress"),
         (&[A2E_HANDSHAKE, a2e][..], "tool/event"),
     ] {
-        let told = told(lines, sign);
+        let told = reports(lines, sign);
         for stage in ["listing files", "reading files", "detecting frameworks", "planning edits", "validating the plan"]
         {
             assert!(told.iter().any(|line| line.contains(stage)), "{sign}: {stage} is not among {told:#?}");
         }
     }
-    assert_eq!(told(&[A2E_HANDSHAKE, &a2e.replace("true", "false")], "tool/event"), Vec::<String>::new());
-    assert_eq!(told(&[fluxloop], "reading files"), Vec::<String>::new(), "Fluxloop has no words for it");
+    assert_eq!(reports(&[A2E_HANDSHAKE, &a2e.replace("true", "false")], "tool/event"), Vec::<String>::new());
+    assert_eq!(reports(&[fluxloop], "reading files"), Vec::<String>::new(), "Fluxloop has no words for it");
 }
 
 #[test]
