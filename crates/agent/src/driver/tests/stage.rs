@@ -305,7 +305,7 @@ impl Stage {
             whereabouts,
             |_, context| {
                 let folder = context.terms.folder.as_ref().map(|folder| folder.display().to_string());
-                Ok(gladhand_operations::ToolResult::text(folder.unwrap_or_default()))
+                Ok(gladhand_operations::ToolResult::text(&folder.unwrap_or_default()))
             },
         );
         let hub = Hub::new(vec![Box::new(kit)]).unwrap().with_agent(Arc::new(agent.clone()));
