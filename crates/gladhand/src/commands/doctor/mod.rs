@@ -24,10 +24,10 @@ use crate::exit::Exit;
 use crate::upstream::Target;
 
 const DOCTOR_HELP: &str = "\
-Looks at the configuration file, at the folders that it names, at each
-upstream's program or address, at who can read and change our files, at the data folder, and at what running servers
-say of their upstreams. Nothing is started. Exit code 1 means that something is
-broken.
+Looks at the configuration file and the folders that it names, at each
+upstream's program or address, at who can read and change our files, at the data
+folder, and at what running servers say of their upstreams. Nothing is started.
+Exit code 1 means that something is broken.
 
 Examples:
   gladhand doctor
