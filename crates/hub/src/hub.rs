@@ -250,6 +250,11 @@ impl Hub {
         self.inner.routes().mounts.iter().for_each(|mount| mount.provider.expects(askable));
     }
 
+    /// There will be one session and no other, and it speaks this dialect.
+    pub fn speaks(&self, dialect: &str) {
+        self.inner.routes().mounts.iter().for_each(|mount| mount.provider.speaks(dialect));
+    }
+
     /// Closes in order what the providers hold open. To be called once, at the end.
     pub async fn closed(&self) {
         // The agent first: what it still does may need the others.

@@ -409,7 +409,7 @@ fn read_through<'t>(text: &'t str, reading: Reading<'_>) -> Examined<'t> {
 }
 
 impl Config {
-    /// Values that are out of range, or wrong in themselves.
+    /// Values that are of the right type and still cannot be.
     fn out_of_range(&self, source: &Source<'_>) -> Vec<Problem> {
         let limits = &self.limits;
         let own = [
@@ -423,9 +423,13 @@ impl Config {
             let path: Vec<_> = key.split('.').collect();
             source.problem(&path, problem)
         };
+        let address = |key: &'static str| {
+            source.problem(&["agent", key], "must be an address that begins with http:// or https://")
+        };
+        let addresses = self.agent.malformed().into_iter().map(address);
         let ranges = own.chain(self.http.out_of_range()).chain(self.a2e.out_of_range());
         let ranges = ranges.map(|(key, expected)| (key, format!("must be {expected}")));
-        ranges.chain(self.a2e.mistakes()).map(problem).collect()
+        ranges.chain(self.a2e.mistakes()).map(problem).chain(addresses).collect()
     }
 }
 
@@ -452,6 +456,17 @@ mod tests {
 
     fn problem(text: &str) -> String {
         lines(&parse(text).unwrap_err())
+    }
+
+    #[test]
+    fn addresses_of_the_agent_are_addresses() {
+        assert!(parse("[agent]\nexa_base = \"http://127.0.0.1:1/x\"\n").is_ok());
+        let text = "[agent]\nopenai_base = \"hush.example\"\nexa_base = \"file:///hush\"\n";
+        assert_eq!(
+            problem(text),
+            "line 2, column 1: agent.openai_base: must be an address that begins with http:// or https://\n\
+             line 3, column 1: agent.exa_base: must be an address that begins with http:// or https://"
+        );
     }
 
     #[test]

@@ -228,7 +228,7 @@ const AGENT: [Key; 21] = [
 ];
 
 const REPOSITORY: [Key; 4] = [
-    ("enabled", Kind::Bool, "Whether they are there; unless it is said, only where Fluxloop is asked for by name."),
+    ("enabled", Kind::Bool, "Whether they are there; unless it is said, for who speaks Fluxloop only."),
     (
         "roots",
         Kind::Texts,

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gladhand_accord::Agreement;
-use gladhand_dialects::{Action, Door, Output, Stop};
-use gladhand_hub::{Answer, Asking, Caller, Hub, SessionId, Settling, Visit};
+use gladhand_dialects::{Action, Dialect, Door, Output, Stop};
+use gladhand_hub::{Answer, Asking, Caller, SessionId, Settling, Visit};
 use gladhand_operations::{AgentEvent, CallId, CapabilityEvent, Failure, FailureKind, Notice, Outcome, Reply};
 use gladhand_wire::{Line, Lines};
 use tokio::sync::broadcast::error::RecvError;
@@ -56,6 +56,9 @@ pub enum Ended {
 pub async fn serve(service: Service, clock: Clock, mut input: Input, mut output: stdio::Output) -> io::Result<Ended> {
     let mut signals = Signals::listen()?;
     let mut door = service.door(&clock);
+    if let Some(dialect) = door.dialect() {
+        meet(&service, &mut door, dialect);
+    }
     let mut lines = Lines::with_limit(service.bounds().line_bytes);
     if service.may_ask() || service.hub().agent().is_some() {
         let preparing = prepare(&service, &mut door, &mut input, &mut lines);
@@ -72,7 +75,7 @@ pub async fn serve(service: Service, clock: Clock, mut input: Input, mut output:
         door,
         caller: Arc::new(Reports { to_loop: sender, following: Arc::clone(&following), visit: hub.visit() }),
         following: Follows(Arc::clone(&following)),
-        hub,
+        service,
         client: String::new(),
         clock,
         questions: Questions::default(),
@@ -202,6 +205,12 @@ async fn prepare(service: &Service, door: &mut Door, input: &mut Input, lines: &
     Ok(())
 }
 
+/// Tells everybody behind the hub which dialect is spoken, before it is: some have more for those who speak it.
+fn meet(service: &Service, door: &mut Door, dialect: &Dialect) {
+    service.hub().speaks(dialect.name);
+    door.offer(service.identified(), service.menu());
+}
+
 async fn sleep_until(deadline: Option<tokio::time::Instant>) {
     if let Some(deadline) = deadline {
         tokio::time::sleep_until(deadline).await;
@@ -279,7 +288,7 @@ struct Closing {
 /// Everything about the session that is not a byte channel.
 struct Session {
     door: Door,
-    hub: Hub,
+    service: Service,
     /// What the downstream calls itself, once it has.
     client: String,
     clock: Clock,
@@ -326,18 +335,24 @@ impl Session {
 
     fn receive(&mut self, line: Line<'_>) {
         tracing::trace!(bytes = if let Line::Bytes(bytes) = line { bytes.len() } else { 0 }, "line in");
-        let settled = self.door.dialect().is_some();
+        let decided = match line {
+            Line::Bytes(bytes) if self.door.dialect().is_none() => self.door.foresees(bytes),
+            _ => None,
+        };
+        if let Some(dialect) = decided {
+            tracing::info!(dialect = dialect.name, "the first line decided the dialect");
+            meet(&self.service, &mut self.door, dialect);
+        }
         let mut out = Output::onto(self.outbox.lend());
         self.door.receive(line, &mut self.clock.ambient(), &mut out);
-        if !settled && let Some(dialect) = self.door.dialect() {
-            tracing::info!(dialect = dialect.name, "the first line decided the dialect");
+        if decided.is_some() {
             self.warn_of_any_token();
         }
         let breaches = violations::of_actions(&out.actions);
         self.perform(out);
         if !breaches.is_empty() {
             let line = if let Line::Bytes(bytes) = line { bytes } else { &[] };
-            if violations::note_client(&self.hub, &self.client, &breaches, line) {
+            if violations::note_client(self.service.hub(), &self.client, &breaches, line) {
                 self.close(Duration::ZERO);
             }
         }
@@ -428,7 +443,7 @@ impl Session {
                 match action {
                     Action::Deliver(call, agreement) => {
                         let id = call.id;
-                        let answer = self.hub.answer(call, &agreement, &self.caller);
+                        let answer = self.service.hub().answer(call, &agreement, &self.caller);
                         // What was told before the answer is written before it.
                         while let Some(event) = self.following.0.pop() {
                             self.door.notice(event, &mut self.clock.ambient(), &mut out);
@@ -453,15 +468,15 @@ impl Session {
                         announce(&agreement);
                         self.client.clone_from(&agreement.client.name);
                         if !agreement.per_request {
-                            self.hub.joined(&self.caller);
+                            self.service.hub().joined(&self.caller);
                         }
                     }
                     Action::Refused(refusal) => tracing::warn!(%refusal, "no session"),
                     Action::Dropped(what) => tracing::debug!(what, "dropped"),
                     Action::Passed(what) => tracing::debug!(what, "let pass"),
                     Action::Answered(question, answered) => self.questions.answered(question, answered),
-                    Action::Unwatch(uri) => self.hub.unwatch(&uri),
-                    Action::RootsChanged => self.hub.roots_changed(self.caller.session()),
+                    Action::Unwatch(uri) => self.service.hub().unwatch(&uri),
+                    Action::RootsChanged => self.service.hub().roots_changed(self.caller.session()),
                     // There is only one way, and it stays.
                     Action::LetGo(..) => {}
                     Action::Close(grace) => {
@@ -487,7 +502,7 @@ impl Session {
         let now = tokio::time::Instant::now();
         let fail_at = self.closing.map_or(now + grace, |closing| closing.fail_at.min(now + grace));
         if self.closing.is_none()
-            && let Some(agent) = self.hub.agent()
+            && let Some(agent) = self.service.hub().agent()
         {
             // Turns that were stopped still have something to say.
             let closing = agent.closing();

@@ -57,7 +57,7 @@ impl Assembly {
         let agent = data.filter(|_| config.agent.enabled);
         let agent = agent.map(|data| Arc::new(LaterAgent::new(config.agent.clone(), data.to_owned())));
         let mut mounted = Mounted::new(config, Memory::in_folder(data.map(Path::to_owned)), within);
-        if let Some(data) = data.filter(|_| config.repository.enabled == Some(true)) {
+        if let Some(data) = data.filter(|_| config.repository.enabled != Some(false)) {
             let is_networked = reached == Reached::OverNetwork;
             mounted.add_repository(RepositoryTools::new(&config.repository, data.to_owned(), is_networked));
         }

@@ -36,8 +36,6 @@ pub fn run(args: &ServeArgs) -> Result<ExitCode, CommandError> {
         config.agent.approve = approve;
     }
     let reached = if args.listen.http.is_empty() { Reached::Here } else { Reached::OverNetwork };
-    // Twelve tools more are not what somebody with another purpose wants to find in a list.
-    config.repository.enabled.get_or_insert(args.listen.dialect == "fluxloop");
     let Assembly { hub, mounted, is_circle } = Assembly::of(&mut config, file.as_ref(), data.as_deref(), reached);
     let service = match file {
         Some(file) if !is_circle => {
