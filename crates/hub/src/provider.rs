@@ -103,7 +103,8 @@ pub trait Provider: fmt::Debug + Send + Sync {
         None
     }
 
-    /// Somebody wants to hear of changes of this resource. Called for the first of them only.
+    /// Somebody wants to hear of changes of this resource. Called for the first of them only, and not to be answered
+    /// with the bell at once.
     fn watch(&self, _uri: &str) {}
 
     /// Nobody wants to hear of changes of this resource any more.
