@@ -3,7 +3,8 @@
 //! A few rows are read in microseconds, but a write may wait for the disk or for another process, so nothing of it is done
 //! on the thread that drives a session: each piece of work takes its turn on a thread that may block.
 
-use std::sync::Arc;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
 
 use gladhand_hub::Answer;
 use gladhand_operations::{Failure, Reply};
@@ -18,14 +19,46 @@ const AT_ONCE: usize = 4;
 /// The database as capabilities share it. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Storage {
-    database: Arc<Database>,
+    place: Arc<Place>,
     room: Arc<Semaphore>,
+}
+
+/// Where the database is. It is opened when it is first needed, so that who never needs it does not wait for it.
+#[derive(Debug)]
+struct Place {
+    folder: PathBuf,
+    database: OnceLock<Database>,
+}
+
+impl Place {
+    /// The database, opened if need be. What cannot be opened is tried again the next time.
+    fn database(&self) -> Result<&Database, Failure> {
+        if let Some(database) = self.database.get() {
+            return Ok(database);
+        }
+        let opened = Database::open(&self.folder).map_err(|error| {
+            tracing::warn!(%error, "there is no database");
+            Failure::of_capability("runtime_error", error.to_string())
+        })?;
+        // Two may open it at once; both are good, and one is kept.
+        Ok(self.database.get_or_init(|| opened))
+    }
 }
 
 impl Storage {
     /// The way to a database, for all capabilities that keep something in it.
     pub fn new(database: Database) -> Self {
-        Self { database: Arc::new(database), room: Arc::new(Semaphore::new(AT_ONCE)) }
+        let folder = database.path().parent().map(ToOwned::to_owned).unwrap_or_default();
+        Self::at(Place { folder, database: OnceLock::from(database) })
+    }
+
+    /// The way to the database of a data folder, which is opened or made when it is first needed.
+    pub fn in_folder(folder: PathBuf) -> Self {
+        Self::at(Place { folder, database: OnceLock::new() })
+    }
+
+    fn at(place: Place) -> Self {
+        Self { place: Arc::new(place), room: Arc::new(Semaphore::new(AT_ONCE)) }
     }
 
     /// Answers with what the work comes to. Work that has begun is finished, also if nobody waits for it any more.
@@ -33,12 +66,12 @@ impl Storage {
         &self,
         work: impl FnOnce(&Database) -> Result<Box<RawValue>, Setback> + Send + 'static,
     ) -> Answer {
-        let (database, room) = (Arc::clone(&self.database), Arc::clone(&self.room));
+        let (place, room) = (Arc::clone(&self.place), Arc::clone(&self.room));
         Answer::Later(Box::pin(async move {
             let turn = room.acquire_owned().await;
             let work = move || {
                 let _turn = turn;
-                work(&database).map(Reply::Capability).map_err(Failure::from)
+                work(place.database()?).map(Reply::Capability).map_err(Failure::from)
             };
             spawn_blocking(work).await.unwrap_or_else(|_| Err(Failure::panicked()))
         }))

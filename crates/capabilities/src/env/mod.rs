@@ -14,7 +14,7 @@ mod textfiles;
 
 use std::sync::Arc;
 
-use gladhand_hub::{Answer, Context, Provider, SessionId, Settling};
+use gladhand_hub::{Answer, Context, Features, Provider, SessionId, Settling};
 use gladhand_operations::{CapabilityCall, Failure, Outcome};
 use gladhand_wire::json;
 use serde::Deserialize;
@@ -165,6 +165,10 @@ impl Default for RecordsRequest {
 }
 
 impl Provider for Env {
+    fn features(&self) -> Features {
+        Features { silent: true, ..Features::default() }
+    }
+
     fn capabilities(&self) -> Vec<&'static str> {
         vec!["env"]
     }

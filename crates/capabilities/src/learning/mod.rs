@@ -8,7 +8,7 @@ mod proposal;
 mod statistics;
 mod told;
 
-use gladhand_hub::{Answer, Context, Provider};
+use gladhand_hub::{Answer, Context, Features, Provider};
 use gladhand_operations::{CapabilityCall, Failure};
 use gladhand_store::Database;
 use gladhand_wire::{RawValue, json};
@@ -94,6 +94,10 @@ impl Learning {
 impl Provider for Learning {
     fn name(&self) -> &str {
         "learning"
+    }
+
+    fn features(&self) -> Features {
+        Features { silent: true, ..Features::default() }
     }
 
     fn capabilities(&self) -> Vec<&'static str> {

@@ -13,7 +13,7 @@ mod working;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use gladhand_hub::{Answer, Context, Provider, SessionId};
+use gladhand_hub::{Answer, Context, Features, Provider, SessionId};
 use gladhand_operations::{CapabilityCall, Failure, Outcome};
 use gladhand_store::Database;
 use gladhand_wire::{RawValue, json};
@@ -123,6 +123,10 @@ impl Memory {
 impl Provider for Memory {
     fn name(&self) -> &str {
         "memory"
+    }
+
+    fn features(&self) -> Features {
+        Features { silent: true, ..Features::default() }
     }
 
     fn capabilities(&self) -> Vec<&'static str> {

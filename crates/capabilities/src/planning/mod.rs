@@ -3,7 +3,7 @@
 //! All sessions share what is in the database. A task may name a plan that nobody knows and a status that is no column: it
 //! is kept as it is, and a board shows such a status after the columns.
 
-use gladhand_hub::{Answer, Context, Provider};
+use gladhand_hub::{Answer, Context, Features, Provider};
 use gladhand_operations::{CapabilityCall, Failure};
 use gladhand_store::Database;
 use gladhand_wire::{RawValue, json};
@@ -58,6 +58,10 @@ impl Planning {
 impl Provider for Planning {
     fn name(&self) -> &str {
         "planning"
+    }
+
+    fn features(&self) -> Features {
+        Features { silent: true, ..Features::default() }
     }
 
     fn capabilities(&self) -> Vec<&'static str> {

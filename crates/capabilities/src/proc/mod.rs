@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gladhand_hub::{Answer, Context, Provider, SessionId, Settling};
+use gladhand_hub::{Answer, Context, Features, Provider, SessionId, Settling};
 use gladhand_operations::{CapabilityCall, Failure, Outcome};
 use serde::Deserialize;
 use serde_json::json;
@@ -112,6 +112,10 @@ struct Status {
 }
 
 impl Provider for Proc {
+    fn features(&self) -> Features {
+        Features { silent: true, ..Features::default() }
+    }
+
     fn capabilities(&self) -> Vec<&'static str> {
         vec!["proc"]
     }

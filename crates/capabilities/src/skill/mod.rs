@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gladhand_hub::{Answer, Context, Provider, SessionId, Settling};
+use gladhand_hub::{Answer, Context, Features, Provider, SessionId, Settling};
 use gladhand_operations::{CapabilityCall, Failure, FailureKind, Outcome};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -142,6 +142,10 @@ enum Trouble {
 }
 
 impl Provider for Skills {
+    fn features(&self) -> Features {
+        Features { silent: true, ..Features::default() }
+    }
+
     fn capabilities(&self) -> Vec<&'static str> {
         vec!["skill"]
     }

@@ -20,6 +20,8 @@ mod leashed;
 mod outbox;
 pub(crate) mod questions;
 pub mod signals;
+#[cfg(unix)]
+pub(crate) mod starter;
 pub mod stdio;
 pub mod surroundings;
 pub(crate) mod violations;

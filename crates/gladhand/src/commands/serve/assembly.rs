@@ -10,6 +10,7 @@ use super::mounted::{Memory, Mounted};
 use super::within::Within;
 use crate::agent::LaterAgent;
 use crate::config::{self, Config, File};
+use crate::providers::capabilities::Parts;
 use crate::providers::{AgentTools, RepositoryTools};
 
 /// A hub and what is behind it. Nothing is started yet.
@@ -64,6 +65,14 @@ impl Assembly {
         if let Some(agent) = agent.as_ref().filter(|_| config.agent.tools) {
             mounted.add_agent(AgentTools::new(Arc::clone(agent) as _));
         }
+        let has_pass = !config.a2e.passes(config::token_in_environment().ok().flatten()).is_empty();
+        let parts = Parts {
+            config: &config.a2e,
+            data,
+            agent: agent.as_ref().map(|agent| Arc::clone(agent) as _),
+            is_open_to_strangers: reached == Reached::OverNetwork && !has_pass,
+        };
+        mounted.add_capabilities(parts.assemble());
         let mut hub = Hub::of(mounted.mounts());
         if let Some(agent) = agent {
             agent.with_hub(hub.clone());

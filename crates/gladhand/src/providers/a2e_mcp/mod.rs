@@ -118,7 +118,8 @@ impl Provider for A2eMcp {
     }
 
     fn features(&self) -> Features {
-        Features { questions: true, tool_changes: true, silent: true, ..Features::default() }
+        // What a session registers concerns nobody else, and its dialect has no word for a list that changed.
+        Features { silent: true, ..Features::default() }
     }
 
     fn attach(&self, bell: &Bell) {
