@@ -10,7 +10,7 @@ mod ranking;
 mod words;
 mod working;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gladhand_hub::{Answer, Context, Provider, SessionId};
@@ -21,7 +21,7 @@ use serde::Deserialize;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
-use self::entry::{Entry, identity};
+use self::entry::{Entry, Identity, identity};
 use self::kept::Kept;
 use self::ranking::{Candidate, Place, Wanted};
 use self::working::Working;
@@ -45,6 +45,8 @@ pub struct Settings {
     pub total_bytes: usize,
     /// Bytes of the entries in one answer; what is beyond is counted in `total` only.
     pub reply_bytes: usize,
+    /// Entries or keys in one request; more are refused, because others wait meanwhile.
+    pub request_items: usize,
     /// Memory ids of one session; beyond, `init` fails with `memory_full`.
     pub memories: usize,
 }
@@ -69,6 +71,7 @@ impl Default for Settings {
             entry_bytes: MIB,
             total_bytes: 1024 * MIB,
             reply_bytes: 8 * MIB,
+            request_items: 500,
             memories: 256,
         }
     }
@@ -211,6 +214,7 @@ impl Shared {
 
         let Store { memory_id, entries } = call.read()?;
         let (corner, working) = self.open(&memory_id, guest)?;
+        self.check_number(entries.len())?;
         let now = self.clock.now();
         let entries = entries.iter().enumerate().map(|(place, written)| self.check(place, written, now));
         let entries = entries.collect::<Result<Vec<_>, _>>()?;
@@ -224,6 +228,19 @@ impl Shared {
         }
         lock(&working).store(corner.space, fleeting, self.settings.working, now);
         Ok(stored)
+    }
+
+    fn identities(&self, keys: &[Box<RawValue>]) -> Result<HashSet<Identity>, Failure> {
+        self.check_number(keys.len())?;
+        Ok(keys.iter().map(|key| identity(key)).collect())
+    }
+
+    fn check_number(&self, items: usize) -> Result<(), Failure> {
+        let most = self.settings.request_items;
+        if items <= most {
+            return Ok(());
+        }
+        Err(Failure::of_capability("runtime_error", format!("a request has at most {most} entries or keys")))
     }
 
     /// An entry that can be stored as it is.
@@ -260,7 +277,7 @@ impl Shared {
             #[serde(default)]
             query: String,
             #[serde(default)]
-            tags: Vec<String>,
+            tags: HashSet<String>,
             #[serde(default)]
             tier: String,
             #[serde(default = "ten", deserialize_with = "crate::integer")]
@@ -275,7 +292,7 @@ impl Shared {
         let asked: Retrieve = call.read()?;
         let (corner, working) = self.open(&asked.memory_id, guest)?;
         let now = self.clock.now();
-        let identities = asked.keys.iter().map(|key| identity(key)).collect();
+        let identities = self.identities(&asked.keys)?;
         let wanted = Wanted::new(asked.tier, identities, asked.tags, &asked.query, asked.min_score);
         let find = |kept: Option<Kept<'_>>| -> Result<_, Setback> {
             let mut candidates: Vec<Candidate> = Vec::new();
@@ -319,7 +336,7 @@ impl Shared {
             #[serde(default)]
             keys: Vec<Box<RawValue>>,
             #[serde(default)]
-            tags: Vec<String>,
+            tags: HashSet<String>,
             #[serde(default = "usual")]
             tier: String,
         }
@@ -330,8 +347,7 @@ impl Shared {
         let asked: Forget = call.read()?;
         let (corner, working) = self.open(&asked.memory_id, guest)?;
         let now = self.clock.now();
-        let keys = asked.keys.iter().map(|key| identity(key)).collect();
-        let unwanted = Wanted::new(asked.tier, keys, asked.tags, "", 0.0);
+        let unwanted = Wanted::new(asked.tier, self.identities(&asked.keys)?, asked.tags, "", 0.0);
         let mut deleted = 0;
         if unwanted.wants_kept() {
             deleted += database.change(|rows| Kept { rows, corner: &corner, now }.forget(&unwanted))?;

@@ -42,6 +42,11 @@ impl House {
         Agent { hub, runtime, agreement: agreement(name), caller, _visit: visit }
     }
 
+    /// An agent that has no session to remember anything by.
+    pub(crate) fn passer_by(&self) -> Agent {
+        Agent { caller: Arc::new(Session(SessionId::NONE)), ..self.agent("") }
+    }
+
     /// Lets time pass.
     pub(crate) fn pass(&self, seconds: u64) {
         self.time.fetch_add(seconds, Ordering::Relaxed);

@@ -368,3 +368,10 @@ fn what_is_no_request_is_told_so() {
     let agent = house(&folder, Settings::default()).agent("ada");
     assert_eq!(agent.refused("memory/store/resp", json!({})), "invalid_message");
 }
+
+#[test]
+fn who_has_no_session_has_no_memory() {
+    let folder = tempdir().unwrap();
+    let passer_by = house(&folder, Settings::default()).passer_by();
+    assert_eq!(passer_by.refused("memory/init/req", json!({})), "runtime_error");
+}

@@ -194,7 +194,7 @@ fn whatever_is_done_memory_is_as_the_model() {
         let mind = |agent: &str| Mind::in_space(house.agent(agent), json!({ "namespace": format!("case {case}") }));
         check(&[mind("ada"), mind("ada"), mind("bob")], &|seconds| house.pass(seconds), steps)
     };
-    proptest!(ProptestConfig { cases: 96, ..ProptestConfig::default() }, |(steps in prop::collection::vec(step(), 1..40))| {
+    proptest!(ProptestConfig { cases: 256, ..ProptestConfig::default() }, |(steps in prop::collection::vec(step(), 1..40))| {
         run(steps)?;
     });
 }
