@@ -12,28 +12,45 @@ use gladhand_wire::RawValue;
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 
-/// Pieces of work that are done at once. More would only wait for each other's writes, on threads that others need.
-const AT_ONCE: usize = 4;
+/// Readers at once. More would only keep threads from others.
+const READERS: usize = 4;
 
 /// The database as capabilities share it. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Storage {
     database: Arc<Database>,
-    room: Arc<Semaphore>,
+    reading: Arc<Semaphore>,
+    /// One at a time, first come, first served: SQLite lets one in too, but not in the order in which they came.
+    changing: Arc<Semaphore>,
+}
+
+/// What a piece of work does with the database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// It reads at most.
+    Read,
+    /// It changes something.
+    Change,
 }
 
 impl Storage {
     /// The way to a database, for all capabilities that keep something in it.
     pub fn new(database: Database) -> Self {
-        Self { database: Arc::new(database), room: Arc::new(Semaphore::new(AT_ONCE)) }
+        let turns = |number| Arc::new(Semaphore::new(number));
+        Self { database: Arc::new(database), reading: turns(READERS), changing: turns(1) }
     }
 
     /// Answers with what the work comes to. Work that has begun is finished, also if nobody waits for it any more.
     pub(crate) fn answer(
         &self,
+        turn: Turn,
         work: impl FnOnce(&Database) -> Result<Box<RawValue>, Setback> + Send + 'static,
     ) -> Answer {
-        let (database, room) = (Arc::clone(&self.database), Arc::clone(&self.room));
+        let room = match turn {
+            Turn::Read => &self.reading,
+            Turn::Change => &self.changing,
+        };
+        let (database, room) = (Arc::clone(&self.database), Arc::clone(room));
         Answer::Later(Box::pin(async move {
             let turn = room.acquire_owned().await;
             let work = move || {

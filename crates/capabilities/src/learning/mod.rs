@@ -21,7 +21,7 @@ use self::proposal::review;
 use self::statistics::Statistics;
 use self::told::{Experience, Feedback, Told};
 use crate::clock::Clock;
-use crate::storage::{Setback, Storage};
+use crate::storage::{Setback, Storage, Turn};
 
 /// How much is learned from how much.
 #[derive(Debug, Clone)]
@@ -121,13 +121,20 @@ impl Provider for Learning {
                 return Answer::Now(Err(Failure::of_capability("invalid_message", format!("{kind} is no request"))));
             }
         };
+        let turn = match call.kind {
+            "learn/stats/req"
+            | "learn/refinement/plan/req"
+            | "learn/refinement/review/req"
+            | "learn/refinement/history/req" => Turn::Read,
+            _ => Turn::Change,
+        };
         let learner = Learner {
             call: call.into_owned(),
             agent: context.agreement.client.name.clone(),
             settings: self.settings.clone(),
             now: self.clock.now(),
         };
-        self.storage.answer(move |database| work(&learner, database))
+        self.storage.answer(turn, move |database| work(&learner, database))
     }
 }
 

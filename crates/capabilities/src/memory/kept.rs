@@ -1,6 +1,6 @@
 //! Memory that lasts: episodic, semantic and whatever else agents call theirs, in the database.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use gladhand_wire::{RawValue, json};
 use rusqlite::{OptionalExtension as _, Transaction, params};
@@ -79,7 +79,7 @@ impl Kept<'_> {
             self.delete(id)?;
         }
         let created_at = entry.created_at.or_else(|| old.map(|(_, created_at)| created_at)).unwrap_or(self.now);
-        let mut words: HashMap<String, i64> = HashMap::new();
+        let mut words: BTreeMap<String, i64> = BTreeMap::new();
         each_word(&entry.key, &entry.content, &entry.tags, &mut |word| *words.entry(word.to_owned()).or_default() += 1);
         self.rows.prepare_cached(INSERT)?.execute(params![
             owner,

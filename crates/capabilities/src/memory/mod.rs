@@ -26,7 +26,7 @@ use self::kept::Kept;
 use self::ranking::{Candidate, Place, Wanted};
 use self::working::Working;
 use crate::clock::Clock;
-use crate::storage::{Setback, Storage};
+use crate::storage::{Setback, Storage, Turn};
 use crate::{hex_id, reply};
 
 /// How much is remembered.
@@ -71,7 +71,7 @@ impl Default for Settings {
             entry_bytes: MIB,
             total_bytes: 1024 * MIB,
             reply_bytes: 8 * MIB,
-            request_items: 500,
+            request_items: 200,
             memories: 256,
         }
     }
@@ -143,8 +143,9 @@ impl Provider for Memory {
                 return Answer::Now(Err(Failure::of_capability("invalid_message", format!("{kind} is no request"))));
             }
         };
+        let turn = if call.kind == "memory/retrieve/req" { Turn::Read } else { Turn::Change };
         let (shared, call) = (Arc::clone(&self.shared), call.into_owned());
-        self.storage.answer(move |database| work(&shared, &call, &Guest { session, agent }, database))
+        self.storage.answer(turn, move |database| work(&shared, &call, &Guest { session, agent }, database))
     }
 
     fn left(&self, session: SessionId) {

@@ -8,7 +8,7 @@ use serde_json::Value;
 /// Characters of a word that count; what is longer is no word of a language anyway.
 const LONGEST: usize = 64;
 /// Words of an entry that can be found: the first ones.
-const MOST_OF_ENTRY: usize = 4_000;
+const MOST_OF_ENTRY: usize = 1_000;
 /// Words of a question that count.
 const MOST_OF_QUESTION: usize = 32;
 /// From how many characters on a word of a question finds longer words that begin with it.

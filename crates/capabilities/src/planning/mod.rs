@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use serde_json::json;
 
 use crate::hex_id;
-use crate::storage::{Setback, Storage};
+use crate::storage::{Setback, Storage, Turn};
 
 /// The columns of a plan that names none.
 const COLUMNS: [&str; 4] = ["backlog", "todo", "in_progress", "done"];
@@ -81,8 +81,12 @@ impl Provider for Planning {
             let problem = format!("the request has {size} bytes, and may have {most}");
             return Answer::Now(Err(Failure::of_capability("runtime_error", problem)));
         }
+        let turn = match call.kind {
+            "planning/plan/create" | "planning/task/add" | "planning/task/update" => Turn::Change,
+            _ => Turn::Read,
+        };
         let (call, settings) = (call.into_owned(), self.settings.clone());
-        self.storage.answer(move |database| work(&call, &settings, database))
+        self.storage.answer(turn, move |database| work(&call, &settings, database))
     }
 }
 
