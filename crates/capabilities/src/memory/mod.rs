@@ -17,7 +17,7 @@ use gladhand_hub::{Answer, Context, Provider, SessionId};
 use gladhand_operations::{CapabilityCall, Failure, Outcome};
 use gladhand_store::Database;
 use gladhand_wire::{RawValue, json};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
@@ -219,10 +219,8 @@ impl Shared {
         let now = self.clock.now();
         let entries = entries.iter().enumerate().map(|(place, written)| self.check(place, written, now));
         let entries = entries.collect::<Result<Vec<_>, _>>()?;
-        let stored = json::to_raw(&json!({
-            "stored": entries.iter().map(|entry| &entry.key).collect::<Vec<_>>(),
-            "errors": [],
-        }));
+        let keys = entries.iter().map(|entry| &*entry.key).collect();
+        let stored = json::to_raw(&Stored { stored: keys, errors: [] });
         let (fleeting, lasting): (Vec<_>, Vec<_>) = entries.into_iter().partition(|entry| entry.tier == "working");
         if !lasting.is_empty() {
             database.change(|rows| Kept { rows, corner: &corner, now }.store(&lasting, &self.settings))?;
@@ -321,7 +319,7 @@ impl Shared {
                 }
                 entries.push(entry);
             }
-            Ok(json::to_raw(&json!({ "entries": entries, "total": total })))
+            Ok(json::to_raw(&Retrieved { entries, total }))
         };
         if wanted.wants_kept() {
             database.read(|rows| find(Some(Kept { rows, corner: &corner, now })))
@@ -358,6 +356,21 @@ impl Shared {
         }
         Ok(json::to_raw(&json!({ "deleted": deleted })))
     }
+}
+
+/// The answer to a request to store. Keys are as they were written, and so are entries below.
+#[derive(Debug, Serialize)]
+struct Stored<'a> {
+    stored: Vec<&'a RawValue>,
+    /// What is wrong fails the whole request, so there is nothing to say here.
+    errors: [&'static str; 0],
+}
+
+/// The answer to a request to retrieve.
+#[derive(Debug, Serialize)]
+struct Retrieved {
+    entries: Vec<Box<RawValue>>,
+    total: usize,
 }
 
 fn lock(working: &Mutex<Working>) -> MutexGuard<'_, Working> {

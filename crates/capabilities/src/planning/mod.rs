@@ -143,7 +143,7 @@ fn show_boards(call: &CapabilityCall<'_>, _: &Settings, database: &Database) -> 
         let plans = plans(rows, &plan_id)?.into_iter();
         plans.map(|plan| Ok(Board::new(tasks(rows, &plan.plan_id, "")?, plan))).collect::<rusqlite::Result<Vec<_>>>()
     })?;
-    Ok(json::to_raw(&json!({ "boards": boards })))
+    Ok(json::to_raw(&Boards { boards }))
 }
 
 fn add_task(call: &CapabilityCall<'_>, settings: &Settings, database: &Database) -> Result<Box<RawValue>, Setback> {
@@ -280,6 +280,12 @@ fn tasks(rows: &Transaction<'_>, plan_id: &str, status: &str) -> rusqlite::Resul
         })
     };
     rows.prepare_cached(select)?.query_map([plan_id, status], read)?.collect()
+}
+
+/// The answer to a request to show boards, which keeps the order of columns.
+#[derive(Debug, Serialize)]
+struct Boards {
+    boards: Vec<Board>,
 }
 
 /// A plan with its tasks.

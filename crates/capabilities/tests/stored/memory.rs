@@ -370,6 +370,23 @@ fn what_is_no_request_is_told_so() {
 }
 
 #[test]
+fn what_is_stored_comes_back_as_it_was_written() {
+    let folder = tempdir().unwrap();
+    let house = house(&folder, Settings::default());
+    let mind = Mind::new(house.agent("ada"));
+    let ask =
+        |kind, rest: &str| mind.agent.ask_in_text(kind, format!(r#"{{"memory_id":"{}",{rest}}}"#, mind.id)).unwrap();
+    let (key, content) = (r#"{"z":1,"a":123456789012345678901234567890}"#, r#"{"y":[1.0,1e3],"x":"\u00e9"}"#);
+    for tier in ["working", "episodic", "semantic"] {
+        let entry = format!(r#""entries":[{{"key":{key},"content":{content},"tier":"{tier}"}}]"#);
+        assert_eq!(ask("memory/store/req", &entry), format!(r#"{{"stored":[{key}],"errors":[]}}"#));
+        let found = ask("memory/retrieve/req", &format!(r#""tier":"{tier}""#));
+        let begin = format!(r#"{{"entries":[{{"key":{key},"content":{content},"tier":"{tier}","tags":[],"source":"","#);
+        assert!(found.starts_with(&begin), "{found}");
+    }
+}
+
+#[test]
 fn who_has_no_session_has_no_memory() {
     let folder = tempdir().unwrap();
     let passer_by = house(&folder, Settings::default()).passer_by();
