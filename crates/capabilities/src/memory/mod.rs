@@ -389,3 +389,25 @@ fn uuid() -> String {
     let variant = ["8", "9", "a", "b"][usize::from(id.as_bytes()[16]) % 4];
     format!("{}-{}-4{}-{variant}{}-{}", &id[..8], &id[8..12], &id[13..16], &id[17..20], &id[20..])
 }
+
+#[cfg(test)]
+mod tests {
+    use std::borrow::Cow;
+
+    use super::*;
+
+    #[test]
+    fn nothing_is_left_of_a_session_that_left() {
+        let folder = tempfile::tempdir().unwrap();
+        let memory = Memory::new(Storage::new(Database::open(folder.path()).unwrap()), Settings::default());
+        let message = Cow::Owned(json::raw("{}".to_owned()));
+        let call = CapabilityCall { kind: "memory/init/req", capability: "memory", request: None, message };
+        for session in [1, 1, 2] {
+            memory.shared.init(&call, SessionId(session), "a".to_owned()).unwrap();
+        }
+        assert_eq!(memory.shared.visitors().len(), 2);
+        memory.left(SessionId(1));
+        memory.left(SessionId(2));
+        assert!(memory.shared.visitors().is_empty());
+    }
+}

@@ -140,6 +140,17 @@ fn working_memory_goes_with_the_session_and_the_rest_stays() {
 }
 
 #[test]
+fn hosts_that_share_a_folder_share_what_lasts() {
+    let folder = tempdir().unwrap();
+    let (here, there) = (house(&folder, Settings::default()), house(&folder, Settings::default()));
+    let (ada, bob) = (Mind::new(here.agent("ada")), Mind::new(there.agent("bob")));
+    ada.store(json!([entry("semantic", "s", "known here"), entry("working", "w", "mine")]));
+    assert_eq!(bob.contents(json!({ "query": "known" })), json!(["known here"]));
+    assert_eq!(bob.forget(json!({ "keys": [{ "k": "s" }], "tier": "semantic" })), 1);
+    assert_eq!(ada.contents(json!({})), json!(["mine"]));
+}
+
+#[test]
 fn a_memory_id_is_good_for_its_session_and_its_agent_only() {
     let folder = tempdir().unwrap();
     let house = house(&folder, Settings::default());
