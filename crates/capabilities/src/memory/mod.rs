@@ -7,6 +7,7 @@
 mod entry;
 mod kept;
 mod ranking;
+mod search;
 mod words;
 mod working;
 
@@ -23,7 +24,8 @@ use sha2::{Digest as _, Sha256};
 
 use self::entry::{Entry, Identity, identity};
 use self::kept::Kept;
-use self::ranking::{Candidate, Place, Wanted};
+use self::ranking::Wanted;
+use self::search::Search;
 use self::working::Working;
 use crate::clock::Clock;
 use crate::storage::{Setback, Storage, Turn};
@@ -293,39 +295,17 @@ impl Shared {
         let now = self.clock.now();
         let identities = self.identities(&asked.keys)?;
         let wanted = Wanted::new(asked.tier, identities, asked.tags, &asked.query, asked.min_score);
-        let find = |kept: Option<Kept<'_>>| -> Result<_, Setback> {
-            let mut candidates: Vec<Candidate> = Vec::new();
-            let working = lock(&working);
-            if wanted.wants_working() {
-                candidates.extend(working.find(corner.space, &wanted, now));
-            }
-            if let Some(kept) = &kept {
-                candidates.extend(kept.find(&wanted)?);
-            }
-            let ranked = wanted.rank(candidates);
-            let total = ranked.len();
-            let mut room = self.settings.reply_bytes;
-            let mut entries = Vec::new();
-            for (place, score) in ranked.into_iter().take(length(asked.limit, total)) {
-                let entry = match (place, &kept) {
-                    (Place::Working(at), _) => working.shown(at, score),
-                    (Place::Kept(id), Some(kept)) => Some(kept.shown(id, score)?),
-                    (Place::Kept(_), None) => None,
-                };
-                let Some(entry) = entry else { continue };
-                match room.checked_sub(entry.get().len()) {
-                    Some(left) => room = left,
-                    None => break,
-                }
-                entries.push(entry);
-            }
-            Ok(json::to_raw(&Retrieved { entries, total }))
+        let find = |kept: Option<Kept<'_>>| {
+            let working = &*lock(&working);
+            let (limit, bytes, space) = (asked.limit, self.settings.reply_bytes, corner.space);
+            Search { wanted: &wanted, limit, bytes, space, working, kept, now }.find()
         };
-        if wanted.wants_kept() {
+        let found = if wanted.wants_kept() {
             database.read(|rows| find(Some(Kept { rows, corner: &corner, now })))
         } else {
             find(None)
-        }
+        };
+        Ok(json::to_raw(&found?))
     }
 
     fn forget(&self, call: &CapabilityCall<'_>, guest: &Guest, database: &Database) -> Result<Box<RawValue>, Setback> {
@@ -358,7 +338,7 @@ impl Shared {
     }
 }
 
-/// The answer to a request to store. Keys are as they were written, and so are entries below.
+/// The answer to a request to store. Keys are as they were written.
 #[derive(Debug, Serialize)]
 struct Stored<'a> {
     stored: Vec<&'a RawValue>,
@@ -366,21 +346,8 @@ struct Stored<'a> {
     errors: [&'static str; 0],
 }
 
-/// The answer to a request to retrieve.
-#[derive(Debug, Serialize)]
-struct Retrieved {
-    entries: Vec<Box<RawValue>>,
-    total: usize,
-}
-
 fn lock(working: &Mutex<Working>) -> MutexGuard<'_, Working> {
     working.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// How many of so many are shown. A negative limit leaves out so many at the end.
-fn length(limit: i64, total: usize) -> usize {
-    let size = usize::try_from(limit.unsigned_abs()).unwrap_or(usize::MAX);
-    if limit < 0 { total.saturating_sub(size) } else { size }
 }
 
 /// A version-4 UUID with dashes.
