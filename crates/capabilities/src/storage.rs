@@ -13,14 +13,25 @@ use gladhand_wire::RawValue;
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 
-/// Pieces of work that are done at once. More would only wait for each other's writes, on threads that others need.
-const AT_ONCE: usize = 4;
+/// Readers at once. More would only keep threads from others.
+const READERS: usize = 4;
 
 /// The database as capabilities share it. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Storage {
     place: Arc<Place>,
-    room: Arc<Semaphore>,
+    reading: Arc<Semaphore>,
+    /// One at a time, first come, first served: SQLite lets one in too, but not in the order in which they came.
+    changing: Arc<Semaphore>,
+}
+
+/// What a piece of work does with the database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// It reads at most.
+    Read,
+    /// It changes something.
+    Change,
 }
 
 /// Where the database is. It is opened when it is first needed, so that who never needs it does not wait for it.
@@ -58,15 +69,21 @@ impl Storage {
     }
 
     fn at(place: Place) -> Self {
-        Self { place: Arc::new(place), room: Arc::new(Semaphore::new(AT_ONCE)) }
+        let turns = |number| Arc::new(Semaphore::new(number));
+        Self { place: Arc::new(place), reading: turns(READERS), changing: turns(1) }
     }
 
     /// Answers with what the work comes to. Work that has begun is finished, also if nobody waits for it any more.
     pub(crate) fn answer(
         &self,
+        turn: Turn,
         work: impl FnOnce(&Database) -> Result<Box<RawValue>, Setback> + Send + 'static,
     ) -> Answer {
-        let (place, room) = (Arc::clone(&self.place), Arc::clone(&self.room));
+        let room = match turn {
+            Turn::Read => &self.reading,
+            Turn::Change => &self.changing,
+        };
+        let (place, room) = (Arc::clone(&self.place), Arc::clone(room));
         Answer::Later(Box::pin(async move {
             let turn = room.acquire_owned().await;
             let work = move || {

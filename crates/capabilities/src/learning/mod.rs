@@ -21,7 +21,7 @@ use self::proposal::review;
 use self::statistics::Statistics;
 use self::told::{Experience, Feedback, Told};
 use crate::clock::Clock;
-use crate::storage::{Setback, Storage};
+use crate::storage::{Setback, Storage, Turn};
 
 /// How much is learned from how much.
 #[derive(Debug, Clone)]
@@ -44,6 +44,10 @@ pub struct Settings {
     pub records_bytes: usize,
     /// Bytes of one of them, and of a proposal; a larger one is refused.
     pub record_bytes: usize,
+    /// Feedbacks or experiences in one request; more are refused, because others wait meanwhile.
+    pub request_items: usize,
+    /// Components that one experience may name.
+    pub named: usize,
     /// Proposals in one plan: for the components that do worst.
     pub proposals: usize,
     /// Refinements that are remembered and can be rolled back: the latest.
@@ -64,6 +68,8 @@ impl Default for Settings {
             records: 100_000,
             records_bytes: 64 * 1024 * 1024,
             record_bytes: 64 * 1024,
+            request_items: 500,
+            named: 64,
             proposals: 32,
             refinements: 100,
             state_bytes: 256 * 1024,
@@ -119,13 +125,20 @@ impl Provider for Learning {
                 return Answer::Now(Err(Failure::of_capability("invalid_message", format!("{kind} is no request"))));
             }
         };
+        let turn = match call.kind {
+            "learn/stats/req"
+            | "learn/refinement/plan/req"
+            | "learn/refinement/review/req"
+            | "learn/refinement/history/req" => Turn::Read,
+            _ => Turn::Change,
+        };
         let learner = Learner {
             call: call.into_owned(),
             agent: context.agreement.client.name.clone(),
             settings: self.settings.clone(),
             now: self.clock.now(),
         };
-        self.storage.answer(move |database| work(&learner, database))
+        self.storage.answer(turn, move |database| work(&learner, database))
     }
 }
 
@@ -202,17 +215,24 @@ impl Learner {
         member: &str,
         all: &[Box<RawValue>],
     ) -> Result<Vec<Told>, Setback> {
-        let read = |(place, written): (usize, &Box<RawValue>)| {
+        let Settings { request_items, record_bytes, named, .. } = self.settings;
+        if all.len() > request_items {
+            return Err(Setback::of("runtime_error", format!("a request has at most {request_items} {member}")));
+        }
+        let read = |(place, written): (usize, &RawValue)| {
+            let refused = |problem: String| Setback::of("runtime_error", format!("{member}.{place}: {problem}"));
             let size = written.get().len();
-            if size > self.settings.record_bytes {
-                let problem =
-                    format!("{member}.{place}: it has {size} bytes, and may have {}", self.settings.record_bytes);
-                return Err(Setback::of("runtime_error", problem));
+            if size > record_bytes {
+                return Err(refused(format!("it has {size} bytes, and may have {record_bytes}")));
             }
             let told = told::read::<T>(written, self.now);
-            told.map_err(|problem| Setback::of("parse_error", format!("{member}.{place}: {problem}")))
+            let told = told.map_err(|problem| Setback::of("parse_error", format!("{member}.{place}: {problem}")))?;
+            if told.samples.len() > named {
+                return Err(refused(format!("it names {} components, and may name {named}", told.samples.len())));
+            }
+            Ok(told)
         };
-        all.iter().enumerate().map(read).collect()
+        all.iter().map(|written| &**written).enumerate().map(read).collect()
     }
 
     fn adapt(&self, database: &Database) -> Result<Box<RawValue>, Setback> {
@@ -261,6 +281,10 @@ impl Learner {
 
     fn review(&self, database: &Database) -> Result<Box<RawValue>, Setback> {
         let Proposed { proposal } = self.read()?;
+        let most = self.settings.record_bytes;
+        if json::to_raw(&proposal).get().len() > most {
+            return Err(Setback::of("runtime_error", format!("a proposal has at most {most} bytes")));
+        }
         let made = database.read(|rows| {
             let statistics = Statistics { rows, settings: &self.settings };
             History { statistics, now: self.now }.edits()

@@ -1,5 +1,7 @@
 //! What agents tell of components: feedback on a turn, and experiences.
 
+use std::collections::BTreeSet;
+
 use gladhand_wire::RawValue;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -146,12 +148,8 @@ impl From<Experience> for Told {
     fn from(experience: Experience) -> Self {
         let Experience { action, reward, next_state, ts } = experience;
         let lists = ["components", "tools"].into_iter().filter_map(|list| action.get(list)?.as_array()).flatten();
-        let mut names: Vec<&str> = Vec::new();
-        for name in action.get("component_name").into_iter().chain(lists).filter_map(Value::as_str) {
-            if !name.is_empty() && !names.contains(&name) {
-                names.push(name);
-            }
-        }
+        let names = action.get("component_name").into_iter().chain(lists).filter_map(Value::as_str);
+        let names: BTreeSet<&str> = names.filter(|name| !name.is_empty()).collect();
         let duration = [&action, &next_state].into_iter().find_map(|object| object.get("duration_ms")?.as_f64());
         let duration = duration.filter(|duration| (0.0..=HIGHEST).contains(duration));
         let sample = |name: &str| Sample { component: name.to_owned(), score: reward, duration, at: ts };

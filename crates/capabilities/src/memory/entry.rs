@@ -58,7 +58,7 @@ impl Entry {
         if Kind::of(&key) != Kind::Object {
             return Err(format!("its key is no object but of type {}", Kind::of(&key).name()));
         }
-        let tagged: usize = tags.iter().map(String::len).sum();
+        let tagged = json::to_raw(&tags).get().len();
         Ok(Self {
             identity: identity(&key),
             bytes: key.get().len() + content.get().len() + tier.len() + source.len() + tagged,

@@ -1,9 +1,10 @@
 //! Memory that lasts: episodic, semantic and whatever else agents call theirs, in the database.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use gladhand_wire::{RawValue, json};
 use rusqlite::{OptionalExtension as _, Transaction, params};
+use sha2::{Digest as _, Sha256};
 
 use super::entry::{Entry, Identity, Shown};
 use super::ranking::{Candidate, Place, Wanted};
@@ -17,15 +18,20 @@ const SHARED: &str = "shared";
 const SAME: &str = "SELECT id, created_at FROM memory WHERE owner = ?1 AND space = ?2 AND identity = ?3 AND tier = ?4";
 const INSERT: &str = "INSERT INTO memory (owner, space, tier, identity, tags, words, bytes, ttl, expires_at, created_at, \
     updated_at, source, key, content) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)";
+/// The sign keeps SQLite from going through everything of an owner in the order of ids.
 const HEADS: &str = "SELECT id, tier, identity, tags, words FROM memory WHERE owner = ?1 AND space = ?2 \
-    AND (expires_at IS NULL OR expires_at > ?3) AND (?4 = '' OR tier = ?4) ORDER BY id";
+    AND (expires_at IS NULL OR expires_at > ?3) AND (?4 = '' OR tier = ?4) ORDER BY +id";
 const HEADS_OF_KEYS: &str = "SELECT id, tier, identity, tags, words FROM memory WHERE owner = ?1 AND space = ?2 \
     AND (expires_at IS NULL OR expires_at > ?3) AND (?4 = '' OR tier = ?4) \
-    AND identity IN (SELECT unhex(value) FROM json_each(?5)) ORDER BY id";
-/// The index is asked first, whatever SQLite thinks of it: it goes to the word at once.
-const HITS: &str = "SELECT doc, count(*) FROM memory_words CROSS JOIN memory ON memory.id = doc \
-    WHERE term BETWEEN ?1 AND ?2 AND owner = ?3 AND space = ?4 GROUP BY doc";
+    AND identity IN (SELECT unhex(value) FROM json_each(?5)) ORDER BY +id";
+/// The word itself comes before all that begin with it, so that it is found whatever else there is.
+const HITS: &str = "SELECT entry, sum(times) FROM \
+    (SELECT entry, times FROM memory_words WHERE corner = ?1 AND word BETWEEN ?2 AND ?3 ORDER BY word LIMIT ?4) \
+    GROUP BY entry";
 const WHOLE: &str = "SELECT key, content, tier, tags, source, ttl, created_at, updated_at FROM memory WHERE id = ?1";
+
+/// How many places of the index are looked at for one word of a question.
+const PLACES: u32 = 50_000;
 
 /// What a memory id opens in the database, at a moment.
 #[derive(Debug)]
@@ -73,19 +79,15 @@ impl Kept<'_> {
             self.delete(id)?;
         }
         let created_at = entry.created_at.or_else(|| old.map(|(_, created_at)| created_at)).unwrap_or(self.now);
-        let (mut text, mut words) = (String::new(), 0_i64);
-        each_word(&entry.key, &entry.content, &entry.tags, &mut |word| {
-            words += 1;
-            text.push_str(word);
-            text.push(' ');
-        });
+        let mut words: BTreeMap<String, i64> = BTreeMap::new();
+        each_word(&entry.key, &entry.content, &entry.tags, &mut |word| *words.entry(word.to_owned()).or_default() += 1);
         self.rows.prepare_cached(INSERT)?.execute(params![
             owner,
             self.corner.space,
             entry.tier,
             entry.identity,
             json::to_raw(&entry.tags).get(),
-            words,
+            words.values().sum::<i64>(),
             to_number(entry.bytes),
             entry.ttl,
             entry.expires_at,
@@ -96,9 +98,11 @@ impl Kept<'_> {
             entry.content.get(),
         ])?;
         let id = self.rows.last_insert_rowid();
-        self.rows
-            .prepare_cached("INSERT INTO memory_text (rowid, words) VALUES (?1, ?2)")?
-            .execute(params![id, text])?;
+        let corner = self.corner_of(&owner);
+        let mut index = self.rows.prepare_cached("INSERT INTO memory_words VALUES (?1, ?2, ?3, ?4)")?;
+        for (word, times) in words {
+            index.execute(params![corner, word, id, times])?;
+        }
         Ok(())
     }
 
@@ -168,7 +172,7 @@ impl Kept<'_> {
         for (place, sought) in wanted.words().iter().enumerate() {
             let (first, last) = sought.range();
             let mut hits = self.rows.prepare_cached(HITS)?;
-            let mut hits = hits.query(params![first, last, owner, self.corner.space])?;
+            let mut hits = hits.query(params![self.corner_of(owner), first, last, PLACES])?;
             while let Some(row) = hits.next()? {
                 let of_entry = counted.entry(row.get(0)?).or_insert_with(|| vec![0; wanted.words().len()]);
                 of_entry[place] = to_size(row.get(1)?);
@@ -225,6 +229,12 @@ impl Kept<'_> {
             "semantic" => SHARED.to_owned(),
             _ => format!("agent:{}", self.corner.agent),
         }
+    }
+
+    /// Under which number the words of an owner are in the index. Should two have the same, their entries still have not.
+    fn corner_of(&self, owner: &str) -> i64 {
+        let digest = Sha256::new().chain_update(self.corner.space).chain_update(owner).finalize();
+        digest.iter().take(8).fold(0, |number, &byte| number << 8 | i64::from(byte))
     }
 
     /// Who has entries of the tier that is wanted, in the order in which they are shown.

@@ -7,26 +7,28 @@
 mod entry;
 mod kept;
 mod ranking;
+mod search;
 mod words;
 mod working;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gladhand_hub::{Answer, Context, Features, Provider, SessionId};
 use gladhand_operations::{CapabilityCall, Failure, Outcome};
 use gladhand_store::Database;
 use gladhand_wire::{RawValue, json};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
-use self::entry::{Entry, identity};
+use self::entry::{Entry, Identity, identity};
 use self::kept::Kept;
-use self::ranking::{Candidate, Place, Wanted};
+use self::ranking::Wanted;
+use self::search::Search;
 use self::working::Working;
 use crate::clock::Clock;
-use crate::storage::{Setback, Storage};
+use crate::storage::{Setback, Storage, Turn};
 use crate::{hex_id, reply};
 
 /// How much is remembered.
@@ -45,6 +47,8 @@ pub struct Settings {
     pub total_bytes: usize,
     /// Bytes of the entries in one answer; what is beyond is counted in `total` only.
     pub reply_bytes: usize,
+    /// Entries or keys in one request; more are refused, because others wait meanwhile.
+    pub request_items: usize,
     /// Memory ids of one session; beyond, `init` fails with `memory_full`.
     pub memories: usize,
 }
@@ -69,6 +73,7 @@ impl Default for Settings {
             entry_bytes: MIB,
             total_bytes: 1024 * MIB,
             reply_bytes: 8 * MIB,
+            request_items: 200,
             memories: 256,
         }
     }
@@ -144,8 +149,9 @@ impl Provider for Memory {
                 return Answer::Now(Err(Failure::of_capability("invalid_message", format!("{kind} is no request"))));
             }
         };
+        let turn = if call.kind == "memory/retrieve/req" { Turn::Read } else { Turn::Change };
         let (shared, call) = (Arc::clone(&self.shared), call.into_owned());
-        self.storage.answer(move |database| work(&shared, &call, &Guest { session, agent }, database))
+        self.storage.answer(turn, move |database| work(&shared, &call, &Guest { session, agent }, database))
     }
 
     fn left(&self, session: SessionId) {
@@ -215,19 +221,31 @@ impl Shared {
 
         let Store { memory_id, entries } = call.read()?;
         let (corner, working) = self.open(&memory_id, guest)?;
+        self.check_number(entries.len())?;
         let now = self.clock.now();
         let entries = entries.iter().enumerate().map(|(place, written)| self.check(place, written, now));
         let entries = entries.collect::<Result<Vec<_>, _>>()?;
-        let stored = json::to_raw(&json!({
-            "stored": entries.iter().map(|entry| &entry.key).collect::<Vec<_>>(),
-            "errors": [],
-        }));
+        let keys = entries.iter().map(|entry| &*entry.key).collect();
+        let stored = json::to_raw(&Stored { stored: keys, errors: [] });
         let (fleeting, lasting): (Vec<_>, Vec<_>) = entries.into_iter().partition(|entry| entry.tier == "working");
         if !lasting.is_empty() {
             database.change(|rows| Kept { rows, corner: &corner, now }.store(&lasting, &self.settings))?;
         }
         lock(&working).store(corner.space, fleeting, self.settings.working, now);
         Ok(stored)
+    }
+
+    fn identities(&self, keys: &[Box<RawValue>]) -> Result<HashSet<Identity>, Failure> {
+        self.check_number(keys.len())?;
+        Ok(keys.iter().map(|key| identity(key)).collect())
+    }
+
+    fn check_number(&self, items: usize) -> Result<(), Failure> {
+        let most = self.settings.request_items;
+        if items <= most {
+            return Ok(());
+        }
+        Err(Failure::of_capability("runtime_error", format!("a request has at most {most} entries or keys")))
     }
 
     /// An entry that can be stored as it is.
@@ -264,7 +282,7 @@ impl Shared {
             #[serde(default)]
             query: String,
             #[serde(default)]
-            tags: Vec<String>,
+            tags: HashSet<String>,
             #[serde(default)]
             tier: String,
             #[serde(default = "ten", deserialize_with = "crate::integer")]
@@ -279,41 +297,19 @@ impl Shared {
         let asked: Retrieve = call.read()?;
         let (corner, working) = self.open(&asked.memory_id, guest)?;
         let now = self.clock.now();
-        let identities = asked.keys.iter().map(|key| identity(key)).collect();
+        let identities = self.identities(&asked.keys)?;
         let wanted = Wanted::new(asked.tier, identities, asked.tags, &asked.query, asked.min_score);
-        let find = |kept: Option<Kept<'_>>| -> Result<_, Setback> {
-            let mut candidates: Vec<Candidate> = Vec::new();
-            let working = lock(&working);
-            if wanted.wants_working() {
-                candidates.extend(working.find(corner.space, &wanted, now));
-            }
-            if let Some(kept) = &kept {
-                candidates.extend(kept.find(&wanted)?);
-            }
-            let ranked = wanted.rank(candidates);
-            let total = ranked.len();
-            let mut room = self.settings.reply_bytes;
-            let mut entries = Vec::new();
-            for (place, score) in ranked.into_iter().take(length(asked.limit, total)) {
-                let entry = match (place, &kept) {
-                    (Place::Working(at), _) => working.shown(at, score),
-                    (Place::Kept(id), Some(kept)) => Some(kept.shown(id, score)?),
-                    (Place::Kept(_), None) => None,
-                };
-                let Some(entry) = entry else { continue };
-                match room.checked_sub(entry.get().len()) {
-                    Some(left) => room = left,
-                    None => break,
-                }
-                entries.push(entry);
-            }
-            Ok(json::to_raw(&json!({ "entries": entries, "total": total })))
+        let find = |kept: Option<Kept<'_>>| {
+            let working = &*lock(&working);
+            let (limit, bytes, space) = (asked.limit, self.settings.reply_bytes, corner.space);
+            Search { wanted: &wanted, limit, bytes, space, working, kept, now }.find()
         };
-        if wanted.wants_kept() {
+        let found = if wanted.wants_kept() {
             database.read(|rows| find(Some(Kept { rows, corner: &corner, now })))
         } else {
             find(None)
-        }
+        };
+        Ok(json::to_raw(&found?))
     }
 
     fn forget(&self, call: &CapabilityCall<'_>, guest: &Guest, database: &Database) -> Result<Box<RawValue>, Setback> {
@@ -323,7 +319,7 @@ impl Shared {
             #[serde(default)]
             keys: Vec<Box<RawValue>>,
             #[serde(default)]
-            tags: Vec<String>,
+            tags: HashSet<String>,
             #[serde(default = "usual")]
             tier: String,
         }
@@ -334,8 +330,7 @@ impl Shared {
         let asked: Forget = call.read()?;
         let (corner, working) = self.open(&asked.memory_id, guest)?;
         let now = self.clock.now();
-        let keys = asked.keys.iter().map(|key| identity(key)).collect();
-        let unwanted = Wanted::new(asked.tier, keys, asked.tags, "", 0.0);
+        let unwanted = Wanted::new(asked.tier, self.identities(&asked.keys)?, asked.tags, "", 0.0);
         let mut deleted = 0;
         if unwanted.wants_kept() {
             deleted += database.change(|rows| Kept { rows, corner: &corner, now }.forget(&unwanted))?;
@@ -347,14 +342,16 @@ impl Shared {
     }
 }
 
-fn lock(working: &Mutex<Working>) -> MutexGuard<'_, Working> {
-    working.lock().unwrap_or_else(PoisonError::into_inner)
+/// The answer to a request to store. Keys are as they were written.
+#[derive(Debug, Serialize)]
+struct Stored<'a> {
+    stored: Vec<&'a RawValue>,
+    /// What is wrong fails the whole request, so there is nothing to say here.
+    errors: [&'static str; 0],
 }
 
-/// How many of so many are shown. A negative limit leaves out so many at the end.
-fn length(limit: i64, total: usize) -> usize {
-    let size = usize::try_from(limit.unsigned_abs()).unwrap_or(usize::MAX);
-    if limit < 0 { total.saturating_sub(size) } else { size }
+fn lock(working: &Mutex<Working>) -> MutexGuard<'_, Working> {
+    working.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A version-4 UUID with dashes.
@@ -362,4 +359,26 @@ fn uuid() -> String {
     let id = hex_id::<16>();
     let variant = ["8", "9", "a", "b"][usize::from(id.as_bytes()[16]) % 4];
     format!("{}-{}-4{}-{variant}{}-{}", &id[..8], &id[8..12], &id[13..16], &id[17..20], &id[20..])
+}
+
+#[cfg(test)]
+mod tests {
+    use std::borrow::Cow;
+
+    use super::*;
+
+    #[test]
+    fn nothing_is_left_of_a_session_that_left() {
+        let folder = tempfile::tempdir().unwrap();
+        let memory = Memory::new(Storage::new(Database::open(folder.path()).unwrap()), Settings::default());
+        let message = Cow::Owned(json::raw("{}".to_owned()));
+        let call = CapabilityCall { kind: "memory/init/req", capability: "memory", request: None, message };
+        for session in [1, 1, 2] {
+            memory.shared.init(&call, SessionId(session), "a".to_owned()).unwrap();
+        }
+        assert_eq!(memory.shared.visitors().len(), 2);
+        memory.left(SessionId(1));
+        memory.left(SessionId(2));
+        assert!(memory.shared.visitors().is_empty());
+    }
 }

@@ -2,8 +2,7 @@
 //!
 //! Filters are ANDed. The score of an entry is 0.25 if a tier was asked for, and 1 if its key was, and the share of the
 //! wanted tags that it has, and how well its text answers the question, from 0 to 1, by BM25. The counts behind BM25 are of
-//! what the caller may see and nothing else: FTS5's own function counts everybody's entries, and would let an agent read
-//! from its scores what others remember.
+//! what the caller may see and nothing else, so that no agent can read from its scores what others remember.
 
 use std::collections::HashSet;
 
@@ -19,7 +18,7 @@ const B: f64 = 0.75;
 pub(super) struct Wanted {
     pub(super) tier: String,
     pub(super) identities: HashSet<Identity>,
-    pub(super) tags: Vec<String>,
+    pub(super) tags: HashSet<String>,
     /// The words of the question; none: nothing is asked.
     pub(super) sought: Option<Vec<Sought>>,
     min_score: f64,
@@ -50,7 +49,7 @@ impl Wanted {
     pub(super) fn new(
         tier: String,
         identities: HashSet<Identity>,
-        tags: Vec<String>,
+        tags: HashSet<String>,
         question: &str,
         min_score: f64,
     ) -> Self {
@@ -90,7 +89,7 @@ impl Wanted {
     }
 
     fn tags_in_common(&self, tags: &[String]) -> usize {
-        self.tags.iter().filter(|tag| tags.contains(tag)).count()
+        tags.iter().filter(|tag| self.tags.contains(*tag)).collect::<HashSet<_>>().len()
     }
 
     /// Those that answer the question well enough, the best first; among equals the order stays.
@@ -146,7 +145,7 @@ mod tests {
     use super::*;
 
     fn question(text: &str, min_score: f64) -> Wanted {
-        Wanted::new(String::new(), HashSet::new(), Vec::new(), text, min_score)
+        Wanted::new(String::new(), HashSet::new(), HashSet::new(), text, min_score)
     }
 
     fn candidate(id: i64, words: usize, hits: &[usize]) -> Candidate {
@@ -192,8 +191,10 @@ mod tests {
     #[test]
     fn tier_key_and_tags_add_up() {
         let tags = |tags: &[&str]| tags.iter().map(|tag| (*tag).to_owned()).collect::<Vec<_>>();
-        let wanted = Wanted::new("t".to_owned(), HashSet::from([[1; 32]]), tags(&["a", "b"]), "", 0.0);
+        let wanted =
+            Wanted::new("t".to_owned(), HashSet::from([[1; 32]]), tags(&["a", "b"]).into_iter().collect(), "", 0.0);
         assert_eq!(wanted.base("t", &[1; 32], &tags(&["b", "c"])), Some(1.75));
+        assert_eq!(wanted.base("t", &[1; 32], &tags(&["b", "b"])), Some(1.75));
         assert_eq!(wanted.base("t", &[1; 32], &tags(&["b", "a"])), Some(2.25));
         assert_eq!(wanted.base("t", &[1; 32], &tags(&["c"])), None);
         assert_eq!(wanted.base("t", &[2; 32], &tags(&["a"])), None);

@@ -7,21 +7,30 @@ use serde_json::Value;
 
 /// Characters of a word that count; what is longer is no word of a language anyway.
 const LONGEST: usize = 64;
+/// Words of an entry that can be found: the first ones.
+const MOST_OF_ENTRY: usize = 1_000;
 /// Words of a question that count.
-const MOST: usize = 32;
+const MOST_OF_QUESTION: usize = 32;
 /// From how many characters on a word of a question finds longer words that begin with it.
 const STEM: usize = 3;
 
-/// Tells each word of an entry: those of its key, its content (names of members included) and its tags.
+/// Tells each word of an entry: those of its tags, its key and its content, names of members included.
 pub(super) fn each_word(key: &RawValue, content: &RawValue, tags: &[String], tell: &mut dyn FnMut(&str)) {
+    let mut left = MOST_OF_ENTRY;
+    let mut tell = |word: &str| {
+        if left > 0 {
+            left -= 1;
+            tell(word);
+        }
+    };
+    for tag in tags {
+        each_word_of_text(tag, &mut tell);
+    }
     for json in [key, content] {
         match serde_json::from_str(json.get()) {
-            Ok(value) => each_word_of_value(&value, tell),
-            Err(_) => each_word_of_text(json.get(), tell),
+            Ok(value) => each_word_of_value(&value, &mut tell),
+            Err(_) => each_word_of_text(json.get(), &mut tell),
         }
-    }
-    for tag in tags {
-        each_word_of_text(tag, tell);
     }
 }
 
@@ -84,7 +93,7 @@ impl Sought {
     pub(super) fn in_question(question: &str) -> Vec<Self> {
         let mut sought: Vec<Self> = Vec::new();
         each_word_of_text(question, &mut |word| {
-            if sought.len() < MOST && sought.iter().all(|known| known.word != word) {
+            if sought.len() < MOST_OF_QUESTION && sought.iter().all(|known| known.word != word) {
                 sought.push(Self { word: word.to_owned(), is_stem: word.chars().count() >= STEM });
             }
         });
@@ -119,7 +128,7 @@ mod tests {
     #[test]
     fn words_are_of_names_values_and_tags_in_lower_case() {
         let content = r#"{"fav_colour":["Ol\u00e9-GREEN",7,true,null,"a\nb"]}"#;
-        assert_eq!(words(content, &["To Do"]), ["fav", "colour", "olé", "green", "7", "true", "a", "b", "to", "do"]);
+        assert_eq!(words(content, &["To Do"]), ["to", "do", "fav", "colour", "olé", "green", "7", "true", "a", "b"]);
     }
 
     #[test]
@@ -130,6 +139,11 @@ mod tests {
     #[test]
     fn no_word_is_without_end() {
         assert_eq!(words(&format!("{:?}", "x".repeat(9_999)), &[]), ["x".repeat(LONGEST)]);
+    }
+
+    #[test]
+    fn there_is_an_end_to_the_words_of_an_entry() {
+        assert_eq!(words(&format!("{:?}", "x ".repeat(MOST_OF_ENTRY * 2)), &["tag"]).len(), MOST_OF_ENTRY);
     }
 
     #[test]

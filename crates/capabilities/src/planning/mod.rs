@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use serde_json::json;
 
 use crate::hex_id;
-use crate::storage::{Setback, Storage};
+use crate::storage::{Setback, Storage, Turn};
 
 /// The columns of a plan that names none.
 const COLUMNS: [&str; 4] = ["backlog", "todo", "in_progress", "done"];
@@ -85,8 +85,12 @@ impl Provider for Planning {
             let problem = format!("the request has {size} bytes, and may have {most}");
             return Answer::Now(Err(Failure::of_capability("runtime_error", problem)));
         }
+        let turn = match call.kind {
+            "planning/plan/create" | "planning/task/add" | "planning/task/update" => Turn::Change,
+            _ => Turn::Read,
+        };
         let (call, settings) = (call.into_owned(), self.settings.clone());
-        self.storage.answer(move |database| work(&call, &settings, database))
+        self.storage.answer(turn, move |database| work(&call, &settings, database))
     }
 }
 
@@ -143,7 +147,7 @@ fn show_boards(call: &CapabilityCall<'_>, _: &Settings, database: &Database) -> 
         let plans = plans(rows, &plan_id)?.into_iter();
         plans.map(|plan| Ok(Board::new(tasks(rows, &plan.plan_id, "")?, plan))).collect::<rusqlite::Result<Vec<_>>>()
     })?;
-    Ok(json::to_raw(&json!({ "boards": boards })))
+    Ok(json::to_raw(&Boards { boards }))
 }
 
 fn add_task(call: &CapabilityCall<'_>, settings: &Settings, database: &Database) -> Result<Box<RawValue>, Setback> {
@@ -280,6 +284,12 @@ fn tasks(rows: &Transaction<'_>, plan_id: &str, status: &str) -> rusqlite::Resul
         })
     };
     rows.prepare_cached(select)?.query_map([plan_id, status], read)?.collect()
+}
+
+/// The answer to a request to show boards, which keeps the order of columns.
+#[derive(Debug, Serialize)]
+struct Boards {
+    boards: Vec<Board>,
 }
 
 /// A plan with its tasks.

@@ -42,6 +42,11 @@ impl House {
         Agent { hub, runtime, agreement: agreement(name), caller, _visit: visit }
     }
 
+    /// An agent that has no session to remember anything by.
+    pub(crate) fn passer_by(&self) -> Agent {
+        Agent { caller: Arc::new(Session(SessionId::NONE)), ..self.agent("") }
+    }
+
     /// Lets time pass.
     pub(crate) fn pass(&self, seconds: u64) {
         self.time.fetch_add(seconds, Ordering::Relaxed);
@@ -60,17 +65,23 @@ pub(crate) struct Agent {
 impl Agent {
     /// The answer to a request, or the code and the text of the error.
     pub(crate) fn ask(&self, kind: &'static str, message: Value) -> Result<Value, (String, String)> {
+        let answer = self.ask_in_text(kind, message.to_string())?;
+        Ok(serde_json::from_str(&answer).expect("an answer is JSON"))
+    }
+
+    /// The same in text, whose every character counts.
+    pub(crate) fn ask_in_text(&self, kind: &'static str, message: String) -> Result<String, (String, String)> {
         let capability = match kind.split_once('/') {
             Some(("memory", _)) => "memory",
             Some(("learn", _)) => "learning",
             _ => "planning",
         };
-        let message = Cow::Owned(json::to_raw(&message));
+        let message = Cow::Owned(json::raw(message));
         let call = CapabilityCall { kind, capability, request: None, message };
         let call = Call::new(CallId(1), Operation::Capability(call));
         let answer = self.hub.answer(call, &self.agreement, &self.caller);
         match self.runtime.block_on(answer.outcome()) {
-            Ok(Reply::Capability(raw)) => Ok(serde_json::from_str(raw.get()).expect("a raw value is JSON")),
+            Ok(Reply::Capability(raw)) => Ok(raw.get().to_owned()),
             Ok(other) => panic!("{kind} was answered with {other:?}"),
             Err(failure) => match failure.kind {
                 FailureKind::Capability(code) => Err((code.to_owned(), failure.message)),

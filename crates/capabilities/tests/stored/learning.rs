@@ -349,6 +349,13 @@ fn there_is_an_end_to_everything() {
     assert_eq!(refused(json!({ "state": { "s": "x".repeat(600) } })), "runtime_error", "too large");
     assert_eq!(statistics(&agent, "").as_array().unwrap().len(), 2);
 
+    let many: Vec<_> = (0..65).map(|tool| tool.to_string()).collect();
+    assert_eq!(refused(json!({ "action": { "tools": many } })), "runtime_error", "too many components at once");
+    let request = json!({ "experiences": vec![json!({}); 501] });
+    assert_eq!(agent.refused("learn/experience/req", request), "runtime_error", "too many at once");
+    let large = proposal("r", json!([set("x", json!("x".repeat(600)))]));
+    assert_eq!(agent.refused("learn/refinement/review/req", large), "runtime_error");
+
     let apply = |id: &str, edits: Value| agent.get("learn/refinement/apply/req", proposal(id, edits));
     for id in ["1", "2", "3"] {
         assert_eq!(apply(id, json!([set("x", json!(id))]))["applied_edits"], 1);

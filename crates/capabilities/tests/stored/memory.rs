@@ -140,6 +140,17 @@ fn working_memory_goes_with_the_session_and_the_rest_stays() {
 }
 
 #[test]
+fn hosts_that_share_a_folder_share_what_lasts() {
+    let folder = tempdir().unwrap();
+    let (here, there) = (house(&folder, Settings::default()), house(&folder, Settings::default()));
+    let (ada, bob) = (Mind::new(here.agent("ada")), Mind::new(there.agent("bob")));
+    ada.store(json!([entry("semantic", "s", "known here"), entry("working", "w", "mine")]));
+    assert_eq!(bob.contents(json!({ "query": "known" })), json!(["known here"]));
+    assert_eq!(bob.forget(json!({ "keys": [{ "k": "s" }], "tier": "semantic" })), 1);
+    assert_eq!(ada.contents(json!({})), json!(["mine"]));
+}
+
+#[test]
 fn a_memory_id_is_good_for_its_session_and_its_agent_only() {
     let folder = tempdir().unwrap();
     let house = house(&folder, Settings::default());
@@ -367,4 +378,28 @@ fn what_is_no_request_is_told_so() {
     let folder = tempdir().unwrap();
     let agent = house(&folder, Settings::default()).agent("ada");
     assert_eq!(agent.refused("memory/store/resp", json!({})), "invalid_message");
+}
+
+#[test]
+fn what_is_stored_comes_back_as_it_was_written() {
+    let folder = tempdir().unwrap();
+    let house = house(&folder, Settings::default());
+    let mind = Mind::new(house.agent("ada"));
+    let ask =
+        |kind, rest: &str| mind.agent.ask_in_text(kind, format!(r#"{{"memory_id":"{}",{rest}}}"#, mind.id)).unwrap();
+    let (key, content) = (r#"{"z":1,"a":123456789012345678901234567890}"#, r#"{"y":[1.0,1e3],"x":"\u00e9"}"#);
+    for tier in ["working", "episodic", "semantic"] {
+        let entry = format!(r#""entries":[{{"key":{key},"content":{content},"tier":"{tier}"}}]"#);
+        assert_eq!(ask("memory/store/req", &entry), format!(r#"{{"stored":[{key}],"errors":[]}}"#));
+        let found = ask("memory/retrieve/req", &format!(r#""tier":"{tier}""#));
+        let begin = format!(r#"{{"entries":[{{"key":{key},"content":{content},"tier":"{tier}","tags":[],"source":"","#);
+        assert!(found.starts_with(&begin), "{found}");
+    }
+}
+
+#[test]
+fn who_has_no_session_has_no_memory() {
+    let folder = tempdir().unwrap();
+    let passer_by = house(&folder, Settings::default()).passer_by();
+    assert_eq!(passer_by.refused("memory/init/req", json!({})), "runtime_error");
 }

@@ -25,8 +25,8 @@ fn fifty_megabytes_are_refused_and_the_session_goes_on() {
     let folder = tempdir().unwrap();
     let house = house(&folder, Settings::default());
     let mind = Mind::new(house.agent("ada"));
-    for tier in ["working", "episodic", "semantic"] {
-        let (code, message) = mind.refusal(json!([entry(tier, 1, 3), entry(tier, 2, 50 * 1024 * 1024)]));
+    for (tier, megabytes) in [("working", 2), ("episodic", 50), ("semantic", 2)] {
+        let (code, message) = mind.refusal(json!([entry(tier, 1, 3), entry(tier, 2, megabytes * 1024 * 1024)]));
         assert_eq!(code, "memory_full");
         assert!(message.contains("entries.1") && message.contains("1048576"), "{message}");
     }
@@ -96,6 +96,31 @@ fn what_ended_makes_room_first() {
     house.pass(5);
     mind.store(json!([entry("semantic", 2, 1)]));
     assert_eq!(keys(&mind, "semantic"), [2]);
+}
+
+#[test]
+fn a_request_has_so_many_entries_or_keys() {
+    let folder = tempdir().unwrap();
+    let house = house(&folder, Settings { request_items: 2, ..Settings::default() });
+    let mind = Mind::new(house.agent("ada"));
+    let entries = |tier| json!([entry(tier, 1, 1), entry(tier, 2, 1), entry(tier, 3, 1)]);
+    assert_eq!(mind.refusal(entries("working")).0, "runtime_error");
+    assert_eq!(mind.refusal(entries("episodic")).0, "runtime_error");
+    for kind in ["memory/retrieve/req", "memory/forget/req"] {
+        let keys = json!([{ "k": 1 }, { "k": 2 }, { "k": 3 }]);
+        assert_eq!(mind.agent.refused(kind, json!({ "memory_id": mind.id, "keys": keys })), "runtime_error");
+    }
+    assert_eq!(mind.retrieve(json!({}))["total"], 0);
+}
+
+#[test]
+fn tags_weigh_what_they_take_however_short() {
+    let folder = tempdir().unwrap();
+    let house = house(&folder, Settings::default());
+    let mind = Mind::new(house.agent("ada"));
+    let tags = vec![""; 400_000];
+    let refused = mind.refusal(json!([{ "tier": "episodic", "key": {}, "content": 1, "tags": tags }]));
+    assert_eq!(refused.0, "memory_full");
 }
 
 #[test]

@@ -86,6 +86,16 @@ fn the_recorded_session_goes_as_recommended() {
 }
 
 #[test]
+fn a_board_keeps_the_order_of_columns() {
+    let folder = tempdir().unwrap();
+    let agent = house(&folder, Settings::default()).agent("a");
+    let id = plan(&agent, "p", &["z", "a", "m"]);
+    task(&agent, &id, "t", "b");
+    let board = agent.ask_in_text("planning/plan/board", "{}".to_owned()).unwrap();
+    assert!(board.contains(r#""tasks":{"z":[],"a":[],"m":[],"b":[{"#), "{board}");
+}
+
+#[test]
 fn everything_has_a_default() {
     let folder = tempdir().unwrap();
     let agent = house(&folder, Settings::default()).agent("a");

@@ -21,6 +21,10 @@ const FILE: &str = "gladhand.db";
 const OURS: i32 = 0x676c_6164;
 /// How long a writer waits for the others.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// What is kept of the write-ahead log after it was large.
+const LOG_BYTES: u32 = 16 * 1024 * 1024;
+/// Pages of a connection that are kept at hand: 16 MiB, which the largest change fits into.
+const CACHE_PAGES: u32 = 4096;
 /// Connections that are kept open while nobody needs them.
 const SPARE: usize = 4;
 /// The steps that lead from an empty file to the tables of today. The version of a file is how many it has taken.
@@ -140,7 +144,8 @@ fn connect(path: &Path) -> rusqlite::Result<Connection> {
     patiently(|| connection.pragma_update(None, "journal_mode", "wal"))?;
     // With a write-ahead log nothing can be torn by a crash; only what was written last may be lost to a power cut.
     connection.pragma_update(None, "synchronous", "normal")?;
-    connection.pragma_update(None, "foreign_keys", true)?;
+    connection.pragma_update(None, "journal_size_limit", LOG_BYTES)?;
+    connection.pragma_update(None, "cache_size", CACHE_PAGES)?;
     Ok(connection)
 }
 

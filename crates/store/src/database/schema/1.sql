@@ -21,9 +21,16 @@ CREATE TABLE memory (
 CREATE INDEX memory_by_owner ON memory (owner, id);
 CREATE INDEX memory_by_expiry ON memory (expires_at) WHERE expires_at IS NOT NULL;
 
--- The words of entries. They are split and folded before they get here, and blanks are all that is between them.
-CREATE VIRTUAL TABLE memory_text USING fts5 (words, content='', contentless_delete=1, tokenize='ascii');
-CREATE VIRTUAL TABLE memory_words USING fts5vocab (memory_text, instance);
+-- Which words are how often in which entries, apart for each owner and space (a corner is a digest of both). FTS5 has one
+-- index for everybody: one agent's entries would change the scores of another's, and how long its questions take.
+CREATE TABLE memory_words (
+    corner INTEGER NOT NULL,
+    word TEXT NOT NULL,
+    entry INTEGER NOT NULL,
+    times INTEGER NOT NULL,
+    PRIMARY KEY (corner, word, entry)
+) WITHOUT ROWID;
+CREATE INDEX memory_words_by_entry ON memory_words (entry);
 
 -- How much each owner keeps.
 CREATE TABLE memory_usage (owner TEXT PRIMARY KEY, entries INTEGER NOT NULL, bytes INTEGER NOT NULL) WITHOUT ROWID;
@@ -32,7 +39,7 @@ CREATE TRIGGER memory_added AFTER INSERT ON memory BEGIN
         ON CONFLICT (owner) DO UPDATE SET entries = entries + 1, bytes = bytes + excluded.bytes;
 END;
 CREATE TRIGGER memory_removed AFTER DELETE ON memory BEGIN
-    DELETE FROM memory_text WHERE rowid = old.id;
+    DELETE FROM memory_words WHERE entry = old.id;
     UPDATE memory_usage SET entries = entries - 1, bytes = bytes - old.bytes WHERE owner = old.owner;
     DELETE FROM memory_usage WHERE owner = old.owner AND entries = 0;
 END;
