@@ -27,6 +27,9 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 /// How much output is told after the end. No pipe holds more.
 const LEFT_IN_PIPE: usize = 1024 * 1024;
 
+/// The number of the signal that nobody survives.
+const KILLED: i32 = 9;
+
 /// How many signals may wait to be sent.
 const SIGNALS: usize = 8;
 
@@ -193,7 +196,9 @@ impl Process {
         };
         // What it started ends with it.
         let _ = held.signal(Signal::Kill);
-        End { code: status.and_then(code), cause }
+        // Who is ended by force may leave nobody behind to say so.
+        let killed = || (cause != Cause::Itself).then_some(-KILLED);
+        End { code: status.and_then(code).or_else(killed), cause }
     }
 
     async fn hear(&self, stream: Stream, mut source: impl AsyncRead + Unpin, bounds: Bounds, telling: &Telling) {
