@@ -30,12 +30,9 @@ fn chance(seed: &mut u64) -> u64 {
     *seed >> 33
 }
 
-/// Whatever any of them has said about who it is.
+/// What the skills of a session have said about who they are.
 fn pids(session: &Session) -> Vec<u64> {
-    let of = |event: &Value| {
-        let data = &event["data"];
-        data["text"].as_str().or(data["message"].as_str()).or(event["reason"].as_str())?.trim().parse().ok()
-    };
+    let of = |event: &Value| event["data"]["message"].as_str()?.parse().ok();
     session.events().iter().filter_map(of).collect()
 }
 
