@@ -363,3 +363,14 @@ async fn a_request_that_is_given_up_leaves_nothing() {
     bash(&session, "sleep 1000").await;
     desk.closed().await;
 }
+
+#[tokio::test]
+async fn who_leaves_the_group_does_not_hold_up_the_end() {
+    let session = desk(settings()).session();
+    let (id, _) = bash(&session, "setsid sleep 1000 & echo $!").await;
+    let events = until_end(&session, &id).await;
+    assert_eq!(events.last().unwrap()["data"], json!({"code": 0}));
+    // A plain starter does not find it again, so we end it ourselves.
+    let pid = rustix::process::Pid::from_raw(texts(&events, "stdout").trim().parse().unwrap()).unwrap();
+    let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+}
