@@ -60,7 +60,7 @@ impl Default for Settings {
             largest_state: 1024 * 1024,
             most_records: 1000,
             most_recorded: 4 * 1024 * 1024,
-            largest_batch: 256,
+            largest_batch: 64,
         }
     }
 }

@@ -196,8 +196,10 @@ impl Pushes {
 
     /// Ends when the caller has read enough of what it was told. Whoever tells much waits for it.
     pub async fn keeping_up(&self) {
-        if let Some(behind) = self.caller.keeping_up() {
-            behind.await;
+        match self.caller.keeping_up() {
+            Some(behind) => behind.await,
+            // Others have work to do, too.
+            None => tokio::task::coop::consume_budget().await,
         }
     }
 }

@@ -9,6 +9,9 @@ use serde::Deserialize;
 use super::Settings;
 use crate::starting::Plan;
 
+/// How variables begin that make any program load code of somebody else's.
+const LOADING: [&str; 4] = ["LD_", "DYLD_", "GCONV_PATH", "GLIBC_TUNABLES"];
+
 /// `proc/spawn/req`.
 #[derive(Debug, Deserialize)]
 #[serde(default)]
@@ -79,11 +82,10 @@ impl Spawn {
     }
 }
 
-/// Whether a caller may give a process a variable. Those that make a program load code of somebody else's would make any
-/// allowed program every program.
+/// Whether a caller may give a process a variable: not those that would make any allowed program every program.
 fn may_be_set(name: &str) -> bool {
     let is_a_name = !name.is_empty() && !name.contains(['=', '\0']);
-    is_a_name && !["LD_", "DYLD_"].iter().any(|prefix| name.starts_with(prefix)) && name != "GCONV_PATH"
+    is_a_name && !LOADING.iter().any(|prefix| name.starts_with(prefix))
 }
 
 /// The program of a name, where the environment says that programs are. One that is not found keeps its name, and starting

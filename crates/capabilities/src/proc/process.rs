@@ -15,17 +15,17 @@ use tokio_util::sync::CancellationToken;
 use super::inlet::Inlet;
 use super::pieces::Pieces;
 use super::telling::{Stream, Telling};
-use crate::starting::ending::end;
+use crate::starting::ending::{end, last_words_are_over};
 use crate::starting::{Held, Signal, Started};
 
 /// How much is read at once.
 const CHUNK: usize = 16 * 1024;
 
-/// How long output may be awaited after the end: somebody who left the group may still hold on to the pipe.
-const LAST_WORDS: Duration = Duration::from_millis(500);
-
 /// How much output is told after the end. No pipe holds more.
 const LEFT_IN_PIPE: usize = 1024 * 1024;
+
+/// The number of the signal that nobody survives.
+const KILLED: i32 = 9;
 
 /// How many signals may wait to be sent.
 const SIGNALS: usize = 8;
@@ -193,7 +193,9 @@ impl Process {
         };
         // What it started ends with it.
         let _ = held.signal(Signal::Kill);
-        End { code: status.and_then(code), cause }
+        // Who is ended by force may leave nobody behind to say so.
+        let killed = || (cause != Cause::Itself).then_some(-KILLED);
+        End { code: status.and_then(code).or_else(killed), cause }
     }
 
     async fn hear(&self, stream: Stream, mut source: impl AsyncRead + Unpin, bounds: Bounds, telling: &Telling) {
@@ -205,7 +207,7 @@ impl Process {
                 biased;
                 () = self.abandoned.cancelled() => return,
                 read = source.read(&mut chunk) => read,
-                () = self.last_words_are_over() => break,
+                () = last_words_are_over(&self.ended) => break,
             };
             let Ok(count @ 1..) = read else { break };
             let mut bytes = &chunk[..count];
@@ -227,11 +229,6 @@ impl Process {
         if let Some(piece) = pieces.last() {
             telling.output(stream, &piece);
         }
-    }
-
-    async fn last_words_are_over(&self) {
-        self.ended.cancelled().await;
-        tokio::time::sleep(LAST_WORDS).await;
     }
 }
 

@@ -22,8 +22,16 @@ const MOST: usize = 500;
 #[derive(Debug)]
 pub(super) struct Catalog {
     folders: Vec<PathBuf>,
-    /// What was read when, by the path of the file. What was refused is remembered, too, so that it is told once.
-    known: Mutex<BTreeMap<PathBuf, (Stamp, Option<Arc<Skill>>)>>,
+    /// What was read, by the path of the file.
+    known: Mutex<BTreeMap<PathBuf, Known>>,
+}
+
+/// What was read of a file, and what the file was like then.
+#[derive(Debug)]
+struct Known {
+    stamp: Stamp,
+    /// None: it was refused, and that is not told again.
+    skill: Option<Arc<Skill>>,
 }
 
 /// What tells that a file has changed.
@@ -63,7 +71,7 @@ impl Catalog {
             for path in files(folder) {
                 let Ok(stamp) = fs::metadata(&path).map(|data| Stamp::of(&data)) else { continue };
                 let skill = match known.remove(&path) {
-                    Some((before, skill)) if before == stamp => skill,
+                    Some(before) if before.stamp == stamp => before.skill,
                     _ => read(folder, &path),
                 };
                 if let Some(skill) = skill.clone().filter(|_| skills.len() < MOST)
@@ -71,7 +79,7 @@ impl Catalog {
                 {
                     skills.push(skill);
                 }
-                now.insert(path, (stamp, skill));
+                now.insert(path, Known { stamp, skill });
             }
         }
         *known = now;

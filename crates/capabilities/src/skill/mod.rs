@@ -10,8 +10,9 @@ mod running;
 mod telling;
 mod thinking;
 
+use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use gladhand_hub::{Answer, Context, Features, Provider, SessionId, Settling};
@@ -80,6 +81,8 @@ struct Inner {
     thinker: Option<Arc<dyn Thinker>>,
     running: Semaphore,
     roster: Roster,
+    /// Those who have called something, and how their calls are given up.
+    sessions: Mutex<HashMap<SessionId, CancellationToken>>,
     stopping: CancellationToken,
 }
 
@@ -94,6 +97,7 @@ impl Skills {
             starter,
             thinker,
             roster: Roster::default(),
+            sessions: Mutex::default(),
             stopping: CancellationToken::new(),
         }))
     }
@@ -161,8 +165,9 @@ impl Provider for Skills {
                 Ok(asked) => {
                     let caller = Arc::clone(context.caller);
                     let session = caller.session();
+                    let given_up = inner.given_up(session);
                     let telling = Telling::to(caller, call.request, asked.name.clone(), asked.streaming);
-                    Answer::Later(Box::pin(async move { inner.call(asked, session, &telling).await }))
+                    Answer::Later(Box::pin(async move { inner.call(asked, session, &given_up, &telling).await }))
                 }
                 Err(failure) => Answer::Now(Err(failure)),
             },
@@ -170,6 +175,12 @@ impl Provider for Skills {
                 let message = format!("not a request to skills: {other}");
                 Answer::Now(Err(Failure::of_capability("invalid_message", message)))
             }
+        }
+    }
+
+    fn left(&self, session: SessionId) {
+        if let Some(given_up) = self.0.sessions().remove(&session) {
+            given_up.cancel();
         }
     }
 
@@ -181,6 +192,15 @@ impl Provider for Skills {
 }
 
 impl Inner {
+    fn sessions(&self) -> MutexGuard<'_, HashMap<SessionId, CancellationToken>> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Cancelled when a session has ended, and when everything does.
+    fn given_up(&self, session: SessionId) -> CancellationToken {
+        self.sessions().entry(session).or_insert_with(|| self.stopping.child_token()).clone()
+    }
+
     async fn discover(self: Arc<Self>, discover: &Discover) -> Outcome {
         let Discover { filter_tags, filter_categories } = discover;
         let is_wanted = |skill: &Skill| {
@@ -199,7 +219,13 @@ impl Inner {
         tokio::task::spawn_blocking(move || inner.catalog.skills()).await.unwrap_or_default()
     }
 
-    async fn call(self: Arc<Self>, asked: SkillCall, session: SessionId, telling: &Telling) -> Outcome {
+    async fn call(
+        self: Arc<Self>,
+        asked: SkillCall,
+        session: SessionId,
+        given_up: &CancellationToken,
+        telling: &Telling,
+    ) -> Outcome {
         let began = Instant::now();
         let _at_work = self.roster.enter();
         let failed = |code: &str, why: &str| telling.tell("skill.failed", json!({"error": why, "error_code": code}));
@@ -222,7 +248,7 @@ impl Inner {
         let time = self.time(asked.timeout, &skill);
         let Value::Object(arguments) = arguments else { return Err(Failure::panicked()) };
         let work = tokio::time::timeout(time, self.carry_out(&skill, &arguments, session, telling));
-        let Some(outcome) = self.stopping.run_until_cancelled(work).await else {
+        let Some(outcome) = given_up.run_until_cancelled(work).await else {
             failed("skill_error", "stopping");
             return Err(Failure::new(FailureKind::Stopping, "stopping"));
         };

@@ -16,7 +16,6 @@
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use gladhand_wire::{Line, Lines};
 use serde::Deserialize;
@@ -27,13 +26,11 @@ use tokio_util::sync::CancellationToken;
 use super::definition::Skill;
 use super::telling::Telling;
 use super::{Came, Settings, Trouble};
+use crate::starting::ending::last_words_are_over;
 use crate::starting::{Held, Plan, Signal, Started, Starter};
 
 /// How much is read at once.
 const CHUNK: usize = 16 * 1024;
-
-/// How long output may be awaited after the end: somebody who left the group may still hold on to the pipe.
-const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// Runs the command of a skill. Whoever drops this ends it at once.
 pub(super) async fn run(
@@ -252,7 +249,7 @@ impl<R: AsyncRead + Unpin> Reading<'_, R> {
         let read = tokio::select! {
             biased;
             read = self.source.read_buf(self.lines.spare(CHUNK)) => read.unwrap_or(0),
-            () = async { ended.cancelled().await; tokio::time::sleep(LAST_WORDS).await } => 0,
+            () = last_words_are_over(ended) => 0,
         };
         self.has_ended = read == 0;
         let (read, most) = (read as u64, settings.most_output);

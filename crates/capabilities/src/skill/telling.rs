@@ -43,8 +43,10 @@ impl Telling {
     pub(super) async fn stream(&self, kind: &str, data: Value) {
         if self.streams {
             self.tell(kind, data);
-            if let Some(behind) = self.caller.keeping_up() {
-                behind.await;
+            match self.caller.keeping_up() {
+                Some(behind) => behind.await,
+                // Others have work to do, too.
+                None => tokio::task::coop::consume_budget().await,
             }
         }
     }

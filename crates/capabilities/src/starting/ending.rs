@@ -5,11 +5,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
 use super::{Held, Signal};
 
 /// How long what is killed may take to be gone. Only what the kernel itself holds back takes longer.
 const LAST: Duration = Duration::from_secs(5);
+
+/// How long output may be awaited after the end: somebody who left the group may still hold on to the pipe.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+
+/// Ends when a process has ended and whatever is still in its pipes could have been read.
+pub(crate) async fn last_words_are_over(ended: &CancellationToken) {
+    ended.cancelled().await;
+    tokio::time::sleep(LAST_WORDS).await;
+}
 
 /// Ends a process and everything that came of it: first a request, then force.
 pub(crate) async fn end(held: &mut dyn Held, grace: Duration) -> Option<ExitStatus> {

@@ -130,7 +130,7 @@ impl Session {
 
     /// The session ends.
     pub(crate) fn leave(&self) {
-        drop(self.visit.lock().unwrap().take());
+        drop(self.visit.lock().expect("nobody panics with it").take());
     }
 }
 

@@ -56,7 +56,7 @@ fn desk(settings: Settings) -> Desk {
 }
 
 async fn reset(session: &Session, message: Value) -> Value {
-    session.ask("env/reset/req", message).await.unwrap()["obs"].clone()
+    session.ask("env/reset/req", message).await.expect("it begins")["obs"].clone()
 }
 
 async fn step(session: &Session, id: &Value, action: Value) -> Result<Value, (String, String)> {
@@ -67,7 +67,7 @@ async fn step(session: &Session, id: &Value, action: Value) -> Result<Value, (St
 /// An episode of the program, and its process.
 async fn played(session: &Session) -> (Value, u64) {
     let seen = reset(session, json!({"env_name": "program"})).await;
-    (seen["episode_id"].clone(), seen["state"]["pid"].as_u64().unwrap())
+    (seen["episode_id"].clone(), seen["state"]["pid"].as_u64().expect("it says who it is"))
 }
 
 fn no_episode() -> (String, String) {

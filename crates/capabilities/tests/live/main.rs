@@ -4,3 +4,4 @@ mod desk;
 mod env;
 mod proc;
 mod skill;
+mod storm;

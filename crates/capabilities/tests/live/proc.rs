@@ -19,17 +19,18 @@ fn desk(settings: Settings) -> Desk {
 }
 
 async fn spawn(session: &Session, message: Value) -> Value {
-    session.ask("proc/spawn/req", message).await.unwrap()
+    session.ask("proc/spawn/req", message).await.expect("a refusal is an answer, too")
 }
 
 async fn bash(session: &Session, script: &str) -> (String, u64) {
     let spawned = spawn(session, json!({"cmd": ["bash", "-c", script]})).await;
     assert_eq!((&spawned["ok"], &spawned["error"]), (&json!(true), &json!("")), "{spawned}");
-    (spawned["proc_id"].as_str().unwrap().to_owned(), spawned["pid"].as_u64().unwrap())
+    let id = spawned["proc_id"].as_str().expect("an id is a string");
+    (id.to_owned(), spawned["pid"].as_u64().expect("so is a pid a number"))
 }
 
 async fn status(session: &Session, id: &str) -> Value {
-    session.ask("proc/status/req", json!({"proc_id": id})).await.unwrap()
+    session.ask("proc/status/req", json!({"proc_id": id})).await.expect("it is never an error")
 }
 
 /// Waits for the end of the process that was started last, and gives all events.
@@ -361,4 +362,15 @@ async fn a_request_that_is_given_up_leaves_nothing() {
     // Its place is free again.
     bash(&session, "sleep 1000").await;
     desk.closed().await;
+}
+
+#[tokio::test]
+async fn who_leaves_the_group_does_not_hold_up_the_end() {
+    let session = desk(settings()).session();
+    let (id, _) = bash(&session, "setsid sleep 1000 & echo $!").await;
+    let events = until_end(&session, &id).await;
+    assert_eq!(events.last().unwrap()["data"], json!({"code": 0}));
+    // A plain starter does not find it again, so we end it ourselves.
+    let pid = rustix::process::Pid::from_raw(texts(&events, "stdout").trim().parse().unwrap()).unwrap();
+    let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
 }

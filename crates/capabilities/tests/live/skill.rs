@@ -32,10 +32,10 @@ fn script(text: &str) -> String {
 }
 
 fn folder(skills: &[(&str, &str)]) -> TempDir {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = tempfile::tempdir().expect("there is room");
     for (name, text) in skills {
-        std::fs::create_dir(folder.path().join(name)).unwrap();
-        std::fs::write(folder.path().join(name).join("skill.md"), text).unwrap();
+        std::fs::create_dir(folder.path().join(name)).expect("it is new");
+        std::fs::write(folder.path().join(name).join("skill.md"), text).expect("it is new");
     }
     folder
 }
@@ -53,7 +53,7 @@ async fn call(session: &Session, message: Value) -> Result<Value, (String, Strin
 }
 
 fn kinds(session: &Session) -> Vec<String> {
-    session.events().iter().map(|event| event["kind"].as_str().unwrap().to_owned()).collect()
+    session.events().iter().map(|event| event["kind"].as_str().expect("a kind is a string").to_owned()).collect()
 }
 
 #[tokio::test]
@@ -236,7 +236,7 @@ async fn a_skill_that_fails_says_so_once() {
 /// Waits for the process that a script tells of in its log.
 async fn told_pid(session: &Session) -> u64 {
     let event = session.heard(|event| event["kind"] == "log").await;
-    event["data"]["message"].as_str().unwrap().parse().unwrap()
+    event["data"]["message"].as_str().and_then(|pid| pid.parse().ok()).expect("it says who it is")
 }
 
 #[tokio::test]
@@ -257,6 +257,13 @@ async fn a_skill_that_stalls_ends_with_its_time_its_call_or_everything() {
     let given_up = tokio::spawn(session.begin("skill/call/req", json!({"name": "stalls"})));
     let pid = told_pid(&session).await;
     given_up.abort();
+    gone(pid).await;
+    // So does whoever ends the session.
+    let session = desk.session();
+    let left = tokio::spawn(session.begin("skill/call/req", json!({"name": "stalls"})));
+    let pid = told_pid(&session).await;
+    session.leave();
+    left.await.unwrap().unwrap_err();
     gone(pid).await;
     let session = desk.session();
     let stopped = tokio::spawn(session.begin("skill/call/req", json!({"name": "stalls"})));
@@ -326,7 +333,7 @@ impl Thinker for Loud {
             return Err(Failure::of_capability("runtime_error", "too hard"));
         }
         for word in ["a ", "b"] {
-            tokens.send(word.to_owned()).await.unwrap();
+            tokens.send(word.to_owned()).await.expect("somebody listens");
         }
         Ok(format!("{} {:?}: {}", thought.skill, thought.tools, thought.prompt.trim()))
     }

@@ -12,7 +12,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::Program;
 use crate::env::environment::Object;
 use crate::env::pushing::Pushes;
-use crate::starting::ending::end;
+use crate::starting::ending::{end, last_words_are_over};
 use crate::starting::{Held, Started};
 
 /// How much is read at once.
@@ -20,9 +20,6 @@ const CHUNK: usize = 16 * 1024;
 
 /// How many questions and answers may be on their way. There is one of each unless somebody gave up.
 const ON_THE_WAY: usize = 4;
-
-/// How long a program that has ended may have something left to say.
-const LAST_WORDS: Duration = Duration::from_millis(500);
 
 const ENDED: &str = "its program has ended";
 const TOO_LONG: &str = "a line of its was too long";
@@ -87,12 +84,13 @@ struct Keeper {
 impl Keeper {
     async fn keep(self, started: Started, mut asked: mpsc::Receiver<Value>, answered: mpsc::Sender<Object>) {
         let Started { mut stdin, stdout, stderr, mut held, .. } = started;
+        let left = CancellationToken::new();
         let why = tokio::select! {
             () = self.hung_up.cancelled() => None,
-            why = self.hear(stdout, &answered) => why,
+            why = self.hear(stdout, &answered, &left) => why,
             () = carry_on(&mut asked, &mut stdin) => None,
             () = ignore(stderr) => None,
-            () = ended(&mut *held) => Some(ENDED),
+            () = watch(&mut *held, &left) => None,
         };
         // Who waits for an answer need not wait for the end.
         drop(answered);
@@ -116,11 +114,21 @@ impl Keeper {
 
     /// Hears what the program says, until it says no more, or something that it must not. That is returned, unless the
     /// episode is over by then.
-    async fn hear(&self, mut stdout: ChildStdout, answered: &mpsc::Sender<Object>) -> Option<&'static str> {
+    async fn hear(
+        &self,
+        mut stdout: ChildStdout,
+        answered: &mpsc::Sender<Object>,
+        left: &CancellationToken,
+    ) -> Option<&'static str> {
         let mut lines = Lines::with_limit(self.longest_line);
         let (mut is_over, mut unended) = (false, 0);
         loop {
-            match stdout.read_buf(lines.spare(CHUNK)).await {
+            let read = tokio::select! {
+                biased;
+                read = stdout.read_buf(lines.spare(CHUNK)) => read,
+                () = last_words_are_over(left) => Ok(0),
+            };
+            match read {
                 Ok(count @ 1..) => unended += count,
                 _ => return Some(ENDED).filter(|_| !is_over),
             }
@@ -170,10 +178,11 @@ async fn carry_on(asked: &mut mpsc::Receiver<Value>, stdin: &mut ChildStdin) {
     std::future::pending().await
 }
 
-/// Ends a moment after the program, so that what it said before is heard first.
-async fn ended(held: &mut dyn Held) {
+/// Says when the program has left. What it said before is heard first.
+async fn watch(held: &mut dyn Held, left: &CancellationToken) {
     let _ = held.wait().await;
-    tokio::time::sleep(LAST_WORDS).await;
+    left.cancel();
+    std::future::pending().await
 }
 
 /// Reads what nobody wants to know, for as long as the program runs.
