@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use gladhand::Service;
+use gladhand::dialects::Stop;
 use gladhand::edges::http::Http;
-use gladhand::edges::signals::Stop;
 use gladhand::hub::{Answer, Context, Features, Hub, Kit, Provider};
 use gladhand::operations::{
     Content, Contents, Failure, Level, Log, Notice, Progress, Prompt, PromptResult, Question, Resource, Tool, ToolCall,
