@@ -163,7 +163,7 @@ impl Provider for Toolkits {
     }
 
     fn features(&self) -> Features {
-        Features { silent: true, tool_changes: true, ..Features::default() }
+        Features { silent: true, tool_changes: !self.kits.is_empty(), ..Features::default() }
     }
 
     fn capabilities(&self) -> Vec<&'static str> {
@@ -171,7 +171,7 @@ impl Provider for Toolkits {
     }
 
     fn bundles(&self) -> Option<&dyn Bundles> {
-        Some(self)
+        if self.kits.is_empty() { None } else { Some(self) }
     }
 
     fn serve(&self, call: CapabilityCall<'_>, context: &Context<'_>) -> Answer {

@@ -118,7 +118,8 @@ impl Provider for A2eMcp {
     }
 
     fn features(&self) -> Features {
-        Features { questions: true, tool_changes: true, silent: true, ..Features::default() }
+        let may_register = !self.settings.commands.is_empty() || !self.settings.urls.is_empty();
+        Features { questions: may_register, tool_changes: may_register, silent: true, ..Features::default() }
     }
 
     fn attach(&self, bell: &Bell) {
