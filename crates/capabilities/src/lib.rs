@@ -3,7 +3,9 @@
 //! A capability reads the messages of its namespace and answers with theirs; the dialect has checked their types and
 //! writes the envelope. What belongs to a session goes with it; what outlives sessions is in the database.
 
+mod belongings;
 pub mod chains;
+pub mod clock;
 pub mod env;
 pub mod learning;
 pub mod memory;
@@ -12,6 +14,7 @@ pub mod planning;
 pub mod proc;
 pub mod skill;
 pub mod starting;
+pub mod storage;
 pub mod toolkits;
 
 use gladhand_operations::{Outcome, Reply};
@@ -24,7 +27,6 @@ pub(crate) fn reply<T: serde::Serialize + ?Sized>(members: &T) -> Outcome {
 }
 
 /// Seconds since 1970, with fractions, as all times of A2E are.
-#[allow(dead_code)]
 pub(crate) fn now() -> f64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.map_or(0.0, |since| since.as_secs_f64())

@@ -1,5 +1,8 @@
 //! How processes are started: by whoever sees to it that nothing of them outlives us.
 
+pub(crate) mod ending;
+mod plain;
+
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
@@ -7,6 +10,14 @@ use std::process::ExitStatus;
 
 use async_trait::async_trait;
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
+
+pub use plain::Plain;
+
+/// Where programs are looked for when our own environment does not say.
+const USUAL_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
+/// What of our own environment is of use to everybody and says nothing that is not theirs to know.
+const HARMLESS: [&str; 8] = ["HOME", "LANG", "LC_ALL", "LC_CTYPE", "PATH", "TERM", "TMPDIR", "TZ"];
 
 /// A process to be started.
 #[derive(Debug, Clone, Default)]
@@ -60,4 +71,15 @@ pub trait Held: fmt::Debug + Send + Sync {
 pub trait Starter: fmt::Debug + Send + Sync {
     /// Starts a process with pipes, in a group of its own.
     async fn start(&self, plan: &Plan) -> io::Result<Started>;
+}
+
+/// The environment of whoever is given no other: where programs are, where home is, which language and terminal.
+pub fn minimal_environment() -> Vec<(String, String)> {
+    let ours = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let mut environment: Vec<(String, String)> =
+        HARMLESS.into_iter().filter_map(|name| Some((name.to_owned(), ours(name)?))).collect();
+    if !environment.iter().any(|(name, _)| name == "PATH") {
+        environment.push(("PATH".to_owned(), USUAL_PATH.to_owned()));
+    }
+    environment
 }

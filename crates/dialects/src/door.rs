@@ -89,7 +89,7 @@ impl Door {
     /// What whoever begins with this line can be asked; `None` if the line does not decide who it is.
     pub fn foresee(&self, line: &[u8]) -> Option<Askable> {
         let line = without_mark(line);
-        let dialect = self.foreseen(line)?;
+        let dialect = self.foresees(line)?;
         let text = std::str::from_utf8(line).ok()?;
         let raw: &RawValue = serde_json::from_str(text).ok()?;
         Some((dialect.askable)(&FirstLine { text, members: Members::of(raw) }))
@@ -97,13 +97,14 @@ impl Door {
 
     /// Whether whoever begins with this line may want to talk with the agent.
     pub fn foresees_agent(&self, line: &[u8]) -> bool {
-        self.foreseen(without_mark(line)).is_some_and(|dialect| dialect.has_agent)
+        self.foresees(line).is_some_and(|dialect| dialect.has_agent)
     }
 
-    fn foreseen(&self, line: &[u8]) -> Option<&'static Dialect> {
+    /// The dialect that is settled on, or will be with this line; `None` if the line does not decide it.
+    pub fn foresees(&self, line: &[u8]) -> Option<&'static Dialect> {
         match &self.settled {
             Some((dialect, _)) => Some(dialect),
-            None => match self.detect(Line::Bytes(line)) {
+            None => match self.detect(Line::Bytes(without_mark(line))) {
                 Ok(Some((dialect, Claim::Certain))) => Some(dialect),
                 _ => None,
             },

@@ -24,7 +24,7 @@ pub use breach::Breach;
 pub use door::Door;
 pub use side::{
     Action, Askable, CacheHints, Claim, Client, ClientSetup, Dialect, Event, FirstLine, Heard, Lane, Loss, Menu,
-    Output, Pass, Server, ServerSetup, Stop, Unagreed, askable, is_askable,
+    Output, Pass, Server, ServerSetup, Stop, Unagreed, askable, carried, carried_name, is_askable,
 };
 
 /// All dialects. Order matters only between claims of equal strength.

@@ -30,6 +30,8 @@ pub struct Dialect {
     pub has_tokens: bool,
     /// Whether it has sessions with an agent.
     pub has_agent: bool,
+    /// The capabilities beside tools that it carries whole, in their own words.
+    pub carried: &'static [&'static str],
     /// Whether a first line is of this dialect.
     pub claim: fn(&FirstLine<'_>) -> Claim,
     /// Whether a line is how a server of this dialect answers somebody who began in another, so that it is known by it.
@@ -372,6 +374,18 @@ pub trait Server: fmt::Debug + Send {
 pub fn askable(agreement: &Agreement) -> impl Iterator<Item = (Capability, Option<Box<RawValue>>)> {
     let terms = agreement.agreed(Side::Client).filter(|term| is_askable(&term.capability));
     terms.map(|term| (term.capability.clone(), term.settings.clone()))
+}
+
+/// The capabilities of the server of an agreement that are carried whole, in their own words.
+pub fn carried(agreement: &Agreement) -> impl Iterator<Item = &'static str> {
+    let dialect = crate::REGISTRY.iter().find(|dialect| dialect.name == agreement.dialect);
+    let carried = dialect.map_or(&[][..], |dialect| dialect.carried);
+    carried.iter().copied().filter(|name| agreement.allows(Side::Server, name))
+}
+
+/// The name of a capability that some dialect carries whole.
+pub fn carried_name(name: &str) -> Option<&'static str> {
+    crate::REGISTRY.iter().flat_map(|dialect| dialect.carried).copied().find(|carried| *carried == name)
 }
 
 /// Whether a capability of a client is that it can be asked something.

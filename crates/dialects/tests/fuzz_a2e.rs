@@ -5,15 +5,16 @@ use std::time::Duration;
 
 use gladhand_accord::Secret;
 use gladhand_dialects::testing::{Counting, TestServer, answer, client_setup, moment, server_setup};
-use gladhand_dialects::{Ambient, Event, Heard, Pass, ServerSetup, a2e::DIALECT, a2e::registry::TYPES};
+use gladhand_dialects::{Ambient, Event, Heard, Menu, Pass, ServerSetup, a2e::DIALECT, a2e::registry::TYPES};
 use gladhand_operations::{Call, CallId, Failure, FailureKind, Notice, Progress};
 use gladhand_wire::Line;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 fn host() -> TestServer {
-    let setup =
-        ServerSetup { max_parallel: 2, max_in_flight: 4, passes: vec![Pass::any(Secret::new("t"))], ..server_setup() };
+    let menu = Menu { capabilities: DIALECT.carried.to_vec(), ..server_setup().menu };
+    let passes = vec![Pass::any(Secret::new("t"))];
+    let setup = ServerSetup { max_parallel: 2, max_in_flight: 4, menu, passes, ..server_setup() };
     let mut server = TestServer::pinned(&DIALECT, setup);
     server.answers_itself = false;
     server
@@ -22,7 +23,7 @@ fn host() -> TestServer {
 /// Lines that go somewhere, for mutation to begin from.
 fn session() -> Vec<String> {
     let lines = [
-        json!({"a2e": "1.0", "type": "handshake/req", "id": "0", "agent_id": "x", "agent_caps": ["tools", "env"], "auth_token": "t"}),
+        json!({"a2e": "1.0", "type": "handshake/req", "id": "0", "agent_id": "x", "agent_caps": ["tools", "env", "memory", "proc", "mcp"], "auth_token": "t"}),
         json!({"type": "ping", "id": "1", "ts": 1.5}),
         json!({"type": "tool/list/req", "id": "2", "query": "e", "filter_tags": [], "include_deferred": true}),
         json!({"type": "tool/call/req", "id": "3", "tool_name": "echo", "arguments": {"message": "é"}, "streaming": true, "timeout": 2}),
@@ -30,6 +31,11 @@ fn session() -> Vec<String> {
         json!({"type": "tool/call/req", "id": "5", "tool_name": "nope", "arguments": {}}),
         json!({"type": "tool/call/req", "id": "6", "tool_name": "echo", "arguments": {}, "session_id": "other"}),
         json!({"type": "memory/init/req", "id": "7"}),
+        json!({"type": "proc/spawn/req", "id": "7a", "cmd": ["ls"], "env": {"A": "b"}}),
+        json!({"type": "proc/kill/req", "id": "7b", "proc_id": "p"}),
+        json!({"type": "env/reset/req", "id": "7c", "env_name": "e", "seed": 5.0}),
+        json!({"type": "mcp/sample/resp", "id": "7d", "req_id": "q", "content": {}}),
+        json!({"type": "planning/plan/list", "id": "7e"}),
         json!({"type": "shutdown", "id": "8", "timeout": 1}),
     ];
     lines.iter().map(ToString::to_string).collect()

@@ -3,9 +3,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::index::{Index, Shown};
+use crate::index::Index;
 use crate::passage::Passages;
 use crate::rank::Ranking;
+use crate::reading::{Reading, Readings};
 
 /// What the answer says when nothing fits.
 pub const NOT_FOUND: &str = "No relevant information available.";
@@ -56,15 +57,15 @@ pub struct Citation {
 }
 
 /// Reads the candidates and writes the answer down.
-pub(crate) fn compose(index: &Index, ranking: &Ranking) -> rusqlite::Result<Answer> {
+pub(crate) fn compose(index: &Index, readings: &mut Readings, ranking: &Ranking) -> rusqlite::Result<Answer> {
     let mut candidates = Vec::with_capacity(ranking.candidates.len());
     for candidate in &ranking.candidates {
-        candidates.extend(index.show(candidate.section)?.map(|section| (candidate, section)));
+        candidates.extend(readings.of(index, candidate.section)?.map(|reading| (candidate, reading)));
     }
-    let mut sections: Vec<(f64, &Shown, Passages<'_>)> = (candidates.iter())
-        .map(|(candidate, section)| {
-            let passages = Passages::of(&section.heading, &section.body, &ranking.sought);
-            (candidate.score(passages.closeness()), section, passages)
+    let mut sections: Vec<(f64, &Reading, Passages<'_>)> = (candidates.iter())
+        .map(|(candidate, reading)| {
+            let passages = Passages::of(reading, &ranking.sought);
+            (candidate.score(passages.closeness()), &**reading, passages)
         })
         .collect();
     // The sort is stable: equals stay in the order of the ranking.
@@ -74,7 +75,7 @@ pub(crate) fn compose(index: &Index, ranking: &Ranking) -> rusqlite::Result<Answ
 
     let mut answer = String::new();
     let mut citations: Vec<Citation> = Vec::new();
-    for (score, Shown { path, line, heading, .. }, passages) in sections {
+    for (score, Reading { path, line, heading, .. }, passages) in sections {
         if citations.len() == ranking.wanted {
             break;
         }

@@ -17,6 +17,7 @@ mod own;
 mod passage;
 mod question;
 mod rank;
+mod reading;
 mod sections;
 mod shelf;
 mod survey;

@@ -1,13 +1,12 @@
 //! The passage of a section that fits a question best: a few sentences, some rows of a table, a block of code.
 //!
-//! A text is cut into blocks, and these into units: sentences, lines of code, rows, items of a list. The run of units is taken that has most of
-//! what was asked for in least room. Code stays in its fence and a table keeps its head.
+//! Of the units that a section was cut into (`reading`), the run is taken that has most of what was asked for in least room. Code stays
+//! in its fence and a table keeps its head.
 
 use std::ops::Range;
 
 use crate::rank::Term;
-use crate::sections::Fence;
-use crate::words::words;
+use crate::reading::{Block, Kind, Reading, Words};
 
 /// Words stand close together when no more than this many bytes are around them.
 const CLOSE: usize = 300;
@@ -15,12 +14,13 @@ const CLOSE: usize = 300;
 /// How much more a term counts at the beginning of a unit, where definitions have it.
 const LEADS: f32 = 0.2;
 
-/// A section that was read with a question in mind.
+/// A section, with a question in mind.
 #[derive(Debug)]
 pub(crate) struct Passages<'a> {
-    text: &'a str,
-    blocks: Vec<Block>,
+    reading: &'a Reading,
     weights: Vec<f32>,
+    /// What is met in each unit.
+    met: Vec<Met>,
     /// The terms that the heading has.
     in_heading: Terms,
 }
@@ -28,57 +28,39 @@ pub(crate) struct Passages<'a> {
 /// Which of the terms are met, one bit each.
 type Terms = u64;
 
-/// What stands between blank lines, or between fences.
-#[derive(Debug)]
-struct Block {
-    place: Range<usize>,
-    kind: Kind,
-    units: Vec<Unit>,
-}
-
-/// How a block is cut and put together again.
-#[derive(Debug)]
-enum Kind {
-    /// Units are sentences or items.
-    Text,
-    /// Units are the lines between the one that opens the fence and the one that closes it.
-    Code(Fence),
-    /// Units are the rows after the head, which ends here.
-    Table(usize),
-}
-
-/// A piece of text that is taken as a whole.
+/// What is met in a piece of text.
 #[derive(Debug, Clone)]
-struct Unit {
+struct Met {
     place: Range<usize>,
-    met: Terms,
+    terms: Terms,
     /// The terms that it begins with.
     leads: Terms,
 }
 
 impl<'a> Passages<'a> {
-    /// Reads the text of a section.
-    pub(crate) fn of(heading: &str, text: &'a str, sought: &[(Term, f32)]) -> Self {
-        let blocks = blocks(text).into_iter().map(|place| Block::of(text, place, sought)).collect();
+    /// Looks through a section.
+    pub(crate) fn of(reading: &'a Reading, sought: &[(Term, f32)]) -> Self {
         let weights = sought.iter().map(|(_, weight)| *weight).take(Terms::BITS as usize).collect();
-        Self { text, blocks, weights, in_heading: Unit::of(heading, 0..heading.len(), sought).met }
+        let met = reading.units.iter().map(|unit| Met::of(&unit.words, unit.place.clone(), sought)).collect();
+        let in_heading = Met::of(&reading.heading_words, 0..0, sought).terms;
+        Self { reading, weights, met, in_heading }
     }
 
     /// The share of what was sought that stands close together, the heading included.
     pub(crate) fn closeness(&self) -> f32 {
-        let units: Vec<Unit> = self.blocks.iter().flat_map(|block| block.units.iter().cloned()).collect();
-        let run = best_run(&units, CLOSE, |met, _| self.worth(met | self.in_heading));
-        let met = units[run].iter().fold(self.in_heading, |met, unit| met | unit.met);
-        self.worth(met) / self.worth(Terms::MAX).max(f32::MIN_POSITIVE)
+        let run = best_run(&self.met, CLOSE, |terms, _| self.worth(terms | self.in_heading));
+        let terms = self.met[run].iter().fold(self.in_heading, |terms, met| terms | met.terms);
+        self.worth(terms) / self.worth(Terms::MAX).max(f32::MIN_POSITIVE)
     }
 
     /// The passage that has most of what the heading does not say already, with about `longest` bytes at most.
     pub(crate) fn best(&self, longest: usize) -> String {
-        if self.text.len() <= longest || self.blocks.is_empty() {
-            return self.text.to_owned();
+        let Reading { text, blocks, .. } = self.reading;
+        if text.len() <= longest || blocks.is_empty() {
+            return text.clone();
         }
-        let wholes: Vec<Unit> = self.blocks.iter().map(Block::whole).collect();
-        let mut run = best_run(&wholes, longest, |met, leads| self.novelty(met, leads));
+        let wholes: Vec<Met> = blocks.iter().map(|block| self.whole(block)).collect();
+        let mut run = best_run(&wholes, longest, |terms, leads| self.novelty(terms, leads));
         // A sentence that ends in a colon and what it announces belong together.
         if run.start > 0 && self.announces(run.start - 1) {
             run.start -= 1;
@@ -86,58 +68,69 @@ impl<'a> Passages<'a> {
         if run.end < wholes.len() && self.announces(run.end - 1) {
             run.end += 1;
         }
-        self.blocks[run].iter().map(|block| self.shorten(block, longest)).collect::<Vec<_>>().join("\n\n")
+        blocks[run].iter().map(|block| self.shorten(block, longest)).collect::<Vec<_>>().join("\n\n")
     }
 
     fn announces(&self, block: usize) -> bool {
-        self.text[self.blocks[block].place.clone()].trim_end().ends_with(':')
+        self.reading.text[self.reading.blocks[block].place.clone()].trim_end().ends_with(':')
+    }
+
+    /// What is met in a whole block.
+    fn whole(&self, block: &Block) -> Met {
+        let (mut terms, mut leads) = (0, 0);
+        for met in &self.met[block.units.clone()] {
+            terms |= met.terms;
+            leads |= met.leads;
+        }
+        Met { place: block.place.clone(), terms, leads }
     }
 
     /// The best part of a block.
     fn shorten(&self, block: &Block, longest: usize) -> String {
-        let whole = &self.text[block.place.clone()];
-        if whole.len() <= longest || block.units.is_empty() {
+        let text = &self.reading.text;
+        let whole = &text[block.place.clone()];
+        let units = &self.met[block.units.clone()];
+        if whole.len() <= longest || units.is_empty() {
             return whole.to_owned();
         }
-        let units = &block.units;
-        let mut run = best_run(units, longest, |met, leads| self.novelty(met, leads));
+        let mut run = best_run(units, longest, |terms, leads| self.novelty(terms, leads));
         // What room is left goes to what follows.
         while run.end < units.len() && units[run.end].place.end - units[run.start].place.start <= longest {
             run.end += 1;
         }
-        let part = &self.text[units[run.start].place.start..units[run.end - 1].place.end];
+        let part = &text[units[run.start].place.start..units[run.end - 1].place.end];
         let cut = if part.len() <= 2 * longest { part.len() } else { part.floor_char_boundary(longest) };
         let part = format!("{}{}", &part[..cut], if cut < part.len() { "…" } else { "" });
         match &block.kind {
             Kind::Text => part,
             Kind::Code(fence) => format!("{}\n{part}\n{}", whole.lines().next().unwrap_or_default(), fence.closing()),
-            Kind::Table(head) => format!("{}\n{part}", &self.text[block.place.start..*head]),
+            Kind::Table(head) => format!("{}\n{part}", &text[block.place.start..*head]),
         }
     }
 
-    fn worth(&self, met: Terms) -> f32 {
-        self.weights.iter().enumerate().filter(|(bit, _)| met & (1 << bit) != 0).map(|(_, weight)| weight).sum()
+    fn worth(&self, terms: Terms) -> f32 {
+        self.weights.iter().enumerate().filter(|(bit, _)| terms & (1 << bit) != 0).map(|(_, weight)| weight).sum()
     }
 
-    fn novelty(&self, met: Terms, leads: Terms) -> f32 {
-        self.worth(met & !self.in_heading) + LEADS * self.worth(leads & !self.in_heading)
+    fn novelty(&self, terms: Terms, leads: Terms) -> f32 {
+        self.worth(terms & !self.in_heading) + LEADS * self.worth(leads & !self.in_heading)
     }
 }
 
 /// The run of units that is worth most with at most `longest` bytes; the shortest of equals, and the first of those. A unit
 /// that is longer by itself may be a run of its own. When nothing is worth anything, it is as much of the beginning as there is room for.
-fn best_run(units: &[Unit], longest: usize, worth: impl Fn(Terms, Terms) -> f32) -> Range<usize> {
+fn best_run(units: &[Met], longest: usize, worth: impl Fn(Terms, Terms) -> f32) -> Range<usize> {
     let mut best = 0..0;
     let mut most = (0.0, usize::MAX);
     for (start, first) in units.iter().enumerate() {
-        let mut met = 0;
+        let mut terms = 0;
         for (end, unit) in units.iter().enumerate().skip(start) {
             let length = unit.place.end - first.place.start;
             if length > longest && end > start {
                 break;
             }
-            met |= unit.met;
-            let worth = worth(met, first.leads);
+            terms |= unit.terms;
+            let worth = worth(terms, first.leads);
             if worth > most.0 || worth == most.0 && worth > 0.0 && length < most.1 {
                 most = (worth, length);
                 best = start..end + 1;
@@ -151,133 +144,34 @@ fn best_run(units: &[Unit], longest: usize, worth: impl Fn(Terms, Terms) -> f32)
     best
 }
 
-impl Block {
-    fn of(text: &str, place: Range<usize>, sought: &[(Term, f32)]) -> Self {
-        let lines = lines(text, place.clone());
-        let written = |line: &Range<usize>| &text[line.clone()];
-        let is_item = |line: &Range<usize>| written(line).trim_start().starts_with(['-', '*', '+']);
-        let (kind, units) = if let Some(fence) = Fence::opened_by(written(&lines[0])) {
-            let closed = lines.len() > 1 && lines.last().is_some_and(|last| fence.is_closed_by(written(last)));
-            (Kind::Code(fence), lines[1..lines.len() - usize::from(closed)].to_vec())
-        } else if lines.len() > 2 && written(&lines[0]).trim_start().starts_with('|') {
-            (Kind::Table(lines[1].end), lines[2..].to_vec())
-        } else if lines.iter().filter(|line| is_item(line)).count() > 1 {
-            (Kind::Text, items(&lines, is_item))
-        } else {
-            (Kind::Text, sentences(text, place.clone()))
-        };
-        Self { place, kind, units: units.into_iter().map(|unit| Unit::of(text, unit, sought)).collect() }
-    }
-
-    /// The block as one unit.
-    fn whole(&self) -> Unit {
-        let met = self.units.iter().fold(0, |met, unit| met | unit.met);
-        let leads = self.units.iter().fold(0, |leads, unit| leads | unit.leads);
-        Unit { place: self.place.clone(), met, leads }
-    }
-}
-
-impl Unit {
-    fn of(text: &str, place: Range<usize>, sought: &[(Term, f32)]) -> Self {
-        let mut unit = Self { place: place.clone(), met: 0, leads: 0 };
-        let words = words(&text[place]);
+impl Met {
+    fn of(words: &Words, place: Range<usize>, sought: &[(Term, f32)]) -> Self {
+        let mut met = Self { place, terms: 0, leads: 0 };
         for (bit, (term, _)) in sought.iter().enumerate().take(Terms::BITS as usize) {
-            let first = words.iter().position(|word| term.is_met_by(&word.stem));
+            let first = words.iter().position(|word| term.is_met_by(word));
             let in_parts =
-                || !term.parts.is_empty() && term.parts.iter().all(|part| words.iter().any(|word| word.stem == *part));
+                || !term.parts.is_empty() && term.parts.iter().all(|part| words.iter().any(|word| word == part));
             if first.is_some() || in_parts() {
-                unit.met |= 1 << bit;
+                met.terms |= 1 << bit;
             }
             if first == Some(0) {
-                unit.leads |= 1 << bit;
+                met.leads |= 1 << bit;
             }
         }
-        unit
+        met
     }
-}
-
-/// Paragraphs, lists, tables and blocks of code: what stands between blank lines, code with all of its own.
-fn blocks(text: &str) -> Vec<Range<usize>> {
-    let mut blocks: Vec<Range<usize>> = Vec::new();
-    let mut open: Option<Fence> = None;
-    let mut apart = true;
-    for line in lines(text, 0..text.len()) {
-        let written = &text[line.clone()];
-        let blank = written.trim().is_empty();
-        let fenced = open.is_some();
-        let opens = if fenced { None } else { Fence::opened_by(written) };
-        if fenced || !blank {
-            match blocks.last_mut() {
-                Some(block) if fenced || !apart && opens.is_none() => block.end = line.end,
-                _ => blocks.push(line.clone()),
-            }
-            apart = false;
-        }
-        match &open {
-            Some(fence) if fence.is_closed_by(written) => {
-                open = None;
-                apart = true;
-            }
-            Some(_) => {}
-            None => {
-                apart |= blank;
-                open = opens;
-            }
-        }
-    }
-    blocks
-}
-
-/// The lines of a part of a text, without their newlines.
-fn lines(text: &str, part: Range<usize>) -> Vec<Range<usize>> {
-    let mut lines = Vec::new();
-    let mut start = part.start;
-    for line in text[part].split_inclusive('\n') {
-        lines.push(start..start + line.trim_end_matches(['\n', '\r']).len());
-        start += line.len();
-    }
-    lines
-}
-
-/// The items of a list: lines that begin one, with the lines that go on with it.
-fn items(lines: &[Range<usize>], begins: impl Fn(&Range<usize>) -> bool) -> Vec<Range<usize>> {
-    let mut items: Vec<Range<usize>> = Vec::new();
-    for line in lines {
-        match items.last_mut() {
-            Some(item) if !begins(line) => item.end = line.end,
-            _ => items.push(line.clone()),
-        }
-    }
-    items
-}
-
-/// The sentences of a paragraph: what ends with a full stop and is followed by something that can begin one.
-fn sentences(text: &str, paragraph: Range<usize>) -> Vec<Range<usize>> {
-    let mut sentences = Vec::new();
-    let mut start = paragraph.start;
-    for (at, _) in text[paragraph.clone()].match_indices(['.', '!', '?']) {
-        let end = paragraph.start + at + 1;
-        let rest = &text[end..paragraph.end];
-        let next = rest.trim_start();
-        if next.len() < rest.len() && next.starts_with(|c: char| !c.is_lowercase()) {
-            sentences.push(start..end);
-            start = paragraph.end - next.len();
-        }
-    }
-    if start < paragraph.end {
-        sentences.push(start..paragraph.end);
-    }
-    sentences
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::index::Shown;
     use crate::rank::terms;
 
     fn about(question: &str, text: &str, longest: usize) -> String {
         let sought: Vec<_> = terms(question).into_iter().map(|term| (term, 1.0)).collect();
-        Passages::of("", text, &sought).best(longest)
+        let shown = Shown { path: String::new(), line: 1, heading: String::new(), body: text.to_owned() };
+        Passages::of(&Reading::of(shown), &sought).best(longest)
     }
 
     #[test]

@@ -14,6 +14,7 @@ use crate::index::{Change, Index, Stamp, is_damage};
 use crate::own;
 use crate::question::{Limits, Question};
 use crate::rank::Finder;
+use crate::reading::Readings;
 use crate::sections::cut;
 use crate::survey::{Found, Survey};
 
@@ -29,6 +30,7 @@ pub(crate) struct Shelf {
     folder: Option<PathBuf>,
     index: Index,
     finder: Finder,
+    readings: Readings,
     /// When the last look at the folder was over, and how long it took.
     looked: Option<(Instant, Duration)>,
     /// What the last look found wrong with the folder.
@@ -71,6 +73,7 @@ impl Shelf {
             folder,
             index,
             finder: Finder::default(),
+            readings: Readings::default(),
             looked: None,
             left_out: Vec::new(),
             about_index,
@@ -83,7 +86,7 @@ impl Shelf {
         match self.try_ask(question, limits) {
             Err(error) if is_damage(&error) => {
                 self.index.repair()?;
-                self.finder = Finder::default();
+                (self.finder, self.readings) = (Finder::default(), Readings::default());
                 self.looked = None;
                 self.about_index = Some(REBUILT.to_owned());
                 Ok(self.try_ask(question, limits)?)
@@ -94,14 +97,15 @@ impl Shelf {
 
     fn try_ask(&mut self, question: &Question, limits: &Limits) -> rusqlite::Result<Answer> {
         self.look(limits)?;
-        let Self { index, finder, about_files, .. } = self;
+        let Self { index, finder, readings, about_files, .. } = self;
         let mut answer = index.read(|index| {
             let generation = index.generation()?;
             if about_files.0 != generation {
                 *about_files = (generation, index.warnings()?);
             }
             let ranking = finder.find(index, generation, question, limits)?;
-            compose(index, &ranking)
+            readings.begin(generation);
+            compose(index, readings, &ranking)
         })?;
         let warnings = || self.about_index.iter().chain(&self.left_out).chain(&self.about_files.1);
         answer.warnings = warnings().take(MOST_WARNINGS).cloned().collect();

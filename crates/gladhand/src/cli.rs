@@ -144,9 +144,9 @@ The dialect is decided by the peer's first line, unless --dialect pins it.
 Lines go to stdout, logs to stderr, nothing else to either.
 
 With --http, MCP is served at /mcp (and at /sse for clients of 2024-11-05),
-and stdin and stdout are left alone. Only requests to loopback names, to the
-address itself and to --allow-host are answered. /healthz and /readyz say how
-we are.
+A2E at /session, /send and /stream, and stdin and stdout are left alone. Only
+requests to loopback names, to the address itself and to --allow-host are
+answered. /healthz, /readyz and /health say how we are.
 
 Servers in the configuration file ([upstreams.NAME]) are served too, under
 names such as NAME__tool. The file may be changed meanwhile; what is new, gone

@@ -281,6 +281,20 @@ impl Service {
         &self.hub
     }
 
+    /// Whether a dialect is spoken here.
+    pub(crate) fn speaks(&self, dialect: &Dialect) -> bool {
+        let is_it = |known: &&Dialect| known.name == dialect.name;
+        match self.pinned {
+            Some(pinned) => is_it(&pinned),
+            None => self.registry.iter().any(|known| is_it(known)),
+        }
+    }
+
+    /// Whether a token must be shown, where the dialect has tokens.
+    pub(crate) fn asks_for_tokens(&self) -> bool {
+        self.passes.iter().any(|pass| !pass.token.expose().is_empty())
+    }
+
     /// The bounds that hold.
     pub(crate) fn bounds(&self) -> &Limits {
         &self.limits

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use gladhand_operations::{Failure, FailureKind, Operation, ToolCall};
 
-use crate::hub::{Errand, Hub};
+use crate::hub::Hub;
 use crate::policy::{Asked, Course, Governor, Logged, View, Who};
 use crate::provider::{Answer, Context};
 use crate::routes::{Route, Routes};
+use crate::routing::Errand;
 
 impl Hub {
     /// What the caller gets to see, unless it is everything.

@@ -14,9 +14,11 @@ mod naming;
 pub mod policy;
 mod provider;
 mod routes;
+mod routing;
 mod schema;
 mod stand_ins;
 mod status;
+mod watched;
 mod weight;
 
 pub use agent::Agent;

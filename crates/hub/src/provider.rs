@@ -103,7 +103,8 @@ pub trait Provider: fmt::Debug + Send + Sync {
         None
     }
 
-    /// Somebody wants to hear of changes of this resource. Called for the first of them only.
+    /// Somebody wants to hear of changes of this resource. Called for the first of them only, and not to be answered
+    /// with the bell at once.
     fn watch(&self, _uri: &str) {}
 
     /// Nobody wants to hear of changes of this resource any more.
@@ -111,6 +112,10 @@ pub trait Provider: fmt::Debug + Send + Sync {
 
     /// There will be one session and no other, and it can be asked this. Said before anything else, where it is so.
     fn expects(&self, _askable: &Askable) {}
+
+    /// There will be one session and no other, and it speaks this dialect. Said before its first line is answered; who has
+    /// something for speakers of one dialect only rings the bell if that is what is spoken.
+    fn speaks(&self, _dialect: &str) {}
 
     /// If it does not know yet what it has: ends when it does, or when it has given up for now. Whoever lists, or
     /// calls something that nobody is known to have, waits for it.

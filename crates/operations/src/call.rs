@@ -1,6 +1,7 @@
 //! A call, what it asks for, and its one outcome.
 
 use std::borrow::Cow;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -48,6 +49,8 @@ pub struct Terms<'a> {
     pub principal: Option<Arc<str>>,
     /// Whose share it takes, where callers of more than one party come the same way.
     pub party: Option<Party>,
+    /// The folder that it works in, where it has one: relative paths in its arguments begin there.
+    pub folder: Option<Arc<Path>>,
 }
 
 /// Whose share an input takes of what many peers have in common: a principal's, or an address's where nobody proved who

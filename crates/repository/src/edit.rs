@@ -8,6 +8,9 @@ use crate::frameworks::with_plain_line_ends;
 use crate::language::Language;
 use crate::source::import_place;
 
+/// How many lines an anchor may have.
+const MOST_ANCHOR_LINES: usize = 40;
+
 /// A file as an edit sees it: with plain line ends, whatever it has on disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Document {
@@ -96,6 +99,14 @@ pub(crate) fn place_import(language: Option<Language>, path: &str, text: &str, i
     Change { range: at..at, text: format!("{before}{import}\n") }
 }
 
+/// The whole lines before a place, and what is before it in its own line: as few as the text has only once.
+pub(crate) fn anchor_before(text: &str, at: usize) -> Option<&str> {
+    let mut ends = memchr::memrchr_iter(b'\n', &text.as_bytes()[..at]).map(|end| end + 1).chain([0]);
+    let is_unique =
+        |anchor: &&str| !anchor.trim().is_empty() && memchr::memmem::find_iter(text.as_bytes(), anchor).count() == 1;
+    ends.by_ref().take(MOST_ANCHOR_LINES).map(|start| &text[start..at]).find(is_unique)
+}
+
 /// Text as a line, or lines, of its own behind a place at the end of a line.
 fn insert_line(text: &str, at: usize, line: &str) -> Change {
     let line = line.trim_end_matches('\n');
@@ -165,6 +176,14 @@ mod tests {
         assert_eq!(done(Direction::Before), "a\nx\nb\nc");
         assert_eq!(done(Direction::Replace), "a\nx\nc");
         assert_eq!(done(Direction::Append), "a\nb\nc\nx\n");
+    }
+
+    #[test]
+    fn an_anchor_has_as_many_lines_as_it_takes() {
+        let text = "[a]\nx = [\n]\n[b]\nx = [\n]\n";
+        assert_eq!(anchor_before(text, 9), Some("[a]\nx = ["));
+        assert_eq!(anchor_before(text, 3), Some("[a]"));
+        assert_eq!(anchor_before("\n\n", 2), None);
     }
 
     #[test]

@@ -29,10 +29,12 @@ pub enum RepositoryError {
     #[error("plan must be an object")]
     PlanNotObject,
     /// The integration target has no recipe for the framework.
-    #[error("no recipe available for framework '{framework}'")]
+    #[error("no recipe available for framework '{framework}'{}", why.as_ref().map(|why| format!(": {why}")).unwrap_or_default())]
     NoRecipe {
         /// The framework as it was asked for.
         framework: String,
+        /// What the target is for, if it says so.
+        why: Option<String>,
         /// Those that the target does have recipes for.
         valid: Vec<String>,
     },

@@ -11,6 +11,7 @@ mod edit;
 mod error;
 mod frameworks;
 mod input;
+mod integration;
 mod language;
 mod manifest;
 mod plan;
@@ -35,11 +36,12 @@ pub use frameworks::{
     DetectInput, Detection, Evidence, Framework, InsertAnchor, Kind, MemberFrameworks, ProfileInput, Recommendation,
     detect_frameworks,
 };
-pub use plan::{Edit, EditAnchor, Patch, Payload, Plan, PlanInput, Rollback, propose_edit_plan};
+pub use integration::IntegrationInput;
+pub use plan::{Edit, EditAnchor, Patch, Payload, Plan, Rollback, propose_edit_plan};
 pub use profile::{AnalyzeInput, Member, Profile, Risk, Stats, analyze_repository};
 pub use recipes::{RecipeError, Recipes};
 pub use setting::{Documents, Limits, Passage, Places, Progress, Setting, Stage};
-pub use steps::{Step, Steps, StepsInput, generate_integration_steps};
+pub use steps::{Step, Steps, generate_integration_steps};
 pub use tools::{RepositoryTool, tool, tools};
 pub use validate::{Problem, ValidateInput, Validation, validate_edit_plan};
 pub use workflow::{

@@ -3,33 +3,16 @@
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use crate::edit::{Change, Direction, Document, append, apply, creation, place_code, place_import};
-use crate::frameworks::ProfileInput;
+use crate::edit::{Change, Direction, Document, anchor_before, append, apply, creation, place_code, place_import};
+use crate::integration::{Integration, IntegrationInput, Look};
 use crate::language::Language;
+use crate::manifest::{Addition, addition};
 use crate::recipes::{EditRecipe, Place, Recipe, Target};
-use crate::site::{Site, survey_of};
+use crate::site::Site;
 use crate::survey::{FileFacts, Survey};
 use crate::{RepositoryError, Setting, Stage};
-
-/// The input of `propose_edit_plan`.
-#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
-pub struct PlanInput {
-    /// The framework, as `detect_frameworks` names it.
-    #[serde(default)]
-    #[schemars(required, with = "String")]
-    pub framework: Option<String>,
-    /// A profile as `analyze_repository` gives it.
-    #[serde(default, deserialize_with = "crate::input::object")]
-    pub repository_profile: Option<ProfileInput>,
-    /// The folder to look at.
-    #[serde(default)]
-    pub root: Option<String>,
-    /// What to integrate: `fluxloop`, `mcp-server`, `gladhand` or one of the user's own recipes.
-    #[serde(default)]
-    pub target: Option<String>,
-}
 
 /// Edits that integrate something.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
@@ -72,7 +55,7 @@ pub struct Edit {
 /// A place in a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct EditAnchor {
-    /// `after_match` or `append_file`.
+    /// `after_match`, `append_file` or `replace_match`.
     #[serde(rename = "type")]
     pub kind: &'static str,
     /// Literal text that the file has exactly once.
@@ -106,14 +89,11 @@ pub struct Patch {
 }
 
 /// Proposes edits for a framework.
-pub fn propose_edit_plan(input: &PlanInput, setting: &Setting<'_>) -> Result<Plan, RepositoryError> {
-    let target = setting.recipes.target(input.target.as_deref())?;
-    let (framework, recipe) = target.recipe_for(input.framework.as_deref())?;
-    let profile = input.repository_profile.clone().unwrap_or_default();
-    let survey = survey_of(input.root.as_deref(), &profile, setting)?;
-    let site = Site::new(&framework, survey.as_ref(), &profile, None);
+pub fn propose_edit_plan(input: &IntegrationInput, setting: &Setting<'_>) -> Result<Plan, RepositoryError> {
+    let integration = Integration::of(input, Look::Always, setting)?;
+    let plan = Plan::of(&integration.site(), integration.target, integration.recipe);
     setting.progress.report(Stage::Plan, 1, Some(1));
-    Ok(Plan::of(&site, target, recipe))
+    Ok(plan)
 }
 
 impl Plan {
@@ -121,6 +101,9 @@ impl Plan {
         let mut draft = Draft { title: target.title.clone(), ..Draft::default() };
         for edit in recipe.edits.iter().filter(|edit| applies(edit, site)) {
             draft.add(site, target, recipe, edit);
+        }
+        if !draft.edits.is_empty() {
+            draft.add_dependency(site, target, recipe);
         }
         if draft.edits.is_empty() && draft.warnings.is_empty() {
             draft.warnings.push("The recipe has no edits for this project; follow its steps.".to_owned());
@@ -130,9 +113,7 @@ impl Plan {
             post_checks.push("Run project tests or build command to ensure integration is successful.".to_owned());
         }
         // Only what the plan touches: the rest may hold work that nobody has kept yet.
-        let mut files: Vec<&str> = draft.edits.iter().map(|edit| edit.filepath.as_str()).collect();
-        files.dedup();
-        let instruction = target.rollback.replace("{{files}}", &files.join(" "));
+        let instruction = target.rollback.replace("{{files}}", &draft.files().join(" "));
         Self {
             summary: site.fill(&target.summary, target, recipe).unwrap_or_else(|| target.title.clone()),
             patches: draft.patches(),
@@ -242,20 +223,58 @@ impl Draft {
         });
     }
 
+    /// What the edits import is to be among what the project needs.
+    fn add_dependency(&mut self, site: &Site<'_>, target: &Target, recipe: &Recipe) {
+        let Some((package, command)) = site.install(target, recipe) else { return };
+        let manifests = site.declaring(package.ecosystem);
+        if manifests.iter().any(|(_, manifest)| manifest.needs(&package)) {
+            return;
+        }
+        let declare = |path: &str| {
+            let document = Document::new(&site.project?.0.plain_text_of(path)?);
+            let Addition { at, text } = addition(path, &document.text, &package)?;
+            let anchor = anchor_before(&document.text, at)?.to_owned();
+            Some((path.to_owned(), document, at, anchor, text))
+        };
+        let Some((path, document, at, anchor, text)) = manifests.iter().find_map(|(file, _)| declare(&file.path))
+        else {
+            return self.warn(format!("{} is to be added to what the project needs: {command}", package.name));
+        };
+        self.edits.push(Edit {
+            filepath: path.clone(),
+            strategy: "modify_config".to_owned(),
+            payload: Payload { import: None, code: format!("{anchor}{text}") },
+            anchors: vec![EditAnchor { kind: "replace_match", pattern: anchor }],
+            rationale: Some(format!("The code needs {}. `{command}` declares it too, and fetches it.", package.name)),
+        });
+        self.changed.insert(path, (document, vec![Change { range: at..at, text }]));
+    }
+
     fn warn(&mut self, warning: String) {
         if !self.warnings.contains(&warning) {
             self.warnings.push(warning);
         }
     }
 
+    /// The files that the edits touch, in their order.
+    fn files(&self) -> Vec<&str> {
+        let mut files: Vec<&str> = Vec::new();
+        for Edit { filepath, .. } in &self.edits {
+            if !files.contains(&filepath.as_str()) {
+                files.push(filepath);
+            }
+        }
+        files
+    }
+
     fn patches(&self) -> Vec<Patch> {
-        let changed = self.changed.iter().map(|(path, (document, changes))| {
-            let after = apply(&document.text, &changes.iter().collect::<Vec<_>>());
-            Patch { filepath: path.clone(), diff: document.diff(path, &after) }
-        });
-        let created =
-            self.created.iter().map(|(path, text)| Patch { filepath: path.clone(), diff: creation(path, text) });
-        changed.chain(created).collect()
+        let diff = |path: &str| match self.changed.get(path) {
+            Some((document, changes)) => {
+                document.diff(path, &apply(&document.text, &changes.iter().collect::<Vec<_>>()))
+            }
+            None => creation(path, self.created.get(path).map(String::as_str).unwrap_or_default()),
+        };
+        self.files().into_iter().map(|path| Patch { filepath: path.to_owned(), diff: diff(path) }).collect()
     }
 }
 

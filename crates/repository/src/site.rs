@@ -1,12 +1,10 @@
 //! Where in a repository an integration goes, and the words that its recipe is filled with.
 
 use crate::frameworks::{Finding, Found, ProfileInput, TABLE, managers};
-use crate::manifest::Manifest;
-use crate::recipes::{Recipe, Target, add_command, ecosystem_of, filled, usual_manager};
-use crate::root::Root;
+use crate::manifest::{Ecosystem, Format, Manifest, Role};
+use crate::recipes::{Package, Recipe, Target, add_command, ecosystem_of, filled, usual_manager};
 use crate::source::Family;
-use crate::survey::{Depth, FileFacts, Project, Survey};
-use crate::{RepositoryError, Setting};
+use crate::survey::{FileFacts, Project, Survey};
 
 /// Where an integration goes.
 #[derive(Debug)]
@@ -74,7 +72,7 @@ impl<'s> Site<'s> {
         let app = self.constructor.and_then(|(_, finding)| finding.bound.as_deref());
         let file = self.constructor.map(|(file, _)| file.path.as_str());
         let module = self.constructor.map(|(file, _)| self.module(file));
-        let (package, install) = self.install(target, recipe);
+        let (package, install) = self.install(target, recipe).unzip();
         let (project, run) = (self.project_name(), self.run());
         filled(
             template,
@@ -85,7 +83,7 @@ impl<'s> Site<'s> {
                 ("framework", Some(self.framework)),
                 ("title", Some(&target.title)),
                 ("runner", Some(&recipe.runner_pattern)),
-                ("package", package.as_deref()),
+                ("package", package.map(|package| package.name)),
                 ("install", install.as_deref()),
                 ("project", Some(&project)),
                 ("run", run.as_deref()),
@@ -94,11 +92,34 @@ impl<'s> Site<'s> {
     }
 
     /// The package to add, and the command that does it.
-    fn install(&self, target: &Target, recipe: &Recipe) -> (Option<String>, Option<String>) {
+    pub(crate) fn install<'r>(&self, target: &'r Target, recipe: &'r Recipe) -> Option<(Package<'r>, String)> {
         let usual = self.family.map(usual_manager).unwrap_or("npm");
         let manager = if ecosystem_of(&self.manager).is_some() { &self.manager } else { usual };
-        let package = ecosystem_of(manager).and_then(|ecosystem| target.package(recipe, ecosystem));
-        (package.map(str::to_owned), package.and_then(|package| add_command(manager, package)))
+        let package = target.package(recipe, ecosystem_of(manager)?)?;
+        Some((package, add_command(manager, &package)?))
+    }
+
+    /// The manifests in which the project says what it needs, the one that its manager reads first.
+    pub(crate) fn declaring(&self, ecosystem: Ecosystem) -> Vec<(&'s FileFacts, &'s Manifest)> {
+        let files = self.project.into_iter().flat_map(|(survey, project)| survey.files_of(project));
+        let is_declaring = |format: Format| format.ecosystem == ecosystem && format.role == Role::Project;
+        let mut found: Vec<_> = files
+            .filter(|file| !file.aside && file.format.is_some_and(is_declaring))
+            .filter_map(|file| Some((file, file.manifest.as_ref()?)))
+            .collect();
+        let name = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
+        let is_read = |path: &str| match self.manager.as_str() {
+            "pip" => path.ends_with(".txt") || path.ends_with(".in"),
+            "pipenv" => name(path) == "Pipfile",
+            "uv" | "poetry" | "pdm" | "hatch" => name(path) == "pyproject.toml",
+            _ => true,
+        };
+        // What is compiled from a `.in` is written anew each time.
+        found.sort_by_key(|(file, manifest)| {
+            let path = file.path.as_str();
+            (manifest.dependencies.is_empty(), !is_read(path), !path.ends_with(".in"), path.len())
+        });
+        found
     }
 
     /// A file as a Python module, as seen from its project.
@@ -192,17 +213,6 @@ impl<'s> Site<'s> {
             None => Vec::new(),
         }
     }
-}
-
-/// The tree that is meant by a root or by a profile, if there is one that can be read.
-pub(crate) fn survey_of(
-    root: Option<&str>,
-    profile: &ProfileInput,
-    setting: &Setting<'_>,
-) -> Result<Option<Survey>, RepositoryError> {
-    let given = root.or(profile.root.as_deref());
-    let root = Root::named(setting.places, given)?;
-    if root.path().is_dir() { Survey::take(root, Depth::Sources, setting).map(Some) } else { Ok(None) }
 }
 
 fn depends(survey: &Survey, project: &Project, framework: &str) -> bool {

@@ -1,33 +1,12 @@
 //! `generate_integration_steps`: the checklist of a recipe, in the words of the project.
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use crate::frameworks::ProfileInput;
+use crate::integration::{Integration, IntegrationInput, Look};
 use crate::recipes::{Recipe, Target};
-use crate::site::{Site, survey_of};
+use crate::site::Site;
 use crate::{RepositoryError, Setting, Stage};
-
-/// The input of `generate_integration_steps`.
-#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
-pub struct StepsInput {
-    /// The framework, as `detect_frameworks` names it.
-    #[serde(default)]
-    #[schemars(required, with = "String")]
-    pub framework: Option<String>,
-    /// A profile as `analyze_repository` gives it. If its root can be read, the files there decide.
-    #[serde(default, deserialize_with = "crate::input::object")]
-    pub repository_profile: Option<ProfileInput>,
-    /// The package manager to use, instead of the project's own.
-    #[serde(default)]
-    pub package_manager: Option<String>,
-    /// The folder to look at, instead of a profile.
-    #[serde(default)]
-    pub root: Option<String>,
-    /// What to integrate: `fluxloop`, `mcp-server`, `gladhand` or one of the user's own recipes.
-    #[serde(default)]
-    pub target: Option<String>,
-}
 
 /// A checklist.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
@@ -64,13 +43,10 @@ pub struct Step {
 }
 
 /// Writes the checklist for a framework.
-pub fn generate_integration_steps(input: &StepsInput, setting: &Setting<'_>) -> Result<Steps, RepositoryError> {
-    let target = setting.recipes.target(input.target.as_deref())?;
-    let (framework, recipe) = target.recipe_for(input.framework.as_deref())?;
-    let profile = input.repository_profile.clone().unwrap_or_default();
-    let reads = input.root.is_some() || profile.is_readable(setting);
-    let survey = if reads { survey_of(input.root.as_deref(), &profile, setting)? } else { None };
-    let site = Site::new(&framework, survey.as_ref(), &profile, input.package_manager.as_deref());
+pub fn generate_integration_steps(input: &IntegrationInput, setting: &Setting<'_>) -> Result<Steps, RepositoryError> {
+    let integration = Integration::of(input, Look::IfNamed, setting)?;
+    let Integration { target, recipe, profile, .. } = &integration;
+    let site = integration.site();
     let has_entry_points = profile.entry_points.as_ref().is_some_and(|points| !points.is_empty());
     setting.progress.report(Stage::Steps, 1, Some(1));
     Ok(Steps::of(&site, target, recipe, has_entry_points || site.constructor.is_some()))

@@ -206,9 +206,18 @@ impl Survey {
 
     /// The text of a file, unless it is very large.
     pub(crate) fn text_of(&self, path: &str) -> Option<String> {
+        Some(text::decode(&self.bytes_of(path)?).into_owned())
+    }
+
+    /// The text of a file that is written as every program expects it.
+    pub(crate) fn plain_text_of(&self, path: &str) -> Option<String> {
+        String::from_utf8(self.bytes_of(path)?).ok().filter(|text| !text.starts_with('\u{feff}'))
+    }
+
+    fn bytes_of(&self, path: &str) -> Option<Vec<u8>> {
         let file = self.root.inside(path).ok()?;
         file.metadata().ok().filter(|facts| facts.is_file() && facts.len() <= LARGEST)?;
-        Some(text::decode(&std::fs::read(file).ok()?).into_owned())
+        std::fs::read(file).ok()
     }
 }
 

@@ -8,7 +8,9 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::{RepositoryError, Setting, context, frameworks, plan, profile, steps, validate, workflow};
+use crate::{
+    IntegrationInput, RepositoryError, Setting, context, frameworks, plan, profile, steps, validate, workflow,
+};
 
 /// A repository tool.
 #[derive(Debug)]
@@ -63,9 +65,9 @@ fn all() -> Vec<RepositoryTool> {
             "Says what a repository is made of: languages, package managers, entry points, members of a monorepo, frameworks that its manifests name, and risks. Reads the tree as git sees it."),
         tool!(frameworks::detect_frameworks, frameworks::DetectInput => frameworks::Detection, "detect_frameworks", "Detect frameworks",
             "Names the frameworks that a repository uses, the surest first, each with its evidence (file, line, text) and with anchors at which code could be inserted. Give `root`, or a profile of `analyze_repository`."),
-        tool!(steps::generate_integration_steps, steps::StepsInput => steps::Steps, "generate_integration_steps", "Generate integration steps",
+        tool!(steps::generate_integration_steps, IntegrationInput => steps::Steps, "generate_integration_steps", "Generate integration steps",
             "Writes the checklist that integrates a target (`fluxloop`, `mcp-server`, `gladhand`) into an application of a framework, in the words of its package manager."),
-        tool!(plan::propose_edit_plan, plan::PlanInput => plan::Plan, "propose_edit_plan", "Propose an edit plan",
+        tool!(plan::propose_edit_plan, IntegrationInput => plan::Plan, "propose_edit_plan", "Propose an edit plan",
             "Proposes the edits that integrate a target into a repository: anchored in text that is there, with exact unified diffs. Changes nothing."),
         tool!(validate::validate_edit_plan, validate::ValidateInput => validate::Validation, "validate_edit_plan", "Validate an edit plan",
             "Applies an edit plan in memory and names everything that is wrong with it, with file and line. Changes nothing."),

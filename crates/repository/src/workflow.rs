@@ -243,8 +243,8 @@ impl Workflow {
     /// The stages that need a framework: steps, plan, validation.
     fn integrate(&mut self, survey: &Survey, target: &Target, setting: &Setting<'_>) -> Result<(), RepositoryError> {
         let Some(primary) = self.detection.primary(target).map(|framework| framework.name.clone()) else {
-            let first = self.detection.frameworks.first().map(|framework| framework.name.clone()).unwrap_or_default();
-            let error = format!("no recipe available for framework '{first}'");
+            let first = self.detection.frameworks.first().map(|framework| framework.name.as_str());
+            let error = target.recipe_for(first).err().map(|error| error.to_string()).unwrap_or_default();
             self.integration_steps = Some(Staged::Failed { error: error.clone() });
             self.edit_plan = Some(Staged::Failed { error });
             self.validation = Some(validate(&serde_json::Map::new(), &survey.root));

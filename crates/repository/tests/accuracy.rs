@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use gladhand_repository::{
-    DetectInput, Detection, PlanInput, ValidateInput, detect_frameworks, propose_edit_plan, validate_edit_plan,
+    DetectInput, Detection, IntegrationInput, ValidateInput, detect_frameworks, propose_edit_plan, validate_edit_plan,
 };
 
 /// What a tree should give.
@@ -153,11 +153,11 @@ fn every_plan_that_is_proposed_is_valid() {
         let Some(primary) = one.primary.clone() else { continue };
         for target in ["fluxloop", "mcp-server", "gladhand"] {
             common::within(one.tree.path(), |setting| {
-                let input = PlanInput {
+                let input = IntegrationInput {
                     framework: Some(primary.clone()),
                     root: Some(".".to_owned()),
                     target: Some(target.to_owned()),
-                    ..PlanInput::default()
+                    ..IntegrationInput::default()
                 };
                 let Ok(plan) = propose_edit_plan(&input, setting) else { return };
                 if plan.edits.is_empty() {

@@ -4,14 +4,17 @@ mod common;
 
 use std::path::Path;
 
-use gladhand_repository::{Plan, PlanInput, ValidateInput, Validation, propose_edit_plan, validate_edit_plan};
+use gladhand_repository::{IntegrationInput, Plan, ValidateInput, Validation, propose_edit_plan, validate_edit_plan};
 use serde_json::{Value, json};
 
 const EXPRESS: &str = "-- package.json --\n{ \"name\": \"orders\", \"scripts\": { \"build\": \"tsc\" }, \"dependencies\": { \"express\": \"^4\" } }\n-- pnpm-lock.yaml --\nlockfileVersion: '9.0'\n-- src/server.ts --\nimport express from 'express';\n\nconst web = express();\nweb.use(express.json());\nweb.listen(3000);\n";
 
 fn plan(folder: &Path, framework: &str, target: &str) -> Plan {
-    let input =
-        PlanInput { framework: Some(framework.to_owned()), target: Some(target.to_owned()), ..PlanInput::default() };
+    let input = IntegrationInput {
+        framework: Some(framework.to_owned()),
+        target: Some(target.to_owned()),
+        ..IntegrationInput::default()
+    };
     common::within(folder, |setting| propose_edit_plan(&input, setting)).expect("the fixture is sound")
 }
 
@@ -74,8 +77,54 @@ fn a_server_is_registered_with_gladhand_by_the_command_that_starts_it() {
     assert_eq!(plan.edits[0].filepath, "gladhand.toml");
     assert_eq!(
         plan.edits[0].payload.code,
-        "[upstreams.weather]\ncommand = [\"uv\", \"run\", \"python\", \"server.py\"]\n"
+        "# The MCP server of server.py.\n[upstreams.weather]\ncommand = [\"uv\", \"run\", \"python\", \"server.py\"]\n"
     );
+}
+
+#[test]
+fn what_is_no_mcp_server_is_not_registered() {
+    let tree = common::tree(EXPRESS);
+    let input = |framework: &str| IntegrationInput {
+        framework: Some(framework.to_owned()),
+        target: Some("gladhand".to_owned()),
+        ..IntegrationInput::default()
+    };
+    let error = common::within(tree.path(), |setting| propose_edit_plan(&input("express"), setting)).unwrap_err();
+    assert!(error.to_string().contains("only MCP servers can be registered"), "{error}");
+    assert_eq!(error.details(), Some(json!({ "valid_frameworks": ["fastmcp", "mcp-sdk"] })));
+    let client = common::tree(
+        "-- package.json --\n{ \"scripts\": { \"start\": \"node a.js\" }, \"dependencies\": { \"@modelcontextprotocol/sdk\": \"^1\" } }\n-- a.js --\nimport { Client } from '@modelcontextprotocol/sdk/client/index.js';\nconst client = new Client({ name: 'a', version: '1' });\n",
+    );
+    let plan = plan(client.path(), "mcp-sdk", "gladhand");
+    assert_eq!(plan.edits, []);
+    assert!(plan.warnings[0].ends_with("nothing is registered."), "{:?}", plan.warnings);
+}
+
+#[test]
+fn what_the_code_imports_is_declared() {
+    let tree = common::tree(EXPRESS);
+    let plan = plan(tree.path(), "express", "mcp-server");
+    assert_eq!(plan.warnings, Vec::<String>::new());
+    let declared = &plan.edits[1];
+    assert_eq!((declared.filepath.as_str(), declared.anchors[0].kind), ("package.json", "replace_match"));
+    let patch = plan.patches.iter().find(|patch| patch.filepath == "package.json").unwrap();
+    assert!(
+        patch.diff.contains("{ \"@modelcontextprotocol/sdk\": \"^1.12.0\", \"express\": \"^4\" }"),
+        "{}",
+        patch.diff
+    );
+    assert!(plan.rollback.instruction.ends_with("src/server.ts package.json"), "{}", plan.rollback.instruction);
+    assert!(validate(tree.path(), serde_json::to_value(&plan).unwrap()).valid);
+}
+
+#[test]
+fn where_nothing_can_be_declared_the_command_is_told() {
+    let tree = common::tree(
+        "-- environment.yml --\ndependencies:\n  - flask\n-- app.py --\nfrom flask import Flask\napp = Flask(__name__)\n",
+    );
+    let plan = plan(tree.path(), "flask", "fluxloop");
+    assert_eq!(plan.edits.len(), 1);
+    assert_eq!(plan.warnings, ["fluxloop is to be added to what the project needs: pip install fluxloop"]);
 }
 
 #[test]
@@ -133,6 +182,7 @@ fn every_problem_is_an_issue_with_its_place() {
         issues(json!([{ "filepath": 5, "strategy": "x" }])),
         [(None, "Edit #0: filepath must be a string.".to_owned())]
     );
+    assert_eq!(issues(json!([edit(" ", "x", "y")])), [(None, "Edit #0: filepath is empty.".to_owned())]);
 }
 
 #[cfg(unix)]

@@ -1,8 +1,10 @@
-//! What Gladhand keeps on this machine between runs. For now that is secrets.
+//! What Gladhand keeps on this machine between runs: secrets, and the database of what outlives sessions.
 //!
-//! Everything here blocks for the time of a small file at most, and knows nothing of dialects, sessions or commands: where
-//! things are kept, and with which passphrase, comes in from above.
+//! Everything here blocks for the time of a small file or of a few rows, and knows nothing of dialects, sessions or
+//! commands: where things are kept, and with which passphrase, comes in from above.
 
+mod database;
 mod secrets;
 
+pub use database::{Database, DatabaseError, Trouble};
 pub use secrets::{Keeper, Places, SecretError, Secrets};

@@ -6,6 +6,7 @@
 //! `stdio.rs`, `mcp.rs` and `gateway.rs` say what is compared with what, and which bars are promised.
 //! `loaf/` and `repo/` have no rival that could be started: they stand beside figures stated of a reference server.
 
+mod a2e;
 mod figures;
 mod gateway;
 mod http;
@@ -52,6 +53,8 @@ enum Subject {
     Gateway,
     /// Agent sessions: start, pings, streams.
     Loaf,
+    /// A2E over pipes and HTTP, beside a plain host in Python.
+    A2e,
     /// The repository tools: a large tree and a large documentation.
     Repo,
 }
@@ -71,6 +74,7 @@ impl Options {
             ["mcp", rest @ ..] => (Subject::Mcp, rest),
             ["gateway", rest @ ..] => (Subject::Gateway, rest),
             ["loaf", rest @ ..] => (Subject::Loaf, rest),
+            ["a2e", rest @ ..] => (Subject::A2e, rest),
             ["repo", rest @ ..] => (Subject::Repo, rest),
             ["stdio", rest @ ..] => (Subject::Stdio, rest),
             rest => (Subject::Stdio, rest),
@@ -94,6 +98,7 @@ pub(crate) fn run(options: Options) -> Result<ExitCode> {
         Subject::Mcp => mcp::run(options.is_quick)?,
         Subject::Gateway => gateway::run(options.is_quick)?,
         Subject::Loaf => loaf::run(options.is_quick)?,
+        Subject::A2e => a2e::run(options.is_quick)?,
         Subject::Repo => repo::run(options.is_quick)?,
     };
     println!("{}", if options.json { report.to_json().to_string() } else { report.to_text() });

@@ -148,7 +148,7 @@ impl Core {
         cancel: &CancellationToken,
     ) -> Ran {
         if setup.toolset.is_of_hub(&call.name) {
-            return self.call_hub(call, &setup.asker, cancel).await;
+            return self.call_hub(call, &setup.asker, folder, cancel).await;
         }
         let Wanted { name, call_id, input, .. } = call;
         self.bench.run(Run { name, call_id, input, session, folder, cancel }).await

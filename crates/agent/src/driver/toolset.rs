@@ -1,6 +1,7 @@
 //! All tools that a conversation has: those of the workbench and those of the hub.
 
 use std::collections::{HashMap, HashSet};
+use std::path::Path;
 use std::sync::Arc;
 
 use gladhand_hub::{Answer, Asking, Caller};
@@ -86,11 +87,18 @@ impl Core {
     }
 
     /// Calls a tool of the hub.
-    pub(super) async fn call_hub(&self, call: &Wanted, asker: &Asker, cancel: &CancellationToken) -> Ran {
+    pub(super) async fn call_hub(
+        &self,
+        call: &Wanted,
+        asker: &Asker,
+        folder: &Path,
+        cancel: &CancellationToken,
+    ) -> Ran {
         let Some(hub) = self.hub.get() else { return failed(call, "error", "there is no hub") };
         let arguments = std::borrow::Cow::Borrowed(&*call.input);
         let operation = Operation::CallTool(ToolCall { name: (&*call.name).into(), arguments });
-        let terms = Terms { principal: asker.principal.clone(), ..Terms::default() };
+        let folder = Some(Arc::from(folder));
+        let terms = Terms { principal: asker.principal.clone(), folder, ..Terms::default() };
         let inside: Arc<dyn Caller> = Arc::new(Inside);
         let answer = hub.answer(Call { id: CallId(0), operation, terms }, &asker.agreement, &inside);
         let outcome = tokio::select! {

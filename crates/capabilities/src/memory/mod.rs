@@ -1,1 +1,384 @@
-//! The capability `memory`.
+//! The capability `memory`: entries under composite keys, found again by key, tag, tier and text.
+//!
+//! Working memory is a session's and goes with it. Episodic memory is an agent's, semantic memory everybody's; both are in
+//! the database. Any other tier is kept with the episodic ones, under its own word. Whatever the tier, memories of different
+//! namespace or scope never meet.
+
+mod entry;
+mod kept;
+mod ranking;
+mod search;
+mod words;
+mod working;
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use gladhand_hub::{Answer, Context, Features, Provider, SessionId};
+use gladhand_operations::{CapabilityCall, Failure, Outcome};
+use gladhand_store::Database;
+use gladhand_wire::{RawValue, json};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use sha2::{Digest as _, Sha256};
+
+use self::entry::{Entry, Identity, identity};
+use self::kept::Kept;
+use self::ranking::Wanted;
+use self::search::Search;
+use self::working::Working;
+use crate::clock::Clock;
+use crate::storage::{Setback, Storage, Turn};
+use crate::{hex_id, reply};
+
+/// How much is remembered.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// What a session may have in working memory. The oldest entries make room.
+    pub working: Bound,
+    /// What an agent may have in episodic memory, and in tiers of its own. The oldest entries make room.
+    pub episodic: Bound,
+    /// What all agents together may have in semantic memory. Nothing makes room, because nobody is to be able to push out
+    /// what others know: when it is full, storing fails with `memory_full`.
+    pub semantic: Bound,
+    /// Bytes of one entry; a larger one fails with `memory_full`.
+    pub entry_bytes: usize,
+    /// Bytes of everything in the database together, beyond which storing fails with `memory_full`.
+    pub total_bytes: usize,
+    /// Bytes of the entries in one answer; what is beyond is counted in `total` only.
+    pub reply_bytes: usize,
+    /// Entries or keys in one request; more are refused, because others wait meanwhile.
+    pub request_items: usize,
+    /// Memory ids of one session; beyond, `init` fails with `memory_full`.
+    pub memories: usize,
+}
+
+/// How much there may be of something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bound {
+    /// Entries.
+    pub entries: usize,
+    /// Their bytes.
+    pub bytes: usize,
+}
+
+const MIB: usize = 1024 * 1024;
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            working: Bound { entries: 1_000, bytes: 8 * MIB },
+            episodic: Bound { entries: 10_000, bytes: 64 * MIB },
+            semantic: Bound { entries: 10_000, bytes: 256 * MIB },
+            entry_bytes: MIB,
+            total_bytes: 1024 * MIB,
+            reply_bytes: 8 * MIB,
+            request_items: 200,
+            memories: 256,
+        }
+    }
+}
+
+/// Serves `memory`.
+#[derive(Debug)]
+pub struct Memory {
+    storage: Storage,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    settings: Settings,
+    clock: Clock,
+    visitors: Mutex<HashMap<SessionId, Visitor>>,
+}
+
+/// What is kept of a session.
+#[derive(Debug, Default)]
+struct Visitor {
+    memories: HashMap<String, Corner>,
+    working: Arc<Mutex<Working>>,
+}
+
+/// The part of memory that a memory id opens.
+#[derive(Debug, Clone)]
+struct Corner {
+    /// The agent that opened it.
+    agent: String,
+    space: Space,
+}
+
+/// A namespace with its scope.
+type Space = [u8; 32];
+
+impl Memory {
+    /// Memory in a database.
+    pub fn new(storage: Storage, settings: Settings) -> Self {
+        let shared = Shared { settings, clock: Clock::default(), visitors: Mutex::default() };
+        Self { storage, shared: Arc::new(shared) }
+    }
+
+    /// The same memory, by another clock.
+    pub fn by(self, clock: Clock) -> Self {
+        let shared = Shared { settings: self.shared.settings.clone(), clock, visitors: Mutex::default() };
+        Self { shared: Arc::new(shared), ..self }
+    }
+}
+
+impl Provider for Memory {
+    fn name(&self) -> &str {
+        "memory"
+    }
+
+    fn features(&self) -> Features {
+        Features { silent: true, ..Features::default() }
+    }
+
+    fn capabilities(&self) -> Vec<&'static str> {
+        vec!["memory"]
+    }
+
+    fn serve(&self, call: CapabilityCall<'_>, context: &Context<'_>) -> Answer {
+        let (session, agent) = (context.caller.session(), context.agreement.client.name.clone());
+        let work = match call.kind {
+            "memory/init/req" => return Answer::Now(self.shared.init(&call, session, agent)),
+            "memory/store/req" => Shared::store,
+            "memory/retrieve/req" => Shared::retrieve,
+            "memory/forget/req" => Shared::forget,
+            kind => {
+                return Answer::Now(Err(Failure::of_capability("invalid_message", format!("{kind} is no request"))));
+            }
+        };
+        let turn = if call.kind == "memory/retrieve/req" { Turn::Read } else { Turn::Change };
+        let (shared, call) = (Arc::clone(&self.shared), call.into_owned());
+        self.storage.answer(turn, move |database| work(&shared, &call, &Guest { session, agent }, database))
+    }
+
+    fn left(&self, session: SessionId) {
+        self.shared.visitors().remove(&session);
+    }
+}
+
+/// Who asks.
+#[derive(Debug)]
+struct Guest {
+    session: SessionId,
+    agent: String,
+}
+
+impl Shared {
+    fn visitors(&self) -> MutexGuard<'_, HashMap<SessionId, Visitor>> {
+        self.visitors.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Opens a part of memory. What the caller says about it otherwise (`metadata`) is of no consequence and not kept.
+    fn init(&self, call: &CapabilityCall<'_>, session: SessionId, agent: String) -> Outcome {
+        #[derive(Deserialize)]
+        struct Init {
+            #[serde(default = "usual")]
+            namespace: String,
+            #[serde(default)]
+            scope: BTreeMap<String, String>,
+        }
+        fn usual() -> String {
+            "default".to_owned()
+        }
+
+        let init: Init = call.read()?;
+        if session == SessionId::NONE {
+            return Err(Failure::of_capability("runtime_error", "memory needs a session"));
+        }
+        let mut visitors = self.visitors();
+        let visitor = visitors.entry(session).or_default();
+        if visitor.memories.len() >= self.settings.memories {
+            let most = self.settings.memories;
+            return Err(Failure::of_capability("memory_full", format!("a session has at most {most} memories")));
+        }
+        let memory_id = uuid();
+        let space = Sha256::digest(json::to_raw(&(&init.namespace, &init.scope)).get()).into();
+        visitor.memories.insert(memory_id.clone(), Corner { agent, space });
+        reply(&json!({ "memory_id": memory_id, "namespace": init.namespace, "success": true }))
+    }
+
+    /// What a memory id opens for a guest, who must be the agent that it was given to.
+    fn open(&self, memory_id: &str, guest: &Guest) -> Result<(Corner, Arc<Mutex<Working>>), Failure> {
+        let visitors = self.visitors();
+        let visitor = visitors.get(&guest.session);
+        let corner = visitor.and_then(|visitor| Some((visitor.memories.get(memory_id)?, &visitor.working)));
+        match corner.filter(|(corner, _)| corner.agent == guest.agent) {
+            Some((corner, working)) => Ok((corner.clone(), Arc::clone(working))),
+            None => Err(Failure::of_capability("memory_not_found", format!("unknown memory id: {memory_id:.64}"))),
+        }
+    }
+
+    fn store(&self, call: &CapabilityCall<'_>, guest: &Guest, database: &Database) -> Result<Box<RawValue>, Setback> {
+        #[derive(Deserialize)]
+        struct Store {
+            memory_id: String,
+            #[serde(default)]
+            entries: Vec<Box<RawValue>>,
+        }
+
+        let Store { memory_id, entries } = call.read()?;
+        let (corner, working) = self.open(&memory_id, guest)?;
+        self.check_number(entries.len())?;
+        let now = self.clock.now();
+        let entries = entries.iter().enumerate().map(|(place, written)| self.check(place, written, now));
+        let entries = entries.collect::<Result<Vec<_>, _>>()?;
+        let keys = entries.iter().map(|entry| &*entry.key).collect();
+        let stored = json::to_raw(&Stored { stored: keys, errors: [] });
+        let (fleeting, lasting): (Vec<_>, Vec<_>) = entries.into_iter().partition(|entry| entry.tier == "working");
+        if !lasting.is_empty() {
+            database.change(|rows| Kept { rows, corner: &corner, now }.store(&lasting, &self.settings))?;
+        }
+        lock(&working).store(corner.space, fleeting, self.settings.working, now);
+        Ok(stored)
+    }
+
+    fn identities(&self, keys: &[Box<RawValue>]) -> Result<HashSet<Identity>, Failure> {
+        self.check_number(keys.len())?;
+        Ok(keys.iter().map(|key| identity(key)).collect())
+    }
+
+    fn check_number(&self, items: usize) -> Result<(), Failure> {
+        let most = self.settings.request_items;
+        if items <= most {
+            return Ok(());
+        }
+        Err(Failure::of_capability("runtime_error", format!("a request has at most {most} entries or keys")))
+    }
+
+    /// An entry that can be stored as it is.
+    fn check(&self, place: usize, written: &RawValue, now: f64) -> Result<Entry, Failure> {
+        let entry = Entry::read(written, now)
+            .map_err(|problem| Failure::of_capability("runtime_error", format!("entries.{place}: {problem}")))?;
+        let most = self.bound(&entry.tier).bytes.min(self.settings.entry_bytes);
+        if entry.bytes > most {
+            let problem = format!("entries.{place}: it has {} bytes, and an entry may have {most}", entry.bytes);
+            return Err(Failure::of_capability("memory_full", problem));
+        }
+        Ok(entry)
+    }
+
+    fn bound(&self, tier: &str) -> Bound {
+        match tier {
+            "working" => self.settings.working,
+            "semantic" => self.settings.semantic,
+            _ => self.settings.episodic,
+        }
+    }
+
+    fn retrieve(
+        &self,
+        call: &CapabilityCall<'_>,
+        guest: &Guest,
+        database: &Database,
+    ) -> Result<Box<RawValue>, Setback> {
+        #[derive(Deserialize)]
+        struct Retrieve {
+            memory_id: String,
+            #[serde(default)]
+            keys: Vec<Box<RawValue>>,
+            #[serde(default)]
+            query: String,
+            #[serde(default)]
+            tags: HashSet<String>,
+            #[serde(default)]
+            tier: String,
+            #[serde(default = "ten", deserialize_with = "crate::integer")]
+            limit: i64,
+            #[serde(default)]
+            min_score: f64,
+        }
+        fn ten() -> i64 {
+            10
+        }
+
+        let asked: Retrieve = call.read()?;
+        let (corner, working) = self.open(&asked.memory_id, guest)?;
+        let now = self.clock.now();
+        let identities = self.identities(&asked.keys)?;
+        let wanted = Wanted::new(asked.tier, identities, asked.tags, &asked.query, asked.min_score);
+        let find = |kept: Option<Kept<'_>>| {
+            let working = &*lock(&working);
+            let (limit, bytes, space) = (asked.limit, self.settings.reply_bytes, corner.space);
+            Search { wanted: &wanted, limit, bytes, space, working, kept, now }.find()
+        };
+        let found = if wanted.wants_kept() {
+            database.read(|rows| find(Some(Kept { rows, corner: &corner, now })))
+        } else {
+            find(None)
+        };
+        Ok(json::to_raw(&found?))
+    }
+
+    fn forget(&self, call: &CapabilityCall<'_>, guest: &Guest, database: &Database) -> Result<Box<RawValue>, Setback> {
+        #[derive(Deserialize)]
+        struct Forget {
+            memory_id: String,
+            #[serde(default)]
+            keys: Vec<Box<RawValue>>,
+            #[serde(default)]
+            tags: HashSet<String>,
+            #[serde(default = "usual")]
+            tier: String,
+        }
+        fn usual() -> String {
+            "episodic".to_owned()
+        }
+
+        let asked: Forget = call.read()?;
+        let (corner, working) = self.open(&asked.memory_id, guest)?;
+        let now = self.clock.now();
+        let unwanted = Wanted::new(asked.tier, self.identities(&asked.keys)?, asked.tags, "", 0.0);
+        let mut deleted = 0;
+        if unwanted.wants_kept() {
+            deleted += database.change(|rows| Kept { rows, corner: &corner, now }.forget(&unwanted))?;
+        }
+        if unwanted.wants_working() {
+            deleted += lock(&working).forget(corner.space, &unwanted, now);
+        }
+        Ok(json::to_raw(&json!({ "deleted": deleted })))
+    }
+}
+
+/// The answer to a request to store. Keys are as they were written.
+#[derive(Debug, Serialize)]
+struct Stored<'a> {
+    stored: Vec<&'a RawValue>,
+    /// What is wrong fails the whole request, so there is nothing to say here.
+    errors: [&'static str; 0],
+}
+
+fn lock(working: &Mutex<Working>) -> MutexGuard<'_, Working> {
+    working.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A version-4 UUID with dashes.
+fn uuid() -> String {
+    let id = hex_id::<16>();
+    let variant = ["8", "9", "a", "b"][usize::from(id.as_bytes()[16]) % 4];
+    format!("{}-{}-4{}-{variant}{}-{}", &id[..8], &id[8..12], &id[13..16], &id[17..20], &id[20..])
+}
+
+#[cfg(test)]
+mod tests {
+    use std::borrow::Cow;
+
+    use super::*;
+
+    #[test]
+    fn nothing_is_left_of_a_session_that_left() {
+        let folder = tempfile::tempdir().unwrap();
+        let memory = Memory::new(Storage::new(Database::open(folder.path()).unwrap()), Settings::default());
+        let message = Cow::Owned(json::raw("{}".to_owned()));
+        let call = CapabilityCall { kind: "memory/init/req", capability: "memory", request: None, message };
+        for session in [1, 1, 2] {
+            memory.shared.init(&call, SessionId(session), "a".to_owned()).unwrap();
+        }
+        assert_eq!(memory.shared.visitors().len(), 2);
+        memory.left(SessionId(1));
+        memory.left(SessionId(2));
+        assert!(memory.shared.visitors().is_empty());
+    }
+}

@@ -163,7 +163,8 @@ impl Provider for Toolkits {
     }
 
     fn features(&self) -> Features {
-        Features { silent: true, tool_changes: !self.kits.is_empty(), ..Features::default() }
+        // What a session configures concerns nobody else, and its dialect has no word for a list that changed.
+        Features { silent: true, ..Features::default() }
     }
 
     fn capabilities(&self) -> Vec<&'static str> {

@@ -11,6 +11,7 @@ use gladhand_wire::json::Kind;
 use gladhand_wire::{Members, RawValue, json};
 
 use super::capabilities::{self, VERSION};
+use super::errors;
 use super::fields::{integer_of, text_of};
 use crate::side::ClientSetup;
 
@@ -112,13 +113,15 @@ pub(super) fn read_refusing_error(members: &Members<'_>) -> Refusal {
     Refusal::PeerRefused { code: text("code"), message: text("message") }
 }
 
-/// The failure in an `error` that answers a call.
-pub(super) fn read_error(members: &Members<'_>) -> Failure {
+/// The failure in an `error` that answers a call, which may be of a capability that has words of its own.
+pub(super) fn read_error(members: &Members<'_>, is_carried: bool) -> Failure {
     let text = |name: &str| members.raw(name).and_then(text_of).unwrap_or_default();
     let code = text("code");
     let detail = members.object("detail").unwrap_or_default();
     let word = |name: &str| detail.str(name).unwrap_or_default();
+    let own = errors::CODES.iter().find(|own| **own == code).filter(|_| is_carried);
     let kind = match code.as_ref() {
+        _ if own.is_some() => FailureKind::Capability(own.copied().unwrap_or("runtime_error")),
         "unknown_tool" => FailureKind::UnknownTool,
         "tool_denied" => FailureKind::Denied,
         "tool_error" if word("kind") == "arguments" => FailureKind::InvalidArguments,

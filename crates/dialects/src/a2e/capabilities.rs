@@ -5,24 +5,19 @@ use gladhand_accord::{Defined, Minimum, Rules, Side, VersionRule};
 /// The one version there is.
 pub const VERSION: &str = "1.0";
 
-/// The capability whose messages this house serves.
+/// The capability that all dialects share.
 pub const TOOLS: &str = "tools";
 
+/// The capability under which an agent can be asked something.
+pub const MCP: &str = "mcp";
+
 /// All twelve names. The reference client discards an answer that names any other.
-pub const NAMES: [&str; 12] = [
-    "skill",
-    TOOLS,
-    "toolkits",
-    "env",
-    "proc",
-    "memory",
-    "learning",
-    "chains",
-    "mcp",
-    "multi_agent",
-    "planning",
-    "test",
-];
+pub const NAMES: [&str; 12] =
+    ["skill", TOOLS, "toolkits", "env", "proc", "memory", "learning", "chains", MCP, "multi_agent", "planning", "test"];
+
+/// The capabilities whose messages are carried to whoever serves them.
+pub const CARRIED: &[&str] =
+    &["skill", "toolkits", "env", "proc", "memory", "learning", "chains", MCP, "multi_agent", "planning"];
 
 /// What a client asks for that was not told what to ask for: every name but `test`, which has no messages.
 pub fn worth_asking_for() -> impl Iterator<Item = &'static str> {
@@ -45,9 +40,10 @@ pub fn rules(minimum: Minimum) -> Rules {
         dialect: "a2e",
         versions: VersionRule::CommonMajor,
         minimum,
-        // All capabilities are the host's; an agent provides none.
         defines: |_, side, name| match side {
             Side::Server if is_known(name) => Defined::Yes,
+            // Who has servers of MCP behind it can be asked for their sake.
+            Side::Client if ["sampling", "roots"].contains(&name) => Defined::Yes,
             _ => Defined::Unknown,
         },
     }

@@ -7,13 +7,18 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use gladhand_accord::{Agreement, Gate, Refusal, Secret, Side};
-use gladhand_operations::{Call, CallId, Failure, FailureKind, Operation, Outcome, Reply, Tool};
-use gladhand_wire::{Fault, Members, RawValue, Skim};
+use gladhand_operations::{
+    Answered, Call, CallId, CapabilityEvent, Failure, FailureKind, Notice, Operation, Outcome, QuestionId,
+    QuestionKind, Reply, Tool,
+};
+use gladhand_wire::{Fault, Id, Members, RawValue, Skim};
 
 use super::answers;
+use super::capabilities::TOOLS;
+use super::carrying::{Asked, carry, own_members, question};
 use super::fields::text_of;
 use super::message::Message;
-use super::registry::{self, RULES, Role};
+use super::registry::{self, MessageType, RULES, Role};
 use super::results::read_result;
 use super::tools::read_definition;
 use crate::ambient::Ambient;
@@ -25,6 +30,10 @@ const LONGEST_QUEUE: usize = 1000;
 /// by cancelling; the host's default of 30 would end long calls that somebody still waits for.
 const CALL_TIMEOUT: u64 = 3600;
 const GRACE: u64 = 10;
+/// Processes whose output is passed on at once.
+const MOST_PROCESSES: usize = 256;
+/// Questions of the host that may wait at once.
+const MOST_QUESTIONS: usize = 64;
 
 /// Our side towards a host.
 #[derive(Debug)]
@@ -34,6 +43,11 @@ pub(super) struct Agent {
     calls: BTreeMap<CallId, Pending>,
     requests: BTreeMap<String, CallId>,
     queue: VecDeque<Held>,
+    /// Processes that were started and have not ended: whose output it is that still comes. Oldest first.
+    processes: VecDeque<(String, Option<Id>)>,
+    /// Questions of the host that wait for an answer.
+    questions: BTreeMap<QuestionId, Asked>,
+    asked: u64,
 }
 
 /// Where the session stands, named after what may come.
@@ -62,6 +76,14 @@ struct Session {
 struct Pending {
     request: String,
     wants_progress: bool,
+    carried: Option<Carried>,
+}
+
+/// A request of a capability, and what whoever made it calls it.
+#[derive(Debug, Clone)]
+struct Carried {
+    kind: &'static str,
+    request: Option<Id>,
 }
 
 /// A call that is held back.
@@ -80,6 +102,9 @@ impl Agent {
             calls: BTreeMap::new(),
             requests: BTreeMap::new(),
             queue: VecDeque::new(),
+            processes: VecDeque::new(),
+            questions: BTreeMap::new(),
+            asked: 0,
         }
     }
 
@@ -96,12 +121,32 @@ impl Agent {
             }
             return;
         }
-        let Some(&call) = self.requests.get(request.as_ref()) else {
-            heard.events.push(Event::Dropped("a message that answers nothing we asked"));
-            return;
+        let message = registry::find(&name).filter(|message| message.from == Side::Server);
+        match message {
+            Some(message) if message.role == Role::Request => return self.asked(message, members, ambient, heard),
+            Some(message) if message.role == Role::Event && message.capability != TOOLS => {
+                heard.events.push(match self.whose(message, &request, members) {
+                    Some(request) => {
+                        let fields = own_members(members);
+                        let event = CapabilityEvent { kind: message.name, request, fields };
+                        Event::Notice(Notice::Capability(event))
+                    }
+                    None => Event::Dropped("an event that nobody asked for"),
+                });
+                return;
+            }
+            _ => {}
+        }
+        let call = match self.requests.get(request.as_ref()) {
+            Some(call) => *call,
+            // Some answers of the reference host do not say what they answer: the oldest such request it is.
+            None if request.is_empty() => match self.oldest_answered_by(message) {
+                Some(call) => call,
+                None => return heard.events.push(Event::Dropped("a message that answers nothing we asked")),
+            },
+            None => return heard.events.push(Event::Dropped("a message that answers nothing we asked")),
         };
-        let role = registry::find(&name).map(|message| message.role);
-        if role == Some(Role::Event) {
+        if message.is_some_and(|message| message.role == Role::Event) {
             let wanted = self.calls.get(&call).is_some_and(|pending| pending.wants_progress);
             heard.events.push(match answers::read_event(call, members) {
                 Some(notice) if wanted => Event::Notice(notice),
@@ -113,12 +158,74 @@ impl Agent {
         let outcome = match name.as_ref() {
             "tool/list/resp" => read_list(members).map(Reply::Tools),
             "tool/call/resp" => members.raw("data").ok_or("no result").and_then(read_result).map(Reply::Tool),
-            "error" => return self.end(call, Err(answers::read_error(members)), ambient, heard),
-            _ => Err("a message of another type"),
+            "error" => {
+                let is_carried = self.calls.get(&call).is_some_and(|pending| pending.carried.is_some());
+                let failure = answers::read_error(members, is_carried);
+                return self.end(call, Err(failure), ambient, heard);
+            }
+            _ => match self.carried(call, message) {
+                Some(carried) => {
+                    if carried.kind == "proc/spawn/req" {
+                        self.keep_listening(request.into_owned(), carried.request);
+                    }
+                    Ok(Reply::Capability(own_members(members)))
+                }
+                None => Err("a message of another type"),
+            },
         };
         let misread =
             |problem| Failure::new(FailureKind::UpstreamError, format!("the host's answer makes no sense: {problem}"));
         self.end(call, outcome.map_err(misread), ambient, heard);
+    }
+
+    /// The request that a message is the answer to, if it is of its type.
+    fn carried(&self, call: CallId, message: Option<&MessageType>) -> Option<Carried> {
+        let carried = self.calls.get(&call)?.carried.as_ref()?;
+        let response = registry::find(carried.kind)?.response()?;
+        (response.name == message?.name).then(|| carried.clone())
+    }
+
+    /// The oldest call that a message of this type answers.
+    fn oldest_answered_by(&self, message: Option<&MessageType>) -> Option<CallId> {
+        self.calls.keys().find(|call| self.carried(**call, message).is_some()).copied()
+    }
+
+    /// The request that an event belongs to, in the words of whoever made it. `Some(None)`: to none.
+    fn whose(&mut self, message: &MessageType, request: &str, members: &Members<'_>) -> Option<Option<Id>> {
+        if message.name.ends_with("/push") {
+            return Some(None);
+        }
+        if let Some(call) = self.requests.get(request) {
+            return self.calls.get(call)?.carried.as_ref().map(|carried| carried.request.clone());
+        }
+        let at = self.processes.iter().position(|(process, _)| process == request)?;
+        let is_last = members.object("data").is_some_and(|data| data.has("code"));
+        match is_last {
+            true => self.processes.remove(at).map(|(_, request)| request),
+            false => self.processes.get(at).map(|(_, request)| request.clone()),
+        }
+    }
+
+    /// A process was started: its output comes from now on.
+    fn keep_listening(&mut self, process: String, request: Option<Id>) {
+        if self.processes.len() == MOST_PROCESSES {
+            self.processes.pop_front();
+        }
+        self.processes.push_back((process, request));
+    }
+
+    /// The host asks something.
+    fn asked(&mut self, message: &MessageType, members: &Members<'_>, ambient: &mut Ambient<'_>, heard: &mut Heard) {
+        let kind = if message.name == "mcp/sample/req" { QuestionKind::Sample } else { QuestionKind::Roots };
+        let asked = Asked::of(kind, members);
+        if self.questions.len() >= MOST_QUESTIONS {
+            let busy = Failure::new(FailureKind::Busy, "too many questions wait for an answer");
+            return asked.answer(Err(busy), ambient, &mut heard.wire);
+        }
+        self.asked += 1;
+        let id = QuestionId(self.asked);
+        self.questions.insert(id, asked);
+        heard.events.push(Event::Asked(id, None, question(kind, members)));
     }
 
     fn opened(&mut self, members: &Members<'_>, heard: &mut Heard) {
@@ -183,11 +290,16 @@ impl Agent {
                 .with("correlation_id", "")
                 .with("streaming", &wants_progress)
                 .with("timeout", &CALL_TIMEOUT),
+            Operation::Capability(asked) => carry(message, asked, self.session_id()),
             _ => return,
         };
         message.send(&mut heard.wire);
         self.requests.insert(request.clone(), call);
-        self.calls.insert(call, Pending { request, wants_progress });
+        let carried = match operation {
+            Operation::Capability(asked) => Some(Carried { kind: asked.kind, request: asked.request.clone() }),
+            _ => None,
+        };
+        self.calls.insert(call, Pending { request, wants_progress, carried });
     }
 
     fn session_id(&self) -> &str {
@@ -234,7 +346,8 @@ impl Client for Agent {
 
     fn call(&mut self, call: Call<'_>, _behalf: Option<&Arc<Agreement>>, ambient: &mut Ambient<'_>, heard: &mut Heard) {
         let (wants_progress, operation, call) = (call.terms.wants_progress, call.operation, call.id);
-        if let Some(outcome) = operation.where_there_are_only_tools() {
+        let is_carried = matches!(operation, Operation::Capability(_));
+        if let Some(outcome) = operation.where_there_are_only_tools().filter(|_| !is_carried) {
             heard.events.push(Event::Answered(call, outcome));
             return;
         }
@@ -248,7 +361,11 @@ impl Client for Agent {
                     return;
                 }
                 Ok(_) => Failure::new(FailureKind::Busy, "too many calls are waiting for this host"),
-                Err(_) => Failure::new(FailureKind::Denied, "the host did not grant the capability tools"),
+                Err(_) => {
+                    let capability =
+                        registry::find(request_type(&operation)).map_or(TOOLS, |message| message.capability);
+                    Failure::new(FailureKind::Denied, format!("the host did not grant the capability {capability}"))
+                }
             },
             Standing::Closing => Failure::new(FailureKind::Stopping, "the session is being closed"),
             Standing::Unopened | Standing::ExpectHandshake(_) | Standing::Over => {
@@ -256,6 +373,12 @@ impl Client for Agent {
             }
         };
         heard.events.push(Event::Answered(call, Err(failure)));
+    }
+
+    fn answer(&mut self, question: QuestionId, answered: Answered, ambient: &mut Ambient<'_>, heard: &mut Heard) {
+        if let Some(asked) = self.questions.remove(&question) {
+            asked.answer(answered, ambient, &mut heard.wire);
+        }
     }
 
     fn cancel(&mut self, call: CallId, ambient: &mut Ambient<'_>, heard: &mut Heard) {
@@ -277,6 +400,9 @@ impl Client for Agent {
         let sent = std::mem::take(&mut self.calls).into_keys();
         let held = std::mem::take(&mut self.queue).into_iter().map(|held| held.call);
         self.requests.clear();
+        self.processes.clear();
+        let unasked = std::mem::take(&mut self.questions).into_keys().map(Event::Unasked);
+        heard.events.extend(unasked);
         for call in sent.chain(held) {
             let failure = Failure::new(FailureKind::UpstreamLost, "the host is gone");
             heard.events.push(Event::Answered(call, Err(failure)));
@@ -303,6 +429,7 @@ impl Client for Agent {
 fn request_type(operation: &Operation<'_>) -> &'static str {
     match operation {
         Operation::ListTools => "tool/list/req",
+        Operation::Capability(call) => call.kind,
         _ => "tool/call/req",
     }
 }

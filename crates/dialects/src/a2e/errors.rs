@@ -10,6 +10,39 @@ use crate::ambient::Ambient;
 
 pub(super) const TOO_MANY: &str = "too many requests";
 
+/// The codes that capabilities have for what goes wrong in them (a2e §7.2).
+pub(super) const CODES: [&str; 29] = [
+    "parse_error",
+    "invalid_message",
+    "runtime_error",
+    "capability_missing",
+    "timeout",
+    "out_of_memory",
+    "sandbox_crash",
+    "unknown_skill",
+    "skill_error",
+    "unknown_action",
+    "reset_denied",
+    "unknown_proc",
+    "proc_dead",
+    "proc_limit",
+    "memory_full",
+    "memory_not_found",
+    "chain_cycle",
+    "chain_node_error",
+    "bad_entry",
+    "chain_error",
+    "mcp_server_not_found",
+    "mcp_server_unavailable",
+    "mcp_tool_not_found",
+    "mcp_resource_not_found",
+    "mcp_prompt_not_found",
+    "mcp_transport_error",
+    "mcp_protocol_error",
+    "mcp_sampling_refused",
+    "mcp_capability_missing",
+];
+
 /// An `error` message without its envelope. All its fields are always written.
 #[derive(Debug)]
 pub(super) struct ErrorBody {
@@ -70,6 +103,12 @@ impl ErrorBody {
         Self::new("invalid_message", message, &serde_json::json!({"kind": "direction", "type": name}))
     }
 
+    /// A type of the family that `multi_agent/*` has replaced.
+    pub(super) fn superseded(name: &str) -> Self {
+        let message = format!("{name} is not served: use multi_agent/*");
+        Self::new("invalid_message", message, &serde_json::json!({"kind": "superseded", "type": name}))
+    }
+
     /// There is no session.
     pub(super) fn handshake_required() -> Self {
         Self::new("unauthorized", "handshake required", &serde_json::json!({"reason": "handshake_required"}))
@@ -99,8 +138,8 @@ impl ErrorBody {
     }
 
     /// The call took longer than it was given.
-    pub(super) fn timed_out(seconds: u64) -> Self {
-        Self::of(&Failure::new(FailureKind::TimedOut, format!("no result within {seconds} s")), TOOLS)
+    pub(super) fn timed_out(seconds: u64, capability: &'static str) -> Self {
+        Self::of(&Failure::new(FailureKind::TimedOut, format!("no result within {seconds} s")), capability)
     }
 
     /// A call that failed.

@@ -89,6 +89,47 @@ impl<'m, 'a> Fields<'m, 'a> {
         None
     }
 
+    /// A field that must be there, whatever it is.
+    pub(super) fn required(&mut self, name: &str) {
+        if !self.members.has(name) {
+            self.problem(name, "required".to_owned());
+        }
+    }
+
+    /// An object, if it is there.
+    pub(super) fn optional_object(&mut self, name: &str) {
+        if self.members.has(name) {
+            let _ = self.object(name);
+        }
+    }
+
+    /// A number, if it is there.
+    pub(super) fn number(&mut self, name: &str) {
+        if let Some(raw) = self.members.raw(name).filter(|raw| number_of(raw).is_none()) {
+            self.expected(name, "a number", raw);
+        }
+    }
+
+    /// A list of objects, if it is there.
+    pub(super) fn objects(&mut self, name: &str) {
+        let Some(raw) = self.members.raw(name) else { return };
+        let Ok(items) = serde_json::from_str::<Vec<&'a RawValue>>(raw.get()) else {
+            return self.expected(name, "a list", raw);
+        };
+        for (at, item) in items.into_iter().enumerate().filter(|(_, item)| Kind::of(item) != Kind::Object) {
+            self.expected(&format!("{name}.{at}"), "an object", item);
+        }
+    }
+
+    /// An object whose values are strings, if it is there.
+    pub(super) fn text_map(&mut self, name: &str) {
+        let Some(raw) = self.members.raw(name) else { return };
+        let Some(map) = Members::of(raw) else { return self.expected(name, "an object", raw) };
+        for (key, value) in map.iter().filter(|(_, value)| Kind::of(value) != Kind::String) {
+            self.expected(&format!("{name}.{key}"), "a string", value);
+        }
+    }
+
     /// The members of the envelope, of which only the type and the id were looked at before. Returns
     /// the version that the message says it is of; of the two spellings the page's own wins.
     pub(super) fn envelope(&mut self) -> Option<Cow<'a, str>> {

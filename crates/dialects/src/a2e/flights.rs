@@ -6,9 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gladhand_accord::Agreement;
-use gladhand_operations::{Call, CallId, Operation, Terms};
+use gladhand_operations::{Call, CallId, CapabilityEvent, Operation, Terms};
 use gladhand_wire::Id;
 
+use super::capabilities::TOOLS;
+use super::registry::MessageType;
+use super::requests::Request;
 use super::tools::Filter;
 use crate::side::{Action, ServerSetup};
 
@@ -29,6 +32,7 @@ pub(super) struct Flight {
     pub(super) timeout: Option<Duration>,
     /// When it was delivered; `None` while it waits in the queue.
     pub(super) delivered: Option<Duration>,
+    is_urgent: bool,
     deadline: Option<Duration>,
     held: usize,
 }
@@ -47,6 +51,13 @@ pub(super) enum Asked {
         /// How many were sent.
         events: u64,
     },
+    /// A request that is carried to whoever serves its capability.
+    Carried {
+        /// Which one.
+        message: &'static MessageType,
+        /// Events that may only follow the answer.
+        held_back: Vec<CapabilityEvent>,
+    },
 }
 
 impl Asked {
@@ -54,6 +65,23 @@ impl Asked {
         match self {
             Self::List(filter) => filter.held(),
             Self::Tool { name, .. } => name.len(),
+            Self::Carried { .. } => 0,
+        }
+    }
+
+    /// The capability that it belongs to.
+    pub(super) fn capability(&self) -> &'static str {
+        match self {
+            Self::List(_) | Self::Tool { .. } => TOOLS,
+            Self::Carried { message, .. } => message.capability,
+        }
+    }
+
+    /// Events that may only follow the answer.
+    pub(super) fn held_back(&self) -> &[CapabilityEvent] {
+        match self {
+            Self::Carried { held_back, .. } => held_back,
+            Self::List(_) | Self::Tool { .. } => &[],
         }
     }
 }
@@ -93,20 +121,24 @@ impl Flights {
     /// Takes a call in: delivers it now, or keeps it for later.
     pub(super) fn accept<'a>(
         &mut self,
-        request: Option<Id>,
-        asked: Asked,
-        operation: Operation<'a>,
-        timeout: Option<Duration>,
+        id: Option<Id>,
+        request: Request<'a>,
+        is_urgent: bool,
         agreement: &Arc<Agreement>,
         now: Duration,
     ) -> Result<Option<Action<'a>>, Full> {
-        let must_wait = self.delivered >= self.max_parallel || !self.queue.is_empty();
+        let Request { asked, operation, timeout, .. } = request;
+        let request = id;
+        let must_wait = !is_urgent && (self.delivered >= self.max_parallel || !self.queue.is_empty());
         let waiting = match &operation {
             Operation::CallTool(tool) if must_wait => tool.arguments.get().len(),
+            Operation::Capability(call) if must_wait => call.message.get().len(),
             _ => 0,
         };
         let held = waiting + asked.held() + request.as_ref().map_or(0, |id| id.as_json().len());
-        if must_wait && (self.queue.len() >= self.max_waiting || self.held + held > LARGEST_QUEUE) {
+        // What waits for nobody is bounded all the same.
+        let is_crowded = is_urgent && self.flights.len() >= self.max_waiting + self.max_parallel;
+        if is_crowded || must_wait && (self.queue.len() >= self.max_waiting || self.held + held > LARGEST_QUEUE) {
             return Err(Full);
         }
         self.held += held;
@@ -118,12 +150,12 @@ impl Flights {
         let deadline = timeout.map(|timeout| now.saturating_add(timeout));
         self.deadlines.extend(deadline.map(|deadline| (deadline, id)));
         let delivered = (!must_wait).then_some(now);
-        self.flights.insert(id, Flight { request, asked, timeout, delivered, deadline, held });
+        self.flights.insert(id, Flight { request, asked, timeout, delivered, is_urgent, deadline, held });
         if must_wait {
             self.queue.push_back((call.into_owned(), Arc::clone(agreement)));
             return Ok(None);
         }
-        self.delivered += 1;
+        self.delivered += usize::from(!is_urgent);
         Ok(Some(Action::Deliver(call, Arc::clone(agreement))))
     }
 
@@ -150,7 +182,7 @@ impl Flights {
             self.deadlines.remove(&(deadline, call));
         }
         if flight.delivered.is_some() {
-            self.delivered -= 1;
+            self.delivered -= usize::from(!flight.is_urgent);
         } else {
             self.queue.retain(|(waiting, _)| waiting.id != call);
         }
@@ -160,6 +192,19 @@ impl Flights {
     /// A delivered call that may be reported on.
     pub(super) fn get_mut(&mut self, call: CallId) -> Option<&mut Flight> {
         self.flights.get_mut(&call)
+    }
+
+    /// Where an event waits that may only follow the answer to its request, which is still to come.
+    pub(super) fn until_answered(&mut self, event: &CapabilityEvent) -> Option<&mut Vec<CapabilityEvent>> {
+        if event.kind != "proc/read/event" {
+            return None;
+        }
+        self.flights.values_mut().find_map(|flight| match &mut flight.asked {
+            Asked::Carried { message, held_back } if message.name == "proc/spawn/req" => {
+                (flight.request == event.request).then_some(held_back)
+            }
+            _ => None,
+        })
     }
 
     /// A call whose deadline has come.

@@ -53,6 +53,16 @@ impl Message {
         self
     }
 
+    /// With all members of an object that is JSON already.
+    pub(super) fn members_of(mut self, object: &str) -> Self {
+        let inside = object.trim().strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).unwrap_or_default().trim();
+        if !inside.is_empty() {
+            self.plain.push(b',');
+            self.plain.extend_from_slice(inside.as_bytes());
+        }
+        self
+    }
+
     /// Appends the finished line.
     pub(super) fn send(mut self, wire: &mut Vec<u8>) {
         self.plain.push(b'}');

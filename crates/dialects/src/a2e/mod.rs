@@ -10,6 +10,7 @@
 
 mod answers;
 pub mod capabilities;
+mod carrying;
 mod client;
 mod errors;
 mod fields;
@@ -17,8 +18,11 @@ mod flights;
 mod message;
 mod opening;
 mod parameters;
+mod questions;
 pub mod registry;
+mod requests;
 mod results;
+mod schemas;
 mod server;
 mod tools;
 
@@ -40,6 +44,7 @@ pub static DIALECT: Dialect = Dialect {
     },
     has_tokens: true,
     has_agent: false,
+    carried: capabilities::CARRIED,
     claim,
     puzzled,
     askable: |_| Vec::new(),

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use gladhand_accord::{Agreement, Capability, Minimum, Offer, Peer, Refusal, Secret, Side, Wants, agree};
 use gladhand_wire::{Id, Members};
 
-use super::capabilities::{self, TOOLS, VERSION};
+use super::capabilities::{self, MCP, TOOLS, VERSION};
 use super::fields::Fields;
 use super::message::{Message, Object, write_list};
 use crate::ambient::Ambient;
@@ -58,7 +58,7 @@ impl<'a> HandshakeRequest<'a> {
         let unknown = self.agent_caps.iter().filter(|name| !capabilities::is_known(name)).take(MOST_UNKNOWN_NAMES);
         let wanted = self.known_names().into_iter().map(Capability::named);
         let wanted = wanted.chain(unknown.map(|name| Capability::from_wire(name.as_ref())));
-        let client = Offer {
+        let mut client = Offer {
             wants: Wants::Only(wanted.collect()),
             tokens: vec![self.auth_token.clone()],
             ..Offer::new(Peer::new(self.agent_id.as_ref(), ""), self.version.as_deref())
@@ -80,6 +80,9 @@ impl<'a> HandshakeRequest<'a> {
         let tools = setup.menu.tools.then_some(TOOLS);
         for name in tools.into_iter().chain(setup.menu.capabilities.iter().copied()).filter(|name| is_open(name)) {
             server = server.providing(Capability::named(name));
+        }
+        if is_open(MCP) && setup.menu.capabilities.contains(&MCP) && self.known_names().contains(&MCP) {
+            client = client.providing(Capability::named("sampling")).providing(Capability::named("roots"));
         }
         let agreement = match agree(&capabilities::rules(Minimum::OneCapability), &client, &server) {
             // No pass is for this agent, which is told only that.

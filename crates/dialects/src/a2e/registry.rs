@@ -32,6 +32,19 @@ pub enum Role {
     Notice,
 }
 
+impl MessageType {
+    /// The type that answers it.
+    pub fn response(&self) -> Option<&'static MessageType> {
+        let stem = self.name.strip_suffix("/req").unwrap_or(self.name);
+        TYPES.iter().find(|other| other.role == Role::Response && other.name.strip_suffix("/resp") == Some(stem))
+    }
+
+    /// Whether it may be needed to unblock a request that runs, so that it waits for none (a2e §6.6).
+    pub fn is_urgent(&self) -> bool {
+        ["proc/write/req", "proc/kill/req", "multi_agent/terminate"].contains(&self.name)
+    }
+}
+
 const AGENT: Side = Side::Client;
 const HOST: Side = Side::Server;
 

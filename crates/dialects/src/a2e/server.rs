@@ -3,26 +3,29 @@
 //! A line is decoded, then judged by its direction, the standing of the session and the gate, and
 //! only then are its fields read. A malformed message never ends the session (a2e §7.3).
 
-use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use gladhand_accord::{Agreement, Closed, Gate, Side};
-use gladhand_operations::{CallId, Notice, Operation, Outcome, Reply, ToolCall};
-use gladhand_wire::json::{Kind, RawValue};
-use gladhand_wire::{Fault, Id, Members};
+use gladhand_operations::{
+    CallId, CapabilityEvent, Failure, FailureKind, Notice, Outcome, Question, QuestionId, Reply,
+};
+use gladhand_wire::Fault;
+use gladhand_wire::json::Kind;
 
-use super::capabilities::TOOLS;
-use super::errors::{ErrorBody, Undecodable};
-use super::fields::{self, Fields};
+use super::capabilities::{MCP, TOOLS};
+use super::errors::ErrorBody;
+use super::fields::Fields;
 use super::flights::{Asked, Flight, Flights};
 use super::message::{Message, Object};
 use super::opening::{self, HandshakeRequest};
-use super::registry::{self, MessageType, RULES};
+use super::questions::Questions;
+use super::registry::{RULES, Role};
+use super::requests::{self, Decoded, Rejected, checked};
 use super::results::write_result;
-use super::tools::{Filter, write_definition};
-use super::{message, tools};
+use super::tools::write_definition;
+use super::{message, schemas, tools};
 use crate::ambient::Ambient;
 use crate::breach::REQUEST_NOT_AGREED;
 use crate::side::{Action, Output, Server, ServerSetup, Stop, Unagreed};
@@ -31,8 +34,6 @@ use crate::side::{Action, Output, Server, ServerSetup, Stop, Unagreed};
 const MOST_REFUSALS: u32 = 5;
 /// Session ids of earlier handshakes that are still honoured.
 const MOST_SESSION_IDS: usize = 64;
-const DEFAULT_CALL_TIMEOUT: Duration = Duration::from_secs(30);
-const LONGEST_CALL_TIMEOUT: Duration = Duration::from_secs(7 * 24 * 3600);
 const DEFAULT_GRACE_SECONDS: i64 = 10;
 const LONGEST_GRACE: Duration = Duration::from_secs(3600);
 
@@ -44,6 +45,7 @@ pub(super) struct Host {
     refusals: u32,
     session_ids: VecDeque<String>,
     flights: Flights,
+    questions: Questions,
 }
 
 /// Where the session stands, named after what may come.
@@ -63,23 +65,17 @@ struct Session {
     gate: Gate,
 }
 
-/// A decoded line: an object with a known type and a sound id.
-struct Decoded<'a> {
-    members: Members<'a>,
-    id: Option<Id>,
-    message: &'static MessageType,
-}
-
-/// What answers a line that went no further.
-struct Rejected {
-    id: Option<Id>,
-    error: ErrorBody,
-}
-
 impl Host {
     pub(super) fn new(setup: ServerSetup) -> Self {
         let flights = Flights::new(&setup);
-        Self { setup, standing: Standing::ExpectHandshake, refusals: 0, session_ids: VecDeque::new(), flights }
+        Self {
+            setup,
+            standing: Standing::ExpectHandshake,
+            refusals: 0,
+            session_ids: VecDeque::new(),
+            flights,
+            questions: Questions::default(),
+        }
     }
 
     fn handshake(
@@ -139,10 +135,12 @@ impl Host {
     fn request<'a>(&mut self, line: &Decoded<'a>, now: Duration, out: &mut Output<'a>) -> Result<(), ErrorBody> {
         let Standing::Open(session) = &self.standing else { return Err(ErrorBody::handshake_required()) };
         let name = line.message.name;
-        if line.message.from == Side::Server {
+        // The one request that either side may make of the other (a2e §8).
+        let sender = if name == "mcp/root/list/req" { Side::Server } else { Side::Client };
+        if line.message.from != sender {
             return Err(ErrorBody::wrong_direction(name));
         }
-        match session.gate.admit(Side::Client, name) {
+        match session.gate.admit(sender, name) {
             Ok(_) => {}
             Err(Closed::NotAgreed(_)) if self.setup.unagreed == Unagreed::Passes => {
                 out.actions.push(Action::Passed(REQUEST_NOT_AGREED));
@@ -154,25 +152,41 @@ impl Host {
             }
             Err(Closed::Unknown | Closed::NotInThisVersion) => return Err(ErrorBody::unknown_type(name)),
         }
-        let (asked, operation, timeout) = match name {
-            "tool/list/req" => (Asked::List(read_list(&line.members)?), Operation::ListTools, None),
-            "tool/call/req" => {
-                let request = read_call(&line.members)?;
-                let session_id = &request.session_id;
-                if !session_id.is_empty() && !self.session_ids.iter().any(|issued| issued == session_id) {
-                    return Err(ErrorBody::unknown_session());
-                }
-                let name = request.call.name.clone().into_owned();
-                let asked = Asked::Tool { name, streaming: request.streaming, events: 0 };
-                (asked, Operation::CallTool(request.call), Some(request.timeout))
-            }
-            // The gate opens only what we grant, and we grant only tools.
-            _ => return Err(ErrorBody::capability_missing(name, line.message.capability, true)),
-        };
+        if line.message.role == Role::Response {
+            return self.answered(line, out);
+        }
+        if name.starts_with("SUBAGENT_") {
+            return Err(ErrorBody::superseded(name));
+        }
+        let request = requests::read(line)?;
+        let session_id = &request.session_id;
+        if !session_id.is_empty() && !self.session_ids.iter().any(|issued| issued == session_id) {
+            return Err(ErrorBody::unknown_session());
+        }
         let agreement = &session.agreement;
-        let accepted = self.flights.accept(line.id.clone(), asked, operation, timeout, agreement, now);
+        let is_urgent = line.message.is_urgent();
+        let accepted = self.flights.accept(line.id.clone(), request, is_urgent, agreement, now);
         out.actions.extend(accepted.map_err(|_| ErrorBody::busy())?);
         Ok(())
+    }
+
+    /// The agent answers something that we asked; that gets no answer.
+    fn answered(&mut self, line: &Decoded<'_>, out: &mut Output<'_>) -> Result<(), ErrorBody> {
+        schemas::check(line.message.name, &line.members).map_err(|problems| ErrorBody::fields(&problems))?;
+        out.actions.push(match self.questions.answered(&line.members) {
+            Some((question, answered)) => Action::Answered(question, answered),
+            None => Action::Dropped("an answer to no request of ours"),
+        });
+        Ok(())
+    }
+
+    /// Writes an event of a capability.
+    fn event(event: &CapabilityEvent, ambient: &mut Ambient<'_>, wire: &mut Vec<u8>) {
+        let message = match &event.request {
+            Some(request) => Message::answer(event.kind, Some(request), ambient),
+            None => Message::request(event.kind, ambient).0,
+        };
+        message.members_of(event.fields.get()).send(wire);
     }
 
     /// Writes the one answer of a call.
@@ -180,7 +194,11 @@ impl Host {
         let request = flight.request.as_ref();
         let reply = match outcome {
             Ok(reply) => reply,
-            Err(failure) => return ErrorBody::of(&failure, TOOLS).send(request, ambient, wire),
+            Err(failure) => {
+                let capability = flight.asked.capability();
+                ErrorBody::of(&failure, capability).send(request, ambient, wire);
+                return flight.asked.held_back().iter().for_each(|event| Self::event(event, ambient, wire));
+            }
         };
         match (reply, flight.asked) {
             (Reply::Tools(tools), Asked::List(filter)) => {
@@ -197,11 +215,13 @@ impl Host {
                     .with("created_at", &now.unix_seconds())
                     .send(wire);
             }
+            (Reply::Capability(members), Asked::Carried { message, held_back }) => {
+                let name = message.response().map_or(message.name, |response| response.name);
+                Message::answer(name, request, ambient).members_of(members.get()).send(wire);
+                held_back.iter().for_each(|event| Self::event(event, ambient, wire));
+            }
             _ => {
-                let mixed_up = gladhand_operations::Failure::new(
-                    gladhand_operations::FailureKind::Internal,
-                    "the reply does not belong to the request",
-                );
+                let mixed_up = Failure::new(FailureKind::Internal, "the reply does not belong to the request");
                 ErrorBody::of(&mixed_up, TOOLS).send(request, ambient, wire);
             }
         }
@@ -220,7 +240,7 @@ impl Server for Host {
             out.actions.push(Action::Dropped("a line after the end of the session"));
             return;
         }
-        let line = match decode(text) {
+        let line = match requests::decode(text) {
             Ok(line) => line,
             Err(Rejected { id, error }) => return error.send(id.as_ref(), ambient, &mut out.wire),
         };
@@ -247,11 +267,37 @@ impl Server for Host {
 
     fn resolve(&mut self, call: CallId, outcome: Outcome, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
         let Some(flight) = self.flights.end(call) else { return };
+        self.questions.call_ended(call);
         Self::answer(flight, outcome, ambient, &mut out.wire);
         self.deliver_what_fits(ambient.now.elapsed, out);
     }
 
+    fn ask(
+        &mut self,
+        call: Option<CallId>,
+        questions: Vec<(QuestionId, Question)>,
+        ambient: &mut Ambient<'_>,
+        out: &mut Output<'_>,
+    ) {
+        let can_be_asked =
+            matches!(&self.standing, Standing::Open(session) if session.agreement.allows(Side::Server, MCP));
+        for (id, question) in questions {
+            let asked = match can_be_asked {
+                true => self.questions.ask((id, question), call, ambient, &mut out.wire),
+                false => Err(Failure::missing_capability(question.kind.capability())),
+            };
+            out.actions.extend(asked.err().map(|failure| Action::Answered(id, Err(failure))));
+        }
+    }
+
     fn notice(&mut self, notice: Notice, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+        if let Notice::Capability(event) = notice {
+            // A process tells nothing before it is known to have begun.
+            return match self.flights.until_answered(&event) {
+                Some(held_back) => held_back.push(event),
+                None => Self::event(&event, ambient, &mut out.wire),
+            };
+        }
         // A2E has events of requests and none of sessions, and no word for a changed list.
         let call = match &notice {
             Notice::Progress(call, _) | Notice::Log(Some(call), _) => *call,
@@ -293,7 +339,12 @@ impl Server for Host {
         while let Some(call) = self.flights.overdue(ambient.now.elapsed) {
             let Some(flight) = self.flights.end(call) else { break };
             let seconds = flight.timeout.map_or(0, |timeout| timeout.as_secs());
-            ErrorBody::timed_out(seconds).send(flight.request.as_ref(), ambient, &mut out.wire);
+            self.questions.call_ended(call);
+            ErrorBody::timed_out(seconds, flight.asked.capability()).send(
+                flight.request.as_ref(),
+                ambient,
+                &mut out.wire,
+            );
             // One that never left the queue is known to nobody else.
             if flight.delivered.is_some() {
                 out.actions.push(Action::Cancel(call));
@@ -313,85 +364,4 @@ impl Server for Host {
     fn held(&self) -> usize {
         self.flights.held()
     }
-}
-
-/// Reads a line as far as its type and its id.
-fn decode(text: &str) -> Result<Decoded<'_>, Rejected> {
-    let reject = |id, error| Rejected { id, error };
-    let members = Members::parse(text).map_err(|error| {
-        let error = match serde_json::from_str::<&RawValue>(text) {
-            Ok(raw) if Kind::of(raw) != Kind::Object => {
-                let message = format!("a message is an object, not {}", fields::described(raw));
-                ErrorBody::parse(Undecodable::Schema, message)
-            }
-            _ => ErrorBody::garbled(&error.into()),
-        };
-        reject(None, error)
-    })?;
-    let id = match members.raw("id") {
-        None => None,
-        Some(raw) if Kind::of(raw) == Kind::String && Id::is_keepable(raw) => Some(Id::of(raw)),
-        Some(raw) if Kind::of(raw) == Kind::String => {
-            let problem = format!("longer than {} bytes", Id::LONGEST);
-            return Err(reject(None, ErrorBody::fields(&[("id".to_owned(), problem)])));
-        }
-        Some(raw) => {
-            let problem = format!("expected a string, got {}", fields::described(raw));
-            return Err(reject(None, ErrorBody::fields(&[("id".to_owned(), problem)])));
-        }
-    };
-    let name = match members.raw("type") {
-        None => Cow::Borrowed("None"),
-        Some(raw) => match fields::text_of(raw) {
-            Some(name) => name,
-            None => {
-                let problem = format!("expected a string, got {}", fields::described(raw));
-                return Err(reject(id, ErrorBody::fields(&[("type".to_owned(), problem)])));
-            }
-        },
-    };
-    match registry::find(&name) {
-        Some(message) => Ok(Decoded { members, id, message }),
-        None => {
-            let shown: String = name.chars().take(100).collect();
-            Err(reject(id, ErrorBody::unknown_type(&shown)))
-        }
-    }
-}
-
-/// The last step of reading fields: the envelope's own, and the verdict.
-fn checked(mut fields: Fields<'_, '_>) -> Result<(), ErrorBody> {
-    fields.envelope();
-    fields.finish().map_err(|problems| ErrorBody::fields(&problems))
-}
-
-fn read_list(members: &Members<'_>) -> Result<Filter, ErrorBody> {
-    let mut fields = Fields::of(members);
-    fields.text("filter_kind");
-    let tags = fields.texts("filter_tags");
-    let filter = Filter::new(&fields.text("query"), &tags, fields.flag("include_deferred"));
-    checked(fields).map(|()| filter)
-}
-
-struct ToolRequest<'a> {
-    session_id: Cow<'a, str>,
-    call: ToolCall<'a>,
-    streaming: bool,
-    timeout: Duration,
-}
-
-fn read_call<'a>(members: &Members<'a>) -> Result<ToolRequest<'a>, ErrorBody> {
-    let mut fields = Fields::of(members);
-    let session_id = fields.text("session_id");
-    let name = fields.text("tool_name");
-    let arguments = fields.object("arguments");
-    fields.text("correlation_id");
-    let streaming = fields.flag("streaming");
-    let timeout = match fields.integer("timeout") {
-        Some(seconds @ 1..) => Duration::from_secs(seconds.unsigned_abs()).min(LONGEST_CALL_TIMEOUT),
-        _ => DEFAULT_CALL_TIMEOUT,
-    };
-    checked(fields)?;
-    let arguments = arguments.map_or_else(gladhand_operations::call::no_arguments, Cow::Borrowed);
-    Ok(ToolRequest { session_id, call: ToolCall { name, arguments }, streaming, timeout })
 }

@@ -33,6 +33,7 @@ pub static DIALECT: Dialect = Dialect {
     },
     has_tokens: false,
     has_agent: false,
+    carried: &[],
     claim,
     puzzled,
     askable: |_| Vec::new(),

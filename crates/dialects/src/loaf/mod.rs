@@ -39,6 +39,7 @@ pub static DIALECT: Dialect = Dialect {
     },
     has_tokens: false,
     has_agent: true,
+    carried: &[],
     claim,
     puzzled,
     askable: |_| Vec::new(),

@@ -59,6 +59,7 @@ pub static DIALECT: Dialect = Dialect {
     },
     has_tokens: false,
     has_agent: false,
+    carried: &[],
     claim,
     // It is what is asked for first: nobody has to be told it by its errors.
     puzzled: |_| false,

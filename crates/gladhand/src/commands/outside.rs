@@ -1,4 +1,4 @@
-//! Whether what an upstream needs of the machine is there: its program, its folder, its address.
+//! Whether what the configuration names is there: an upstream's program, its folder, its address; the folders of others.
 
 use std::net::{TcpStream, ToSocketAddrs};
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use url::Url;
 
-use crate::config::UpstreamConfig;
+use crate::config::{AgentConfig, Config, RepositoryConfig, UpstreamConfig};
 
 /// How long an address may take to accept a connection.
 const CONNECTING: Duration = Duration::from_secs(3);
@@ -23,10 +23,7 @@ pub(super) struct Missing {
 pub(super) fn missing(upstream: &UpstreamConfig) -> Vec<Missing> {
     let mut all = Vec::new();
     let folder = upstream.cwd.as_deref();
-    if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
-        let message = format!("there is no folder {}", folder.display());
-        all.push(Missing { key: "cwd", message, advice: "make it, or name another".to_owned() });
-    }
+    all.extend(folder.and_then(|folder| missing_folder("cwd", folder)));
     if let Some(program) = upstream.command.first() {
         let own = upstream.env.get("PATH").map(|path| path.0.expose().into());
         let path = own.or_else(|| std::env::var_os("PATH")).unwrap_or_default();
@@ -46,6 +43,29 @@ pub(super) fn missing(upstream: &UpstreamConfig) -> Vec<Missing> {
         }
     }
     all
+}
+
+/// The folders that the repository tools and the agent are to read and that are not there, each with its section.
+pub(super) fn missing_folders(config: &Config) -> Vec<(&'static str, Missing)> {
+    let RepositoryConfig { roots, docs, recipes, .. } = &config.repository;
+    let AgentConfig { folder, roots: agent_roots, .. } = &config.agent;
+    let look = |key, folders: &[PathBuf]| -> Vec<Missing> {
+        folders.iter().filter_map(|folder| missing_folder(key, folder)).collect()
+    };
+    let of_repository = [look("roots", roots), look("docs", docs.as_slice()), look("recipes", recipes.as_slice())];
+    // The agent makes its own folder, unless something else has the name.
+    let folder = folder.iter().filter(|folder| folder.exists()).filter_map(|folder| missing_folder("folder", folder));
+    let of_agent = look("roots", agent_roots).into_iter().chain(folder).map(|missing| ("agent", missing));
+    of_repository.into_iter().flatten().map(|missing| ("repository", missing)).chain(of_agent).collect()
+}
+
+fn missing_folder(key: &'static str, folder: &Path) -> Option<Missing> {
+    let message = match folder.is_dir() {
+        true => return None,
+        false if folder.exists() => format!("{} is no folder", folder.display()),
+        false => format!("there is no folder {}", folder.display()),
+    };
+    Some(Missing { key, message, advice: "make it, or name another".to_owned() })
 }
 
 /// Where a program is: in its folder if it names one, else in the first of these that has it.
@@ -123,6 +143,34 @@ mod tests {
         };
         let keys: Vec<_> = missing(&upstream).iter().map(|one| one.key).collect();
         assert_eq!(keys, ["cwd", "command"]);
+    }
+
+    #[test]
+    fn folders_of_the_repository_tools_and_of_the_agent_are_looked_for() {
+        let here = tempfile::tempdir().unwrap();
+        let file = here.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        let mut config = Config::default();
+        config.repository.roots = vec![here.path().to_owned(), "/no/such/root".into()];
+        config.repository.docs = Some("/no/such/docs".into());
+        config.agent.roots = vec!["/no/such/work".into()];
+        config.agent.folder = Some("/no/such/chats".into());
+        let missing = |config: &Config| -> Vec<String> {
+            let told = missing_folders(config).into_iter();
+            told.map(|(section, one)| format!("{section}.{}: {}", one.key, one.message)).collect()
+        };
+        assert_eq!(
+            missing(&config),
+            [
+                "repository.roots: there is no folder /no/such/root",
+                "repository.docs: there is no folder /no/such/docs",
+                "agent.roots: there is no folder /no/such/work",
+            ],
+            "the agent makes its own folder"
+        );
+        config = Config::default();
+        config.agent.folder = Some(file.clone());
+        assert_eq!(missing(&config), [format!("agent.folder: {} is no folder", file.display())]);
     }
 
     #[test]

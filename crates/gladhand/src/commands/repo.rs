@@ -108,7 +108,7 @@ pub fn run(args: &RepoArgs) -> Result<ExitCode, CommandError> {
         What::Plan { place, target, framework } => {
             let framework = match framework {
                 Some(framework) => framework.clone(),
-                None => surest(&ask("detect_frameworks", &json!({ "root": root(place) }))?)?,
+                None => surest(&ask("detect_frameworks", &json!({ "root": root(place), "target": target }))?)?,
             };
             let input = json!({ "root": root(place), "target": target, "framework": framework });
             let plan = ask("propose_edit_plan", &input)?;
@@ -138,8 +138,10 @@ fn text_of(file: &Path) -> Result<String, CommandError> {
     fs_err::read_to_string(file).map_err(CommandError::usage)
 }
 
+/// The surest framework for which the target has a recipe; where it has none, the surest, of which it can be told why.
 fn surest(found: &Value) -> Result<String, CommandError> {
-    let name = found["frameworks"][0]["name"].as_str().map(str::to_owned);
+    let recommended = found["recommended_patterns"][0]["framework"].as_str();
+    let name = recommended.or_else(|| found["frameworks"][0]["name"].as_str()).map(str::to_owned);
     name.ok_or_else(|| CommandError::usage(anyhow!("no framework was found")).hint("name one with --framework"))
 }
 
@@ -200,11 +202,17 @@ fn frameworks_text(found: &Value) -> String {
         let confidence = framework["confidence"].as_f64().unwrap_or_default() * 100.0;
         let version = framework["version_detected"].as_str().map(|version| format!(" {}", plain(version)));
         let _ = writeln!(text, "{}{}  {confidence:.0} %", said("title"), version.unwrap_or_default());
+        // One line of a file may be evidence of several kinds.
+        let mut lines: Vec<String> = Vec::new();
         for evidence in framework["evidence"].as_array().into_iter().flatten() {
             let shown = |name: &str| plain(evidence[name].as_str().unwrap_or_default());
-            let line = evidence["line"].as_u64().map(|line| format!(":{line}")).unwrap_or_default();
-            let _ = writeln!(text, "  {}{line}  {}", shown("file"), shown("text").trim());
+            let number = evidence["line"].as_u64().map(|line| format!(":{line}")).unwrap_or_default();
+            let line = format!("  {}{number}  {}\n", shown("file"), shown("text").trim());
+            if !lines.contains(&line) {
+                lines.push(line);
+            }
         }
+        text.extend(lines);
     }
     if frameworks.is_empty() {
         text.push_str("no framework was found\n");

@@ -54,6 +54,27 @@ pub struct AgentConfig {
     pub exa_base: Option<String>,
 }
 
+impl AgentConfig {
+    /// The addresses that are none, by key.
+    pub(super) fn malformed(&self) -> Vec<&'static str> {
+        let all = [
+            ("openrouter_base", &self.openrouter_base),
+            ("openai_base", &self.openai_base),
+            ("openai_backend_base", &self.openai_backend_base),
+            ("openai_issuer", &self.openai_issuer),
+            ("antigravity_base", &self.antigravity_base),
+            ("anthropic_base", &self.anthropic_base),
+            ("compatible_base", &self.compatible_base),
+            ("exa_base", &self.exa_base),
+        ];
+        let is_address = |text: &str| {
+            url::Url::parse(text).is_ok_and(|url| ["http", "https"].contains(&url.scheme()) && url.has_host())
+        };
+        let is_wrong = |address: &Option<String>| address.as_deref().is_some_and(|text| !is_address(text));
+        all.into_iter().filter(|(_, address)| is_wrong(address)).map(|(key, _)| key).collect()
+    }
+}
+
 /// Who is asked before a tool runs that may do harm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]

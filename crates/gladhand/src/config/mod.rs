@@ -2,6 +2,7 @@
 //!
 //! Order of precedence: flags over environment over file over defaults.
 
+mod a2e;
 mod agent;
 mod expand;
 mod policy;
@@ -22,6 +23,10 @@ use gladhand_accord::Secret;
 use serde::{Deserialize, Serialize};
 
 use crate::authorization::AuthorizationConfig;
+pub use a2e::{
+    A2eConfig, AgentPass, CapabilityName, EnvConfig, LearningConfig, MemoryConfig, ProcConfig, RegistrationConfig,
+    SkillConfig, ToolkitConfig,
+};
 pub use agent::{AgentConfig, Approve};
 pub use expand::Lookup;
 pub use policy::{AuditConfig, PolicyConfig, ProfileConfig};
@@ -107,23 +112,6 @@ pub struct McpConfig {
     pub empty_lists: bool,
     /// For how many milliseconds lists may be kept without asking again (2026-07-28).
     pub cache_ms: u64,
-}
-
-/// Settings of the A2E dialect.
-#[derive(Debug, Clone, Deserialize, Serialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct A2eConfig {
-    /// Tokens that an agent may present. None: any token is accepted.
-    #[serde(deserialize_with = "secrets", serialize_with = "masked_all")]
-    pub tokens: Vec<Secret>,
-    /// How many calls of one session run at once.
-    pub max_parallel: u32,
-}
-
-impl Default for A2eConfig {
-    fn default() -> Self {
-        Self { tokens: Vec::new(), max_parallel: 4 }
-    }
 }
 
 /// Bounds. Each is answered in the dialect's own words when it is reached.
@@ -421,22 +409,27 @@ fn read_through<'t>(text: &'t str, reading: Reading<'_>) -> Examined<'t> {
 }
 
 impl Config {
-    /// Values that are out of range.
+    /// Values that are of the right type and still cannot be.
     fn out_of_range(&self, source: &Source<'_>) -> Vec<Problem> {
         let limits = &self.limits;
         let own = [
-            ("a2e.max_parallel", "at least 1", self.a2e.max_parallel >= 1),
             ("limits.line_bytes", "from 1024 to 1073741824", (1024..=1 << 30).contains(&limits.line_bytes)),
             ("limits.in_flight", "from 1 to 100000", (1..=100_000).contains(&limits.in_flight)),
             ("limits.page_size", "from 1 to 10000", (1..=10_000).contains(&limits.page_size)),
             ("limits.drain_ms", "at most 3600000", limits.drain_ms <= 3_600_000),
         ];
         let own = own.into_iter().filter(|(_, _, fits)| !fits).map(|(key, expected, _)| (key, expected));
-        let problem = |(key, expected): (&str, &str)| {
+        let problem = |(key, problem): (&str, String)| {
             let path: Vec<_> = key.split('.').collect();
-            source.problem(&path, format!("must be {expected}"))
+            source.problem(&path, problem)
         };
-        own.chain(self.http.out_of_range()).map(problem).collect()
+        let address = |key: &'static str| {
+            source.problem(&["agent", key], "must be an address that begins with http:// or https://")
+        };
+        let addresses = self.agent.malformed().into_iter().map(address);
+        let ranges = own.chain(self.http.out_of_range()).chain(self.a2e.out_of_range());
+        let ranges = ranges.map(|(key, expected)| (key, format!("must be {expected}")));
+        ranges.chain(self.a2e.mistakes()).map(problem).chain(addresses).collect()
     }
 }
 
@@ -463,6 +456,17 @@ mod tests {
 
     fn problem(text: &str) -> String {
         lines(&parse(text).unwrap_err())
+    }
+
+    #[test]
+    fn addresses_of_the_agent_are_addresses() {
+        assert!(parse("[agent]\nexa_base = \"http://127.0.0.1:1/x\"\n").is_ok());
+        let text = "[agent]\nopenai_base = \"hush.example\"\nexa_base = \"file:///hush\"\n";
+        assert_eq!(
+            problem(text),
+            "line 2, column 1: agent.openai_base: must be an address that begins with http:// or https://\n\
+             line 3, column 1: agent.exa_base: must be an address that begins with http:// or https://"
+        );
     }
 
     #[test]

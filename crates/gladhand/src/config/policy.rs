@@ -250,6 +250,13 @@ impl TryFrom<String> for Condition {
 #[serde(try_from = "serde_json::Value")]
 pub struct Schema(serde_json::Value);
 
+impl Schema {
+    /// The schema.
+    pub(crate) fn value(&self) -> &serde_json::Value {
+        &self.0
+    }
+}
+
 impl TryFrom<serde_json::Value> for Schema {
     type Error = String;
 

@@ -4,7 +4,7 @@
 use gladhand_dialects::REGISTRY;
 use serde_json::{Map, Value, json};
 
-use super::{Config, ProfileConfig, UpstreamConfig};
+use super::{CapabilityName, Config, ProfileConfig, UpstreamConfig};
 
 /// The schema as a whole.
 pub(crate) fn schema() -> Value {
@@ -67,14 +67,74 @@ enum Kind {
     Bounds,
     Issuers,
     Tokens,
+    /// A table in a section.
+    Table(&'static [Key]),
+    /// From nought to one.
+    Share,
+    Capabilities,
+    Agents,
+    Toolkits,
 }
 
 const MANY: Kind = Kind::Number(1, 1_000_000);
 const TIME: Kind = Kind::Number(10, 3_600_000);
 
-const A2E: [Key; 2] = [
-    ("tokens", Kind::Texts, "Tokens that an agent may present. None: any token is accepted."),
+const BYTES: Kind = Kind::Number(1024, 1 << 40);
+
+const A2E: [Key; 15] = [
+    ("tokens", Kind::Texts, "Tokens that open everything to anybody. With neither these nor agents, any is accepted."),
+    ("agents", Kind::Agents, "Tokens of single agents, and what they open."),
     ("max_parallel", Kind::Number(1, u32::MAX as u64), "How many calls of one session run at once."),
+    ("sessions", MANY, "How many sessions may be open over HTTP."),
+    ("idle_minutes", Kind::Number(1, 10_080), "After how many minutes without use a session over HTTP ends."),
+    ("handshake_seconds", Kind::Number(1, 3600), "How long the handshake over HTTP may be in coming."),
+    (
+        "capabilities",
+        Kind::Capabilities,
+        "The capabilities that there are; unless it is said, all that can do no harm.",
+    ),
+    ("roots", Kind::Texts, "The folders that proc, env and skill keep to."),
+    ("proc", Kind::Table(&A2E_PROC), "Processes that agents start."),
+    ("memory", Kind::Table(&A2E_MEMORY), "How much is remembered."),
+    ("skill", Kind::Table(&A2E_SKILL), "Where skills are."),
+    ("env", Kind::Table(&A2E_ENV), "Environments beside our own."),
+    ("learning", Kind::Table(&A2E_LEARNING), "When experience becomes advice."),
+    ("mcp", Kind::Table(&A2E_MCP), "MCP servers that agents may register."),
+    ("toolkits", Kind::Toolkits, "Bundles of tools that agents configure together."),
+];
+
+const A2E_PROC: [Key; 4] = [
+    ("allowed", Kind::Texts, "The words that may be the first of a command, literally."),
+    ("max", Kind::Number(1, 10_000), "How many processes of one session may run at once."),
+    ("timeout", Kind::Number(0, 604_800), "How many seconds a process may run; 0: as long as its session."),
+    ("output_bytes", BYTES, "How much a process may write before it is ended."),
+];
+
+const A2E_MEMORY: [Key; 8] = [
+    ("working_entries", MANY, "Entries that a session may have in working memory."),
+    ("working_bytes", BYTES, "Their bytes."),
+    ("episodic_entries", MANY, "Entries that an agent may have in episodic memory."),
+    ("episodic_bytes", BYTES, "Their bytes."),
+    ("semantic_entries", MANY, "Entries that all agents together may have in semantic memory."),
+    ("semantic_bytes", BYTES, "Their bytes."),
+    ("entry_bytes", BYTES, "Bytes of one entry."),
+    ("total_bytes", BYTES, "Bytes of everything that is kept."),
+];
+
+const A2E_SKILL: [Key; 1] = [("path", Kind::Text, "The folder in which each folder is a skill.")];
+
+const A2E_ENV: [Key; 1] =
+    [("commands", Kind::TextsByName, "Programs that are environments and speak JSON lines, by name.")];
+
+const A2E_LEARNING: [Key; 3] = [
+    ("adapt_every", MANY, "After how many experiences it is looked at them again."),
+    ("min_experiences", MANY, "With how few nothing is concluded."),
+    ("confidence_threshold", Kind::Share, "Below which confidence nothing is concluded."),
+];
+
+const A2E_MCP: [Key; 2] = [
+    ("commands", Kind::Texts, "Programs that may be started for it, literally."),
+    ("urls", Kind::Texts, "Addresses that may be reached for it; `*` fits any characters."),
 ];
 
 const LIMITS: [Key; 4] = [
@@ -168,7 +228,7 @@ const AGENT: [Key; 21] = [
 ];
 
 const REPOSITORY: [Key; 4] = [
-    ("enabled", Kind::Bool, "Whether they are there; unless it is said, only where Fluxloop is asked for by name."),
+    ("enabled", Kind::Bool, "Whether they are there; unless it is said, for who speaks Fluxloop only."),
     (
         "roots",
         Kind::Texts,
@@ -272,6 +332,28 @@ impl Kind {
                 }),
                 &["issuer"],
             ),
+            Self::Table(keys) => table("", keys, &Value::Null),
+            Self::Share => json!({ "type": "number", "minimum": 0, "maximum": 1 }),
+            Self::Capabilities => json!({ "type": "array", "items": capability() }),
+            Self::Agents => list_of(
+                &json!({
+                    "id": { "type": "string", "description": "What the agent calls itself." },
+                    "token": { "type": "string", "description": "The token that it must present." },
+                    "capabilities": { "type": "array", "items": capability(), "description": "What it opens." },
+                }),
+                &["id", "token"],
+            ),
+            Self::Toolkits => list_of(
+                &json!({
+                    "name": { "type": "string", "description": "What it is called." },
+                    "description": { "type": "string", "description": "What it is for." },
+                    "category": { "type": "string", "description": "What kind of toolkit it is." },
+                    "tags": texts(),
+                    "tools": texts(),
+                    "schema": { "type": "object", "description": "A JSON Schema that its configuration must satisfy." },
+                }),
+                &["name", "tools"],
+            ),
             Self::Tokens => list_of(
                 &json!({
                     "name": { "type": "string", "description": "Whom it stands for." },
@@ -282,6 +364,10 @@ impl Kind {
             ),
         }
     }
+}
+
+fn capability() -> Value {
+    json!({ "enum": CapabilityName::ALL.map(CapabilityName::word) })
 }
 
 fn list_of(properties: &Value, required: &[&str]) -> Value {
@@ -307,6 +393,9 @@ mod tests {
             settings.as_object().unwrap().iter().filter(|(name, _)| !["upstreams", "profiles"].contains(&name.as_str()))
         {
             assert_eq!(keys(&sections[name]["properties"]), keys(section), "{name}");
+        }
+        for (name, inner) in settings["a2e"].as_object().unwrap().iter().filter(|(_, inner)| inner.is_object()) {
+            assert_eq!(keys(&sections["a2e"]["properties"][name]["properties"]), keys(inner), "a2e.{name}");
         }
         let profile = serde_json::to_value(ProfileConfig::default()).unwrap();
         assert_eq!(keys(&sections["profiles"]["additionalProperties"]["properties"]), keys(&profile));

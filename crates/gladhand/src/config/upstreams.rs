@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use url::Url;
 
 use super::MASK;
+use crate::edges::http_client;
 use crate::edges::surroundings::{Surroundings, USUAL};
 use crate::upstream::{Speak, Target};
 
@@ -248,7 +249,7 @@ impl UpstreamConfig {
         }
         match self.speak() {
             None => mistake(Some("speak"), "expected a dialect, as in \"mcp\", \"mcp@2025-06-18\" or \"a2e\""),
-            Some(Speak::As(dialect, _)) if dialect.name != "mcp" && self.url.is_some() => {
+            Some(Speak::As(dialect, _)) if !http_client::carries(dialect) && self.url.is_some() => {
                 mistake(Some("speak"), &format!("{} is not spoken over HTTP", dialect.name));
             }
             Some(_) => {}

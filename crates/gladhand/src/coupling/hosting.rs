@@ -181,11 +181,14 @@ impl Host for WayHost {
             Notice::ElicitationComplete(id) => self.ring(|bell| bell.elicitation_complete(id)),
             Notice::Log(_, log) => self.log(log),
             // They belong to calls, and an upstream's agent is not ours to tell of.
-            Notice::Progress(..)
-            | Notice::ComeBackLater(..)
-            | Notice::GoesOnAsTask(_)
-            | Notice::Agent(_)
-            | Notice::Capability(_) => {}
+            Notice::Progress(..) | Notice::ComeBackLater(..) | Notice::GoesOnAsTask(_) | Notice::Agent(_) => {}
+            // Who asks for such things has a way of its own.
+            Notice::Capability(event) => {
+                let session = self.session.as_ref().and_then(|session| session.borrow().clone());
+                if let Some(caller) = session.as_ref().and_then(Weak::upgrade) {
+                    caller.push(event);
+                }
+            }
         }
     }
 }

@@ -21,6 +21,8 @@ pub(super) struct Lists {
     pub(super) resources: Vec<Resource>,
     pub(super) templates: Vec<Template>,
     pub(super) prompts: Vec<Prompt>,
+    /// The capabilities that it serves whole, in their own words.
+    pub(super) capabilities: Vec<String>,
     pub(super) has_tools: bool,
     pub(super) has_resources: bool,
     pub(super) has_prompts: bool,
@@ -111,6 +113,7 @@ impl Lists {
     fn agreed(agreement: &Agreement) -> Self {
         let has = |capability| agreement.allows(Side::Server, capability);
         Self {
+            capabilities: gladhand_dialects::carried(agreement).map(str::to_owned).collect(),
             has_tools: has("tools"),
             has_resources: has("resources"),
             has_prompts: has("prompts"),

@@ -20,14 +20,14 @@ use std::task::Poll;
 use std::time::Duration;
 
 use gladhand_accord::Peer;
-use gladhand_dialects::{Askable, askable};
+use gladhand_dialects::{Askable, askable, carried_name};
 use gladhand_hub::policy::Offender;
 use gladhand_hub::{
     Answer, Bell, Caller, Context, Features, Listed, Offence, Provider, SessionId, Settling, UpstreamStatus,
 };
 use gladhand_operations::{
-    CompletionCall, Failure, FailureKind, Level, Log, Operation, Outcome, Party, Prompt, Resource, Template, Terms,
-    Tool, ToolCall,
+    CapabilityCall, CompletionCall, Failure, FailureKind, Level, Log, Operation, Outcome, Party, Prompt, Resource,
+    Template, Terms, Tool, ToolCall,
 };
 use gladhand_wire::json;
 use tokio::sync::watch;
@@ -86,6 +86,7 @@ impl Spec {
 ///   that session can be asked.
 /// - Callers who can be asked nothing share the main way.
 /// - Where every request says for whom it is made (stateless MCP), everybody shares the main way.
+/// - What a capability keeps belongs to one session, which has a way of its own for it.
 /// - Otherwise the upstream could not tell whom to ask: a session has a way of its own, and calls without a session take
 ///   one that no other call uses meanwhile.
 #[derive(Debug)]
@@ -230,10 +231,12 @@ impl Inner {
     async fn way_for(self: &Arc<Self>, errand: &Errand) -> Result<(Arc<Way>, Option<pool::Turn>), Failure> {
         let provides: Askable = askable(&errand.agreement).collect();
         let (main, is_alone) = self.main();
-        if is_alone || (provides.is_empty() && !self.spec.isolated) {
+        // What is kept there for one must not be another's.
+        let is_isolated = self.spec.isolated || matches!(errand.operation, Operation::Capability(_));
+        if is_alone || (provides.is_empty() && !is_isolated) {
             return Ok((main, None));
         }
-        if !self.spec.isolated && self.open_main().await?.agreement().per_request {
+        if !is_isolated && self.open_main().await?.agreement().per_request {
             return Ok((main, None));
         }
         let (caller, party) = (&errand.host.caller, errand.terms.party);
@@ -542,6 +545,16 @@ impl Provider for Coupled {
 
     fn complete(&self, call: CompletionCall<'_>, context: &Context<'_>) -> Answer {
         self.pass_on(Operation::Complete(call), true, context)
+    }
+
+    fn capabilities(&self) -> Vec<&'static str> {
+        let known = self.inner.known();
+        let names = known.iter().flat_map(|lists| &lists.capabilities);
+        names.filter_map(|name| carried_name(name)).collect()
+    }
+
+    fn serve(&self, call: CapabilityCall<'_>, context: &Context<'_>) -> Answer {
+        self.pass_on(Operation::Capability(call), false, context)
     }
 
     fn watch(&self, uri: &str) {

@@ -11,14 +11,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gladhand_accord::Agreement;
-use gladhand_dialects::{Action, Door, Output, Stop};
-use gladhand_hub::{Answer, Asking, Caller, Hub, SessionId, Settling, Visit};
-use gladhand_operations::{
-    AgentEvent, Answered, CallId, CapabilityEvent, Failure, FailureKind, Notice, Outcome, QuestionId, Reply,
-};
+use gladhand_dialects::{Action, Dialect, Door, Output, Stop};
+use gladhand_hub::{Answer, Asking, Caller, SessionId, Settling, Visit};
+use gladhand_operations::{AgentEvent, CallId, CapabilityEvent, Failure, FailureKind, Notice, Outcome, Reply};
 use gladhand_wire::{Line, Lines};
 use tokio::sync::broadcast::error::RecvError;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 
 use crate::Service;
@@ -26,6 +24,7 @@ use crate::edges::alertness::{self, Alertness};
 use crate::edges::clock::Clock;
 use crate::edges::following::Following;
 use crate::edges::outbox::Outbox;
+use crate::edges::questions::Questions;
 use crate::edges::signals::{self, Signals};
 use crate::edges::stdio::{self, Input};
 use crate::edges::violations;
@@ -57,6 +56,9 @@ pub enum Ended {
 pub async fn serve(service: Service, clock: Clock, mut input: Input, mut output: stdio::Output) -> io::Result<Ended> {
     let mut signals = Signals::listen()?;
     let mut door = service.door(&clock);
+    if let Some(dialect) = door.dialect() {
+        meet(&service, &mut door, dialect);
+    }
     let mut lines = Lines::with_limit(service.bounds().line_bytes);
     if service.may_ask() || service.hub().agent().is_some() {
         let preparing = prepare(&service, &mut door, &mut input, &mut lines);
@@ -73,11 +75,10 @@ pub async fn serve(service: Service, clock: Clock, mut input: Input, mut output:
         door,
         caller: Arc::new(Reports { to_loop: sender, following: Arc::clone(&following), visit: hub.visit() }),
         following: Follows(Arc::clone(&following)),
-        hub,
+        service,
         client: String::new(),
         clock,
-        questions: HashMap::new(),
-        asked: 0,
+        questions: Questions::default(),
         outbox: Outbox::default(),
         tasks: JoinSet::new(),
         running: HashMap::new(),
@@ -204,6 +205,12 @@ async fn prepare(service: &Service, door: &mut Door, input: &mut Input, lines: &
     Ok(())
 }
 
+/// Tells everybody behind the hub which dialect is spoken, before it is: some have more for those who speak it.
+fn meet(service: &Service, door: &mut Door, dialect: &Dialect) {
+    service.hub().speaks(dialect.name);
+    door.offer(service.identified(), service.menu());
+}
+
 async fn sleep_until(deadline: Option<tokio::time::Instant>) {
     if let Some(deadline) = deadline {
         tokio::time::sleep_until(deadline).await;
@@ -281,15 +288,13 @@ struct Closing {
 /// Everything about the session that is not a byte channel.
 struct Session {
     door: Door,
-    hub: Hub,
+    service: Service,
     /// What the downstream calls itself, once it has.
     client: String,
     clock: Clock,
     caller: Arc<dyn Caller>,
     following: Follows,
-    /// Where answers to questions go.
-    questions: HashMap<QuestionId, oneshot::Sender<Answered>>,
-    asked: u64,
+    questions: Questions,
     outbox: Outbox,
     tasks: JoinSet<Outcome>,
     running: HashMap<tokio::task::Id, (CallId, AbortHandle)>,
@@ -330,18 +335,24 @@ impl Session {
 
     fn receive(&mut self, line: Line<'_>) {
         tracing::trace!(bytes = if let Line::Bytes(bytes) = line { bytes.len() } else { 0 }, "line in");
-        let settled = self.door.dialect().is_some();
+        let decided = match line {
+            Line::Bytes(bytes) if self.door.dialect().is_none() => self.door.foresees(bytes),
+            _ => None,
+        };
+        if let Some(dialect) = decided {
+            tracing::info!(dialect = dialect.name, "the first line decided the dialect");
+            meet(&self.service, &mut self.door, dialect);
+        }
         let mut out = Output::onto(self.outbox.lend());
         self.door.receive(line, &mut self.clock.ambient(), &mut out);
-        if !settled && let Some(dialect) = self.door.dialect() {
-            tracing::info!(dialect = dialect.name, "the first line decided the dialect");
+        if decided.is_some() {
             self.warn_of_any_token();
         }
         let breaches = violations::of_actions(&out.actions);
         self.perform(out);
         if !breaches.is_empty() {
             let line = if let Line::Bytes(bytes) = line { bytes } else { &[] };
-            if violations::note_client(&self.hub, &self.client, &breaches, line) {
+            if violations::note_client(self.service.hub(), &self.client, &breaches, line) {
                 self.close(Duration::ZERO);
             }
         }
@@ -365,14 +376,7 @@ impl Session {
         match report {
             Report::Notice(notice) => self.notice(notice),
             Report::Questions(call, questions) => {
-                // A question whose answer nobody awaits any more is forgotten here, at the latest.
-                self.questions.retain(|_, answer| !answer.is_closed());
-                let mut asked = Vec::with_capacity(questions.len());
-                for Asking { question, answer } in questions {
-                    self.asked += 1;
-                    self.questions.insert(QuestionId(self.asked), answer);
-                    asked.push((QuestionId(self.asked), question));
-                }
+                let asked = self.questions.number(questions);
                 self.clock.tick();
                 self.step(|door, ambient, out| door.ask(call, asked, ambient, out));
             }
@@ -439,7 +443,7 @@ impl Session {
                 match action {
                     Action::Deliver(call, agreement) => {
                         let id = call.id;
-                        let answer = self.hub.answer(call, &agreement, &self.caller);
+                        let answer = self.service.hub().answer(call, &agreement, &self.caller);
                         // What was told before the answer is written before it.
                         while let Some(event) = self.following.0.pop() {
                             self.door.notice(event, &mut self.clock.ambient(), &mut out);
@@ -464,20 +468,15 @@ impl Session {
                         announce(&agreement);
                         self.client.clone_from(&agreement.client.name);
                         if !agreement.per_request {
-                            self.hub.joined(&self.caller);
+                            self.service.hub().joined(&self.caller);
                         }
                     }
                     Action::Refused(refusal) => tracing::warn!(%refusal, "no session"),
                     Action::Dropped(what) => tracing::debug!(what, "dropped"),
                     Action::Passed(what) => tracing::debug!(what, "let pass"),
-                    Action::Answered(question, answered) => {
-                        if let Some(answer) = self.questions.remove(&question) {
-                            // Whoever asked may have stopped waiting.
-                            let _ = answer.send(answered);
-                        }
-                    }
-                    Action::Unwatch(uri) => self.hub.unwatch(&uri),
-                    Action::RootsChanged => self.hub.roots_changed(self.caller.session()),
+                    Action::Answered(question, answered) => self.questions.answered(question, answered),
+                    Action::Unwatch(uri) => self.service.hub().unwatch(&uri),
+                    Action::RootsChanged => self.service.hub().roots_changed(self.caller.session()),
                     // There is only one way, and it stays.
                     Action::LetGo(..) => {}
                     Action::Close(grace) => {
@@ -503,7 +502,7 @@ impl Session {
         let now = tokio::time::Instant::now();
         let fail_at = self.closing.map_or(now + grace, |closing| closing.fail_at.min(now + grace));
         if self.closing.is_none()
-            && let Some(agent) = self.hub.agent()
+            && let Some(agent) = self.service.hub().agent()
         {
             // Turns that were stopped still have something to say.
             let closing = agent.closing();

@@ -121,6 +121,13 @@ impl Leashed {
         self.order(leash::TERMINATE, Signal::TERM);
     }
 
+    /// Interrupts the process and its group, as Ctrl-C does.
+    pub(super) fn interrupt(&self) {
+        if self.status.is_none() && self.process != Pid::INIT {
+            let _ = kill_process_group(self.process, Signal::INT);
+        }
+    }
+
     /// Ends everything that came of it.
     pub(super) fn kill(&self) {
         self.order(leash::KILL, Signal::KILL);

@@ -18,7 +18,10 @@ pub mod leash;
 #[cfg(unix)]
 mod leashed;
 mod outbox;
+pub(crate) mod questions;
 pub mod signals;
+#[cfg(unix)]
+pub(crate) mod starter;
 pub mod stdio;
 pub mod surroundings;
 pub(crate) mod violations;

@@ -2,6 +2,7 @@
 
 pub mod a2e_mcp;
 pub mod agent_tools;
+pub(crate) mod capabilities;
 pub mod repository;
 pub mod toolbox;
 

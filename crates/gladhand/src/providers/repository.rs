@@ -3,6 +3,9 @@
 //! A call reads a tree for as long as that takes, on a thread of its own: it reports how far it is, and ends when its caller
 //! does not want the answer any more. What the tools look like (but for what they return, which would be ten times as long) is written down (`repository_tools.jsonl`) rather than made
 //! at each start; a test sees to it that it is what they are.
+//!
+//! Twelve tools more are not what somebody with another purpose wants to find in a list: unless the configuration says
+//! otherwise, they are there for who speaks Fluxloop, and for nobody else.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +13,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use gladhand_faq::{Library, Question};
-use gladhand_hub::{Answer, Context, Provider, Reporter};
+use gladhand_hub::{Answer, Bell, Context, Provider, Reporter};
 use gladhand_operations::{Failure, FailureKind, Progress, Tool, ToolCall, ToolResult};
 use gladhand_repository::{
     Documents, Limits, Passage, Places, Progress as Watcher, Recipes, RepositoryError, Setting, Stage, tool,
@@ -27,10 +30,16 @@ const REPORTS: Duration = Duration::from_millis(100);
 /// The tools as peers are told of them.
 const DESCRIPTIONS: &str = include_str!("repository_tools.jsonl");
 
+/// Whoever speaks it expects these tools.
+const NATIVE: &str = "fluxloop";
+
 /// The tools, and what they share.
 #[derive(Debug)]
 pub struct RepositoryTools {
     inner: Arc<Inner>,
+    /// Whether they are shown.
+    is_shown: AtomicBool,
+    bell: OnceLock<Bell>,
 }
 
 #[derive(Debug)]
@@ -77,7 +86,8 @@ impl RepositoryTools {
             recipes: OnceLock::new(),
             library: Library::open(data),
         };
-        Self { inner: Arc::new(inner) }
+        let is_shown = AtomicBool::new(config.enabled == Some(true));
+        Self { inner: Arc::new(inner), is_shown, bell: OnceLock::new() }
     }
 
     /// Runs a tool on this thread.
@@ -87,7 +97,7 @@ impl RepositoryTools {
         arguments: &RawValue,
         watcher: &(dyn Watcher + Sync),
     ) -> Result<Box<RawValue>, Failure> {
-        self.inner.run(name, arguments, watcher)
+        self.inner.run(name, arguments, None, watcher)
     }
 }
 
@@ -96,7 +106,20 @@ impl Provider for RepositoryTools {
         "repository"
     }
 
+    fn attach(&self, bell: &Bell) {
+        let _ = self.bell.set(bell.clone());
+    }
+
+    fn speaks(&self, dialect: &str) {
+        if dialect == NATIVE && !self.is_shown.swap(true, Ordering::Relaxed) {
+            self.bell.get().inspect(|bell| bell.tools_changed());
+        }
+    }
+
     fn tools(&self) -> Vec<Tool> {
+        if !self.is_shown.load(Ordering::Relaxed) {
+            return Vec::new();
+        }
         // One tool on a line, so that what is taken from it as it is has no line breaks.
         let described = DESCRIPTIONS.lines().filter_map(|line| serde_json::from_str::<Described>(line).ok());
         let read_only = || json::raw(r#"{"readOnlyHint":true,"openWorldHint":false}"#.to_owned());
@@ -115,10 +138,12 @@ impl Provider for RepositoryTools {
         }
         let (inner, call) = (Arc::clone(&self.inner), call.into_owned());
         let reporter = context.terms.wants_progress.then(|| context.reporter());
+        let folder = context.terms.folder.clone();
         Answer::later(async move {
             let told = Arc::new(Told { reporter, is_unwanted: AtomicBool::new(false), last: Mutex::new(Heard::new()) });
             let wanted = Wanted(Arc::clone(&told));
-            let running = tokio::task::spawn_blocking(move || inner.run(&call.name, &call.arguments, &*told));
+            let running =
+                tokio::task::spawn_blocking(move || inner.run(&call.name, &call.arguments, folder.as_deref(), &*told));
             let answer = running.await.unwrap_or_else(|_| Err(Failure::panicked()));
             drop(wanted);
             answer.map(ToolResult::structured)
@@ -127,9 +152,20 @@ impl Provider for RepositoryTools {
 }
 
 impl Inner {
-    fn run(&self, name: &str, arguments: &RawValue, watcher: &(dyn Watcher + Sync)) -> Result<Box<RawValue>, Failure> {
+    /// Runs a tool for somebody who works in a folder.
+    fn run(
+        &self,
+        name: &str,
+        arguments: &RawValue,
+        folder: Option<&Path>,
+        watcher: &(dyn Watcher + Sync),
+    ) -> Result<Box<RawValue>, Failure> {
+        let places = match folder {
+            Some(folder) => &Places { working_folder: folder.to_owned(), ..self.places.clone() },
+            None => &self.places,
+        };
         if name == "faq" {
-            return self.answer(arguments);
+            return self.answer(arguments, places);
         }
         let tool = tool(name).ok_or_else(|| Failure::unknown_tool(name))?;
         let arguments = serde_json::from_str(arguments.get())
@@ -138,7 +174,7 @@ impl Inner {
         let setting = Setting {
             limits: Limits::default(),
             progress: watcher,
-            places: &self.places,
+            places,
             recipes: self.recipes(),
             documents: self,
             now: &now,
@@ -146,14 +182,14 @@ impl Inner {
         tool.call(arguments, &setting).map_err(|error| failure(&error))
     }
 
-    fn answer(&self, arguments: &RawValue) -> Result<Box<RawValue>, Failure> {
+    fn answer(&self, arguments: &RawValue, places: &Places) -> Result<Box<RawValue>, Failure> {
         let asked: Asked = serde_json::from_str(arguments.get()).map_err(|error| {
             let problem = error.to_string();
             let problem = problem.rsplit_once(" at line ").map_or(problem.as_str(), |(problem, _)| problem);
             Failure::invalid_argument("arguments", problem)
         })?;
         let folder = match &asked.docs {
-            Some(named) => Some(self.allowed(named)?),
+            Some(named) => Some(allowed(named, places)?),
             None => self.docs.clone(),
         };
         let answer = self.library.ask(&asked.question, folder.as_deref(), &gladhand_faq::Limits::default());
@@ -161,16 +197,6 @@ impl Inner {
             gladhand_faq::FaqError::Blank => Failure::invalid_argument("query", "required"),
             other => Failure::new(FailureKind::ToolFailed, other.to_string()),
         })
-    }
-
-    /// A folder that a caller named, if it may be read.
-    fn allowed(&self, named: &Path) -> Result<PathBuf, Failure> {
-        let folder = self.places.working_folder.join(named);
-        let denied = || Failure::new(FailureKind::Denied, format!("{} may not be read here", named.display()));
-        let Some(allowed) = &self.places.allowed else { return Ok(folder) };
-        let real = std::fs::canonicalize(&folder).map_err(|_| denied())?;
-        let is_inside = |root: &PathBuf| std::fs::canonicalize(root).is_ok_and(|root| real.starts_with(root));
-        if allowed.iter().any(is_inside) { Ok(real) } else { Err(denied()) }
     }
 
     fn recipes(&self) -> &Recipes {
@@ -199,6 +225,16 @@ impl Documents for Inner {
         };
         citations.into_iter().enumerate().map(passage).collect()
     }
+}
+
+/// A folder that a caller named, if it may be read.
+fn allowed(named: &Path, places: &Places) -> Result<PathBuf, Failure> {
+    let folder = places.working_folder.join(named);
+    let denied = || Failure::new(FailureKind::Denied, format!("{} may not be read here", named.display()));
+    let Some(allowed) = &places.allowed else { return Ok(folder) };
+    let real = std::fs::canonicalize(&folder).map_err(|_| denied())?;
+    let is_inside = |root: &PathBuf| std::fs::canonicalize(root).is_ok_and(|root| real.starts_with(root));
+    if allowed.iter().any(is_inside) { Ok(real) } else { Err(denied()) }
 }
 
 /// A failure in neutral words.
@@ -286,6 +322,27 @@ mod tests {
             return;
         }
         assert!(actual == DESCRIPTIONS, "run this test with GLADHAND_BLESS=1");
+    }
+
+    #[test]
+    fn relative_paths_begin_where_the_caller_works() {
+        let (here, data) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        std::fs::write(here.path().join("go.mod"), "module example.com/a\n").unwrap();
+        std::fs::create_dir(here.path().join("docs")).unwrap();
+        std::fs::write(here.path().join("docs/a.md"), "# Gizmo\n\nA gizmo turns left.\n").unwrap();
+        let tools = RepositoryTools::new(&RepositoryConfig::default(), data.path().to_owned(), false);
+        let run = |name: &str, arguments: &str| {
+            let answer = tools.inner.run(name, &json::raw(arguments.to_owned()), Some(here.path()), &());
+            answer.unwrap().get().to_owned()
+        };
+        assert!(run("analyze_repository", r#"{"root":"."}"#).contains(r#""packageManagers":["go"]"#));
+        assert!(run("faq", r#"{"query":"gizmo","docs":"docs"}"#).contains("turns left"));
+        let roots = vec![here.path().join("docs")];
+        let config = RepositoryConfig { roots, ..RepositoryConfig::default() };
+        let tools = RepositoryTools::new(&config, data.path().to_owned(), false);
+        let arguments = json::raw(r#"{"root":"."}"#.to_owned());
+        let refused = tools.inner.run("analyze_repository", &arguments, Some(here.path()), &()).unwrap_err();
+        assert_eq!(refused.kind, FailureKind::Denied, "what may be read is the same wherever one works");
     }
 
     /// `faq` with the folder that only a tool has.

@@ -3,7 +3,7 @@
 //! MCP is asked for first. Who has shown to speak another dialect is opened in that, and who says nothing at all in each of
 //! the others. A process that is asked the wrong first question may fall silent or die, so the question is put to one that can be
 //! thrown away. Over HTTP each answer says enough; statuses that speak of authorization or of an outage say nothing
-//! about the era.
+//! about the era. Who answers MCP's questions over HTTP as nobody of MCP would is asked whether it is a host of A2E.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use gladhand_accord::{Agreement, Refusal};
 use gladhand_dialects::mcp::revision::Revision;
-use gladhand_dialects::{ClientSetup, Dialect, Loss, REGISTRY, mcp};
+use gladhand_dialects::{ClientSetup, Dialect, Loss, REGISTRY, a2e, mcp};
 use tokio::time::Instant;
 use url::Url;
 
@@ -26,7 +26,7 @@ use super::transport::{Evidence, Transport};
 use crate::edges::child::{ChildPeer, Manner};
 use crate::edges::child_lines::ChildLines;
 use crate::edges::child_log::ChildLog;
-use crate::edges::http_client::{Endpoint, HttpClient, Style};
+use crate::edges::http_client::{self, Endpoint, HttpClient, Style};
 use crate::edges::violations;
 
 /// How long a process may say nothing to the first question of the new era before another is asked that of the old.
@@ -51,9 +51,13 @@ pub(super) async fn open(target: &Target, options: &Options, host: Arc<dyn Host>
     match (target, options.speak) {
         (Target::Command(command), Speak::As(dialect, version)) => attempt.start(command, dialect, version).await,
         (Target::Command(command), Speak::Auto) => attempt.find_dialect(target, command).await,
-        (Target::Url(_), Speak::Auto) | (_, Speak::Mcp) => attempt.find_era(target).await,
-        (Target::Url(_), Speak::As(dialect, _)) if dialect.name != mcp::DIALECT.name => {
+        (Target::Url(url), Speak::Auto) => attempt.find_dialect_at(target, url).await,
+        (_, Speak::Mcp) => attempt.find_era(target).await,
+        (Target::Url(_), Speak::As(dialect, _)) if !http_client::carries(dialect) => {
             Err(OpenError::NotOverHttp(dialect.name))
+        }
+        (Target::Url(url), Speak::As(dialect, version)) if dialect.name == a2e::DIALECT.name => {
+            attempt.as_agent(url, version).await.map_err(Failed::into_error)
         }
         (Target::Url(url), Speak::As(_, version)) if is_stateless(version) => {
             attempt.stateless(url, version).await.map_err(Failed::into_error)
@@ -121,6 +125,34 @@ impl Attempt<'_> {
             }
             Ok(Err(refused)) => Err(refused),
             Err((mcp, other)) => Err(believed.or_else(|| other.filter(|_| self.shown.get().is_some())).unwrap_or(mcp)),
+        }
+    }
+
+    /// Opens a session in whichever dialect is spoken at an address. MCP is asked for first; only whom its questions tell
+    /// nothing is asked another, unless it is known to speak that.
+    async fn find_dialect_at(&self, target: &Target, url: &Url) -> Result<Opened, OpenError> {
+        let (eras, (dialect, version)) = (&self.options.eras, preferred(&a2e::DIALECT));
+        if eras.find(target) == Some(Verdict::Other(dialect.name)) {
+            match self.as_agent(url, version).await {
+                Ok(opened) => return Ok(opened),
+                Err(failed) if failed.evidence.outage().is_some() => return Err(failed.into_error()),
+                Err(failed) => tracing::debug!(refusal = %failed.refusal, "no host of A2E any more"),
+            }
+            eras.forget(target);
+        }
+        let error = match self.find_era(target).await {
+            Err(error @ OpenError::Refused { .. }) => error,
+            decided => return decided,
+        };
+        if !HttpClient::finds_host(self.endpoint(url)).await {
+            return Err(error);
+        }
+        match self.as_agent(url, version).await.map_err(Failed::into_error) {
+            Ok(opened) => {
+                eras.remember(target, Verdict::Other(dialect.name));
+                Ok(opened)
+            }
+            Err(refused) => Err(if refused.is_understood() { refused } else { error }),
         }
     }
 
@@ -252,6 +284,11 @@ impl Attempt<'_> {
         self.reach(url, Style::Stateless, version).await
     }
 
+    /// Opens a session of A2E over HTTP.
+    async fn as_agent(&self, url: &Url, version: &str) -> Result<Opened, Failed> {
+        self.reach_as(&a2e::DIALECT, url, Style::Agent, version).await
+    }
+
     /// Opens a session as all revisions with a handshake do it, the oldest included.
     async fn with_handshake(&self, url: &Url, version: &str) -> Result<Opened, OpenError> {
         let failed = match self.reach(url, Style::Sessions, version).await {
@@ -267,17 +304,31 @@ impl Attempt<'_> {
         Err(failed.into_error())
     }
 
-    /// Opens a session over HTTP in one style.
+    /// Opens a session of MCP over HTTP in one style.
     async fn reach(&self, url: &Url, style: Style, version: &str) -> Result<Opened, Failed> {
-        let patience = self.options.opening_timeout;
-        let endpoint = Endpoint {
+        self.reach_as(&mcp::DIALECT, url, style, version).await
+    }
+
+    fn endpoint(&self, url: &Url) -> Endpoint {
+        Endpoint {
             url: url.clone(),
             headers: self.options.headers.clone(),
             authorizer: self.options.authorizer.clone(),
             roots: self.options.roots.clone(),
-        };
+        }
+    }
+
+    /// Opens a session over HTTP in one dialect and style.
+    async fn reach_as(
+        &self,
+        dialect: &'static Dialect,
+        url: &Url,
+        style: Style,
+        version: &str,
+    ) -> Result<Opened, Failed> {
+        let patience = self.options.opening_timeout;
         let timed_out = || Refusal::TimedOut { seconds: patience.as_secs() };
-        let connected = tokio::time::timeout(patience, HttpClient::connect(endpoint, style)).await;
+        let connected = tokio::time::timeout(patience, HttpClient::connect(self.endpoint(url), style)).await;
         let http = match connected {
             Ok(Ok(http)) => http,
             Ok(Err(loss)) => {
@@ -287,7 +338,7 @@ impl Attempt<'_> {
             }
             Err(_) => return Err(Failed { refusal: timed_out(), evidence: Evidence::default() }),
         };
-        let mut driver = self.driver(&mcp::DIALECT, version, Transport::Http(Box::new(http)), style);
+        let mut driver = self.driver(dialect, version, Transport::Http(Box::new(http)), style);
         match driver.open(patience).await {
             Ok(agreement) => Ok((driver, agreement)),
             Err(refusal) => {
@@ -308,7 +359,7 @@ impl Attempt<'_> {
             token: self.options.token.clone(),
             log_level: self.options.log_level,
             listen: self.options.listen,
-            exchanges: style != Style::OneStream,
+            exchanges: style.has_exchanges(),
             unagreed: violations::unagreed(&self.options.violations),
         };
         let client = (dialect.client)(setup);

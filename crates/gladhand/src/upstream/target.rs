@@ -9,7 +9,7 @@ use url::Url;
 pub enum Target {
     /// A program to start and talk to on its stdin and stdout: it and its arguments.
     Command(Vec<String>),
-    /// An MCP endpoint to talk to over HTTP.
+    /// An MCP endpoint, or a host of A2E, to talk to over HTTP.
     Url(Url),
 }
 

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::{Setting, answer, call, echoed, ours, tools, tools_become, wait_until};
-use crate::support::{MCP_INITIALIZED, Process, mcp_call, mcp_initialize};
+use crate::support::{MCP_INITIALIZED, Process, example, mcp_call, mcp_initialize};
 
 #[test]
 fn upstreams_come_and_go_while_a_call_of_another_goes_on() {
@@ -40,8 +40,8 @@ fn a_broken_file_leaves_the_old_one_in_force_and_says_why() {
     assert!(tools(&mut process).contains(&"a__echo".to_owned()));
     setting.write(&format!("{}\n[upstreams.b]\ncommand = \"${{NO_SUCH_VARIABLE}}\"\nenv = {{ X = 5 }}\n", ours("c")));
     let complaint = "upstreams.b.command: the variable NO_SUCH_VARIABLE is not set";
-    wait_until("the file is complained of", || errors().contains(complaint));
-    assert!(errors().contains("upstreams.b.env: expected a string"), "{}", errors());
+    let other = "upstreams.b.env: expected a string";
+    wait_until("the file is complained of", || errors().contains(complaint) && errors().contains(other));
     let answer = call(&mut process, "a__echo", &json!({ "message": "still" }));
     assert_eq!(answer["result"]["content"], echoed("still"), "{answer}");
     assert!(!tools(&mut process).contains(&"c__echo".to_owned()));
@@ -62,6 +62,26 @@ fn a_session_without_upstreams_hears_of_the_first_one() {
     tools_become(&mut process, |tools| tools.iter().any(|tool| tool == "a__echo"));
     let list = answer(&mut process, r#"{"jsonrpc":"2.0","id":9,"method":"tools/list"}"#);
     assert!(list["result"]["tools"].as_array().is_some_and(|tools| tools.len() == 6), "{list}");
+}
+
+#[test]
+fn what_is_watched_is_watched_at_a_server_that_takes_the_place_of_another() {
+    let scripted = example("scripted").get_program().to_str().expect("text").to_owned();
+    let upstream = |notes: &str| format!("[upstreams.a]\ncommand = [{scripted:?}, {notes:?}, \"handshake\"]\n");
+    let setting = Setting::new(&upstream("first"));
+    let is_watched = |notes: &str| {
+        let received = std::fs::read_to_string(setting.path().join(notes)).unwrap_or_default();
+        received.contains("resources/subscribe") && received.contains("test://watched")
+    };
+    let mut process = setting.session();
+    let watch = r#"{"jsonrpc":"2.0","id":9,"method":"resources/subscribe","params":{"uri":"test://watched"}}"#;
+    let watched = answer(&mut process, watch);
+    assert!(watched["result"].is_object(), "{watched}");
+    wait_until("the server is told", || is_watched("first"));
+    setting.write(&upstream("second"));
+    wait_until("the other server is told, though nobody calls it", || is_watched("second"));
+    process.send(&mcp_call(10, "a__touch", "{}"));
+    wait_until("the session hears of it", || process.value()["method"] == "notifications/resources/updated");
 }
 
 /// A rule about our own `echo`.

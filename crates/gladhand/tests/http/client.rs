@@ -229,6 +229,14 @@ impl Connection {
         self.buffer.is_empty() && !self.fill()
     }
 
+    /// Waits for more of a stream, and hands it out as it came.
+    pub(crate) fn some_bytes(&mut self) -> Vec<u8> {
+        if self.buffer.is_empty() {
+            self.fill();
+        }
+        std::mem::take(&mut self.buffer)
+    }
+
     /// Forgets what came and was not looked at.
     pub(crate) fn discard(&mut self) {
         self.buffer.clear();

@@ -4,6 +4,10 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod agents;
+mod agents_client;
+mod agents_limits;
+mod agents_trust;
 mod authorize;
 mod client;
 mod eras;

@@ -6,6 +6,7 @@ use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use gladhand::Service;
+use gladhand::accord::Secret;
 use gladhand::config::{HttpConfig, Limits};
 use gladhand::dialects::Stop;
 use gladhand::edges::http::Http;
@@ -116,6 +117,15 @@ impl Embedded {
 
     /// A server with everything but an address.
     pub(crate) fn with(provider: impl Provider + 'static, http: Http) -> Self {
+        Self::on_terms(provider, http, Vec::new())
+    }
+
+    /// A server that wants a token of agents.
+    pub(crate) fn asking_for(token: &str, provider: impl Provider + 'static) -> Self {
+        Self::on_terms(provider, Http::default(), vec![Secret::new(token)])
+    }
+
+    fn on_terms(provider: impl Provider + 'static, http: Http, tokens: Vec<Secret>) -> Self {
         let hub = Hub::new(vec![Box::new(provider)]).expect("names are unique");
         let limits = Limits { drain_ms: 100, ..Limits::default() };
         let http = Http { listen: vec!["127.0.0.1:0".parse().expect("an address")], ..http };
@@ -124,7 +134,8 @@ impl Embedded {
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
             runtime.block_on(async {
-                let server = Service::new(hub).limits(limits).bind_http(http).await.expect("a free port");
+                let server =
+                    Service::new(hub).limits(limits).tokens(tokens).bind_http(http).await.expect("a free port");
                 let address = server.urls()[0].split('/').nth(2).and_then(|address| address.parse().ok());
                 bound.send(address.expect("an address")).expect("somebody waits for it");
                 server.run(async { stopped.await.unwrap_or(Stop::Terminated) }).await;

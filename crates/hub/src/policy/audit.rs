@@ -47,11 +47,11 @@ pub struct Record {
     pub dialect_version: String,
     /// Who has it.
     pub upstream: String,
-    /// What was done: `tool` (called), `resource` (read) or `prompt` (filled in).
+    /// What was done: `tool` (called), `resource` (read), `prompt` (filled in) or `capability` (asked for something).
     pub operation: &'static str,
-    /// The tool's name as it was called, the resource's URI, the prompt's name.
+    /// The tool's name as it was called, the resource's URI, the prompt's name, the type of a capability's message.
     pub tool: String,
-    /// What those who have it call it.
+    /// What those who have it call it; of a capability its name.
     pub own_name: String,
     /// `ok`, `tool_error` where the tool reports a failure of its own, or the word of a failure.
     pub outcome: &'static str,
@@ -162,6 +162,7 @@ fn payload(reply: &Reply) -> Vec<Box<RawValue>> {
         Reply::Tool(result) => result.content.iter().map(|block| on_one_line(&block.to_block())).collect(),
         Reply::Contents(contents) => contents.parts.iter().map(|part| on_one_line(part)).collect(),
         Reply::Prompt(prompt) => prompt.messages.iter().map(|message| on_one_line(message)).collect(),
+        Reply::Capability(fields) => vec![on_one_line(fields)],
         _ => Vec::new(),
     }
 }
@@ -181,6 +182,7 @@ pub(super) fn reply_bytes(reply: &Reply) -> usize {
         Reply::Tool(result) => result,
         Reply::Contents(contents) => return sum(&contents.parts),
         Reply::Prompt(prompt) => return sum(&prompt.messages),
+        Reply::Capability(fields) => return fields.get().len(),
         _ => return 0,
     };
     let blocks = result.content.iter().map(|block| match block {

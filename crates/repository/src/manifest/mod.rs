@@ -3,6 +3,7 @@
 //! A manifest says what a project is called, what it depends on, how it is started and which other projects belong to it.
 //! A lock file says which versions were chosen. One that cannot be read is a warning of the scan.
 
+mod adding;
 mod dotnet;
 mod go;
 mod gradle;
@@ -20,6 +21,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
+pub(crate) use self::adding::{Addition, addition};
 use crate::text;
 
 /// How many dependencies of a manifest are told. Nobody has so many, but files may be made to hurt.

@@ -1,5 +1,6 @@
 //! Commands that add a package, in the words of each package manager.
 
+use super::Package;
 use crate::manifest::Ecosystem;
 use crate::source::Family;
 
@@ -32,9 +33,17 @@ pub(crate) fn ecosystem_of(manager: &str) -> Option<Ecosystem> {
 }
 
 /// The command that adds a package.
-pub(crate) fn add_command(manager: &str, package: &str) -> Option<String> {
+pub(crate) fn add_command(manager: &str, package: &Package<'_>) -> Option<String> {
     let (.., command) = MANAGERS.iter().find(|(name, ..)| *name == manager)?;
     let gap = if command.ends_with([':', '=', ' ']) { "" } else { " " };
+    let name = package.name;
+    // Comparisons and carets mean something to shells.
+    let package = match (package.ecosystem, package.versions) {
+        (_, None) | (Ecosystem::Maven | Ecosystem::Rubygems | Ecosystem::Nuget, _) => name.to_owned(),
+        (Ecosystem::Pypi, Some(versions)) => format!("\"{name}{versions}\""),
+        (Ecosystem::Composer, Some(versions)) => format!("\"{name}:{versions}\""),
+        (Ecosystem::Npm | Ecosystem::Cargo | Ecosystem::Go, Some(versions)) => format!("\"{name}@{versions}\""),
+    };
     Some(format!("{command}{gap}{package}"))
 }
 

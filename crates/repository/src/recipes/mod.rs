@@ -38,8 +38,14 @@ pub(crate) struct Target {
     pub(crate) title: String,
     pub(crate) summary: String,
     pub(crate) rollback: String,
+    /// Why there is no recipe for other frameworks.
+    #[serde(default)]
+    unsuited: Option<String>,
     #[serde(default)]
     packages: BTreeMap<Ecosystem, String>,
+    /// The versions of them that the recipes are written for.
+    #[serde(default)]
+    versions: BTreeMap<Ecosystem, String>,
     #[serde(rename = "recipe")]
     recipes: Vec<Recipe>,
 }
@@ -57,11 +63,22 @@ pub(crate) struct Recipe {
     #[serde(default)]
     packages: BTreeMap<Ecosystem, String>,
     #[serde(default)]
+    versions: BTreeMap<Ecosystem, String>,
+    #[serde(default)]
     pub(crate) missing: Option<String>,
     #[serde(default)]
     pub(crate) steps: Vec<StepRecipe>,
     #[serde(default)]
     pub(crate) edits: Vec<EditRecipe>,
+}
+
+/// A package that an integration needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Package<'a> {
+    pub(crate) name: &'a str,
+    /// Which versions of it, as its ecosystem writes that; none: any.
+    pub(crate) versions: Option<&'a str>,
+    pub(crate) ecosystem: Ecosystem,
 }
 
 /// One step of the checklist.
@@ -174,7 +191,11 @@ impl Target {
         let name = given.to_lowercase();
         match self.recipe(&name) {
             Some(recipe) => Ok((name, recipe)),
-            None => Err(RepositoryError::NoRecipe { framework: given.to_owned(), valid: self.frameworks() }),
+            None => Err(RepositoryError::NoRecipe {
+                framework: given.to_owned(),
+                why: self.unsuited.clone(),
+                valid: self.frameworks(),
+            }),
         }
     }
 
@@ -187,9 +208,13 @@ impl Target {
             .collect()
     }
 
-    /// The package to add, by where it comes from.
-    pub(crate) fn package<'a>(&'a self, recipe: &'a Recipe, ecosystem: Ecosystem) -> Option<&'a str> {
-        recipe.packages.get(&ecosystem).or_else(|| self.packages.get(&ecosystem)).map(String::as_str)
+    /// The package to add, by where it comes from. A recipe that names its own has its own versions of it.
+    pub(crate) fn package<'a>(&'a self, recipe: &'a Recipe, ecosystem: Ecosystem) -> Option<Package<'a>> {
+        let of = |packages: &'a BTreeMap<Ecosystem, String>, versions: &'a BTreeMap<Ecosystem, String>| {
+            let versions = versions.get(&ecosystem).map(String::as_str);
+            packages.get(&ecosystem).map(|name| Package { name, versions, ecosystem })
+        };
+        of(&recipe.packages, &recipe.versions).or_else(|| of(&self.packages, &self.versions))
     }
 }
 

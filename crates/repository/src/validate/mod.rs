@@ -169,19 +169,18 @@ impl Check<'_> {
             self.issue(Some(number), None, None, format!("Edit #{number} missing fields: {}", missing.join(", ")));
         }
         let path = match edit.get("filepath") {
-            None => "",
+            // The issue was named above; what follows from it is what older callers know.
+            None => {
+                let message = format!("Edit #{number} missing filepath; cannot evaluate anchors.");
+                return self.warning(Some(number), None, None, message);
+            }
             Some(Value::String(path)) => path,
             Some(_) => {
                 return self.issue(Some(number), None, None, format!("Edit #{number}: filepath must be a string."));
             }
         };
-        if path.is_empty() {
-            return self.warning(
-                Some(number),
-                None,
-                None,
-                format!("Edit #{number} missing filepath; cannot evaluate anchors."),
-            );
+        if path.trim().is_empty() {
+            return self.issue(Some(number), None, None, format!("Edit #{number}: filepath is empty."));
         }
         let strategy = edit.get("strategy").and_then(Value::as_str).unwrap_or_default();
         if !strategy.is_empty() && !STRATEGIES.contains(&strategy) {

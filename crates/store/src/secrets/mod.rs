@@ -224,7 +224,7 @@ fn write_private(path: &Path, bytes: &[u8]) -> io::Result<tempfile::NamedTempFil
 }
 
 /// Makes a folder for its owner alone, unless it is there.
-fn make_folder(folder: &Path) -> io::Result<()> {
+pub(crate) fn make_folder(folder: &Path) -> io::Result<()> {
     let mut builder = std::fs::DirBuilder::new();
     builder.recursive(true);
     #[cfg(unix)]

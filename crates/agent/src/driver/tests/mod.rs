@@ -91,7 +91,19 @@ async fn tools_are_called_by_safe_names_and_told_by_their_own() {
     let asked = stage.script.asked.lock().unwrap();
     assert!(matches!(&asked[2].said[..], [Said::User { .. }, Said::Assistant { .. }, Said::Result { .. }, ..]));
     let names: Vec<_> = asked[0].tools.iter().map(|tool| tool.name.as_str()).collect();
-    assert_eq!(names, ["bash", "echo", "read_file", "sleep"]);
+    assert_eq!(names, ["bash", "echo", "read_file", "sleep", "whereabouts"]);
+}
+
+#[tokio::test]
+async fn tools_of_the_hub_hear_where_the_session_works() {
+    let stage = Stage::new(&[Scene::Wants("whereabouts"), Scene::Says("done")]);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_str().unwrap();
+    let created = stage.ask(AgentCall::Create { title: None, folder: Some(path.into()) }).await.unwrap();
+    stage.send(created["session_id"].as_str().unwrap(), "hi").await.unwrap();
+    let told = stage.until_ready().await;
+    let result = told.iter().find(|(kind, _)| kind == "session.tool.call.completed").unwrap();
+    assert_eq!(result.1["data"]["executed"]["result"], path);
 }
 
 #[tokio::test]

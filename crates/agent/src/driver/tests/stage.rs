@@ -299,7 +299,15 @@ impl Stage {
         let agent = Conversations::new(settings, desk, Arc::new(Tools));
         let echo = gladhand_operations::Tool::plain("echo", "says it again")
             .with("annotations", &serde_json::json!({"readOnlyHint": true}));
-        let kit = Kit::new().tool(echo, |_, _| Ok(gladhand_operations::ToolResult::text("again")));
+        let whereabouts = gladhand_operations::Tool::plain("whereabouts", "says where its caller works")
+            .with("annotations", &serde_json::json!({"readOnlyHint": true}));
+        let kit = Kit::new().tool(echo, |_, _| Ok(gladhand_operations::ToolResult::text("again"))).tool(
+            whereabouts,
+            |_, context| {
+                let folder = context.terms.folder.as_ref().map(|folder| folder.display().to_string());
+                Ok(gladhand_operations::ToolResult::text(&folder.unwrap_or_default()))
+            },
+        );
         let hub = Hub::new(vec![Box::new(kit)]).unwrap().with_agent(Arc::new(agent.clone()));
         agent.with_hub(hub.clone());
         let (client, agreement) = (Arc::new(Client::default()), Arc::new(agreement()));

@@ -1,6 +1,7 @@
 //! The two sides of A2E, each by hand and against each other.
 
 mod calls;
+mod capabilities;
 mod client;
 mod conversions;
 mod opening;

@@ -27,6 +27,7 @@ pub(crate) static DIALECT: Dialect = Dialect {
     text: TextPolicy::UNDECIDED,
     has_tokens: false,
     has_agent: false,
+    carried: &[],
     claim,
     puzzled: |line| line.members.as_ref().is_some_and(|members| members.has("squawk")),
     askable: |_| Vec::new(),

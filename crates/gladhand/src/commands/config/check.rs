@@ -20,7 +20,8 @@ const ODD: Style = AnsiColor::Yellow.on_default().bold();
 const GOOD: Style = AnsiColor::Green.on_default().bold();
 
 pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, CommandError> {
-    let file = config::find(args.file.as_deref()).map_err(CommandError::usage)?;
+    let file =
+        config::find(args.file.as_ref().or(args.config.as_ref()).map(PathBuf::as_path)).map_err(CommandError::usage)?;
     let verdict = file.as_ref().map(judge).unwrap_or_default();
     if args.json {
         super::print_json(&as_json(file.as_ref(), &verdict))?;
@@ -56,6 +57,10 @@ fn judge(file: &File) -> Verdict {
     let (sources, memory) = (Sources::with_store_in(data.clone()), Memory::in_folder(data));
     let Examined { config, problems: errors, places } = sources.lookup(|lookup| config::examine(&file.text, lookup));
     let mut verdict = Verdict { errors, ..Verdict::default() };
+    for (section, missing) in config.iter().flat_map(outside::missing_folders) {
+        let message = format!("{}: {}", missing.message, missing.advice);
+        verdict.warnings.push(places.problem(&[section, missing.key], message));
+    }
     for (name, upstream) in config.iter().flat_map(|config| &config.upstreams.0).filter(|(_, one)| one.enabled) {
         verdict.upstreams += 1;
         // Of what is wrong in itself nothing more needs to be said.
@@ -71,6 +76,10 @@ fn judge(file: &File) -> Verdict {
             let message = format!("`{wanted}` is nothing that it had when it was last asked");
             verdict.warnings.push(places.problem(&["upstreams", name, key], message));
         }
+    }
+    for (key, folder) in config.iter().flat_map(|config| config.a2e.folders()).filter(|(_, folder)| !folder.is_dir()) {
+        let message = format!("there is no folder {}", folder.display());
+        verdict.warnings.push(places.problem(&key.split('.').collect::<Vec<_>>(), message));
     }
     verdict
 }

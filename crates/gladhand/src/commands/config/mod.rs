@@ -54,8 +54,11 @@ Examples:
 #[command(after_help = CHECK_HELP)]
 struct CheckArgs {
     /// The file [default: the one that `gladhand serve` would use].
-    #[arg(env = env::CONFIG, value_hint = ValueHint::FilePath)]
+    #[arg(value_hint = ValueHint::FilePath)]
     file: Option<PathBuf>,
+    /// The same, for who is used to writing it so.
+    #[arg(long, value_name = "FILE", env = env::CONFIG, value_hint = ValueHint::FilePath)]
+    config: Option<PathBuf>,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,

@@ -24,10 +24,10 @@ use crate::exit::Exit;
 use crate::upstream::Target;
 
 const DOCTOR_HELP: &str = "\
-Looks at the configuration file, at each upstream's program or address, at who
-can read and change our files, at the data folder, and at what running servers
-say of their upstreams. Nothing is started. Exit code 1 means that something is
-broken.
+Looks at the configuration file and the folders that it names, at each
+upstream's program or address, at who can read and change our files, at the data
+folder, and at what running servers say of their upstreams. Nothing is started.
+Exit code 1 means that something is broken.
 
 Examples:
   gladhand doctor
@@ -94,6 +94,7 @@ pub fn run(args: &DoctorArgs) -> Result<ExitCode, CommandError> {
     )];
     let config = configuration(args, &mut findings);
     findings.extend(files::data_folder(config::data_dir(args.data_dir.as_deref()).as_deref()));
+    findings.extend(config.iter().flat_map(folders));
     findings.extend(config.iter().flat_map(upstreams));
     #[cfg(unix)]
     findings.extend(running()?);
@@ -136,6 +137,15 @@ fn configuration(args: &DoctorArgs, findings: &mut Vec<Finding>) -> Option<Confi
     let mut config = examined.config?;
     config.upstreams.0.retain(|(name, upstream)| upstream.enabled && !broken(name));
     Some(config)
+}
+
+/// The folders that are named and not there.
+fn folders(config: &Config) -> Vec<Finding> {
+    let missing = outside::missing_folders(config).into_iter();
+    let broken = |(section, one): (&str, outside::Missing)| {
+        Finding::broken(&format!("{section}.{}", one.key), one.message, one.advice)
+    };
+    missing.map(broken).collect()
 }
 
 /// All upstreams, looked at side by side: an address that does not answer takes its time.

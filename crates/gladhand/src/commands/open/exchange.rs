@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use gladhand_accord::{Agreement, Refusal, Side};
 use gladhand_dialects::mcp::revision::Revision;
-use gladhand_dialects::{Ambient, Client, ClientSetup, Dialect, Event, Heard, Lane, Stop};
+use gladhand_dialects::{Ambient, Client, ClientSetup, Dialect, Event, Heard, Lane, Stop, a2e};
 use gladhand_wire::{Fault, Line, Members, Skim};
 use tokio::time::Instant;
 
@@ -192,6 +192,9 @@ impl Opening<'_> {
             },
             Target::Url(url) => {
                 let endpoint = access.endpoint(url);
+                if self.record.dialect.name == a2e::DIALECT.name {
+                    return self.reach(endpoint, Style::Agent, setup).await;
+                }
                 let is_stateless = Revision::named(&setup.version).is_some_and(Revision::is_stateless);
                 let style = if is_stateless { Style::Stateless } else { Style::Sessions };
                 let first = self.reach(endpoint.clone(), style, setup).await;
@@ -233,8 +236,7 @@ impl Opening<'_> {
     async fn reach(&mut self, endpoint: Endpoint, style: Style, setup: &ClientSetup) -> Verdict {
         self.transport.close(Manner::Hurried).await;
         self.evidence = Evidence::default();
-        self.client =
-            (self.record.dialect.client)(ClientSetup { exchanges: style != Style::OneStream, ..setup.clone() });
+        self.client = (self.record.dialect.client)(ClientSetup { exchanges: style.has_exchanges(), ..setup.clone() });
         let verdict = match HttpClient::connect(endpoint, style).await {
             Ok(http) => {
                 self.transport = Transport::Http(Box::new(http));

@@ -21,6 +21,7 @@ use crate::cli::OpenArgs;
 use crate::commands::session::{Access, headers};
 use crate::commands::{CommandError, sign_in};
 use crate::config;
+use crate::edges::http_client;
 use crate::edges::signals::{self, Signals};
 use crate::exit::Exit;
 use crate::upstream::{Alone, OpenError, Options, Speak, Target, Upstream};
@@ -33,7 +34,7 @@ pub fn run(args: OpenArgs, verbosity: u8) -> Result<ExitCode, CommandError> {
     let wanted = wanted_client(&args.client)?;
     let target = super::session::target(args.url.as_deref(), &args.command)?;
     if let (Target::Url(_), Some((dialect, _))) = (&target, wanted)
-        && dialect.name != mcp::DIALECT.name
+        && !http_client::carries(dialect)
     {
         let error = OpenError::NotOverHttp(dialect.name);
         return Err(CommandError::usage(error).hint("start the server behind `--` instead"));

@@ -10,6 +10,7 @@ use super::mounted::{Memory, Mounted};
 use super::within::Within;
 use crate::agent::LaterAgent;
 use crate::config::{self, Config, File};
+use crate::providers::capabilities::Parts;
 use crate::providers::{AgentTools, RepositoryTools};
 
 /// A hub and what is behind it. Nothing is started yet.
@@ -57,13 +58,21 @@ impl Assembly {
         let agent = data.filter(|_| config.agent.enabled);
         let agent = agent.map(|data| Arc::new(LaterAgent::new(config.agent.clone(), data.to_owned())));
         let mut mounted = Mounted::new(config, Memory::in_folder(data.map(Path::to_owned)), within);
-        if let Some(data) = data.filter(|_| config.repository.enabled == Some(true)) {
+        if let Some(data) = data.filter(|_| config.repository.enabled != Some(false)) {
             let is_networked = reached == Reached::OverNetwork;
             mounted.add_repository(RepositoryTools::new(&config.repository, data.to_owned(), is_networked));
         }
         if let Some(agent) = agent.as_ref().filter(|_| config.agent.tools) {
             mounted.add_agent(AgentTools::new(Arc::clone(agent) as _));
         }
+        let has_pass = !config.a2e.passes(config::token_in_environment().ok().flatten()).is_empty();
+        let parts = Parts {
+            config: &config.a2e,
+            data,
+            agent: agent.as_ref().map(|agent| Arc::clone(agent) as _),
+            is_open_to_strangers: reached == Reached::OverNetwork && !has_pass,
+        };
+        mounted.add_capabilities(parts.assemble());
         let mut hub = Hub::of(mounted.mounts());
         if let Some(agent) = agent {
             agent.with_hub(hub.clone());

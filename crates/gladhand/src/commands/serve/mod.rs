@@ -36,8 +36,6 @@ pub fn run(args: &ServeArgs) -> Result<ExitCode, CommandError> {
         config.agent.approve = approve;
     }
     let reached = if args.listen.http.is_empty() { Reached::Here } else { Reached::OverNetwork };
-    // Twelve tools more are not what somebody with another purpose wants to find in a list.
-    config.repository.enabled.get_or_insert(args.listen.dialect == "fluxloop");
     let Assembly { hub, mounted, is_circle } = Assembly::of(&mut config, file.as_ref(), data.as_deref(), reached);
     let service = match file {
         Some(file) if !is_circle => {
@@ -90,11 +88,10 @@ fn excuse(args: &ListenArgs, error: &ConfigError) {
 pub(super) fn serve(service: Service, args: &ListenArgs, config: Config) -> Result<ExitCode, CommandError> {
     let data = config::data_dir(args.data_dir.as_deref());
     let (service, _governing) = governing::govern(service, &config, data.as_deref())?;
-    let mut tokens = config.a2e.tokens;
-    tokens.extend(config::token_in_environment().map_err(CommandError::usage)?);
+    let passes = config.a2e.passes(config::token_in_environment().map_err(CommandError::usage)?);
     let cache = CacheHints { ttl_ms: config.mcp.cache_ms, public: false };
     let mut service = service
-        .tokens(tokens)
+        .passes(passes)
         .max_parallel(config.a2e.max_parallel)
         .limits(config.limits)
         .empty_lists(config.mcp.empty_lists)
@@ -105,6 +102,7 @@ pub(super) fn serve(service: Service, args: &ListenArgs, config: Config) -> Resu
     if !args.http.is_empty() {
         raise_open_files();
         let mut http = http(args, config.http)?;
+        http.agents = config.a2e.limits();
         let guard = config.authorization.guard().map_err(CommandError::usage)?;
         http.authorize = guard.map(|guard| Arc::new(guard) as Arc<dyn Authorize>);
         return ended(service.serve_http(http, announce).map_err(not_listening)?);
@@ -143,7 +141,7 @@ fn ended(ended: Ended) -> Result<ExitCode, CommandError> {
 
 /// How to serve over HTTP: what the flags say, and what the configuration adds to it.
 fn http(args: &ListenArgs, mut config: HttpConfig) -> Result<Http, CommandError> {
-    if !["auto", "mcp"].contains(&args.dialect.as_str()) {
+    if !["auto", "mcp", "a2e"].contains(&args.dialect.as_str()) {
         let error = anyhow::anyhow!("{} cannot be spoken over HTTP", args.dialect);
         return Err(CommandError::usage(error).hint("leave --dialect away, or serve it on stdin and stdout"));
     }
@@ -151,7 +149,7 @@ fn http(args: &ListenArgs, mut config: HttpConfig) -> Result<Http, CommandError>
     config.allow_origins.extend(args.allow_origin.iter().cloned());
     let files = args.tls_cert.clone().zip(args.tls_key.clone());
     let tls = files.map(|(certificate, key)| Tls { certificate, key });
-    Ok(Http { listen: args.http.clone(), tls, authorize: None, config })
+    Ok(Http { listen: args.http.clone(), tls, config, ..Http::default() })
 }
 
 /// Every connection is an open file, and what a process may have by default is meant for something else.

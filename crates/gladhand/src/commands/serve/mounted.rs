@@ -68,6 +68,7 @@ pub(super) struct Mounted {
     toolbox: Option<Arc<Toolbox>>,
     repository: Option<Arc<RepositoryTools>>,
     agent: Option<Arc<AgentTools>>,
+    capabilities: Vec<Arc<dyn Provider>>,
     upstreams: Vec<Entry>,
     /// Room that all upstreams have in common.
     room: Room,
@@ -103,7 +104,9 @@ impl Mounted {
         let violations = Arc::new(Violations::new(config.policy.violations));
         let (upstreams, room) = (Vec::new(), Room::default());
         let (toolbox, repository, agent) = (None, None, None);
-        let mut mounted = Self { memory, within, toolbox, repository, agent, upstreams, room, violations };
+        let capabilities = Vec::new();
+        let mut mounted =
+            Self { memory, within, toolbox, repository, agent, capabilities, upstreams, room, violations };
         mounted.update(config);
         mounted.memory.clear_out();
         mounted
@@ -119,6 +122,11 @@ impl Mounted {
         self.agent = Some(Arc::new(agent));
     }
 
+    /// The capabilities beside tools, which stay whatever the configuration says later.
+    pub(super) fn add_capabilities(&mut self, capabilities: Vec<Arc<dyn Provider>>) {
+        self.capabilities = capabilities;
+    }
+
     /// As the hub takes it: what is ours under plain names, then the upstreams in their order.
     pub(super) fn mounts(&self) -> Vec<Mount> {
         let toolbox = self.toolbox.iter().map(|toolbox| Mount::plain(Arc::clone(toolbox) as _));
@@ -128,7 +136,8 @@ impl Mounted {
         });
         let agent = self.agent.iter().map(|agent| Mount::plain(Arc::clone(agent) as _));
         let repository = self.repository.iter().map(|repository| Mount::plain(Arc::clone(repository) as _));
-        toolbox.chain(repository).chain(agent).chain(upstreams).collect()
+        let capabilities = self.capabilities.iter().map(|provider| Mount::plain(Arc::clone(provider)));
+        toolbox.chain(repository).chain(agent).chain(capabilities).chain(upstreams).collect()
     }
 
     /// Follows a configuration. An upstream that stayed what it is goes on undisturbed.

@@ -68,6 +68,11 @@ impl Following {
             return;
         }
         self.hub.remount(self.mounted.mounts());
+        if self.hub.misses_somebody() {
+            // Somebody new may have it, and says so only when it is started.
+            let hub = self.hub.clone();
+            tokio::spawn(async move { hub.settled().await });
+        }
         let (added, removed, replaced) = (change.added.join(","), change.removed.join(","), change.replaced.join(","));
         tracing::info!(
             added,

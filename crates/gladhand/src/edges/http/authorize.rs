@@ -26,6 +26,15 @@ pub trait Authorize: fmt::Debug + Send + Sync {
         Ok(())
     }
 
+    /// The same for a message of which somebody else can tell which tools it calls.
+    fn permit_tools(
+        &self,
+        _principal: &Principal,
+        _tools: &dyn Fn() -> Vec<String>,
+    ) -> Result<(), Box<Response<Bytes>>> {
+        Ok(())
+    }
+
     /// A document that tells strangers how to become acquainted, if this is a path of one. Everybody may read it.
     fn document(&self, _path: &str) -> Option<Response<Bytes>> {
         None
@@ -43,10 +52,14 @@ impl Authorize for Guard {
     }
 
     fn permit(&self, principal: &Principal, message: &[u8]) -> Result<(), Box<Response<Bytes>>> {
+        self.permit_tools(principal, &|| called_tools(message))
+    }
+
+    fn permit_tools(&self, principal: &Principal, tools: &dyn Fn() -> Vec<String>) -> Result<(), Box<Response<Bytes>>> {
         if !self.limits_tools() {
             return Ok(());
         }
-        self.permits(principal, &called_tools(message)).map_err(|refusal| Box::new(refusal.map(Bytes::from)))
+        self.permits(principal, &tools()).map_err(|refusal| Box::new(refusal.map(Bytes::from)))
     }
 
     fn document(&self, path: &str) -> Option<Response<Bytes>> {

@@ -118,12 +118,7 @@ impl Session {
             Action::Refused(refusal) => tracing::info!(%refusal, "no session"),
             Action::Dropped(what) => tracing::debug!(what, "dropped"),
             Action::Passed(what) => tracing::debug!(what, "let pass"),
-            Action::Answered(question, answered) => {
-                if let Some(answer) = inner.questions.remove(&question) {
-                    // Whoever asked may have stopped waiting.
-                    let _ = answer.send(answered);
-                }
-            }
+            Action::Answered(question, answered) => inner.questions.answered(question, answered),
             Action::LetGo(lane, pause) => {
                 if self.manner == Manner::Session
                     && let Some(stream) = inner.lanes.get(lane)
@@ -272,7 +267,7 @@ impl Inner {
 }
 
 /// Polls work that may panic: that fails its call and nothing else.
-fn poll_guarded(work: &mut Work, cx: &mut Context<'_>) -> Poll<Outcome> {
+pub(super) fn poll_guarded(work: &mut Work, cx: &mut Context<'_>) -> Poll<Outcome> {
     // Nothing of ours is touched by it, so nothing of ours can be left half changed; it is not polled again.
     let polled = catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx)));
     polled.unwrap_or_else(|_| Poll::Ready(Err(Failure::panicked())))

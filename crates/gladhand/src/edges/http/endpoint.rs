@@ -20,7 +20,7 @@ use super::served::{Line, Served, Serving};
 use super::sessions::Sessions;
 use super::shared::Shared;
 use super::who::{Visitor, Who};
-use super::{mcp, pair};
+use super::{a2e, mcp, pair};
 
 /// How long a browser may remember what it was told of other origins, in seconds.
 const PREFLIGHT_AGE: HeaderValue = HeaderValue::from_static("7200");
@@ -30,6 +30,10 @@ const PREFLIGHT_AGE: HeaderValue = HeaderValue::from_static("7200");
 pub(super) struct Endpoint {
     pub(super) shared: Arc<Shared>,
     pub(super) sessions: Arc<Sessions>,
+    /// Whether MCP is spoken.
+    pub(super) speaks_mcp: bool,
+    /// Who speaks A2E, if that is spoken.
+    pub(super) agents: Option<Arc<a2e::Agents>>,
     pub(super) guard: Guard,
     pub(super) authorize: Option<Arc<dyn Authorize>>,
     pub(super) stopping: AtomicBool,
@@ -46,29 +50,30 @@ impl Endpoint {
         line: Arc<Line>,
     ) -> Result<Response<Served>, Infallible> {
         let (head, body) = request.into_parts();
-        let response = self.respond(&head, body, visitor).await;
+        let response = self.respond(&head, body, visitor, &line).await;
         let serving = Serving::on(line);
         tracing::debug!(method = %head.method, path = head.uri.path(), status = response.status().as_u16(), "request");
         Ok(response.map(|content| Served::new(content, serving)))
     }
 
-    async fn respond(&self, head: &Parts, body: Incoming, visitor: Visitor) -> Response<Content> {
+    async fn respond(&self, head: &Parts, body: Incoming, visitor: Visitor, line: &Arc<Line>) -> Response<Content> {
         // Whoever asks whether we are well tells us nothing and learns nothing else.
         match head.uri.path() {
             "/healthz" => return respond::text(StatusCode::OK, "ok\n"),
             "/readyz" if self.is_stopping() => return respond::text(StatusCode::SERVICE_UNAVAILABLE, "stopping\n"),
             "/readyz" => return respond::text(StatusCode::OK, "ready\n"),
+            a2e::HEALTH if self.agents.is_some() => return a2e::health(&head.method),
             _ => {}
         }
         match self.guard.admit(&head.headers, &head.uri, visitor.by_name) {
             Ok(()) => {}
-            Err(Turned::Host) => return respond::refusal(StatusCode::FORBIDDEN, "this Host is not served here"),
-            Err(Turned::Origin) => return respond::refusal(StatusCode::FORBIDDEN, "this Origin is not allowed here"),
+            Err(Turned::Host) => return self.refusal(head, StatusCode::FORBIDDEN, "this Host is not served here"),
+            Err(Turned::Origin) => return self.refusal(head, StatusCode::FORBIDDEN, "this Origin is not allowed here"),
         }
         let origin = head.headers.get(ORIGIN).cloned();
         let mut response = match head.method {
             Method::OPTIONS => preflight(head),
-            _ => self.serve(head, body, visitor).await,
+            _ => self.serve(head, body, visitor, line).await,
         };
         if let Some(origin) = origin {
             share_with(origin, &mut response);
@@ -76,18 +81,25 @@ impl Endpoint {
         response
     }
 
-    async fn serve(&self, head: &Parts, body: Incoming, visitor: Visitor) -> Response<Content> {
+    async fn serve(&self, head: &Parts, body: Incoming, visitor: Visitor, line: &Arc<Line>) -> Response<Content> {
         let path = head.uri.path();
         if head.method == Method::GET
             && let Some(document) = self.authorize.as_ref().and_then(|authorize| authorize.document(path))
         {
             return document.map(Content::Whole);
         }
-        if !["/mcp", pair::STREAM, pair::MESSAGES].contains(&path) {
-            return respond::refusal(StatusCode::NOT_FOUND, "nothing is served at this path; MCP is at /mcp");
+        let agents = self.agents_at(head);
+        if agents.is_none() && !(self.speaks_mcp && ["/mcp", pair::STREAM, pair::MESSAGES].contains(&path)) {
+            return match self.agents {
+                Some(_) => a2e::detail(StatusCode::NOT_FOUND, "Not Found"),
+                None => respond::refusal(StatusCode::NOT_FOUND, "nothing is served at this path; MCP is at /mcp"),
+            };
         }
         if self.is_stopping() {
-            return respond::unavailable("stopping", "the server is stopping");
+            return match agents {
+                Some(_) => a2e::detail(StatusCode::SERVICE_UNAVAILABLE, "the server is stopping"),
+                None => respond::unavailable("stopping", "the server is stopping"),
+            };
         }
         let principal = match &self.authorize {
             None => None,
@@ -98,6 +110,9 @@ impl Endpoint {
         };
         let who =
             Who::new(principal.as_ref().map(|principal| Arc::clone(&principal.name)), visitor.address, &self.secret);
+        if let Some(agents) = agents {
+            return a2e::serve(self, agents, head, body, who, principal.as_ref(), line).await;
+        }
         match path {
             pair::STREAM => pair::stream(self, &head.method, &head.headers, who),
             pair::MESSAGES => pair::message(self, &head.method, &head.uri, body, &who, principal.as_ref()).await,
@@ -112,6 +127,20 @@ impl Endpoint {
             authorize.permit(sender, &body).map_err(|denied| denied.map(Content::Whole))?;
         }
         Ok(body)
+    }
+
+    /// Who speaks A2E, if a request is meant for them.
+    fn agents_at(&self, head: &Parts) -> Option<&Arc<a2e::Agents>> {
+        let is_theirs = [a2e::SESSION, a2e::SEND, a2e::STREAM].contains(&head.uri.path());
+        self.agents.as_ref().filter(|_| is_theirs)
+    }
+
+    /// A refusal in the words of those who are asked for.
+    fn refusal(&self, head: &Parts, status: StatusCode, why: &'static str) -> Response<Content> {
+        match self.agents_at(head) {
+            Some(_) => a2e::detail(status, why),
+            None => respond::refusal(status, why),
+        }
     }
 
     fn is_stopping(&self) -> bool {

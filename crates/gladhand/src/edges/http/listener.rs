@@ -88,11 +88,11 @@ impl Listener {
         }
     }
 
-    /// Where clients find it.
-    pub(super) fn url(&self, tls: bool) -> io::Result<String> {
+    /// Where clients find what is at a path.
+    pub(super) fn url(&self, tls: bool, path: &str) -> io::Result<String> {
         let scheme = if tls { "https" } else { "http" };
         match self {
-            Self::Tcp(listener) => Ok(format!("{scheme}://{}/mcp", listener.local_addr()?)),
+            Self::Tcp(listener) => Ok(format!("{scheme}://{}{path}", listener.local_addr()?)),
             #[cfg(unix)]
             Self::Unix(_, SocketFile(path)) => Ok(format!("unix:{}", path.display())),
         }

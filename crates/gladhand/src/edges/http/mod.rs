@@ -1,9 +1,10 @@
-//! HTTP, server side: MCP's Streamable HTTP in both eras, and the pair of addresses before it.
+//! HTTP, server side: MCP's Streamable HTTP in both eras, the pair of addresses before it, and A2E.
 //!
-//! `listener` owns sockets and connections, `endpoint` says what is behind which path, `mcp` and `pair`
-//! are the two transports, `session` and `driver` hold our side under a lock, `lanes` and `stream` are the
+//! `listener` owns sockets and connections, `endpoint` says what is behind which path, `a2e` is A2E as a whole, `mcp` and
+//! `pair` are the two transports of MCP, `session` and `driver` hold our side under a lock, `lanes` and `stream` are the
 //! ways back to a peer. What the words of the protocol mean is decided below, in the dialect.
 
+mod a2e;
 mod address;
 mod authorize;
 mod awaited;
@@ -35,18 +36,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use gladhand_dialects::Stop;
+use gladhand_dialects::a2e::DIALECT as A2E;
+use gladhand_dialects::mcp::DIALECT as MCP;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::Service;
 use crate::config::HttpConfig;
+use a2e::{Agents, Trust};
 use endpoint::Endpoint;
 use guard::Guard;
 use listener::{Floor, Listener};
 use sessions::Sessions;
 use shared::Shared;
 
+pub use a2e::AgentLimits;
 pub use address::{Address, BadAddress};
 pub use authorize::{Authorize, Authorized};
 pub use tls::Tls;
@@ -65,6 +70,8 @@ pub struct Http {
     pub authorize: Option<Arc<dyn Authorize>>,
     /// Bounds, and which hosts and origins are expected.
     pub config: HttpConfig,
+    /// Bounds on sessions of A2E.
+    pub agents: AgentLimits,
 }
 
 /// A server that is bound and not running yet.
@@ -88,14 +95,23 @@ impl HttpServer {
         if http.authorize.is_none() && bound.iter().any(|address| !address.is_loopback()) {
             tracing::warn!("listening beyond this machine, and everybody who can reach it may call every tool");
         }
-        let urls = listeners.iter().map(|listener| listener.url(tls.is_some())).collect::<io::Result<_>>()?;
+        let (speaks_mcp, speaks_a2e) = (service.speaks(&MCP), service.speaks(&A2E));
+        let path = if speaks_mcp { "/mcp" } else { "" };
+        let urls = listeners.iter().map(|listener| listener.url(tls.is_some(), path)).collect::<io::Result<_>>()?;
+        let trust = Trust::of(&service, http.authorize.is_some());
+        if speaks_a2e {
+            trust.announce(&service);
+        }
         let seats = Arc::new(Semaphore::new(http.config.connections));
         let guard = Guard::new(bound, http.config.allow_hosts.clone(), http.config.allow_origins.clone());
         let shared = Arc::new(Shared::new(service, http.config, tokio::runtime::Handle::current()));
         let sessions = Arc::new(Sessions::new(Arc::clone(&shared)));
+        let agents = speaks_a2e.then(|| Arc::new(Agents::new(Arc::clone(&shared), http.agents, trust)));
         let endpoint = Arc::new(Endpoint {
             shared,
             sessions,
+            speaks_mcp,
+            agents,
             guard,
             authorize: http.authorize,
             stopping: AtomicBool::new(false),
@@ -118,7 +134,10 @@ impl HttpServer {
         let sessions = Arc::clone(&endpoint.sessions);
         tokio::spawn(chores.clone().run_until_cancelled_owned(async move { sessions.pass_on_changes().await }));
         let sessions = Arc::clone(&endpoint.sessions);
-        tokio::spawn(chores.run_until_cancelled_owned(async move { sessions.end_idle().await }));
+        tokio::spawn(chores.clone().run_until_cancelled_owned(async move { sessions.end_idle().await }));
+        if let Some(agents) = endpoint.agents.clone() {
+            tokio::spawn(chores.run_until_cancelled_owned(async move { agents.end_overdue().await }));
+        }
         let accepting = TaskTracker::new();
         for listener in listeners {
             accepting.spawn(listener.serve(floor.clone()));
@@ -130,11 +149,13 @@ impl HttpServer {
         floor.seats.close();
         floor.stopping.cancel();
         endpoint.sessions.stop(stop);
+        endpoint.agents.iter().for_each(|agents| agents.stop(stop));
         let calls = &endpoint.shared.calls;
         calls.close();
         // In time or not: who did not finish is failed below.
         let _ = tokio::time::timeout(endpoint.shared.service.bounds().drain(), calls.wait()).await;
         endpoint.sessions.end_all(stop);
+        endpoint.agents.iter().for_each(|agents| agents.end_all());
         accepting.wait().await;
         floor.connections.close();
         if tokio::time::timeout(FLUSH_GRACE, floor.connections.wait()).await.is_err() {

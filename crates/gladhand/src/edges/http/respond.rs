@@ -10,6 +10,7 @@ use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
 use http::{Response, StatusCode};
 use hyper::body::{Body, Frame, SizeHint};
 
+use super::a2e::AgentStream;
 use super::events::Events;
 
 /// Names a session, on requests and on the answer that opens one.
@@ -22,6 +23,8 @@ pub(super) enum Content {
     Whole(Bytes),
     /// Events as they come.
     Events(Box<Events>),
+    /// Messages to an agent as they come.
+    Messages(Box<AgentStream>),
 }
 
 impl Body for Content {
@@ -33,6 +36,7 @@ impl Body for Content {
             Self::Whole(bytes) if bytes.is_empty() => Poll::Ready(None),
             Self::Whole(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
             Self::Events(events) => Pin::new(&mut **events).poll_frame(cx),
+            Self::Messages(messages) => Pin::new(&mut **messages).poll_frame(cx),
         }
     }
 
@@ -43,7 +47,7 @@ impl Body for Content {
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
-            Self::Events(_) => SizeHint::default(),
+            Self::Events(_) | Self::Messages(_) => SizeHint::default(),
         }
     }
 }

@@ -7,7 +7,7 @@
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -26,6 +26,7 @@ const PROBE: Duration = Duration::from_secs(1);
 pub(super) struct Line {
     is_serving: AtomicBool,
     has_ended: AtomicBool,
+    flushes: AtomicU64,
 }
 
 impl Line {
@@ -33,6 +34,21 @@ impl Line {
     pub(super) fn ended(&self) -> bool {
         self.has_ended.store(true, Ordering::Relaxed);
         self.is_serving.load(Ordering::Relaxed)
+    }
+
+    /// Whether the client says nothing more.
+    pub(super) fn has_ended(&self) -> bool {
+        self.has_ended.load(Ordering::Relaxed)
+    }
+
+    /// Everything that was handed to the connection has gone out.
+    pub(super) fn flushed(&self) {
+        self.flushes.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often everything had gone out. What was handed over since the number last changed may still be here.
+    pub(super) fn flushes(&self) -> u64 {
+        self.flushes.load(Ordering::Relaxed)
     }
 }
 
@@ -89,9 +105,7 @@ impl Body for Served {
         let this = &mut *self;
         match Pin::new(&mut this.content).poll_frame(cx) {
             // Only streams are ever waited for, and comments mean nothing there.
-            Poll::Pending if this.serving.0.has_ended.load(Ordering::Relaxed) => {
-                this.probe(cx).map(|nothing| Some(Ok(Frame::data(nothing))))
-            }
+            Poll::Pending if this.serving.0.has_ended() => this.probe(cx).map(|nothing| Some(Ok(Frame::data(nothing)))),
             polled => polled,
         }
     }

@@ -12,8 +12,7 @@ use bytes::Bytes;
 use gladhand_dialects::mcp::{McpServer, Message};
 use gladhand_dialects::{Breach, Lane, Server, Stop};
 use gladhand_hub::{Asking, Caller, SessionId, Visit};
-use gladhand_operations::{Answered, CallId, Failure, FailureKind, Notice, QuestionId};
-use tokio::sync::oneshot;
+use gladhand_operations::{CallId, Failure, FailureKind, Notice};
 use tokio::task::AbortHandle;
 
 use super::awaited::Awaited;
@@ -23,6 +22,7 @@ use super::shared::Shared;
 use super::stream::{Numbering, ReaderToken, Stream, Taken};
 use super::who::Who;
 use crate::edges::clock::Clock;
+use crate::edges::questions::Questions;
 use crate::edges::violations;
 
 /// What a session's side may keep for calls in flight before it takes no more.
@@ -76,9 +76,7 @@ pub(super) struct Inner {
     pub(super) lanes: Lanes,
     /// Calls that were delivered and have not ended.
     pub(super) running: HashMap<CallId, Running>,
-    /// Where answers to questions go.
-    pub(super) questions: HashMap<QuestionId, oneshot::Sender<Answered>>,
-    asked: u64,
+    pub(super) questions: Questions,
     /// The moment for which a timer is set, and the timer.
     pub(super) alarm: Option<(Duration, AbortHandle)>,
     used: Instant,
@@ -105,8 +103,7 @@ impl Session {
             clock,
             lanes: Lanes::new(numbering, shared.config.replay_bytes),
             running: HashMap::new(),
-            questions: HashMap::new(),
-            asked: 0,
+            questions: Questions::default(),
             alarm: None,
             used: Instant::now(),
             client: String::new(),
@@ -268,7 +265,7 @@ impl Session {
         }
         self.fail_everything();
         let mut inner = self.lock();
-        inner.questions.clear();
+        inner.questions.forget();
         inner.lanes.end_all();
         if let Some((_, alarm)) = inner.alarm.take() {
             alarm.abort();
@@ -355,16 +352,7 @@ impl Caller for Session {
             if inner.ended {
                 return;
             }
-            // A question whose answer nobody awaits any more is forgotten here, at the latest.
-            inner.questions.retain(|_, answer| !answer.is_closed());
-            let mut asked = Vec::with_capacity(questions.len());
-            for Asking { question, answer } in questions {
-                inner.asked += 1;
-                let id = QuestionId(inner.asked);
-                inner.questions.insert(id, answer);
-                asked.push((id, question));
-            }
-            asked
+            inner.questions.number(questions)
         };
         self.drive(Lane::MAIN, None, |server, ambient, out| server.ask(call, asked, ambient, out));
     }

@@ -14,7 +14,7 @@ use super::requests::{is_event_stream, session_of};
 use super::{Report, Shared, Style, answers};
 
 /// How much is read of what a server says beside an error status.
-const MAX_COMPLAINT: usize = 64 * 1024;
+pub(super) const MAX_COMPLAINT: usize = 64 * 1024;
 
 /// How long a line that wants no answer may take to arrive.
 const NOTE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -25,7 +25,7 @@ const MAX_ATTEMPTS: u32 = 5;
 /// A line to be posted.
 #[derive(Debug)]
 pub(super) struct Posted {
-    line: String,
+    pub(super) line: String,
     pub(super) headers: Vec<(String, String)>,
     /// The id of the request that it is; `None` if it wants no answer.
     pub(super) id: Option<u64>,
@@ -59,6 +59,7 @@ impl Shared {
     pub(super) async fn post_line(self: Arc<Self>, posted: Posted) {
         match posted.id {
             _ if self.style == Style::OneStream => self.post_to_one_stream(&posted).await,
+            _ if self.style == Style::Agent => self.send_as_agent(&posted).await,
             Some(id) => {
                 if let Err(loss) = self.exchange(id, &posted).await {
                     self.report(Report::Lost(Lane(id), loss)).await;
@@ -202,7 +203,7 @@ impl Shared {
 }
 
 /// What a response says, unless it breaks or is too long. Bad UTF-8 is left for whoever reads the message.
-async fn read(response: Response, limit: usize) -> Result<Vec<u8>, Loss> {
+pub(super) async fn read(response: Response, limit: usize) -> Result<Vec<u8>, Loss> {
     let mut bytes = Vec::new();
     let mut chunks = response.bytes_stream();
     while let Some(chunk) = chunks.next().await {

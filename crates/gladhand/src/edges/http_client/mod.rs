@@ -1,9 +1,10 @@
-//! MCP over HTTP, our side as a client: lines become requests, and what comes back becomes messages.
+//! MCP and A2E over HTTP, our side as a client: lines become requests, and what comes back becomes messages.
 //!
 //! Each line is posted by a task of its own, so that none waits for another's answer; only what wants no answer
 //! holds up those behind it until it has arrived, because its order may matter. All tasks report to one bounded
 //! queue. What a report means is not decided here.
 
+mod agent;
 mod authorizer;
 mod events;
 mod exchange;
@@ -16,7 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use gladhand_auth::Roots;
-use gladhand_dialects::{Lane, Loss};
+use gladhand_dialects::{Dialect, Lane, Loss, a2e, mcp};
 use gladhand_wire::rpc::Envelope;
 use http::HeaderMap;
 use tokio::sync::mpsc;
@@ -60,6 +61,20 @@ pub enum Style {
     Sessions,
     /// All on one stream that is opened first (2024-11-05).
     OneStream,
+    /// All on one stream of a session that is asked for first (A2E).
+    Agent,
+}
+
+impl Style {
+    /// Whether each request is an exchange of its own.
+    pub(crate) fn has_exchanges(self) -> bool {
+        matches!(self, Self::Stateless | Self::Sessions)
+    }
+}
+
+/// Whether a dialect has a form over HTTP.
+pub(crate) fn carries(dialect: &Dialect) -> bool {
+    [mcp::DIALECT.name, a2e::DIALECT.name].contains(&dialect.name)
 }
 
 /// What happened.
@@ -93,6 +108,8 @@ struct Shared {
     style: Style,
     /// Where lines are posted to.
     post_to: Url,
+    /// Where streams are.
+    stream_from: Url,
     session: Mutex<Option<String>>,
     /// The version header of the last line, for requests that carry no line.
     version: Mutex<Option<String>>,
@@ -102,31 +119,30 @@ struct Shared {
 }
 
 impl HttpClient {
-    /// A client that has sent nothing yet. In the style of one stream that stream is opened first, which may fail.
+    /// A client that has sent nothing yet. In the style of one stream that stream is opened first, in that of an agent a
+    /// session is asked for; either may fail.
     pub async fn connect(endpoint: Endpoint, style: Style) -> Result<Self, Loss> {
-        let http = requests::client(&endpoint);
-        let (report_to, reports) = mpsc::channel(REPORTS);
+        let (mut shared, reports) = Shared::new(endpoint, style);
         let turn = CancellationToken::new();
         turn.cancel();
-        let mut shared = Shared {
-            http,
-            style,
-            post_to: endpoint.url.clone(),
-            endpoint,
-            session: Mutex::default(),
-            version: Mutex::default(),
-            main_stream: Mutex::default(),
-            report_to,
-        };
         let mut tasks = JoinSet::new();
-        if style == Style::OneStream {
-            let (stream, post_to) = shared.open_one_stream().await?;
-            shared.post_to = post_to;
-            let shared = Arc::new(shared);
-            tasks.spawn(Arc::clone(&shared).read_one_stream(stream));
-            return Ok(Self { shared, reports, tasks, exchanges: HashMap::new(), turn });
-        }
-        Ok(Self { shared: Arc::new(shared), reports, tasks, exchanges: HashMap::new(), turn })
+        let shared = match style {
+            Style::OneStream => {
+                let (stream, post_to) = shared.open_one_stream().await?;
+                shared.post_to = post_to;
+                let shared = Arc::new(shared);
+                tasks.spawn(Arc::clone(&shared).read_one_stream(stream));
+                shared
+            }
+            Style::Agent => {
+                shared.begin_as_agent().await?;
+                let shared = Arc::new(shared);
+                shared.start_agent_stream();
+                shared
+            }
+            Style::Stateless | Style::Sessions => Arc::new(shared),
+        };
+        Ok(Self { shared, reports, tasks, exchanges: HashMap::new(), turn })
     }
 
     /// Sends a line with the headers that go with it.
@@ -136,8 +152,8 @@ impl HttpClient {
         let posted = Posted::new(line, headers);
         self.shared.remember_version(&posted);
         let before = self.turn.clone();
-        // In the style of one stream a response says no more than that the line has arrived.
-        let holds_up = posted.id.is_none() || self.shared.style == Style::OneStream;
+        // Where everything comes on one stream, a response says no more than that the line has arrived.
+        let holds_up = posted.id.is_none() || !self.shared.style.has_exchanges();
         let done = CancellationToken::new();
         let id = posted.id;
         let guard = done.clone().drop_guard();
@@ -170,6 +186,11 @@ impl HttpClient {
 
     /// Ends the session, so far as there is one, and lets go of everything.
     pub async fn close(&mut self) {
+        if self.shared.style == Style::Agent {
+            // The last message is the goodbye, which nothing else stands for.
+            let said = async { while self.tasks.join_next().await.is_some() {} };
+            let _ = tokio::time::timeout(GOODBYE, said).await;
+        }
         self.shared.stop_main_stream();
         self.tasks.abort_all();
         let _ = tokio::time::timeout(GOODBYE, self.shared.end_session()).await;
@@ -183,6 +204,27 @@ impl Drop for HttpClient {
 }
 
 impl Shared {
+    /// What a client of an endpoint is made of, and where its tasks report to.
+    fn new(endpoint: Endpoint, style: Style) -> (Self, mpsc::Receiver<Report>) {
+        let (report_to, reports) = mpsc::channel(REPORTS);
+        let (post_to, stream_from) = match style {
+            Style::Agent => (agent::beside(&endpoint.url, "send"), agent::beside(&endpoint.url, "stream")),
+            _ => (endpoint.url.clone(), endpoint.url.clone()),
+        };
+        let shared = Self {
+            http: requests::client(&endpoint),
+            style,
+            post_to,
+            stream_from,
+            endpoint,
+            session: Mutex::default(),
+            version: Mutex::default(),
+            main_stream: Mutex::default(),
+            report_to,
+        };
+        (shared, reports)
+    }
+
     fn session(&self) -> Option<String> {
         self.session.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -16,6 +16,7 @@ use super::obstacle::obstacle;
 use super::{Endpoint, Shared, Style};
 
 const SESSION: &str = "mcp-session-id";
+const AGENT_SESSION: &str = "x-session-id";
 const VERSION: &str = "mcp-protocol-version";
 const LAST_EVENT_ID: &str = "last-event-id";
 
@@ -73,7 +74,7 @@ impl Shared {
     pub(super) fn usual_headers(&self) -> HeaderMap {
         let mut headers = self.endpoint.headers.clone();
         if let Some(session) = self.session().and_then(|session| HeaderValue::from_str(&session).ok()) {
-            headers.insert(SESSION, session);
+            headers.insert(if self.style == Style::Agent { AGENT_SESSION } else { SESSION }, session);
         }
         headers
     }
@@ -102,7 +103,7 @@ impl Shared {
         if let Some(after) = after.and_then(|after| HeaderValue::from_str(after).ok()) {
             headers.insert(LAST_EVENT_ID, after);
         }
-        Wanted { method: Method::GET, url: &self.endpoint.url, headers, body: None }
+        Wanted { method: Method::GET, url: &self.stream_from, headers, body: None }
     }
 
     /// Makes a request, and again with better authorization as long as somebody can get it.

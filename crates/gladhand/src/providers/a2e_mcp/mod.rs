@@ -118,8 +118,8 @@ impl Provider for A2eMcp {
     }
 
     fn features(&self) -> Features {
-        let may_register = !self.settings.commands.is_empty() || !self.settings.urls.is_empty();
-        Features { questions: may_register, tool_changes: may_register, silent: true, ..Features::default() }
+        // What a session registers concerns nobody else, and its dialect has no word for a list that changed.
+        Features { silent: true, ..Features::default() }
     }
 
     fn attach(&self, bell: &Bell) {

@@ -1,0 +1,35 @@
+//! Chance that can be repeated.
+
+/// Numbers that look random and come again with the same seed (splitmix64). Not for secrets.
+#[derive(Debug, Clone)]
+pub(super) struct Chance {
+    seed: i64,
+    state: u64,
+}
+
+impl Chance {
+    /// Chance made of a seed, or of a seed of its own that fits JSON numbers everywhere.
+    pub(super) fn of(seed: Option<i64>) -> Self {
+        let seed = seed.unwrap_or_else(|| {
+            let mut bytes = [0; 4];
+            // Without randomness the episode is always the same one, which is no harm.
+            let _ = getrandom::fill(&mut bytes);
+            i64::from(u32::from_le_bytes(bytes))
+        });
+        Self { seed, state: seed.cast_unsigned() }
+    }
+
+    /// What it was made of.
+    pub(super) fn seed(&self) -> i64 {
+        self.seed
+    }
+
+    /// A number below `end`, which is not zero.
+    pub(super) fn below(&mut self, end: u64) -> u64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.state;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % end.max(1)
+    }
+}

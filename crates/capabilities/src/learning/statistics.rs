@@ -1,0 +1,158 @@
+//! How components did, counted from all that was ever told of them.
+
+use std::collections::BTreeSet;
+
+use rusqlite::{OptionalExtension as _, Row, Transaction, params};
+use serde::Serialize;
+
+use super::Settings;
+use super::told::{Sample, Told};
+use crate::storage::Setback;
+
+/// The longest name of a component, in bytes.
+const LONGEST_NAME: usize = 256;
+
+const COUNT: &str = "INSERT INTO learning_components VALUES (?1, 1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (name) DO UPDATE SET \
+    calls_total = calls_total + 1, calls_success = calls_success + excluded.calls_success, \
+    calls_failed = calls_failed + excluded.calls_failed, score_sum = score_sum + excluded.score_sum, \
+    duration_count = duration_count + excluded.duration_count, duration_sum = duration_sum + excluded.duration_sum, \
+    last_called = max(last_called, excluded.last_called)";
+const COMPONENTS: &str = "SELECT name, calls_total, calls_success, calls_failed, duration_sum / max(duration_count, 1), \
+    score_sum / calls_total, last_called FROM learning_components WHERE ?1 = '' OR name = ?1 ORDER BY name";
+const DURATIONS: &str = "SELECT milliseconds FROM learning_durations WHERE component = ?1 ORDER BY milliseconds";
+const OLD_DURATIONS: &str = "DELETE FROM learning_durations WHERE component = ?1 AND id <= \
+    (SELECT id FROM learning_durations WHERE component = ?1 ORDER BY id DESC LIMIT 1 OFFSET ?2)";
+const RECORD: &str = "INSERT INTO learning_records (kind, agent, told_at, bytes, body) VALUES (?1, ?2, ?3, ?4, ?5)";
+/// Records are added at one end and deleted at the other, so that ids say how many there are.
+const RECORDS: &str = "SELECT coalesce((SELECT max(id) FROM learning_records) - (SELECT min(id) FROM learning_records) + 1, 0), \
+    records_bytes FROM learning_state";
+const OLDEST_RECORD: &str = "DELETE FROM learning_records WHERE id = (SELECT min(id) FROM learning_records)";
+
+/// How a component did, as it is shown.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(super) struct Performance {
+    pub(super) component_name: String,
+    pub(super) calls_total: i64,
+    pub(super) calls_success: i64,
+    pub(super) calls_failed: i64,
+    pub(super) avg_duration_ms: f64,
+    pub(super) avg_score: f64,
+    pub(super) last_called: f64,
+    pub(super) p95_duration_ms: f64,
+}
+
+/// What is known of components.
+#[derive(Debug)]
+pub(super) struct Statistics<'a> {
+    pub(super) rows: &'a Transaction<'a>,
+    pub(super) settings: &'a Settings,
+}
+
+impl Statistics<'_> {
+    /// Counts what was told, and keeps the latest of it as it was told.
+    pub(super) fn hear(&self, kind: &str, agent: &str, now: f64, told: &[Told]) -> Result<(), Setback> {
+        for told in told {
+            let size = i64::try_from(told.body.get().len()).unwrap_or(i64::MAX);
+            self.rows.prepare_cached(RECORD)?.execute(params![kind, agent, now, size, told.body.get()])?;
+            for sample in &told.samples {
+                self.count(sample, now)?;
+            }
+        }
+        self.make_room()?;
+        let components = "SELECT count(*) FROM learning_components";
+        let components: u32 = self.rows.prepare_cached(components)?.query_row([], |row| row.get(0))?;
+        if components > self.settings.components {
+            let problem = format!("no more than {} components are known", self.settings.components);
+            return Err(Setback::of("runtime_error", problem));
+        }
+        Ok(())
+    }
+
+    fn count(&self, sample: &Sample, now: f64) -> Result<(), Setback> {
+        let Sample { component, score, duration, at } = sample;
+        if component.len() > LONGEST_NAME {
+            let problem = format!("the name of a component has at most {LONGEST_NAME} bytes");
+            return Err(Setback::of("runtime_error", problem));
+        }
+        let (success, failed) = (i64::from(*score > 0.0), i64::from(*score < 0.0));
+        let timed = i64::from(duration.is_some());
+        let (length, at) = (duration.unwrap_or(0.0), at.unwrap_or(now));
+        self.rows.prepare_cached(COUNT)?.execute(params![component, success, failed, score, timed, length, at])?;
+        if duration.is_some() {
+            let insert = "INSERT INTO learning_durations (component, milliseconds) VALUES (?1, ?2)";
+            self.rows.prepare_cached(insert)?.execute(params![component, length])?;
+            self.rows.prepare_cached(OLD_DURATIONS)?.execute(params![component, self.settings.durations])?;
+        }
+        Ok(())
+    }
+
+    fn make_room(&self) -> rusqlite::Result<()> {
+        loop {
+            let read = |row: &Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?));
+            let (records, bytes) = self.rows.prepare_cached(RECORDS)?.query_row([], read)?;
+            let most = i64::try_from(self.settings.records_bytes).unwrap_or(i64::MAX);
+            if records <= i64::from(self.settings.records) && bytes <= most {
+                return Ok(());
+            }
+            if self.rows.prepare_cached(OLDEST_RECORD)?.execute([])? == 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Adds to the number of experiences. Says how many there were, and are.
+    pub(super) fn count_experiences(&self, more: usize) -> rusqlite::Result<(u64, u64)> {
+        let before = self.experiences()?;
+        let after = before + more as u64;
+        let update = "UPDATE learning_state SET experiences = ?1";
+        self.rows.prepare_cached(update)?.execute([i64::try_from(after).unwrap_or(i64::MAX)])?;
+        Ok((before, after))
+    }
+
+    /// How many experiences were ever told.
+    pub(super) fn experiences(&self) -> rusqlite::Result<u64> {
+        let mut count = self.rows.prepare_cached("SELECT experiences FROM learning_state")?;
+        count.query_row([], |row| row.get::<_, i64>(0)).map(|count| u64::try_from(count).unwrap_or(0))
+    }
+
+    /// How a component did, or all of them if it is not named.
+    pub(super) fn performances(&self, component: &str) -> rusqlite::Result<Vec<Performance>> {
+        let mut components = self.rows.prepare_cached(COMPONENTS)?;
+        let read = |row: &Row<'_>| {
+            let component_name: String = row.get(0)?;
+            Ok(Performance {
+                calls_total: row.get(1)?,
+                calls_success: row.get(2)?,
+                calls_failed: row.get(3)?,
+                avg_duration_ms: row.get(4)?,
+                avg_score: row.get(5)?,
+                last_called: row.get(6)?,
+                p95_duration_ms: self.percentile(&component_name)?,
+                component_name,
+            })
+        };
+        components.query_map([component], read)?.collect()
+    }
+
+    /// The duration that 95 of 100 of the latest calls of a component kept within.
+    fn percentile(&self, component: &str) -> rusqlite::Result<f64> {
+        let mut durations = self.rows.prepare_cached(DURATIONS)?;
+        let durations = durations.query_map([component], |row| row.get(0))?.collect::<rusqlite::Result<Vec<f64>>>()?;
+        let rank = (durations.len() * 95).div_ceil(100);
+        Ok(durations.get(rank.saturating_sub(1)).copied().unwrap_or(0.0))
+    }
+
+    /// The mean score over all calls of these components; none without calls.
+    pub(super) fn mean_of<'n>(&self, components: impl Iterator<Item = &'n str>) -> Result<Option<f64>, Setback> {
+        let (mut sum, mut calls) = (0.0, 0);
+        for component in components.collect::<BTreeSet<_>>() {
+            let select = "SELECT score_sum, calls_total FROM learning_components WHERE name = ?1";
+            let read = |row: &Row<'_>| Ok((row.get::<_, f64>(0)?, row.get::<_, i64>(1)?));
+            let known = self.rows.prepare_cached(select)?.query_row([component], read).optional()?;
+            let (of_component, its_calls) = known.unwrap_or_default();
+            sum += of_component;
+            calls += its_calls;
+        }
+        Ok((calls > 0).then_some(sum / calls as f64))
+    }
+}

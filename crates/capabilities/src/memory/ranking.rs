@@ -1,0 +1,205 @@
+//! What is wanted of memory, and how well entries fit it.
+//!
+//! Filters are ANDed. The score of an entry is 0.25 if a tier was asked for, and 1 if its key was, and the share of the
+//! wanted tags that it has, and how well its text answers the question, from 0 to 1, by BM25. The counts behind BM25 are of
+//! what the caller may see and nothing else, so that no agent can read from its scores what others remember.
+
+use std::collections::HashSet;
+
+use super::entry::Identity;
+use super::words::Sought;
+
+/// How soon more of the same word counts less, and how much long texts are held against their words.
+const K1: f64 = 1.2;
+const B: f64 = 0.75;
+
+/// What is wanted.
+#[derive(Debug)]
+pub(super) struct Wanted {
+    pub(super) tier: String,
+    pub(super) identities: HashSet<Identity>,
+    pub(super) tags: HashSet<String>,
+    /// The words of the question; none: nothing is asked.
+    pub(super) sought: Option<Vec<Sought>>,
+    min_score: f64,
+}
+
+/// Where an entry is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    /// In working memory, at this place of the list.
+    Working(usize),
+    /// In the database, under this id.
+    Kept(i64),
+}
+
+/// An entry that passes all filters but the question.
+#[derive(Debug)]
+pub(super) struct Candidate {
+    pub(super) place: Place,
+    /// How many words it has.
+    pub(super) words: usize,
+    /// How many of them are each of those that are asked for.
+    pub(super) hits: Vec<usize>,
+    /// The score apart from its text.
+    pub(super) base: f64,
+}
+
+impl Wanted {
+    pub(super) fn new(
+        tier: String,
+        identities: HashSet<Identity>,
+        tags: HashSet<String>,
+        question: &str,
+        min_score: f64,
+    ) -> Self {
+        let sought = (!question.trim().is_empty()).then(|| Sought::in_question(question));
+        Self { tier, identities, tags, sought, min_score }
+    }
+
+    pub(super) fn wants_working(&self) -> bool {
+        matches!(self.tier.as_str(), "" | "working")
+    }
+
+    pub(super) fn wants_kept(&self) -> bool {
+        self.tier != "working"
+    }
+
+    /// The words that are asked for, if any are.
+    pub(super) fn words(&self) -> &[Sought] {
+        self.sought.as_deref().unwrap_or_default()
+    }
+
+    /// The score of an entry apart from its text, if it passes all filters but the question.
+    pub(super) fn base(&self, tier: &str, identity: &Identity, tags: &[String]) -> Option<f64> {
+        let by_tier = if self.tier.is_empty() { 0.0 } else { 0.25 };
+        let by_key = if self.identities.is_empty() { 0.0 } else { 1.0 };
+        let common = self.tags_in_common(tags);
+        let by_tags = if self.tags.is_empty() { 0.0 } else { common as f64 / self.tags.len() as f64 };
+        let is_wanted = (self.tier.is_empty() || self.tier == tier)
+            && (self.identities.is_empty() || self.identities.contains(identity))
+            && (self.tags.is_empty() || common > 0);
+        is_wanted.then_some(by_tier + by_key + by_tags)
+    }
+
+    /// Whether an entry is to be forgotten: for its key or for one of its tags.
+    pub(super) fn names(&self, tier: &str, identity: &Identity, tags: &[String]) -> bool {
+        (self.tier.is_empty() || self.tier == tier)
+            && (self.identities.contains(identity) || self.tags_in_common(tags) > 0)
+    }
+
+    fn tags_in_common(&self, tags: &[String]) -> usize {
+        tags.iter().filter(|tag| self.tags.contains(*tag)).collect::<HashSet<_>>().len()
+    }
+
+    /// Those that answer the question well enough, the best first; among equals the order stays.
+    pub(super) fn rank(&self, candidates: Vec<Candidate>) -> Vec<(Place, f64)> {
+        let texts = self.sought.as_ref().map(|sought| Texts::new(sought.len(), &candidates));
+        let scored = candidates.iter().filter_map(|candidate| {
+            let text = match &texts {
+                Some(texts) => texts.score(candidate)?,
+                None => 0.0,
+            };
+            Some((candidate.place, candidate.base + text))
+        });
+        let mut ranked: Vec<_> = scored.filter(|(_, score)| *score >= self.min_score).collect();
+        ranked.sort_by(|(_, left), (_, right)| right.total_cmp(left));
+        ranked
+    }
+}
+
+/// What must be known of all texts to judge one.
+struct Texts {
+    average: f64,
+    /// How telling each word is that is asked for.
+    weights: Vec<f64>,
+}
+
+impl Texts {
+    fn new(sought: usize, candidates: &[Candidate]) -> Self {
+        let count = candidates.len() as f64;
+        let words: usize = candidates.iter().map(|candidate| candidate.words).sum();
+        let weight = |word: usize| {
+            let with = candidates.iter().filter(|candidate| candidate.hits[word] > 0).count() as f64;
+            (1.0 + (count - with + 0.5) / (with + 0.5)).ln()
+        };
+        Self { average: words as f64 / count.max(1.0), weights: (0..sought).map(weight).collect() }
+    }
+
+    /// BM25 as a share of what a text could reach that consists of nothing but the question; `None` if it has none of it.
+    fn score(&self, candidate: &Candidate) -> Option<f64> {
+        if candidate.hits.iter().all(|&hits| hits == 0) {
+            return None;
+        }
+        let damping = K1 * (1.0 - B + B * candidate.words as f64 / self.average.max(1.0));
+        let reached = self.weights.iter().zip(&candidate.hits).map(|(weight, &hits)| {
+            let hits = hits as f64;
+            weight * hits / (hits + damping)
+        });
+        Some(reached.sum::<f64>() / self.weights.iter().sum::<f64>())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn question(text: &str, min_score: f64) -> Wanted {
+        Wanted::new(String::new(), HashSet::new(), HashSet::new(), text, min_score)
+    }
+
+    fn candidate(id: i64, words: usize, hits: &[usize]) -> Candidate {
+        Candidate { place: Place::Kept(id), words, hits: hits.to_vec(), base: 0.0 }
+    }
+
+    fn order(ranked: &[(Place, f64)]) -> Vec<i64> {
+        let id = |(place, _): &(Place, f64)| match place {
+            Place::Kept(id) => *id,
+            Place::Working(_) => panic!("nothing is in working memory"),
+        };
+        ranked.iter().map(id).collect()
+    }
+
+    #[test]
+    fn rare_words_short_texts_and_repetition_count_more() {
+        let ranked = question("rare common", 0.0).rank(vec![
+            candidate(1, 10, &[0, 1]),
+            candidate(2, 10, &[0, 3]),
+            candidate(3, 10, &[1, 0]),
+            candidate(4, 10, &[1, 1]),
+            candidate(5, 90, &[0, 1]),
+            candidate(6, 10, &[0, 0]),
+        ]);
+        assert_eq!(order(&ranked), [4, 3, 2, 1, 5]);
+        assert!(ranked.iter().all(|(_, score)| (0.0..1.0).contains(score)), "{ranked:?}");
+    }
+
+    #[test]
+    fn what_scores_too_little_is_left_out() {
+        let all = || vec![candidate(1, 5, &[1]), candidate(2, 500, &[1])];
+        assert_eq!(order(&question("word", 0.0).rank(all())), [1, 2]);
+        assert_eq!(order(&question("word", 0.4).rank(all())), [1]);
+    }
+
+    #[test]
+    fn a_question_without_words_finds_nothing_and_no_question_finds_all() {
+        let all = || vec![candidate(2, 5, &[]), candidate(1, 5, &[])];
+        assert_eq!(order(&question("?!", 0.0).rank(all())), [] as [i64; 0]);
+        assert_eq!(order(&question("  ", 0.0).rank(all())), [2, 1]);
+    }
+
+    #[test]
+    fn tier_key_and_tags_add_up() {
+        let tags = |tags: &[&str]| tags.iter().map(|tag| (*tag).to_owned()).collect::<Vec<_>>();
+        let wanted =
+            Wanted::new("t".to_owned(), HashSet::from([[1; 32]]), tags(&["a", "b"]).into_iter().collect(), "", 0.0);
+        assert_eq!(wanted.base("t", &[1; 32], &tags(&["b", "c"])), Some(1.75));
+        assert_eq!(wanted.base("t", &[1; 32], &tags(&["b", "b"])), Some(1.75));
+        assert_eq!(wanted.base("t", &[1; 32], &tags(&["b", "a"])), Some(2.25));
+        assert_eq!(wanted.base("t", &[1; 32], &tags(&["c"])), None);
+        assert_eq!(wanted.base("t", &[2; 32], &tags(&["a"])), None);
+        assert_eq!(wanted.base("u", &[1; 32], &tags(&["a"])), None);
+        assert!(wanted.names("t", &[2; 32], &tags(&["a"])) && wanted.names("t", &[1; 32], &[]));
+        assert!(!wanted.names("t", &[2; 32], &[]) && !wanted.names("u", &[1; 32], &[]));
+    }
+}

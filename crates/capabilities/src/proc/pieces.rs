@@ -1,0 +1,115 @@
+//! Output as it is told: a line at a time, and very long lines in pieces.
+
+/// A piece is at least this long, so that each holds a whole character.
+const SHORTEST: usize = 8;
+
+/// Cuts a stream of bytes into lines with their ends, or pieces of lines. Any chunking gives the same pieces.
+#[derive(Debug)]
+pub(super) struct Pieces {
+    held: Vec<u8>,
+    longest: usize,
+}
+
+impl Pieces {
+    /// Cuts so that no piece has more bytes than this.
+    pub(super) fn of_at_most(longest: usize) -> Self {
+        Self { held: Vec::new(), longest: longest.max(SHORTEST) }
+    }
+
+    /// Takes bytes until a piece is whole. Without one, all bytes have been taken.
+    pub(super) fn next(&mut self, bytes: &mut &[u8]) -> Option<String> {
+        let room = self.longest - self.held.len();
+        let near = &bytes[..bytes.len().min(room)];
+        let end = near.iter().position(|byte| *byte == b'\n').map(|at| at + 1);
+        let (taken, rest) = bytes.split_at(end.unwrap_or(near.len()));
+        self.held.extend_from_slice(taken);
+        *bytes = rest;
+        if end.is_some() {
+            return self.last();
+        }
+        if self.held.len() < self.longest {
+            return None;
+        }
+        let tail = self.held.split_off(self.held.len() - unfinished(&self.held));
+        let piece = self.last();
+        self.held = tail;
+        piece
+    }
+
+    /// What is left at the end.
+    pub(super) fn last(&mut self) -> Option<String> {
+        let piece = String::from_utf8_lossy(&self.held).into_owned();
+        self.held.clear();
+        Some(piece).filter(|piece| !piece.is_empty())
+    }
+}
+
+/// How many bytes at the end are the beginning of a character whose rest is still to come.
+fn unfinished(bytes: &[u8]) -> usize {
+    let is_start = |byte: u8| byte & 0b1100_0000 != 0b1000_0000;
+    let Some(back) = bytes.iter().rev().take(3).position(|byte| is_start(*byte)) else { return 0 };
+    let length = match bytes[bytes.len() - 1 - back] {
+        0xc2..=0xdf => 2,
+        0xe0..=0xef => 3,
+        0xf0..=0xf4 => 4,
+        _ => 1,
+    };
+    if back + 1 < length { back + 1 } else { 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn cut<'a>(chunks: impl Iterator<Item = &'a [u8]>, longest: usize) -> Vec<String> {
+        let mut pieces = Pieces::of_at_most(longest);
+        let mut all = Vec::new();
+        for mut chunk in chunks {
+            while let Some(piece) = pieces.next(&mut chunk) {
+                all.push(piece);
+            }
+            assert!(chunk.is_empty());
+        }
+        all.extend(pieces.last());
+        all
+    }
+
+    #[test]
+    fn lines_keep_their_ends_and_the_last_need_not_have_one() {
+        assert_eq!(cut([&b"one\n\ntw"[..], b"o\nthree"].into_iter(), 100), ["one\n", "\n", "two\n", "three"]);
+    }
+
+    #[test]
+    fn a_long_line_is_cut_between_characters() {
+        assert_eq!(cut([&b"0123456\xc3\xa4bc\n"[..]].into_iter(), 8), ["0123456", "\u{e4}bc\n"]);
+    }
+
+    #[test]
+    fn what_is_no_text_is_replaced() {
+        assert_eq!(cut([&b"a\xffb\n\x80\x80\x80\x80\x80\x80\x80\x80\x80"[..]].into_iter(), 8)[0], "a\u{fffd}b\n");
+    }
+
+    proptest! {
+        #[test]
+        fn any_chunking_gives_the_same_pieces(
+            bytes in prop::collection::vec(prop_oneof![any::<u8>(), Just(b'\n'), Just(0xe2), Just(0x82)], 0..200),
+            size in 1usize..20,
+            longest in 8usize..30,
+        ) {
+            let whole = cut([&bytes[..]].into_iter(), longest);
+            prop_assert_eq!(&cut(bytes.chunks(size), longest), &whole);
+            prop_assert_eq!(whole.concat().matches('\n').count(), bytes.iter().filter(|byte| **byte == b'\n').count());
+            // A byte that is no text becomes a character of three.
+            prop_assert!(whole.iter().all(|piece| piece.len() <= 3 * longest));
+        }
+
+        #[test]
+        fn text_comes_through_unchanged(text in "(\\PC|\n){0,100}", longest in 8usize..30) {
+            let pieces = cut([text.as_bytes()].into_iter(), longest);
+            prop_assert!(pieces.iter().all(|piece| piece.len() <= longest));
+            prop_assert_eq!(pieces.concat(), text);
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! The skills that there are, looked for anew each time somebody asks; only files that have changed are read again.
+
+use std::collections::{BTreeMap, HashSet};
+use std::fs::{self, Metadata};
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::definition::{Skill, Status, newer};
+
+/// How a skill's file may be called.
+const NAMES: [&str; 2] = ["skill.md", "SKILL.md"];
+
+/// How long a skill's file may be.
+const LONGEST: u64 = 256 * 1024;
+
+/// How many skills there may be.
+const MOST: usize = 500;
+
+/// The skills in some folders.
+#[derive(Debug)]
+pub(super) struct Catalog {
+    folders: Vec<PathBuf>,
+    /// What was read, by the path of the file.
+    known: Mutex<BTreeMap<PathBuf, Known>>,
+}
+
+/// What was read of a file, and what the file was like then.
+#[derive(Debug)]
+struct Known {
+    stamp: Stamp,
+    /// None: it was refused, and that is not told again.
+    skill: Option<Arc<Skill>>,
+}
+
+/// What tells that a file has changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Stamp {
+    size: u64,
+    node: u64,
+    written: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl Stamp {
+    fn of(data: &Metadata) -> Self {
+        Self {
+            size: data.size(),
+            node: data.ino(),
+            written: (data.mtime(), data.mtime_nsec()),
+            changed: (data.ctime(), data.ctime_nsec()),
+        }
+    }
+}
+
+impl Catalog {
+    /// Looks for skills in these folders, for the first time.
+    pub(super) fn of(folders: Vec<PathBuf>) -> Self {
+        let catalog = Self { folders, known: Mutex::default() };
+        catalog.skills();
+        catalog
+    }
+
+    /// All skills, in the order of the folders and then of their paths. Of those with the same name and version the first.
+    pub(super) fn skills(&self) -> Vec<Arc<Skill>> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut now = BTreeMap::new();
+        let (mut skills, mut seen) = (Vec::new(), HashSet::new());
+        for folder in &self.folders {
+            for path in files(folder) {
+                let Ok(stamp) = fs::metadata(&path).map(|data| Stamp::of(&data)) else { continue };
+                let skill = match known.remove(&path) {
+                    Some(before) if before.stamp == stamp => before.skill,
+                    _ => read(folder, &path),
+                };
+                if let Some(skill) = skill.clone().filter(|_| skills.len() < MOST)
+                    && seen.insert((skill.name.clone(), skill.version.clone()))
+                {
+                    skills.push(skill);
+                }
+                now.insert(path, Known { stamp, skill });
+            }
+        }
+        *known = now;
+        skills
+    }
+}
+
+/// The skill that a name means: `name`, or `name@version`; the newest that may be called, or else the newest.
+pub(super) fn find(skills: &[Arc<Skill>], name: &str) -> Option<Arc<Skill>> {
+    let exact = skills.iter().filter(|skill| skill.name == name);
+    let newest = exact.max_by(|one, other| {
+        let is_published = |skill: &Skill| skill.status == Status::Published;
+        is_published(one).cmp(&is_published(other)).then_with(|| newer(&one.version, &other.version))
+    });
+    let of_version = || {
+        let (name, version) = name.rsplit_once('@')?;
+        skills.iter().find(|skill| skill.name == name && skill.version == version)
+    };
+    newest.or_else(of_version).cloned()
+}
+
+/// The files of skills in a folder: one in each of its own folders.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut found: Vec<PathBuf> = fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| NAMES.iter().map(|name| entry.path().join(name)).find(|path| path.is_file()))
+        .collect();
+    found.sort();
+    found
+}
+
+fn read(folder: &Path, path: &Path) -> Option<Arc<Skill>> {
+    let skill = read_inside(folder, path);
+    skill.map(Arc::new).inspect_err(|why| tracing::warn!(skill = %path.display(), why, "this is no skill")).ok()
+}
+
+fn read_inside(folder: &Path, path: &Path) -> Result<Skill, String> {
+    let real = |path: &Path| fs::canonicalize(path).map_err(|error| error.to_string());
+    let own = path.parent().ok_or("it is in no folder")?;
+    let (root, own, file) = (real(folder)?, real(own)?, real(path)?);
+    // What is in it is told to whoever asks, so it must be what was put there to be told.
+    if own == root || !own.starts_with(&root) || !file.starts_with(&own) {
+        return Err("it is a link that leads elsewhere".to_owned());
+    }
+    let mut text = String::new();
+    let opened = fs::File::open(&file).and_then(|file| file.take(LONGEST + 1).read_to_string(&mut text));
+    opened.map_err(|error| error.to_string())?;
+    if text.len() as u64 > LONGEST {
+        return Err(format!("it has more than {LONGEST} bytes"));
+    }
+    Skill::read(&text, own)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn put(root: &Path, folder: &str, text: &str) {
+        fs::create_dir_all(root.join(folder)).unwrap();
+        fs::write(root.join(folder).join("skill.md"), text).unwrap();
+    }
+
+    fn names(catalog: &Catalog) -> Vec<String> {
+        catalog.skills().iter().map(|skill| format!("{}@{}", skill.name, skill.version)).collect()
+    }
+
+    #[test]
+    fn changes_are_seen_and_links_elsewhere_are_not() {
+        let (root, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        put(root.path(), "b", "---\nversion: 0.1.0\n---\n");
+        put(root.path(), "broken", "---\nname: [\n---\n");
+        fs::write(outside.path().join("skill.md"), "secret").unwrap();
+        std::os::unix::fs::symlink(outside.path(), root.path().join("folder-elsewhere")).unwrap();
+        fs::create_dir(root.path().join("file-elsewhere")).unwrap();
+        let link = root.path().join("file-elsewhere/SKILL.md");
+        std::os::unix::fs::symlink(outside.path().join("skill.md"), link).unwrap();
+        std::os::unix::fs::symlink(".", root.path().join("itself")).unwrap();
+        fs::write(root.path().join("skill.md"), "nobody's").unwrap();
+        let catalog = Catalog::of(vec![root.path().to_owned(), root.path().join("missing")]);
+        assert_eq!(names(&catalog), ["b@0.1.0"]);
+        let before = catalog.skills();
+        assert!(Arc::ptr_eq(&before[0], &catalog.skills()[0]));
+        put(root.path(), "a", "x");
+        put(root.path(), "b", "---\nversion: 0.2.0\n---\n");
+        put(root.path(), "c", "---\nname: b\nversion: 0.2.0\n---\n");
+        assert_eq!(names(&catalog), ["a@1.0.0", "b@0.2.0"]);
+        fs::remove_dir_all(root.path().join("b")).unwrap();
+        put(root.path(), "long", &"x".repeat(LONGEST as usize + 1));
+        assert_eq!(names(&catalog), ["a@1.0.0", "b@0.2.0"]);
+        fs::remove_dir_all(root.path().join("c")).unwrap();
+        assert_eq!(names(&catalog), ["a@1.0.0"]);
+    }
+
+    #[test]
+    fn the_newest_that_may_be_called_is_meant() {
+        let root = tempfile::tempdir().unwrap();
+        put(root.path(), "one", "---\nname: s\nversion: '0.9'\n---\n");
+        put(root.path(), "two", "---\nname: s\nversion: '0.10'\n---\n");
+        put(root.path(), "three", "---\nname: s\nversion: '2.0'\nstatus: Blocked\n---\n");
+        let skills = Catalog::of(vec![root.path().to_owned()]).skills();
+        let version = |name| find(&skills, name).map(|skill| skill.version.clone());
+        assert_eq!(version("s").as_deref(), Some("0.10"));
+        assert_eq!(version("s@2.0").as_deref(), Some("2.0"));
+        assert_eq!(version("s@3.0"), None);
+        assert_eq!(version("t"), None);
+    }
+}

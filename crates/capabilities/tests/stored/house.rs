@@ -1,0 +1,134 @@
+//! A hub with one capability, in a folder of its own, and agents that ask it.
+
+use std::borrow::Cow;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use gladhand_accord::{Agreement, Defined, Minimum, Offer, Peer, Rules, VersionRule, agree};
+use gladhand_capabilities::clock::Clock;
+use gladhand_capabilities::storage::Storage;
+use gladhand_hub::{Asking, Caller, Hub, Provider, SessionId, Visit};
+use gladhand_operations::{Call, CallId, CapabilityCall, FailureKind, Notice, Operation, Reply};
+use gladhand_store::Database;
+use gladhand_wire::json;
+use serde_json::Value;
+use tokio::runtime::{Builder, Runtime};
+
+/// A hub with one capability.
+pub(crate) struct House {
+    hub: Hub,
+    runtime: Arc<Runtime>,
+    time: Arc<AtomicU64>,
+}
+
+impl House {
+    /// Opens the database in a folder, with what is made to use it. The clock stands at 1000 seconds.
+    pub(crate) fn open(folder: &Path, make: impl FnOnce(Storage, Clock) -> Box<dyn Provider>) -> Self {
+        let time = Arc::new(AtomicU64::new(1000));
+        let shown = Arc::clone(&time);
+        let clock = Clock::showing(move || shown.load(Ordering::Relaxed) as f64);
+        let storage = Storage::new(Database::open(folder).expect("the folder is writable"));
+        let hub = Hub::new(vec![make(storage, clock)]).expect("one provider is unlike any other");
+        let runtime = Builder::new_current_thread().build().expect("there are threads");
+        Self { hub, runtime: Arc::new(runtime), time }
+    }
+
+    /// An agent in a session of its own.
+    pub(crate) fn agent(&self, name: &str) -> Agent {
+        let visit = self.hub.visit();
+        let caller: Arc<dyn Caller> = Arc::new(Session(visit.id()));
+        let (hub, runtime) = (self.hub.clone(), Arc::clone(&self.runtime));
+        Agent { hub, runtime, agreement: agreement(name), caller, _visit: visit }
+    }
+
+    /// An agent that has no session to remember anything by.
+    pub(crate) fn passer_by(&self) -> Agent {
+        Agent { caller: Arc::new(Session(SessionId::NONE)), ..self.agent("") }
+    }
+
+    /// Lets time pass.
+    pub(crate) fn pass(&self, seconds: u64) {
+        self.time.fetch_add(seconds, Ordering::Relaxed);
+    }
+}
+
+/// An agent in a session of its own.
+pub(crate) struct Agent {
+    hub: Hub,
+    runtime: Arc<Runtime>,
+    agreement: Arc<Agreement>,
+    caller: Arc<dyn Caller>,
+    _visit: Visit,
+}
+
+impl Agent {
+    /// The answer to a request, or the code and the text of the error.
+    pub(crate) fn ask(&self, kind: &'static str, message: Value) -> Result<Value, (String, String)> {
+        let answer = self.ask_in_text(kind, message.to_string())?;
+        Ok(serde_json::from_str(&answer).expect("an answer is JSON"))
+    }
+
+    /// The same in text, whose every character counts.
+    pub(crate) fn ask_in_text(&self, kind: &'static str, message: String) -> Result<String, (String, String)> {
+        let capability = match kind.split_once('/') {
+            Some(("memory", _)) => "memory",
+            Some(("learn", _)) => "learning",
+            _ => "planning",
+        };
+        let message = Cow::Owned(json::raw(message));
+        let call = CapabilityCall { kind, capability, request: None, message };
+        let call = Call::new(CallId(1), Operation::Capability(call));
+        let answer = self.hub.answer(call, &self.agreement, &self.caller);
+        match self.runtime.block_on(answer.outcome()) {
+            Ok(Reply::Capability(raw)) => Ok(raw.get().to_owned()),
+            Ok(other) => panic!("{kind} was answered with {other:?}"),
+            Err(failure) => match failure.kind {
+                FailureKind::Capability(code) => Err((code.to_owned(), failure.message)),
+                kind => Err((kind.word().to_owned(), failure.message)),
+            },
+        }
+    }
+
+    /// The answer to a request that is to go well.
+    #[track_caller]
+    pub(crate) fn get(&self, kind: &'static str, message: Value) -> Value {
+        self.ask(kind, message).unwrap_or_else(|error| panic!("{kind}: {error:?}"))
+    }
+
+    /// The code of the error that answers a request.
+    #[track_caller]
+    pub(crate) fn refused(&self, kind: &'static str, message: Value) -> String {
+        self.ask(kind, message).expect_err("it is to be refused").0
+    }
+
+    /// The same session after another handshake, under another name.
+    pub(crate) fn renamed(mut self, name: &str) -> Self {
+        self.agreement = agreement(name);
+        self
+    }
+}
+
+fn agreement(name: &str) -> Arc<Agreement> {
+    let rules = Rules {
+        dialect: "test",
+        versions: VersionRule::Common,
+        minimum: Minimum::Nothing,
+        defines: |_, _, _| Defined::Yes,
+    };
+    let (client, server) = (Offer::new(Peer::new(name, ""), ["1"]), Offer::new(Peer::default(), ["1"]));
+    Arc::new(agree(&rules, &client, &server).expect("one version on both sides"))
+}
+
+#[derive(Debug)]
+struct Session(SessionId);
+
+impl Caller for Session {
+    fn tell(&self, _: Notice) {}
+
+    fn ask(&self, _: Option<CallId>, _: Vec<Asking>) {}
+
+    fn session(&self) -> SessionId {
+        self.0
+    }
+}

@@ -1,0 +1,97 @@
+//! What a client carries between a host and whoever it calls for: requests of capabilities, their answers, and the
+//! host's questions (a2e §§10–19). Only the envelope is ours; what is inside passes unread.
+
+use gladhand_operations::{Answered, CapabilityCall, Question, QuestionKind};
+use gladhand_wire::{Members, RawValue, json};
+
+use super::message::Message;
+use crate::ambient::Ambient;
+
+/// The members that every message has, and which are written anew.
+const ENVELOPE: [&str; 6] = ["type", "id", "version", "a2e", "ts", "req_id"];
+
+/// A question of the host, as far as its answer repeats it.
+#[derive(Debug)]
+pub(super) struct Asked {
+    request: Box<RawValue>,
+    server: Box<RawValue>,
+    mcp_request: Box<RawValue>,
+    kind: QuestionKind,
+}
+
+impl Asked {
+    /// What is asked by a message of the host.
+    pub(super) fn of(kind: QuestionKind, members: &Members<'_>) -> Self {
+        let raw = |name: &str| members.raw(name).map_or_else(|| json::to_raw(""), ToOwned::to_owned);
+        Self { request: raw("id"), server: raw("server_id"), mcp_request: raw("mcp_request_id"), kind }
+    }
+
+    /// Writes the answer.
+    pub(super) fn answer(&self, answered: Answered, ambient: &mut Ambient<'_>, wire: &mut Vec<u8>) {
+        let result = answered.as_deref().ok().and_then(Members::of);
+        let said = |name: &str| result.as_ref().and_then(|result| result.some(name)).map(RawValue::get);
+        let name = match self.kind {
+            QuestionKind::Sample => "mcp/sample/resp",
+            QuestionKind::Roots | QuestionKind::Elicit => "mcp/root/list/resp",
+        };
+        let message = Message::request(name, ambient).0.raw("req_id", self.request.get());
+        let message = message.raw("server_id", self.server.get()).raw("mcp_request_id", self.mcp_request.get());
+        let message = match self.kind {
+            QuestionKind::Sample => message
+                .raw("role", said("role").unwrap_or(r#""assistant""#))
+                .raw("content", said("content").unwrap_or("{}"))
+                .raw("model", said("model").unwrap_or(r#""""#))
+                .raw("stop_reason", said("stopReason").unwrap_or(r#""""#))
+                .with("error", &answered.as_ref().err().map_or_else(String::new, ToString::to_string)),
+            QuestionKind::Roots | QuestionKind::Elicit => message.raw("roots", said("roots").unwrap_or("[]")),
+        };
+        message.send(wire);
+    }
+}
+
+/// The host's question in the words of MCP, which all dialects share for that.
+pub(super) fn question(kind: QuestionKind, members: &Members<'_>) -> Question {
+    let words = [
+        ("messages", "messages"),
+        ("model_preferences", "modelPreferences"),
+        ("system_prompt", "systemPrompt"),
+        ("include_context", "includeContext"),
+        ("temperature", "temperature"),
+        ("max_tokens", "maxTokens"),
+        ("stop_sequences", "stopSequences"),
+        ("metadata", "metadata"),
+    ];
+    let words = if kind == QuestionKind::Sample { &words[..] } else { &[] };
+    let said = words.iter().filter_map(|(theirs, ours)| Some((*ours, members.some(theirs)?)));
+    let params: std::collections::BTreeMap<_, _> = said.collect();
+    Question { key: None, kind, params: json::to_raw(&params) }
+}
+
+/// Completes a request to the host with what is asked for, under the host's own name for the session.
+pub(super) fn carry(mut message: Message, asked: &CapabilityCall<'_>, session: &str) -> Message {
+    let members = Members::of(&asked.message).unwrap_or_default();
+    for (name, raw) in members.iter().filter(|(name, _)| !ENVELOPE.contains(name)) {
+        message = match name {
+            // Whoever named its session named the one with us.
+            "session_id" if raw.get() != r#""""# => message.with(name, session),
+            _ => message.raw(name, raw.get()),
+        };
+    }
+    message
+}
+
+/// A message without its envelope.
+pub(super) fn own_members(members: &Members<'_>) -> Box<RawValue> {
+    let own = members.iter().filter(|(name, _)| !ENVELOPE.contains(name));
+    let mut object = Vec::from(*b"{");
+    for (name, raw) in own {
+        if object.len() > 1 {
+            object.push(b',');
+        }
+        json::write(&mut object, name);
+        object.push(b':');
+        object.extend_from_slice(raw.get().as_bytes());
+    }
+    object.push(b'}');
+    json::raw(String::from_utf8_lossy(&object).into_owned())
+}

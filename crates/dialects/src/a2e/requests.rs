@@ -1,0 +1,156 @@
+//! Reading what an agent asks for: a line as far as its type and its id, then the fields of its type (a2e §§3, 7.3, 9).
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use gladhand_operations::{CapabilityCall, Operation, ToolCall};
+use gladhand_wire::json::{Kind, RawValue};
+use gladhand_wire::{Id, Members};
+
+use super::errors::{ErrorBody, Undecodable};
+use super::fields::{self, Fields};
+use super::flights::Asked;
+use super::registry::{self, MessageType};
+use super::schemas;
+use super::tools::Filter;
+
+const DEFAULT_CALL_TIMEOUT: Duration = Duration::from_secs(30);
+const LONGEST_CALL_TIMEOUT: Duration = Duration::from_secs(7 * 24 * 3600);
+const DEFAULT_SKILL_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// A decoded line: an object with a known type and a sound id.
+pub(super) struct Decoded<'a> {
+    pub(super) text: &'a str,
+    pub(super) members: Members<'a>,
+    pub(super) id: Option<Id>,
+    pub(super) message: &'static MessageType,
+}
+
+/// What answers a line that went no further.
+pub(super) struct Rejected {
+    pub(super) id: Option<Id>,
+    pub(super) error: ErrorBody,
+}
+
+/// A request: what is asked for, and on which terms.
+pub(super) struct Request<'a> {
+    /// The session that it says it belongs to; empty if it does not say.
+    pub(super) session_id: Cow<'a, str>,
+    pub(super) asked: Asked,
+    pub(super) operation: Operation<'a>,
+    /// How long the caller is ready to wait, where the host is to see to that.
+    pub(super) timeout: Option<Duration>,
+}
+
+/// Reads a line as far as its type and its id.
+pub(super) fn decode(text: &str) -> Result<Decoded<'_>, Rejected> {
+    let reject = |id, error| Rejected { id, error };
+    let members = Members::parse(text).map_err(|error| {
+        let error = match serde_json::from_str::<&RawValue>(text) {
+            Ok(raw) if Kind::of(raw) != Kind::Object => {
+                let message = format!("a message is an object, not {}", fields::described(raw));
+                ErrorBody::parse(Undecodable::Schema, message)
+            }
+            _ => ErrorBody::garbled(&error.into()),
+        };
+        reject(None, error)
+    })?;
+    let id = match members.raw("id") {
+        None => None,
+        Some(raw) if Kind::of(raw) == Kind::String && Id::is_keepable(raw) => Some(Id::of(raw)),
+        Some(raw) if Kind::of(raw) == Kind::String => {
+            let problem = format!("longer than {} bytes", Id::LONGEST);
+            return Err(reject(None, ErrorBody::fields(&[("id".to_owned(), problem)])));
+        }
+        Some(raw) => {
+            let problem = format!("expected a string, got {}", fields::described(raw));
+            return Err(reject(None, ErrorBody::fields(&[("id".to_owned(), problem)])));
+        }
+    };
+    let name = match members.raw("type") {
+        None => Cow::Borrowed("None"),
+        Some(raw) => match fields::text_of(raw) {
+            Some(name) => name,
+            None => {
+                let problem = format!("expected a string, got {}", fields::described(raw));
+                return Err(reject(id, ErrorBody::fields(&[("type".to_owned(), problem)])));
+            }
+        },
+    };
+    match registry::find(&name) {
+        Some(message) => Ok(Decoded { text, members, id, message }),
+        None => {
+            let shown: String = name.chars().take(100).collect();
+            Err(reject(id, ErrorBody::unknown_type(&shown)))
+        }
+    }
+}
+
+/// The last step of reading fields: the envelope's own, and the verdict.
+pub(super) fn checked(mut fields: Fields<'_, '_>) -> Result<(), ErrorBody> {
+    fields.envelope();
+    fields.finish().map_err(|problems| ErrorBody::fields(&problems))
+}
+
+/// Reads a request of one of the capabilities.
+pub(super) fn read<'a>(line: &Decoded<'a>) -> Result<Request<'a>, ErrorBody> {
+    match line.message.name {
+        "tool/list/req" => read_list(&line.members),
+        "tool/call/req" => read_call(&line.members),
+        _ => carry(line),
+    }
+}
+
+fn read_list<'a>(members: &Members<'a>) -> Result<Request<'a>, ErrorBody> {
+    let mut fields = Fields::of(members);
+    fields.text("filter_kind");
+    let tags = fields.texts("filter_tags");
+    let filter = Filter::new(&fields.text("query"), &tags, fields.flag("include_deferred"));
+    checked(fields)?;
+    let asked = Asked::List(filter);
+    Ok(Request { session_id: Cow::Borrowed(""), asked, operation: Operation::ListTools, timeout: None })
+}
+
+fn read_call<'a>(members: &Members<'a>) -> Result<Request<'a>, ErrorBody> {
+    let mut fields = Fields::of(members);
+    let session_id = fields.text("session_id");
+    let name = fields.text("tool_name");
+    let arguments = fields.object("arguments");
+    fields.text("correlation_id");
+    let streaming = fields.flag("streaming");
+    let timeout = timeout(&mut fields, DEFAULT_CALL_TIMEOUT);
+    checked(fields)?;
+    let arguments = arguments.map_or_else(gladhand_operations::call::no_arguments, Cow::Borrowed);
+    let asked = Asked::Tool { name: name.clone().into_owned(), streaming, events: 0 };
+    let operation = Operation::CallTool(ToolCall { name, arguments });
+    Ok(Request { session_id, asked, operation, timeout: Some(timeout) })
+}
+
+/// A request that is carried to whoever serves its capability: its fields are held to their types, and not read.
+fn carry<'a>(line: &Decoded<'a>) -> Result<Request<'a>, ErrorBody> {
+    let message = line.message;
+    schemas::check(message.name, &line.members).map_err(|problems| ErrorBody::fields(&problems))?;
+    let mut fields = Fields::of(&line.members);
+    let session_id = match message.name {
+        "proc/spawn/req" | "toolkit/configure/req" | "chain/req" => fields.text("session_id"),
+        _ => Cow::Borrowed(""),
+    };
+    // Only of a skill is the host to see that it ends in time: a chain reports that itself, and a process outlives its request.
+    let timeout = (message.name == "skill/call/req").then(|| timeout(&mut fields, DEFAULT_SKILL_TIMEOUT));
+    let raw: &RawValue =
+        serde_json::from_str(line.text).map_err(|error| ErrorBody::parse(Undecodable::Json, error.to_string()))?;
+    let operation = Operation::Capability(CapabilityCall {
+        kind: message.name,
+        capability: message.capability,
+        request: line.id.clone(),
+        message: Cow::Borrowed(raw),
+    });
+    Ok(Request { session_id, asked: Asked::Carried { message, held_back: Vec::new() }, operation, timeout })
+}
+
+fn timeout(fields: &mut Fields<'_, '_>, default: Duration) -> Duration {
+    match fields.integer("timeout") {
+        Some(seconds @ 1..) => Duration::from_secs(seconds.unsigned_abs()).min(LONGEST_CALL_TIMEOUT),
+        _ => default,
+    }
+}

@@ -1,0 +1,146 @@
+//! All agents of one server, found by the ids of their sessions, and what is done to all of them.
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock, Weak};
+use std::time::{Duration, Instant};
+
+use gladhand_dialects::{Door, Stop, a2e};
+
+use super::super::session_id::SessionId;
+use super::super::shared::Shared;
+use super::super::who::Who;
+use super::AgentLimits;
+use super::session::AgentSession;
+use crate::Service;
+use crate::edges::clock::Clock;
+
+/// How often sessions whose time is over are looked for, at most.
+const TIDY: Duration = Duration::from_secs(30);
+
+/// What nobody gets over HTTP who need not show a token: whoever has it can run programs.
+const NEED_A_TOKEN: [&str; 2] = ["proc", "skill"];
+
+/// Whether agents must show who they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::edges::http) enum Trust {
+    /// They must: with a token in their handshake, or in every request.
+    Tokens,
+    /// Anybody may come in.
+    Anybody,
+}
+
+impl Trust {
+    /// How agents of a service are let in that asks for authorization of its own, or does not.
+    pub(in crate::edges::http) fn of(service: &Service, is_authorized: bool) -> Self {
+        if is_authorized || service.asks_for_tokens() { Self::Tokens } else { Self::Anybody }
+    }
+
+    /// Says at the start what is not offered, and what would change that.
+    pub(in crate::edges::http) fn announce(self, service: &Service) {
+        if self == Self::Tokens {
+            return;
+        }
+        let capabilities = service.hub().capabilities();
+        let withheld: Vec<_> = NEED_A_TOKEN.into_iter().filter(|name| capabilities.contains(name)).collect();
+        if withheld.is_empty() {
+            tracing::info!("no token is configured: A2E agents are let in with any");
+        } else {
+            tracing::warn!(
+                "no token is configured, so agents do not get {} over HTTP (set `a2e.tokens` in the configuration, or {})",
+                withheld.join(" and "),
+                crate::config::env::A2E_TOKEN
+            );
+        }
+    }
+}
+
+/// All agents of one server.
+#[derive(Debug)]
+pub(in crate::edges::http) struct Agents {
+    shared: Arc<Shared>,
+    limits: AgentLimits,
+    trust: Trust,
+    open: RwLock<HashMap<SessionId, Arc<AgentSession>>>,
+}
+
+impl Agents {
+    pub(in crate::edges::http) fn new(shared: Arc<Shared>, limits: AgentLimits, trust: Trust) -> Self {
+        Self { shared, limits, trust, open: RwLock::default() }
+    }
+
+    /// Opens a session; none if there are too many.
+    pub(super) fn open(self: &Arc<Self>, who: Who) -> Option<SessionId> {
+        let id = SessionId::draw();
+        let clock = Clock::start();
+        let leaving = Leaving { agents: Arc::downgrade(self), id };
+        let session = AgentSession::new(Arc::clone(&self.shared), who, self.door(&clock), clock, leaving);
+        let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
+        if open.len() >= self.limits.sessions {
+            drop(open);
+            return None;
+        }
+        open.insert(id, session);
+        Some(id)
+    }
+
+    /// The session of an id, for the one who opened it.
+    pub(super) fn find(&self, id: &str, who: &Who) -> Option<Arc<AgentSession>> {
+        let id = SessionId::read(id)?;
+        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
+        open.get(&id).filter(|session| session.who.principal == who.principal).cloned()
+    }
+
+    /// Ends sessions whose time is over, again and again.
+    pub(in crate::edges::http) async fn end_overdue(&self) {
+        let AgentLimits { idle, handshake, .. } = self.limits;
+        loop {
+            tokio::time::sleep(TIDY.min(idle / 4).min(handshake / 4)).await;
+            let now = Instant::now();
+            let mut overdue = self.all();
+            overdue.retain(|session| session.is_overdue(now, handshake, idle));
+            if !overdue.is_empty() {
+                tracing::debug!(sessions = overdue.len(), "ending sessions whose time is over");
+            }
+            overdue.iter().for_each(|session| session.end());
+        }
+    }
+
+    /// Everybody takes nothing new from now on.
+    pub(in crate::edges::http) fn stop(&self, stop: Stop) {
+        self.all().iter().for_each(|session| session.stop(stop));
+    }
+
+    /// Everybody is done: what is still in flight fails.
+    pub(in crate::edges::http) fn end_all(&self) {
+        self.all().iter().for_each(|session| session.end());
+    }
+
+    fn all(&self) -> Vec<Arc<AgentSession>> {
+        self.open.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+
+    /// Our side towards a new agent.
+    fn door(&self, clock: &Clock) -> Door {
+        let mut setup = self.shared.service.setup(clock);
+        if self.trust == Trust::Anybody {
+            setup.menu.capabilities.retain(|name| !NEED_A_TOKEN.contains(name));
+        }
+        Door::pinned(&a2e::DIALECT, setup)
+    }
+}
+
+/// Where a session is written down, so that it can strike itself off.
+#[derive(Debug)]
+pub(super) struct Leaving {
+    agents: Weak<Agents>,
+    id: SessionId,
+}
+
+impl Leaving {
+    /// The session is over: nobody finds it any more.
+    pub(super) fn leave(&self) {
+        if let Some(agents) = self.agents.upgrade() {
+            agents.open.write().unwrap_or_else(PoisonError::into_inner).remove(&self.id);
+        }
+    }
+}

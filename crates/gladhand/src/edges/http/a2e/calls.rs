@@ -1,0 +1,36 @@
+//! Which tools a message calls, for who is let in to some of them only.
+
+use gladhand_wire::{Members, RawValue};
+
+/// The tools that a message calls, read as our side reads it. One that cannot be read calls nothing: our side refuses it.
+pub(super) fn called_tools(message: &[u8]) -> Vec<String> {
+    let text = std::str::from_utf8(message).unwrap_or_default();
+    let Ok(members) = Members::parse(text) else { return Vec::new() };
+    let word = |members: &Members<'_>, name: &str| members.str(name).unwrap_or_default().into_owned();
+    match word(&members, "type").as_str() {
+        "tool/call/req" => vec![word(&members, "tool_name")],
+        "chain/req" => {
+            let nodes = members.raw("nodes").and_then(|nodes| serde_json::from_str::<Vec<&RawValue>>(nodes.get()).ok());
+            let nodes = nodes.unwrap_or_default().into_iter().filter_map(Members::of);
+            nodes.filter(|node| word(node, "kind") == "tool").map(|node| word(&node, "name")).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tools_are_named_by_calls_and_by_chains() {
+        let called = |message: &str| called_tools(message.as_bytes());
+        assert_eq!(called(r#"{"type":"tool\/call/req","tool_name":"a\u0062","nodes":1}"#), ["ab"]);
+        assert_eq!(called(r#"{"type":"x","type":"tool/call/req","tool_name":"a","tool_name":"b"}"#), ["b"]);
+        let chain = r#"{"type":"chain/req","nodes":[{"kind":"tool","name":"a"},{"kind":"proc","name":"b"}]}"#;
+        assert_eq!(called(chain), ["a"]);
+        for other in ["", "{", r#"{"type":"tool/list/req","tool_name":"a"}"#, "[]"] {
+            assert!(called(other).is_empty(), "{other}");
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! How an agent's session is driven: a step of our side, everything that follows from it, and work that goes on.
+//!
+//! Steps are short and happen under one lock. Whoever answers a call may tell its caller something from within the call,
+//! so the hub is asked while the lock is open. An outcome is written only while the agent reads what it is sent: our side
+//! runs no more than so many calls at once, so no more than so many outcomes wait.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, MutexGuard, Weak};
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use gladhand_accord::Agreement;
+use gladhand_dialects::{Action, Ambient, Door, Output};
+use gladhand_hub::{Answer, Caller, Work};
+use gladhand_operations::{Call, CallId, Failure, FailureKind, Notice, Outcome};
+use tokio::task::AbortHandle;
+
+use super::super::driver::poll_guarded;
+use super::session::{AgentSession, Inner};
+
+impl AgentSession {
+    /// One step of our side, and everything that it asks for except what the hub must do once the lock is open.
+    pub(super) fn step<'a>(
+        &self,
+        inner: &mut Inner,
+        step: impl FnOnce(&mut Door, &mut Ambient<'_>, &mut Output<'a>),
+    ) -> VecDeque<Action<'a>> {
+        let mut out = Output::onto(Vec::new());
+        let mut ambient = inner.clock.ambient();
+        ambient.principal = self.who.principal.as_deref();
+        step(&mut inner.door, &mut ambient, &mut out);
+        let wire = Bytes::from(std::mem::take(&mut out.wire));
+        let mut from = 0;
+        for end in memchr::memchr_iter(b'\n', &wire) {
+            inner.outlet.push(self.shared.counted(wire.slice(from..end)));
+            from = end + 1;
+        }
+        out.actions.into_iter().filter_map(|action| self.perform(inner, action)).collect()
+    }
+
+    /// Does what an action asks for, or hands it back for the hub.
+    fn perform<'a>(&self, inner: &mut Inner, action: Action<'a>) -> Option<Action<'a>> {
+        match action {
+            Action::Deliver(mut call, agreement) => {
+                (call.terms.principal, call.terms.party) = (self.who.principal.clone(), Some(self.who.party));
+                inner.running.insert(call.id, None);
+                return Some(Action::Deliver(call, agreement));
+            }
+            Action::Opened(ref agreement) => {
+                let (version, client) = (agreement.version.as_str(), agreement.client.name.as_str());
+                tracing::info!(dialect = agreement.dialect, version, client, "session open");
+                inner.client = Some(client.to_owned());
+                return Some(action);
+            }
+            Action::Unwatch(_) | Action::RootsChanged => return Some(action),
+            Action::Cancel(call) => {
+                if let Some(Some(task)) = inner.running.remove(&call) {
+                    task.abort();
+                }
+            }
+            // Anybody may try, so this is no cause for alarm here.
+            Action::Refused(refusal) => tracing::info!(%refusal, "no session"),
+            Action::Dropped(what) => tracing::debug!(what, "dropped"),
+            Action::Passed(what) => tracing::debug!(what, "let pass"),
+            Action::Answered(question, answered) => inner.questions.answered(question, answered),
+            // There is only one way, and it stays.
+            Action::LetGo(..) => {}
+            Action::Close(grace) => {
+                tracing::info!(grace_s = grace.as_secs(), "the agent said goodbye");
+                inner.close(grace);
+            }
+        }
+        None
+    }
+
+    /// Does what follows from a step until nothing is left, or nothing more can be written.
+    pub(super) fn follow_up<'a>(&'a self, mut inner: MutexGuard<'a, Inner>, mut errands: VecDeque<Action<'_>>) {
+        while !inner.has_ended {
+            if let Some(errand) = errands.pop_front() {
+                drop(inner);
+                let said = self.run(errand);
+                inner = self.lock();
+                match said {
+                    Some((call, Said::Outcome(outcome))) => inner.settled.push_back((call, outcome)),
+                    Some((call, Said::Later(work))) => {
+                        // Cancelled in between: nobody wants it.
+                        if let Some(running) = inner.running.get_mut(&call) {
+                            *running = Some(self.spawn(call, work));
+                        }
+                    }
+                    None => {}
+                }
+                continue;
+            }
+            let next = if inner.outlet.has_room() { inner.settled.pop_front() } else { None };
+            let Some((call, outcome)) = next else {
+                self.pass_events_on(&mut inner, |inner| inner.outlet.has_room());
+                break;
+            };
+            // What was told before the outcome is written before it.
+            self.pass_events_on(&mut inner, |_| true);
+            if inner.running.remove(&call).is_some() {
+                errands.extend(self.step(&mut inner, |door, ambient, out| door.resolve(call, outcome, ambient, out)));
+            }
+        }
+        self.set_alarm(&mut inner);
+        let is_done = inner.closing.is_some() && inner.door.in_flight().is_empty();
+        drop(inner);
+        if is_done {
+            self.end();
+        }
+    }
+
+    /// Puts an event behind all others, and writes as many as there is room for.
+    pub(super) fn tell_in_order(&self, event: Notice) {
+        self.following.push(event);
+        let mut inner = self.lock();
+        if !inner.has_ended {
+            inner.clock.tick();
+            self.pass_events_on(&mut inner, |inner| inner.outlet.has_room());
+        }
+    }
+
+    /// Writes events for as long as there are any and `may_go_on` agrees.
+    fn pass_events_on(&self, inner: &mut Inner, may_go_on: impl Fn(&Inner) -> bool) {
+        while may_go_on(inner)
+            && let Some(event) = self.following.pop()
+        {
+            // Events want nothing of anybody else.
+            let _ = self.step(inner, |door, ambient, out| door.notice(event, ambient, out));
+        }
+    }
+
+    /// Does something that needs the hub, without a lock; if it was a call, returns what the hub said.
+    fn run(&self, errand: Action<'_>) -> Option<(CallId, Said)> {
+        match errand {
+            Action::Deliver(call, agreement) => return Some(self.deliver(call, &agreement)),
+            Action::Opened(_) => {
+                if let Some(this) = self.this.upgrade() {
+                    let caller: Arc<dyn Caller> = this;
+                    self.shared.hub().joined(&caller);
+                }
+            }
+            Action::Unwatch(uri) => self.shared.hub().unwatch(&uri),
+            Action::RootsChanged => self.shared.hub().roots_changed(self.session()),
+            _ => {}
+        }
+        None
+    }
+
+    fn deliver(&self, call: Call<'_>, agreement: &Arc<Agreement>) -> (CallId, Said) {
+        let id = call.id;
+        let Some(this) = self.this.upgrade() else {
+            return (id, Said::Outcome(Err(Failure::new(FailureKind::Stopping, "the session has ended"))));
+        };
+        let caller: Arc<dyn Caller> = this;
+        let said = match self.shared.hub().answer(call, agreement, &caller) {
+            Answer::Now(outcome) => Said::Outcome(outcome),
+            Answer::Later(mut work) | Answer::TaskLater(mut work) | Answer::AsTask(mut work) => {
+                // Much that could take a while does not: then it needs no task.
+                match poll_guarded(&mut work, &mut Context::from_waker(Waker::noop())) {
+                    Poll::Ready(outcome) => Said::Outcome(outcome),
+                    Poll::Pending => Said::Later(work),
+                }
+            }
+        };
+        (id, said)
+    }
+
+    /// Lets work go on as a task; its outcome comes back here.
+    fn spawn(&self, call: CallId, mut work: Work) -> AbortHandle {
+        let this = Weak::clone(&self.this);
+        let task = async move {
+            let outcome = std::future::poll_fn(|cx| poll_guarded(&mut work, cx)).await;
+            if let Some(session) = this.upgrade() {
+                let mut inner = session.lock();
+                inner.clock.tick();
+                inner.settled.push_back((call, outcome));
+                session.follow_up(inner, VecDeque::new());
+            }
+        };
+        self.shared.calls.spawn_on(task, &self.shared.runtime).abort_handle()
+    }
+
+    /// What was accepted and not finished is answered with an error that says so.
+    pub(super) fn fail_everything(&self, inner: &mut Inner) {
+        inner.clock.tick();
+        inner.settled.clear();
+        loop {
+            inner.running.drain().filter_map(|(_, task)| task).for_each(|task| task.abort());
+            let mut calls = inner.door.in_flight();
+            calls.sort_unstable();
+            if calls.is_empty() {
+                return;
+            }
+            // The newest first: ending one that runs would start the next of a dialect's queue.
+            for call in calls.into_iter().rev() {
+                let failure = Failure::new(FailureKind::Stopping, "the session ended before the call did");
+                // What would be begun now is failed in the next round.
+                let _ = self.step(inner, |door, ambient, out| door.resolve(call, Err(failure), ambient, out));
+            }
+        }
+    }
+
+    /// Sees to it that our side is woken when it wants to be, and that a session that closes does.
+    fn set_alarm(&self, inner: &mut Inner) {
+        let Some(at) = inner.door.deadline().into_iter().chain(inner.closing).min() else { return };
+        if inner.has_ended || inner.alarm.as_ref().is_some_and(|(set, _)| *set <= at) {
+            return;
+        }
+        let (instant, this) = (inner.clock.instant(at), Weak::clone(&self.this));
+        let timer = self.shared.runtime.spawn(async move {
+            tokio::time::sleep_until(instant).await;
+            if let Some(session) = this.upgrade() {
+                session.wake();
+            }
+        });
+        if let Some((_, replaced)) = inner.alarm.replace((at, timer.abort_handle())) {
+            replaced.abort();
+        }
+    }
+
+    fn wake(&self) {
+        let mut inner = self.lock();
+        inner.alarm = None;
+        inner.clock.tick();
+        let now = inner.clock.now().elapsed;
+        if inner.closing.is_some_and(|fail_at| fail_at <= now) {
+            drop(inner);
+            return self.end();
+        }
+        let errands = match inner.door.deadline() {
+            Some(deadline) if deadline <= now => self.step(&mut inner, Door::wake),
+            _ => VecDeque::new(),
+        };
+        self.follow_up(inner, errands);
+    }
+}
+
+/// What the hub said to a call.
+enum Said {
+    Outcome(Outcome),
+    Later(Work),
+}

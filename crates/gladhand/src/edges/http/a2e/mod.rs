@@ -1,0 +1,183 @@
+//! A2E over HTTP (a2e §20.2): messages of the agent are posted, ours arrive on one stream of events.
+//!
+//! `agents` knows all sessions, `session` and `driver` hold our side of one under a lock, `outlet` is what is on its way
+//! to the agent, `stream` the body that carries it. There is nothing of the dialect in here but its paths and statuses.
+
+mod agents;
+mod calls;
+mod driver;
+mod outlet;
+mod session;
+mod stream;
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use gladhand_auth::resource::Principal;
+use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
+use http::request::Parts;
+use http::{Method, Response, StatusCode};
+use hyper::body::Incoming;
+
+use super::endpoint::Endpoint;
+use super::request::read_body;
+use super::respond::{self, Content};
+use super::served::Line;
+use super::who::Who;
+use session::Sent;
+
+pub(super) use agents::{Agents, Trust};
+pub(super) use stream::AgentStream;
+
+/// Where sessions begin.
+pub(super) const SESSION: &str = "/session";
+/// Where messages go.
+pub(super) const SEND: &str = "/send";
+/// Where answers and events come from.
+pub(super) const STREAM: &str = "/stream";
+/// Where it is asked whether we are well.
+pub(super) const HEALTH: &str = "/health";
+
+/// Names a session.
+const SESSION_ID: HeaderName = HeaderName::from_static("x-session-id");
+
+/// Bounds on sessions of A2E over HTTP.
+#[derive(Debug, Clone, Copy)]
+pub struct AgentLimits {
+    /// How many may be open.
+    pub sessions: usize,
+    /// After which time without use, and without anybody reading or waiting, one ends.
+    pub idle: Duration,
+    /// How long the handshake may be in coming.
+    pub handshake: Duration,
+}
+
+impl Default for AgentLimits {
+    fn default() -> Self {
+        Self { sessions: 2000, idle: Duration::from_secs(30 * 60), handshake: Duration::from_secs(30) }
+    }
+}
+
+/// Says that we are well.
+pub(super) fn health(method: &Method) -> Response<Content> {
+    match *method {
+        Method::GET => respond::json(StatusCode::OK, Bytes::from_static(br#"{"status":"ok"}"#)),
+        _ => not_allowed("GET"),
+    }
+}
+
+/// Serves a request to one of the other paths.
+pub(super) async fn serve(
+    endpoint: &Endpoint,
+    agents: &Arc<Agents>,
+    head: &Parts,
+    body: Incoming,
+    who: Who,
+    sender: Option<&Principal>,
+    line: &Arc<Line>,
+) -> Response<Content> {
+    match (head.uri.path(), &head.method) {
+        (SESSION, &Method::POST) => match agents.open(who) {
+            Some(id) => {
+                let line = format!(r#"{{"session_id":"{}"}}"#, id.written());
+                respond::json(StatusCode::OK, line.into())
+            }
+            None => detail(StatusCode::SERVICE_UNAVAILABLE, "Too many sessions"),
+        },
+        (SEND, &Method::POST) => send(endpoint, agents, head, body, &who, sender).await,
+        (STREAM, &Method::GET) => stream(endpoint, agents, head, &who, line),
+        (STREAM, _) => not_allowed("GET"),
+        _ => not_allowed("POST"),
+    }
+}
+
+async fn send(
+    endpoint: &Endpoint,
+    agents: &Agents,
+    head: &Parts,
+    body: Incoming,
+    who: &Who,
+    sender: Option<&Principal>,
+) -> Response<Content> {
+    let session = match find(agents, head, who) {
+        Ok(session) => session,
+        Err(refusal) => return refusal,
+    };
+    if !endpoint.shared.has_room_for_answers() {
+        return busy();
+    }
+    let message = match read_body(body, &endpoint.shared).await {
+        Ok(message) => on_one_line(&message).into_owned(),
+        Err(refusal) => {
+            let status = refusal.status();
+            return detail(status, status.canonical_reason().unwrap_or_default());
+        }
+    };
+    if let (Some(authorize), Some(sender)) = (&endpoint.authorize, sender)
+        && let Err(denied) = authorize.permit_tools(sender, &|| calls::called_tools(&message))
+    {
+        return denied.map(Content::Whole);
+    }
+    match session.send(&message) {
+        Sent::Taken => respond::json(StatusCode::OK, Bytes::from_static(br#"{"ok":true}"#)),
+        Sent::Deaf => not_found(),
+        Sent::Busy => busy(),
+    }
+}
+
+fn stream(endpoint: &Endpoint, agents: &Agents, head: &Parts, who: &Who, line: &Arc<Line>) -> Response<Content> {
+    let session = match find(agents, head, who) {
+        Ok(session) => session,
+        Err(refusal) => return refusal,
+    };
+    if !endpoint.shared.has_room_for_streams() {
+        return detail(StatusCode::SERVICE_UNAVAILABLE, "Too many streams");
+    }
+    let Some(stream) = session.listen(Arc::clone(line)) else { return not_found() };
+    let mut response = Response::new(Content::Messages(Box::new(stream)));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream; charset=utf-8"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    // Proxies that collect answers before they pass them on leave this one alone.
+    headers.insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
+    response
+}
+
+/// The session that a request names.
+fn find(agents: &Agents, head: &Parts, who: &Who) -> Result<Arc<session::AgentSession>, Response<Content>> {
+    let id = head.headers.get(SESSION_ID).filter(|id| !id.is_empty());
+    let id = id.ok_or_else(|| detail(StatusCode::BAD_REQUEST, "Missing X-Session-Id"))?;
+    id.to_str().ok().and_then(|id| agents.find(id, who)).ok_or_else(not_found)
+}
+
+/// A message without line ends, which would end it too early wherever it is passed on. In JSON they mean nothing.
+fn on_one_line(message: &Bytes) -> Cow<'_, [u8]> {
+    let message = message.trim_ascii();
+    if memchr::memchr2(b'\n', b'\r', message).is_none() {
+        return Cow::Borrowed(message);
+    }
+    let is_end = |byte: u8| matches!(byte, b'\n' | b'\r');
+    message.iter().map(|byte| if is_end(*byte) { b' ' } else { *byte }).collect::<Vec<_>>().into()
+}
+
+/// A refusal, in the form that A2E's hosts give it.
+pub(super) fn detail(status: StatusCode, detail: &str) -> Response<Content> {
+    respond::json(status, serde_json::json!({ "detail": detail }).to_string().into())
+}
+
+fn not_found() -> Response<Content> {
+    detail(StatusCode::NOT_FOUND, "Session not found")
+}
+
+/// The agent does not read what it is sent, or too much is under way.
+fn busy() -> Response<Content> {
+    detail(StatusCode::SERVICE_UNAVAILABLE, "Busy: read the stream, and try again later")
+}
+
+fn not_allowed(allowed: &'static str) -> Response<Content> {
+    let mut response = detail(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed");
+    response.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
+    response
+}

@@ -1,0 +1,138 @@
+//! A2E over HTTP (a2e §20.2): a session that is asked for first, messages that are posted one after the other, and one
+//! stream for everything that the host says.
+
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use gladhand_dialects::{Lane, Loss};
+use http::{Method, StatusCode};
+use serde_json::Value;
+use url::Url;
+
+use super::events::{Events, Position, Said};
+use super::exchange::{MAX_COMPLAINT, Posted, read};
+use super::requests::{Wanted, is_event_stream};
+use super::{Endpoint, HttpClient, Report, Shared, Style};
+
+/// How often a message is posted that did not get through.
+const ATTEMPTS: u32 = 3;
+
+/// How long to wait before it is posted again.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// How long the host may take to say that it has a message.
+const SEND_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long it may take to say that it is well.
+const HEALTH_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How often in a row the stream may say nothing before the host counts as gone. The pauses in between double.
+const MAX_SILENCES: u32 = 6;
+
+impl HttpClient {
+    /// Whether whoever is at an address says that it is well, in the way of A2E's hosts. It changes nothing there.
+    pub(crate) async fn finds_host(endpoint: Endpoint) -> bool {
+        let health = beside(&endpoint.url, "health");
+        let (shared, _) = Shared::new(endpoint, Style::Agent);
+        let wanted = Wanted { method: Method::GET, url: &health, headers: shared.usual_headers(), body: None };
+        let asked = async {
+            let response = shared.fetch(&wanted).await.ok().filter(|response| response.status().is_success())?;
+            let text = read(response, MAX_COMPLAINT).await.ok()?;
+            let said: Value = serde_json::from_slice(&text).ok()?;
+            Some(said["status"] == "ok")
+        };
+        tokio::time::timeout(HEALTH_TIMEOUT, asked).await.ok().flatten().unwrap_or(false)
+    }
+}
+
+impl Shared {
+    /// Begins a session.
+    pub(super) async fn begin_as_agent(&self) -> Result<(), Loss> {
+        let url = beside(&self.endpoint.url, "session");
+        let body = Some(String::new());
+        let wanted = Wanted { method: Method::POST, url: &url, headers: self.usual_headers(), body };
+        let response = self.fetch(&wanted).await?;
+        let status = response.status();
+        if !status.is_success() {
+            return Err(Loss::Status(status.as_u16()));
+        }
+        let said: Option<Value> = serde_json::from_slice(&read(response, MAX_COMPLAINT).await?).ok();
+        let id = said.as_ref().and_then(|said| said["session_id"].as_str());
+        let id = id.filter(|id| !id.is_empty()).ok_or(Loss::Status(status.as_u16()))?;
+        self.begin_session(Some(id.to_owned()));
+        Ok(())
+    }
+
+    /// Listens to everything that the host says.
+    pub(super) fn start_agent_stream(self: &Arc<Self>) {
+        let task = tokio::spawn(Arc::clone(self).read_agent_stream());
+        *self.main_stream.lock().unwrap_or_else(PoisonError::into_inner) = Some(task.abort_handle());
+    }
+
+    async fn read_agent_stream(self: Arc<Self>) {
+        let mut silences = 0;
+        while silences < MAX_SILENCES {
+            // At once after the first end, and then more and more slowly.
+            tokio::time::sleep(PAUSE * (1 << silences >> 1)).await;
+            silences += 1;
+            match self.fetch(&self.streaming(None)).await {
+                Ok(response) if response.status().is_success() && is_event_stream(&response) => {
+                    let mut events = Events::of(response, Position::default());
+                    while let Some(said) = events.next().await {
+                        silences = 0;
+                        if let Said::Message(text) = said {
+                            self.report(Report::Message(Lane::MAIN, text.into_bytes(), 200)).await;
+                        }
+                    }
+                }
+                // The session is over, or never was.
+                Ok(response) if response.status().is_client_error() => break,
+                Err(Loss::Denied(_)) => break,
+                Ok(_) | Err(_) => {}
+            }
+        }
+        self.report(Report::Gone).await;
+    }
+
+    /// Posts a message. One that may have arrived is not posted again: it may be a call that should be made once.
+    pub(super) async fn send_as_agent(&self, posted: &Posted) {
+        let wanted = self.posting(&posted.line, &posted.headers);
+        for attempt in 0..ATTEMPTS {
+            if attempt > 0 {
+                tokio::time::sleep(PAUSE).await;
+            }
+            match tokio::time::timeout(SEND_TIMEOUT, self.fetch(&wanted)).await {
+                Ok(Ok(response)) if response.status().is_success() => return,
+                Ok(Ok(response)) if response.status() == StatusCode::SERVICE_UNAVAILABLE => {}
+                Ok(Err(Loss::Unsent(_))) => {}
+                _ => break,
+            }
+        }
+        tracing::debug!("the upstream did not take a message");
+        self.report(Report::Gone).await;
+    }
+}
+
+/// What is beside the others at an address.
+pub(super) fn beside(base: &Url, name: &str) -> Url {
+    let mut url = base.clone();
+    url.set_query(None);
+    url.set_fragment(None);
+    if let Ok(mut path) = url.path_segments_mut() {
+        path.pop_if_empty().push(name);
+    }
+    url
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_beside_each_other_wherever_the_host_is() {
+        let session = |base: &str| beside(&Url::parse(base).unwrap(), "session").to_string();
+        assert_eq!(session("http://a:8765"), "http://a:8765/session");
+        assert_eq!(session("http://a/"), "http://a/session");
+        assert_eq!(session("https://u:p@a/x/y/?q=1#f"), "https://u:p@a/x/y/session");
+    }
+}

@@ -1,0 +1,152 @@
+//! The capabilities of A2E beside tools, as a configuration wants them. Nothing is opened or started yet.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use gladhand_capabilities::chains::{self, Chains};
+use gladhand_capabilities::env::{self, Env, Program};
+use gladhand_capabilities::learning::{self, Learning};
+use gladhand_capabilities::memory::{self, Bound, Memory};
+use gladhand_capabilities::multi_agent::{self, MultiAgent};
+use gladhand_capabilities::planning::{self, Planning};
+use gladhand_capabilities::proc::{self, Proc};
+use gladhand_capabilities::skill::{self, Skills};
+use gladhand_capabilities::starting::Starter;
+use gladhand_capabilities::storage::Storage;
+use gladhand_capabilities::toolkits::{self, Toolkit, Toolkits};
+use gladhand_hub::{Agent, Provider};
+use url::Url;
+
+use super::a2e_mcp::{A2eMcp, Settings as McpSettings};
+use crate::config::{A2eConfig, CapabilityName, MemoryConfig};
+use crate::edges::starter::OnLeash;
+
+/// What the capabilities are put together from.
+#[derive(Debug)]
+pub(crate) struct Parts<'a> {
+    /// What is wanted.
+    pub(crate) config: &'a A2eConfig,
+    /// Where what outlives sessions is kept; without it, what would be kept there is left away.
+    pub(crate) data: Option<&'a Path>,
+    /// Who carries out what is delegated.
+    pub(crate) agent: Option<Arc<dyn Agent>>,
+    /// Whether whoever comes has proved nothing at all and may come from elsewhere: programs are then nobody's.
+    pub(crate) is_open_to_strangers: bool,
+}
+
+impl Parts<'_> {
+    /// The capabilities, in the order of their names in the configuration.
+    pub(crate) fn assemble(self) -> Vec<Arc<dyn Provider>> {
+        let storage = self.data.map(|data| Storage::in_folder(data.to_owned()));
+        let starter: Arc<dyn Starter> = Arc::new(OnLeash);
+        self.config.enabled().into_iter().filter_map(|name| self.one(name, storage.as_ref(), &starter)).collect()
+    }
+
+    fn one(
+        &self,
+        name: CapabilityName,
+        storage: Option<&Storage>,
+        starter: &Arc<dyn Starter>,
+    ) -> Option<Arc<dyn Provider>> {
+        let config = self.config;
+        if self.is_open_to_strangers && [CapabilityName::Proc, CapabilityName::Skill].contains(&name) {
+            let capability = name.word();
+            tracing::warn!(capability, "not offered over HTTP without a token: set `a2e.tokens` or `[[a2e.agents]]`");
+            return None;
+        }
+        Some(match name {
+            // The hub has these.
+            CapabilityName::Tools => return None,
+            CapabilityName::Memory => Arc::new(Memory::new(storage?.clone(), bounds(&config.memory))),
+            CapabilityName::Learning => Arc::new(Learning::new(storage?.clone(), learning(config))),
+            CapabilityName::Planning => Arc::new(Planning::new(storage?.clone(), planning::Settings::default())),
+            CapabilityName::Proc => Arc::new(Proc::new(processes(config), Arc::clone(starter))),
+            CapabilityName::Env => Arc::new(Env::new(environments(config), starter)),
+            CapabilityName::Skill => {
+                let folders = config.skill.path.iter().cloned().collect();
+                let settings = skill::Settings { folders, ..skill::Settings::default() };
+                Arc::new(Skills::new(settings, Arc::clone(starter), None))
+            }
+            CapabilityName::Chains => Arc::new(Chains::new(chains::Settings::default())),
+            CapabilityName::MultiAgent => {
+                Arc::new(MultiAgent::new(Arc::clone(self.agent.as_ref()?), multi_agent::Settings::default()))
+            }
+            CapabilityName::Mcp => Arc::new(A2eMcp::new(servers(config))),
+            CapabilityName::Toolkits => match Toolkits::new(bundles(config)) {
+                Ok(toolkits) => Arc::new(toolkits),
+                Err(error) => {
+                    // The configuration has been checked, so this does not happen.
+                    tracing::warn!(%error, "there are no toolkits");
+                    return None;
+                }
+            },
+        })
+    }
+}
+
+fn bounds(config: &MemoryConfig) -> memory::Settings {
+    let bytes = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+    let bound = |entries, limit| Bound { entries, bytes: bytes(limit) };
+    memory::Settings {
+        working: bound(config.working_entries, config.working_bytes),
+        episodic: bound(config.episodic_entries, config.episodic_bytes),
+        semantic: bound(config.semantic_entries, config.semantic_bytes),
+        entry_bytes: bytes(config.entry_bytes),
+        total_bytes: bytes(config.total_bytes),
+        ..memory::Settings::default()
+    }
+}
+
+fn learning(config: &A2eConfig) -> learning::Settings {
+    let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+    learning::Settings {
+        adapt_every: count(config.learning.adapt_every),
+        min_experiences: count(config.learning.min_experiences),
+        confidence_threshold: config.learning.confidence_threshold,
+        ..learning::Settings::default()
+    }
+}
+
+fn processes(config: &A2eConfig) -> proc::Settings {
+    let longest = Some(config.proc.timeout).filter(|seconds| *seconds > 0).map(Duration::from_secs);
+    proc::Settings {
+        allowed: config.proc.allowed.clone(),
+        roots: config.roots.clone(),
+        most: config.proc.max,
+        longest,
+        most_output: config.proc.output_bytes,
+        ..proc::Settings::default()
+    }
+}
+
+fn environments(config: &A2eConfig) -> env::Settings {
+    let folder: Option<PathBuf> = config.roots.first().cloned();
+    let program = |(name, command): (&String, &Vec<String>)| Program {
+        folder: folder.clone(),
+        ..Program::new(name.clone(), command.clone())
+    };
+    env::Settings { programs: config.env.commands.iter().map(program).collect(), ..env::Settings::default() }
+}
+
+fn servers(config: &A2eConfig) -> McpSettings {
+    McpSettings {
+        commands: config.mcp.commands.iter().map(|command| vec![command.clone()]).collect(),
+        urls: config.mcp.urls.iter().filter_map(|url| Url::parse(url).ok()).collect(),
+        folders: config.roots.clone(),
+        ..McpSettings::default()
+    }
+}
+
+fn bundles(config: &A2eConfig) -> toolkits::Settings {
+    let toolkits = config.toolkits.iter().map(|kit| Toolkit {
+        name: kit.name.clone(),
+        description: kit.description.clone(),
+        category: kit.category.clone(),
+        tags: kit.tags.clone(),
+        tools: kit.tools.clone(),
+        schema: kit.schema.as_ref().map_or_else(|| serde_json::json!({}), |schema| schema.value().clone()),
+        ..Toolkit::default()
+    });
+    toolkits::Settings { toolkits: toolkits.collect(), ..toolkits::Settings::default() }
+}

@@ -1,0 +1,202 @@
+//! One SQLite file in the data folder, shared by everything that outlives sessions.
+//!
+//! Several processes may have it open: readers see what was committed and never wait, writers take turns. Its tables are
+//! described in one place (`schema/`), in steps that are only ever added to.
+
+mod error;
+
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use fs_err::{File, OpenOptions};
+use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior};
+
+pub use self::error::{DatabaseError, Trouble};
+use crate::secrets::make_folder;
+
+/// The name of the file.
+const FILE: &str = "gladhand.db";
+/// Says that a file is ours: the letters `glad`.
+const OURS: i32 = 0x676c_6164;
+/// How long a writer waits for the others.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// What is kept of the write-ahead log after it was large.
+const LOG_BYTES: u32 = 16 * 1024 * 1024;
+/// Pages of a connection that are kept at hand: 16 MiB, which the largest change fits into.
+const CACHE_PAGES: u32 = 4096;
+/// Connections that are kept open while nobody needs them.
+const SPARE: usize = 4;
+/// The steps that lead from an empty file to the tables of today. The version of a file is how many it has taken.
+const STEPS: [&str; 1] = [include_str!("schema/1.sql")];
+
+/// The database of a data folder.
+#[derive(Debug)]
+pub struct Database {
+    path: PathBuf,
+    /// Open connections that nobody uses at the moment.
+    spare: Mutex<Vec<Connection>>,
+}
+
+impl Database {
+    /// Opens the database of a data folder, or makes it, and brings its tables up to date.
+    pub fn open(folder: &Path) -> Result<Self, DatabaseError> {
+        let path = folder.join(FILE);
+        make_private(folder, &path)?;
+        let why = |error| DatabaseError::of(&path, error);
+        let mut connection = connect(&path).map_err(why)?;
+        if connection.is_readonly("main").map_err(why)? {
+            return Err(DatabaseError::ReadOnly { file: path });
+        }
+        if let Some(stranger) = migrate(&mut connection).map_err(why)? {
+            return Err(stranger.error(path));
+        }
+        Ok(Self { path, spare: Mutex::new(vec![connection]) })
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Reads, from one state of the database: what others commit meanwhile is not seen.
+    pub fn read<T, E: From<rusqlite::Error>>(
+        &self,
+        work: impl FnOnce(&Transaction<'_>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.transact(TransactionBehavior::Deferred, work)
+    }
+
+    /// Changes the database: all of it if the work ends well, else nothing. Other writers wait.
+    pub fn change<T, E: From<rusqlite::Error>>(
+        &self,
+        work: impl FnOnce(&Transaction<'_>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.transact(TransactionBehavior::Immediate, work)
+    }
+
+    fn transact<T, E: From<rusqlite::Error>>(
+        &self,
+        behavior: TransactionBehavior,
+        work: impl FnOnce(&Transaction<'_>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let spare = self.spare().pop();
+        let mut connection = match spare {
+            Some(connection) => connection,
+            None => connect(&self.path)?,
+        };
+        let outcome = within(&mut connection, behavior, work);
+        let mut spare = self.spare();
+        if spare.len() < SPARE && connection.is_autocommit() {
+            spare.push(connection);
+        }
+        outcome
+    }
+
+    fn spare(&self) -> MutexGuard<'_, Vec<Connection>> {
+        self.spare.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn within<T, E: From<rusqlite::Error>>(
+    connection: &mut Connection,
+    behavior: TransactionBehavior,
+    work: impl FnOnce(&Transaction<'_>) -> Result<T, E>,
+) -> Result<T, E> {
+    let transaction = connection.transaction_with_behavior(behavior)?;
+    let done = work(&transaction)?;
+    transaction.commit()?;
+    Ok(done)
+}
+
+/// Makes the folder and an empty file, if there are none, and keeps others out of the file. SQLite gives the files that it
+/// puts beside it the same permissions.
+fn make_private(folder: &Path, path: &Path) -> std::io::Result<()> {
+    make_folder(folder)?;
+    let mut options = OpenOptions::new();
+    options.append(true).create(true);
+    #[cfg(unix)]
+    fs_err::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    match options.open(path) {
+        Ok(file) => keep_others_out(&file),
+        // That it cannot be written is found again, and told in better words.
+        Err(_) if path.is_file() => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(unix)]
+fn keep_others_out(file: &File) -> std::io::Result<()> {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    file.set_permissions(std::fs::Permissions::from_mode(0o600))
+}
+
+#[cfg(not(unix))]
+fn keep_others_out(_: &File) -> std::io::Result<()> {
+    Ok(())
+}
+
+fn connect(path: &Path) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags)?;
+    connection.busy_timeout(PATIENCE)?;
+    patiently(|| connection.pragma_update(None, "journal_mode", "wal"))?;
+    // With a write-ahead log nothing can be torn by a crash; only what was written last may be lost to a power cut.
+    connection.pragma_update(None, "synchronous", "normal")?;
+    connection.pragma_update(None, "journal_size_limit", LOG_BYTES)?;
+    connection.pragma_update(None, "cache_size", CACHE_PAGES)?;
+    Ok(connection)
+}
+
+/// Tries again for a while if others are in the way. Going over to a write-ahead log is the one thing for which SQLite does
+/// not wait on its own.
+fn patiently(mut attempt: impl FnMut() -> rusqlite::Result<()>) -> rusqlite::Result<()> {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        match attempt() {
+            Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) && Instant::now() < until => {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
+/// A file that is not to be touched.
+enum Stranger {
+    Foreign,
+    Newer(u32),
+}
+
+impl Stranger {
+    fn error(self, file: PathBuf) -> DatabaseError {
+        match self {
+            Self::Foreign => DatabaseError::Foreign { file },
+            Self::Newer(version) => DatabaseError::Newer { file, version },
+        }
+    }
+}
+
+/// Takes the steps that the file has not taken yet.
+fn migrate(connection: &mut Connection) -> rusqlite::Result<Option<Stranger>> {
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let number = |name| transaction.pragma_query_value(None, name, |row| row.get::<_, u32>(0));
+    let version = number("user_version")?;
+    let tables: u32 = transaction.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    if tables > 0 && number("application_id")? != OURS as u32 {
+        return Ok(Some(Stranger::Foreign));
+    }
+    let Some(steps) = STEPS.get(version as usize..) else {
+        return Ok(Some(Stranger::Newer(version)));
+    };
+    for step in steps {
+        transaction.execute_batch(step)?;
+    }
+    if !steps.is_empty() {
+        transaction.pragma_update(None, "application_id", OURS)?;
+        transaction.pragma_update(None, "user_version", STEPS.len() as u32)?;
+    }
+    transaction.commit()?;
+    Ok(None)
+}

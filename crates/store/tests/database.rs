@@ -1,0 +1,163 @@
+//! The database against real files: shared, private, damaged, foreign, newer, not to be written.
+
+#![cfg(unix)]
+
+use std::os::unix::fs::{FileExt as _, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use gladhand_store::{Database, DatabaseError, Trouble};
+use rusqlite::Connection;
+
+/// Tells a process of this test where to write.
+const FOLDER: &str = "GLADHAND_TEST_DATABASE";
+
+fn file(folder: &Path) -> PathBuf {
+    folder.join("gladhand.db")
+}
+
+fn write_plans(database: &Database, who: &str, plans: u32) {
+    for plan in 0..plans {
+        let insert =
+            "INSERT INTO planning_plans (plan_id, name, columns, description, created_at) VALUES (?1, '', '', '', 0)";
+        let write = |rows: &rusqlite::Transaction<'_>| rows.execute(insert, [format!("{who}-{plan}")]);
+        assert_eq!(database.change(write).expect("others finish in time"), 1);
+    }
+}
+
+fn plans(database: &Database) -> u32 {
+    let count = "SELECT count(*) FROM planning_plans";
+    database.read(|rows| rows.query_row(count, [], |row| row.get(0))).expect("there is a table")
+}
+
+#[test]
+fn it_is_made_for_its_owner_alone_and_found_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("deep/data");
+    let database = Database::open(&data).unwrap();
+    write_plans(&database, "me", 3);
+    for beside in ["gladhand.db", "gladhand.db-wal", "gladhand.db-shm"] {
+        let mode = data.join(beside).metadata().unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode, 0o600, "{beside}");
+    }
+    drop(database);
+    std::fs::set_permissions(file(&data), PermissionsExt::from_mode(0o644)).unwrap();
+    let database = Database::open(&data).unwrap();
+    assert_eq!(file(&data).metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(plans(&database), 3);
+}
+
+#[test]
+fn many_open_and_write_it_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |who: u32| {
+        let database = Database::open(folder.path()).unwrap();
+        write_plans(&database, &who.to_string(), 25);
+    };
+    std::thread::scope(|scope| {
+        for who in 0..8 {
+            scope.spawn(move || run(who));
+        }
+    });
+    assert_eq!(plans(&Database::open(folder.path()).unwrap()), 200);
+}
+
+#[test]
+fn processes_share_it() {
+    if let Some(folder) = std::env::var_os(FOLDER) {
+        let database = Database::open(Path::new(&folder)).unwrap();
+        return write_plans(&database, &std::process::id().to_string(), 25);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let database = Database::open(folder.path()).unwrap();
+    let child = || {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "processes_share_it"]).env(FOLDER, folder.path());
+        command.stdout(std::process::Stdio::null()).spawn().unwrap()
+    };
+    let children = [child(), child(), child()];
+    write_plans(&database, "parent", 25);
+    for mut child in children {
+        assert!(child.wait().unwrap().success());
+    }
+    assert_eq!(plans(&database), 100);
+}
+
+#[test]
+fn work_that_fails_leaves_nothing_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = Database::open(folder.path()).unwrap();
+    let failed: rusqlite::Result<()> = database.change(|rows| {
+        rows.execute("UPDATE learning_state SET experiences = 9", [])?;
+        Err(rusqlite::Error::QueryReturnedNoRows)
+    });
+    assert!(failed.is_err());
+    let experiences = "SELECT experiences FROM learning_state";
+    assert_eq!(database.read(|rows| rows.query_row(experiences, [], |row| row.get::<_, u32>(0))).unwrap(), 0);
+}
+
+#[test]
+fn what_is_no_database_is_not_touched() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = "dear diary, ".repeat(500);
+    std::fs::write(file(folder.path()), &text).unwrap();
+    let error = Database::open(folder.path()).unwrap_err();
+    assert!(matches!(error, DatabaseError::Damaged { .. }), "{error}");
+    assert!(error.hint().unwrap().contains("begin anew"));
+    assert_eq!(std::fs::read_to_string(file(folder.path())).unwrap(), text);
+}
+
+#[test]
+fn the_database_of_another_program_is_not_touched() {
+    let folder = tempfile::tempdir().unwrap();
+    Connection::open(file(folder.path())).unwrap().execute_batch("CREATE TABLE bookmarks (url TEXT)").unwrap();
+    let error = Database::open(folder.path()).unwrap_err();
+    assert!(matches!(error, DatabaseError::Foreign { .. }), "{error}");
+    let tables = Connection::open(file(folder.path())).unwrap();
+    let tables: u32 = tables.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).unwrap();
+    assert_eq!(tables, 1);
+}
+
+#[test]
+fn a_later_version_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(Database::open(folder.path()).unwrap());
+    Connection::open(file(folder.path())).unwrap().pragma_update(None, "user_version", 99).unwrap();
+    let error = Database::open(folder.path()).unwrap_err();
+    assert!(matches!(error, DatabaseError::Newer { version: 99, .. }), "{error}");
+}
+
+#[test]
+fn a_file_that_cannot_be_written_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(Database::open(folder.path()).unwrap());
+    // A format of writing that is newer than SQLite makes a file read-only for everybody, also for root.
+    let header = std::fs::OpenOptions::new().write(true).open(file(folder.path())).unwrap();
+    header.write_all_at(&[9], 18).unwrap();
+    let error = Database::open(folder.path()).unwrap_err();
+    assert!(matches!(error, DatabaseError::ReadOnly { .. }), "{error}");
+}
+
+#[test]
+fn a_folder_in_its_place_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(file(folder.path())).unwrap();
+    let error = Database::open(folder.path()).unwrap_err();
+    assert!(error.to_string().contains("gladhand.db"), "{error}");
+}
+
+#[test]
+fn damage_that_comes_later_fails_what_meets_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = Database::open(folder.path()).unwrap();
+    write_plans(&database, "me", 1);
+    let root = "SELECT rootpage FROM sqlite_schema WHERE name = 'planning_plans'";
+    let root: u32 = database.read(|rows| rows.query_row(root, [], |row| row.get(0))).unwrap();
+    drop(database);
+    let damaged = std::fs::OpenOptions::new().write(true).open(file(folder.path())).unwrap();
+    damaged.write_all_at(&[0x5a; 4096], u64::from(root - 1) * 4096).unwrap();
+    let database = Database::open(folder.path()).unwrap();
+    let names = "SELECT name, description FROM planning_plans ORDER BY created_at";
+    let error = database.read(|rows| rows.query_row(names, [], |row| row.get::<_, String>(0))).unwrap_err();
+    assert_eq!(Trouble::of(&error), Trouble::Damaged);
+}
