@@ -45,6 +45,7 @@ impl Endpoint {
         visitor: Visitor,
         line: Arc<Line>,
     ) -> Result<Response<Served>, Infallible> {
+        line.ask();
         let (head, body) = request.into_parts();
         let response = self.respond(&head, body, visitor).await;
         let serving = Serving::on(line);
@@ -96,8 +97,7 @@ impl Endpoint {
                 Err(denied) => return denied.map(Content::Whole),
             },
         };
-        let who =
-            Who::new(principal.as_ref().map(|principal| Arc::clone(&principal.name)), visitor.address, &self.secret);
+        let who = Who::new(principal.as_ref().map(|principal| Arc::clone(&principal.name)), &visitor, &self.secret);
         match path {
             pair::STREAM => pair::stream(self, &head.method, &head.headers, who),
             pair::MESSAGES => pair::message(self, &head.method, &head.uri, body, &who, principal.as_ref()).await,

@@ -7,12 +7,14 @@
 mod address;
 mod authorize;
 mod awaited;
+mod crew;
 mod driver;
 mod endpoint;
 mod events;
 mod guard;
 mod lanes;
 mod listener;
+mod lookout;
 mod mcp;
 mod pair;
 mod patience;
@@ -49,6 +51,7 @@ use shared::Shared;
 
 pub use address::{Address, BadAddress};
 pub use authorize::{Authorize, Authorized};
+pub(crate) use crew::Crew;
 pub use tls::Tls;
 
 /// How long unread answers may hold up the end.
@@ -102,7 +105,14 @@ impl HttpServer {
             secret: RandomState::new(),
         });
         let (connections, stopping) = (TaskTracker::new(), CancellationToken::new());
-        Ok(Self { listeners, urls, floor: Floor { endpoint, tls, seats, connections, stopping } })
+        let crew = Arc::new(Crew::of_one());
+        Ok(Self { listeners, urls, floor: Floor { endpoint, tls, seats, crew, connections, stopping } })
+    }
+
+    /// Has connections served by several threads.
+    pub(crate) fn served_by(mut self, crew: Crew) -> Self {
+        self.floor.crew = Arc::new(crew);
+        self
     }
 
     /// Where clients find it, with the ports that were really bound.
@@ -118,7 +128,9 @@ impl HttpServer {
         let sessions = Arc::clone(&endpoint.sessions);
         tokio::spawn(chores.clone().run_until_cancelled_owned(async move { sessions.pass_on_changes().await }));
         let sessions = Arc::clone(&endpoint.sessions);
-        tokio::spawn(chores.run_until_cancelled_owned(async move { sessions.end_idle().await }));
+        tokio::spawn(chores.clone().run_until_cancelled_owned(async move { sessions.end_idle().await }));
+        let crew = Arc::clone(&floor.crew);
+        tokio::spawn(chores.run_until_cancelled_owned(async move { crew.keep_awake().await }));
         let accepting = TaskTracker::new();
         for listener in listeners {
             accepting.spawn(listener.serve(floor.clone()));
