@@ -49,6 +49,7 @@ impl Endpoint {
         visitor: Visitor,
         line: Arc<Line>,
     ) -> Result<Response<Served>, Infallible> {
+        line.ask();
         let (head, body) = request.into_parts();
         let response = self.respond(&head, body, visitor, &line).await;
         let serving = Serving::on(line);
@@ -108,8 +109,7 @@ impl Endpoint {
                 Err(denied) => return denied.map(Content::Whole),
             },
         };
-        let who =
-            Who::new(principal.as_ref().map(|principal| Arc::clone(&principal.name)), visitor.address, &self.secret);
+        let who = Who::new(principal.as_ref().map(|principal| Arc::clone(&principal.name)), &visitor, &self.secret);
         if let Some(agents) = agents {
             return a2e::serve(self, agents, head, body, who, principal.as_ref(), line).await;
         }

@@ -179,7 +179,7 @@ impl AgentSession {
                 session.follow_up(inner, VecDeque::new());
             }
         };
-        self.shared.calls.spawn_on(task, &self.shared.runtime).abort_handle()
+        self.shared.calls.spawn_on(task, &self.shared.runtime()).abort_handle()
     }
 
     /// What was accepted and not finished is answered with an error that says so.
@@ -209,7 +209,7 @@ impl AgentSession {
             return;
         }
         let (instant, this) = (inner.clock.instant(at), Weak::clone(&self.this));
-        let timer = self.shared.runtime.spawn(async move {
+        let timer = self.shared.runtime().spawn(async move {
             tokio::time::sleep_until(instant).await;
             if let Some(session) = this.upgrade() {
                 session.wake();
