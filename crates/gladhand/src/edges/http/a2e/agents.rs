@@ -70,16 +70,15 @@ impl Agents {
 
     /// Opens a session; none if there are too many.
     pub(super) fn open(self: &Arc<Self>, who: Who) -> Option<SessionId> {
+        // Looked at before anything is made, because there may be many who try.
+        if self.open.read().unwrap_or_else(PoisonError::into_inner).len() >= self.limits.sessions {
+            return None;
+        }
         let id = SessionId::draw();
         let clock = Clock::start();
         let leaving = Leaving { agents: Arc::downgrade(self), id };
         let session = AgentSession::new(Arc::clone(&self.shared), who, self.door(&clock), clock, leaving);
-        let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
-        if open.len() >= self.limits.sessions {
-            drop(open);
-            return None;
-        }
-        open.insert(id, session);
+        self.open.write().unwrap_or_else(PoisonError::into_inner).insert(id, session);
         Some(id)
     }
 
