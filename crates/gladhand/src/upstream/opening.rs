@@ -334,7 +334,7 @@ impl Attempt<'_> {
             Ok(Err(loss)) => {
                 let mut evidence = Evidence::default();
                 evidence.note_loss(loss);
-                return Err(Failed { refusal: Refusal::PeerGone, evidence });
+                return Err(Failed { refusal: evidence.refusal(), evidence });
             }
             Err(_) => return Err(Failed { refusal: timed_out(), evidence: Evidence::default() }),
         };

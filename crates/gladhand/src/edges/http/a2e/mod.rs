@@ -111,13 +111,14 @@ async fn send(
     if !endpoint.shared.has_room_for_answers() {
         return busy();
     }
-    let message = match read_body(body, &endpoint.shared).await {
-        Ok(message) => on_one_line(&message).into_owned(),
+    let body = match read_body(body, &endpoint.shared).await {
+        Ok(body) => body,
         Err(refusal) => {
             let status = refusal.status();
             return detail(status, status.canonical_reason().unwrap_or_default());
         }
     };
+    let message = on_one_line(&body);
     if let (Some(authorize), Some(sender)) = (&endpoint.authorize, sender)
         && let Err(denied) = authorize.permit_tools(sender, &|| calls::called_tools(&message))
     {
