@@ -290,7 +290,7 @@ impl Service {
         let is_it = |known: &&Dialect| known.name == dialect.name;
         match self.pinned {
             Some(pinned) => is_it(&pinned),
-            None => self.registry.iter().any(|known| is_it(known)),
+            None => self.registry.iter().any(is_it),
         }
     }
 

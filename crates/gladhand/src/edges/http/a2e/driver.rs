@@ -57,6 +57,7 @@ impl AgentSession {
                 if let Some(Some(task)) = inner.running.remove(&call) {
                     task.abort();
                 }
+                inner.settled.retain(|(settled, _)| *settled != call);
             }
             // Anybody may try, so this is no cause for alarm here.
             Action::Refused(refusal) => tracing::info!(%refusal, "no session"),
