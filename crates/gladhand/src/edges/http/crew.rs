@@ -17,8 +17,9 @@ use super::lookout::Lookout;
 #[derive(Debug)]
 pub(crate) struct Crew {
     hands: Vec<Arc<Hand>>,
-    /// Whether its threads do nothing else, and may therefore stay awake for requests.
-    is_own: bool,
+    /// Whether its threads stay awake for requests: they must have nothing else to do, and where there is only one core
+    /// nobody sends a request while we are awake.
+    stays_awake: bool,
     is_done: CancellationToken,
 }
 
@@ -34,7 +35,7 @@ struct Hand {
 impl Crew {
     /// Whoever runs the server, and nobody else.
     pub(super) fn of_one() -> Self {
-        Self { hands: vec![Arc::default()], is_own: false, is_done: CancellationToken::new() }
+        Self { hands: vec![Arc::default()], stays_awake: false, is_done: CancellationToken::new() }
     }
 
     /// A thread for each core. All but this one start when they are needed, and end when the guard is dropped.
@@ -42,12 +43,12 @@ impl Crew {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let is_done = CancellationToken::new();
         let guard = is_done.clone().drop_guard();
-        (Self { hands: (0..cores).map(|_| Arc::default()).collect(), is_own: true, is_done }, guard)
+        (Self { hands: (0..cores).map(|_| Arc::default()).collect(), stays_awake: cores > 1, is_done }, guard)
     }
 
     /// What the thread that accepts has to do besides.
     pub(super) async fn keep_awake(&self) {
-        if self.is_own
+        if self.stays_awake
             && let Some(hand) = self.hands.first()
         {
             hand.lookout.keep().await;
