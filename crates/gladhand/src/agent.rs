@@ -157,6 +157,10 @@ impl Inner {
     fn workbench(&self, folder: &Path, accounts: &Arc<Accounts>) -> gladhand_workbench::Settings {
         let mut settings = gladhand_workbench::Settings::new(folder);
         settings.roots.clone_from(&self.config.roots);
+        #[cfg(unix)]
+        if let Some(starter) = crate::edges::tools::starter() {
+            settings.starter = starter;
+        }
         // What programs are told of the surroundings reaches the model, and with it whoever runs it.
         settings.environment.retain(|name, _| !SECRET.iter().any(|secret| name == secret));
         settings.private = crate::config::config_dir().into_iter().chain([self.data.join("secrets.sealed")]).collect();

@@ -21,4 +21,6 @@ mod outbox;
 pub mod signals;
 pub mod stdio;
 pub mod surroundings;
+#[cfg(unix)]
+pub(crate) mod tools;
 pub(crate) mod violations;

@@ -46,10 +46,9 @@ struct Tool {
 
 impl Custom {
     /// Loads all tools of the folder. What is wrong with a file is logged.
-    pub(crate) async fn load(settings: &Settings, taken: BTreeSet<String>, mark: String) -> Self {
-        let environment = &settings.environment;
-        let runtime = Runtime::find("auto", environment).ok();
-        let helper = runtime.map(|runtime| Helper::new(runtime, &settings.data, environment.clone(), mark));
+    pub(crate) async fn load(settings: &Settings, taken: BTreeSet<String>) -> Self {
+        let runtime = Runtime::find("auto", &settings.environment).ok();
+        let helper = runtime.map(|runtime| Helper::new(runtime, settings));
         let custom = Self {
             folder: settings.data.join("tools"),
             taken,
@@ -65,6 +64,13 @@ impl Custom {
             }
         }
         custom
+    }
+
+    /// Ends the process that they run in.
+    pub(crate) async fn close(&self) {
+        if let Some(helper) = &self.helper {
+            helper.close().await;
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Tool>> {
