@@ -7,6 +7,7 @@
 mod clients;
 mod coupling;
 mod installed;
+mod logins;
 mod matrix;
 mod quirks;
 mod servers;
