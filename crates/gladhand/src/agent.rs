@@ -12,6 +12,7 @@ use gladhand_workbench::{Bench, Workbench};
 use tokio::sync::OnceCell;
 
 use crate::config::{AgentConfig, Approve, env};
+use crate::providers::toolbox;
 use crate::secrets;
 
 /// Variables that no tool of the agent gets to see.
@@ -81,9 +82,11 @@ impl Inner {
         });
         // Where nobody is signed in it takes no time; services that are slow are not waited for.
         let _ = tokio::time::timeout(PATIENCE, refreshing).await;
-        let bench = Workbench::open(self.workbench(&folder, &accounts)).await?;
+        let bench = Workbench::open(self.workbench(&folder, &accounts));
         let settings = AgentSettings { data: folder, folder: here, home, policy: policy(&self.config) };
-        self.look_for_strangers(&*bench);
+        if !bench.may_have_more() {
+            self.look_for_strangers(&*bench);
+        }
         let agent = Conversations::new(settings, accounts, bench);
         if let Some(hub) = self.hub.get() {
             agent.with_hub(hub.clone());
@@ -191,6 +194,10 @@ fn policy(config: &AgentConfig) -> Policy {
                 tool => drop(policy.tools.insert(tool.to_owned(), rule)),
             }
         }
+    }
+    // What comes with us and does nothing to the world is as good as what reads.
+    for name in toolbox::NAMES {
+        policy.tools.entry(name.to_owned()).or_insert(policy.reads);
     }
     policy
 }

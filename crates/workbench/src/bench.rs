@@ -67,14 +67,14 @@ impl Job<'_> {
 }
 
 impl Workbench {
-    /// Lays out the tools. Takes no time to speak of, unless there are custom tools: these are loaded first.
-    pub async fn open(settings: Settings) -> std::io::Result<Arc<Self>> {
+    /// Lays out the tools. Custom tools are code of other people: they are loaded when they are first wanted ([`Bench::ready`]).
+    pub fn open(settings: Settings) -> Arc<Self> {
         let built_in = catalogue::built_in();
         let mut extras = if settings.extras { catalogue::extras() } else { Vec::new() };
         extras.retain(|tool| tool.name != "run_python" || programs::find("python3", &settings.environment).is_some());
         let taken = built_in.iter().map(|tool| tool.name.clone()).collect();
-        let custom = Custom::load(&settings, taken).await;
-        Ok(Arc::new(Self {
+        let custom = Custom::new(&settings, taken);
+        Arc::new(Self {
             roots: Roots::new(&settings.roots, &settings.private),
             shell: Shell::find(&settings.environment),
             searcher: Searcher::default(),
@@ -84,7 +84,12 @@ impl Workbench {
             desks: Mutex::default(),
             closing: CancellationToken::new(),
             settings,
-        }))
+        })
+    }
+
+    /// Whether there may be custom tools that are not loaded yet.
+    pub fn may_have_more(&self) -> bool {
+        self.custom.may_have_more()
     }
 
     fn desks(&self) -> MutexGuard<'_, HashMap<String, Arc<Desk>>> {
@@ -147,6 +152,10 @@ impl Bench for Workbench {
         tools.extend(custom);
         tools.sort_by_cached_key(|tool| catalogue::order(&tool.name));
         tools
+    }
+
+    async fn ready(&self) {
+        self.custom.ready().await;
     }
 
     async fn run(&self, run: Run<'_>) -> Ran {

@@ -107,7 +107,7 @@ impl Session {
 
     /// What it is called in lists: the title of its chat, or the first thing said.
     pub(crate) fn title(&self) -> Option<String> {
-        let given = self.chat.as_ref().and_then(|chat| chat.title.clone()).or_else(|| self.title.clone());
+        let given = self.chat.as_ref().map(|chat| chat.title.clone()).or_else(|| self.title.clone());
         let first = || self.messages.iter().find(|message| message.kind == Kind::User);
         given.or_else(|| first().and_then(|message| crate::text::title(&message.text)))
     }

@@ -76,6 +76,14 @@ pub(super) fn steps_of(file: &str, table: &[Difference]) -> (Vec<Step>, Vec<usiz
             None => vec![what],
             Some(difference) => match (what, &difference.instead) {
                 (What::Expect(answer), _) => difference.applied_to(answer).into_iter().map(What::Expect).collect(),
+                (What::File(path, content), None) => {
+                    // A file is told apart by its lines.
+                    let lines =
+                        content.lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect();
+                    let lines = difference.applied_to(lines).into_iter().flat_map(|lines| lines.as_array().cloned());
+                    let content: String = lines.flatten().map(|line| format!("{line}\n")).collect();
+                    vec![What::File(path, content)]
+                }
                 (what @ What::Send(_), Some(answers)) => {
                     std::iter::once(what).chain(answers.iter().cloned().map(What::Expect)).collect()
                 }
