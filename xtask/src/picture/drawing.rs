@@ -30,7 +30,7 @@ pub(super) fn draw(grid: &Grid) -> String {
         let x = MARGIN + 4.0 + 20.0 * at as f64;
         put(&mut svg, format_args!("<circle cx=\"{x}\" cy=\"{}\" r=\"6\" fill=\"{colour}\"/>\n", BAR / 2.0 + 2.0));
     }
-    svg += "<g font-family=\"ui-monospace, 'SF Mono', Menlo, Consolas, 'DejaVu Sans Mono', monospace\" font-size=\"14\" xml:space=\"preserve\">\n";
+    svg += "<g font-family=\"monospace\" font-size=\"14\" xml:space=\"preserve\">\n";
     for (at, line) in grid.lines[..count].iter().enumerate() {
         let y = BAR + MARGIN / 2.0 + HEIGHT * (at as f64 + 0.75);
         let mut column = 0;

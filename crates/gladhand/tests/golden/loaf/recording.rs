@@ -78,10 +78,10 @@ pub(super) fn steps_of(file: &str, table: &[Difference]) -> (Vec<Step>, Vec<usiz
                 (What::Expect(answer), _) => difference.applied_to(answer).into_iter().map(What::Expect).collect(),
                 (What::File(path, content), None) => {
                     // A file is told apart by its lines.
-                    let lines =
-                        content.lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect();
-                    let lines = difference.applied_to(lines).into_iter().flat_map(|lines| lines.as_array().cloned());
-                    let content: String = lines.flatten().map(|line| format!("{line}\n")).collect();
+                    let line = |line: &str| serde_json::from_str::<Value>(line).expect("a line of JSON");
+                    let lines = difference.applied_to(content.lines().map(line).collect());
+                    let lines = lines.iter().filter_map(Value::as_array).flatten();
+                    let content: String = lines.map(|line| format!("{line}\n")).collect();
                     vec![What::File(path, content)]
                 }
                 (what @ What::Send(_), Some(answers)) => {
