@@ -83,7 +83,8 @@ impl Inner {
         // Where nobody is signed in it takes no time; services that are slow are not waited for.
         let _ = tokio::time::timeout(PATIENCE, refreshing).await;
         let bench = Workbench::open(self.workbench(&folder, &accounts));
-        let settings = AgentSettings { data: folder, folder: here, home, policy: policy(&self.config) };
+        let roots = self.config.roots.clone();
+        let settings = AgentSettings { data: folder, folder: here, home, roots, policy: policy(&self.config) };
         if !bench.may_have_more() {
             self.look_for_strangers(&*bench);
         }

@@ -50,6 +50,8 @@ pub struct AgentSettings {
     pub folder: PathBuf,
     /// The user's home.
     pub home: Option<PathBuf>,
+    /// Where pictures may be read from; everywhere if it is empty.
+    pub roots: Vec<PathBuf>,
     /// Which tools may run.
     pub policy: Policy,
 }

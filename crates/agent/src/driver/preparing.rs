@@ -30,7 +30,7 @@ impl Core {
             return Err(NotReady::NoModel(format!("unknown session: {id}")));
         };
         let home = self.settings.home.as_deref();
-        let images = images::load(images, Places { folder: &folder, home }, Moment::now());
+        let images = images::load(images, Places { folder: &folder, home, roots: &self.settings.roots }, Moment::now());
         let images = images.map_err(NotReady::BadImage)?;
         let chosen = self.desk.chosen(Some(id));
         let models = self.desk.ready(&chosen).map_err(NotReady::NoModel)?;

@@ -90,7 +90,8 @@ impl Session {
         let Some(mut turn) = self.turn_that(is_awaited) else { return };
         match std::mem::replace(&mut turn.awaits, Awaits::Round) {
             Awaits::Saving(end) => {
-                if let Err(why) = saved {
+                let is_news = !std::mem::replace(&mut self.is_unsaved, saved.is_err());
+                if let Some(why) = saved.err().filter(|_| is_news) {
                     let when = match &end {
                         End::Interrupted { .. } => " after interruption",
                         End::Overflowed(_) => " after overflow",

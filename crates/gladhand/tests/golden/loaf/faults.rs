@@ -130,6 +130,34 @@ fn a_provider_that_breaks_off_ends_the_turn_and_not_the_session() {
 }
 
 #[test]
+fn a_disk_that_takes_nothing_is_told_and_the_conversation_goes_on() {
+    let (runtime, stage) = (runtime(), Stage::new());
+    let provider = provider(&runtime, vec![streamed(&[json!("one")]), streamed(&[json!("two")])]);
+    let server = stage.set(&Default::default(), provider.origin());
+    // No file may grow; whoever is not prepared for that is ended by a signal.
+    let mut limited = std::process::Command::new("sh");
+    limited.args(["-c", r#"ulimit -f 0; exec "$0" "$@""#]).arg(server.get_program()).args(server.get_args());
+    limited.current_dir(server.get_current_dir().expect("it has a folder"));
+    for (name, value) in server.get_envs() {
+        match value {
+            Some(value) => limited.env(name, value),
+            None => limited.env_remove(name),
+        };
+    }
+    limited.env("OPENROUTER_API_KEY", "sk-test");
+    let mut client = Client { process: Process::start(limited), next: 0 };
+    let model = json!({"model_id": "acme/plain-1", "provider": "openrouter", "thinking_level": "OFF"});
+    client.ask("model.select", model);
+    let session = client.ask("session.create", json!({}))["session_id"].clone();
+    client.turn(&session, "first");
+    client.turn(&session, "second");
+    let state = client.ask("session.get", json!({"session_id": session}));
+    assert_eq!(texts(&json!({"messages": state["history"]})), ["first", "one", "second", "two"], "{state}");
+    let told = texts(&state).iter().filter(|text| text.contains("history save failed")).count();
+    assert_eq!(told, 1, "once is enough: {state}");
+}
+
+#[test]
 fn two_servers_share_a_folder() {
     let (runtime, stage) = (runtime(), Stage::new());
     let provider = provider(&runtime, (0..8).map(|at| streamed(&[json!(format!("answer {at}"))])).collect());
