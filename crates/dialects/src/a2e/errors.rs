@@ -167,8 +167,14 @@ impl ErrorBody {
             | FailureKind::Internal => ("runtime_error", true),
         };
         let message = if failure.kind == FailureKind::Busy { TOO_MANY } else { &failure.message };
+        let kind = match failure.kind {
+            FailureKind::InvalidArguments => Some("arguments"),
+            // The capability found out what the table of fields does not say.
+            FailureKind::Capability("parse_error") => Some(Undecodable::Schema.word()),
+            _ => None,
+        };
         let detail = Detail {
-            kind: (failure.kind == FailureKind::InvalidArguments).then_some("arguments"),
+            kind,
             reason: failure.kind.word(),
             data: failure.data.as_deref(),
         };
