@@ -173,11 +173,7 @@ impl ErrorBody {
             FailureKind::Capability("parse_error") => Some(Undecodable::Schema.word()),
             _ => None,
         };
-        let detail = Detail {
-            kind,
-            reason: failure.kind.word(),
-            data: failure.data.as_deref(),
-        };
+        let detail = Detail { kind, reason: failure.kind.word(), data: failure.data.as_deref() };
         Self { code, message: message.to_owned(), detail: json::to_raw(&detail), retryable, capability }
     }
 

@@ -149,6 +149,7 @@ fn root(folder: &Path) -> Option<Root> {
 fn bundles(config: &A2eConfig) -> toolkits::Settings {
     let toolkits = config.toolkits.iter().map(|kit| Toolkit {
         name: kit.name.clone(),
+        alias: kit.alias.clone(),
         description: kit.description.clone(),
         category: kit.category.clone(),
         tags: kit.tags.clone(),

@@ -29,10 +29,8 @@ impl Model {
         let answer = Reply::events(&[&said[..], &[json!("[DONE]")]].concat()).behind("awaited");
         let models = Reply::json(&json!({"object": "list", "data": [{"id": "parrot", "object": "model"}]}));
         let route = |path: &str, replies, otherwise| Route { method: None, path: path.to_owned(), replies, otherwise };
-        let routes = vec![
-            route("/v1/models", Vec::new(), Some(models)),
-            route("/v1/chat/completions", vec![answer], None),
-        ];
+        let routes =
+            vec![route("/v1/models", Vec::new(), Some(models)), route("/v1/chat/completions", vec![answer], None)];
         let provider = runtime.block_on(ScriptedProvider::start(Script { routes })).expect("a free port");
         Self { provider: Arc::new(provider), _runtime: runtime }
     }
