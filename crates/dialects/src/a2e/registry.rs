@@ -34,7 +34,7 @@ pub enum Role {
 
 impl MessageType {
     /// The type that answers it.
-    pub fn response(&self) -> Option<&'static MessageType> {
+    pub fn response(&self) -> Option<&'static Self> {
         let stem = self.name.strip_suffix("/req").unwrap_or(self.name);
         TYPES.iter().find(|other| other.role == Role::Response && other.name.strip_suffix("/resp") == Some(stem))
     }

@@ -54,58 +54,70 @@ fn with_token(mut command: Command) -> Command {
     command
 }
 
+/// The hosts of `hosts/`, and the recordings that each stands in for.
+const HOSTS: [(&str, &[&str]); 5] = [
+    (
+        "stock",
+        &[
+            "handshake_page_example",
+            "handshake_wrong_token",
+            "handshake_missing_token",
+            "handshake_version_mismatch",
+            "handshake_no_caps",
+            "handshake_partial_caps",
+            "handshake_twice",
+            "capability_not_granted",
+            "malformed_input",
+            "malformed_silent",
+            "host_types_from_client",
+            "ping_and_shutdown",
+            "memory_basic",
+            "learning",
+            "learning_validation",
+            "planning",
+            "env_episode",
+            "env_extended",
+            "proc_denied",
+            "proc_exit_codes",
+            "proc_lifecycle",
+            "skills",
+        ],
+    ),
+    (
+        "fixture",
+        &[
+            "handshake_ok",
+            "subprocess_stdio",
+            "chains_linear",
+            "chains_routing",
+            "chains_errors",
+            "toolkits",
+            "env_state_push",
+        ],
+    ),
+    ("multi", &["handshake_unanswered", "broadcast_two_plugins"]),
+    ("mcp", &["mcp_stock"]),
+    ("wired", &["mcp_wired"]),
+];
+
 #[test]
 fn recorded_hosts_are_matched() {
     let (stage, model) = (Stage::new(), Model::start());
     let bare = ["handshake_minimal", "handshake_bad_fields", "calls_before_handshake"];
-    let stock = [
-        "handshake_page_example",
-        "handshake_wrong_token",
-        "handshake_missing_token",
-        "handshake_version_mismatch",
-        "handshake_no_caps",
-        "handshake_partial_caps",
-        "handshake_twice",
-        "capability_not_granted",
-        "malformed_input",
-        "malformed_silent",
-        "host_types_from_client",
-        "ping_and_shutdown",
-        "memory_basic",
-        "learning",
-        "learning_validation",
-        "planning",
-        "env_episode",
-        "env_extended",
-        "proc_denied",
-        "proc_exit_codes",
-        "proc_lifecycle",
-        "skills",
+    let hosts = HOSTS.iter().flat_map(|(host, files)| files.iter().map(move |file| (host, file)));
+    let toolboxes = [
+        ("a2e_calls.json", "tools_call_results"),
+        ("a2e_calls.json", "tools_streaming"),
+        ("a2e_calls.json", "shutdown_drops_inflight"),
+        ("a2e.json", "tools_list_and_search"),
+        ("a2e_stock.json", "tools_stock"),
     ];
-    let fixture_host = [
-        "handshake_ok",
-        "subprocess_stdio",
-        "chains_linear",
-        "chains_routing",
-        "chains_errors",
-        "toolkits",
-        "env_state_push",
-    ];
-    let calls = ["tools_call_results", "tools_streaming", "shutdown_drops_inflight"];
-    let hosts = [("stock", &stock[..]), ("fixture", &fixture_host)];
-    let more = [("multi", &["handshake_unanswered", "broadcast_two_plugins"][..])];
-    let more = more.into_iter().chain([("mcp", &["mcp_stock"][..]), ("wired", &["mcp_wired"])]);
-    let hosts = hosts.into_iter().chain(more).flat_map(|(host, files)| files.iter().map(move |file| (host, *file)));
     let runs = bare
         .into_iter()
         .map(|file| stage.bare(file))
         .chain(hosts.map(|(host, file)| stage.host(host, file)))
-        .chain(calls.into_iter().map(|file| Run::new(file, with_token(fixture("a2e_calls.json")))))
-        .chain([
-            Run::new("tools_list_and_search", with_token(fixture("a2e.json"))),
-            Run::new("tools_stock", with_token(fixture("a2e_stock.json"))),
-            model.asked_in(stage.host("stock", "multi_agent")),
-        ]);
+        .chain(toolboxes.into_iter().map(|(toolbox, file)| Run::new(file, with_token(fixture(toolbox)))))
+        .chain([model.asked_in(stage.host("stock", "multi_agent"))]);
     play(&RULES, runs.collect());
 }
 

@@ -115,6 +115,9 @@ async fn send(
             return detail(status, status.canonical_reason().unwrap_or_default());
         }
     };
+    if std::str::from_utf8(&message).is_err() {
+        return detail(StatusCode::BAD_REQUEST, "Not UTF-8");
+    }
     if let (Some(authorize), Some(sender)) = (&endpoint.authorize, sender)
         && let Err(denied) = authorize.permit_tools(sender, &|| calls::called_tools(&message))
     {
