@@ -6,9 +6,10 @@ use crate::sections::Format;
 pub(crate) const FORMAT: Format = Format::Markdown;
 
 /// Each document with its path in the repository, by path.
-pub(crate) const DOCUMENTS: [(&str, &str); 12] = [
+pub(crate) const DOCUMENTS: [(&str, &str); 13] = [
     ("ARCHITECTURE.md", include_str!("../../../ARCHITECTURE.md")),
     ("README.md", include_str!("../../../README.md")),
+    ("docs/a2e.md", include_str!("../../../docs/a2e.md")),
     ("docs/agent.md", include_str!("../../../docs/agent.md")),
     ("docs/chat.md", include_str!("../../../docs/chat.md")),
     ("docs/configuration.md", include_str!("../../../docs/configuration.md")),

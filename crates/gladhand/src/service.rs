@@ -18,7 +18,7 @@ use crate::coupling::Coupled;
 use crate::edges::clock::Clock;
 use crate::edges::control::Control;
 use crate::edges::downstream::{self, Ended};
-use crate::edges::http::{Http, HttpServer};
+use crate::edges::http::{Crew, Http, HttpServer};
 use crate::edges::signals::{self, Signals};
 use crate::edges::stdio::{Input, Output};
 use crate::edges::violations;
@@ -214,8 +214,12 @@ impl Service {
     }
 
     /// Serves everybody over HTTP until a signal comes. `listening` is told where, once it is so.
+    ///
+    /// This thread accepts connections and serves them; others help it as there are more.
     pub fn serve_http(mut self, http: Http, listening: impl FnOnce(&[String])) -> io::Result<Ended> {
-        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        // What runs with another thread may be needed until the hub is closed.
+        let (crew, _crew) = Crew::of_all_cores();
         let ended = runtime.block_on(async {
             self.begin_alongside();
             let mut signals = match self.outlives_hang_ups {
@@ -230,7 +234,7 @@ impl Service {
                 }
             }
             let command = self.shown_as.clone();
-            let server = self.bind_http(http).await?;
+            let server = self.bind_http(http).await?.served_by(crew);
             listening(server.urls());
             let _control = control(&hub, command.as_deref(), server.urls().to_vec());
             let (first, stop) = tokio::sync::oneshot::channel();
@@ -286,7 +290,7 @@ impl Service {
         let is_it = |known: &&Dialect| known.name == dialect.name;
         match self.pinned {
             Some(pinned) => is_it(&pinned),
-            None => self.registry.iter().any(|known| is_it(known)),
+            None => self.registry.iter().any(is_it),
         }
     }
 

@@ -126,7 +126,7 @@ fn added(table: &Table, figures: &Figures) -> Option<f64> {
 
 fn bars(table: &Table, report: &Report) -> Vec<Bar> {
     let ours = table.ours();
-    let behind = report.rows_behind().len() as f64;
+    let behind = report.rows_behind("gladhand").len() as f64;
     let mut bars = vec![Bar::new("rows in which another is ahead", Some(behind), Bound::AtMost(0.0), "rows")];
     for era in [Era::Handshake, Era::Stateless] {
         let [one_by_one, many, ..] = over_http(era);

@@ -1,5 +1,8 @@
 //! `cargo xtask bench mcp`: MCP in breadth, stdio and Streamable HTTP in both eras, against the SDKs.
 //!
+//! We are there twice: as `gladhand serve`, which is far more than an echo server, and as an echo server built on our
+//! library (`examples/echo.rs`), which is what the SDKs' servers are.
+//!
 //! Each SDK runs in its fastest sensible configuration: rmcp with `stdio_pipes()` and axum, on one thread and on as many
 //! as there are cores, because neither is faster everywhere; the TypeScript SDK on `node:http`, the Python SDK on
 //! uvicorn; plain JSON answers wherever an SDK can give them.
@@ -16,11 +19,12 @@ use super::process::{PORT, Server, Streams};
 use super::report::{Bar, Better, Bound, MEBIBYTE, Report, Rivals, Row, rows_of};
 use super::request::{Era, Payload};
 use super::scenario::{Cores, Pace, Scenario, Way};
-use super::{Effort, our_program, scratch};
+use super::{Effort, our_example, our_program, scratch};
 use crate::{peers, shell};
 
 const LEGEND: &str = "
-\"us ÷ best\" takes the best of all but the floor. More calls/s are better; less of all else.
+\"gladhand\" is `gladhand serve`, \"library\" the same tool on our library, as the others are on theirs.
+\"us ÷ best\" is the former over the best of all but the floor and ourselves. More calls/s are better; less of all else.
 Over HTTP each call in flight has a kept-alive connection of its own, and in 2025-11-25 a session of its own.
 Generator and server share one core and take turns; \"apart\" each has a core of its own, and the floor is then
 mostly what the generator can do; with \"free cores\" the scheduler places them.
@@ -28,7 +32,7 @@ Idle sessions are 10,000 for us and 1,000 for the others, opened and confirmed, 
 ";
 
 const OTHERS: Rivals =
-    Rivals { title: "us ÷ best", key: "over_best", are: |name| !matches!(name, "floor" | "gladhand") };
+    Rivals { title: "us ÷ best", key: "over_best", are: |name| !matches!(name, "floor" | "gladhand" | "library") };
 const RMCP: Rivals = Rivals { are: |name| name.starts_with("rmcp"), ..OTHERS };
 const ERAS: [Era; 2] = [Era::Handshake, Era::Stateless];
 /// Calls in flight where many are.
@@ -45,7 +49,7 @@ pub(crate) fn run(is_quick: bool) -> Result<Report> {
 
 /// Builds and installs everything. The order is the order of the columns.
 fn servers() -> Result<Vec<Server>> {
-    let (ours, peers, scratch) = (our_program()?, peers::sdks()?, scratch()?);
+    let (ours, library, peers, scratch) = (our_program()?, our_example()?, peers::sdks()?, scratch()?);
     let scripts = shell::root().join("peers/servers");
     let javascript = peers.join("npm/servers");
     copy_scripts(&scripts, &javascript)?;
@@ -64,6 +68,7 @@ fn servers() -> Result<Vec<Server>> {
     Ok(vec![
         server("floor", rust.join("floor"), None, &[], &http, 0),
         server("gladhand", ours, None, &["serve"], &["serve", "--http", "127.0.0.1:{port}"], OUR_SESSIONS),
+        server("library", library, None, &[], &http, OUR_SESSIONS),
         server("rmcp", rust.join("rmcp-echo"), None, &["single-pipes"], &["single-http", PORT], THEIR_SESSIONS),
         server("rmcp threads", rust.join("rmcp-echo"), None, &["pipes"], &http, THEIR_SESSIONS),
         server("typescript", node, Some(&ts), &[], &http, THEIR_SESSIONS),
@@ -106,7 +111,7 @@ fn report(table: &Table) -> Report {
     // What does not apply is no number: the floor keeps no sessions.
     let session = |f: &Figures, is_ours: bool, of: fn(&super::figures::Sessions) -> f64| match f.name {
         "floor" => Some(f64::NAN),
-        name if is_ours && name != "gladhand" => Some(f64::NAN),
+        name if is_ours && OTHERS.is_one(name) => Some(f64::NAN),
         _ => f.sessions.as_ref().map(of),
     };
     let mut rows = vec![
@@ -126,15 +131,21 @@ fn report(table: &Table) -> Report {
 }
 
 fn bars(table: &Table, report: &Report) -> Vec<Bar> {
-    let ours = table.ours();
-    let behind = report.rows_behind().len() as f64;
-    let mut bars = vec![Bar::new("rows in which another is ahead", Some(behind), Bound::AtMost(0.0), "rows")];
-    for scenario in ERAS.into_iter().flat_map(over_http) {
-        let rate = |figures: &Figures| figures.rate(scenario);
-        let over_rmcp = rate(ours).zip(RMCP.best(table, Better::More, &rate)).map(|(ours, theirs)| ours / theirs);
-        bars.push(Bar::new(&format!("{scenario}, over rmcp"), over_rmcp, Bound::AtLeast(3.0), "×"));
+    let mut bars = Vec::new();
+    for (column, title) in [("gladhand", "rows in which another is ahead"), ("library", "the same of the library")] {
+        let behind = report.rows_behind(column).len() as f64;
+        bars.push(Bar::new(title, Some(behind), Bound::AtMost(0.0), "rows"));
     }
-    let resident = ours.sessions.map(|sessions| sessions.resident / MEBIBYTE);
-    bars.push(Bar::new("resident with 10,000 idle HTTP sessions", resident, Bound::AtMost(200.0), "MiB"));
+    for column in ["gladhand", "library"] {
+        let ours = table.of(column);
+        for scenario in ERAS.into_iter().flat_map(over_http) {
+            let rate = |figures: &Figures| figures.rate(scenario);
+            let over_rmcp = rate(ours).zip(RMCP.best(table, Better::More, &rate)).map(|(ours, theirs)| ours / theirs);
+            bars.push(Bar::new(&format!("{column}: {scenario}, over rmcp"), over_rmcp, Bound::AtLeast(3.0), "×"));
+        }
+        let resident = ours.sessions.map(|sessions| sessions.resident / MEBIBYTE);
+        let title = format!("{column}: resident with 10,000 idle HTTP sessions");
+        bars.push(Bar::new(&title, resident, Bound::AtMost(200.0), "MiB"));
+    }
     bars
 }

@@ -116,6 +116,13 @@ fn our_program() -> Result<PathBuf> {
     Ok(shell::target().join("release/gladhand"))
 }
 
+/// Builds the same tool on our library, as anybody would who uses it, and says where it is.
+fn our_example() -> Result<PathBuf> {
+    let hint = "the example must build before it can be measured";
+    shell::run(&mut shell::cargo(&["build", "--release", "--package", "gladhand", "--example", "echo"]), hint)?;
+    Ok(shell::target().join("release/examples/echo"))
+}
+
 /// An empty folder to run servers in.
 fn scratch() -> Result<PathBuf> {
     let scratch = shell::target().join("bench");

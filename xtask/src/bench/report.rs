@@ -9,6 +9,9 @@ use super::scenario::{Pace, Scenario};
 
 pub(crate) const MEBIBYTE: f64 = 1024.0 * 1024.0;
 
+/// The column whose ratios are shown.
+const OURS: &str = "gladhand";
+
 /// The figures as rows.
 #[derive(Debug)]
 pub(crate) struct Report {
@@ -93,12 +96,12 @@ impl Report {
         self.bars.iter().any(|bar| !bar.is_met())
     }
 
-    /// The rows in which a rival has the better figure, or we have none.
-    pub(crate) fn rows_behind(&self) -> Vec<&Row> {
-        let is_behind = |row: &&Row| match (self.over_rivals(row), row.better) {
+    /// The rows in which a rival has a better figure than this column of ours, or it has none.
+    pub(crate) fn rows_behind(&self, column: &str) -> Vec<&Row> {
+        let is_behind = |row: &&Row| match (self.over_rivals(row, column), row.better) {
             (Some(ratio), Better::More) => ratio < 1.0,
             (Some(ratio), Better::Less) => ratio > 1.0,
-            (None, _) => self.place("gladhand").is_none_or(|ours| row.values[ours].is_none()),
+            (None, _) => self.place(column).is_none_or(|ours| row.values[ours].is_none()),
         };
         self.rows.iter().filter(is_behind).collect()
     }
@@ -120,7 +123,7 @@ impl Report {
             }
             let ratio = |ratio: Option<f64>| ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}×"));
             let over_floor = if has_floor { format!("{:>14}", ratio(self.over_floor(row))) } else { String::new() };
-            let _ = writeln!(text, "{:>14}{over_floor}", ratio(self.over_rivals(row)));
+            let _ = writeln!(text, "{:>14}{over_floor}", ratio(self.over_rivals(row, OURS)));
         }
         text.push_str(self.legend);
         for note in &self.notes {
@@ -158,22 +161,22 @@ impl Report {
             self.columns.iter().zip(&row.values).map(|(column, value)| ((*column).to_owned(), json!(value))).collect();
         json!({
             "name": name, "unit": row.unit, "values": values,
-            self.rivals.key: self.over_rivals(row), "over_floor": self.over_floor(row),
+            self.rivals.key: self.over_rivals(row, OURS), "over_floor": self.over_floor(row),
         })
     }
 
-    fn over_rivals(&self, row: &Row) -> Option<f64> {
+    fn over_rivals(&self, row: &Row, ours: &str) -> Option<f64> {
         let named = self.columns.iter().zip(&row.values);
         let rivals = named.filter(|(name, _)| (self.rivals.are)(name)).filter_map(|(_, value)| *value);
-        self.ours_over(row, row.better.of(rivals))
+        self.over(row, ours, row.better.of(rivals))
     }
 
     fn over_floor(&self, row: &Row) -> Option<f64> {
-        self.ours_over(row, row.values[self.place("floor")?])
+        self.over(row, OURS, row.values[self.place("floor")?])
     }
 
-    fn ours_over(&self, row: &Row, theirs: Option<f64>) -> Option<f64> {
-        let ours = row.values[self.place("gladhand")?];
+    fn over(&self, row: &Row, ours: &str, theirs: Option<f64>) -> Option<f64> {
+        let ours = row.values[self.place(ours)?];
         Some(ours? / theirs?).filter(|ratio| ratio.is_finite())
     }
 
@@ -183,6 +186,11 @@ impl Report {
 }
 
 impl Rivals {
+    /// Whether a column is one of them.
+    pub(crate) fn is_one(&self, column: &str) -> bool {
+        (self.are)(column)
+    }
+
     /// The best figure among them.
     pub(crate) fn best(&self, table: &Table, better: Better, of: &dyn Fn(&Figures) -> Option<f64>) -> Option<f64> {
         better.of(table.columns.iter().filter(|figures| (self.are)(figures.name)).filter_map(of))

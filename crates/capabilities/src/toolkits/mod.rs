@@ -172,7 +172,7 @@ impl Provider for Toolkits {
     }
 
     fn bundles(&self) -> Option<&dyn Bundles> {
-        Some(self)
+        if self.kits.is_empty() { None } else { Some(self) }
     }
 
     fn serve(&self, call: CapabilityCall<'_>, context: &Context<'_>) -> Answer {

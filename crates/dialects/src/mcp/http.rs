@@ -60,13 +60,15 @@ pub fn named_by(method: &str) -> Option<&'static str> {
 }
 
 /// Compares a stateless request with its headers. Names of headers are asked for in any case; `mirrors` are those of the
-/// tools that the caller may call.
+/// tools that the caller may call, and `knows_opening` says that [`McpServer::knows`](super::McpServer::knows) what the
+/// request says of its opening.
 ///
 /// What is no request at all passes: the server side has the words for it.
 pub fn check_headers<'h>(
     header: &dyn Fn(&str) -> Option<&'h str>,
     message: &Message<'_>,
     mirrors: &Mirrors,
+    knows_opening: bool,
 ) -> Result<(), Rejection> {
     let Some(call) = message.call() else { return Ok(()) };
     let (Some(method), Some(id)) = (call.method_name(), call.id) else { return Ok(()) };
@@ -78,7 +80,8 @@ pub fn check_headers<'h>(
         None => None,
     };
     let named = named.and_then(json::string);
-    let checked = check_version(header(VERSION_HEADER), params.meta)
+    let opening = if knows_opening { Ok(()) } else { check_version(header(VERSION_HEADER), params.meta) };
+    let checked = opening
         .and_then(|()| is_text(METHOD_HEADER, header(METHOD_HEADER), &method))
         .and_then(|()| match &named {
             Some(named) => is_text(NAME_HEADER, header(NAME_HEADER), named),

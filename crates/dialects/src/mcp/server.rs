@@ -118,6 +118,13 @@ impl McpServer {
         }
     }
 
+    /// Whether a request carries an opening that was agreed on before, of a version that is spelled so elsewhere: then
+    /// nothing is wrong with it, and nobody need look into it again.
+    pub fn knows(&self, message: &Message<'_>, version: &str) -> bool {
+        let params = message.call().and_then(|call| Params::of(call.params));
+        params.and_then(|params| params.meta).is_some_and(|meta| self.stateless.knows(meta, version))
+    }
+
     /// A message came that was read already.
     pub fn take<'a>(&mut self, message: Message<'a>, ambient: &mut Ambient<'_>, out: &mut Output<'a>) {
         match message.read {

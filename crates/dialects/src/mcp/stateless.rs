@@ -51,6 +51,12 @@ impl Stateless {
         self.known.iter().any(|known| known.is(meta))
     }
 
+    /// The same, where its version is this one.
+    pub(super) fn knows(&self, meta: &RawValue, version: &str) -> bool {
+        let is_quoted = |raw: &str| raw.strip_prefix('"').and_then(|raw| raw.strip_suffix('"')) == Some(version);
+        self.known.iter().any(|known| known.is(meta) && is_quoted(&known.version))
+    }
+
     /// Whether some request was agreed on.
     fn has_agreed(&self) -> bool {
         !self.known.is_empty()

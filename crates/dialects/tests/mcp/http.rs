@@ -23,7 +23,7 @@ fn checked(headers: &[(&str, &str)], body: &str) -> Result<(), i64> {
     let header =
         |name: &str| headers.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| *value);
     let message = Message::of(body.as_bytes()).unwrap();
-    check_headers(&header, &message, &Mirrors::new(&tools())).map_err(|rejection| {
+    check_headers(&header, &message, &Mirrors::new(&tools()), false).map_err(|rejection| {
         assert_eq!(rejection.status, 400);
         let answer = value(&rejection.body);
         assert_eq!(answer["id"], value(body)["id"], "{answer}");
@@ -130,7 +130,7 @@ fn what_is_no_request_is_left_to_the_server_side() {
     let is_stateless = |body: &str| Message::of(body.as_bytes()).unwrap().is_stateless();
     for body in ["{", "[]", "{}", r#"{"jsonrpc":"2.0","method":"notifications/cancelled"}"#, r#"{"id":1}"#] {
         let message = Message::of(body.as_bytes()).unwrap();
-        assert_eq!(check_headers(&|_| None, &message, &Mirrors::default()), Ok(()), "{body}");
+        assert_eq!(check_headers(&|_| None, &message, &Mirrors::default(), false), Ok(()), "{body}");
         assert!(!is_stateless(body));
     }
     assert!(is_stateless(&stateless("1", "tools/list", "", "")));

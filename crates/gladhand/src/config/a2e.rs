@@ -153,6 +153,9 @@ impl A2eConfig {
                 mistakes.push(("a2e.toolkits", format!("there are two toolkits `{}`", toolkit.name)));
             }
         }
+        for url in self.mcp.urls.iter().filter(|url| url::Url::parse(url).is_err()) {
+            mistakes.push(("a2e.mcp.urls", format!("`{url}` is no address")));
+        }
         if self.agents.iter().any(|agent| agent.token.0.expose().is_empty()) {
             mistakes.push(("a2e.agents", "a token must not be empty".to_owned()));
         }
@@ -342,7 +345,7 @@ impl Default for LearningConfig {
 pub struct RegistrationConfig {
     /// Programs that may be started for it, literally.
     pub commands: Vec<String>,
-    /// Addresses that may be reached for it; `*` stands for any characters.
+    /// Where they may be: addresses of the origin of one of these, whose path begins with its.
     pub urls: Vec<String>,
 }
 

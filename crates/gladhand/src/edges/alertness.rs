@@ -29,11 +29,13 @@ pub(super) struct Alertness {
     rounds: u32,
 }
 
-impl Alertness {
-    pub(super) fn new() -> Self {
+impl Default for Alertness {
+    fn default() -> Self {
         Self { answered: Instant::now(), proof: 0, rounds: 0 }
     }
+}
 
+impl Alertness {
     /// Everything that was asked is answered.
     pub(super) fn answered(&mut self, now: Instant) {
         self.answered = now;
@@ -67,7 +69,7 @@ mod tests {
 
     #[test]
     fn only_a_peer_that_follows_closely_is_waited_for() {
-        let (begun, mut alertness) = (Instant::now(), Alertness::new());
+        let (begun, mut alertness) = (Instant::now(), Alertness::default());
         let mut exchange = |gap: u64, times: usize| {
             for _ in 0..times {
                 alertness.answered(begun);
@@ -88,7 +90,7 @@ mod tests {
 
     #[test]
     fn other_work_is_looked_at_now_and_then() {
-        let (begun, mut alertness) = (Instant::now(), Alertness::new());
+        let (begun, mut alertness) = (Instant::now(), Alertness::default());
         for _ in 0..PROOF {
             alertness.answered(begun);
             alertness.woken(begun);

@@ -88,7 +88,7 @@ pub async fn serve(service: Service, clock: Clock, mut input: Input, mut output:
     };
     session.warn_of_any_token();
     let mut input_open = true;
-    let mut alertness = Alertness::new();
+    let mut alertness = Alertness::default();
     loop {
         session.clock.tick();
         let caught_up = session.work_off(&mut lines);

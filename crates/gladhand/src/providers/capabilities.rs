@@ -31,8 +31,6 @@ pub(crate) struct Parts<'a> {
     pub(crate) data: Option<&'a Path>,
     /// Who carries out what is delegated.
     pub(crate) agent: Option<Arc<dyn Agent>>,
-    /// Whether whoever comes has proved nothing at all and may come from elsewhere: programs are then nobody's.
-    pub(crate) is_open_to_strangers: bool,
 }
 
 impl Parts<'_> {
@@ -50,11 +48,6 @@ impl Parts<'_> {
         starter: &Arc<dyn Starter>,
     ) -> Option<Arc<dyn Provider>> {
         let config = self.config;
-        if self.is_open_to_strangers && [CapabilityName::Proc, CapabilityName::Skill].contains(&name) {
-            let capability = name.word();
-            tracing::warn!(capability, "not offered over HTTP without a token: set `a2e.tokens` or `[[a2e.agents]]`");
-            return None;
-        }
         Some(match name {
             // The hub has these.
             CapabilityName::Tools => return None,

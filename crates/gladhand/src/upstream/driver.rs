@@ -3,6 +3,7 @@
 //! Whatever wakes it is one [`Wake`]; after each step everything that the client side wants is done before the next.
 
 use std::collections::HashMap;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use gladhand_operations::{Answered, Call, CallId, Failure, FailureKind, Notice, 
 use gladhand_wire::{Fault, Line, Members, Skim};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{AbortHandle, JoinError, JoinSet};
-use tokio::time::Instant;
+use tokio::time::{Instant, Sleep};
 
 use super::COMMANDS;
 use super::host::Host;
@@ -63,6 +64,8 @@ pub(super) struct Driver {
     calls: HashMap<CallId, Pending>,
     /// Nobody's patience ends before this. It may be that of a call that was answered meanwhile.
     patience_ends: Option<Instant>,
+    /// Set for the next moment at which something is due, which is the same one for many calls.
+    alarm: Option<Pin<Box<Sleep>>>,
     /// Questions that a host is thinking about.
     thinking: JoinSet<(QuestionId, Answered)>,
     asked: HashMap<QuestionId, (AbortHandle, Option<CallId>)>,
@@ -117,6 +120,7 @@ impl Driver {
             violations: Arc::clone(&options.violations),
             calls: HashMap::new(),
             patience_ends: None,
+            alarm: None,
             thinking: JoinSet::new(),
             asked: HashMap::new(),
             is_gone: false,
@@ -182,10 +186,15 @@ impl Driver {
     /// Waits for the next thing to happen.
     async fn wake(&mut self, ports: Option<&mut Ports>) -> Wake {
         let deadline = self.client.deadline().map(|deadline| self.clock.instant(deadline));
-        let next = deadline.into_iter().chain(self.patience_ends).min();
+        match (deadline.into_iter().chain(self.patience_ends).min(), &mut self.alarm) {
+            (Some(next), Some(alarm)) if alarm.deadline() != next => alarm.as_mut().reset(next),
+            (Some(next), none @ None) => *none = Some(Box::pin(tokio::time::sleep_until(next))),
+            (Some(_), Some(_)) => {}
+            (None, alarm) => *alarm = None,
+        }
         let alarm = async {
-            match next {
-                Some(next) => tokio::time::sleep_until(next).await,
+            match &mut self.alarm {
+                Some(alarm) => alarm.await,
                 None => std::future::pending().await,
             }
         };

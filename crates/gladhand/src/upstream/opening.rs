@@ -141,7 +141,7 @@ impl Attempt<'_> {
             eras.forget(target);
         }
         let error = match self.find_era(target).await {
-            Err(error @ OpenError::Refused { .. }) => error,
+            Err(error) if error.is_of_nobody() => error,
             decided => return decided,
         };
         if !HttpClient::finds_host(self.endpoint(url)).await {
@@ -334,7 +334,7 @@ impl Attempt<'_> {
             Ok(Err(loss)) => {
                 let mut evidence = Evidence::default();
                 evidence.note_loss(loss);
-                return Err(Failed { refusal: Refusal::PeerGone, evidence });
+                return Err(Failed { refusal: evidence.refusal(), evidence });
             }
             Err(_) => return Err(Failed { refusal: timed_out(), evidence: Evidence::default() }),
         };
@@ -426,6 +426,12 @@ impl OpenError {
     /// Whether somebody of either era would have failed in this way.
     fn says_nothing_of_the_era(&self) -> bool {
         matches!(self, Self::NotStarted { .. } | Self::Unauthorized { .. } | Self::NotOverHttp(_))
+    }
+
+    /// Whether nobody of MCP may be at an address: its questions were answered with an HTTP status, or as no requests.
+    fn is_of_nobody(&self) -> bool {
+        let is_blank = |code: &str| code.starts_with('4') || code == "-32600";
+        matches!(self, Self::Refused { refusal: Refusal::PeerRefused { code, .. }, .. } if is_blank(code))
     }
 
     /// Whether somebody of the new era refused, and nobody of the old one would have said so.

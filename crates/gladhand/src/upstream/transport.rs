@@ -2,6 +2,7 @@
 
 use std::process::ExitStatus;
 
+use gladhand_accord::Refusal;
 use gladhand_dialects::{Lane, Loss};
 use gladhand_wire::{Fault, Skim};
 
@@ -163,6 +164,14 @@ impl Evidence {
             self.status = Some(status);
         }
         self.loss = Some(loss);
+    }
+
+    /// Why there is no session if not even the way to one could be had.
+    pub(crate) fn refusal(&self) -> Refusal {
+        match self.status {
+            Some(status) => Refusal::PeerRefused { code: status.to_string(), message: format!("HTTP status {status}") },
+            None => Refusal::PeerGone,
+        }
     }
 
     /// What is out of order, if it is the upstream as a whole.

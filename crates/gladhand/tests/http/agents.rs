@@ -210,7 +210,12 @@ fn a_second_stream_takes_the_place_of_the_first_and_nothing_is_lost() {
     let second = listen(program.connect(), &agent.id);
     assert!(agent.stream.event().is_none(), "the first ends");
     agent.stream = second;
-    assert_eq!(agent.hear()["req_id"], "later");
+    // What the first may not have got comes once more.
+    let hear = |agent: &mut Agent, known: &str| {
+        let heard = agent.hear()["req_id"].clone();
+        if heard == known { agent.hear()["req_id"].clone() } else { heard }
+    };
+    assert_eq!(hear(&mut agent, "h1"), "later");
     // What comes while nobody reads is kept.
     let closed = std::mem::replace(&mut agent.stream, program.connect());
     drop(closed);
@@ -218,7 +223,7 @@ fn a_second_stream_takes_the_place_of_the_first_and_nothing_is_lost() {
         agent.send(&format!(r#"{{"type":"ping","id":"{number}"}}"#));
     }
     agent.stream = listen(program.connect(), &agent.id);
-    let heard: Vec<_> = (0..5).map(|_| agent.hear()["req_id"].clone()).collect();
+    let heard: Vec<_> = (0..5).map(|_| hear(&mut agent, "later")).collect();
     assert_eq!(heard, ["0", "1", "2", "3", "4"]);
 }
 

@@ -4,12 +4,15 @@
 //! `cargo xtask test` installs the peers and says where in `GLADHAND_PEERS`. Without it these tests fail: a
 //! peer that is not there was not talked to.
 
+mod a2e_mcp;
 mod clients;
 mod coupling;
 mod installed;
 mod matrix;
 mod quirks;
 mod servers;
+#[path = "../a2e_mcp/stage.rs"]
+mod stage;
 #[path = "../support/mod.rs"]
 mod support;
 mod upstreams;

@@ -128,9 +128,15 @@ fn in_pyproject(text: &str, package: &Package<'_>) -> Option<(usize, String)> {
             };
             Some((at, new))
         }
-        None if project.contains_key("dynamic") => None,
+        None if is_computed(project, "dependencies") => None,
         None => Some((header(text, "[project]")?, format!("\ndependencies = [{new}]"))),
     }
+}
+
+/// Whether a program says this of the project when it is built, and not the file.
+fn is_computed(project: &DeTable<'_>, key: &str) -> bool {
+    let computed = project.get("dynamic").and_then(|dynamic| dynamic.get_ref().as_array());
+    computed.is_some_and(|keys| keys.iter().any(|one| one.get_ref().as_str() == Some(key)))
 }
 
 /// A line of a table of TOML, right behind its header.
@@ -234,6 +240,10 @@ mod tests {
         assert_eq!(
             added("pyproject.toml", "[project] # ours\nname = \"a\"\n", &pypi()).unwrap(),
             "[project] # ours\ndependencies = [\"Me_SDK>=1,<2\"]\nname = \"a\"\n"
+        );
+        assert_eq!(
+            added("pyproject.toml", "[project]\nname = \"a\"\ndynamic = [\"version\"]\n", &pypi()).unwrap(),
+            "[project]\ndependencies = [\"Me_SDK>=1,<2\"]\nname = \"a\"\ndynamic = [\"version\"]\n"
         );
         assert_eq!(
             added("pyproject.toml", "[tool.poetry.dependencies]\npython = \"^3.11\"\n", &pypi()).unwrap(),

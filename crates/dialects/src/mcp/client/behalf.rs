@@ -16,6 +16,9 @@ use crate::mcp::meta;
 use crate::mcp::revision::Revision;
 use crate::side::{Heard, askable, is_askable};
 
+/// How many of those are remembered on whose behalf calls were made: many callers share one way.
+const MOST_REMEMBERED: usize = 64;
+
 /// Somebody on whose behalf calls are made.
 #[derive(Debug)]
 pub(super) struct Behalf {
@@ -37,9 +40,9 @@ impl McpClient {
         if !self.revision.is_stateless() {
             return None;
         }
-        let is_same = |last: &&Arc<Behalf>| Arc::ptr_eq(&last.agreement, agreement) && last.log_level == log_level;
-        if let Some(last) = self.behalf.as_ref().filter(is_same) {
-            return Some(Arc::clone(last));
+        let is_same = |known: &Arc<Behalf>| Arc::ptr_eq(&known.agreement, agreement) && known.log_level == log_level;
+        if let Some(known) = self.behalves.iter().find(|known| is_same(known)) {
+            return Some(Arc::clone(known));
         }
         // What we do ourselves we do for everybody; whom to ask is the caller's own, and so is whether there may be
         // tasks, where it could say so.
@@ -57,7 +60,10 @@ impl McpClient {
         let declaration = capabilities::declaration(&ours.chain(theirs).collect());
         let envelope = envelope(self.revision, &self.offer.peer, &declaration, log_level);
         let behalf = Arc::new(Behalf { agreement: Arc::clone(agreement), log_level, envelope });
-        self.behalf = Some(Arc::clone(&behalf));
+        if self.behalves.len() == MOST_REMEMBERED {
+            self.behalves.pop_front();
+        }
+        self.behalves.push_back(Arc::clone(&behalf));
         Some(behalf)
     }
 

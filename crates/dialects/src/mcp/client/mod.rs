@@ -19,7 +19,7 @@ mod tasks;
 mod visits;
 mod work;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -61,8 +61,8 @@ pub(super) struct McpClient {
     declaration: String,
     /// What every request carries in `_meta`, without the braces; empty with a handshake.
     envelope: String,
-    /// On whose behalf the last call was made, where every request says so.
-    behalf: Option<Arc<Behalf>>,
+    /// On whose behalf the last calls were made, where every request says so.
+    behalves: VecDeque<Arc<Behalf>>,
     log_level: Option<Level>,
     /// How often in a row the session was opened anew without anything being answered in it.
     reopenings: usize,
@@ -122,7 +122,7 @@ impl McpClient {
             phase: Phase::Unopened,
             declaration,
             envelope,
-            behalf: None,
+            behalves: VecDeque::new(),
             log_level: setup.log_level,
             reopenings: 0,
             exchanges: setup.exchanges,

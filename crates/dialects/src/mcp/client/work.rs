@@ -171,16 +171,32 @@ pub(super) struct Params(pub(super) String);
 
 impl Params {
     pub(super) fn raw(&mut self, name: &str, value: &RawValue) {
-        if !self.0.is_empty() {
-            self.0.push(',');
-        }
-        self.0.push_str(json::to_raw(name).get());
-        self.0.push(':');
+        self.name(name, value.get().len());
         self.0.push_str(value.get());
     }
 
     pub(super) fn text(&mut self, name: &str, value: &str) {
-        self.raw(name, &json::to_raw(value));
+        self.name(name, value.len());
+        self.string(value);
+    }
+
+    /// The name of a member whose value has about so many bytes.
+    fn name(&mut self, name: &str, value: usize) {
+        self.0.reserve(name.len() + value + 8);
+        if !self.0.is_empty() {
+            self.0.push(',');
+        }
+        self.string(name);
+        self.0.push(':');
+    }
+
+    fn string(&mut self, text: &str) {
+        // Nearly all names are plain, and then they are written as they are.
+        if text.bytes().all(|byte| byte >= b' ' && !matches!(byte, b'"' | b'\\')) {
+            self.0.extend(["\"", text, "\""]);
+        } else {
+            self.0.push_str(json::to_raw(text).get());
+        }
     }
 
     fn completion(&mut self, completion: &CompletionCall<'_>) {
@@ -213,6 +229,8 @@ pub(super) struct Beside<'a> {
 /// Writes a request.
 pub(super) fn write(wire: &mut Vec<u8>, id: u64, method: &str, params: &str, beside: Beside<'_>) {
     let beginning = wire.len();
+    // Room for all of it, in place of growing step by step.
+    wire.reserve(params.len() + beside.more.len() + beside.envelope.len() + beside.meta.len() + 160);
     wire.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
     json::write(wire, &id);
     wire.extend_from_slice(br#","method":""#);

@@ -244,7 +244,7 @@ impl Opening<'_> {
             }
             Err(loss) => {
                 self.evidence.note_loss(loss);
-                Verdict::Refused(Refusal::PeerGone)
+                Verdict::Refused(self.evidence.refusal())
             }
         };
         match self.evidence.outage() {

@@ -152,7 +152,10 @@ pub(super) fn hints(record: &Record) -> Vec<String> {
         }
         Verdict::Refused(
             Refusal::TimedOut { .. } | Refusal::PeerGone | Refusal::PeerRefused { .. } | Refusal::PeerMisbehaved { .. },
-        ) if is_url && said == 0 => hints.push("is this the URL of an MCP endpoint?".to_owned()),
+        ) if is_url && said == 0 => hints.push(match dialect.name {
+            "a2e" => "is this the URL of a host of A2E? Its /session must be there".to_owned(),
+            _ => "is this the URL of an MCP endpoint?".to_owned(),
+        }),
         Verdict::Refused(Refusal::TimedOut { .. } | Refusal::PeerGone) => {
             if let Some(exit) = &record.exit {
                 hints.push(format!("the server ended by itself ({exit})"));

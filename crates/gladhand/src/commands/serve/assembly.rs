@@ -65,13 +65,8 @@ impl Assembly {
         if let Some(agent) = agent.as_ref().filter(|_| config.agent.tools) {
             mounted.add_agent(AgentTools::new(Arc::clone(agent) as _));
         }
-        let has_pass = !config.a2e.passes(config::token_in_environment().ok().flatten()).is_empty();
-        let parts = Parts {
-            config: &config.a2e,
-            data,
-            agent: agent.as_ref().map(|agent| Arc::clone(agent) as _),
-            is_open_to_strangers: reached == Reached::OverNetwork && !has_pass,
-        };
+        let agent_of_parts = agent.as_ref().map(|agent| Arc::clone(agent) as _);
+        let parts = Parts { config: &config.a2e, data, agent: agent_of_parts };
         mounted.add_capabilities(parts.assemble());
         let mut hub = Hub::of(mounted.mounts());
         if let Some(agent) = agent {

@@ -189,7 +189,7 @@ impl Session {
                 session.finished(call, outcome);
             }
         };
-        self.shared.calls.spawn_on(task, &self.shared.runtime).abort_handle()
+        self.shared.calls.spawn_on(task, &self.shared.runtime()).abort_handle()
     }
 
     fn finished(&self, call: CallId, outcome: Outcome) {
@@ -208,7 +208,7 @@ impl Session {
             return;
         }
         let (at, this) = (inner.clock.instant(deadline), Weak::clone(&self.this));
-        let timer = self.shared.runtime.spawn(async move {
+        let timer = self.shared.runtime().spawn(async move {
             tokio::time::sleep_until(at).await;
             if let Some(session) = this.upgrade() {
                 session.wake();

@@ -14,7 +14,7 @@ use hyper::body::Incoming;
 
 use super::authorize::Authorize;
 use super::guard::{Guard, Turned};
-use super::request::read_body;
+use super::request::{is_json, read_body};
 use super::respond::{self, Content};
 use super::served::{Line, Served, Serving};
 use super::sessions::Sessions;
@@ -49,6 +49,7 @@ impl Endpoint {
         visitor: Visitor,
         line: Arc<Line>,
     ) -> Result<Response<Served>, Infallible> {
+        line.ask();
         let (head, body) = request.into_parts();
         let response = self.respond(&head, body, visitor, &line).await;
         let serving = Serving::on(line);
@@ -90,9 +91,11 @@ impl Endpoint {
         }
         let agents = self.agents_at(head);
         if agents.is_none() && !(self.speaks_mcp && ["/mcp", pair::STREAM, pair::MESSAGES].contains(&path)) {
+            // Whoever posts JSON looks for MCP.
+            let seeks_mcp = self.speaks_mcp && head.method == Method::POST && is_json(&head.headers);
             return match self.agents {
-                Some(_) => a2e::detail(StatusCode::NOT_FOUND, "Not Found"),
-                None => respond::refusal(StatusCode::NOT_FOUND, "nothing is served at this path; MCP is at /mcp"),
+                Some(_) if !seeks_mcp => a2e::detail(StatusCode::NOT_FOUND, "Not Found"),
+                _ => respond::refusal(StatusCode::NOT_FOUND, "nothing is served at this path; MCP is at /mcp"),
             };
         }
         if self.is_stopping() {
@@ -108,8 +111,7 @@ impl Endpoint {
                 Err(denied) => return denied.map(Content::Whole),
             },
         };
-        let who =
-            Who::new(principal.as_ref().map(|principal| Arc::clone(&principal.name)), visitor.address, &self.secret);
+        let who = Who::new(principal.as_ref().map(|principal| Arc::clone(&principal.name)), &visitor, &self.secret);
         if let Some(agents) = agents {
             return a2e::serve(self, agents, head, body, who, principal.as_ref(), line).await;
         }

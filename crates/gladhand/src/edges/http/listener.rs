@@ -8,20 +8,21 @@ use std::time::Duration;
 
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 #[cfg(unix)]
-use tokio::net::UnixListener;
+use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::address::Address;
+use super::crew::{Crew, Seat};
 use super::endpoint::Endpoint;
-use super::patience::Patient;
+use super::patience::{Patience, Patient, Untimed};
 use super::served::Line;
 use super::who::Visitor;
 
@@ -115,11 +116,18 @@ impl Listener {
                     continue;
                 }
             };
-            let floor_of_one = floor.clone();
-            floor.connections.spawn(async move {
-                floor_of_one.greet(stream).await;
+            let (floor_of_one, place) = (floor.clone(), floor.crew.seat());
+            let runtime = place.runtime().cloned();
+            let connection = async move {
+                if let Err(error) = floor_of_one.greet(stream, place).await {
+                    tracing::debug!(%error, "a connection could not be served");
+                }
                 drop(seat);
-            });
+            };
+            match runtime {
+                Some(runtime) => floor.connections.spawn_on(connection, &runtime),
+                None => floor.connections.spawn(connection),
+            };
         }
     }
 
@@ -129,18 +137,19 @@ impl Listener {
                 let (stream, address) = listener.accept().await?;
                 // An answer must not wait for the acknowledgement of what went before it.
                 stream.set_nodelay(true)?;
-                Ok(Accepted::Tcp(stream, address.ip()))
+                Ok(Accepted::Tcp(stream.into_std()?, address.ip()))
             }
             #[cfg(unix)]
-            Self::Unix(listener, _) => Ok(Accepted::Unix(listener.accept().await?.0)),
+            Self::Unix(listener, _) => Ok(Accepted::Unix(listener.accept().await?.0.into_std()?)),
         }
     }
 }
 
+/// A new connection, which belongs to no thread yet.
 enum Accepted {
-    Tcp(tokio::net::TcpStream, IpAddr),
+    Tcp(std::net::TcpStream, IpAddr),
     #[cfg(unix)]
-    Unix(tokio::net::UnixStream),
+    Unix(std::os::unix::net::UnixStream),
 }
 
 /// What connections need.
@@ -150,37 +159,45 @@ pub(super) struct Floor {
     pub(super) tls: Option<Arc<ServerConfig>>,
     /// One for each connection that may be open.
     pub(super) seats: Arc<Semaphore>,
+    pub(super) crew: Arc<Crew>,
     pub(super) connections: TaskTracker,
     pub(super) stopping: CancellationToken,
 }
 
 impl Floor {
-    async fn greet(&self, stream: Accepted) {
-        let by_tcp = |address| Visitor { address: Some(address), by_name: true };
+    async fn greet(&self, stream: Accepted, place: Seat) -> io::Result<()> {
+        let visitor = |address| Visitor::new(address, &self.endpoint.secret);
         match (stream, &self.tls) {
-            (Accepted::Tcp(stream, address), None) => self.serve(stream, by_tcp(address)).await,
+            (Accepted::Tcp(stream, address), None) => {
+                self.serve(TcpStream::from_std(stream)?, visitor(Some(address)), place).await;
+            }
             (Accepted::Tcp(stream, address), Some(tls)) => {
-                let agreed = TlsAcceptor::from(Arc::clone(tls)).accept(stream);
+                let agreed = TlsAcceptor::from(Arc::clone(tls)).accept(TcpStream::from_std(stream)?);
                 match tokio::time::timeout(TLS_GRACE, agreed).await {
-                    Ok(Ok(stream)) => Box::pin(self.serve(stream, by_tcp(address))).await,
+                    Ok(Ok(stream)) => Box::pin(self.serve(stream, visitor(Some(address)), place)).await,
                     Ok(Err(error)) => tracing::debug!(%error, "no encrypted connection"),
                     Err(_) => tracing::debug!("a client took too long to agree on encryption"),
                 }
             }
             // Only who may open the file gets here, so there is nothing that encryption would add.
             #[cfg(unix)]
-            (Accepted::Unix(stream), _) => self.serve(stream, Visitor { address: None, by_name: false }).await,
+            (Accepted::Unix(stream), _) => {
+                self.serve(UnixStream::from_std(stream)?, visitor(None), place).await;
+            }
         }
+        Ok(())
     }
 
-    async fn serve(&self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, visitor: Visitor) {
+    async fn serve(&self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, visitor: Visitor, place: Seat) {
         let line = Arc::<Line>::default();
         let service = service_fn(|request| self.endpoint.answer(request, visitor, Arc::clone(&line)));
+        let head = Duration::from_millis(self.endpoint.shared.config.head_ms);
+        let stream = Patient::new(stream, Patience { head, write: WRITE_GRACE }, Arc::clone(&line), place);
         let connection = http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(Duration::from_millis(self.endpoint.shared.config.head_ms))
+            .timer(Untimed)
+            .header_read_timeout(head)
             .max_buf_size(HEAD_BYTES)
-            .serve_connection(TokioIo::new(Patient::new(stream, WRITE_GRACE, Arc::clone(&line))), service);
+            .serve_connection(TokioIo::new(stream), service);
         let mut connection = std::pin::pin!(connection);
         let served = tokio::select! {
             served = connection.as_mut() => served,

@@ -8,12 +8,14 @@ mod a2e;
 mod address;
 mod authorize;
 mod awaited;
+mod crew;
 mod driver;
 mod endpoint;
 mod events;
 mod guard;
 mod lanes;
 mod listener;
+mod lookout;
 mod mcp;
 mod pair;
 mod patience;
@@ -54,6 +56,7 @@ use shared::Shared;
 pub use a2e::AgentLimits;
 pub use address::{Address, BadAddress};
 pub use authorize::{Authorize, Authorized};
+pub(crate) use crew::Crew;
 pub use tls::Tls;
 
 /// How long unread answers may hold up the end.
@@ -118,7 +121,14 @@ impl HttpServer {
             secret: RandomState::new(),
         });
         let (connections, stopping) = (TaskTracker::new(), CancellationToken::new());
-        Ok(Self { listeners, urls, floor: Floor { endpoint, tls, seats, connections, stopping } })
+        let crew = Arc::new(Crew::of_one());
+        Ok(Self { listeners, urls, floor: Floor { endpoint, tls, seats, crew, connections, stopping } })
+    }
+
+    /// Has connections served by several threads.
+    pub(crate) fn served_by(mut self, crew: Crew) -> Self {
+        self.floor.crew = Arc::new(crew);
+        self
     }
 
     /// Where clients find it, with the ports that were really bound.
@@ -136,8 +146,10 @@ impl HttpServer {
         let sessions = Arc::clone(&endpoint.sessions);
         tokio::spawn(chores.clone().run_until_cancelled_owned(async move { sessions.end_idle().await }));
         if let Some(agents) = endpoint.agents.clone() {
-            tokio::spawn(chores.run_until_cancelled_owned(async move { agents.end_overdue().await }));
+            tokio::spawn(chores.clone().run_until_cancelled_owned(async move { agents.end_overdue().await }));
         }
+        let crew = Arc::clone(&floor.crew);
+        tokio::spawn(chores.run_until_cancelled_owned(async move { crew.keep_awake().await }));
         let accepting = TaskTracker::new();
         for listener in listeners {
             accepting.spawn(listener.serve(floor.clone()));

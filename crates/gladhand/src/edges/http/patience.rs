@@ -1,7 +1,7 @@
-//! A connection whose peer must take what it is sent.
+//! A connection whose peer must not keep us waiting.
 //!
 //! Answers wait in memory until they are written. A peer that takes nothing for a while is let go, so that nobody can
-//! make us keep them for as long as it likes.
+//! make us keep them for as long as it likes, and so is one that does not come to the end of a request's head.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -9,26 +9,52 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use hyper::rt::Timer;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
+use super::crew::Seat;
 use super::served::Line;
 
-/// A stream that fails when nothing could be written to it for too long.
+/// How long a peer is waited for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Patience {
+    /// How long the head of a request may take, from the answer to the one before.
+    pub(super) head: Duration,
+    /// How long nothing may be taken of what is written.
+    pub(super) write: Duration,
+}
+
+/// A stream that fails when its peer keeps us waiting for too long.
 #[derive(Debug)]
 pub(super) struct Patient<S> {
     stream: S,
-    patience: Duration,
+    patience: Patience,
     /// Set while a write is waiting.
     stalled: Option<Pin<Box<Sleep>>>,
+    waiting: Waiting,
     line: Arc<Line>,
     /// Whether the end was reached before.
     was_at_end: bool,
 }
 
+/// The wait for a request.
+#[derive(Debug)]
+struct Waiting {
+    /// How many requests were answered before it.
+    answered: u32,
+    since: Instant,
+    /// Whether nothing of it came yet.
+    is_early: bool,
+    /// One for all requests: it is set anew when it goes off too early.
+    timer: Option<Pin<Box<Sleep>>>,
+    seat: Seat,
+}
+
 impl<S> Patient<S> {
-    pub(super) fn new(stream: S, patience: Duration, line: Arc<Line>) -> Self {
-        Self { stream, patience, stalled: None, line, was_at_end: false }
+    pub(super) fn new(stream: S, patience: Patience, line: Arc<Line>, seat: Seat) -> Self {
+        let waiting = Waiting { answered: 0, since: Instant::now(), is_early: true, timer: None, seat };
+        Self { stream, patience, stalled: None, waiting, line, was_at_end: false }
     }
 
     /// Passes on what a write came to; one that waits is given its time.
@@ -37,17 +63,72 @@ impl<S> Patient<S> {
             self.stalled = None;
             return written;
         }
-        let patience = self.patience;
-        let stalled = self.stalled.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(Instant::now() + patience)));
+        let until = || Instant::now() + self.patience.write;
+        let stalled = self.stalled.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(until())));
         ready!(stalled.as_mut().poll(cx));
         Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the peer does not read")))
     }
 }
 
+impl Waiting {
+    /// Begins, unless it has begun.
+    fn begin(&mut self, answered: u32) {
+        if self.answered != answered {
+            (self.answered, self.since) = (answered, Instant::now());
+            self.rest(self.since);
+        }
+    }
+
+    /// What came is answered, or nobody waits for that any more.
+    fn rest(&mut self, now: Instant) {
+        if !std::mem::replace(&mut self.is_early, true) {
+            self.seat.lookout().answered(now.into_std());
+        }
+    }
+
+    /// Nothing came: ready when that has been so for too long.
+    fn poll_end(&mut self, head: Duration, cx: &mut Context<'_>) -> Poll<()> {
+        let until = self.since + head;
+        let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(until)));
+        loop {
+            ready!(timer.as_mut().poll(cx));
+            if timer.deadline() >= until {
+                return Poll::Ready(());
+            }
+            timer.as_mut().reset(until);
+        }
+    }
+
+    /// Something came.
+    fn end(&mut self) {
+        if std::mem::take(&mut self.is_early) {
+            self.seat.lookout().came();
+        }
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.rest(Instant::now());
+    }
+}
+
 impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let this = &mut *self;
         let (before, has_room) = (buf.filled().len(), buf.remaining() > 0);
-        let read = Pin::new(&mut self.stream).poll_read(cx, buf);
+        let at_rest = this.line.at_rest();
+        if let Some(answered) = at_rest {
+            this.waiting.begin(answered);
+        }
+        let read = Pin::new(&mut this.stream).poll_read(cx, buf);
+        if at_rest.is_some() {
+            if read.is_pending() {
+                ready!(this.waiting.poll_end(this.patience.head, cx));
+                return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "no request came")));
+            }
+            this.waiting.end();
+        }
         let has_ended = has_room && matches!(read, Poll::Ready(Ok(()))) && buf.filled().len() == before;
         if !has_ended {
             return read;
@@ -98,19 +179,87 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
     }
 }
 
+/// A timer that never goes off, for whoever reads requests: it looks for the next one at once only where it has a time
+/// for that, and would set a timer for each of them. The stream has one for all.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Untimed;
+
+impl Timer for Untimed {
+    fn sleep(&self, _: Duration) -> Pin<Box<dyn hyper::rt::Sleep>> {
+        Box::pin(Never)
+    }
+
+    fn sleep_until(&self, _: std::time::Instant) -> Pin<Box<dyn hyper::rt::Sleep>> {
+        Box::pin(Never)
+    }
+}
+
+/// Has no size, so that a box of it costs nothing.
+struct Never;
+
+impl Future for Never {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
+        Poll::Pending
+    }
+}
+
+impl hyper::rt::Sleep for Never {}
+
 #[cfg(test)]
 mod tests {
+    use super::super::crew::Crew;
+    use super::super::served::Serving;
     use super::*;
-    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
+
+    fn patient(stream: DuplexStream, line: &Arc<Line>, head: Duration) -> Patient<DuplexStream> {
+        let patience = Patience { head, write: Duration::from_millis(50) };
+        Patient::new(stream, patience, Arc::clone(line), Crew::of_one().seat())
+    }
 
     #[tokio::test]
     async fn a_peer_that_does_not_read_is_let_go() {
         let (ours, mut theirs) = tokio::io::duplex(16);
-        let mut patient = Patient::new(ours, Duration::from_millis(50), Arc::default());
+        let mut patient = patient(ours, &Arc::default(), Duration::MAX);
         patient.write_all(&[7; 16]).await.unwrap();
         theirs.read_exact(&mut [0; 16]).await.unwrap();
         let refused = patient.write_all(&[7; 64]).await.unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::TimedOut);
         drop(theirs);
+    }
+
+    #[tokio::test]
+    async fn nobody_has_to_ask_while_an_answer_is_under_way() {
+        let (ours, mut theirs) = tokio::io::duplex(16);
+        let (head, line) = (Duration::from_millis(50), Arc::<Line>::default());
+        let mut patient = patient(ours, &line, head);
+        line.ask();
+        let serving = Serving::on(Arc::clone(&line));
+        let quiet = tokio::time::timeout(4 * head, patient.read_u8()).await;
+        assert!(quiet.is_err(), "however long it takes: {quiet:?}");
+        drop(serving);
+        theirs.write_u8(7).await.unwrap();
+        assert_eq!(patient.read_u8().await.unwrap(), 7);
+        assert_eq!(patient.read_u8().await.unwrap_err().kind(), io::ErrorKind::TimedOut);
+    }
+
+    #[tokio::test]
+    async fn who_asks_bit_by_bit_gains_no_time() {
+        let (ours, mut theirs) = tokio::io::duplex(16);
+        let mut patient = patient(ours, &Arc::default(), Duration::from_millis(100));
+        let drip = tokio::spawn(async move {
+            while theirs.write_u8(7).await.is_ok() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        });
+        let refused = loop {
+            if let Err(error) = patient.read_u8().await {
+                break error;
+            }
+        };
+        assert_eq!(refused.kind(), io::ErrorKind::TimedOut);
+        drip.abort();
     }
 }

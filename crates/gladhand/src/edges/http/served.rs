@@ -7,7 +7,7 @@
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -24,12 +24,27 @@ const PROBE: Duration = Duration::from_secs(1);
 /// What the reading and the writing half of a connection know of each other.
 #[derive(Debug, Default)]
 pub(super) struct Line {
+    /// How many requests came.
+    asked: AtomicU32,
+    /// How many of them are answered.
+    answered: AtomicU32,
     is_serving: AtomicBool,
     has_ended: AtomicBool,
     flushes: AtomicU64,
 }
 
 impl Line {
+    /// The head of a request came.
+    pub(super) fn ask(&self) {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many requests were answered, unless one is being answered.
+    pub(super) fn at_rest(&self) -> Option<u32> {
+        let answered = self.answered.load(Ordering::Relaxed);
+        (self.asked.load(Ordering::Relaxed) == answered).then_some(answered)
+    }
+
     /// The client says nothing more. Whether somebody still writes to it.
     pub(super) fn ended(&self) -> bool {
         self.has_ended.store(true, Ordering::Relaxed);
@@ -66,6 +81,7 @@ impl Serving {
 impl Drop for Serving {
     fn drop(&mut self) {
         self.0.is_serving.store(false, Ordering::Relaxed);
+        self.0.answered.fetch_add(1, Ordering::Relaxed);
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! This file is what others may do with a session; how that side is driven is in `driver`.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Poll, Waker};
@@ -75,7 +75,7 @@ pub(super) struct Inner {
     pub(super) clock: Clock,
     pub(super) lanes: Lanes,
     /// Calls that were delivered and have not ended.
-    pub(super) running: HashMap<CallId, Running>,
+    pub(super) running: BTreeMap<CallId, Running>,
     pub(super) questions: Questions,
     /// The moment for which a timer is set, and the timer.
     pub(super) alarm: Option<(Duration, AbortHandle)>,
@@ -102,7 +102,7 @@ impl Session {
             server: shared.server(manner, &clock),
             clock,
             lanes: Lanes::new(numbering, shared.config.replay_bytes),
-            running: HashMap::new(),
+            running: BTreeMap::new(),
             questions: Questions::default(),
             alarm: None,
             used: Instant::now(),
@@ -122,6 +122,11 @@ impl Session {
             let service = &self.shared.service;
             self.lock().server.offer(service.identified(), service.menu());
         }
+    }
+
+    /// Whether a message carries an opening that was agreed on before, of this version.
+    pub(super) fn knows(&self, message: &Message<'_>, version: &str) -> bool {
+        self.lock().server.knows(message, version)
     }
 
     /// A message came; it says from whom where the session is not somebody's.
@@ -288,7 +293,8 @@ impl Session {
         loop {
             let calls = {
                 let mut inner = self.lock();
-                inner.running.drain().filter_map(|(_, running)| running.task).for_each(|task| task.abort());
+                let running = std::mem::take(&mut inner.running);
+                running.into_values().filter_map(|running| running.task).for_each(|task| task.abort());
                 let mut calls = inner.server.in_flight();
                 calls.sort_unstable();
                 calls

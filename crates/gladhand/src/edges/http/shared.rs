@@ -32,8 +32,8 @@ pub(super) struct Shared {
     pub(super) config: HttpConfig,
     /// Calls that run as tasks.
     pub(super) calls: TaskTracker,
-    /// Where tasks run, whoever starts them.
-    pub(super) runtime: Handle,
+    /// Where tasks run that are started from outside.
+    runtime: Handle,
     /// Read off these tools.
     mirrors: RwLock<(Arc<[Tool]>, Arc<Mirrors>)>,
     streams: AtomicUsize,
@@ -76,6 +76,11 @@ impl Shared {
         let mirrors = Arc::new(Mirrors::new(&tools));
         *self.mirrors.write().unwrap_or_else(PoisonError::into_inner) = (tools, Arc::clone(&mirrors));
         mirrors
+    }
+
+    /// Where tasks run: with the connection that they are for, where somebody wants them started there.
+    pub(super) fn runtime(&self) -> Handle {
+        Handle::try_current().unwrap_or_else(|_| self.runtime.clone())
     }
 
     /// Who answers calls.

@@ -9,10 +9,23 @@ use gladhand_dialects::Party;
 /// Where a connection comes from.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Visitor {
-    /// Its address; none on a socket in the file system.
-    pub(super) address: Option<IpAddr>,
+    /// Whose share whoever is there takes.
+    party: Party,
     /// Whether requests on it are addressed to a host.
     pub(super) by_name: bool,
+}
+
+impl Visitor {
+    /// Somebody at an address, or on a socket in the file system. `secret` keeps strangers from choosing whom they are
+    /// mistaken for.
+    pub(super) fn new(address: Option<IpAddr>, secret: &RandomState) -> Self {
+        let place = match address.map(|address| address.to_canonical()) {
+            // Whoever has one of these addresses has all that differ only in the rest.
+            Some(IpAddr::V6(address)) => Some(IpAddr::V6((address.to_bits() & !u128::from(u64::MAX)).into())),
+            other => other,
+        };
+        Self { party: Party(secret.hash_one((1, place))), by_name: address.is_some() }
+    }
 }
 
 /// Who asks.
@@ -28,18 +41,11 @@ impl Who {
     /// Nobody in particular.
     pub(super) const NOBODY: Self = Self { principal: None, party: Party(0) };
 
-    /// A principal, or else everybody at an address. `secret` keeps strangers from choosing whom they are mistaken for.
-    pub(super) fn new(principal: Option<Arc<str>>, address: Option<IpAddr>, secret: &RandomState) -> Self {
-        let place = match address.map(|address| address.to_canonical()) {
-            // Whoever has one of these addresses has all that differ only in the rest.
-            Some(IpAddr::V6(address)) => Some(IpAddr::V6((address.to_bits() & !u128::from(u64::MAX)).into())),
-            other => other,
-        };
-        let party = match &principal {
-            Some(principal) => secret.hash_one((0, principal)),
-            None => secret.hash_one((1, place)),
-        };
-        Self { principal, party: Party(party) }
+    /// A principal, or else everybody at an address.
+    pub(super) fn new(principal: Option<Arc<str>>, visitor: &Visitor, secret: &RandomState) -> Self {
+        let by_name = |principal| Party(secret.hash_one((0, principal)));
+        let party = principal.as_ref().map_or(visitor.party, by_name);
+        Self { principal, party }
     }
 }
 
@@ -51,7 +57,7 @@ mod tests {
     fn parties_are_principals_or_else_places() {
         let secret = RandomState::new();
         let party = |principal: Option<&str>, address: &str| {
-            Who::new(principal.map(Into::into), address.parse().ok(), &secret).party
+            Who::new(principal.map(Into::into), &Visitor::new(address.parse().ok(), &secret), &secret).party
         };
         assert_eq!(party(Some("alice"), "10.0.0.1"), party(Some("alice"), "10.0.0.2"));
         assert_ne!(party(Some("alice"), "10.0.0.1"), party(Some("bob"), "10.0.0.1"));

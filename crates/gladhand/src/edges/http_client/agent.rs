@@ -2,7 +2,7 @@
 //! stream for everything that the host says.
 
 use std::sync::{Arc, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gladhand_dialects::{Lane, Loss};
 use http::{Method, StatusCode};
@@ -26,8 +26,11 @@ const SEND_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long it may take to say that it is well.
 const HEALTH_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How often in a row the stream may say nothing before the host counts as gone. The pauses in between double.
-const MAX_SILENCES: u32 = 6;
+/// How often in a row the stream may come to nothing before the host counts as gone. The pauses in between double.
+const MAX_FAILURES: u32 = 6;
+
+/// A stream that was open for so long was one, even if nothing came.
+const LIVELY: Duration = Duration::from_secs(10);
 
 impl HttpClient {
     /// Whether whoever is at an address says that it is well, in the way of A2E's hosts. It changes nothing there.
@@ -70,19 +73,22 @@ impl Shared {
     }
 
     async fn read_agent_stream(self: Arc<Self>) {
-        let mut silences = 0;
-        while silences < MAX_SILENCES {
+        let mut failures = 0;
+        while failures < MAX_FAILURES {
             // At once after the first end, and then more and more slowly.
-            tokio::time::sleep(PAUSE * (1 << silences >> 1)).await;
-            silences += 1;
+            tokio::time::sleep(PAUSE * (1 << failures >> 1)).await;
+            failures += 1;
             match self.fetch(&self.streaming(None)).await {
                 Ok(response) if response.status().is_success() && is_event_stream(&response) => {
-                    let mut events = Events::of(response, Position::default());
+                    let (mut events, opened) = (Events::of(response, Position::default()), Instant::now());
                     while let Some(said) = events.next().await {
-                        silences = 0;
+                        failures = 0;
                         if let Said::Message(text) = said {
                             self.report(Report::Message(Lane::MAIN, text.into_bytes(), 200)).await;
                         }
+                    }
+                    if opened.elapsed() > LIVELY {
+                        failures = 0;
                     }
                 }
                 // The session is over, or never was.

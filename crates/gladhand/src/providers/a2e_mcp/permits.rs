@@ -1,15 +1,16 @@
 //! What may be registered, by whom, and how many.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use gladhand_accord::{Capability, Secret};
 use gladhand_hub::Pattern;
 use http::{HeaderName, HeaderValue};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use std::time::Duration;
 use url::Url;
 
+use super::words::hex_id;
 use crate::edges::surroundings::{Surroundings, USUAL};
 use crate::upstream::{Options, Speak, Target};
 
@@ -124,7 +125,7 @@ const ENTRIES: usize = 1000;
 impl Settings {
     /// What becomes of a description, or why it is not permitted.
     pub(super) fn permit(&self, config: ServerConfig) -> Result<Permitted, String> {
-        let id = config.server_id.clone().unwrap_or_else(|| super::words::hex_id());
+        let id = config.server_id.clone().unwrap_or_else(hex_id);
         let is_plain = |character: char| character.is_ascii_alphanumeric() || "_-.".contains(character);
         if id.is_empty() || id.len() > LONGEST_ID || !id.chars().all(is_plain) {
             return Err(format!("config.server_id: it is made of 1 to {LONGEST_ID} letters, digits, `_`, `-` and `.`"));

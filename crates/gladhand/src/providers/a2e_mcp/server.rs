@@ -7,8 +7,8 @@ use std::time::SystemTime;
 use gladhand_accord::Side;
 use gladhand_hub::{Bell, Context, Reporter, SessionId};
 use gladhand_operations::{
-    CapabilityEvent, Content, Failure, FailureKind, Operation, Outcome, Prompt, Reply, Resource, Tool, ToolCall,
-    ToolResult,
+    CapabilityEvent, Content, Failure, FailureKind, Operation, Outcome, Prompt, Reply, Resource, TaskSupport, Tool,
+    ToolCall, ToolResult,
 };
 use gladhand_wire::{Members, RawValue, json};
 use serde::Serialize;
@@ -190,6 +190,8 @@ impl Server {
             description: format!("[MCP:{name}] {}", tool.description),
             // What it returns is put into words of our own.
             output_schema: None,
+            // What comes only as a task is waited for here: agents know no tasks.
+            tasks: TaskSupport::Forbidden,
             tags: vec!["mcp".to_owned(), self.id.clone(), name.clone()],
             ..tool.clone().with("streaming", &false.into())
         };

@@ -14,8 +14,8 @@ use super::session::AgentSession;
 use crate::Service;
 use crate::edges::clock::Clock;
 
-/// How often sessions whose time is over are looked for, at most.
-const TIDY: Duration = Duration::from_secs(30);
+/// The shortest and the longest pause between two looks for sessions whose time is over.
+const TIDY: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(30));
 
 /// What nobody gets over HTTP who need not show a token: whoever has it can run programs.
 const NEED_A_TOKEN: [&str; 2] = ["proc", "skill"];
@@ -70,16 +70,15 @@ impl Agents {
 
     /// Opens a session; none if there are too many.
     pub(super) fn open(self: &Arc<Self>, who: Who) -> Option<SessionId> {
+        // Looked at before anything is made, because there may be many who try.
+        if self.open.read().unwrap_or_else(PoisonError::into_inner).len() >= self.limits.sessions {
+            return None;
+        }
         let id = SessionId::draw();
         let clock = Clock::start();
         let leaving = Leaving { agents: Arc::downgrade(self), id };
         let session = AgentSession::new(Arc::clone(&self.shared), who, self.door(&clock), clock, leaving);
-        let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
-        if open.len() >= self.limits.sessions {
-            drop(open);
-            return None;
-        }
-        open.insert(id, session);
+        self.open.write().unwrap_or_else(PoisonError::into_inner).insert(id, session);
         Some(id)
     }
 
@@ -93,8 +92,9 @@ impl Agents {
     /// Ends sessions whose time is over, again and again.
     pub(in crate::edges::http) async fn end_overdue(&self) {
         let AgentLimits { idle, handshake, .. } = self.limits;
+        let pause = (idle / 4).min(handshake / 4).clamp(TIDY.0, TIDY.1);
         loop {
-            tokio::time::sleep(TIDY.min(idle / 4).min(handshake / 4)).await;
+            tokio::time::sleep(pause).await;
             let now = Instant::now();
             let mut overdue = self.all();
             overdue.retain(|session| session.is_overdue(now, handshake, idle));

@@ -57,6 +57,7 @@ impl AgentSession {
                 if let Some(Some(task)) = inner.running.remove(&call) {
                     task.abort();
                 }
+                inner.settled.retain(|(settled, _)| *settled != call);
             }
             // Anybody may try, so this is no cause for alarm here.
             Action::Refused(refusal) => tracing::info!(%refusal, "no session"),
@@ -179,7 +180,7 @@ impl AgentSession {
                 session.follow_up(inner, VecDeque::new());
             }
         };
-        self.shared.calls.spawn_on(task, &self.shared.runtime).abort_handle()
+        self.shared.calls.spawn_on(task, &self.shared.runtime()).abort_handle()
     }
 
     /// What was accepted and not finished is answered with an error that says so.
@@ -209,7 +210,7 @@ impl AgentSession {
             return;
         }
         let (instant, this) = (inner.clock.instant(at), Weak::clone(&self.this));
-        let timer = self.shared.runtime.spawn(async move {
+        let timer = self.shared.runtime().spawn(async move {
             tokio::time::sleep_until(instant).await;
             if let Some(session) = this.upgrade() {
                 session.wake();

@@ -26,7 +26,7 @@ use super::request::read_body;
 use super::respond::{self, Content};
 use super::served::Line;
 use super::who::Who;
-use session::Sent;
+use session::{AgentSession, Sent};
 
 pub(super) use agents::{Agents, Trust};
 pub(super) use stream::AgentStream;
@@ -42,6 +42,9 @@ pub(super) const HEALTH: &str = "/health";
 
 /// Names a session.
 const SESSION_ID: HeaderName = HeaderName::from_static("x-session-id");
+
+/// What is said of a session that nobody knows, or that is over.
+const NO_SESSION: (StatusCode, &str) = (StatusCode::NOT_FOUND, "Session not found");
 
 /// Bounds on sessions of A2E over HTTP.
 #[derive(Debug, Clone, Copy)]
@@ -103,21 +106,22 @@ async fn send(
 ) -> Response<Content> {
     let session = match find(agents, head, who) {
         Ok(session) => session,
-        Err(refusal) => return refusal,
+        Err((status, why)) => return detail(status, why),
     };
     if !endpoint.shared.has_room_for_answers() {
         return busy();
     }
-    let message = match read_body(body, &endpoint.shared).await {
-        Ok(message) => on_one_line(&message).into_owned(),
+    let body = match read_body(body, &endpoint.shared).await {
+        Ok(body) => body,
         Err(refusal) => {
             let status = refusal.status();
             return detail(status, status.canonical_reason().unwrap_or_default());
         }
     };
-    if std::str::from_utf8(&message).is_err() {
+    if std::str::from_utf8(&body).is_err() {
         return detail(StatusCode::BAD_REQUEST, "Not UTF-8");
     }
+    let message = on_one_line(&body);
     if let (Some(authorize), Some(sender)) = (&endpoint.authorize, sender)
         && let Err(denied) = authorize.permit_tools(sender, &|| calls::called_tools(&message))
     {
@@ -133,7 +137,7 @@ async fn send(
 fn stream(endpoint: &Endpoint, agents: &Agents, head: &Parts, who: &Who, line: &Arc<Line>) -> Response<Content> {
     let session = match find(agents, head, who) {
         Ok(session) => session,
-        Err(refusal) => return refusal,
+        Err((status, why)) => return detail(status, why),
     };
     if !endpoint.shared.has_room_for_streams() {
         return detail(StatusCode::SERVICE_UNAVAILABLE, "Too many streams");
@@ -149,10 +153,10 @@ fn stream(endpoint: &Endpoint, agents: &Agents, head: &Parts, who: &Who, line: &
 }
 
 /// The session that a request names.
-fn find(agents: &Agents, head: &Parts, who: &Who) -> Result<Arc<session::AgentSession>, Response<Content>> {
+fn find(agents: &Agents, head: &Parts, who: &Who) -> Result<Arc<AgentSession>, (StatusCode, &'static str)> {
     let id = head.headers.get(SESSION_ID).filter(|id| !id.is_empty());
-    let id = id.ok_or_else(|| detail(StatusCode::BAD_REQUEST, "Missing X-Session-Id"))?;
-    id.to_str().ok().and_then(|id| agents.find(id, who)).ok_or_else(not_found)
+    let id = id.ok_or((StatusCode::BAD_REQUEST, "Missing X-Session-Id"))?;
+    id.to_str().ok().and_then(|id| agents.find(id, who)).ok_or(NO_SESSION)
 }
 
 /// A message without line ends, which would end it too early wherever it is passed on. In JSON they mean nothing.
@@ -171,7 +175,8 @@ pub(super) fn detail(status: StatusCode, detail: &str) -> Response<Content> {
 }
 
 fn not_found() -> Response<Content> {
-    detail(StatusCode::NOT_FOUND, "Session not found")
+    let (status, why) = NO_SESSION;
+    detail(status, why)
 }
 
 /// The agent does not read what it is sent, or too much is under way.

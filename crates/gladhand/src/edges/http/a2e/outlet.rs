@@ -1,7 +1,7 @@
 //! What is on its way to one agent: messages that nobody has read yet, and the one stream that reads them.
 //!
-//! Nothing is dropped. What was handed to a connection and had not left it when it broke, or when another stream took
-//! its place, goes to the next one.
+//! Nothing is dropped. What was handed to a connection and is not known to have left it when it broke, or when another
+//! stream took its place, goes to the next one: rather twice than never, since who asked knows an answer by its request.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
