@@ -45,6 +45,8 @@ enum Does {
     Says(String),
     /// Returns `{"<argument>": its value}`; without the argument its arguments are wrong.
     Repeats(String),
+    /// The same, with `null` for an argument that is not there.
+    RepeatsIfAny(String),
     /// What the product's `echo` does, whose name it must have.
     Echoes,
     /// Returns the text that belongs to an argument, or reports that there is none.
@@ -97,6 +99,9 @@ impl Provider for Toolbox {
                 Some(value) => returned(json::to_raw(&BTreeMap::from([(name, value)]))),
                 None => Err(Failure::invalid_argument(name, "required")),
             }),
+            Does::RepeatsIfAny(name) => {
+                Answer::Now(returned(json::to_raw(&BTreeMap::from([(name, arguments.get(name))]))))
+            }
             Does::Echoes => gladhand::providers::Toolbox.call(call, context),
             Does::LooksUp { argument, entries } => Answer::Now(match arguments.get(argument).and_then(Value::as_str) {
                 Some(key) => Ok(Reply::Tool(match entries.get(key) {

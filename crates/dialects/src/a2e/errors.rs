@@ -167,11 +167,13 @@ impl ErrorBody {
             | FailureKind::Internal => ("runtime_error", true),
         };
         let message = if failure.kind == FailureKind::Busy { TOO_MANY } else { &failure.message };
-        let detail = Detail {
-            kind: (failure.kind == FailureKind::InvalidArguments).then_some("arguments"),
-            reason: failure.kind.word(),
-            data: failure.data.as_deref(),
+        let kind = match failure.kind {
+            FailureKind::InvalidArguments => Some("arguments"),
+            // The capability found out what the table of fields does not say.
+            FailureKind::Capability("parse_error") => Some(Undecodable::Schema.word()),
+            _ => None,
         };
+        let detail = Detail { kind, reason: failure.kind.word(), data: failure.data.as_deref() };
         Self { code, message: message.to_owned(), detail: json::to_raw(&detail), retryable, capability }
     }
 

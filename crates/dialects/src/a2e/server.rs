@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gladhand_accord::{Agreement, Closed, Gate, Side};
+use gladhand_accord::{Agreement, Closed, Gate, Side, Stance};
 use gladhand_operations::{
     CallId, CapabilityEvent, Failure, FailureKind, Notice, Outcome, Question, QuestionId, Reply,
 };
@@ -147,7 +147,8 @@ impl Host {
             }
             Err(Closed::NotAgreed(need)) => {
                 out.actions.push(Action::Dropped(REQUEST_NOT_AGREED));
-                let asked_for = session.agreement.term(need.owner, need.capability).is_some();
+                let term = session.agreement.term(need.owner, need.capability);
+                let asked_for = term.is_some_and(|term| term.client == Stance::Wants);
                 return Err(ErrorBody::capability_missing(name, need.capability, asked_for));
             }
             Err(Closed::Unknown | Closed::NotInThisVersion) => return Err(ErrorBody::unknown_type(name)),

@@ -355,6 +355,9 @@ pub struct RegistrationConfig {
 pub struct ToolkitConfig {
     /// What it is called.
     pub name: String,
+    /// A shorter name for it, which does as well.
+    #[serde(default)]
+    pub alias: String,
     /// What it is for.
     #[serde(default)]
     pub description: String,

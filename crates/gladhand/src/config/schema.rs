@@ -346,6 +346,7 @@ impl Kind {
             Self::Toolkits => list_of(
                 &json!({
                     "name": { "type": "string", "description": "What it is called." },
+                    "alias": { "type": "string", "description": "A shorter name for it, which does as well." },
                     "description": { "type": "string", "description": "What it is for." },
                     "category": { "type": "string", "description": "What kind of toolkit it is." },
                     "tags": texts(),

@@ -18,7 +18,7 @@ use gladhand_capabilities::toolkits::{self, Toolkit, Toolkits};
 use gladhand_hub::{Agent, Provider};
 use url::Url;
 
-use super::a2e_mcp::{A2eMcp, Settings as McpSettings};
+use super::a2e_mcp::{A2eMcp, Root, Settings as McpSettings};
 use crate::config::{A2eConfig, CapabilityName, MemoryConfig};
 use crate::edges::starter::OnLeash;
 
@@ -127,13 +127,22 @@ fn servers(config: &A2eConfig) -> McpSettings {
         commands: config.mcp.commands.iter().map(|command| vec![command.clone()]).collect(),
         urls: config.mcp.urls.iter().filter_map(|url| Url::parse(url).ok()).collect(),
         folders: config.roots.clone(),
+        roots: config.roots.iter().filter_map(|folder| root(folder)).collect(),
         ..McpSettings::default()
     }
+}
+
+/// A folder, as servers are told of it.
+fn root(folder: &Path) -> Option<Root> {
+    let folder = std::path::absolute(folder).ok()?;
+    let name = folder.file_name().unwrap_or(folder.as_os_str()).to_string_lossy().into_owned();
+    Some(Root { uri: Url::from_file_path(&folder).ok()?.into(), name })
 }
 
 fn bundles(config: &A2eConfig) -> toolkits::Settings {
     let toolkits = config.toolkits.iter().map(|kit| Toolkit {
         name: kit.name.clone(),
+        alias: kit.alias.clone(),
         description: kit.description.clone(),
         category: kit.category.clone(),
         tags: kit.tags.clone(),

@@ -11,6 +11,7 @@ const RULES: Rules = Rules {
     parser_texts: &["Malformed line: "],
     elsewhere: &[],
     in_order: true,
+    apart: &[],
     standing: as_we_say_it,
 };
 

@@ -29,6 +29,8 @@ pub(crate) struct Rules {
     pub(crate) elsewhere: &'static [&'static str],
     /// Whether answers come in the order of the requests.
     pub(crate) in_order: bool,
+    /// The `type`s of messages that come when they come: in their order, but before or after any answer.
+    pub(crate) apart: &'static [&'static str],
     /// What holds for every recorded answer: additive members, our own name.
     pub(crate) standing: fn(&mut Value),
 }
@@ -43,12 +45,17 @@ pub(crate) struct Run {
     pub(crate) line_end: &'static str,
     /// Changes the recording before it is played, such as into another form of the dialect.
     pub(crate) rewrite: fn(Vec<Item>) -> Vec<Item>,
+    /// What stands for something else in the recording, such as a folder.
+    pub(crate) names: BTreeMap<String, String>,
+    /// What happens elsewhere once this line has been sent.
+    pub(crate) then: Option<(usize, Box<dyn Fn()>)>,
 }
 
 impl Run {
     /// A recording as it is.
     pub(crate) fn new(file: &'static str, command: Command) -> Self {
-        Self { file, name: file, command, line_end: "\n", rewrite: |items| items }
+        let (names, rewrite) = (BTreeMap::new(), |items| items);
+        Self { file, name: file, command, line_end: "\n", rewrite, names, then: None }
     }
 }
 
@@ -170,8 +177,10 @@ pub(crate) fn play(rules: &Rules, runs: Vec<Run>) {
             process: Process::start(run.command),
             rules,
             file: run.name,
-            names: BTreeMap::new(),
+            names: run.names,
             sent: String::new(),
+            early: Vec::new(),
+            then: run.then,
             problems: &mut problems,
         };
         player.play(items, run.line_end);
@@ -272,6 +281,9 @@ struct Player<'p> {
     names: BTreeMap<String, String>,
     /// Everything the recorded client sent: names that it chose are no random names of ours.
     sent: String,
+    /// Messages that come when they come and that nobody has waited for yet.
+    early: Vec<Value>,
+    then: Option<(usize, Box<dyn Fn()>)>,
     problems: &'p mut Vec<String>,
 }
 
@@ -281,12 +293,12 @@ impl Player<'_> {
         let mut ended = false;
         while let Some(item) = items.next() {
             match item {
-                Item::Send(_, bytes) => {
+                Item::Send(line, bytes) => {
                     // Lines that were sent together are answered together, in any order.
                     let mut lines = 1;
-                    self.send(bytes, line_end);
-                    while let Some(Item::Send(_, bytes)) = items.next_if(|item| matches!(item, Item::Send(..))) {
-                        self.send(bytes, line_end);
+                    self.send(line, bytes, line_end);
+                    while let Some(Item::Send(line, bytes)) = items.next_if(|item| matches!(item, Item::Send(..))) {
+                        self.send(line, bytes, line_end);
                         lines += 1;
                     }
                     let mut expected = Vec::new();
@@ -314,12 +326,13 @@ impl Player<'_> {
                 self.problems.push(format!("{}: ended with {status}", self.file));
             }
         }
-        for line in self.process.rest() {
+        let early = self.early.iter().map(Value::to_string);
+        for line in early.chain(self.process.rest()) {
             self.problems.push(format!("{}: nobody expected {line}", self.file));
         }
     }
 
-    fn send(&mut self, mut bytes: Vec<u8>, line_end: &str) {
+    fn send(&mut self, line: usize, mut bytes: Vec<u8>, line_end: &str) {
         self.sent.push_str(&String::from_utf8_lossy(&bytes));
         for (recorded, ours) in &self.names {
             if let Ok(text) = std::str::from_utf8(&bytes)
@@ -334,9 +347,17 @@ impl Player<'_> {
         }
         // A session that said goodbye may be gone; whether it should be shows in what was answered.
         self.process.try_send_bytes(&bytes);
+        if let Some((_, then)) = self.then.take_if(|(at, _)| *at == line) {
+            then();
+        }
     }
 
     fn compare(&mut self, mut expected: Vec<(usize, Value)>, in_any_order: bool) {
+        for got in std::mem::take(&mut self.early) {
+            if self.found(&mut expected, &got, in_any_order).is_err() {
+                self.early.push(got);
+            }
+        }
         while !expected.is_empty() {
             let place = format!("{}:{}", self.file, expected[0].0);
             let Some(text) = self.process.line_within(crate::support::PATIENCE / 4) else {
@@ -347,27 +368,42 @@ impl Player<'_> {
                 self.problems.push(format!("{place}: not JSON: {text}"));
                 return;
             };
-            let candidates = if in_any_order { expected.len() } else { 1 };
-            let mut first = None;
-            let found = (0..candidates).find(|at| {
-                let mut names = self.names.clone();
-                match self.same(&expected[*at].1, &got, "", &mut names) {
-                    Ok(()) => {
-                        self.names = names;
-                        true
-                    }
-                    Err(why) => {
-                        first.get_or_insert(why);
-                        false
-                    }
+            match self.found(&mut expected, &got, in_any_order) {
+                Ok(()) => {}
+                Err(_) if self.is_apart(&got) => self.early.push(got),
+                Err(why) => {
+                    self.problems.push(format!("{place}: {why}\n  expected {}\n  got      {got}", expected[0].1));
+                    expected.remove(0);
                 }
-            });
-            if found.is_none() {
-                let why = first.unwrap_or_default();
-                self.problems.push(format!("{place}: {why}\n  expected {}\n  got      {got}", expected[0].1));
             }
-            expected.remove(found.unwrap_or(0));
         }
+    }
+
+    /// Takes what came out of what is expected; or says how it differs from the first that it could have been.
+    fn found(&mut self, expected: &mut Vec<(usize, Value)>, got: &Value, in_any_order: bool) -> Result<(), String> {
+        let is_apart = self.is_apart(got);
+        let could_be = |value: &Value| {
+            self.is_apart(value) == is_apart && (!is_apart || value.get("stream_type") == got.get("stream_type"))
+        };
+        let candidates = (0..expected.len()).filter(|at| could_be(&expected[*at].1));
+        let candidates: Vec<_> = candidates.take(if in_any_order && !is_apart { usize::MAX } else { 1 }).collect();
+        let mut first = None;
+        for at in candidates {
+            let mut names = self.names.clone();
+            match self.same(&expected[at].1, got, "", &mut names) {
+                Ok(()) => {
+                    self.names = names;
+                    expected.remove(at);
+                    return Ok(());
+                }
+                Err(why) => drop(first.get_or_insert(why)),
+            }
+        }
+        Err(first.unwrap_or_else(|| "nobody expected it".to_owned()))
+    }
+
+    fn is_apart(&self, message: &Value) -> bool {
+        message["type"].as_str().is_some_and(|kind| self.rules.apart.contains(&kind))
     }
 
     fn same(
@@ -434,8 +470,10 @@ pub(crate) fn kind(value: &Value) -> u8 {
     }
 }
 
-/// Whether a text is a UUID, with or without its dashes.
+/// Whether a text is made up of random digits: a UUID with or without its dashes, or one of the shorter ids of A2E.
 fn is_random(text: &str) -> bool {
-    let digits = text.chars().filter(char::is_ascii_hexdigit).count();
-    digits == 32 && (text.len() == 32 || text.len() == 36 && text.matches('-').count() == 4)
+    let is_hex = |text: &str, length| text.len() == length && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let is_uuid = || text.matches('-').count() == 4 && is_hex(&text.replace('-', ""), 32);
+    let is_subagent = || text.strip_prefix("sub_").is_some_and(|digits| is_hex(digits, 8));
+    is_hex(text, 32) || is_hex(text, 12) || is_uuid() || is_subagent()
 }

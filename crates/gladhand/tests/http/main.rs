@@ -7,6 +7,7 @@ mod support;
 mod agents;
 mod agents_client;
 mod agents_limits;
+mod agents_recorded;
 mod agents_trust;
 mod authorize;
 mod client;

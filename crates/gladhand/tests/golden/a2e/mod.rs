@@ -1,42 +1,51 @@
 //! A2E: the recordings of the reference host and client.
 
+mod stage;
+mod subagents;
+
 use std::process::Command;
 
 use serde_json::{Value, json};
 
+use self::stage::{Stage, TOKEN};
+use self::subagents::Model;
+use crate::fixture;
 use crate::replay::{Item, Rules, Run, play, recorded};
 use crate::support::{self, Process};
-use crate::{fixture, serve};
-
-/// The token that the recorded hosts were configured with.
-const TOKEN: &str = "dev-secret";
 
 const RULES: Rules = Rules {
     dialect: "a2e",
-    varies: &["id", "ts", "created_at", "duration_ms", "uptime_seconds", "seq", "/message", "/data/error"],
+    varies: &[
+        "id",
+        "ts",
+        "created_at",
+        "updated_at",
+        "connected_at",
+        "started_at",
+        "applied_at",
+        "duration_ms",
+        "uptime_seconds",
+        "pid",
+        "seq",
+        "/message",
+        "/data/error",
+    ],
     parser_texts: &[],
-    elsewhere: &["client_sees_", "max_parallel_", "subprocess_as_shipped"],
+    elsewhere: &["client_sees_", "max_parallel_", "subprocess_as_shipped", "http_"],
     in_order: false,
+    // A process runs beside everything else, and so does a server that tells of a change.
+    apart: &["proc/read/event", "mcp/server/push"],
     standing: as_we_say_it,
 };
 
-/// What differs from the reference in every answer, by a2e §§2, 4.1, 6.4.
+/// What differs from the reference in every answer, by a2e §§2, 6.4.
 fn as_we_say_it(answer: &mut Value) {
     // §2 row 1: both spellings of the version key.
     answer["a2e"] = json!("1.0");
-    for capability in answer["accepted_caps"].as_array_mut().into_iter().flatten() {
-        let name = capability["capability"].as_str().expect("a name").to_owned();
-        *capability = if name == "tools" {
-            // §6.4: metadata names the plugin that serves the capability; here there is one for all.
-            json!({"capability": name, "enabled": true,
-                   "metadata": {"name": "gladhand", "type": name, "priority": 0, "exclusive": true}})
-        } else {
-            // §2 row 7 and §6.4: known, not served here.
-            json!({"capability": name, "enabled": false, "metadata": {"reason": "no plugin loaded"}})
-        };
-    }
-    if answer["accepted_caps"].is_null() {
-        answer.as_object_mut().expect("an object").remove("accepted_caps");
+    // §6.4: metadata names the plugin that serves the capability; here there is one for all.
+    for capability in answer.get_mut("accepted_caps").and_then(Value::as_array_mut).into_iter().flatten() {
+        let name = capability["capability"].clone();
+        capability["metadata"] = json!({"name": "gladhand", "type": name, "priority": 0, "exclusive": true});
     }
 }
 
@@ -45,35 +54,70 @@ fn with_token(mut command: Command) -> Command {
     command
 }
 
+/// The hosts of `hosts/`, and the recordings that each stands in for.
+const HOSTS: [(&str, &[&str]); 5] = [
+    (
+        "stock",
+        &[
+            "handshake_page_example",
+            "handshake_wrong_token",
+            "handshake_missing_token",
+            "handshake_version_mismatch",
+            "handshake_no_caps",
+            "handshake_partial_caps",
+            "handshake_twice",
+            "capability_not_granted",
+            "malformed_input",
+            "malformed_silent",
+            "host_types_from_client",
+            "ping_and_shutdown",
+            "memory_basic",
+            "learning",
+            "learning_validation",
+            "planning",
+            "env_episode",
+            "env_extended",
+            "proc_denied",
+            "proc_exit_codes",
+            "proc_lifecycle",
+            "skills",
+        ],
+    ),
+    (
+        "fixture",
+        &[
+            "handshake_ok",
+            "subprocess_stdio",
+            "chains_linear",
+            "chains_routing",
+            "chains_errors",
+            "toolkits",
+            "env_state_push",
+        ],
+    ),
+    ("multi", &["handshake_unanswered", "broadcast_two_plugins"]),
+    ("mcp", &["mcp_stock"]),
+    ("wired", &["mcp_wired"]),
+];
+
 #[test]
 fn recorded_hosts_are_matched() {
+    let (stage, model) = (Stage::new(), Model::start());
     let bare = ["handshake_minimal", "handshake_bad_fields", "calls_before_handshake"];
-    let served = [
-        "handshake_ok",
-        "handshake_page_example",
-        "handshake_wrong_token",
-        "handshake_missing_token",
-        "handshake_version_mismatch",
-        "handshake_no_caps",
-        "handshake_partial_caps",
-        "handshake_twice",
-        "handshake_unanswered",
-        "capability_not_granted",
-        "malformed_input",
-        "malformed_silent",
-        "host_types_from_client",
-        "ping_and_shutdown",
+    let hosts = HOSTS.iter().flat_map(|(host, files)| files.iter().map(move |file| (host, file)));
+    let toolboxes = [
+        ("a2e_calls.json", "tools_call_results"),
+        ("a2e_calls.json", "tools_streaming"),
+        ("a2e_calls.json", "shutdown_drops_inflight"),
+        ("a2e.json", "tools_list_and_search"),
+        ("a2e_stock.json", "tools_stock"),
     ];
-    let calls = ["tools_call_results", "tools_streaming", "subprocess_stdio", "shutdown_drops_inflight"];
     let runs = bare
         .into_iter()
-        .map(|file| Run::new(file, serve()))
-        .chain(served.into_iter().map(|file| Run::new(file, with_token(serve()))))
-        .chain(calls.into_iter().map(|file| Run::new(file, with_token(fixture("a2e_calls.json")))))
-        .chain([
-            Run::new("tools_list_and_search", with_token(fixture("a2e.json"))),
-            Run::new("tools_stock", with_token(fixture("a2e_stock.json"))),
-        ]);
+        .map(|file| stage.bare(file))
+        .chain(hosts.map(|(host, file)| stage.host(host, file)))
+        .chain(toolboxes.into_iter().map(|(toolbox, file)| Run::new(file, with_token(fixture(toolbox)))))
+        .chain([model.asked_in(stage.host("stock", "multi_agent"))]);
     play(&RULES, runs.collect());
 }
 
