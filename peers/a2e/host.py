@@ -109,6 +109,7 @@ def http(port):
             self.send_header("content-type", "text/event-stream; charset=utf-8")
             self.send_header("transfer-encoding", "chunked")
             self.end_headers()
+            self.wfile.flush()
             while True:
                 event = f"data: {out.get()}\n\n".encode()
                 self.wfile.write(b"%x\r\n%s\r\n" % (len(event), event))

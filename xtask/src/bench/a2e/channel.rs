@@ -1,5 +1,6 @@
 //! One agent of an A2E host: lines out, lines in, over pipes or over HTTP with its stream of events.
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -26,12 +27,30 @@ pub(super) struct Pipes {
     output: BufReader<File>,
 }
 
-/// A session over HTTP: one connection for what is sent, one for what comes.
+/// A session over HTTP: as many connections as there are messages in flight, and one for what comes.
 #[derive(Debug)]
 pub(super) struct Http {
-    send: BufReader<TcpStream>,
+    sends: VecDeque<Send>,
     stream: BufReader<TcpStream>,
     session: String,
+}
+
+/// A connection for what is sent, and whether its last message is still to be taken note of.
+#[derive(Debug)]
+struct Send {
+    connection: BufReader<TcpStream>,
+    is_pending: bool,
+}
+
+impl Send {
+    /// Waits until the last message was taken note of.
+    fn settle(&mut self) -> Result<()> {
+        if std::mem::take(&mut self.is_pending) {
+            let (status, body) = response(&mut self.connection)?;
+            ensure!(status == 200, "a message was answered with {status} {body}");
+        }
+        Ok(())
+    }
 }
 
 impl Channel {
@@ -42,9 +61,10 @@ impl Channel {
     }
 
     /// Opens a session and its stream.
-    pub(super) fn http(address: SocketAddr) -> Result<Self> {
-        let mut send = connect(address)?;
-        let session = session(&mut send)?;
+    pub(super) fn http(address: SocketAddr, in_flight: usize) -> Result<Self> {
+        let session = session(&mut connect(address)?)?;
+        let send = || Ok(Send { connection: connect(address)?, is_pending: false });
+        let sends = (0..in_flight).map(|_| send()).collect::<Result<_>>()?;
         let mut stream = connect(address)?;
         let head = format!(
             "GET /stream HTTP/1.1\r\nhost: {address}\r\naccept: text/event-stream\r\nx-session-id: {session}\r\n\r\n"
@@ -52,22 +72,24 @@ impl Channel {
         stream.get_mut().write_all(head.as_bytes())?;
         let (status, _) = head_of(&mut stream)?;
         ensure!(status == 200, "the stream was answered with {status}");
-        Ok(Self::Http(Http { send, stream, session }))
+        Ok(Self::Http(Http { sends, stream, session }))
     }
 
     pub(super) fn send(&mut self, line: &str) -> Result<()> {
         match self {
             Self::Pipes(pipes) => Ok(pipes.running.input.write_all(line.as_bytes())?),
             Self::Http(http) => {
-                let address = http.send.get_ref().peer_addr()?;
+                let mut send = http.sends.pop_front().context("there is no connection")?;
+                send.settle()?;
+                let address = send.connection.get_ref().peer_addr()?;
                 let (session, body) = (&http.session, line.trim_end());
                 let request = format!(
                     "POST /send HTTP/1.1\r\nhost: {address}\r\nx-session-id: {session}\r\ncontent-type: text/plain\r\ncontent-length: {}\r\n\r\n{body}",
                     body.len()
                 );
-                http.send.get_mut().write_all(request.as_bytes())?;
-                let (status, body) = response(&mut http.send)?;
-                ensure!(status == 200, "a message was answered with {status} {body}");
+                send.connection.get_mut().write_all(request.as_bytes())?;
+                send.is_pending = true;
+                http.sends.push_back(send);
                 Ok(())
             }
         }
