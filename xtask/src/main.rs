@@ -2,7 +2,8 @@
 //!
 //! `peers` installs the real peers that the tests talk to, `test` runs every test with them, `bench` compares
 //! us with them, `soak` wears us out, `conformance` runs the official MCP suite, `accuracy` measures the repository
-//! tools, `model` fetches the small model that works offline, `order` tells the linker what belongs together. Nothing
+//! tools, `model` fetches the small model that works offline, `order` tells the linker what belongs together, `picture` draws
+//! a conversation. Nothing
 //! here is part of the product, and the product depends on nothing here.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "chores talk to the person who started them")]
 
@@ -12,6 +13,7 @@ mod conformance;
 mod model;
 mod order;
 mod peers;
+mod picture;
 mod shell;
 mod soak;
 mod test;
@@ -36,6 +38,7 @@ Chores:
   accuracy     Measure how well frameworks are recognised; exit with 1 if a bar is missed
   model        Fetch the small model that works offline into the data folder (instant when it is there)
   order        Write down what ordinary sessions call, for the linker (needs valgrind)
+  picture      Draw a real conversation with `gladhand chat` into docs/chat.svg
   soak         Let 200 clients call servers that break, and see that nothing is lost, left or grows
   peers        Install the pinned real peers into target/peers (instant when nothing changed)
 
@@ -71,6 +74,7 @@ fn main() -> ExitCode {
         ["model"] => model::run(),
         ["order"] => order::run(),
         ["accuracy"] => accuracy::run(),
+        ["picture"] => picture::run(),
         ["peers"] => peers::install().map(|_| ExitCode::SUCCESS),
         ["bench", options @ ..] => match bench::Options::read(options) {
             Ok(options) => bench::run(options),
@@ -84,7 +88,7 @@ fn main() -> ExitCode {
             Ok(options) => conformance::run(&options),
             Err(unknown) => return misused(&format!("`conformance` has no option `{unknown}`")),
         },
-        [chore @ ("test" | "peers" | "order" | "accuracy" | "model"), unknown, ..] => {
+        [chore @ ("test" | "peers" | "order" | "accuracy" | "model" | "picture"), unknown, ..] => {
             return misused(&format!("`{chore}` has no option `{unknown}`"));
         }
         [unknown, ..] => return misused(&format!("there is no chore `{unknown}`")),

@@ -1,7 +1,8 @@
 //! `cargo xtask peers`: puts the pinned real peers into `target/peers`.
 //!
 //! Each peer is stamped with a hash of its pins and of the tool that installed it, so a second run only
-//! compares stamps. Layout: `bin/node`, `npm/node_modules`, `suite/node_modules` (the conformance suite), `inspector`,
+//! compares stamps. Layout: `bin/node`, `npm/node_modules`, `suite/node_modules` (the conformance suite), `oidc/node_modules`
+//! (an OpenID provider), `inspector`,
 //! `py1`, `py2`, `pyold`, `pyservers` (virtual environments: the two lines of the Python SDK, an old version of the
 //! first, and servers), for the bench of gateways `gateways/node_modules` and `pygateway`, and `cargo/release` (`rmcp-echo`, `rmcp-matrix` and `floor`).
 
@@ -32,6 +33,7 @@ pub(crate) fn install() -> Result<PathBuf> {
 
     refresh_npm("npm", &node, &folder)?;
     refresh_npm("suite", &node, &folder)?;
+    refresh_npm("oidc", &node, &folder)?;
     inspector(&folder)?;
     for name in PYTHON {
         refresh_python(name, &python, &folder)?;
@@ -303,7 +305,7 @@ mod tests {
 
     #[test]
     fn the_npm_locks_name_no_place_to_fetch_from() {
-        for pins in ["npm", "suite", "gateways"] {
+        for pins in ["npm", "suite", "oidc", "gateways"] {
             let path = shell::root().join("peers").join(pins).join("package-lock.json");
             let lock: serde_json::Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
             let packages = lock["packages"].as_object().unwrap().iter();

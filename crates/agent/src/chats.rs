@@ -16,8 +16,10 @@ use crate::payloads::{ChatMessage, ChatSummary, Image, Role};
 use crate::session::{Chat, ChatFile, Entry};
 use crate::text;
 
+mod claim;
 mod index;
 
+pub(crate) use claim::Claim;
 pub(crate) use index::Index;
 
 /// The chats of a data directory.
@@ -67,15 +69,29 @@ impl Chats {
 
     /// Writes a chat down, whole or not at all.
     pub(crate) fn save(&self, file: &ChatFile) -> io::Result<()> {
-        let path = self.data.join(&file.chat.path);
-        replace(&path, lines_of(file).as_bytes())
+        replace(&self.path(&file.chat), lines_of(file).as_bytes())
+    }
+
+    /// The same for now: it survives this process, and need not survive the machine.
+    pub(crate) fn keep(&self, file: &ChatFile) -> io::Result<()> {
+        put(&self.path(&file.chat), lines_of(file).as_bytes(), |_| Ok(()))
+    }
+
+    /// Takes a chat for writing, unless somebody else has it: here, or in another process.
+    pub(crate) fn claim(&self, chat: &Chat) -> io::Result<Option<Claim>> {
+        Claim::on(&self.path(chat))
+    }
+
+    /// The file of a chat.
+    fn path(&self, chat: &Chat) -> PathBuf {
+        self.data.join(&chat.path)
     }
 
     /// Adds a line to the journal of a chat.
     pub(crate) fn journal(&self, chat: &Chat, entry: &Entry) -> io::Result<()> {
-        let path = self.data.join(&chat.path).with_extension("compact.events.jsonl");
+        let path = self.path(chat).with_extension("compact.events.jsonl");
         make_folder_of(&path)?;
-        let mut file = fs_err::OpenOptions::new().read(true).append(true).create(true).open(&path)?;
+        let mut file = private().read(true).append(true).open(&path)?;
         let length = file.metadata()?.len();
         let mut journals = self.journals.lock().unwrap_or_else(PoisonError::into_inner);
         // Its number is its place. If another process has written too, the lines are counted anew.
@@ -117,13 +133,9 @@ impl Chats {
 }
 
 /// Whoever resumes a chat goes on writing it.
-pub(crate) fn taken_up(summary: &ChatSummary, messages: &[ChatMessage]) -> Chat {
-    let last = messages.iter().rfind(|message| message.role == Role::User);
-    // A title that no prompt has given was given by somebody, and stays.
-    let prompted = last.and_then(|message| text::title(&message.text));
-    let is_given = prompted.is_some_and(|prompted| !prompted.starts_with(&*summary.title));
-    let title = is_given.then(|| summary.title.clone());
-    Chat { id: summary.id.clone(), created_at: summary.created_at.clone(), path: summary.rollout_path.clone(), title }
+pub(crate) fn taken_up(summary: &ChatSummary) -> Chat {
+    let ChatSummary { id, created_at, rollout_path, title, .. } = summary.clone();
+    Chat { id, created_at, path: rollout_path, title }
 }
 
 fn lines_of(file: &ChatFile) -> String {
@@ -136,11 +148,11 @@ fn lines_of(file: &ChatFile) -> String {
         .enumerate()
         .map(|(index, (role, text, images))| Message { r#type: "message".to_owned(), index, role, text, images })
         .collect();
-    let ChatFile { chat, title, target, updated_at, .. } = file;
+    let ChatFile { chat, target, updated_at, .. } = file;
     let meta = Meta {
         r#type: "session_meta".to_owned(),
         id: chat.id.clone(),
-        title: title.clone(),
+        title: chat.title.clone(),
         provider: target.provider.clone(),
         model: target.model.clone(),
         thinking_level: target.thinking,
@@ -198,21 +210,35 @@ fn summary(meta: Meta, path: &Path) -> ChatSummary {
     }
 }
 
+/// Opens or makes files that only their owner reads: what is said to an agent is nobody else's business.
+fn private() -> fs_err::OpenOptions {
+    let mut options = fs_err::OpenOptions::new();
+    options.create(true);
+    #[cfg(unix)]
+    fs_err::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options
+}
+
 fn make_folder_of(path: &Path) -> io::Result<()> {
     path.parent().map_or(Ok(()), fs_err::create_dir_all)
 }
 
 /// Puts a new file in place of the old one, whole or not at all, also if the machine stops meanwhile.
 fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
+    put(path, text, fs_err::File::sync_data)
+}
+
+/// Puts a new file in place of the old one once it is settled.
+fn put(path: &Path, text: &[u8], settle: impl FnOnce(&fs_err::File) -> io::Result<()>) -> io::Result<()> {
     use std::sync::atomic::{AtomicU64, Ordering};
     static WRITTEN: AtomicU64 = AtomicU64::new(0);
 
     make_folder_of(path)?;
     let number = WRITTEN.fetch_add(1, Ordering::Relaxed);
     let beside = path.with_extension(format!("new-{}-{number}", std::process::id()));
-    let written = fs_err::File::create(&beside).and_then(|mut file| {
+    let written = private().write(true).truncate(true).open(&beside).and_then(|mut file| {
         file.write_all(text)?;
-        file.sync_data()
+        settle(&file)
     });
     let placed = written.and_then(|()| fs_err::rename(&beside, path));
     if placed.is_err() {

@@ -24,6 +24,11 @@ pub trait Desk: fmt::Debug + Send + Sync {
     /// Who answers for that model; otherwise what people are told.
     fn ready(&self, chosen: &Chosen) -> Result<Arc<dyn Models>, String>;
 
+    /// Why there is no model, where there should be one.
+    fn trouble(&self) -> Option<String> {
+        None
+    }
+
     /// What would be chosen, without choosing it.
     fn consider(&self, wanted: &ModelChoice<'_>) -> Result<Chosen, Failure>;
 
@@ -108,6 +113,10 @@ impl Desk for Accounts {
 
     fn ready(&self, chosen: &Chosen) -> Result<Arc<dyn Models>, String> {
         Self::ready(self, chosen)
+    }
+
+    fn trouble(&self) -> Option<String> {
+        Self::trouble(self)
     }
 
     fn consider(&self, wanted: &ModelChoice<'_>) -> Result<Chosen, Failure> {

@@ -33,6 +33,8 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
 pub(crate) struct Places<'a> {
     pub(crate) folder: &'a Path,
     pub(crate) home: Option<&'a Path>,
+    /// What may be read, links followed; everything if there is none.
+    pub(crate) roots: &'a [PathBuf],
 }
 
 /// Loads the pictures of a prompt, in order; the first that cannot be loaded is why there is none.
@@ -77,6 +79,9 @@ fn from_file(path: &str, places: Places<'_>) -> Result<Image, String> {
     if !data.is_file() {
         return Err(format!("not a file: {shown}"));
     }
+    if !is_within(&path, places.roots) {
+        return Err(format!("outside of the folders that may be read: {shown}"));
+    }
     check_size(data.len())?;
     let extension = path.extension().map(|end| format!(".{}", end.to_string_lossy().to_lowercase()));
     let kind = KINDS.iter().find(|(end, _)| extension.as_deref() == Some(end));
@@ -94,6 +99,13 @@ fn from_file(path: &str, places: Places<'_>) -> Result<Image, String> {
         data_url: format!("data:{mime_type};base64,{encoded}"),
         byte_size: bytes.len() as u64,
     })
+}
+
+/// Whether a file is where files may be read, wherever links lead.
+fn is_within(path: &Path, roots: &[PathBuf]) -> bool {
+    let real = |path: &Path| std::fs::canonicalize(path);
+    roots.is_empty()
+        || real(path).is_ok_and(|path| roots.iter().any(|root| real(root).is_ok_and(|root| path.starts_with(root))))
 }
 
 fn check_size(bytes: u64) -> Result<(), String> {
@@ -157,7 +169,7 @@ mod tests {
     fn one(folder: &Path, path: &str, url: Option<&str>, mime: Option<&str>) -> Result<Image, String> {
         let (data_url, mime_type) = (url.map(Into::into), mime.map(Into::into));
         let image = PendingImage { path: path.to_owned(), mime_type, data_url };
-        let loaded = load(&[image], Places { folder, home: Some(folder) }, Moment(1_794_705_259_416))?;
+        let loaded = load(&[image], Places { folder, home: Some(folder), roots: &[] }, Moment(1_794_705_259_416))?;
         Ok(loaded.into_iter().next().expect("one picture was asked for"))
     }
 
@@ -196,5 +208,26 @@ mod tests {
         assert_eq!(load("big.png").unwrap_err(), "image too large (8.00 mb). max is 8.00 mb");
         let kinds = "supported: .png, .jpg, .jpeg, .webp, .gif";
         assert_eq!(load("notes.txt").unwrap_err(), format!("unsupported image type: .txt. {kinds}"));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn links_lead_nowhere_that_may_not_be_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let (inside, outside) = (folder.path().join("inside"), folder.path().join("outside.png"));
+        std::fs::create_dir(&inside).unwrap();
+        std::fs::write(&outside, b"png").unwrap();
+        std::os::unix::fs::symlink(&outside, inside.join("link.png")).unwrap();
+        std::fs::write(inside.join("own.png"), b"png").unwrap();
+        let roots = [inside.clone()];
+        let places = Places { folder: &inside, home: None, roots: &roots };
+        let load = |path: &str| {
+            let image = PendingImage { path: path.to_owned(), mime_type: None, data_url: None };
+            load(&[image], places, Moment(0)).map(|images| images.len())
+        };
+        assert_eq!(load("own.png"), Ok(1));
+        for path in ["link.png", "../outside.png"] {
+            assert!(load(path).unwrap_err().starts_with("outside of the folders"), "{path}");
+        }
     }
 }

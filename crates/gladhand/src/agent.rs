@@ -12,6 +12,7 @@ use gladhand_workbench::{Bench, Workbench};
 use tokio::sync::OnceCell;
 
 use crate::config::{AgentConfig, Approve, env};
+use crate::providers::toolbox;
 use crate::secrets;
 
 /// Variables that no tool of the agent gets to see.
@@ -81,9 +82,12 @@ impl Inner {
         });
         // Where nobody is signed in it takes no time; services that are slow are not waited for.
         let _ = tokio::time::timeout(PATIENCE, refreshing).await;
-        let bench = Workbench::open(self.workbench(&folder, &accounts)).await?;
-        let settings = AgentSettings { data: folder, folder: here, home, policy: policy(&self.config) };
-        self.look_for_strangers(&*bench);
+        let bench = Workbench::open(self.workbench(&folder, &accounts));
+        let roots = self.config.roots.clone();
+        let settings = AgentSettings { data: folder, folder: here, home, roots, policy: policy(&self.config) };
+        if !bench.may_have_more() {
+            self.look_for_strangers(&*bench);
+        }
         let agent = Conversations::new(settings, accounts, bench);
         if let Some(hub) = self.hub.get() {
             agent.with_hub(hub.clone());
@@ -157,6 +161,10 @@ impl Inner {
     fn workbench(&self, folder: &Path, accounts: &Arc<Accounts>) -> gladhand_workbench::Settings {
         let mut settings = gladhand_workbench::Settings::new(folder);
         settings.roots.clone_from(&self.config.roots);
+        #[cfg(unix)]
+        if let Some(starter) = crate::edges::tools::starter() {
+            settings.starter = starter;
+        }
         // What programs are told of the surroundings reaches the model, and with it whoever runs it.
         settings.environment.retain(|name, _| !SECRET.iter().any(|secret| name == secret));
         settings.private = crate::config::config_dir().into_iter().chain([self.data.join("secrets.sealed")]).collect();
@@ -187,6 +195,10 @@ fn policy(config: &AgentConfig) -> Policy {
                 tool => drop(policy.tools.insert(tool.to_owned(), rule)),
             }
         }
+    }
+    // What comes with us and does nothing to the world is as good as what reads.
+    for name in toolbox::NAMES {
+        policy.tools.entry(name.to_owned()).or_insert(policy.reads);
     }
     policy
 }

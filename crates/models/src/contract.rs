@@ -169,7 +169,7 @@ pub struct WantedCall {
 pub struct Piece {
     /// What came, in order.
     pub segments: Vec<Segment>,
-    /// The thought so far, where thoughts come in pieces; else the whole thoughts of this piece.
+    /// The beginning of the thought so far, where thoughts come in pieces; else the whole thoughts of this piece.
     pub thoughts: Vec<String>,
 }
 

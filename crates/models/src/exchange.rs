@@ -282,6 +282,14 @@ pub(crate) fn trimmed(text: &str) -> &str {
     text.trim_matches(|character: char| character.is_whitespace() || character == '\u{feff}')
 }
 
+/// A thought so far, as each of its pieces repeats it: its beginning, which says what it is about. All of it with every
+/// piece would be as much again for each.
+pub(crate) fn so_far(thought: &str) -> String {
+    const REPEATED: usize = 2048;
+    let begun = trimmed(thought);
+    begun[..begun.floor_char_boundary(REPEATED)].to_owned()
+}
+
 /// The beginning of a text.
 pub(crate) fn shortened(text: &str, most: usize) -> String {
     text.chars().take(most).collect()

@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use rustix::process::Signal;
 use serde::Serialize;
 
 use crate::bench::Job;
 use crate::outcome::{Outcome, Problem, done, failed};
-use crate::process::background::{Background, Stream};
+use crate::process::background::{Background, Manner, Stream};
 use crate::process::output::Reading;
 
 /// What both kinds of background processes say when they are read.
@@ -128,9 +127,9 @@ pub(crate) async fn stop_it(job: &Job<'_>, background: &Background) -> Outcome {
             signal: exit.signal,
         }));
     }
-    let (signal, name) =
-        if job.input.flag("force", false) { (Signal::KILL, "SIGKILL") } else { (Signal::TERM, "SIGTERM") };
-    background.stop(signal).await;
+    let (manner, name) =
+        if job.input.flag("force", false) { (Manner::Forced, "SIGKILL") } else { (Manner::Asked, "SIGTERM") };
+    background.stop(manner).await;
     let exit = background.exit();
     Ok(done(&Requested {
         status: "stop_requested",

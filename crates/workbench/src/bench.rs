@@ -15,11 +15,11 @@ use crate::desk::Desk;
 use crate::files::roots::Roots;
 use crate::input::Input;
 use crate::outcome::{self, Outcome, Problem};
-use crate::process::{family, programs};
+use crate::process::programs;
 use crate::settings::Settings;
 use crate::shell::Shell;
 use crate::web::Searcher;
-use crate::{catalogue, files, moment, scripts, shell};
+use crate::{catalogue, files, scripts, shell};
 
 /// The built-in tools and those of a folder.
 #[derive(Debug)]
@@ -31,16 +31,8 @@ pub struct Workbench {
     custom: Custom,
     built_in: Vec<ToolDescription>,
     extras: Vec<ToolDescription>,
-    /// What everything that is started here is recognised by.
-    mark: String,
-    desks: Mutex<Desks>,
+    desks: Mutex<HashMap<String, Arc<Desk>>>,
     closing: CancellationToken,
-}
-
-#[derive(Debug, Default)]
-struct Desks {
-    by_session: HashMap<String, Arc<Desk>>,
-    opened: u64,
 }
 
 /// One call, with what it needs of the bench.
@@ -75,41 +67,42 @@ impl Job<'_> {
 }
 
 impl Workbench {
-    /// Lays out the tools. Takes no time to speak of, unless there are custom tools: these are loaded first.
-    pub async fn open(settings: Settings) -> std::io::Result<Arc<Self>> {
-        let mark = moment::random_hex(16)?;
+    /// Lays out the tools. Custom tools are code of other people: they are loaded when they are first wanted ([`Bench::ready`]).
+    pub fn open(settings: Settings) -> Arc<Self> {
         let built_in = catalogue::built_in();
         let mut extras = if settings.extras { catalogue::extras() } else { Vec::new() };
         extras.retain(|tool| tool.name != "run_python" || programs::find("python3", &settings.environment).is_some());
         let taken = built_in.iter().map(|tool| tool.name.clone()).collect();
-        let custom = Custom::load(&settings, taken, format!("{mark}.custom")).await;
-        Ok(Arc::new(Self {
+        let custom = Custom::new(&settings, taken);
+        Arc::new(Self {
             roots: Roots::new(&settings.roots, &settings.private),
             shell: Shell::find(&settings.environment),
             searcher: Searcher::default(),
             custom,
             built_in,
             extras,
-            mark,
             desks: Mutex::default(),
             closing: CancellationToken::new(),
             settings,
-        }))
+        })
     }
 
-    fn desks(&self) -> MutexGuard<'_, Desks> {
+    /// Whether there may be custom tools that are not loaded yet.
+    pub fn may_have_more(&self) -> bool {
+        self.custom.may_have_more()
+    }
+
+    fn desks(&self) -> MutexGuard<'_, HashMap<String, Arc<Desk>>> {
         self.desks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn desk(&self, session: &str) -> Arc<Desk> {
         let mut desks = self.desks();
-        if let Some(desk) = desks.by_session.get(session) {
+        if let Some(desk) = desks.get(session) {
             return Arc::clone(desk);
         }
-        desks.opened += 1;
-        let mark = format!("{}.{}", self.mark, desks.opened);
-        let desk = Arc::new(Desk::new(mark, self.closing.child_token()));
-        desks.by_session.insert(session.to_owned(), Arc::clone(&desk));
+        let desk = Arc::new(Desk::new(self.closing.child_token()));
+        desks.insert(session.to_owned(), Arc::clone(&desk));
         desk
     }
 
@@ -139,7 +132,7 @@ impl Workbench {
             "run_python" => scripts::run::python(&job).await,
             "install_js_packages" => scripts::packages::install(&job).await,
             "run_js_module" => scripts::packages::run_module(&job).await,
-            "start_background_js" => scripts::background::start(&job),
+            "start_background_js" => scripts::background::start(&job).await,
             "read_background_js" => scripts::background::read(&job),
             "write_background_js" => scripts::background::write(&job).await,
             "stop_background_js" => scripts::background::stop(&job).await,
@@ -159,6 +152,10 @@ impl Bench for Workbench {
         tools.extend(custom);
         tools.sort_by_cached_key(|tool| catalogue::order(&tool.name));
         tools
+    }
+
+    async fn ready(&self) {
+        self.custom.ready().await;
     }
 
     async fn run(&self, run: Run<'_>) -> Ran {
@@ -184,7 +181,7 @@ impl Bench for Workbench {
     }
 
     async fn forget(&self, session: &str) {
-        let desk = self.desks().by_session.remove(session);
+        let desk = self.desks().remove(session);
         if let Some(desk) = desk {
             desk.clear().await;
         }
@@ -192,13 +189,12 @@ impl Bench for Workbench {
 
     async fn close(&self) {
         self.closing.cancel();
-        let desks = std::mem::take(&mut self.desks().by_session);
+        let desks = std::mem::take(&mut *self.desks());
         let mut endings = tokio::task::JoinSet::new();
         for desk in desks.into_values() {
             endings.spawn(async move { desk.clear().await });
         }
         endings.join_all().await;
-        // Custom tools too, and what sessions that are forgotten may have left.
-        family::sweep(&self.mark).await;
+        self.custom.close().await;
     }
 }

@@ -10,6 +10,9 @@ pub trait Bench: std::fmt::Debug + Send + Sync {
     /// Its tools, sorted by name. The list may grow (tools that the model makes itself).
     fn tools(&self) -> Vec<ToolDescription>;
 
+    /// Gets ready what takes a while and is not needed before somebody asks for tools. Does nothing the second time.
+    async fn ready(&self) {}
+
     /// Runs one tool. Unknown tools, wrong input and tools that break down are results too: nothing here fails.
     async fn run(&self, run: Run<'_>) -> Ran;
 

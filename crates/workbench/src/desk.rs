@@ -1,15 +1,15 @@
 //! What the tools of one session share: where its shell stands, and what it left running.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio_util::sync::CancellationToken;
 
+use crate::bench::Job;
 use crate::outcome::Problem;
 use crate::process::Environment;
 use crate::process::background::{Background, Start};
-use crate::process::family;
+use crate::process::starting::{Held, end};
 
 /// How many processes of one kind may run in the background of a session at once.
 const RUNNING: usize = 64;
@@ -20,9 +20,8 @@ const REMEMBERED: usize = 32;
 /// A session's place at the bench.
 #[derive(Debug)]
 pub(crate) struct Desk {
-    /// What everything that is started here is recognised by.
-    mark: String,
-    started: AtomicU64,
+    /// What was started here and may have left something running.
+    held: Mutex<Vec<Arc<dyn Held>>>,
     /// Where the shell stands.
     pub(crate) place: Mutex<Place>,
     /// Shells in the background.
@@ -44,10 +43,9 @@ pub(crate) struct Place {
 
 impl Desk {
     /// An empty desk.
-    pub(crate) fn new(mark: String, closing: CancellationToken) -> Self {
+    pub(crate) fn new(closing: CancellationToken) -> Self {
         Self {
-            mark,
-            started: AtomicU64::new(0),
+            held: Mutex::default(),
             place: Mutex::default(),
             shells: Shelf::default(),
             scripts: Shelf::default(),
@@ -55,9 +53,15 @@ impl Desk {
         }
     }
 
-    /// A mark for the next process.
-    pub(crate) fn next_mark(&self) -> String {
-        format!("{}.{}", self.mark, self.started.fetch_add(1, Ordering::Relaxed))
+    fn held(&self) -> MutexGuard<'_, Vec<Arc<dyn Held>>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is started for the session stays until that ends.
+    pub(crate) fn hold(&self, held: Arc<dyn Held>) {
+        let mut all = self.held();
+        all.retain(|held| !held.is_gone());
+        all.push(held);
     }
 
     /// Where the shell stands.
@@ -68,22 +72,30 @@ impl Desk {
     /// Ends everything that was started here.
     pub(crate) async fn clear(&self) {
         self.closing.cancel();
+        let all = std::mem::take(&mut *self.held());
         let mut endings = tokio::task::JoinSet::new();
-        for background in self.shells.all().into_iter().chain(self.scripts.all()) {
-            endings.spawn(async move { background.end().await });
+        for held in all.into_iter().filter(|held| !held.is_gone()) {
+            endings.spawn(async move { end(&*held).await });
         }
         endings.join_all().await;
-        family::sweep(&self.mark).await;
+        // Reports may be asked for afterwards, and are to know of the end.
+        for background in self.shells.all().into_iter().chain(self.scripts.all()) {
+            background.has_ended().await;
+        }
     }
 }
 
 /// Processes in the background, oldest first.
 #[derive(Debug, Default)]
-pub(crate) struct Shelf(Mutex<Vec<Arc<Background>>>);
+pub(crate) struct Shelf {
+    all: Mutex<Vec<Arc<Background>>>,
+    /// One is started at a time, so that there are never too many.
+    starting: tokio::sync::Mutex<()>,
+}
 
 impl Shelf {
     fn lock(&self) -> MutexGuard<'_, Vec<Arc<Background>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// All of them.
@@ -105,19 +117,20 @@ impl Shelf {
     }
 
     /// Starts another one, unless there are too many.
-    pub(crate) fn start(&self, start: Start) -> Result<Arc<Background>, Problem> {
-        let mut shelf = self.lock();
-        if shelf.iter().filter(|one| one.is_running()).count() >= RUNNING {
+    pub(crate) async fn start(&self, start: Start, job: &Job<'_>) -> Result<Arc<Background>, Problem> {
+        let _alone = self.starting.lock().await;
+        if self.lock().iter().filter(|one| one.is_running()).count() >= RUNNING {
             let message = format!("{RUNNING} background processes are running already. stop one of them first.");
             return Err(Problem::invalid(message));
         }
+        let background = Background::start(start, job).await?;
+        let mut shelf = self.lock();
         let mut excess = shelf.iter().filter(|one| !one.is_running()).count().saturating_sub(REMEMBERED - 1);
         shelf.retain(|one| {
             let goes = excess > 0 && !one.is_running();
             excess -= usize::from(goes);
             !goes
         });
-        let background = Background::start(start)?;
         shelf.push(Arc::clone(&background));
         Ok(background)
     }

@@ -19,4 +19,6 @@ mod web;
 
 pub use bench::Workbench;
 pub use contract::{Bench, Effect, Ran, Run, ToolDescription};
+pub use process::Environment;
+pub use process::starting::{Channels, Held, Program, Starter};
 pub use settings::{KeyOfExa, Settings};

@@ -5,6 +5,9 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::process::family::Parent;
+use crate::process::starting::Starter;
+
 /// Gives the key for web search, when there is one. Asked at each search, because the key may come and go.
 pub type KeyOfExa = Arc<dyn Fn() -> Option<String> + Send + Sync>;
 
@@ -25,10 +28,12 @@ pub struct Settings {
     pub exa_key: KeyOfExa,
     /// Whether there are tools beyond those that every client expects.
     pub extras: bool,
+    /// How programs are started.
+    pub starter: Arc<dyn Starter>,
 }
 
 impl Settings {
-    /// Everything is allowed, processes get our own environment, and there is no key for web search.
+    /// Everything is allowed, programs are our own children in our own environment, and there is no key for web search.
     pub fn new(data: impl Into<PathBuf>) -> Self {
         Self {
             data: data.into(),
@@ -38,6 +43,7 @@ impl Settings {
             exa_base: "https://api.exa.ai".to_owned(),
             exa_key: Arc::new(|| None),
             extras: true,
+            starter: Arc::new(Parent),
         }
     }
 }

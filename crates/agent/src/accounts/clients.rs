@@ -18,7 +18,9 @@ impl Accounts {
     /// Whoever has what was chosen. The error is what the session is told (§12.6).
     pub fn ready(&self, chosen: &Chosen) -> Result<Arc<dyn Models>, String> {
         let provider = chosen.provider.as_deref().and_then(Provider::of_word);
-        let provider = provider.ok_or("select a model from an enabled provider first")?;
+        let provider = provider.ok_or_else(|| {
+            self.trouble().unwrap_or_else(|| "select a model from an enabled provider first".to_owned())
+        })?;
         if !self.enabled(&self.lock()).contains(&provider) {
             return Err(format!("provider {provider} is not enabled"));
         }
@@ -28,10 +30,21 @@ impl Accounts {
         })
     }
 
+    /// Why there is no model, where somebody was set up who should have one.
+    pub fn trouble(&self) -> Option<String> {
+        let inner = self.lock();
+        let mut troubles =
+            Provider::ALL.into_iter().filter_map(|provider| Some((provider, inner.troubles.get(&provider)?)));
+        troubles.next().map(|(provider, why)| format!("{provider} gives no models: {why}"))
+    }
+
     /// Everybody who is enabled: those of loaf in the order in which they were, then ours as far as they are there.
     pub(super) fn enabled(&self, inner: &Inner) -> Vec<Provider> {
         let is_there = |provider: &Provider| match provider {
-            Provider::OpenAi | Provider::Antigravity | Provider::OpenRouter => false,
+            // Somebody has handed us a key for as long as we run.
+            Provider::OpenAi | Provider::Antigravity | Provider::OpenRouter => {
+                !inner.state.enabled.contains(provider) && self.credentials.suffice(*provider)
+            }
             Provider::Anthropic => self.credentials.suffice(Provider::Anthropic),
             Provider::Compatible => self.settings.compatible.is_some(),
             Provider::Local => self.settings.embedded.is_some(),
@@ -65,9 +78,13 @@ impl Accounts {
             Ok(client) => client.catalogue().await,
             Err(error) => Err(error),
         };
-        let answered = answered.map_err(|error| tracing::debug!(%provider, %error, "no list of models")).ok();
-        let answered = answered.filter(|models| !models.is_empty()).or_else(|| self.named_model(provider));
+        let trouble = answered.as_ref().err().map(ToString::to_string);
+        let answered = answered.ok().filter(|models| !models.is_empty()).or_else(|| self.named_model(provider));
         let mut inner = self.lock();
+        match trouble.filter(|_| provider == Provider::Compatible && answered.is_none()) {
+            Some(why) => drop(inner.troubles.insert(provider, why)),
+            None => drop(inner.troubles.remove(&provider)),
+        }
         // Everything may have been forgotten meanwhile.
         if self.is_usable(provider) { inner.catalogues.put(provider, answered) } else { (0, Source::Fallback) }
     }

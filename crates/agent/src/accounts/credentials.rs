@@ -98,6 +98,18 @@ impl Credentials {
         }
     }
 
+    /// Whether a provider's credential is kept here. One that was handed over may be gone next time.
+    pub(super) fn keeps(&self, provider: Provider) -> bool {
+        match provider {
+            Provider::OpenRouter => self.vault.get(vault::OPENROUTER).is_some(),
+            Provider::OpenAi => self.lock().openai.is_some(),
+            Provider::Antigravity => self.lock().google.is_some(),
+            Provider::Anthropic | Provider::Compatible | Provider::Ollama | Provider::LlamaCpp | Provider::Local => {
+                false
+            }
+        }
+    }
+
     /// Keeps a key for OpenRouter.
     pub(super) fn set_openrouter(&self, key: Secret) -> Result<(), Failure> {
         self.vault.set(vault::OPENROUTER, &key)?;

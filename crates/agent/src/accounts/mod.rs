@@ -77,6 +77,8 @@ struct Inner {
     sessions: HashMap<String, Choice>,
     /// Whoever answers at the moment, until a credential changes.
     clients: HashMap<Provider, Arc<dyn Models>>,
+    /// Why those who were set up and asked for their models gave none.
+    troubles: HashMap<Provider, String>,
 }
 
 /// Something was changed, and everybody is to be told why.
@@ -197,7 +199,7 @@ impl Accounts {
         }
         let credentials = Arc::new(Credentials::open(settings.clone(), vault));
         for provider in [Provider::OpenRouter, Provider::OpenAi, Provider::Antigravity] {
-            if credentials.suffice(provider) && !state.enabled.contains(&provider) {
+            if credentials.keeps(provider) && !state.enabled.contains(&provider) {
                 state.enabled.push(provider);
             }
         }
@@ -209,6 +211,7 @@ impl Accounts {
                 profile: None,
                 sessions: HashMap::new(),
                 clients: HashMap::new(),
+                troubles: HashMap::new(),
             }),
             refreshed: watch::Sender::new(false),
             pages: Mutex::default(),

@@ -8,7 +8,12 @@ fn message(role: Role, text: &str) -> ChatMessage {
 
 fn file(id: &str, updated_at: &str, messages: Vec<ChatMessage>) -> ChatFile {
     let path = format!("sessions/2026/11/15/rollout-20261115-011453284-{id}.jsonl");
-    let chat = Chat { id: id.to_owned(), created_at: "2026-11-15T01:14:53.284Z".to_owned(), path, title: None };
+    let chat = Chat {
+        id: id.to_owned(),
+        created_at: "2026-11-15T01:14:53.284Z".to_owned(),
+        path,
+        title: "other chat".to_owned(),
+    };
     let target = Target {
         provider: "openrouter".to_owned(),
         model: "acme/plain-1".to_owned(),
@@ -16,7 +21,7 @@ fn file(id: &str, updated_at: &str, messages: Vec<ChatMessage>) -> ChatFile {
         routing: "any".to_owned(),
         window: 32_000,
     };
-    ChatFile { chat, title: "other chat".to_owned(), target, updated_at: updated_at.to_owned(), messages }
+    ChatFile { chat, target, updated_at: updated_at.to_owned(), messages }
 }
 
 #[test]
@@ -103,12 +108,22 @@ fn the_journal_counts_its_lines() {
 }
 
 #[test]
-fn a_title_that_somebody_gave_stays_when_the_chat_is_taken_up() {
-    let messages = [message(Role::User, "hello there"), message(Role::Assistant, "hi")];
-    let summary =
-        |title: &str| ChatSummary { title: title.to_owned(), ..read_back(&file("abc", "x", messages.to_vec())) };
-    assert_eq!(taken_up(&summary("hello there"), &messages).title, None);
-    assert_eq!(taken_up(&summary("my project"), &messages).title.as_deref(), Some("my project"));
+fn a_chat_that_is_taken_up_is_what_it_was() {
+    let file = file("abc", "x", vec![message(Role::User, "hello there"), message(Role::Assistant, "hi")]);
+    let taken = taken_up(&read_back(&file));
+    assert_eq!((taken.id, taken.created_at, taken.title), (file.chat.id, file.chat.created_at, file.chat.title));
+}
+
+#[cfg(unix)]
+#[test]
+fn only_its_owner_reads_a_chat() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let chats = Chats::new(folder.path());
+    let file = file("abc", "x", vec![message(Role::User, "hello there")]);
+    chats.keep(&file).unwrap();
+    let mode = std::fs::metadata(&chats.list().remove(0).rollout_path).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
 }
 
 fn read_back(file: &ChatFile) -> ChatSummary {

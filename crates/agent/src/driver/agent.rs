@@ -103,7 +103,13 @@ impl Agent for Conversations {
                 let core = Arc::clone(core);
                 reading(move || Ok(core.look_for_skills()))
             }
-            AgentCall::Tools => now(Ok(core.toolset(Some(&Asker::of(context))).list())),
+            AgentCall::Tools => {
+                let (core, asker) = (Arc::clone(core), Asker::of(context));
+                later(async move {
+                    core.bench.ready().await;
+                    Ok(core.toolset(Some(&asker)).list())
+                })
+            }
             AgentCall::Debug { everything } => {
                 core.house().debug = everything;
                 now(told(&serde_json::json!({"super_debug": everything})))
@@ -134,6 +140,8 @@ impl Agent for Conversations {
             // What has not ended by then is ended with its tools.
             let _ = tokio::time::timeout(GRACE, runners.wait_for(|running| *running == 0)).await;
             core.bench.close().await;
+            // Somebody else may go on with the chats.
+            core.house().sessions.values_mut().for_each(|room| room.claim = None);
         })
     }
 }
@@ -255,6 +263,9 @@ impl Core {
             }
             session.clear(scene)
         });
+        if let Some(room) = self.house().sessions.get_mut(id) {
+            room.claim = None;
+        }
         match cleared {
             Err(failure) => now(Err(failure)),
             Ok(false) => now(answer(self)),
@@ -355,8 +366,10 @@ impl Room {
             session,
             folder,
             asker,
+            claim: None,
             cancel: CancellationToken::new(),
             setup: None,
+            toolset: None,
             summariser: None,
             considered: None,
             waiting: Vec::new(),

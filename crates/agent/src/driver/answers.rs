@@ -107,6 +107,10 @@ pub(super) struct Brief {
     pub(super) folder: String,
 }
 
+/// How many ids of sessions are told with every change. Whoever has thousands would be told all of them thousands of times;
+/// `state.get` has them all.
+const TOLD: usize = 64;
+
 /// What everybody may know.
 #[derive(Debug, Serialize)]
 struct Snapshot {
@@ -141,22 +145,29 @@ struct StateChanged<'a> {
 impl Core {
     /// What everybody may know.
     pub(super) fn snapshot(&self) -> Box<RawValue> {
+        self.snapshot_with(usize::MAX)
+    }
+
+    /// The same, with at most so many ids of sessions: the newest.
+    fn snapshot_with(&self, most: usize) -> Box<RawValue> {
         let standing = self.desk.snapshot();
         let house = self.house();
         let is_there = |id: &&String| house.sessions.get(*id).is_some_and(|room| !room.is_leaving);
-        let ids: Vec<String> = house.order.iter().filter(is_there).cloned().collect();
+        let count = house.order.iter().filter(is_there).count();
+        let newest = house.order.iter().filter(is_there).skip(count.saturating_sub(most));
+        let ids: Vec<String> = newest.cloned().collect();
         json::to_raw(&Snapshot {
             auth: standing.auth,
             onboarding: standing.onboarding,
             model: standing.model,
-            sessions: SessionIds { count: ids.len(), ids },
+            sessions: SessionIds { count, ids },
             skills: SkillFolders { count: house.skills.skills.len(), directories: house.skills.directories.clone() },
         })
     }
 
     /// Tells everybody that the state has changed.
     pub(super) fn tell_state(&self, reason: &str, session_id: Option<&str>) {
-        let changed = StateChanged { reason, session_id, snapshot: self.snapshot() };
+        let changed = StateChanged { reason, session_id, snapshot: self.snapshot_with(TOLD) };
         self.followers.tell(&event("state.changed", &changed));
     }
 

@@ -62,7 +62,11 @@ impl Core {
             }
             "/tools" => {
                 let asker = self.house().sessions.get(id).map(|room| room.asker.clone());
-                handled(Ok(self.toolset(asker.as_ref()).list()))
+                let core = Arc::clone(self);
+                later(async move {
+                    core.bench.ready().await;
+                    Ok(output(&core.toolset(asker.as_ref()).list()))
+                })
             }
             "/clear" => self.clear(id, false, |_| told(&CLEARED).map(|cleared| output(&cleared))),
             "/help" => handled(told(&help())),
@@ -82,6 +86,9 @@ impl Core {
             selected_thinking: gladhand_models::Thinking,
             selected_openrouter_provider: String,
             available: Box<RawValue>,
+            /// Why there is none, where there should be one.
+            #[serde(skip_serializing_if = "Option::is_none")]
+            trouble: Option<String>,
         }
         let chosen = self.desk.chosen(Some(id));
         told(&Model {
@@ -90,6 +97,7 @@ impl Core {
             selected_thinking: chosen.thinking,
             selected_openrouter_provider: chosen.routing,
             available: self.desk.models(None)?,
+            trouble: self.desk.trouble(),
         })
     }
 

@@ -32,8 +32,9 @@ pub use policy::{Policy, Rule};
 
 use self::followers::Followers;
 use self::preparing::Setup;
+use self::toolset::Toolset;
 use crate::accounts::Chosen;
-use crate::chats::Chats;
+use crate::chats::{Chats, Claim};
 use crate::desk::Desk;
 use crate::moment::Moment;
 use crate::payloads::CompactionReport;
@@ -49,6 +50,8 @@ pub struct AgentSettings {
     pub folder: PathBuf,
     /// The user's home.
     pub home: Option<PathBuf>,
+    /// Where pictures may be read from; everywhere if it is empty.
+    pub roots: Vec<PathBuf>,
     /// Which tools may run.
     pub policy: Policy,
 }
@@ -126,11 +129,15 @@ struct Room {
     cancel: CancellationToken,
     /// With what the running turn is held.
     setup: Option<Arc<Setup>>,
+    /// Its tools.
+    toolset: Option<Arc<Toolset>>,
     /// Who puts the conversation into few words.
     summariser: Option<Arc<dyn Models>>,
     /// The model that it is being compacted for, before it is chosen.
     considered: Option<Chosen>,
     asker: Asker,
+    /// The chat that it writes is nobody else's.
+    claim: Option<Claim>,
     /// Who waits for the end of what runs.
     waiting: Vec<oneshot::Sender<()>>,
     /// Who waits for a compaction.
@@ -215,7 +222,7 @@ impl Core {
                         let _ = waiting.send(report);
                     }
                 }
-                Effect::Journal(..) | Effect::Do(_) => work.push(effect),
+                Effect::Keep(_) | Effect::Journal(..) | Effect::Do(_) => work.push(effect),
             }
         }
         work

@@ -4,7 +4,6 @@ use std::sync::{Arc, OnceLock};
 
 use gladhand_models::Models;
 
-use super::toolset::Toolset;
 use super::{Asker, Core};
 use crate::accounts::Chosen;
 use crate::images::{self, Places};
@@ -20,7 +19,6 @@ pub(super) struct Setup {
     pub(super) models: Arc<dyn Models>,
     pub(super) chosen: Chosen,
     pub(super) instructions: String,
-    pub(super) toolset: Toolset,
     pub(super) asker: Asker,
 }
 
@@ -32,7 +30,7 @@ impl Core {
             return Err(NotReady::NoModel(format!("unknown session: {id}")));
         };
         let home = self.settings.home.as_deref();
-        let images = images::load(images, Places { folder: &folder, home }, Moment::now());
+        let images = images::load(images, Places { folder: &folder, home, roots: &self.settings.roots }, Moment::now());
         let images = images.map_err(NotReady::BadImage)?;
         let chosen = self.desk.chosen(Some(id));
         let models = self.desk.ready(&chosen).map_err(NotReady::NoModel)?;
@@ -46,9 +44,7 @@ impl Core {
             self.desk.remember_prompt(text);
         }
         let unsaved = self.chats.is_writable().err().map(|error| error.to_string());
-        let toolset = self.toolset(Some(&asker));
-        self.weigh_tools(&toolset);
-        let setup = Setup { models: Arc::clone(&models), chosen, instructions, toolset, asker };
+        let setup = Setup { models: Arc::clone(&models), chosen, instructions, asker };
         let mut house = self.house();
         house.skills = skills;
         if let Some(room) = house.sessions.get_mut(id) {
@@ -56,6 +52,23 @@ impl Core {
             room.summariser = Some(models);
         }
         Ok(Prepared { target, images, skills: named, unsaved })
+    }
+}
+
+impl Core {
+    /// Lays out the tools of a turn. Those that are not loaded yet are waited for, unless the turn is stopped.
+    pub(super) async fn lay_out_tools(&self, id: &str) {
+        let found = self.look(id, |room| Some((room.setup.clone()?, room.cancel.clone())));
+        let Some((setup, cancel)) = found else { return };
+        tokio::select! {
+            () = self.bench.ready() => {}
+            () = cancel.cancelled() => {}
+        }
+        let toolset = self.toolset(Some(&setup.asker));
+        self.weigh_tools(&toolset);
+        if let Some(room) = self.house().sessions.get_mut(id) {
+            room.toolset = Some(Arc::new(toolset));
+        }
     }
 }
 

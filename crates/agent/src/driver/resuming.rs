@@ -6,10 +6,12 @@ use std::sync::Arc;
 use gladhand_operations::Failure;
 use serde::Serialize;
 
-use super::Core;
 use super::answers::{Answered, refused, told};
-use crate::chats::taken_up;
+use super::{Core, new_id};
+use crate::chats::{Claim, taken_up};
+use crate::moment::Moment;
 use crate::payloads::{ChatMessage, ChatSummary};
+use crate::session::Chat;
 
 /// How many are listed unless somebody says how many.
 const LIMIT: f64 = 100.0;
@@ -21,6 +23,14 @@ struct Listed<'a> {
     limit: usize,
     sessions: &'a [ChatSummary],
     next_cursor: Option<usize>,
+}
+
+#[derive(Serialize)]
+struct Resumed<'a> {
+    resumed: &'a str,
+    /// The chat that is written instead, because somebody else writes that one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    copy: Option<&'a str>,
 }
 
 #[derive(Serialize)]
@@ -60,20 +70,43 @@ impl Core {
     /// A session goes on with a saved chat.
     pub(super) fn resume(self: &Arc<Self>, id: &str, which: &str) -> Answered {
         let (summary, messages) = if which == "last" { self.newest()? } else { self.matching(which)? };
-        let chat = taken_up(&summary, &messages);
-        let provider = summary.provider.clone();
+        let (chat, claim) = self.take_up(id, &summary);
+        let (provider, copy) = (summary.provider.clone(), (chat.id != summary.id).then(|| chat.id.clone()));
         let resumed = self.quick(id, |session, scene| {
             if session.is_busy() {
                 return Err(refused("session is busy; interrupt it before another chat is resumed"));
             }
             session.resume(chat, provider, messages, scene);
+            if copy.is_some() {
+                session.note(scene, "this chat is open elsewhere: it goes on here as a copy");
+            }
             Ok(())
         })?;
         resumed?;
+        if let (Some(claim), Some(room)) = (claim, self.house().sessions.get_mut(id)) {
+            room.claim = Some(claim);
+        }
         let routing = summary.open_router_provider.as_deref();
         let reason = self.desk.resume(&summary.provider, &summary.model, summary.thinking_level, routing);
         self.tell_state(reason, None);
-        told(&serde_json::json!({"resumed": summary.id}))
+        told(&Resumed { resumed: &summary.id, copy: copy.as_deref() })
+    }
+
+    /// The chat that a session goes on with: a saved one, or if somebody else writes that a copy of it.
+    fn take_up(&self, id: &str, summary: &ChatSummary) -> (Chat, Option<Claim>) {
+        let chat = taken_up(summary);
+        let path = Path::new(&chat.path);
+        let is_ours =
+            self.house().sessions.get(id).is_some_and(|room| room.claim.as_ref().is_some_and(|it| it.is_on(path)));
+        if is_ours {
+            return (chat, None);
+        }
+        match self.chats.claim(&chat) {
+            Ok(Some(claim)) => (chat, Some(claim)),
+            Ok(None) => (Chat::new(new_id(), Moment::now(), chat.title), None),
+            // Nobody can write where no lock can be made: at the end of the turn that is told.
+            Err(_) => (chat, None),
+        }
     }
 
     fn newest(&self) -> Result<(ChatSummary, Vec<ChatMessage>), Failure> {

@@ -12,10 +12,10 @@ use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use super::toolset::failed;
-use super::{Core, Room, preparing::Setup};
+use super::{Core, Room};
 use crate::instructions;
 use crate::payloads::{Debugged, event};
-use crate::session::{Chat, Effect, Entry, Job, Target, Wanted};
+use crate::session::{Chat, ChatFile, Effect, Entry, Job, Target, Wanted};
 
 /// How long a tool that was told to stop may take to say how it ended.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -33,6 +33,7 @@ impl Core {
             while let Some(effect) = work.pop_front() {
                 match effect {
                     Effect::Journal(chat, entry) => core.write_journal(&id, chat, entry).await,
+                    Effect::Keep(file) => core.keep(&id, file).await,
                     Effect::Do(job) => work.extend(core.perform(&id, job).await),
                     Effect::Tell(_) | Effect::Cancel | Effect::Ended | Effect::Report(_) => {}
                 }
@@ -53,6 +54,7 @@ impl Core {
             Job::Begin => {
                 // Whoever asked is answered first.
                 tokio::task::yield_now().await;
+                self.lay_out_tools(id).await;
                 self.step(id, |session, scene| session.begin(scene))
             }
             Job::Summarise { target, said } => {
@@ -68,8 +70,12 @@ impl Core {
                 self.step(id, |session, scene| session.ran(ran, scene))
             }
             Job::Save(file) => {
-                let core = Arc::clone(self);
-                let saved = tokio::task::spawn_blocking(move || core.chats.save(&file)).await;
+                let (core, session) = (Arc::clone(self), id.to_owned());
+                let saving = move || {
+                    core.claim(&session, &file.chat);
+                    core.chats.save(&file)
+                };
+                let saved = tokio::task::spawn_blocking(saving).await;
                 let saved = saved.unwrap_or_else(|_| Err(std::io::Error::other("writing failed unexpectedly")));
                 let saved = saved.map_err(|error| error.to_string());
                 self.step(id, |session, scene| session.saved(saved, scene))
@@ -80,9 +86,11 @@ impl Core {
 
     /// One request to the model of the turn.
     async fn round(self: &Arc<Self>, id: &str, number: u32, said: Vec<Said>) -> Result<Vec<Wanted>, ModelError> {
-        let Some((setup, cancel, turn)) =
-            self.look(id, |room| Some((room.setup.clone()?, room.cancel.clone(), room.session.turn_id()?.to_owned())))
-        else {
+        let found = self.look(id, |room| {
+            let turn = room.session.turn_id()?.to_owned();
+            Some((room.setup.clone()?, room.toolset.clone()?, room.cancel.clone(), turn))
+        });
+        let Some((setup, toolset, cancel, turn)) = found else {
             return Err(ModelError::Cancelled);
         };
         let chosen = &setup.chosen;
@@ -94,11 +102,11 @@ impl Core {
             routing: routing(&chosen.routing),
             instructions: setup.instructions.clone(),
             said,
-            tools: Arc::clone(&setup.toolset.offers),
+            tools: Arc::clone(&toolset.offers),
         };
         let hearing = Hearing { core: Arc::clone(self), id: id.to_owned(), turn };
         let heard = ask(setup.models.clone(), round, hearing, cancel).await?.0;
-        Ok(heard.calls.into_iter().map(|call| self.wanted(&setup.toolset, call)).collect())
+        Ok(heard.calls.into_iter().map(|call| self.wanted(&toolset, call)).collect())
     }
 
     /// Has a conversation put into few words.
@@ -122,10 +130,21 @@ impl Core {
 
     /// Runs a tool. One that is told to stop and does not is left behind.
     async fn run_tool(self: &Arc<Self>, id: &str, call: Wanted) -> Ran {
-        let found = self.look(id, |room| Some((room.setup.clone()?, room.cancel.clone(), room.folder.clone())));
-        let Some((setup, cancel, folder)) = found else { return failed(&call, "error", "the session is gone") };
+        let found = self.look(id, |room| {
+            let is_of_hub = room.toolset.as_ref()?.is_of_hub(&call.name);
+            Some((room.setup.clone()?.asker.clone(), is_of_hub, room.cancel.clone(), room.folder.clone()))
+        });
+        let Some((asker, is_of_hub, cancel, folder)) = found else {
+            return failed(&call, "error", "the session is gone");
+        };
         let (core, session, stop, wanted) = (Arc::clone(self), id.to_owned(), cancel.clone(), call.clone());
-        let mut running = tokio::spawn(async move { core.run_one(&setup, &session, &folder, &wanted, &stop).await });
+        let mut running = tokio::spawn(async move {
+            if is_of_hub {
+                return core.call_hub(&wanted, &asker, &folder, &stop).await;
+            }
+            let Wanted { name, call_id, input, .. } = &wanted;
+            core.bench.run(Run { name, call_id, input, session: &session, folder: &folder, cancel: &stop }).await
+        });
         let late = async {
             cancel.cancelled().await;
             tokio::time::sleep(PATIENCE).await;
@@ -139,19 +158,32 @@ impl Core {
         }
     }
 
-    async fn run_one(
-        &self,
-        setup: &Setup,
-        session: &str,
-        folder: &std::path::Path,
-        call: &Wanted,
-        cancel: &CancellationToken,
-    ) -> Ran {
-        if setup.toolset.is_of_hub(&call.name) {
-            return self.call_hub(call, &setup.asker, folder, cancel).await;
+    /// Writes a chat down for now.
+    async fn keep(self: &Arc<Self>, id: &str, file: ChatFile) {
+        let (core, session) = (Arc::clone(self), id.to_owned());
+        let keeping = move || {
+            core.claim(&session, &file.chat);
+            core.chats.keep(&file)
+        };
+        // At the end of the turn it is written once more, and whoever follows is told if that fails.
+        if let Ok(Err(error)) = tokio::task::spawn_blocking(keeping).await {
+            tracing::debug!(%error, "a prompt is not kept");
         }
-        let Wanted { name, call_id, input, .. } = call;
-        self.bench.run(Run { name, call_id, input, session, folder, cancel }).await
+    }
+
+    /// From here on a chat is this session's to write. A new one is nobody else's; one that was taken up has been claimed.
+    fn claim(&self, id: &str, chat: &Chat) {
+        let path = self.settings.data.join(&chat.path);
+        if self.look(id, |room| Some(room.claim.as_ref()?.is_on(&path))).unwrap_or_default() {
+            return;
+        }
+        let claim = self.chats.claim(chat).unwrap_or_else(|error| {
+            tracing::debug!(%error, "a chat cannot be claimed");
+            None
+        });
+        if let Some(room) = self.house().sessions.get_mut(id) {
+            room.claim = claim;
+        }
     }
 
     async fn write_journal(self: &Arc<Self>, id: &str, chat: Chat, entry: Entry) {
@@ -169,7 +201,7 @@ impl Core {
         self.followers.tell(&event("session.debug", &Debugged { session_id: id, turn_id: Some(turn), stage, data }));
     }
 
-    fn look<T>(&self, id: &str, at: impl FnOnce(&Room) -> Option<T>) -> Option<T> {
+    pub(super) fn look<T>(&self, id: &str, at: impl FnOnce(&Room) -> Option<T>) -> Option<T> {
         self.house().sessions.get(id).and_then(at)
     }
 }

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use gladhand_hub::{Answer, Asking, Caller};
 use gladhand_models::{ToolOffer, WantedCall};
-use gladhand_operations::{Call, CallId, Notice, Operation, Reply, Terms, Tool, ToolCall, ToolResult};
+use gladhand_operations::{
+    Call, CallId, Failure, FailureKind, Notice, Operation, Reply, Terms, Tool, ToolCall, ToolResult,
+};
 use gladhand_wire::{Members, RawValue, json};
 use gladhand_workbench::{Effect, Ran, ToolDescription};
 use tokio_util::sync::CancellationToken;
@@ -221,7 +223,14 @@ struct Inside;
 impl Caller for Inside {
     fn tell(&self, _: Notice) {}
 
-    fn ask(&self, _: Option<CallId>, _: Vec<Asking>) {}
+    fn ask(&self, _: Option<CallId>, questions: Vec<Asking>) {
+        for asking in questions {
+            let nobody =
+                Failure::new(FailureKind::Unanswered, "a tool that the agent calls cannot ask anybody anything");
+            // Who does not wait for an answer any more need not have one.
+            let _ = asking.answer.send(Err(nobody));
+        }
+    }
 }
 
 #[cfg(test)]

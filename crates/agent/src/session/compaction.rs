@@ -293,9 +293,9 @@ impl Session {
         };
         scene.tell("compaction.summary_merged", &merged);
         if self.chat.is_none() {
-            self.chat = Some(Chat::new((scene.new_id)(), scene.now, None));
+            self.chat = Some(Chat::new((scene.new_id)(), scene.now, "compressed conversation".to_owned()));
         }
-        if let Some(file) = self.chat_file("compressed conversation".to_owned(), compaction.target.clone(), scene) {
+        if let Some(file) = self.chat_file(compaction.target.clone(), scene) {
             scene.wants(Job::Save(file));
         }
     }

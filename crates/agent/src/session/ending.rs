@@ -90,7 +90,8 @@ impl Session {
         let Some(mut turn) = self.turn_that(is_awaited) else { return };
         match std::mem::replace(&mut turn.awaits, Awaits::Round) {
             Awaits::Saving(end) => {
-                if let Err(why) = saved {
+                let is_news = !std::mem::replace(&mut self.is_unsaved, saved.is_err());
+                if let Some(why) = saved.err().filter(|_| is_news) {
                     let when = match &end {
                         End::Interrupted { .. } => " after interruption",
                         End::Overflowed(_) => " after overflow",
@@ -211,8 +212,7 @@ impl Session {
             return self.end_or_recover(turn, end, scene);
         };
         let target = prepared.target.clone();
-        let title = title_of(&turn, self.history.messages());
-        match self.chat_file(title, target, scene) {
+        match self.chat_file(target, scene) {
             Some(file) => {
                 self.wait(turn, Awaits::Saving(end));
                 scene.wants(Job::Save(file));
@@ -229,10 +229,9 @@ impl Session {
     }
 
     /// The chat as it is now.
-    pub(super) fn chat_file(&self, title: String, target: Target, scene: &Scene<'_>) -> Option<ChatFile> {
+    pub(super) fn chat_file(&self, target: Target, scene: &Scene<'_>) -> Option<ChatFile> {
         let chat = self.chat.clone()?;
-        let title = chat.title.clone().unwrap_or(title);
-        Some(ChatFile { chat, title, target, updated_at: scene.now.text(), messages: self.history.messages().to_vec() })
+        Some(ChatFile { chat, target, updated_at: scene.now.text(), messages: self.history.messages().to_vec() })
     }
 }
 
@@ -240,15 +239,14 @@ impl Session {
 const CONTINUE: &str =
     "Continue if you have next steps, or stop and ask for clarification if you are unsure how to proceed.";
 
-/// The title that the latest prompt gives a chat.
-fn title_of(turn: &Turn, messages: &[ChatMessage]) -> String {
+/// The title that its first prompt gives a chat.
+pub(super) fn title_of(turn: &Turn) -> String {
     let image = || {
         let first = turn.images.first()?;
         let name = first.path.rsplit(['/', '\\']).next().unwrap_or(&first.path);
         Some(format!("image: {name}"))
     };
-    let first = || text::title(&messages.iter().find(|message| message.role == Role::User)?.text);
-    text::title(&turn.prompt).or_else(image).or_else(first).unwrap_or_else(|| "untitled chat".to_owned())
+    text::title(&turn.prompt).or_else(image).unwrap_or_else(|| "untitled chat".to_owned())
 }
 
 /// Whether a failure says that the conversation is too long for the model.

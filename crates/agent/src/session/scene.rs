@@ -43,6 +43,8 @@ impl Scene<'_> {
 pub(crate) enum Effect {
     /// This happened.
     Tell(AgentEvent),
+    /// The chat is to be written down, so that it is there should everything end now.
+    Keep(ChatFile),
     /// This belongs into the journal of the chat.
     Journal(Chat, Entry),
     /// Do this, and bring the outcome.
@@ -97,13 +99,13 @@ pub(crate) struct Chat {
     pub(crate) created_at: String,
     /// Its file: inside the data directory, or wherever it was found.
     pub(crate) path: String,
-    /// A title that somebody gave it, and that stays.
-    pub(crate) title: Option<String>,
+    /// What it is called: as somebody wished, or after the first prompt. It stays.
+    pub(crate) title: String,
 }
 
 impl Chat {
     /// A new one.
-    pub(super) fn new(id: String, now: Moment, title: Option<String>) -> Self {
+    pub(crate) fn new(id: String, now: Moment, title: String) -> Self {
         let path = format!("sessions/{}/rollout-{}-{id}.jsonl", now.folder(), now.stamp());
         Self { id, created_at: now.text(), path, title }
     }
@@ -114,8 +116,6 @@ impl Chat {
 pub(crate) struct ChatFile {
     /// Where.
     pub(crate) chat: Chat,
-    /// Its title now.
-    pub(crate) title: String,
     /// Who answers.
     pub(crate) target: Target,
     /// When it changed.

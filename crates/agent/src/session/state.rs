@@ -36,6 +36,8 @@ pub(crate) struct Session {
     pub(super) overflows: u32,
     /// By whom the conversation is compacted when the running turn has ended.
     pub(super) compress_next: Option<Target>,
+    /// Whether the chat could not be written down the last time that was tried. It is told once.
+    pub(super) is_unsaved: bool,
     pub(super) occupation: Occupation,
 }
 
@@ -68,6 +70,7 @@ impl Session {
             decided: HashMap::new(),
             overflows: 0,
             compress_next: None,
+            is_unsaved: false,
             occupation: Occupation::Idle,
         }
     }
@@ -107,7 +110,7 @@ impl Session {
 
     /// What it is called in lists: the title of its chat, or the first thing said.
     pub(crate) fn title(&self) -> Option<String> {
-        let given = self.chat.as_ref().and_then(|chat| chat.title.clone()).or_else(|| self.title.clone());
+        let given = self.chat.as_ref().map(|chat| chat.title.clone()).or_else(|| self.title.clone());
         let first = || self.messages.iter().find(|message| message.kind == Kind::User);
         given.or_else(|| first().and_then(|message| crate::text::title(&message.text)))
     }

@@ -71,7 +71,7 @@ impl Stage {
                 Effect::Do(job) => self.jobs.push_back(job),
                 Effect::Report(report) => self.reports.push(report),
                 Effect::Cancel => self.cancelled += 1,
-                Effect::Journal(..) | Effect::Ended => {}
+                Effect::Keep(_) | Effect::Journal(..) | Effect::Ended => {}
             }
         }
         assert!(self.jobs.len() <= 1, "one job at a time: {:?}", self.jobs);

@@ -6,9 +6,9 @@ use serde_json::json;
 use super::asked::COMPRESSING;
 use super::calls::Wanted;
 use super::compaction::Compaction;
-use super::ending::{End, is_overflow};
+use super::ending::{End, is_overflow, title_of};
 use super::history;
-use super::scene::{Chat, Job, NotReady, Prepared, Scene, Target};
+use super::scene::{Chat, Effect, Job, NotReady, Prepared, Scene, Target};
 use super::state::{Occupation, Session};
 use super::window::high_watermark;
 use crate::moment::Moment;
@@ -158,7 +158,8 @@ impl Session {
         let Some(turn) = self.turn_that(|awaits| matches!(awaits, Awaits::Beginning)) else { return };
         let Some(target) = turn.target().cloned() else { return };
         if self.chat.is_none() {
-            self.chat = Some(Chat::new((scene.new_id)(), scene.now, self.title.take()));
+            let title = self.title.take().unwrap_or_else(|| title_of(&turn));
+            self.chat = Some(Chat::new((scene.new_id)(), scene.now, title));
         }
         if turn.stop.is_some() {
             return self.finish_interrupted(turn, scene);
@@ -189,7 +190,17 @@ impl Session {
         self.show(&mut turn, scene);
         turn.said.push(history::said(&turn.message()));
         turn.round.began = scene.now;
+        self.keep_prompt(&turn, scene);
         self.next_round(turn, scene);
+    }
+
+    /// Has the prompt written down before anybody is asked: it took somebody longer to make than the answer will take.
+    fn keep_prompt(&self, turn: &Turn, scene: &mut Scene<'_>) {
+        let Some(prepared) = turn.prepared.as_ref().filter(|prepared| prepared.unsaved.is_none()) else { return };
+        if let Some(mut file) = self.chat_file(prepared.target.clone(), scene) {
+            file.messages.push(turn.message());
+            scene.effects.push(Effect::Keep(file));
+        }
     }
 
     /// Puts the prompt among the messages, once.

@@ -4,6 +4,8 @@
 //! always read (a child must never block on it) and its end is kept, bounded, for error messages.
 
 use std::io;
+#[cfg(unix)]
+use std::os::fd::OwnedFd;
 use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -12,7 +14,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 
 #[cfg(unix)]
-use super::leashed::{Channels, Leashed, NotHeld};
+use super::leashed::{Kind, Leashed, NotHeld};
 use super::surroundings::Surroundings;
 
 /// How much of stderr is kept: its last bytes.
@@ -26,6 +28,10 @@ const HURRY: Duration = Duration::from_millis(500);
 
 /// How long something that is about to happen may take.
 const A_MOMENT: Duration = Duration::from_millis(200);
+
+/// How long a leash may take to end what it holds.
+#[cfg(unix)]
+const LAST: Duration = Duration::from_secs(6);
 
 /// How to end a child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -162,10 +168,9 @@ impl Process {
     ) -> io::Result<(Self, (ChildStdin, ChildStdout, ChildStderr))> {
         #[cfg(unix)]
         if super::leash::is_enabled() {
-            match Leashed::start(command, &surround).await {
-                Ok((leashed, Channels { stdin, stdout, stderr })) => {
-                    return Ok((Self::Leashed(Box::new(leashed)), (stdin, stdout, stderr)));
-                }
+            let (ours, theirs) = pipes()?;
+            match Leashed::start(command, Kind::Plain, &theirs, &surround).await {
+                Ok(leashed) => return Ok((Self::Leashed(Box::new(leashed)), ours)),
                 Err(NotHeld::NotStarted(error)) => return Err(error),
                 Err(NotHeld::NoLeash(error)) => {
                     tracing::warn!(%error, "no leash: should this process be killed, what it started stays");
@@ -218,7 +223,7 @@ impl Process {
     async fn gone(&mut self) {
         match self {
             #[cfg(unix)]
-            Self::Leashed(leashed) => leashed.gone().await,
+            Self::Leashed(leashed) => drop(tokio::time::timeout(LAST, leashed.gone()).await),
             Self::Child(child, ..) => drop(child.wait().await),
         }
     }
@@ -245,6 +250,20 @@ impl Process {
         // Already gone: that is what we want.
         let _ = child.start_kill();
     }
+}
+
+/// Three pipes: our ends, and those for a process.
+#[cfg(unix)]
+pub(super) fn pipes() -> io::Result<((ChildStdin, ChildStdout, ChildStderr), [OwnedFd; 3])> {
+    let (stdin, to_stdin) = io::pipe()?;
+    let (from_stdout, stdout) = io::pipe()?;
+    let (from_stderr, stderr) = io::pipe()?;
+    let ours = (
+        ChildStdin::from_std(OwnedFd::from(to_stdin).into())?,
+        ChildStdout::from_std(OwnedFd::from(from_stdout).into())?,
+        ChildStderr::from_std(OwnedFd::from(from_stderr).into())?,
+    );
+    Ok((ours, [stdin.into(), stdout.into(), stderr.into()]))
 }
 
 #[derive(Debug, Clone, Copy)]

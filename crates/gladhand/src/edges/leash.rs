@@ -10,7 +10,7 @@
 
 use std::io::{IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
@@ -20,12 +20,17 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
-use rustix::process::{Pid, Signal, WaitOptions, kill_process, kill_process_group, wait};
+use rustix::process::{Pid, Signal, WaitOptions, getpgid, kill_process, kill_process_group, wait};
+
+use super::leashed::Kind;
 
 /// The word on our own command line that makes a leash of this program; the command to start follows it.
 pub(super) const WORD: &str = "--leash";
 
-/// Tell the process and its group to leave.
+/// The same for a command whose channels are a terminal, which it is to lead.
+pub(super) const TERMINAL_WORD: &str = "--leash-terminal";
+
+/// Tell everybody to leave.
 pub(super) const TERMINATE: u8 = b't';
 
 /// End everything at once.
@@ -46,9 +51,18 @@ static ENABLED: OnceLock<()> = OnceLock::new();
 /// started for, and otherwise puts all children from now on on one. Programs that embed the library have none.
 pub fn enable() -> Option<ExitCode> {
     let mut words = std::env::args_os().skip(1);
-    if words.next().is_some_and(|word| word == WORD) {
+    let kind = words.next().and_then(|word| match word.to_str() {
+        Some(WORD) => Some(Kind::Plain),
+        Some(TERMINAL_WORD) => Some(Kind::Terminal),
+        _ => None,
+    });
+    if let Some(kind) = kind {
         let mut command = Command::new(words.next().unwrap_or_default());
         command.args(words);
+        match kind {
+            Kind::Plain => drop(command.process_group(0)),
+            Kind::Terminal => leads_its_terminal(&mut command),
+        }
         return Some(if hold(command).is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
     }
     ENABLED.get_or_init(|| ());
@@ -60,13 +74,26 @@ pub(super) fn is_enabled() -> bool {
     ENABLED.get().is_some()
 }
 
+/// Makes the command the leader of a session, and so of a group, whose terminal is what it reads from.
+fn leads_its_terminal(command: &mut Command) {
+    #[expect(unsafe_code, reason = "a session can be begun only between fork and exec")]
+    // SAFETY: two system calls that neither allocate nor lock, on a channel that is open.
+    unsafe {
+        command.pre_exec(|| {
+            rustix::process::setsid()?;
+            rustix::process::ioctl_tiocsctty(BorrowedFd::borrow_raw(0))?;
+            Ok(())
+        });
+    }
+}
+
 /// Starts the command, and ends with the last process that comes of it.
 fn hold(mut command: Command) -> std::io::Result<()> {
     #[cfg(target_os = "linux")]
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     let mut control = UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned()?);
     let [stdin, stdout, stderr] = receive_channels(&control)?;
-    let started = command.stdin(stdin).stdout(stdout).stderr(stderr).process_group(0).spawn();
+    let started = command.stdin(stdin).stdout(stdout).stderr(stderr).spawn();
     // It holds the channels, and whoever is at their other ends must see them close with the process.
     drop(command);
     let process = match started {
@@ -100,11 +127,16 @@ fn hold(mut command: Command) -> std::io::Result<()> {
 
 /// Does as it is told, until everything is to be ended, and ends it.
 fn obey(mut orders: UnixStream, process: Pid, has_left: &AtomicBool) {
-    // The group's id may belong to others once nobody is left in it.
-    let signal = |signal| match has_left.load(Ordering::Relaxed) && descendants().is_empty() {
-        true => {}
-        // No such group: everybody has left, which is what we want.
-        false => drop(kill_process_group(process, signal)),
+    let signal = |signal| {
+        let everybody = descendants();
+        // The group's id may belong to others once nobody is left in it. No such group: that is what we want.
+        if !everybody.is_empty() || !has_left.load(Ordering::Relaxed) {
+            let _ = kill_process_group(process, signal);
+        }
+        // Who has left the group is told by itself.
+        for one in everybody.into_iter().filter(|one| getpgid(Some(*one)) != Ok(process)) {
+            let _ = kill_process(one, signal);
+        }
     };
     let mut order = [0];
     loop {

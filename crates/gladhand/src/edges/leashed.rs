@@ -1,45 +1,53 @@
 //! A process on a leash, as we see it.
 
+use std::ffi::OsStr;
 use std::io;
 use std::io::IoSlice;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use rustix::process::{Pid, Signal, kill_process_group};
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::net::UnixStream;
-use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::process::{Child, Command};
+use tokio::sync::watch;
 
 use super::leash;
 
 /// How long a leash may take to start.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long a leash may take to end what it holds.
-const LAST: Duration = Duration::from_secs(6);
-
 /// A process that is held by a leash. When this is dropped, everything that came of it is ended.
 #[derive(Debug)]
 pub(super) struct Leashed {
     /// The process and its group.
     process: Pid,
-    leash: Child,
-    control: UnixStream,
-    /// What came of a line that is not whole yet.
-    heard: Vec<u8>,
-    status: Option<ExitStatus>,
+    orders: OwnedWriteHalf,
+    heard: watch::Receiver<Heard>,
 }
 
-/// Our ends of the channels of a process.
-#[derive(Debug)]
-pub(super) struct Channels {
-    pub(super) stdin: ChildStdin,
-    pub(super) stdout: ChildStdout,
-    pub(super) stderr: ChildStderr,
+/// What is known of a process.
+#[derive(Debug, Default)]
+struct Heard {
+    /// How it ended, if it has.
+    status: Option<ExitStatus>,
+    /// Its leash has ended: nobody is left, or nobody who could be ended.
+    is_gone: bool,
+}
+
+/// What the three channels of a process are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Whatever they are.
+    Plain,
+    /// A terminal, which it is to lead.
+    Terminal,
 }
 
 /// Why there is no process.
@@ -58,104 +66,104 @@ impl From<io::Error> for NotHeld {
 }
 
 impl Leashed {
-    /// Starts a command in the surroundings that `surround` makes.
+    /// Starts a command on these channels, in the surroundings that `surround` makes.
     pub(super) async fn start(
-        command: &[String],
+        command: impl IntoIterator<Item = impl AsRef<OsStr>>,
+        kind: Kind,
+        channels: &[OwnedFd; 3],
         surround: impl FnOnce(&mut Command),
-    ) -> Result<(Self, Channels), NotHeld> {
-        let (stdin, to_stdin) = io::pipe()?;
-        let (from_stdout, stdout) = io::pipe()?;
-        let (from_stderr, stderr) = io::pipe()?;
+    ) -> Result<Self, NotHeld> {
         let (ours, theirs) = UnixStream::pair()?;
         let theirs = theirs.into_std()?;
         theirs.set_nonblocking(false)?;
-        let mut builder = Command::new(std::env::current_exe()?);
+        let mut builder = Command::new(ourselves()?);
         surround(&mut builder);
-        builder.arg(leash::WORD).args(command).stdin(Stdio::from(OwnedFd::from(theirs)));
+        builder.arg0("gladhand");
+        let word = if kind == Kind::Terminal { leash::TERMINAL_WORD } else { leash::WORD };
+        builder.arg(word).args(command).stdin(Stdio::from(OwnedFd::from(theirs)));
         // Ctrl-C is meant for us; what becomes of the children is then our decision.
         builder.stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
         let leash = builder.spawn()?;
         drop(builder);
-        let theirs = [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
+        let sent = channels.each_ref().map(AsFd::as_fd);
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
-        let mut sent = SendAncillaryBuffer::new(&mut space);
-        sent.push(SendAncillaryMessage::ScmRights(&theirs));
-        sendmsg(&ours, &[IoSlice::new(&[0])], &mut sent, SendFlags::empty()).map_err(io::Error::from)?;
-        drop((stdin, stdout, stderr));
-        let channels = Channels {
-            stdin: ChildStdin::from_std(OwnedFd::from(to_stdin).into())?,
-            stdout: ChildStdout::from_std(OwnedFd::from(from_stdout).into())?,
-            stderr: ChildStderr::from_std(OwnedFd::from(from_stderr).into())?,
-        };
-        // Until the first line is there, nobody knows which process it is.
-        let process = Pid::INIT;
-        let mut leashed = Self { process, leash, control: ours, heard: Vec::new(), status: None };
-        let line = tokio::time::timeout(PATIENCE, leashed.line());
-        let line = line.await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
-        let (word, number) = line.split_at_checked(1).ok_or(io::ErrorKind::InvalidData).map_err(io::Error::from)?;
+        let mut message = SendAncillaryBuffer::new(&mut space);
+        message.push(SendAncillaryMessage::ScmRights(&sent));
+        sendmsg(&ours, &[IoSlice::new(&[0])], &mut message, SendFlags::empty()).map_err(io::Error::from)?;
+        let (reports, orders) = ours.into_split();
+        let mut reports = BufReader::new(reports).lines();
+        let first = tokio::time::timeout(PATIENCE, reports.next_line());
+        let first = first.await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??.unwrap_or_default();
+        let (word, number) = first.split_at_checked(1).ok_or(io::ErrorKind::InvalidData).map_err(io::Error::from)?;
         let number = number.parse().map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
-        match (word, Pid::from_raw(number)) {
-            ("p", Some(process)) => leashed.process = process,
-            _ => return Err(NotHeld::NotStarted(io::Error::from_raw_os_error(number))),
-        }
-        Ok((leashed, channels))
+        let ("p", Some(process)) = (word, Pid::from_raw(number)) else {
+            return Err(NotHeld::NotStarted(io::Error::from_raw_os_error(number)));
+        };
+        let (sender, heard) = watch::channel(Heard::default());
+        tokio::spawn(follow(reports, leash, sender));
+        Ok(Self { process, orders, heard })
     }
 
-    /// The process, while it runs.
+    /// The process, as long as its id can belong to nobody else.
     pub(super) fn id(&self) -> Option<u32> {
-        self.status.is_none().then(|| self.process.as_raw_nonzero().get().unsigned_abs())
+        self.heard.borrow().status.is_none().then(|| self.process.as_raw_nonzero().get().unsigned_abs())
     }
 
-    /// Waits until the process has ended. What it started may still be there. May be dropped and called again.
-    pub(super) async fn wait(&mut self) -> io::Result<ExitStatus> {
-        while self.status.is_none() {
-            let line = self.line().await?;
-            let status = line.strip_prefix('x').and_then(|status| status.parse().ok());
-            self.status = status.map(ExitStatus::from_raw);
-        }
-        self.status.ok_or_else(|| io::ErrorKind::InvalidData.into())
+    /// Waits until the process has ended. What it started may still be there.
+    pub(super) async fn wait(&self) -> io::Result<ExitStatus> {
+        let mut heard = self.heard.clone();
+        let heard = heard.wait_for(|heard| heard.status.is_some() || heard.is_gone).await.map_err(io::Error::other)?;
+        heard.status.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
     }
 
-    /// Tells the process and its group to leave.
+    /// Tells everybody who came of it to leave.
     pub(super) fn terminate(&self) {
         self.order(leash::TERMINATE, Signal::TERM);
     }
 
     /// Interrupts the process and its group, as Ctrl-C does.
     pub(super) fn interrupt(&self) {
-        if self.status.is_none() && self.process != Pid::INIT {
+        if self.id().is_some() {
             let _ = kill_process_group(self.process, Signal::INT);
         }
     }
 
-    /// Ends everything that came of it.
+    /// Ends everybody who came of it.
     pub(super) fn kill(&self) {
         self.order(leash::KILL, Signal::KILL);
     }
 
-    /// Waits until everything that was killed is gone.
-    pub(super) async fn gone(&mut self) {
-        let _ = tokio::time::timeout(LAST, self.leash.wait()).await;
+    /// Waits until nobody is left of it.
+    pub(super) async fn gone(&self) {
+        let _ = self.heard.clone().wait_for(|heard| heard.is_gone).await;
+    }
+
+    /// Whether nobody is left of it.
+    pub(super) fn is_gone(&self) -> bool {
+        self.heard.borrow().is_gone
     }
 
     fn order(&self, order: u8, signal: Signal) {
-        let has_heard = self.control.try_write(&[order]).is_ok();
+        let has_heard = self.orders.try_write(&[order]).is_ok();
         // Without its leash the group is all that is known of it.
-        if !has_heard && self.status.is_none() && self.process != Pid::INIT {
+        if !has_heard && self.id().is_some() {
             let _ = kill_process_group(self.process, signal);
         }
     }
+}
 
-    /// The next line that the leash says.
-    async fn line(&mut self) -> io::Result<String> {
-        loop {
-            if let Some(end) = self.heard.iter().position(|byte| *byte == b'\n') {
-                let line: Vec<_> = self.heard.drain(..=end).collect();
-                return Ok(String::from_utf8_lossy(&line).trim_end().to_owned());
-            }
-            if self.control.read_buf(&mut self.heard).await? == 0 {
-                return Err(io::ErrorKind::UnexpectedEof.into());
-            }
-        }
+/// The program that we are.
+fn ourselves() -> io::Result<PathBuf> {
+    // On Linux the one that runs, though another may have taken its place meanwhile.
+    if cfg!(target_os = "linux") { Ok("/proc/self/exe".into()) } else { std::env::current_exe() }
+}
+
+/// Passes on what a leash reports, until it has ended.
+async fn follow(mut reports: Lines<BufReader<OwnedReadHalf>>, mut leash: Child, heard: watch::Sender<Heard>) {
+    while let Ok(Some(line)) = reports.next_line().await {
+        let status = line.strip_prefix('x').and_then(|status| status.parse().ok()).map(ExitStatus::from_raw);
+        heard.send_modify(|heard| heard.status = status.or(heard.status));
     }
+    let _ = leash.wait().await;
+    heard.send_modify(|heard| heard.is_gone = true);
 }

@@ -24,4 +24,6 @@ pub mod signals;
 pub(crate) mod starter;
 pub mod stdio;
 pub mod surroundings;
+#[cfg(unix)]
+pub(crate) mod tools;
 pub(crate) mod violations;

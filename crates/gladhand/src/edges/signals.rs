@@ -33,6 +33,8 @@ impl Signals {
         {
             use tokio::signal::unix::{SignalKind, signal};
             let (interrupt, terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+            // A file that may not grow is an error of whoever writes it. As long as nobody hears this signal, it ends us.
+            drop(signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))?);
             Ok(Self { interrupt, terminate, hang_up: None })
         }
         #[cfg(not(unix))]

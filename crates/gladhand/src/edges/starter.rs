@@ -6,8 +6,9 @@ use std::process::ExitStatus;
 use async_trait::async_trait;
 use gladhand_capabilities::starting::{Held, Plain, Plan, Signal, Started, Starter};
 
+use super::child::pipes;
 use super::leash;
-use super::leashed::{Channels, Leashed, NotHeld};
+use super::leashed::{Kind, Leashed, NotHeld};
 
 /// Starts processes on the leash, where there is one.
 #[derive(Debug, Clone, Copy, Default)]
@@ -19,14 +20,15 @@ impl Starter for OnLeash {
         if !leash::is_enabled() {
             return Plain.start(plan).await;
         }
-        let started = Leashed::start(&plan.command, |builder| {
+        let ((stdin, stdout, stderr), theirs) = pipes()?;
+        let started = Leashed::start(&plan.command, Kind::Plain, &theirs, |builder| {
             builder.env_clear().envs(plan.environment.iter().map(|(name, value)| (name, value)));
             if let Some(folder) = &plan.folder {
                 builder.current_dir(folder);
             }
         });
         match started.await {
-            Ok((leashed, Channels { stdin, stdout, stderr })) => {
+            Ok(leashed) => {
                 let pid = leashed.id().unwrap_or_default();
                 Ok(Started { pid, stdin, stdout, stderr, held: Box::new(OnOne(leashed)) })
             }

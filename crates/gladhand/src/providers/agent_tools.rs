@@ -25,7 +25,17 @@ static LISTENERS: AtomicU64 = AtomicU64::new(u64::MAX);
 pub struct AgentTools {
     agent: Arc<dyn Agent>,
     /// Whose the sessions are that were begun here.
-    owners: Arc<Mutex<HashMap<String, Option<Arc<str>>>>>,
+    owners: Arc<Mutex<HashMap<String, Owner>>>,
+}
+
+/// Who began a session.
+#[derive(Debug)]
+struct Owner {
+    principal: Option<Arc<str>>,
+    /// In which session of its own.
+    session: SessionId,
+    agreement: Arc<Agreement>,
+    bell: Bell,
 }
 
 impl AgentTools {
@@ -76,6 +86,25 @@ impl Provider for AgentTools {
         ]
     }
 
+    /// What was begun in a session ends with it, and with that whatever its tools left running. Its chat is kept.
+    fn left(&self, session: SessionId) {
+        if session == SessionId::NONE {
+            return;
+        }
+        let mut owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
+        let gone: Vec<_> = owners.extract_if(|_, owner| owner.session == session).collect();
+        drop(owners);
+        // When everything ends there is nothing left to end by itself.
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        for (id, Owner { agreement, bell, .. }) in gone {
+            let (listener, _) = Listener::to(&self.agent, &agreement, &bell);
+            runtime.spawn(async move {
+                // Whoever deleted it before was faster.
+                let _ = listener.ask(AgentCall::Delete(id.into())).outcome().await;
+            });
+        }
+    }
+
     fn call(&self, call: ToolCall<'_>, context: &Context<'_>) -> Answer {
         self.answer(&call, context).unwrap_or_else(|failure| Answer::Now(Err(failure)))
     }
@@ -86,24 +115,30 @@ impl AgentTools {
     fn check_owner(&self, session: &str, context: &Context<'_>) -> Result<(), Failure> {
         let owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
         match owners.get(session) {
-            Some(owner) if *owner == context.terms.principal => Ok(()),
+            Some(owner) if owner.principal == context.terms.principal => Ok(()),
             _ => Err(Failure::unknown_session(session)),
         }
     }
 
     fn answer(&self, call: &ToolCall<'_>, context: &Context<'_>) -> Result<Answer, Failure> {
-        let (listener, events) = Listener::new(&self.agent, context);
+        let (listener, events) = Listener::to(&self.agent, context.agreement, context.bell);
         let asked = match call.name.as_ref() {
             "agent_session_create" => {
                 let Create { title, cwd } = call.read()?;
                 let asked = AgentCall::Create { title: title.map(Into::into), folder: cwd.map(Into::into) };
-                let (owners, principal) = (Arc::clone(&self.owners), context.terms.principal.clone());
+                let owners = Arc::clone(&self.owners);
+                let owner = Owner {
+                    principal: context.terms.principal.clone(),
+                    session: context.caller.session(),
+                    agreement: Arc::clone(context.agreement),
+                    bell: context.bell.clone(),
+                };
                 return Ok(Answer::later(async move {
                     let created = said(listener.ask(asked).outcome().await)?;
                     if let Some(id) =
                         Members::of(&created).and_then(|created| created.str("session_id").map(String::from))
                     {
-                        owners.lock().unwrap_or_else(PoisonError::into_inner).insert(id, principal);
+                        owners.lock().unwrap_or_else(PoisonError::into_inner).insert(id, owner);
                     }
                     Ok(ToolResult::structured(created))
                 }));
@@ -173,13 +208,17 @@ impl Drop for Listener {
 }
 
 impl Listener {
-    fn new(agent: &Arc<dyn Agent>, context: &Context<'_>) -> (Self, mpsc::UnboundedReceiver<AgentEvent>) {
+    fn to(
+        agent: &Arc<dyn Agent>,
+        agreement: &Arc<Agreement>,
+        bell: &Bell,
+    ) -> (Self, mpsc::UnboundedReceiver<AgentEvent>) {
         let (sender, events) = mpsc::unbounded_channel();
         let session = SessionId(LISTENERS.fetch_sub(1, Ordering::Relaxed));
         let listener = Self {
             agent: Arc::clone(agent),
-            agreement: Arc::clone(context.agreement),
-            bell: context.bell.clone(),
+            agreement: Arc::clone(agreement),
+            bell: bell.clone(),
             ear: Arc::new(Ear { session, events: sender }),
         };
         (listener, events)

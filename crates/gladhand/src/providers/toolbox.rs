@@ -19,6 +19,9 @@ const WAIT_SCHEMA: &str = r#"{"type":"object","properties":{"ms":{"type":"intege
 const LONGEST_WAIT_MS: u64 = 600_000;
 const MOST_STEPS: u64 = 1000;
 
+/// What the built-in tools are called. None of them does anything to the world.
+pub(crate) const NAMES: [&str; 3] = ["echo", "agreement", "wait"];
+
 /// The built-in tools.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Toolbox;

@@ -8,6 +8,7 @@ mod a2e_mcp;
 mod clients;
 mod coupling;
 mod installed;
+mod logins;
 mod matrix;
 mod quirks;
 mod servers;

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::events::Events;
-use crate::exchange::{Exchange, arguments, trimmed};
+use crate::exchange::{Exchange, arguments, so_far};
 use crate::web::failed;
 use crate::{Heard, ModelError, Piece, Segment, Usage, WantedCall};
 
@@ -104,7 +104,7 @@ impl Block {
         }
         if let Some(thought) = delta.thinking.filter(|thought| !thought.is_empty()) {
             self.text.push_str(&thought);
-            piece.thoughts = vec![trimmed(&self.text).to_owned()];
+            piece.thoughts = vec![so_far(&self.text)];
             piece.segments.push(Segment::Thought(thought));
         }
         if let Some(signature) = delta.signature.filter(|_| self.value.is_object()) {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
 
 use crate::events::Events;
-use crate::exchange::{Exchange, arguments, payload, trimmed};
+use crate::exchange::{Exchange, arguments, payload, so_far, trimmed};
 use crate::told::Told;
 use crate::web::failed;
 use crate::{Heard, ModelError, Piece, Segment, Usage, WantedCall};
@@ -202,7 +202,7 @@ impl Sum {
             let (thought, answer) = (words.thought(), words.answer());
             if !thought.is_empty() {
                 self.thought.push_str(&thought);
-                piece.thoughts = vec![trimmed(&self.thought).to_owned()];
+                piece.thoughts = vec![so_far(&self.thought)];
                 piece.segments.push(Segment::Thought(thought));
             }
             if !answer.is_empty() {

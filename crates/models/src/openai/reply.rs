@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::events::Events;
-use crate::exchange::{Exchange, arguments, trimmed};
+use crate::exchange::{Exchange, arguments, so_far};
 use crate::web::failed;
 use crate::{Heard, ModelError, Piece, Segment, Usage, WantedCall};
 
@@ -179,7 +179,7 @@ impl Thought {
         }
         (self.item, self.part) = (event.item_id, event.summary_index);
         self.text.push_str(words);
-        Piece { segments: vec![Segment::Thought(words.to_owned())], thoughts: vec![trimmed(&self.text).to_owned()] }
+        Piece { segments: vec![Segment::Thought(words.to_owned())], thoughts: vec![so_far(&self.text)] }
     }
 }
 

@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -11,14 +10,16 @@ use std::time::Duration;
 use gladhand_wire::RawValue;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::process::{ChildStdin, ChildStdout};
+use tokio::net::unix::pipe::{Receiver, Sender};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use crate::moment;
-use crate::process::family::{Family, GRACE};
-use crate::process::{Environment, Plan, arguments};
+use crate::process::pipes::Pipes;
+use crate::process::starting::{GRACE, Starter, end};
+use crate::process::{Environment, Plan, arguments, pipes};
 use crate::scripts::Runtime;
+use crate::settings::Settings;
 
 /// The program that the process runs.
 const DRIVER: &str = include_str!("driver.mjs");
@@ -39,22 +40,21 @@ pub(super) struct Helper {
     /// Where it runs, and where its program is put.
     folder: PathBuf,
     environment: Environment,
-    /// The mark of all such processes; each has one below it.
-    mark: String,
-    started: AtomicU64,
+    starter: Arc<dyn Starter>,
     process: tokio::sync::Mutex<Option<Arc<Process>>>,
 }
 
 /// A running process.
 #[derive(Debug)]
 struct Process {
-    stdin: tokio::sync::Mutex<ChildStdin>,
+    stdin: tokio::sync::Mutex<Sender>,
     /// Who waits for which answer.
     waiting: Mutex<HashMap<u64, oneshot::Sender<Box<RawValue>>>>,
     next: AtomicU64,
-    family: Family,
-    /// Cancelled to end it, and when it has ended.
+    /// Cancelled to end it.
     gone: CancellationToken,
+    /// Cancelled when nobody is left of it.
+    ended: CancellationToken,
 }
 
 /// What is asked of it.
@@ -80,9 +80,22 @@ struct Line<'a> {
 }
 
 impl Helper {
-    pub(super) fn new(runtime: Runtime, data: &Path, environment: Environment, mark: String) -> Self {
-        let folder = data.join("js-runtime");
-        Self { runtime, folder, environment, mark, started: AtomicU64::new(0), process: tokio::sync::Mutex::default() }
+    pub(super) fn new(runtime: Runtime, settings: &Settings) -> Self {
+        Self {
+            runtime,
+            folder: settings.data.join("js-runtime"),
+            environment: settings.environment.clone(),
+            starter: Arc::clone(&settings.starter),
+            process: tokio::sync::Mutex::default(),
+        }
+    }
+
+    /// Ends the process.
+    pub(super) async fn close(&self) {
+        if let Some(process) = self.process.lock().await.take() {
+            process.gone.cancel();
+            process.ended.cancelled().await;
+        }
     }
 
     /// What a file's tool is called and takes.
@@ -134,12 +147,12 @@ impl Helper {
         if let Some(process) = kept.as_ref().filter(|process| !process.gone.is_cancelled()) {
             return Ok(Arc::clone(process));
         }
-        let process = self.start()?;
+        let process = self.start().await?;
         *kept = Some(Arc::clone(&process));
         Ok(process)
     }
 
-    fn start(&self) -> io::Result<Arc<Process>> {
+    async fn start(&self) -> io::Result<Arc<Process>> {
         fs_err::create_dir_all(&self.folder)?;
         let driver = self.folder.join("driver.mjs");
         fs_err::write(&driver, DRIVER)?;
@@ -151,19 +164,15 @@ impl Helper {
             arguments: arguments([&driver]),
             folder: self.folder.clone(),
             environment,
-            mark: format!("{}.{}", self.mark, self.started.fetch_add(1, Ordering::Relaxed)),
         };
-        let mut child = plan.command().stdin(Stdio::piped()).spawn()?;
-        let (Some(stdin), Some(stdout), Some(stderr)) = (child.stdin.take(), child.stdout.take(), child.stderr.take())
-        else {
-            return Err(io::ErrorKind::BrokenPipe.into());
-        };
+        let (Pipes { stdin, stdout, stderr }, channels) = pipes::open()?;
+        let held = self.starter.start(plan.program(), channels).await?;
         let process = Arc::new(Process {
             stdin: tokio::sync::Mutex::new(stdin),
             waiting: Mutex::default(),
             next: AtomicU64::new(0),
-            family: Family::of(&child, &plan.mark),
             gone: CancellationToken::new(),
+            ended: CancellationToken::new(),
         });
         tokio::spawn(log(stderr));
         let heard = Arc::clone(&process);
@@ -173,10 +182,10 @@ impl Helper {
                 () = heard.gone.cancelled() => {}
             }
             heard.gone.cancel();
-            heard.family.end(&mut child).await;
-            heard.family.release();
+            end(&*held).await;
             // Whoever still waits learns that there is no answer.
             heard.waiting.lock().unwrap_or_else(PoisonError::into_inner).clear();
+            heard.ended.cancel();
         });
         Ok(process)
     }
@@ -236,7 +245,7 @@ impl Process {
     }
 
     /// Hands answers to whoever waits for them, until there are no more.
-    async fn hear(&self, stdout: ChildStdout, word: &str) {
+    async fn hear(&self, stdout: Receiver, word: &str) {
         let mut stdout = BufReader::new(stdout);
         let mut line = Vec::new();
         loop {

@@ -34,6 +34,7 @@ pub(crate) struct Custom {
     version: AtomicU64,
     /// One tool is made at a time.
     making: tokio::sync::Mutex<()>,
+    loaded: tokio::sync::OnceCell<()>,
 }
 
 /// A tool and the file it came from.
@@ -45,26 +46,44 @@ struct Tool {
 }
 
 impl Custom {
-    /// Loads all tools of the folder. What is wrong with a file is logged.
-    pub(crate) async fn load(settings: &Settings, taken: BTreeSet<String>, mark: String) -> Self {
-        let environment = &settings.environment;
-        let runtime = Runtime::find("auto", environment).ok();
-        let helper = runtime.map(|runtime| Helper::new(runtime, &settings.data, environment.clone(), mark));
-        let custom = Self {
+    /// The tools of the folder, which are not loaded yet.
+    pub(crate) fn new(settings: &Settings, taken: BTreeSet<String>) -> Self {
+        let runtime = Runtime::find("auto", &settings.environment).ok();
+        let helper = runtime.map(|runtime| Helper::new(runtime, settings));
+        Self {
             folder: settings.data.join("tools"),
             taken,
             helper,
             tools: Mutex::default(),
             version: AtomicU64::new(0),
             making: tokio::sync::Mutex::default(),
-        };
-        for path in files(&custom.folder) {
-            let loaded = custom.load_file(&path).await.and_then(|tool| custom.add(tool));
-            if let Err(why) = loaded {
-                tracing::warn!(file = %path.display(), why, "a custom tool was left out");
-            }
+            loaded: tokio::sync::OnceCell::new(),
         }
-        custom
+    }
+
+    /// Loads all tools of the folder, once. What is wrong with a file is logged.
+    pub(crate) async fn ready(&self) {
+        let load = || async {
+            for path in files(&self.folder) {
+                let loaded = self.load_file(&path).await.and_then(|tool| self.add(tool));
+                if let Err(why) = loaded {
+                    tracing::warn!(file = %path.display(), why, "a custom tool was left out");
+                }
+            }
+        };
+        self.loaded.get_or_init(load).await;
+    }
+
+    /// Whether there are files that are not loaded yet.
+    pub(crate) fn may_have_more(&self) -> bool {
+        !self.loaded.initialized() && !files(&self.folder).is_empty()
+    }
+
+    /// Ends the process that they run in.
+    pub(crate) async fn close(&self) {
+        if let Some(helper) = &self.helper {
+            helper.close().await;
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Tool>> {

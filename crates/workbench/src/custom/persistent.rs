@@ -30,6 +30,7 @@ impl Custom {
         let schema = schema(job.raw).map(|schema| pretty(schema.get(), "  "));
         let text = module(name, description, schema.as_deref(), code)?;
 
+        self.ready().await;
         let _alone = self.making.lock().await;
         let overwrites = job.input.flag("overwrite", false);
         let before = fs_err::read(&path).ok();

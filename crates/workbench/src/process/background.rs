@@ -1,21 +1,21 @@
 //! Commands that go on while others run, and are read from and written to.
 
 use std::io;
-use std::process::Stdio;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use rustix::process::Signal;
 use tempfile::TempPath;
 use tokio::io::{AsyncRead, AsyncWriteExt};
-use tokio::process::{Child, ChildStdin};
+use tokio::net::unix::pipe::Sender;
 use tokio_util::sync::CancellationToken;
 
 use super::escapes::Stripper;
-use super::family::{self, Family};
 use super::foreground::{LAST_WORDS, read_all};
 use super::output::{Reading, Tail};
-use super::{Exit, Plan};
+use super::pipes::Pipes;
+use super::starting::{Channels, GRACE, Held};
+use super::{Exit, Plan, pipes};
+use crate::bench::Job;
 use crate::moment;
 
 /// How long a process may leave its input unread before writing is given up.
@@ -54,7 +54,7 @@ pub(crate) struct Background {
     pub(crate) plan: Plan,
     pub(crate) pid: Option<u32>,
     pub(crate) created_at: String,
-    family: Family,
+    held: Arc<dyn Held>,
     live: Mutex<Live>,
     way_in: tokio::sync::Mutex<WayIn>,
     ended: CancellationToken,
@@ -73,7 +73,7 @@ struct Live {
 /// How it is written to.
 #[derive(Debug)]
 enum WayIn {
-    Pipe(ChildStdin),
+    Pipe(Sender),
     Terminal(pty_process::OwnedWritePty),
     Closed,
 }
@@ -87,18 +87,23 @@ pub(crate) enum Stream {
 
 impl Background {
     /// Starts a process.
-    pub(crate) fn start(start: Start) -> io::Result<Arc<Self>> {
-        let Start { plan, prefix, name, terminal, strips, script } = start;
-        let (mut child, way_in, stdout, stderr) = match terminal {
-            Some(size) => in_terminal(&plan, size)?,
-            None => on_pipes(&plan)?,
+    pub(crate) async fn start(start: Start, job: &Job<'_>) -> io::Result<Arc<Self>> {
+        let Start { mut plan, prefix, name, terminal, strips, script } = start;
+        let Ends { channels, way_in, stdout, stderr } = match terminal {
+            Some(size) => {
+                plan.environment.insert("TERM".into(), "xterm-256color".into());
+                in_terminal(size)?
+            }
+            None => on_pipes()?,
         };
+        let held = job.bench.settings.starter.start(plan.program(), channels).await?;
+        job.desk.hold(Arc::clone(&held));
         let created_at = moment::now();
         let background = Arc::new(Self {
             id: format!("{prefix}-{}-{}", moment::milliseconds(), moment::random_hex(8)?),
             name,
-            pid: child.id(),
-            family: Family::of(&child, &plan.mark),
+            pid: held.id(),
+            held: Arc::clone(&held),
             plan,
             live: Mutex::new(Live {
                 updated_at: created_at.clone(),
@@ -121,13 +126,11 @@ impl Background {
         });
         let watched = Arc::clone(&background);
         tokio::spawn(async move {
-            let exit = child.wait().await.map_or_else(|_| Exit::default(), Exit::from);
+            let exit = held.ended().await.map_or_else(|_| Exit::default(), Exit::from);
             for reader in readers {
                 let _ = tokio::time::timeout(LAST_WORDS, reader).await;
             }
             drop(script);
-            // Its group's id may belong to others from now on.
-            watched.family.release();
             watched.change(|live| live.exit = Some(exit));
             watched.ended.cancel();
             *watched.way_in.lock().await = WayIn::Closed;
@@ -233,56 +236,52 @@ impl Background {
         Ok(())
     }
 
-    /// Signals it with all its children, and gives it a moment to leave.
-    pub(crate) async fn stop(&self, signal: Signal) {
+    /// Tells it and all its children to leave or ends them, and gives it a moment for that.
+    pub(crate) async fn stop(&self, manner: Manner) {
         if self.is_running() {
-            self.family.signal(signal);
+            match manner {
+                Manner::Asked => self.held.terminate(),
+                Manner::Forced => self.held.kill(),
+            }
             let _ = tokio::time::timeout(LEAVING, self.ended.cancelled()).await;
         }
     }
 
-    /// Ends it with all its children: first a request, then force.
-    pub(crate) async fn end(&self) {
-        if !self.is_running() {
-            return;
-        }
-        self.family.signal(Signal::TERM);
-        if tokio::time::timeout(family::GRACE, self.ended.cancelled()).await.is_err() {
-            self.family.signal(Signal::KILL);
-            let _ = tokio::time::timeout(family::GRACE, self.ended.cancelled()).await;
-        }
+    /// Waits until its end, which is near, is known here.
+    pub(crate) async fn has_ended(&self) {
+        let _ = tokio::time::timeout(GRACE, self.ended.cancelled()).await;
     }
+}
+
+/// How a process is stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Manner {
+    /// It may tidy up, and need not listen.
+    Asked,
+    /// It is not asked.
+    Forced,
 }
 
 /// Where output comes from.
 type Source = Box<dyn AsyncRead + Send + Unpin>;
 
-/// A child, how to write to it, and its two streams.
-type Started = (Child, WayIn, Source, Option<Source>);
-
-fn on_pipes(plan: &Plan) -> io::Result<Started> {
-    let mut child = plan.command().stdin(Stdio::piped()).spawn()?;
-    let way_in = child.stdin.take().map_or(WayIn::Closed, WayIn::Pipe);
-    let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) else {
-        return Err(io::ErrorKind::BrokenPipe.into());
-    };
-    Ok((child, way_in, Box::new(stdout), Some(Box::new(stderr))))
+/// Both ends of what joins us to a process.
+struct Ends {
+    channels: Channels,
+    way_in: WayIn,
+    stdout: Source,
+    stderr: Option<Source>,
 }
 
-/// A terminal makes its process the leader of a session, and so of a group.
-fn in_terminal(plan: &Plan, size: Size) -> io::Result<Started> {
+fn on_pipes() -> io::Result<Ends> {
+    let (Pipes { stdin, stdout, stderr }, channels) = pipes::open()?;
+    Ok(Ends { channels, way_in: WayIn::Pipe(stdin), stdout: Box::new(stdout), stderr: Some(Box::new(stderr)) })
+}
+
+fn in_terminal(size: Size) -> io::Result<Ends> {
     let (pty, pts) = pty_process::open().map_err(io::Error::other)?;
     pty.resize(pty_process::Size::new(size.rows, size.cols)).map_err(io::Error::other)?;
-    let child = pty_process::Command::new(&plan.program)
-        .args(&plan.arguments)
-        .current_dir(&plan.folder)
-        .env_clear()
-        .envs(&plan.environment)
-        .env("TERM", "xterm-256color")
-        .env(family::MARK, &plan.mark)
-        .kill_on_drop(true)
-        .spawn(pts)
-        .map_err(io::Error::other)?;
     let (reader, writer) = pty.into_split();
-    Ok((child, WayIn::Terminal(writer), Box::new(reader), None))
+    let (channels, way_in) = (Channels::Terminal(pts), WayIn::Terminal(writer));
+    Ok(Ends { channels, way_in, stdout: Box::new(reader), stderr: None })
 }

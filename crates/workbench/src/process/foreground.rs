@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::task::JoinHandle;
-use tokio_util::sync::CancellationToken;
 
-use super::family::Family;
 use super::output::{Decoder, Head};
-use super::{Exit, Plan};
+use super::starting::{Guard, end};
+use super::{Exit, Plan, pipes};
+use crate::bench::Job;
 
 /// How long output may come after the process has left: its children may hold the pipe for ever.
 pub(super) const LAST_WORDS: Duration = Duration::from_millis(250);
@@ -48,27 +48,30 @@ impl Finished {
 }
 
 /// Runs a command to its end, which is forced when its time is over or somebody stops it. What it left running by
-/// itself stays, and is heard into nothing.
-pub(crate) async fn run(plan: &Plan, limit: Duration, stop: &CancellationToken) -> io::Result<Finished> {
+/// itself stays with the session, and is heard into nothing.
+pub(crate) async fn run(job: &Job<'_>, plan: &Plan) -> io::Result<Finished> {
     let begun = Instant::now();
-    let mut child = plan.command().spawn()?;
-    let family = Family::of(&child, &plan.mark);
-    let stdout = listen(child.stdout.take());
-    let stderr = listen(child.stderr.take());
+    let (stdout, stderr, channels) = pipes::open_without_input()?;
+    let held = job.bench.settings.starter.start(plan.program(), channels).await?;
+    // Whoever waits for us may give up at any moment.
+    let guard = Guard(Some(Arc::clone(&held)));
+    job.desk.hold(Arc::clone(&held));
+    let stdout = listen(stdout);
+    let stderr = listen(stderr);
 
     let (mut timed_out, mut aborted) = (false, false);
     let exit = tokio::select! {
-        status = child.wait() => Exit::from(status?),
-        () = stop.cancelled() => {
+        status = held.ended() => Exit::from(status?),
+        () = job.stop.cancelled() => {
             aborted = true;
-            family.end(&mut child).await
+            end(&*held).await
         }
-        () = tokio::time::sleep(limit) => {
+        () = tokio::time::sleep(job.input.limit()) => {
             timed_out = true;
-            family.end(&mut child).await
+            end(&*held).await
         }
     };
-    family.release();
+    guard.let_go();
 
     let (stdout, stderr) = tokio::join!(stdout.settle(), stderr.settle());
     Ok(Finished {
@@ -90,11 +93,10 @@ struct Heard {
 }
 
 /// Hears a stream until it ends, keeping its beginning.
-fn listen(stream: Option<impl AsyncRead + Unpin + Send + 'static>) -> Heard {
+fn listen(stream: impl AsyncRead + Unpin + Send + 'static) -> Heard {
     let head = Arc::new(Mutex::new(Head::default()));
     let kept = Arc::clone(&head);
     let reader = tokio::spawn(async move {
-        let Some(stream) = stream else { return };
         read_all(stream, |piece| kept.lock().unwrap_or_else(PoisonError::into_inner).push(piece)).await;
     });
     Heard { head, reader }

@@ -5,19 +5,22 @@ mod escapes;
 pub(crate) mod family;
 pub(crate) mod foreground;
 pub(crate) mod output;
+pub(crate) mod pipes;
 pub(crate) mod programs;
+pub(crate) mod starting;
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{ExitStatus, Stdio};
+use std::process::ExitStatus;
 
 use rustix::process::Signal;
-use tokio::process::Command;
+
+use starting::Program;
 
 /// The variables that a process is given.
-pub(crate) type Environment = BTreeMap<OsString, OsString>;
+pub type Environment = BTreeMap<OsString, OsString>;
 
 /// A program, how it is called, and where.
 #[derive(Debug)]
@@ -26,26 +29,17 @@ pub(crate) struct Plan {
     pub(crate) arguments: Vec<OsString>,
     pub(crate) folder: PathBuf,
     pub(crate) environment: Environment,
-    /// What everything that it starts is recognised by.
-    pub(crate) mark: String,
 }
 
 impl Plan {
-    /// The command, in a process group of its own, with nothing to read.
-    pub(crate) fn command(&self) -> Command {
-        let mut command = Command::new(&self.program);
-        command
-            .args(&self.arguments)
-            .current_dir(&self.folder)
-            .env_clear()
-            .envs(&self.environment)
-            .env(family::MARK, &self.mark)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .process_group(0)
-            .kill_on_drop(true);
-        command
+    /// It, to be started.
+    pub(crate) fn program(&self) -> Program<'_> {
+        Program {
+            file: &self.program,
+            arguments: &self.arguments,
+            folder: &self.folder,
+            environment: &self.environment,
+        }
     }
 
     /// The arguments as reports show them.

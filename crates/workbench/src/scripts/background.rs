@@ -12,7 +12,7 @@ use crate::process::background::{Background, Start};
 use crate::process::{Plan, arguments, shown};
 
 /// `start_background_js`.
-pub(crate) fn start(job: &Job<'_>) -> Outcome {
+pub(crate) async fn start(job: &Job<'_>) -> Outcome {
     #[derive(Serialize)]
     struct Started<'a> {
         status: &'a str,
@@ -40,16 +40,10 @@ pub(crate) fn start(job: &Job<'_>) -> Outcome {
             let script = write_script(&scripts, format.ending, code, job.input.flag("keep_script", false))?;
             let mut words = arguments([&script]);
             words.extend(arguments(job.input.list("args")));
-            let plan = Plan {
-                program: runtime.program,
-                arguments: words,
-                folder,
-                environment: environment.clone(),
-                mark: job.desk.next_mark(),
-            };
+            let plan = Plan { program: runtime.program, arguments: words, folder, environment: environment.clone() };
             let name = name.unwrap_or("background-js").to_owned();
             let start = Start { plan, prefix: "bg", name, terminal: None, strips: false, script: Some(script) };
-            ("started", job.desk.scripts.start(start)?)
+            ("started", job.desk.scripts.start(start, job).await?)
         }
     };
     let program = &background.plan.program;

@@ -86,8 +86,7 @@ async fn run(job: &Job<'_>, mode: &str, what: &impl Serialize, program: PathBuf,
         arguments: arguments(words),
         folder: job.cwd()?,
         environment: job.bench.settings.environment.clone(),
-        mark: job.desk.next_mark(),
     };
-    let finished = foreground::run(&plan, job.input.limit(), job.stop).await?;
+    let finished = foreground::run(job, &plan).await?;
     Ok(report(mode, what, &plan, &finished))
 }

@@ -54,9 +54,8 @@ async fn run(
         arguments: words,
         folder,
         environment: job.bench.settings.environment.clone(),
-        mark: job.desk.next_mark(),
     };
-    let finished = foreground::run(&plan, job.input.limit(), job.stop).await?;
+    let finished = foreground::run(job, &plan).await?;
     let what = What { script_path: shown(&script), runtime: runtime.name, format };
     Ok(report(mode, &what, &plan, &finished))
 }

@@ -64,7 +64,7 @@ fn transport(background: &Background) -> &'static str {
 }
 
 /// Starts a command, or finds the one that was started under the same name.
-pub(super) fn start(job: &Job<'_>, shell: &Shell, command: &str, beginning: Beginning) -> Outcome {
+pub(super) async fn start(job: &Job<'_>, shell: &Shell, command: &str, beginning: Beginning) -> Outcome {
     let name = job.input.word("session_name").unwrap_or("background-bash");
     let has_terminal = job.input.flag("full_terminal", true);
     let same = job.desk.shells.same(name, &beginning.folder, has_terminal);
@@ -76,7 +76,6 @@ pub(super) fn start(job: &Job<'_>, shell: &Shell, command: &str, beginning: Begi
                 arguments: shell.arguments(command),
                 folder: beginning.folder,
                 environment: beginning.environment,
-                mark: job.desk.next_mark(),
             };
             let terminal = has_terminal.then(|| Size {
                 cols: side(job, "terminal_cols", SIZE.cols, COLS),
@@ -84,7 +83,7 @@ pub(super) fn start(job: &Job<'_>, shell: &Shell, command: &str, beginning: Begi
             });
             let name = name.to_owned();
             let start = Start { plan, prefix: "bg-bash", name, terminal, strips: true, script: None };
-            ("started", job.desk.shells.start(start)?)
+            ("started", job.desk.shells.start(start, job).await?)
         }
     };
     let cwd = shown(&background.plan.folder);

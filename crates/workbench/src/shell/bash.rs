@@ -54,7 +54,7 @@ pub(crate) async fn run(job: &Job<'_>) -> Outcome {
     };
     let beginning = begin(job)?;
     if job.input.flag("run_in_background", false) {
-        return background::start(job, shell, command, beginning);
+        return background::start(job, shell, command, beginning).await;
     }
     wait_for(job, shell, command, beginning).await
 }
@@ -67,9 +67,8 @@ async fn wait_for(job: &Job<'_>, shell: &Shell, command: &str, beginning: Beginn
         arguments: shell.arguments(&state.script(command, path.map(AsRef::as_ref))),
         folder: beginning.folder,
         environment: beginning.environment,
-        mark: job.desk.next_mark(),
     };
-    let finished = foreground::run(&plan, job.input.limit(), job.stop).await?;
+    let finished = foreground::run(job, &plan).await?;
     let left = if finished.timed_out || finished.aborted { None } else { state.read() };
     let state_captured = left.is_some();
     if let Some(left) = left {

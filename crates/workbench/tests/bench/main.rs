@@ -48,7 +48,9 @@ impl Shop {
         // What login shells do at home is no part of any test.
         settings.environment.insert("HOME".into(), home.path().into());
         change(&mut settings);
-        Self { bench: Workbench::open(settings).await.unwrap(), home }
+        let bench = Workbench::open(settings);
+        bench.ready().await;
+        Self { bench, home }
     }
 
     fn folder(&self) -> PathBuf {

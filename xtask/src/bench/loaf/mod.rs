@@ -28,6 +28,7 @@ machine; the better end of each is shown. Nothing was stated of its streams.
 Pings are 64 in flight over pipes. Streams come from a scripted provider over HTTP; what is added to a chunk is the time
 from the provider's write to the client's read. The server has one core, provider and client share another.
 Each chunk and each end of an answer is checked: one that is lost, doubled or in another place fails the bench.
+Pings and streams want a client that is optimised itself: `cargo run --release -p xtask -- bench loaf`.
 ";
 
 const PINGS_IN_FLIGHT: u32 = 64;

@@ -223,6 +223,7 @@ async fn a_chat_goes_on_after_a_restart() {
     let session = before.create().await;
     before.send(&session, "remember me").await.unwrap();
     before.until_ready().await;
+    gladhand_hub::Agent::closing(&before.agent).await;
     let after = Stage::on(folder.path(), &[Scene::Says("after resume")]);
     let session = after.create().await;
     let resumed = after.command(&session, "/history last").await.unwrap();
@@ -230,9 +231,27 @@ async fn a_chat_goes_on_after_a_restart() {
     after.send(&session, "go on").await.unwrap();
     after.until_ready().await;
     let chat = after.ask(AgentCall::HistoryGet { id: Some(id[..8].into()), last: false, path: None }).await.unwrap();
-    assert_eq!((&chat["messageCount"], &chat["title"]), (&4.into(), &"go on".into()));
+    assert_eq!((&chat["messageCount"], &chat["title"]), (&4.into(), &"remember me".into()));
     let listed = after.ask(AgentCall::HistoryList { limit: None, cursor: None }).await.unwrap();
     assert_eq!(listed["total"], 1);
+}
+
+#[tokio::test]
+async fn a_chat_that_is_open_elsewhere_goes_on_as_a_copy() {
+    let folder = tempfile::tempdir().unwrap();
+    let stages = ["one", "two"].map(|answer| Stage::on(folder.path(), &[Scene::Says("first"), Scene::Says(answer)]));
+    let sessions = [stages[0].create().await, stages[1].create().await];
+    stages[0].send(&sessions[0], "begin").await.unwrap();
+    stages[0].until_ready().await;
+    let resumed = stages[1].command(&sessions[1], "/history last").await.unwrap();
+    assert!(resumed["output"]["copy"].is_string(), "{resumed}");
+    for (stage, session) in stages.iter().zip(&sessions) {
+        stage.send(session, "go on").await.unwrap();
+        stage.until_ready().await;
+    }
+    let listed = stages[0].ask(AgentCall::HistoryList { limit: None, cursor: None }).await.unwrap();
+    let counts: Vec<_> = listed["sessions"].as_array().unwrap().iter().map(|chat| &chat["messageCount"]).collect();
+    assert_eq!(counts, [4, 4], "{listed}");
 }
 
 #[tokio::test]

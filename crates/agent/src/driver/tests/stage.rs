@@ -293,6 +293,7 @@ impl Stage {
         let settings = AgentSettings {
             data: data.to_owned(),
             folder: std::env::temp_dir(),
+            roots: Vec::new(),
             home: None,
             policy: Policy::default(),
         };

@@ -86,6 +86,32 @@ pub(super) fn report(said: &Value) -> String {
     text
 }
 
+/// Saved chats, one in each line.
+pub(super) fn chats(chats: &[Value]) -> String {
+    if chats.is_empty() {
+        return "there are no saved chats yet\n".to_owned();
+    }
+    let text = |chat: &Value, name: &str| chat[name].as_str().map(shortened).unwrap_or_default();
+    let mut lines = String::new();
+    for chat in chats {
+        let (id, day) = (text(chat, "id"), text(chat, "updatedAt"));
+        let (id, day) = (id.get(..8).unwrap_or(&id), day.get(..10).unwrap_or(&day));
+        let count = &chat["messageCount"];
+        // Writing to a String cannot fail.
+        let _ = writeln!(lines, "{id}  {day}  {count:>4} messages  {}", text(chat, "title"));
+    }
+    lines + "/history ID takes one up\n"
+}
+
+/// What a conversation was put into.
+pub(super) fn compressed(said: &Value) -> String {
+    let (before, after) = (&said["estimated_tokens_before"], &said["estimated_tokens_after"]);
+    match said["compressed"] == true {
+        true => format!("put into few words: about {before} tokens before, {after} now"),
+        false => format!("nothing to put into few words ({})", said["reason"].as_str().unwrap_or("it is short")),
+    }
+}
+
 fn write_report(text: &mut String, indent: usize, said: &Value) {
     // Writing to a String cannot fail.
     match said {

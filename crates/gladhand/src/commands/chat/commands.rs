@@ -1,21 +1,35 @@
 //! Slash commands: those of the agent, and what a terminal makes of some of them.
 
+use std::future::Future;
+
 use gladhand_dialects::Stop;
+use gladhand_operations::{AgentCall, Failure};
 use gladhand_wire::RawValue;
 use serde_json::{Value, json};
 
 use super::brief;
 use super::conversation::{Conversation, Left};
 use super::models::{self, For, Models};
+use super::talk::Talk;
 use crate::commands::CommandError;
 
 /// What these do here. All others are as the agent describes them.
-const OURS: [(&str, &str); 4] = [
+const OURS: [(&str, &str); 6] = [
+    (
+        "/auth",
+        "who is signed in (/auth); sign in (/auth openai, /auth antigravity); a key (/auth openrouter KEY, /auth exa KEY)",
+    ),
+    ("/onboarding", "the first steps: the same as /auth, and then /model"),
     ("/model", "list the models (/model), choose one (/model PROVIDER/ID)"),
     ("/help", "show this"),
     ("/quit", "leave, as Ctrl-D and /exit do"),
     ("Ctrl-C", "stop the answer; when there is none, leave"),
 ];
+
+/// How somebody signs in.
+const SIGNING_IN: &str = "\
+/auth openai, /auth antigravity: sign in with a browser
+/auth openrouter KEY, /auth exa KEY: use a key; it is kept encrypted";
 
 impl Conversation {
     /// Runs a slash command. Some: the chat ends with it.
@@ -46,7 +60,34 @@ impl Conversation {
             ("/forgeteverything", _) => {
                 self.screen.note("nothing is forgotten where nobody can be asked: use a terminal")?;
             }
+            ("/auth", "") | ("/onboarding", _) => {
+                let status = self.talk.ask(AgentCall::AuthStatus).await?;
+                self.screen.report(&brief::report(&serde_json::from_str(status.get())?))?;
+                self.screen.note(SIGNING_IN)?;
+            }
+            ("/auth", wanted) => return self.sign_in(wanted).await,
             _ => return self.pass_on(line).await,
+        }
+        Ok(None)
+    }
+
+    /// Signs in somewhere, or takes a key.
+    async fn sign_in(&mut self, wanted: &str) -> Result<Option<Left>, CommandError> {
+        let (provider, key) = wanted.split_once(char::is_whitespace).unwrap_or((wanted, ""));
+        let asked = match (provider, key.trim()) {
+            ("openai", "") => AgentCall::ConnectOpenAi { mode: None, originator: None },
+            ("antigravity", "") => AgentCall::ConnectAntigravity,
+            ("openrouter", key) if !key.is_empty() => AgentCall::SetOpenRouterKey(key.to_owned().into()),
+            ("exa", key) if !key.is_empty() => AgentCall::SetExaKey(key.to_owned().into()),
+            _ => {
+                self.screen.note(SIGNING_IN)?;
+                return Ok(None);
+            }
+        };
+        match self.heard_while(|talk| talk.ask(asked)).await? {
+            Ok(_) => self.screen.note("done; /model lists the models that there are now")?,
+            Err(Stop::Interrupted) => self.screen.note("given up")?,
+            Err(stop) => return Ok(Some(Left::Told(stop))),
         }
         Ok(None)
     }
@@ -62,6 +103,10 @@ impl Conversation {
             self.screen.complain(error)?;
         } else if said.get("resumed").is_some() {
             self.recall().await?;
+        } else if let Some(chats) = said.get("sessions").and_then(Value::as_array) {
+            self.screen.report(&brief::chats(chats))?;
+        } else if said.get("compressed").is_some() {
+            self.screen.note(&brief::compressed(&said))?;
         } else {
             let shown = said.get("commands").map_or_else(|| said.clone(), help);
             self.screen.report(&brief::report(&shown))?;
@@ -71,8 +116,20 @@ impl Conversation {
 
     /// Waits for a command of the agent, unless a signal comes first.
     async fn run(&mut self, line: &str) -> Result<Result<Box<RawValue>, Stop>, CommandError> {
+        self.heard_while(|talk| talk.command(line)).await
+    }
+
+    /// Waits for something, and shows meanwhile what is heard.
+    async fn heard_while<'a, Work>(
+        &'a mut self,
+        work: impl FnOnce(&'a Talk) -> Work,
+    ) -> Result<Result<Box<RawValue>, Stop>, CommandError>
+    where
+        Work: Future<Output = Result<Box<RawValue>, Failure>>,
+    {
         let Self { talk, screen, signals, .. } = self;
-        let mut work = std::pin::pin!(talk.command(line));
+        let talk = &*talk;
+        let mut work = std::pin::pin!(work(talk));
         loop {
             tokio::select! {
                 biased;

@@ -115,7 +115,7 @@ async fn chat(args: &ChatArgs, question: Option<&str>, hub: &Hub) -> Result<Exit
 /// Has one question answered.
 async fn answer(conversation: &mut Conversation, question: &str) -> Result<ExitCode, CommandError> {
     if conversation.talk.speaker().await.is_none() {
-        return Err(CommandError::usage(anyhow!("there is no model to ask")).hint(models::WAYS));
+        return Err(nobody(&conversation.talk).await);
     }
     match conversation.turn(question).await? {
         Ended::Answered => Ok(Exit::Success.into()),
@@ -134,8 +134,14 @@ async fn hold(conversation: &mut Conversation) -> Result<ExitCode, CommandError>
                 let hello = format!("{} · {} · /help, Ctrl-D leaves", speaker.model, speaker.provider);
                 conversation.screen.note(&hello)?;
             }
-            None => conversation.screen.note(&format!("there is no model to talk to; {}", models::WAYS))?,
+            None => {
+                let why =
+                    conversation.talk.trouble().await.unwrap_or_else(|| "there is no model to talk to".to_owned());
+                conversation.screen.note(&format!("{why}; {}", models::WAYS))?;
+            }
         }
+    } else if conversation.talk.speaker().await.is_none() {
+        return Err(nobody(&conversation.talk).await);
     }
     let left = conversation.hold().await?;
     conversation.screen.refresh()?;
@@ -144,6 +150,14 @@ async fn hold(conversation: &mut Conversation) -> Result<ExitCode, CommandError>
         Left::AfterFailure => Exit::CallFailed.into(),
         Left::Told(stop) => ExitCode::from(signals::exit_status(stop)),
     })
+}
+
+/// Why nobody answers: there is no model, or the one that was set up cannot be reached.
+async fn nobody(talk: &Talk) -> CommandError {
+    match talk.trouble().await {
+        Some(trouble) => CommandError::new(Exit::CallFailed, anyhow!(trouble)),
+        None => CommandError::usage(anyhow!("there is no model to ask")).hint(models::WAYS),
+    }
 }
 
 /// The question, or what standard input asks.

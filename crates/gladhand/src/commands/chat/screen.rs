@@ -159,6 +159,14 @@ impl Screen {
                 self.tokens = tokens.or(self.tokens);
                 Ok(())
             }
+            "auth.flow.url" => {
+                let url = payload.str("url").unwrap_or_default();
+                self.beside(ASKING, &format!("open this in a browser: {url}"))
+            }
+            "auth.flow.device_code" => {
+                let code = payload.str("user_code").unwrap_or_default();
+                self.beside(ASKING, &format!("and type in this code: {code}"))
+            }
             "compaction.started" => self.note("the conversation is being put into few words…"),
             "session.completed" | "session.interrupted" => self.refresh(),
             "session.error" => {
@@ -189,7 +197,8 @@ impl Screen {
 
     /// Says what went wrong.
     pub(super) fn complain(&mut self, text: &str) -> io::Result<()> {
-        if self.form != Form::Answer { self.aside(BAD, text) } else { Ok(()) }
+        // Of the one question the whole command tells how it ended.
+        if self.form == Form::Chat { self.beside(BAD, text) } else { Ok(()) }
     }
 
     /// Shows what a command answered.
@@ -306,9 +315,10 @@ impl Screen {
     }
 
     fn aside(&mut self, style: Style, text: &str) -> io::Result<()> {
-        if !self.has_watcher() {
-            return Ok(());
-        }
+        if self.has_watcher() { self.beside(style, text) } else { Ok(()) }
+    }
+
+    fn beside(&mut self, style: Style, text: &str) -> io::Result<()> {
         self.refresh()?;
         self.err.write_in(style, &format!("{}\n", plain_lines(text)))
     }
@@ -316,8 +326,7 @@ impl Screen {
     /// Whether somebody sees what is beside the answer.
     fn has_watcher(&self) -> bool {
         match self.form {
-            Form::Chat => true,
-            Form::Answer => self.err.is_terminal,
+            Form::Chat | Form::Answer => self.err.is_terminal,
             Form::Json => false,
         }
     }

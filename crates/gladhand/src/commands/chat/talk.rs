@@ -98,6 +98,12 @@ impl Talk {
         Some(Speaker { model: of("selected_model")?, provider: of("selected_provider")? })
     }
 
+    /// Why there is no model, where one was set up.
+    pub(super) async fn trouble(&self) -> Option<String> {
+        let said = self.command("/model").await.ok()?;
+        Members::of(&said)?.str("trouble").map(String::from)
+    }
+
     /// Ends when something was heard.
     pub(super) async fn heard(&self) {
         self.heard.arrived().await;

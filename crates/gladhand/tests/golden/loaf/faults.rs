@@ -12,18 +12,18 @@ const MODELS: &str = "/or/models";
 const CHAT: &str = "/or/chat/completions";
 
 /// A client of one server.
-struct Client {
-    process: Process,
+pub(super) struct Client {
+    pub(super) process: Process,
     next: u64,
 }
 
 impl Client {
-    fn start(stage: &Stage, provider: &ScriptedProvider) -> Self {
+    pub(super) fn start(stage: &Stage, provider: &ScriptedProvider) -> Self {
         Self { process: Process::start(stage.set(&Default::default(), provider.origin())), next: 0 }
     }
 
     /// Asks, and returns the result.
-    fn ask(&mut self, method: &str, params: Value) -> Value {
+    pub(super) fn ask(&mut self, method: &str, params: Value) -> Value {
         self.next += 1;
         let id = self.next;
         self.process.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string());
@@ -32,7 +32,7 @@ impl Client {
         answer["result"].clone()
     }
 
-    fn until(&mut self, is_it: impl Fn(&Value) -> bool) -> Value {
+    pub(super) fn until(&mut self, is_it: impl Fn(&Value) -> bool) -> Value {
         loop {
             let message = self.process.value();
             if is_it(&message) {
@@ -47,7 +47,7 @@ impl Client {
     }
 
     /// A session with a model.
-    fn session(&mut self) -> Value {
+    pub(super) fn session(&mut self) -> Value {
         self.ask("auth.set.openrouter_key", json!({"api_key": "sk-test"}));
         let model = json!({"model_id": "acme/plain-1", "provider": "openrouter", "thinking_level": "OFF"});
         self.ask("model.select", model);
@@ -61,7 +61,7 @@ impl Client {
     }
 }
 
-fn provider(runtime: &Runtime, replies: Vec<Reply>) -> ScriptedProvider {
+pub(super) fn provider(runtime: &Runtime, replies: Vec<Reply>) -> ScriptedProvider {
     let models = json!({"data": [{"id": "acme/plain-1", "name": "Plain", "context_length": 32000, "supported_parameters": ["tools"]}]});
     let script = json!({"routes": [{"path": MODELS, "otherwise": {"json": models}}]});
     let script = Script::parse(&script.to_string()).expect("a script");
@@ -71,7 +71,7 @@ fn provider(runtime: &Runtime, replies: Vec<Reply>) -> ScriptedProvider {
 }
 
 /// A streamed answer with these steps.
-fn streamed(steps: &[Value]) -> Reply {
+pub(super) fn streamed(steps: &[Value]) -> Reply {
     let step = |step: &Value| match step.as_str() {
         Some(text) => json!({"choices": [{"index": 0, "delta": {"content": text}}]}),
         None => step.clone(),
@@ -80,7 +80,7 @@ fn streamed(steps: &[Value]) -> Reply {
     Reply::events(&steps.iter().map(step).chain([end, json!("[DONE]")]).collect::<Vec<_>>())
 }
 
-fn runtime() -> Runtime {
+pub(super) fn runtime() -> Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime")
 }
 
@@ -127,6 +127,34 @@ fn a_provider_that_breaks_off_ends_the_turn_and_not_the_session() {
     let state = client.ask("session.get", json!({"session_id": session}));
     assert_eq!((&state["pending"], &state["statusLabel"]), (&json!(false), &json!("ready")), "{state}");
     assert_eq!(texts(&state).last(), Some(&"whole"), "{state}");
+}
+
+#[test]
+fn a_disk_that_takes_nothing_is_told_and_the_conversation_goes_on() {
+    let (runtime, stage) = (runtime(), Stage::new());
+    let provider = provider(&runtime, vec![streamed(&[json!("one")]), streamed(&[json!("two")])]);
+    let server = stage.set(&Default::default(), provider.origin());
+    // No file may grow; whoever is not prepared for that is ended by a signal.
+    let mut limited = std::process::Command::new("sh");
+    limited.args(["-c", r#"ulimit -f 0; exec "$0" "$@""#]).arg(server.get_program()).args(server.get_args());
+    limited.current_dir(server.get_current_dir().expect("it has a folder"));
+    for (name, value) in server.get_envs() {
+        match value {
+            Some(value) => limited.env(name, value),
+            None => limited.env_remove(name),
+        };
+    }
+    limited.env("OPENROUTER_API_KEY", "sk-test");
+    let mut client = Client { process: Process::start(limited), next: 0 };
+    let model = json!({"model_id": "acme/plain-1", "provider": "openrouter", "thinking_level": "OFF"});
+    client.ask("model.select", model);
+    let session = client.ask("session.create", json!({}))["session_id"].clone();
+    client.turn(&session, "first");
+    client.turn(&session, "second");
+    let state = client.ask("session.get", json!({"session_id": session}));
+    assert_eq!(texts(&json!({"messages": state["history"]})), ["first", "one", "second", "two"], "{state}");
+    let told = texts(&state).iter().filter(|text| text.contains("history save failed")).count();
+    assert_eq!(told, 1, "once is enough: {state}");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! loaf RPC: the recordings of the reference server, played to ours with its services scripted from the recordings.
 
 mod faults;
+mod leftovers;
 mod order;
 mod player;
 mod recording;

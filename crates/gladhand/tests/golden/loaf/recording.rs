@@ -76,6 +76,14 @@ pub(super) fn steps_of(file: &str, table: &[Difference]) -> (Vec<Step>, Vec<usiz
             None => vec![what],
             Some(difference) => match (what, &difference.instead) {
                 (What::Expect(answer), _) => difference.applied_to(answer).into_iter().map(What::Expect).collect(),
+                (What::File(path, content), None) => {
+                    // A file is told apart by its lines.
+                    let line = |line: &str| serde_json::from_str::<Value>(line).expect("a line of JSON");
+                    let lines = difference.applied_to(content.lines().map(line).collect());
+                    let lines = lines.iter().filter_map(Value::as_array).flatten();
+                    let content: String = lines.map(|line| format!("{line}\n")).collect();
+                    vec![What::File(path, content)]
+                }
                 (what @ What::Send(_), Some(answers)) => {
                     std::iter::once(what).chain(answers.iter().cloned().map(What::Expect)).collect()
                 }

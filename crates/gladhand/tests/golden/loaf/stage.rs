@@ -39,6 +39,11 @@ impl Stage {
         stage
     }
 
+    /// Where the server works.
+    pub(super) fn work(&self) -> PathBuf {
+        self.root.join("work")
+    }
+
     /// A recorded text with our folders in it. Chats are kept by the day, and the recordings are all of one day.
     pub(super) fn ours(&self, text: &str) -> String {
         let node = node();

@@ -1,0 +1,64 @@
+//! The programs of the agent's tools, on a leash.
+
+use std::io;
+use std::process::ExitStatus;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use gladhand_workbench::{Channels, Held, Program, Starter};
+
+use super::leash;
+use super::leashed::{Kind, Leashed, NotHeld};
+
+/// Starts programs on a leash.
+#[derive(Debug)]
+struct OnLeash;
+
+/// How programs of tools are to be started, where we know better than the tools do.
+pub(crate) fn starter() -> Option<Arc<dyn Starter>> {
+    leash::is_enabled().then(|| Arc::new(OnLeash) as Arc<dyn Starter>)
+}
+
+#[async_trait]
+impl Starter for OnLeash {
+    async fn start(&self, program: Program<'_>, channels: Channels) -> io::Result<Arc<dyn Held>> {
+        let kind = if channels.is_terminal() { Kind::Terminal } else { Kind::Plain };
+        let command = [program.file.as_os_str()].into_iter().chain(program.arguments.iter().map(AsRef::as_ref));
+        let channels = channels.three()?;
+        let leashed = Leashed::start(command, kind, &channels, |builder| {
+            builder.current_dir(program.folder).env_clear().envs(program.environment);
+        });
+        match leashed.await {
+            Ok(leashed) => Ok(Arc::new(leashed)),
+            // What cannot be held is not started: people rely on it that a model's commands can be stopped.
+            Err(NotHeld::NoLeash(error) | NotHeld::NotStarted(error)) => Err(error),
+        }
+    }
+}
+
+#[async_trait]
+impl Held for Leashed {
+    fn id(&self) -> Option<u32> {
+        self.id()
+    }
+
+    fn terminate(&self) {
+        self.terminate();
+    }
+
+    fn kill(&self) {
+        self.kill();
+    }
+
+    async fn ended(&self) -> io::Result<ExitStatus> {
+        self.wait().await
+    }
+
+    async fn gone(&self) {
+        self.gone().await;
+    }
+
+    fn is_gone(&self) -> bool {
+        self.is_gone()
+    }
+}
