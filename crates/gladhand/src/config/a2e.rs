@@ -31,7 +31,7 @@ pub struct A2eConfig {
     pub handshake_seconds: u64,
     /// The capabilities that there are beside `tools`. Unless it is said: all that can do no harm as they are configured.
     pub capabilities: Option<Vec<CapabilityName>>,
-    /// The folders that `proc`, `env` and `skill` keep to.
+    /// The folders that `proc`, `env` and `skill` keep to, and that registered MCP servers are told of.
     pub roots: Vec<PathBuf>,
     /// `[a2e.proc]`
     pub proc: ProcConfig,

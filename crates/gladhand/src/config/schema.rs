@@ -93,7 +93,11 @@ const A2E: [Key; 15] = [
         Kind::Capabilities,
         "The capabilities that there are; unless it is said, all that can do no harm.",
     ),
-    ("roots", Kind::Texts, "The folders that proc, env and skill keep to."),
+    (
+        "roots",
+        Kind::Texts,
+        "The folders that proc, env and skill keep to, and that registered MCP servers are told of.",
+    ),
     ("proc", Kind::Table(&A2E_PROC), "Processes that agents start."),
     ("memory", Kind::Table(&A2E_MEMORY), "How much is remembered."),
     ("skill", Kind::Table(&A2E_SKILL), "Where skills are."),

@@ -100,6 +100,25 @@ const HOSTS: [(&str, &[&str]); 5] = [
     ("wired", &["mcp_wired"]),
 ];
 
+/// The nodes of `chains_errors` that run a skill and a process, for an agent to which these are granted.
+fn with_everything_granted(items: Vec<Item>) -> Vec<Item> {
+    let is_kept = |item: &Item| match item {
+        Item::Send(line, _) | Item::Expect(line, _) => *line <= 2 || *line >= 27,
+        _ => true,
+    };
+    let granted = items.into_iter().filter(is_kept).map(|item| match item {
+        Item::Send(1, bytes) => {
+            let text = String::from_utf8(bytes).expect("text");
+            Item::Send(
+                1,
+                text.replace(r#"["chains", "tools"]"#, r#"["chains", "tools", "skill", "proc"]"#).into_bytes(),
+            )
+        }
+        item => item,
+    });
+    granted.collect()
+}
+
 #[test]
 fn recorded_hosts_are_matched() {
     let (stage, model) = (Stage::new(), Model::start());
@@ -117,7 +136,14 @@ fn recorded_hosts_are_matched() {
         .map(|file| stage.bare(file))
         .chain(hosts.map(|(host, file)| stage.host(host, file)))
         .chain(toolboxes.into_iter().map(|(toolbox, file)| Run::new(file, with_token(fixture(toolbox)))))
-        .chain([model.asked_in(stage.host("stock", "multi_agent"))]);
+        .chain([
+            Run {
+                name: "chains_errors with everything granted",
+                rewrite: with_everything_granted,
+                ..stage.host("fixture", "chains_errors")
+            },
+            model.asked_in(stage.host("stock", "multi_agent")),
+        ]);
     play(&RULES, runs.collect());
 }
 

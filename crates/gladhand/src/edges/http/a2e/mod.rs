@@ -118,9 +118,6 @@ async fn send(
             return detail(status, status.canonical_reason().unwrap_or_default());
         }
     };
-    if std::str::from_utf8(&body).is_err() {
-        return detail(StatusCode::BAD_REQUEST, "Not UTF-8");
-    }
     let message = on_one_line(&body);
     if let (Some(authorize), Some(sender)) = (&endpoint.authorize, sender)
         && let Err(denied) = authorize.permit_tools(sender, &|| calls::called_tools(&message))
