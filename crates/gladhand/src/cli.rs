@@ -241,7 +241,8 @@ Put it before the command of any server in a client's configuration:
   gladhand bridge https://example.org/mcp
   gladhand bridge --http 127.0.0.1:8080 -- my-old-server --stdio
 
-GLADHAND_MCP_TOKEN is the bearer token that is presented to a server over HTTP.";
+GLADHAND_MCP_TOKEN is the bearer token that is presented to a server over HTTP,
+GLADHAND_A2E_TOKEN the one in the handshake with a host of A2E.";
 
 /// Options of `bridge`.
 #[derive(Debug, Args)]

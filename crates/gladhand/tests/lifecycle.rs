@@ -348,3 +348,21 @@ fn a_reader_that_vanishes_while_a_session_drains_is_noticed() {
     }
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
+
+#[test]
+fn who_leaves_without_reading_is_not_waited_for() {
+    let mut command = gladhand();
+    command.args(["serve", "--dialect", "mcp"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let big = mcp_call(1, "echo", &json!({"message": "x".repeat(1_000_000)}).to_string());
+    for line in [mcp_initialize("2025-11-25"), MCP_INITIALIZED.to_owned(), big.clone(), big.clone(), big] {
+        stdin.write_all(format!("{line}\n").as_bytes()).unwrap();
+    }
+    drop(stdin);
+    let begun = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "it waits for somebody who is gone");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}

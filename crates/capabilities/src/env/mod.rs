@@ -59,7 +59,7 @@ impl Default for Settings {
             most_in_all: 256,
             largest_state: 1024 * 1024,
             most_records: 1000,
-            most_recorded: 4 * 1024 * 1024,
+            most_recorded: 1024 * 1024,
             largest_batch: 64,
         }
     }

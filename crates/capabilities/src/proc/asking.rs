@@ -9,8 +9,26 @@ use serde::Deserialize;
 use super::Settings;
 use crate::starting::Plan;
 
-/// How variables begin that make any program load code of somebody else's.
-const LOADING: [&str; 4] = ["LD_", "DYLD_", "GCONV_PATH", "GLIBC_TUNABLES"];
+/// How variables begin that make programs run code of somebody else's, so that what is allowed would be anything.
+const LOADING: [&str; 14] = [
+    "LD_",
+    "DYLD_",
+    "GCONV_PATH",
+    "GLIBC_TUNABLES",
+    "BASH_",
+    "PYTHON",
+    "NODE_",
+    "PERL5",
+    "RUBY",
+    "JAVA_TOOL_OPTIONS",
+    "JDK_JAVA_OPTIONS",
+    "_JAVA_OPTIONS",
+    "GIT_",
+    "GLADHAND_",
+];
+
+/// What such variables are called otherwise.
+const LEADING: [&str; 7] = ["PATH", "IFS", "ENV", "BASHOPTS", "SHELLOPTS", "PS4", "PROMPT_COMMAND"];
 
 /// `proc/spawn/req`.
 #[derive(Debug, Deserialize)]
@@ -85,7 +103,7 @@ impl Spawn {
 /// Whether a caller may give a process a variable: not those that would make any allowed program every program.
 fn may_be_set(name: &str) -> bool {
     let is_a_name = !name.is_empty() && !name.contains(['=', '\0']);
-    is_a_name && !LOADING.iter().any(|prefix| name.starts_with(prefix))
+    is_a_name && !LEADING.contains(&name) && !LOADING.iter().any(|prefix| name.starts_with(prefix))
 }
 
 /// The program of a name, where the environment says that programs are. One that is not found keeps its name, and starting

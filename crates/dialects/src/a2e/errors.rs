@@ -127,6 +127,13 @@ impl ErrorBody {
         Self { capability, ..Self::new("capability_missing", format!("{name} needs {capability}: {reason}"), &detail) }
     }
 
+    /// What was granted is not any more.
+    pub(super) fn revoked(capability: &'static str) -> Self {
+        let detail = serde_json::json!({"reason": "revoked", "capability": capability});
+        let message = format!("{capability} was granted by an earlier handshake only");
+        Self { capability, ..Self::new("unauthorized", message, &detail) }
+    }
+
     /// Nobody can be served.
     pub(super) fn unavailable(why: &str) -> Self {
         Self::new("runtime_error", why, &serde_json::json!({"reason": "unavailable"}))

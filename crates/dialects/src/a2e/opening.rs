@@ -10,7 +10,7 @@ use super::capabilities::{self, MCP, TOOLS, VERSION};
 use super::fields::Fields;
 use super::message::{Message, Object, write_list};
 use crate::ambient::Ambient;
-use crate::side::{Pass, ServerSetup};
+use crate::side::{Menu, Pass, ServerSetup};
 
 /// Unknown names are remembered only to explain themselves later, so a few are enough.
 const MOST_UNKNOWN_NAMES: usize = 32;
@@ -106,13 +106,16 @@ impl<'a> HandshakeRequest<'a> {
 pub(super) fn grant(
     request: Option<&Id>,
     names: &[&'static str],
+    menu: &Menu,
     agreement: &Agreement,
     ambient: &mut Ambient<'_>,
     wire: &mut Vec<u8>,
 ) {
     Message::answer("handshake/resp", request, ambient)
         .with("session_id", agreement.session.as_deref().unwrap_or_default())
-        .written("accepted_caps", |out| write_list(out, names, |out, name| write_capability(out, name, agreement)))
+        .written("accepted_caps", |out| {
+            write_list(out, names, |out, name| write_capability(out, name, menu, agreement));
+        })
         .with("max_parallel", &agreement.max_parallel)
         .with("ok", &true)
         .with("reason", "")
@@ -150,7 +153,8 @@ fn reason(refusal: &Refusal) -> &'static str {
     }
 }
 
-fn write_capability(out: &mut Vec<u8>, name: &'static str, agreement: &Agreement) {
+fn write_capability(out: &mut Vec<u8>, name: &'static str, menu: &Menu, agreement: &Agreement) {
+    let is_served = menu.capabilities.contains(&name) || (name == TOOLS && menu.tools);
     let enabled = agreement.allows(Side::Server, name);
     let entry = Object::open(out).with("capability", name).with("enabled", &enabled);
     let entry = entry.written("metadata", |out| {
@@ -161,6 +165,7 @@ fn write_capability(out: &mut Vec<u8>, name: &'static str, agreement: &Agreement
                 .with("type", name)
                 .with("priority", &0)
                 .with("exclusive", &true),
+            false if is_served => metadata.with("reason", "not opened by this token"),
             false => metadata.with("reason", "no plugin loaded"),
         };
         metadata.close();

@@ -21,7 +21,7 @@ use super::flights::{Asked, Flight, Flights};
 use super::message::{Message, Object};
 use super::opening::{self, HandshakeRequest};
 use super::questions::Questions;
-use super::registry::{RULES, Role};
+use super::registry::{self, RULES, Role};
 use super::requests::{self, Decoded, Rejected, checked};
 use super::results::write_result;
 use super::tools::write_definition;
@@ -93,16 +93,19 @@ impl Host {
                 }
                 self.session_ids.push_back(session.clone());
                 let agreement = Arc::new(Agreement { session: Some(session), ..agreement });
-                opening::grant(line.id.as_ref(), &request.known_names(), &agreement, ambient, &mut out.wire);
+                let (id, names) = (line.id.as_ref(), request.known_names());
+                opening::grant(id, &names, &self.setup.menu, &agreement, ambient, &mut out.wire);
                 out.actions.push(Action::Opened(Arc::clone(&agreement)));
                 let gate = Gate::new(RULES, &agreement);
                 self.standing = Standing::Open(Box::new(Session { agreement, gate }));
+                self.revoke(ambient, out);
             }
             Err(refusal) => {
                 self.standing = Standing::ExpectHandshake;
                 self.refusals += 1;
                 opening::refuse(line.id.as_ref(), &refusal, self.setup.max_parallel, ambient, &mut out.wire);
                 out.actions.push(Action::Refused(refusal));
+                self.revoke(ambient, out);
                 if self.refusals >= MOST_REFUSALS {
                     self.standing = Standing::Closing;
                     out.actions.push(Action::Close(Duration::ZERO));
@@ -110,6 +113,30 @@ impl Host {
             }
         }
         Ok(())
+    }
+
+    /// Ends what was asked for when more was granted than is now.
+    fn revoke(&mut self, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+        let agreement = match &self.standing {
+            Standing::Open(session) => Some(Arc::clone(&session.agreement)),
+            Standing::ExpectHandshake | Standing::Closing => None,
+        };
+        let is_granted =
+            |capability: &str| agreement.as_ref().is_some_and(|agreement| agreement.allows(Side::Server, capability));
+        // The newest first: ending one that runs would make room for one that waits.
+        for call in self.flights.calls().into_iter().rev() {
+            let capability = self.flights.get_mut(call).map_or("", |flight| flight.asked.capability());
+            if is_granted(capability) {
+                continue;
+            }
+            let Some(flight) = self.flights.end(call) else { continue };
+            self.questions.call_ended(call);
+            if flight.delivered.is_some() {
+                out.actions.push(Action::Cancel(call));
+            }
+            ErrorBody::revoked(capability).send(flight.request.as_ref(), ambient, &mut out.wire);
+        }
+        self.deliver_what_fits(ambient.now.elapsed, out);
     }
 
     fn ping(&self, line: &Decoded<'_>, ambient: &mut Ambient<'_>, out: &mut Output<'_>) -> Result<(), ErrorBody> {
@@ -293,6 +320,13 @@ impl Server for Host {
 
     fn notice(&mut self, notice: Notice, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
         if let Notice::Capability(event) = notice {
+            let capability = registry::find(event.kind).map_or("", |message| message.capability);
+            let is_granted =
+                matches!(&self.standing, Standing::Open(session) if session.agreement.allows(Side::Server, capability));
+            // While the session ends, what was granted may still end.
+            if !is_granted && !matches!(self.standing, Standing::Closing) {
+                return;
+            }
             // A process tells nothing before it is known to have begun.
             return match self.flights.until_answered(&event) {
                 Some(held_back) => held_back.push(event),

@@ -59,6 +59,7 @@ fn spec(args: &BridgeArgs) -> Result<Spec, CommandError> {
         opening_timeout: Duration::from_secs(args.timeout),
         call_timeout: (args.call_timeout > 0).then(|| Duration::from_secs(args.call_timeout)),
         headers: session::headers(&args.header).map_err(CommandError::usage)?,
+        token: config::token_in_environment().map_err(CommandError::usage)?,
         authorizer: authorizer(&target, token, &roots),
         roots,
         hidden: lookup::hidden(),

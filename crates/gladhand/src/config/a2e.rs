@@ -156,6 +156,12 @@ impl A2eConfig {
         for url in self.mcp.urls.iter().filter(|url| url::Url::parse(url).is_err()) {
             mistakes.push(("a2e.mcp.urls", format!("`{url}` is no address")));
         }
+        let tokens = self.tokens.iter().chain(self.agents.iter().map(|agent| &agent.token.0));
+        if tokens.into_iter().any(|token| token.expose().starts_with("${")) {
+            let problem =
+                "a token stands here as it is: references are not read (GLADHAND_A2E_TOKEN is one more token)";
+            mistakes.push(("a2e", problem.to_owned()));
+        }
         if self.agents.iter().any(|agent| agent.token.0.expose().is_empty()) {
             mistakes.push(("a2e.agents", "a token must not be empty".to_owned()));
         }

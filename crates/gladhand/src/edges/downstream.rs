@@ -88,13 +88,18 @@ pub async fn serve(service: Service, clock: Clock, mut input: Input, mut output:
     };
     session.warn_of_any_token();
     let mut input_open = true;
+    // Since when the downstream takes nothing, so that nothing is read from it.
+    let mut stuck: Option<tokio::time::Instant> = None;
     let mut alertness = Alertness::default();
     loop {
         session.clock.tick();
         let caught_up = session.work_off(&mut lines);
         if !session.outbox.waiting().is_empty() {
             match output.write(session.outbox.waiting()) {
-                Ok(written) => session.sent(written),
+                Ok(written) => {
+                    stuck = stuck.filter(|_| written == 0);
+                    session.sent(written);
+                }
                 Err(error) if stdio::is_gone(&error) => return Ok(Ended::DownstreamGone),
                 Err(error) => return Err(error),
             }
@@ -118,6 +123,9 @@ pub async fn serve(service: Service, clock: Clock, mut input: Input, mut output:
                 continue;
             }
         }
+        let is_stuck = input_open && session.closing.is_none() && !session.has_room();
+        stuck = is_stuck.then(|| stuck.unwrap_or_else(tokio::time::Instant::now));
+        let look_at = stuck.map(|since| since + FLUSH_GRACE);
         let wake_at = session.next_deadline();
         tokio::select! {
             biased;
@@ -152,6 +160,14 @@ pub async fn serve(service: Service, clock: Clock, mut input: Input, mut output:
             gone = output.gone(), if idle && !session.may_read() => {
                 gone?;
                 return Ok(Ended::DownstreamGone);
+            }
+            // Who has left without reading does not come back for it, though there may be lines of its that were not read.
+            () = sleep_until(look_at), if look_at.is_some() => {
+                stuck = None;
+                if input.is_hung_up() {
+                    input_open = false;
+                    session.stop(Stop::InputClosed);
+                }
             }
             () = sleep_until(wake_at), if wake_at.is_some() => {
                 session.clock.tick();
@@ -360,7 +376,8 @@ impl Session {
 
     fn warn_of_any_token(&self) {
         if self.door.accepts_any_token() {
-            tracing::warn!(
+            // Whoever started us may do what they like.
+            tracing::info!(
                 "no token is configured: any token is accepted (set `a2e.tokens` in the configuration, or {})",
                 crate::config::env::A2E_TOKEN
             );

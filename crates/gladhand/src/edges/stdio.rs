@@ -19,6 +19,7 @@ mod unix {
     use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
     use std::time::{Duration, Instant};
 
+    use rustix::event::{PollFd, PollFlags, poll};
     use rustix::fs::{FileType, OFlags};
     use rustix::io::Errno;
     use tokio::io::{AsyncReadExt, Interest};
@@ -100,6 +101,22 @@ mod unix {
                     _ => return false,
                 }
             }
+        }
+    }
+
+    impl Input {
+        /// Whether nobody can write to it any more, though there may be something left to read.
+        ///
+        /// Only pipes and sockets tell before everything is read.
+        pub fn is_hung_up(&self) -> bool {
+            let fd = match &self.source {
+                Source::Pipe(pipe) => pipe.as_fd(),
+                Source::Socket(socket) => socket.as_fd(),
+                Source::Thread(_) => return false,
+            };
+            let mut looked = [PollFd::from_borrowed_fd(fd, PollFlags::empty())];
+            let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+            poll(&mut looked, Some(&now)).is_ok() && looked[0].revents().contains(PollFlags::HUP)
         }
     }
 
@@ -251,6 +268,11 @@ mod threads {
                 }
             })?;
             Ok(Self(receiver))
+        }
+
+        /// Only the thread knows.
+        pub fn is_hung_up(&self) -> bool {
+            false
         }
 
         /// There is nothing to look at without the thread.

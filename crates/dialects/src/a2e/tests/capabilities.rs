@@ -374,3 +374,32 @@ fn our_agent_passes_questions_of_the_host_on() {
         [(5, r#"{"role":"assistant","content":{"type":"text","text":"hi"},"model":"m"}"#), (6, r#"{"roots":[]}"#),]
     );
 }
+
+#[test]
+fn what_was_granted_before_ends_with_the_grant() {
+    for (hello, keeps_planning) in [
+        (json!({"type": "handshake/req", "id": "h2", "agent_caps": ["planning"], "auth_token": "t"}), true),
+        (json!({"type": "handshake/req", "id": "h2", "agent_caps": ["planning"], "auth_token": "wrong"}), false),
+    ] {
+        let passes = vec![Pass::any(Secret::new("t"))];
+        let mut server = holding(ServerSetup { max_parallel: 1, passes, ..everything() });
+        let first = json!({"type": "handshake/req", "id": "h", "agent_caps": CARRIED, "auth_token": "t"});
+        assert_eq!(say(&mut server, &first.to_string())[0]["ok"], json!(true));
+        say(&mut server, &message("proc/spawn/req", "runs", &json!({"cmd": ["ls"]})));
+        let (_, call) = last(&server);
+        let event = Notice::Capability(call.event("proc/read/event", raw("{}".to_owned())));
+        say(&mut server, &message("chain/req", "waits", &json!({})));
+        say(&mut server, &message("planning/plan/list", "stays", &json!({})));
+        let answers = say(&mut server, &hello.to_string());
+        let ended: Vec<_> = answers.iter().filter(|answer| answer["type"] == "error").map(error_of).collect();
+        let unauthorized = |id: &str| (id.to_owned(), "unauthorized".to_owned(), String::new());
+        let mut expected = vec![unauthorized("waits"), unauthorized("runs")];
+        if !keeps_planning {
+            expected.insert(0, unauthorized("stays"));
+        }
+        assert_eq!(ended, expected);
+        assert!(server.notice(event).is_empty(), "what it starts after that is nobody's to hear");
+        let delivered = server.delivered.back().map(|delivered| format!("{:?}", delivered.call.operation));
+        assert_eq!(delivered.is_some_and(|operation| operation.contains("planning/plan/list")), keeps_planning);
+    }
+}

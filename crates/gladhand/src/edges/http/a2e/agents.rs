@@ -18,7 +18,7 @@ use crate::edges::clock::Clock;
 const TIDY: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(30));
 
 /// What nobody gets over HTTP who need not show a token: whoever has it can run programs.
-const NEED_A_TOKEN: [&str; 2] = ["proc", "skill"];
+const NEED_A_TOKEN: [&str; 3] = ["proc", "skill", "mcp"];
 
 /// Whether agents must show who they are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,7 +47,7 @@ impl Trust {
         } else {
             tracing::warn!(
                 "no token is configured, so agents do not get {} over HTTP (set `a2e.tokens` in the configuration, or {})",
-                withheld.join(" and "),
+                withheld.join(", "),
                 crate::config::env::A2E_TOKEN
             );
         }

@@ -1,4 +1,4 @@
-//! Which tools a message calls, for who is let in to some of them only.
+//! What a message is about, as far as that is to be known before it is taken.
 
 use gladhand_wire::{Members, RawValue};
 
@@ -18,9 +18,24 @@ pub(super) fn called_tools(message: &[u8]) -> Vec<String> {
     }
 }
 
+/// Whether a message stops something, so that it is taken also from who does not read: the session, a process, a subagent.
+pub(super) fn stops_something(message: &[u8]) -> bool {
+    let text = std::str::from_utf8(message).unwrap_or_default();
+    let kind = Members::parse(text).ok().and_then(|members| members.str("type").map(String::from));
+    kind.is_some_and(|kind| ["shutdown", "proc/kill/req", "multi_agent/terminate"].contains(&kind.as_str()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_stops_something_is_told_from_the_rest() {
+        assert!(
+            stops_something(br#"{"type":"shutdown"}"#) && stops_something(br#"{"type":"proc/kill/req","proc_id":"p"}"#)
+        );
+        assert!(!stops_something(br#"{"type":"ping"}"#) && !stops_something(b"shutdown"));
+    }
 
     #[test]
     fn tools_are_named_by_calls_and_by_chains() {

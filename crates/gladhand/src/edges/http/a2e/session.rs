@@ -116,7 +116,9 @@ impl AgentSession {
         if inner.closing.is_some() || inner.has_ended {
             return Sent::Deaf;
         }
-        if !inner.outlet.has_room() || inner.door.held() > MOST_HELD {
+        // Who wants to stop something may say so, whatever it has not read.
+        let is_busy = !inner.outlet.has_room() || inner.door.held() > MOST_HELD;
+        if is_busy && !super::calls::stops_something(message) {
             return Sent::Busy;
         }
         let mut breaches = Vec::new();
