@@ -93,6 +93,17 @@ fn an_agent_of_the_standard_library_is_served() {
 }
 
 #[test]
+fn what_a_host_has_beside_tools_is_reached_through_a_bridge() {
+    let host = Host::new();
+    let mut words: Vec<OsString> = ["stdio", "env", "GLADHAND_A2E_TOKEN=dev-secret"].map(Into::into).to_vec();
+    let data = host.folder.path().join("bridge");
+    words.extend([env!("CARGO_BIN_EXE_gladhand"), "bridge", "--as", "a2e", "--data-dir"].map(OsString::from));
+    words.extend([data.into(), OsString::from("--")]);
+    words.extend(host.command(&[]));
+    is_content("python3", "a2e.py", &words);
+}
+
+#[test]
 #[ignore = "not run: needs the reference SDK, in an interpreter that A2E_PEER_PYTHON names"]
 fn the_reference_client_is_served() {
     let python = std::env::var("A2E_PEER_PYTHON").expect("A2E_PEER_PYTHON names an interpreter that can `import a2e`");
