@@ -97,12 +97,7 @@ fn no_panic(bytes: &[u8]) {
         if let Ok(Some(text)) = DIALECT.text.read(Line::Bytes(line)) {
             agent.receive(&text, &mut ambient, &mut heard);
         }
-        agent.call(
-            Call::new(CallId(1), gladhand_operations::Operation::ListTools).reporting(),
-            None,
-            &mut ambient,
-            &mut heard,
-        );
+        agent.call(Call::new(CallId(1), Operation::ListTools).reporting(), None, &mut ambient, &mut heard);
         agent.cancel(CallId(1), &mut ambient, &mut heard);
     }
     agent.gone(&mut ambient, &mut heard);
