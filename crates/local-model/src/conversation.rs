@@ -82,7 +82,7 @@ impl Conversation {
     }
 }
 
-/// How a wanted call is written, in the prompt as in history.
+/// How a wanted call is written where the model shall write one. In history it would only learn from it to answer so.
 pub(crate) fn call_in_words(name: &str, input: &str) -> String {
     format!("{{\"name\": \"{name}\", \"arguments\": {input}}}")
 }
@@ -92,7 +92,7 @@ fn in_words(said: &Said) -> (Role, String) {
         Said::User { text, images } if images.is_empty() => (Role::User, text.clone()),
         Said::User { text, .. } => (Role::User, format!("{text}\n(with pictures, which cannot be seen here)")),
         Said::Assistant { text, calls } => {
-            let call = |call: &WantedCall| call_in_words(&call.name, call.input.get());
+            let call = |call: &WantedCall| format!("Let me ask `{}`.", call.name);
             let parts = std::iter::once(text.clone()).filter(|text| !text.is_empty()).chain(calls.iter().map(call));
             (Role::Assistant, parts.collect::<Vec<_>>().join("\n"))
         }
@@ -165,11 +165,7 @@ mod tests {
         let conversation = conversation(said);
         assert_eq!(
             texts(&conversation),
-            [
-                "Add!",
-                "Now.\n{\"name\": \"add\", \"arguments\": {\"a\":1}}",
-                "Result of `add`:\ntwo\n\n`add` failed: too many"
-            ]
+            ["Add!", "Now.\nLet me ask `add`.", "Result of `add`:\ntwo\n\n`add` failed: too many"]
         );
         assert_eq!(
             conversation.said.iter().map(|message| message.role).collect::<Vec<_>>(),
