@@ -1,5 +1,8 @@
 //! SIGINT, SIGTERM and SIGHUP (Ctrl-C elsewhere) as a stream of reasons to stop.
 
+#[cfg(unix)]
+use std::io::Read as _;
+
 use gladhand_dialects::Stop;
 
 /// Hears signals for as long as it lives. Made before the first line is read, so none is missed.
@@ -72,7 +75,10 @@ impl Signals {
 /// kernel tells; elsewhere nobody is known to ignore it.
 #[cfg(unix)]
 fn ignores_hang_up() -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    // At once: read in pieces it would be a good part of a start.
+    let mut status = [0; 4096];
+    let read = std::fs::File::open("/proc/self/status").and_then(|mut file| file.read(&mut status));
+    let status = read.ok().and_then(|read| std::str::from_utf8(&status[..read]).ok()).unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or_default();
     // Signals are counted from one, and this is the first.

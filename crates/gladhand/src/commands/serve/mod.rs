@@ -167,7 +167,8 @@ fn raise_open_files() {
 /// Whoever started us wants to know where we are, whatever is logged.
 fn announce(urls: &[String]) {
     for url in urls {
-        let _ = writeln!(std::io::stderr(), "gladhand: listening on {url}");
+        // In one piece: whoever reads it may have other lines between its parts otherwise.
+        let _ = std::io::stderr().write_all(format!("gladhand: listening on {url}\n").as_bytes());
     }
 }
 

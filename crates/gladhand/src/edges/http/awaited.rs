@@ -5,16 +5,12 @@
 //! that somebody is there.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use gladhand_dialects::Lane;
 
 use super::events::Events;
 use super::session::Session;
-
-/// How long an answer may take that is waited for without a stream.
-const SOON: Duration = Duration::from_millis(50);
 
 /// What came of waiting.
 #[derive(Debug)]
@@ -43,11 +39,15 @@ impl Awaited {
     /// The answer if it comes soon, or else the stream on which it will come.
     pub(super) async fn soon(mut self) -> Came {
         let answer = std::future::poll_fn(|cx| self.session.poll_answer(self.lane, cx.waker()));
-        let came = tokio::time::timeout(SOON, answer).await;
+        let came = tokio::select! {
+            biased;
+            answer = answer => answer,
+            () = self.session.shared.sandglass.run_out() => None,
+        };
         self.is_waiting = false;
         match came {
-            Ok(Some(line)) => Came::Answer(line),
-            Ok(None) | Err(_) => self.session.stream(self.lane).map_or(Came::Nothing, Came::Stream),
+            Some(line) => Came::Answer(line),
+            None => self.session.stream(self.lane).map_or(Came::Nothing, Came::Stream),
         }
     }
 }

@@ -13,13 +13,13 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::lookout::Lookout;
 
-/// All threads that serve connections, the one that accepts them first.
+/// All threads that serve connections.
 #[derive(Debug)]
 pub(crate) struct Crew {
-    hands: Vec<Arc<Hand>>,
-    /// Whether its threads stay awake for requests: they must have nothing else to do, and where there is only one core
-    /// nobody sends a request while we are awake.
-    stays_awake: bool,
+    /// The one that accepts connections.
+    first: Arc<Hand>,
+    /// Known when there is a second connection: to count the cores takes a while.
+    others: OnceLock<Vec<Arc<Hand>>>,
     is_done: CancellationToken,
 }
 
@@ -35,39 +35,57 @@ struct Hand {
 impl Crew {
     /// Whoever runs the server, and nobody else.
     pub(super) fn of_one() -> Self {
-        Self { hands: vec![Arc::default()], stays_awake: false, is_done: CancellationToken::new() }
+        Self { first: Arc::default(), others: OnceLock::from(Vec::new()), is_done: CancellationToken::new() }
     }
 
     /// A thread for each core. All but this one start when they are needed, and end when the guard is dropped.
     pub(crate) fn of_all_cores() -> (Self, DropGuard) {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let is_done = CancellationToken::new();
-        let guard = is_done.clone().drop_guard();
-        (Self { hands: (0..cores).map(|_| Arc::default()).collect(), stays_awake: cores > 1, is_done }, guard)
+        let crew = Self { others: OnceLock::new(), ..Self::of_one() };
+        let guard = crew.is_done.clone().drop_guard();
+        (crew, guard)
     }
 
-    /// What the thread that accepts has to do besides.
+    /// What the thread that accepts has to do besides. It stays awake for requests only where it has nothing else to do
+    /// and where there are more cores: nobody could send one meanwhile.
     pub(super) async fn keep_awake(&self) {
-        if self.stays_awake
-            && let Some(hand) = self.hands.first()
-        {
-            hand.lookout.keep().await;
+        self.first.lookout.wanted().await;
+        if !self.others().is_empty() {
+            self.first.lookout.keep().await;
         }
     }
 
     /// A place for a new connection, with whoever has the fewest.
     pub(super) fn seat(&self) -> Seat {
-        let hands = self.hands.iter().enumerate();
-        let fewest = hands.min_by_key(|(_, hand)| hand.connections.load(Ordering::Relaxed));
-        let (index, hand) = fewest.expect("there is always one");
-        if index > 0 {
-            hand.runtime.get_or_init(|| {
-                let hired = hire(Arc::clone(&hand.lookout), self.is_done.clone());
-                hired.inspect_err(|error| tracing::warn!(%error, "no thread for connections")).ok()
-            });
-        }
+        let hand = if self.first.is_free() { &self.first } else { self.with_fewest() };
         hand.connections.fetch_add(1, Ordering::Relaxed);
         Seat { hand: Arc::clone(hand) }
+    }
+
+    fn with_fewest(&self) -> &Arc<Hand> {
+        let others = self.others().iter().min_by_key(|hand| hand.connections.load(Ordering::Relaxed));
+        let Some(other) = others.filter(|other| other.has_fewer_than(&self.first)) else { return &self.first };
+        other.runtime.get_or_init(|| {
+            let hired = hire(Arc::clone(&other.lookout), self.is_done.clone());
+            hired.inspect_err(|error| tracing::warn!(%error, "no thread for connections")).ok()
+        });
+        other
+    }
+
+    fn others(&self) -> &[Arc<Hand>] {
+        self.others.get_or_init(|| {
+            let cores = std::thread::available_parallelism().map_or(1, usize::from);
+            (1..cores).map(|_| Arc::default()).collect()
+        })
+    }
+}
+
+impl Hand {
+    fn is_free(&self) -> bool {
+        self.connections.load(Ordering::Relaxed) == 0
+    }
+
+    fn has_fewer_than(&self, other: &Self) -> bool {
+        self.connections.load(Ordering::Relaxed) < other.connections.load(Ordering::Relaxed)
     }
 }
 
@@ -114,7 +132,7 @@ mod tests {
 
     #[test]
     fn connections_go_to_whoever_has_the_fewest() {
-        let crew = Crew { hands: vec![Arc::default(), Arc::default()], ..Crew::of_one() };
+        let crew = Crew { others: OnceLock::from(vec![Arc::default()]), ..Crew::of_one() };
         let first = crew.seat();
         assert!(first.runtime().is_none(), "with whoever accepts");
         let second = crew.seat();

@@ -45,10 +45,15 @@ impl Lookout {
         }
     }
 
+    /// Waits until it is worth it to stay awake.
+    pub(super) async fn wanted(&self) {
+        self.wanted.notified().await;
+    }
+
     /// Keeps the thread awake whenever that is worth it, for ever.
     pub(super) async fn keep(&self) {
         loop {
-            self.wanted.notified().await;
+            self.wanted().await;
             while self.next_comes().await {}
             self.alertness().waited(false);
         }

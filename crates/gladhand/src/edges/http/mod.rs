@@ -21,6 +21,7 @@ mod pair;
 mod patience;
 mod request;
 mod respond;
+mod sandglass;
 mod served;
 mod session;
 mod session_id;

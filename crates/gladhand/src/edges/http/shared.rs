@@ -11,6 +11,7 @@ use gladhand_operations::Tool;
 use tokio::runtime::Handle;
 use tokio_util::task::TaskTracker;
 
+use super::sandglass::Sandglass;
 use super::session::Manner;
 use crate::Service;
 use crate::config::HttpConfig;
@@ -32,6 +33,8 @@ pub(super) struct Shared {
     pub(super) config: HttpConfig,
     /// Calls that run as tasks.
     pub(super) calls: TaskTracker,
+    /// For how long answers are waited for without a stream.
+    pub(super) sandglass: Arc<Sandglass>,
     /// Where tasks run that are started from outside.
     runtime: Handle,
     /// Read off these tools.
@@ -47,6 +50,7 @@ impl Shared {
             service,
             config,
             calls: TaskTracker::new(),
+            sandglass: Arc::default(),
             runtime,
             mirrors: RwLock::new((Arc::new([]), Arc::default())),
             streams: AtomicUsize::new(0),
