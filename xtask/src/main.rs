@@ -2,14 +2,15 @@
 //!
 //! `peers` installs the real peers that the tests talk to, `test` runs every test with them, `bench` compares
 //! us with them, `soak` wears us out, `conformance` runs the official MCP suite, `accuracy` measures the repository
-//! tools, `model` fetches the small model that works offline, `order` tells the linker what belongs together, `picture` draws
-//! a conversation. Nothing
-//! here is part of the product, and the product depends on nothing here.
+//! tools, `model` fetches the small model that works offline, `dist` builds what is shipped, `order` tells the linker what
+//! belongs together, `picture` draws a conversation. Nothing here is part of the product, and the product depends on
+//! nothing here.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "chores talk to the person who started them")]
 
 mod accuracy;
 mod bench;
 mod conformance;
+mod dist;
 mod model;
 mod order;
 mod peers;
@@ -37,6 +38,7 @@ Chores:
   conformance  Run the official MCP conformance suite; exit with 1 if a scored scenario fails
   accuracy     Measure how well frameworks are recognised; exit with 1 if a bar is missed
   model        Fetch the small model that works offline into the data folder (instant when it is there)
+  dist         Build the program as it is shipped: one file, without libraries of the system
   order        Write down what ordinary sessions call, for the linker (needs valgrind)
   picture      Draw a real conversation with `gladhand chat` into docs/chat.svg
   soak         Let 200 clients call servers that break, and see that nothing is lost, left or grows
@@ -72,6 +74,7 @@ fn main() -> ExitCode {
         ["test"] => test::run(&[]),
         ["test", "--", rest @ ..] => test::run(rest),
         ["model"] => model::run(),
+        ["dist"] => dist::run(),
         ["order"] => order::run(),
         ["accuracy"] => accuracy::run(),
         ["picture"] => picture::run(),
@@ -88,7 +91,7 @@ fn main() -> ExitCode {
             Ok(options) => conformance::run(&options),
             Err(unknown) => return misused(&format!("`conformance` has no option `{unknown}`")),
         },
-        [chore @ ("test" | "peers" | "order" | "accuracy" | "model" | "picture"), unknown, ..] => {
+        [chore @ ("test" | "peers" | "dist" | "order" | "accuracy" | "model" | "picture"), unknown, ..] => {
             return misused(&format!("`{chore}` has no option `{unknown}`"));
         }
         [unknown, ..] => return misused(&format!("there is no chore `{unknown}`")),

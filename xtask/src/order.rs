@@ -1,6 +1,6 @@
 //! `order`: writes down which functions ordinary sessions touch, so that the linker puts them together.
 //!
-//! A release build with its symbols is run under valgrind through short sessions of every dialect, over stdio, over HTTP
+//! What is shipped, with its symbols, is run under valgrind through short sessions of every dialect, over stdio, over HTTP
 //! and as a bridge. What was called goes into `crates/gladhand/order.txt`, which `crates/gladhand/build.rs` hands to the
 //! linker. Worth repeating when the compiler changes (the names of functions carry its version) or a path was rewritten.
 
@@ -12,7 +12,7 @@ use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-use crate::shell;
+use crate::{dist, shell};
 
 /// Short sessions on stdin, one for each way in which a peer may open.
 const SESSIONS: [&[&str]; 5] = [
@@ -41,10 +41,8 @@ const SESSIONS: [&[&str]; 5] = [
 
 /// Makes the list.
 pub(crate) fn run() -> Result<ExitCode> {
-    let with_symbols = ["rustc", "--release", "-p", "gladhand", "--bin", "gladhand", "--", "-C", "strip=none"];
-    shell::run(&mut shell::cargo(&with_symbols), "the build has to succeed first")?;
-    let target = shell::target();
-    let traced = Traced { program: target.join("release/gladhand"), folder: target.join("order") };
+    let program = dist::build(&["-C", "strip=none"])?;
+    let traced = Traced { program, folder: shell::target().join("order") };
     if traced.folder.exists() {
         std::fs::remove_dir_all(&traced.folder)?;
     }
@@ -161,11 +159,19 @@ fn read_report(report: &Path, names: &mut BTreeSet<String>) -> Result<()> {
         }
         let Some(name) = known.get(number) else { continue };
         // What the optimiser named itself is named otherwise next time.
-        if what == "fn" && (name.starts_with("_ZN") || name.starts_with("_R")) && !name.contains(".llvm.") {
+        let is_named = !name.is_empty() && !name.contains(".llvm.") && !name.contains(|c: char| c.is_whitespace());
+        if what == "fn" && is_named && !name.starts_with("0x") {
             names.insert((*name).to_owned());
+            names.extend(on_newer_processors(name));
         }
     }
     Ok(())
+}
+
+/// The C library has functions for each kind of processor, and that of valgrind is an old one.
+fn on_newer_processors(name: &str) -> Vec<String> {
+    let newer = [("_avx2", "_evex"), ("_avx_", "_evex_"), ("_avx_", "_avx512_"), ("_sse2", "_evex")];
+    newer.iter().filter(|(old, _)| name.contains(old)).map(|(old, new)| name.replace(old, new)).collect()
 }
 
 /// One exchange over HTTP; the answer with its headers, in small letters.

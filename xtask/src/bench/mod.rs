@@ -1,7 +1,8 @@
 //! `cargo xtask bench`: the same echo tool on the floor, on `gladhand serve` and on other SDKs, measured side by side.
 //!
 //! The floor (`peers/floor`) only finds the id and the message; it bounds what pipes, sockets, scheduler and load
-//! generator allow. Rust servers are built with our own release profile. Servers take turns in every round, each run
+//! generator allow. We are measured as we are shipped (`cargo xtask dist`); servers on Rust libraries are built with our
+//! release profile. Servers take turns in every round, each run
 //! starts a fresh process, and each figure is the median of the rounds. Every reply is checked: see `reply.rs`.
 //! `stdio.rs`, `mcp.rs` and `gateway.rs` say what is compared with what, and which bars are promised.
 //! `loaf/` and `repo/` have no rival that could be started: they stand beside figures stated of a reference server.
@@ -31,7 +32,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use crate::shell;
+use crate::{dist, shell};
 
 /// How much is measured and how it is shown.
 #[derive(Debug)]
@@ -109,11 +110,9 @@ pub(crate) fn run(options: Options) -> Result<ExitCode> {
     Ok(if is_bad { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Builds our own binary in release mode and says where it is.
+/// Builds our own binary as it is shipped and says where it is.
 fn our_program() -> Result<PathBuf> {
-    let hint = "the binary must build before it can be measured";
-    shell::run(&mut shell::cargo(&["build", "--release", "--package", "gladhand", "--bin", "gladhand"]), hint)?;
-    Ok(shell::target().join("release/gladhand"))
+    dist::build(&[])
 }
 
 /// Builds the same tool on our library, as anybody would who uses it, and says where it is.
