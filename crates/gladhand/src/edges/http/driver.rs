@@ -204,23 +204,19 @@ impl Session {
     /// Sees to it that our side is woken when it wants to be.
     fn set_alarm(&self, inner: &mut Inner) {
         let Some(deadline) = inner.server.deadline() else { return };
-        if inner.ended || inner.alarm.as_ref().is_some_and(|(set, _)| *set <= deadline) {
+        if inner.ended {
             return;
         }
-        let (at, this) = (inner.clock.instant(deadline), Weak::clone(&self.this));
-        let timer = self.shared.runtime().spawn(async move {
-            tokio::time::sleep_until(at).await;
+        let this = Weak::clone(&self.this);
+        inner.alarm.set(deadline, &inner.clock, &self.shared.runtime(), move || {
             if let Some(session) = this.upgrade() {
                 session.wake();
             }
         });
-        if let Some((_, replaced)) = inner.alarm.replace((deadline, timer.abort_handle())) {
-            replaced.abort();
-        }
     }
 
     fn wake(&self) {
-        self.lock().alarm = None;
+        self.lock().alarm.went_off();
         self.drive(Lane::MAIN, None, |server, ambient, out| {
             if server.deadline().is_some_and(|deadline| deadline <= ambient.now.elapsed) {
                 server.wake(ambient, out);

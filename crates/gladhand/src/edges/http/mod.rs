@@ -6,6 +6,7 @@
 
 mod a2e;
 mod address;
+mod alarm;
 mod authorize;
 mod awaited;
 mod crew;

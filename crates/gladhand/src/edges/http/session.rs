@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Poll, Waker};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bytes::Bytes;
 use gladhand_dialects::mcp::{McpServer, Message};
@@ -15,6 +15,7 @@ use gladhand_hub::{Asking, Caller, SessionId, Visit};
 use gladhand_operations::{CallId, Failure, FailureKind, Notice};
 use tokio::task::AbortHandle;
 
+use super::alarm::Alarm;
 use super::awaited::Awaited;
 use super::events::Events;
 use super::lanes::Lanes;
@@ -78,7 +79,7 @@ pub(super) struct Inner {
     pub(super) running: BTreeMap<CallId, Running>,
     pub(super) questions: Questions,
     /// The moment for which a timer is set, and the timer.
-    pub(super) alarm: Option<(Duration, AbortHandle)>,
+    pub(super) alarm: Alarm,
     used: Instant,
     /// What the downstream calls itself, once it has.
     pub(super) client: String,
@@ -104,7 +105,7 @@ impl Session {
             lanes: Lanes::new(numbering, shared.config.replay_bytes),
             running: BTreeMap::new(),
             questions: Questions::default(),
-            alarm: None,
+            alarm: Alarm::default(),
             used: Instant::now(),
             client: String::new(),
             ended: false,
@@ -272,9 +273,7 @@ impl Session {
         let mut inner = self.lock();
         inner.questions.forget();
         inner.lanes.end_all();
-        if let Some((_, alarm)) = inner.alarm.take() {
-            alarm.abort();
-        }
+        inner.alarm.stop();
     }
 
     /// Whether nobody has used it since a moment, and nobody is waiting for anything. Also tidies up.

@@ -206,24 +206,20 @@ impl AgentSession {
     /// Sees to it that our side is woken when it wants to be, and that a session that closes does.
     fn set_alarm(&self, inner: &mut Inner) {
         let Some(at) = inner.door.deadline().into_iter().chain(inner.closing).min() else { return };
-        if inner.has_ended || inner.alarm.as_ref().is_some_and(|(set, _)| *set <= at) {
+        if inner.has_ended {
             return;
         }
-        let (instant, this) = (inner.clock.instant(at), Weak::clone(&self.this));
-        let timer = self.shared.runtime().spawn(async move {
-            tokio::time::sleep_until(instant).await;
+        let this = Weak::clone(&self.this);
+        inner.alarm.set(at, &inner.clock, &self.shared.runtime(), move || {
             if let Some(session) = this.upgrade() {
                 session.wake();
             }
         });
-        if let Some((_, replaced)) = inner.alarm.replace((at, timer.abort_handle())) {
-            replaced.abort();
-        }
     }
 
     fn wake(&self) {
         let mut inner = self.lock();
-        inner.alarm = None;
+        inner.alarm.went_off();
         inner.clock.tick();
         let now = inner.clock.now().elapsed;
         if inner.closing.is_some_and(|fail_at| fail_at <= now) {

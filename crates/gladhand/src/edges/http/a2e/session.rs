@@ -13,6 +13,7 @@ use gladhand_operations::{AgentEvent, CallId, CapabilityEvent, Notice, Outcome};
 use gladhand_wire::Line as Text;
 use tokio::task::AbortHandle;
 
+use super::super::alarm::Alarm;
 use super::super::served::Line;
 use super::super::shared::Shared;
 use super::super::stream::Taken;
@@ -70,7 +71,7 @@ pub(super) struct Inner {
     pub(super) settled: VecDeque<(CallId, Outcome)>,
     pub(super) questions: Questions,
     /// The moment for which a timer is set, and the timer.
-    pub(super) alarm: Option<(Duration, AbortHandle)>,
+    pub(super) alarm: Alarm,
     used: Instant,
     /// What the agent calls itself, once it was let in.
     pub(super) client: Option<String>,
@@ -89,7 +90,7 @@ impl AgentSession {
             running: HashMap::new(),
             settled: VecDeque::new(),
             questions: Questions::default(),
-            alarm: None,
+            alarm: Alarm::default(),
             used: begun,
             client: None,
             closing: None,
@@ -185,9 +186,7 @@ impl AgentSession {
         self.fail_everything(&mut inner);
         inner.questions.forget();
         inner.outlet.end();
-        if let Some((_, alarm)) = inner.alarm.take() {
-            alarm.abort();
-        }
+        inner.alarm.stop();
         drop(inner);
         self.following.close();
         // What is kept for it goes now, and not when the last connection has heard of it.
