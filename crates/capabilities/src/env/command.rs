@@ -23,8 +23,8 @@
 //!
 //! Lines with `push` may come at any time and become `env/state/push`. Of an observation only `state` is needed; an error
 //! has the code `runtime_error`, `unknown_action` or `reset_denied`, the first if it has none. A program that takes too
-//! long, writes a line that is too long or no JSON, or ends, ends its episode. What it writes to its error output is nobody's
-//! concern.
+//! long, writes a line that is too long or no JSON, or ends, ends its episode. The end of what it wrote to its error output
+//! goes into the log then.
 
 mod keeper;
 
@@ -183,7 +183,7 @@ impl Played {
 
     async fn ask(&mut self, asking: Value) -> Result<Object, Failure> {
         let answer = match tokio::time::timeout(self.patience, self.line.ask(asking)).await {
-            Ok(answer) => answer.ok_or_else(|| broken("its program has ended"))?,
+            Ok(answer) => answer.ok_or_else(|| broken(keeper::ENDED))?,
             Err(_) => {
                 self.line.hang_up();
                 let why = format!("no answer within {} seconds", self.patience.as_secs_f64());

@@ -21,7 +21,13 @@ const CHUNK: usize = 16 * 1024;
 /// How many questions and answers may be on their way. There is one of each unless somebody gave up.
 const ON_THE_WAY: usize = 4;
 
-const ENDED: &str = "its program has ended";
+/// How much is kept of what a program complains: the end of it.
+const LAST_WORDS: usize = 2 * 1024;
+
+/// How long to wait for the last words of a program that broke.
+const A_MOMENT: Duration = Duration::from_millis(200);
+
+pub(super) const ENDED: &str = "its program has ended; what it complained is in the log";
 const TOO_LONG: &str = "a line of its was too long";
 
 /// The line to a program. When it is dropped, the program is ended.
@@ -69,12 +75,14 @@ pub(super) fn keep(started: Started, program: &Program, pushes: Pushes) -> (Line
     let hung_up = CancellationToken::new();
     let guard = hung_up.clone().drop_guard();
     let line = Line { questions, answers, asked: 0, hung_up: hung_up.clone(), _guard: guard };
-    let keeper = Keeper { hung_up, pushes, longest_line: program.longest_line, grace: program.grace };
+    let Program { name, longest_line, grace, .. } = program;
+    let keeper = Keeper { name: name.clone(), hung_up, pushes, longest_line: *longest_line, grace: *grace };
     (line, keeper.keep(started, asked, answered))
 }
 
 #[derive(Debug)]
 struct Keeper {
+    name: String,
     hung_up: CancellationToken,
     pushes: Pushes,
     longest_line: usize,
@@ -85,17 +93,20 @@ impl Keeper {
     async fn keep(self, started: Started, mut asked: mpsc::Receiver<Value>, answered: mpsc::Sender<Object>) {
         let Started { mut stdin, stdout, stderr, mut held, .. } = started;
         let left = CancellationToken::new();
+        let mut complaints = Complaints { stderr, kept: Vec::new() };
         let why = tokio::select! {
             () = self.hung_up.cancelled() => None,
             why = self.hear(stdout, &answered, &left) => why,
             () = carry_on(&mut asked, &mut stdin) => None,
-            () = ignore(stderr) => None,
+            () = complaints.hear_on() => None,
             () = watch(&mut *held, &left) => None,
         };
         // Who waits for an answer need not wait for the end.
         drop(answered);
         if let Some(why) = why {
             self.pushes.broke(&format!("the environment is broken: {why}"));
+            let complained = complaints.last_words().await;
+            tracing::warn!(environment = self.name, why, complained, "an environment broke");
         }
         self.see_off(asked, stdin, &mut *held).await;
     }
@@ -185,9 +196,33 @@ async fn watch(held: &mut dyn Held, left: &CancellationToken) {
     std::future::pending().await
 }
 
-/// Reads what nobody wants to know, for as long as the program runs.
-async fn ignore(mut stderr: ChildStderr) {
-    let mut chunk = vec![0; CHUNK];
-    while let Ok(1..) = stderr.read(&mut chunk).await {}
-    std::future::pending().await
+/// What a program writes to its error output: for whoever runs us, and not for the agent.
+struct Complaints {
+    stderr: ChildStderr,
+    /// The end of it.
+    kept: Vec<u8>,
+}
+
+impl Complaints {
+    /// Hears them until there are no more.
+    async fn hear(&mut self) {
+        let mut chunk = vec![0; CHUNK];
+        while let Ok(count @ 1..) = self.stderr.read(&mut chunk).await {
+            self.kept.extend_from_slice(&chunk[..count]);
+            let too_many = self.kept.len().saturating_sub(LAST_WORDS);
+            self.kept.drain(..too_many);
+        }
+    }
+
+    /// Hears them for as long as the program runs.
+    async fn hear_on(&mut self) {
+        self.hear().await;
+        std::future::pending().await
+    }
+
+    /// The last of them. Somebody else may hold the output open, and is not waited for.
+    async fn last_words(mut self) -> String {
+        let _ = tokio::time::timeout(A_MOMENT, self.hear()).await;
+        String::from_utf8_lossy(self.kept.trim_ascii()).into_owned()
+    }
 }
