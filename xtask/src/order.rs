@@ -56,6 +56,7 @@ pub(crate) fn run() -> Result<ExitCode> {
     }
     let program = traced.program.to_string_lossy().into_owned();
     traced.stdio(&["bridge", "--", &program, "serve"], SESSIONS[0], &mut names)?;
+    names.splice(..0, before_valgrind(&program)?);
     if names.is_empty() {
         bail!("nothing was seen: is this valgrind's callgrind?");
     }
@@ -166,6 +167,14 @@ fn read_report(report: &Path, names: &mut BTreeSet<String>) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// What runs before anything can be traced: where a program begins, and what chooses the functions that fit the processor.
+fn before_valgrind(program: &str) -> Result<Vec<String>> {
+    let symbols = shell::output_of("nm", &["--defined-only", "--format=just-symbols", program]);
+    let symbols = symbols.context("`cargo xtask order` needs nm")?;
+    let is_early = |name: &&str| matches!(*name, "_start" | "__libc_start_main_impl") || name.ends_with("_ifunc");
+    Ok(symbols.lines().filter(is_early).map(str::to_owned).collect())
 }
 
 /// The C library has functions for each kind of processor, and that of valgrind is an old one.
