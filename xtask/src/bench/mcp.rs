@@ -23,7 +23,7 @@ use super::{Effort, our_example, our_program, scratch};
 use crate::{peers, shell};
 
 const LEGEND: &str = "
-\"gladhand\" is `gladhand serve`, \"library\" the same tool on our library, as the others are on theirs.
+\"gladhand\" is `gladhand serve` as it is shipped, \"library\" the same tool on our library, built as the others are on theirs.
 \"us ÷ best\" is the former over the best of all but the floor and ourselves. More calls/s are better; less of all else.
 Over HTTP each call in flight has a kept-alive connection of its own, and in 2025-11-25 a session of its own.
 Generator and server share one core and take turns; \"apart\" each has a core of its own, and the floor is then

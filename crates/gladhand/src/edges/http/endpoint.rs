@@ -66,12 +66,11 @@ impl Endpoint {
             a2e::HEALTH if self.agents.is_some() => return a2e::health(&head.method),
             _ => {}
         }
-        match self.guard.admit(&head.headers, &head.uri, visitor.by_name) {
-            Ok(()) => {}
+        let origin = match self.guard.admit(&head.headers, &head.uri, visitor.by_name) {
+            Ok(origin) => origin.cloned(),
             Err(Turned::Host) => return self.refusal(head, StatusCode::FORBIDDEN, "this Host is not served here"),
             Err(Turned::Origin) => return self.refusal(head, StatusCode::FORBIDDEN, "this Origin is not allowed here"),
-        }
-        let origin = head.headers.get(ORIGIN).cloned();
+        };
         let mut response = match head.method {
             Method::OPTIONS => preflight(head),
             _ => self.serve(head, body, visitor, line).await,

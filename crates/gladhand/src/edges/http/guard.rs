@@ -3,7 +3,7 @@
 //! A page in a browser can make its own name resolve to a loopback address and then talk to whatever
 //! listens there. The name is still in `Host`, and the page in `Origin`: both must be expected ones.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use http::header::{HOST, HeaderName, HeaderValue, ORIGIN};
 use http::{HeaderMap, Uri};
@@ -11,6 +11,8 @@ use http::{HeaderMap, Uri};
 /// What is expected in `Host` and `Origin`.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Guard {
+    /// What clients say all day, which need not be taken apart.
+    usual: Vec<String>,
     bound: Vec<IpAddr>,
     hosts: Vec<String>,
     origins: Vec<String>,
@@ -27,12 +29,19 @@ pub(super) enum Turned {
 
 impl Guard {
     /// Loopback names, the addresses that are listened on, and what is listed.
-    pub(super) fn new(bound: Vec<IpAddr>, hosts: Vec<String>, origins: Vec<String>) -> Self {
-        Self { bound, hosts, origins }
+    pub(super) fn new(bound: &[SocketAddr], hosts: Vec<String>, origins: Vec<String>) -> Self {
+        let usual = bound.iter().flat_map(|address| [address.to_string(), format!("localhost:{}", address.port())]);
+        Self { usual: usual.collect(), bound: bound.iter().map(SocketAddr::ip).collect(), hosts, origins }
     }
 
-    /// Looks at a request. `by_name` says whether there is a host in its address at all.
-    pub(super) fn admit(&self, headers: &HeaderMap, uri: &Uri, by_name: bool) -> Result<(), Turned> {
+    /// Looks at a request, and says which page it comes from. `by_name` says whether there is a host in its address at
+    /// all.
+    pub(super) fn admit<'h>(
+        &self,
+        headers: &'h HeaderMap,
+        uri: &Uri,
+        by_name: bool,
+    ) -> Result<Option<&'h HeaderValue>, Turned> {
         let host = only(headers, HOST).map_err(|()| Turned::Host)?;
         let origin = only(headers, ORIGIN).map_err(|()| Turned::Origin)?;
         if by_name {
@@ -44,7 +53,7 @@ impl Guard {
         }
         match origin {
             Some(origin) if !self.knows_origin(origin) => Err(Turned::Origin),
-            _ => Ok(()),
+            known => Ok(known),
         }
     }
 
@@ -58,6 +67,9 @@ impl Guard {
     }
 
     fn knows_host(&self, authority: &str) -> bool {
+        if self.usual.iter().any(|usual| usual == authority) {
+            return true;
+        }
         let Some(host) = without_port(authority) else { return false };
         let listed = |known: &String| known.eq_ignore_ascii_case(host) || known.eq_ignore_ascii_case(authority);
         if host.eq_ignore_ascii_case("localhost") || self.hosts.iter().any(listed) {
@@ -93,7 +105,7 @@ mod tests {
 
     fn guard() -> Guard {
         Guard::new(
-            vec!["192.168.1.5".parse().unwrap(), "0.0.0.0".parse().unwrap()],
+            &["192.168.1.5:80".parse().unwrap(), "0.0.0.0:80".parse().unwrap()],
             vec!["mcp.example.com".to_owned(), "other.example:81".to_owned()],
             vec!["https://app.example".to_owned()],
         )
@@ -107,7 +119,7 @@ mod tests {
         if let Some(origin) = origin {
             headers.insert(ORIGIN, origin.parse().unwrap());
         }
-        guard().admit(&headers, &Uri::from_static("/mcp"), true)
+        guard().admit(&headers, &Uri::from_static("/mcp"), true).map(|_| ())
     }
 
     #[test]
@@ -120,6 +132,8 @@ mod tests {
             "[::1]",
             "[::1]:80",
             "192.168.1.5:9",
+            "192.168.1.5:80",
+            "localhost:80",
             "mcp.example.com",
             "mcp.example.com:444",
             "other.example:81",
@@ -162,7 +176,8 @@ mod tests {
             let mut headers = HeaderMap::new();
             headers.insert(HOST, HeaderValue::from_static("localhost"));
             headers.insert(ORIGIN, HeaderValue::from_static("http://localhost"));
-            assert_eq!(guard().admit(&headers, &Uri::from_static("/mcp"), true), Ok(()));
+            let page = HeaderValue::from_static("http://localhost");
+            assert_eq!(guard().admit(&headers, &Uri::from_static("/mcp"), true), Ok(Some(&page)));
             headers.append(name, HeaderValue::from_static("evil.example"));
             assert_eq!(guard().admit(&headers, &Uri::from_static("/mcp"), true), Err(turned));
         }
@@ -174,6 +189,6 @@ mod tests {
         headers.insert(HOST, HeaderValue::from_static("localhost"));
         let uri = Uri::from_static("http://evil.example/mcp");
         assert_eq!(guard().admit(&headers, &uri, true), Err(Turned::Host));
-        assert_eq!(guard().admit(&headers, &uri, false), Ok(()));
+        assert_eq!(guard().admit(&headers, &uri, false), Ok(None));
     }
 }

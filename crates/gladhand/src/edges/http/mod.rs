@@ -96,8 +96,8 @@ impl HttpServer {
             listeners.push(Listener::bind(address).await?);
         }
         let addresses: Vec<_> = listeners.iter().map(Listener::address).collect::<io::Result<_>>()?;
-        let bound: Vec<_> = addresses.into_iter().flatten().map(|address| address.ip()).collect();
-        if http.authorize.is_none() && bound.iter().any(|address| !address.is_loopback()) {
+        let bound: Vec<_> = addresses.into_iter().flatten().collect();
+        if http.authorize.is_none() && bound.iter().any(|address| !address.ip().is_loopback()) {
             tracing::warn!("listening beyond this machine, and everybody who can reach it may call every tool");
         }
         let (speaks_mcp, speaks_a2e) = (service.speaks(&MCP), service.speaks(&A2E));
@@ -108,7 +108,7 @@ impl HttpServer {
             trust.announce(&service);
         }
         let seats = Arc::new(Semaphore::new(http.config.connections));
-        let guard = Guard::new(bound, http.config.allow_hosts.clone(), http.config.allow_origins.clone());
+        let guard = Guard::new(&bound, http.config.allow_hosts.clone(), http.config.allow_origins.clone());
         let shared = Arc::new(Shared::new(service, http.config, tokio::runtime::Handle::current()));
         let sessions = Arc::new(Sessions::new(Arc::clone(&shared)));
         let agents = speaks_a2e.then(|| Arc::new(Agents::new(Arc::clone(&shared), http.agents, trust)));

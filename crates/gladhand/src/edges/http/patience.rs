@@ -16,6 +16,9 @@ use tokio::time::{Instant, Sleep};
 use super::crew::Seat;
 use super::served::Line;
 
+/// What is small enough to be copied.
+const SMALL: usize = 1024;
+
 /// How long a peer is waited for.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Patience {
@@ -157,7 +160,12 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
         cx: &mut Context<'_>,
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
+        let stream = Pin::new(&mut self.stream);
+        let mut whole = [0; SMALL];
+        let written = match gathered(bufs, &mut whole) {
+            Some(whole) => stream.poll_write(cx, whole),
+            None => stream.poll_write_vectored(cx, bufs),
+        };
         self.watched(written, cx)
     }
 
@@ -177,6 +185,16 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
         let ended = Pin::new(&mut self.stream).poll_shutdown(cx);
         self.watched(ended, cx)
     }
+}
+
+/// All parts in one piece, if they are small: to copy them costs less than to have the system gather them.
+fn gathered<'w>(parts: &[IoSlice<'_>], whole: &'w mut [u8; SMALL]) -> Option<&'w [u8]> {
+    let mut length = 0;
+    for part in parts {
+        whole.get_mut(length..)?.get_mut(..part.len())?.copy_from_slice(part);
+        length += part.len();
+    }
+    Some(&whole[..length])
 }
 
 /// A timer that never goes off, for whoever reads requests: it looks for the next one at once only where it has a time
@@ -213,6 +231,19 @@ mod tests {
     use super::super::served::Serving;
     use super::*;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
+
+    #[test]
+    fn small_parts_are_put_together_and_large_ones_are_not() {
+        let (mut whole, large) = ([0; SMALL], [7; SMALL]);
+        let gathered = |parts: &[&[u8]], whole: &mut [u8; SMALL]| {
+            let parts: Vec<_> = parts.iter().map(|part| IoSlice::new(part)).collect();
+            gathered(&parts, whole).map(<[u8]>::to_vec)
+        };
+        assert_eq!(gathered(&[b"ab", b"", b"c"], &mut whole).as_deref(), Some(&b"abc"[..]));
+        assert_eq!(gathered(&[&large], &mut whole).map(|whole| whole.len()), Some(SMALL));
+        assert_eq!(gathered(&[&large, b"x"], &mut whole), None);
+        assert_eq!(gathered(&[], &mut whole).as_deref(), Some(&b""[..]));
+    }
 
     fn patient(stream: DuplexStream, line: &Arc<Line>, head: Duration) -> Patient<DuplexStream> {
         let patience = Patience { head, write: Duration::from_millis(50) };

@@ -64,7 +64,12 @@ fn too_large() -> Response<Content> {
 
 /// Whether the body says that it is JSON, in the only encoding that JSON has.
 pub(super) fn is_json(headers: &HeaderMap) -> bool {
-    let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let Some(kind) = headers.get(CONTENT_TYPE) else { return false };
+    // What clients say all day need not be taken apart.
+    if kind == "application/json" {
+        return true;
+    }
+    let Ok(kind) = kind.to_str() else { return false };
     let mut parts = kind.split(';');
     let is_json = parts.next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"));
     is_json && parts.all(|parameter| !is_charset(parameter) || is_utf8(parameter))
@@ -86,7 +91,6 @@ pub(super) fn is_unpacked(headers: &HeaderMap) -> bool {
 
 /// Whether the sender takes an answer and a stream of events.
 pub(super) fn accepts_both(headers: &HeaderMap) -> bool {
-    // What clients say all day need not be taken apart.
     let is_usual = |accept: &HeaderValue| accept == "application/json, text/event-stream";
     headers.get(ACCEPT).is_some_and(is_usual) || accepts(headers, "application/json") && accepts(headers, EVENTS)
 }

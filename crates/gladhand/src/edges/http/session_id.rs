@@ -16,14 +16,27 @@ impl SessionId {
 
     /// Reads one as it is written.
     pub(super) fn read(text: &str) -> Option<Self> {
-        let is_ours = text.len() == 32 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-        is_ours.then(|| u128::from_str_radix(text, 16).ok().map(Self)).flatten()
+        let digits: &[u8; 32] = text.as_bytes().try_into().ok()?;
+        let (high, low) = digits.split_at(16);
+        Some(Self(u128::from(half(high)?) << 64 | u128::from(half(low)?)))
     }
 
     /// As it goes over the wire.
     pub(super) fn written(self) -> String {
         format!("{:032x}", self.0)
     }
+}
+
+/// Half of the digits.
+fn half(digits: &[u8]) -> Option<u64> {
+    digits.iter().try_fold(0, |value, digit| {
+        let digit = match digit {
+            b'0'..=b'9' => digit - b'0',
+            b'a'..=b'f' => digit - b'a' + 10,
+            _ => return None,
+        };
+        Some(value << 4 | u64::from(digit))
+    })
 }
 
 impl fmt::Debug for SessionId {
