@@ -14,6 +14,9 @@ use super::request::{Era, Payload, Request};
 use super::scenario::{Cores, Pace, Scenario, Way};
 
 const IDLE_STARTS: usize = 3;
+/// Of a start that takes no longer than this much is noise, so it is taken so many times as often.
+const SHORT: Duration = Duration::from_millis(50);
+const OFTENER: usize = 10;
 /// Sessions that are opened before idle sessions are weighed, so that what only the first ones need does not count.
 const FIRST_SESSIONS: u32 = 50;
 /// A run that is over after its first call.
@@ -71,14 +74,18 @@ pub(crate) fn all(servers: &[Server], scenarios: &[Scenario], first: First, effo
 /// How long servers take to start and what they weigh when they have.
 fn costs(servers: &[Server], table: &mut [Figures], starts: usize, first: First, way: Way) {
     let name = if way == Way::Http { "starting over HTTP" } else { "starting" };
-    eprintln!("bench: {name}: {starts} starts of each server");
+    eprintln!("bench: {name}: {starts} starts of each server, {} of those that are short", starts * OFTENER);
     let able = |(server, _): &(&Server, &mut Figures)| server.serves(way);
     for (_, figures) in servers.iter().zip(&mut *table).filter(|(server, _)| !server.serves(way)) {
         let costs = figures.costs(way);
         (costs.starts, costs.idle) = (vec![f64::NAN], vec![f64::NAN]);
     }
-    for _ in 0..starts {
+    for turn in 0..starts * OFTENER {
         for (server, figures) in servers.iter().zip(&mut *table).filter(able) {
+            let is_short = figures.costs(way).start().is_some_and(|start| start < SHORT.as_secs_f64());
+            if turn >= starts && !is_short {
+                continue;
+            }
             match start(server, first, way) {
                 Ok((_, took)) => figures.costs(way).starts.push(took.as_secs_f64()),
                 Err(why) => figures.suffer(name, &why),

@@ -122,9 +122,12 @@ fn our_example() -> Result<PathBuf> {
     Ok(shell::target().join("release/examples/echo"))
 }
 
-/// An empty folder to run servers in.
+/// An empty folder to run servers in: what an earlier bench left there would have to be read at every start.
 fn scratch() -> Result<PathBuf> {
     let scratch = shell::target().join("bench");
+    if scratch.exists() {
+        std::fs::remove_dir_all(&scratch).with_context(|| format!("could not empty {}", scratch.display()))?;
+    }
     std::fs::create_dir_all(&scratch).with_context(|| format!("could not make {}", scratch.display()))?;
     Ok(scratch)
 }
