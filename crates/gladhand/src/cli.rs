@@ -414,8 +414,9 @@ Examples:
   gladhand chat -p 'What does this folder contain?'
   git diff | gladhand chat -p - --json
 
-Models: OPENROUTER_API_KEY, OPENAI_API_KEY or ANTHROPIC_API_KEY, or an Ollama or
-llama.cpp server on this machine.";
+Models: OPENROUTER_API_KEY, OPENAI_API_KEY or ANTHROPIC_API_KEY, an Ollama or
+llama.cpp server on this machine, or the small one that works offline (`local`,
+in builds with the feature local-model, after `cargo xtask model`).";
 
 /// Options of `chat`.
 #[derive(Debug, Args)]

@@ -217,6 +217,7 @@ fn events_come_as_lines_of_json() {
     assert_eq!(chunk["payload"]["chunk"]["answerText"], "Hello.");
     let last = lines.last().expect("a line");
     assert_eq!((&last["type"], &last["payload"]["model"]), (&json!("chat.answered"), &json!("parrot")));
+    assert!(last["payload"]["context_tokens"].is_u64(), "{last}");
 }
 
 #[test]

@@ -62,6 +62,16 @@ impl Models {
         of(&is_meant).or_else(|| of(&|model| model.id == wanted)).or_else(|| of(&|model| model.provider == wanted))
     }
 
+    /// The first of them.
+    fn some(&self) -> String {
+        let list = self.list(None);
+        let mut some: Vec<&str> = list.lines().take(FEW).collect();
+        if self.models.len() > FEW {
+            some.push("  … (`/model` in a chat lists all)");
+        }
+        some.join("\n")
+    }
+
     /// Some that somebody may have meant.
     fn like(&self, wanted: &str) -> Vec<String> {
         let word = wanted.rsplit('/').next().unwrap_or(wanted).to_lowercase();
@@ -79,7 +89,8 @@ pub(super) async fn choose(talk: &Talk, wanted: &str, scope: For) -> Result<(), 
         return Err(match wanted {
             "local" => error.hint(LOCAL),
             _ if !like.is_empty() => error.hint(format!("did you mean {}?", like.join(", "))),
-            _ => error.hint("`/model` in a chat lists those that there are"),
+            _ if models.models.is_empty() => error.hint(WAYS),
+            _ => error.hint(format!("there are:\n{}", models.some())),
         });
     };
     let choice = ModelChoice {
@@ -96,15 +107,35 @@ pub(super) async fn choose(talk: &Talk, wanted: &str, scope: For) -> Result<(), 
     Ok(())
 }
 
-const LOCAL: &str =
-    "`cargo xtask model` fetches the small model that runs here, for a build with the feature local-model";
+/// How many models are named beside an error.
+const FEW: usize = 12;
+
+/// What is missing where there is no model that runs here.
+const LOCAL: &str = match cfg!(feature = "local-model") {
+    true => "its weights are missing from the folder `models` of the data folder: `cargo xtask model` fetches them",
+    false => {
+        "this build cannot run one: `cargo xtask model`, and then \
+         `cargo install --path crates/gladhand --features local-model`"
+    }
+};
 
 /// What somebody can do who has no model.
-pub(super) const WAYS: &str = "\
+pub(super) const WAYS: &str = match cfg!(feature = "local-model") {
+    true => {
+        "\
 the quickest ways to a model:
   set OPENROUTER_API_KEY, OPENAI_API_KEY or ANTHROPIC_API_KEY
   start Ollama or a llama.cpp server on this machine; it is found by itself
-  build with the feature local-model, and run `cargo xtask model` once";
+  run `cargo xtask model` once: it fetches the weights of the small model that runs here"
+    }
+    false => {
+        "\
+the quickest ways to a model:
+  set OPENROUTER_API_KEY, OPENAI_API_KEY or ANTHROPIC_API_KEY
+  start Ollama or a llama.cpp server on this machine; it is found by itself
+  build with the feature local-model, and run `cargo xtask model` once"
+    }
+};
 
 #[cfg(test)]
 mod tests {

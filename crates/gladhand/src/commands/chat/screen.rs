@@ -126,6 +126,9 @@ impl Screen {
 
     /// Shows something that happened.
     pub(super) fn event(&mut self, event: &AgentEvent) -> io::Result<()> {
+        if event.kind == "session.context.estimate" {
+            self.estimated(event);
+        }
         if self.form == Form::Json {
             return self.line(event.kind, &event.payload);
         }
@@ -154,11 +157,6 @@ impl Screen {
                 }
                 Ok(())
             }
-            "session.context.estimate" => {
-                let tokens = payload.raw("total_tokens_estimate").and_then(|tokens| tokens.get().parse().ok());
-                self.tokens = tokens.or(self.tokens);
-                Ok(())
-            }
             "auth.flow.url" => {
                 let url = payload.str("url").unwrap_or_default();
                 self.beside(ASKING, &format!("open this in a browser: {url}"))
@@ -177,6 +175,13 @@ impl Screen {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Keeps how large the conversation is, for when it is said who answered.
+    fn estimated(&mut self, event: &AgentEvent) {
+        let payload = Members::of(&event.payload).unwrap_or_default();
+        let tokens = payload.raw("total_tokens_estimate").and_then(|tokens| tokens.get().parse().ok());
+        self.tokens = tokens.or(self.tokens);
     }
 
     /// Says who answered.
