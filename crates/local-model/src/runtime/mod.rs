@@ -47,7 +47,7 @@ pub unsafe fn keep_to_one_thread() {
 
 fn load(path: &Path) -> Result<Engine, String> {
     let mut file = BufReader::new(File::open(path).map_err(|why| why.to_string())?);
-    let mut content = Content::read(&mut file).map_err(|why| format!("it is no GGUF file: {why}"))?;
+    let mut content = Content::read(&mut file).map_err(|why| format!("it is no GGUF file: {}", damaged(&why)))?;
     match text(&content, "general.architecture") {
         Some("llama") => {}
         other => {
@@ -63,9 +63,16 @@ fn load(path: &Path) -> Result<Engine, String> {
         template,
         context: trained.min(MAX_SEQ_LEN),
         grammar: grammar::maker(&vocabulary)?,
-        mind: weights::load(content, &mut file).map_err(|why| why.to_string())?,
+        mind: weights::load(content, &mut file).map_err(|why| damaged(&why))?,
         vocabulary: Box::new(vocabulary),
     })
+}
+
+/// Why a file cannot be read, and what to do. Without the backtrace that may follow the reason.
+fn damaged(why: &candle_core::Error) -> String {
+    let why = why.to_string();
+    let why = why.lines().next().unwrap_or_default();
+    format!("{why}; is it incomplete? Remove it, and `cargo xtask model` fetches it again")
 }
 
 fn text<'a>(content: &'a Content, key: &str) -> Option<&'a str> {
