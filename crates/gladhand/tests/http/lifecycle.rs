@@ -198,4 +198,14 @@ fn who_asks_nothing_more_still_gets_its_answer() {
         assert!(answer.body.contains(r#""id":1,"result""#), "{answer:?}");
         assert!(connection.ends());
     }
+    // Also where the answer is the first thing that comes, after a moment.
+    let (sender, _heard) = std::sync::mpsc::sync_channel(16);
+    let server = Embedded::start(Watched(sender), HttpConfig::default());
+    let session = open_session(&mut server.connect(), "2025-11-25");
+    let mut connection = server.connect();
+    connection.send_post(&[("Mcp-Session-Id", &session)], &mcp_call(2, "stumble_later", "{}"));
+    connection.finish();
+    let answer = connection.response();
+    assert!(answer.body.contains(r#""id":2,"error":{"#), "{answer:?}");
+    assert!(connection.ends());
 }

@@ -117,7 +117,7 @@ impl Endpoint {
         match path {
             pair::STREAM => pair::stream(self, &head.method, &head.headers, who),
             pair::MESSAGES => pair::message(self, &head.method, &head.uri, body, &who, principal.as_ref()).await,
-            _ => mcp::serve(self, &head.method, &head.headers, body, who, principal.as_ref()).await,
+            _ => mcp::serve(self, head, body, who, principal.as_ref(), line).await,
         }
     }
 

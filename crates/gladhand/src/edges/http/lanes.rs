@@ -119,13 +119,19 @@ impl Lanes {
             if self.primes {
                 stream.prime(RETRY);
             }
-            if let Exchange::Answered(line) = exchange {
-                stream.push(std::mem::take(line));
-                stream.end();
-            }
+            let answer = match exchange {
+                Exchange::Answered(line) => Some(std::mem::take(line)),
+                Exchange::Fresh(_) | Exchange::Stream(_) => None,
+            };
+            let is_answered = answer.is_some();
+            answer.into_iter().for_each(|line| stream.push(line));
             exchange.become_of(Exchange::Stream(stream));
+            if is_answered {
+                // Not before it is a stream: then it is kept, and forgotten, as others are that have ended.
+                self.end(lane);
+            }
         }
-        match exchange {
+        match self.exchanges.get_mut(&lane)? {
             Exchange::Stream(stream) => Some(stream),
             Exchange::Fresh(_) | Exchange::Answered(_) => None,
         }
@@ -213,6 +219,20 @@ fn is_answer(line: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_answer_that_is_read_as_a_stream_is_over_and_forgotten_like_others() {
+        let mut lanes = Lanes::new(Numbering::Numbered, 1024);
+        let lane = lanes.open();
+        lanes.push(lane, Bytes::from_static(br#"{"jsonrpc":"2.0","id":1,"result":{}}"#));
+        let reader = lanes.get(lane).expect("it is kept").attach();
+        assert_eq!(lanes.under_way(), 0);
+        lanes.get(lane).expect("it is kept").detach(reader);
+        assert!(!lanes.is_busy());
+        lanes.forget(Instant::now() + Duration::from_secs(1));
+        assert!(lanes.get(lane).is_none());
+        assert_eq!(lanes.ended_bytes, 0);
+    }
 
     fn line(text: &str) -> Bytes {
         Bytes::copy_from_slice(text.as_bytes())

@@ -13,6 +13,7 @@ use gladhand_dialects::mcp::http::{check_headers, status};
 use gladhand_dialects::mcp::revision::Revision;
 use gladhand_wire::rpc::{self, Verdict};
 use http::header::{HeaderName, HeaderValue};
+use http::request::Parts;
 use http::{HeaderMap, Method, Response, StatusCode};
 use hyper::body::Incoming;
 
@@ -20,6 +21,7 @@ use super::awaited::Came;
 use super::endpoint::Endpoint;
 use super::request::{EVENTS, accepts, accepts_both, is_json, is_unpacked};
 use super::respond::{self, Content, SESSION_ID};
+use super::served::Line;
 use super::session::{Manner, Posted, Session};
 use super::session_id::SessionId;
 use super::stream;
@@ -34,14 +36,15 @@ const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 /// Serves one request.
 pub(super) async fn serve(
     endpoint: &Endpoint,
-    method: &Method,
-    headers: &HeaderMap,
+    head: &Parts,
     body: Incoming,
     who: Who,
     sender: Option<&Principal>,
+    line: &Line,
 ) -> Response<Content> {
+    let headers = &head.headers;
     let version = Version::of(headers);
-    match *method {
+    match head.method {
         Method::POST if !is_json(headers) => {
             respond::refusal(StatusCode::UNSUPPORTED_MEDIA_TYPE, "Content-Type must be application/json, in UTF-8")
         }
@@ -52,7 +55,10 @@ pub(super) async fn serve(
             respond::unavailable("busy", "busy: too many answers wait to be read; try again later")
         }
         Method::POST => match endpoint.read(body, sender).await {
-            Ok(body) => post(endpoint, headers, version, &body, who).await,
+            Ok(body) => {
+                line.heard();
+                post(endpoint, headers, version, &body, who).await
+            }
             Err(refusal) => refusal,
         },
         // There is nothing to listen to and nothing to end where there are no sessions.

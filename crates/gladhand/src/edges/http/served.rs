@@ -39,6 +39,11 @@ impl Line {
         self.asked.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// All of a request came: whoever says nothing more from now on may wait for the answer still.
+    pub(super) fn heard(&self) {
+        self.is_serving.store(true, Ordering::Relaxed);
+    }
+
     /// How many requests were answered, unless one is being answered.
     pub(super) fn at_rest(&self) -> Option<u32> {
         let answered = self.answered.load(Ordering::Relaxed);
@@ -73,7 +78,7 @@ pub(super) struct Serving(Arc<Line>);
 
 impl Serving {
     pub(super) fn on(line: Arc<Line>) -> Self {
-        line.is_serving.store(true, Ordering::Relaxed);
+        line.heard();
         Self(line)
     }
 }
