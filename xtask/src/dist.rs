@@ -1,7 +1,7 @@
 //! `dist`: the program as it is shipped, one file that needs nothing of the system but its kernel.
 //!
-//! It runs on any Linux of its architecture, and starts in half the time: there are no libraries to look for, and as it
-//! stands at a fixed address nothing in it has to be adjusted before it runs. What is given up is that the address of the
+//! It starts in six tenths of the time: there are no libraries to look for, and as it stands at a fixed address nothing in
+//! it has to be adjusted before it runs. What is given up is that the address of the
 //! code differs from run to run; those of heap, stack and mappings still do. An ordinary `cargo build --release` keeps
 //! that, and needs the system's C library.
 

@@ -119,22 +119,22 @@ const LOCAL: &str = match cfg!(feature = "local-model") {
     }
 };
 
+macro_rules! ways {
+    ($last:literal) => {
+        concat!(
+            "the quickest ways to a model:\n",
+            "  set OPENROUTER_API_KEY, OPENAI_API_KEY or ANTHROPIC_API_KEY\n",
+            "  start Ollama or a llama.cpp server on this machine; it is found by itself\n",
+            "  ",
+            $last
+        )
+    };
+}
+
 /// What somebody can do who has no model.
 pub(super) const WAYS: &str = match cfg!(feature = "local-model") {
-    true => {
-        "\
-the quickest ways to a model:
-  set OPENROUTER_API_KEY, OPENAI_API_KEY or ANTHROPIC_API_KEY
-  start Ollama or a llama.cpp server on this machine; it is found by itself
-  run `cargo xtask model` once: it fetches the weights of the small model that runs here"
-    }
-    false => {
-        "\
-the quickest ways to a model:
-  set OPENROUTER_API_KEY, OPENAI_API_KEY or ANTHROPIC_API_KEY
-  start Ollama or a llama.cpp server on this machine; it is found by itself
-  build with the feature local-model, and run `cargo xtask model` once"
-    }
+    true => ways!("run `cargo xtask model` once: it fetches the weights of the small model that runs here"),
+    false => ways!("build with the feature local-model, and run `cargo xtask model` once"),
 };
 
 #[cfg(test)]
