@@ -197,6 +197,8 @@ impl Floor {
             .timer(Untimed)
             .header_read_timeout(head)
             .max_buf_size(HEAD_BYTES)
+            // The stream itself looks whether somebody is there: see `Patient`.
+            .half_close(true)
             .serve_connection(TokioIo::new(stream), service);
         let mut connection = std::pin::pin!(connection);
         let served = tokio::select! {

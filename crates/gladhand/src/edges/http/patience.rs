@@ -19,6 +19,9 @@ use super::served::Line;
 /// What is small enough to be copied.
 const SMALL: usize = 1024;
 
+/// How much is read of what comes while an answer is under way.
+const GLANCE: usize = 256;
+
 /// How long a peer is waited for.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Patience {
@@ -37,6 +40,8 @@ pub(super) struct Patient<S> {
     stalled: Option<Pin<Box<Sleep>>>,
     waiting: Waiting,
     line: Arc<Line>,
+    /// What came while an answer was under way: the beginning of the next request.
+    ahead: Vec<u8>,
     /// Whether the end was reached before.
     was_at_end: bool,
 }
@@ -57,7 +62,7 @@ struct Waiting {
 impl<S> Patient<S> {
     pub(super) fn new(stream: S, patience: Patience, line: Arc<Line>, seat: Seat) -> Self {
         let waiting = Waiting { answered: 0, since: Instant::now(), is_early: true, timer: None, seat };
-        Self { stream, patience, stalled: None, waiting, line, was_at_end: false }
+        Self { stream, patience, stalled: None, waiting, line, ahead: Vec::new(), was_at_end: false }
     }
 
     /// Passes on what a write came to; one that waits is given its time.
@@ -124,7 +129,14 @@ impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
         if let Some(answered) = at_rest {
             this.waiting.begin(answered);
         }
-        let read = Pin::new(&mut this.stream).poll_read(cx, buf);
+        let read = if this.ahead.is_empty() {
+            Pin::new(&mut this.stream).poll_read(cx, buf)
+        } else {
+            let length = this.ahead.len().min(buf.remaining());
+            buf.put_slice(&this.ahead[..length]);
+            this.ahead.drain(..length);
+            Poll::Ready(Ok(()))
+        };
         if at_rest.is_some() {
             if read.is_pending() {
                 ready!(this.waiting.poll_end(this.patience.head, cx));
@@ -149,7 +161,31 @@ impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
+impl<S: AsyncRead + Unpin> Patient<S> {
+    /// Looks whether the peer is still there, while an answer to it is under way. Whoever reads requests does not read
+    /// then: it would need a buffer for that, while the one it has is in use.
+    fn look(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        if !self.ahead.is_empty() || self.line.has_ended() || !self.line.is_serving() {
+            return Ok(());
+        }
+        let mut bytes = [0; GLANCE];
+        let mut glance = ReadBuf::new(&mut bytes);
+        match Pin::new(&mut self.stream).poll_read(cx, &mut glance) {
+            Poll::Pending => return Ok(()),
+            Poll::Ready(read) => read?,
+        }
+        if glance.filled().is_empty() {
+            self.line.ended();
+            // Whoever writes the answer shall know of it.
+            cx.waker().wake_by_ref();
+        } else {
+            self.ahead.extend_from_slice(glance.filled());
+        }
+        Ok(())
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Patient<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(cx, buf);
         self.watched(written, cx)
@@ -177,6 +213,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
         let flushed = Pin::new(&mut self.stream).poll_flush(cx);
         if matches!(flushed, Poll::Ready(Ok(()))) {
             self.line.flushed();
+            self.look(cx)?;
         }
         self.watched(flushed, cx)
     }
@@ -274,6 +311,42 @@ mod tests {
         theirs.write_u8(7).await.unwrap();
         assert_eq!(patient.read_u8().await.unwrap(), 7);
         assert_eq!(patient.read_u8().await.unwrap_err().kind(), io::ErrorKind::TimedOut);
+    }
+
+    #[tokio::test]
+    async fn what_comes_while_an_answer_is_under_way_is_kept_and_bounded() {
+        let (ours, mut theirs) = tokio::io::duplex(1024);
+        let line = Arc::<Line>::default();
+        let mut patient = patient(ours, &line, Duration::MAX);
+        line.ask();
+        let serving = Serving::on(Arc::clone(&line));
+        let sent: Vec<u8> = (0..1000_u32).map(|number| number as u8).collect();
+        theirs.write_all(&sent).await.unwrap();
+        for _ in 0..3 {
+            patient.flush().await.unwrap();
+            assert_eq!(patient.ahead.len(), GLANCE, "no more than a glance");
+        }
+        drop(serving);
+        let mut read = vec![0; sent.len()];
+        patient.read_exact(&mut read[..7]).await.unwrap();
+        patient.read_exact(&mut read[7..]).await.unwrap();
+        assert_eq!(read, sent);
+    }
+
+    #[tokio::test]
+    async fn who_leaves_while_an_answer_is_under_way_is_noticed() {
+        let (ours, theirs) = tokio::io::duplex(16);
+        let line = Arc::<Line>::default();
+        let mut patient = patient(ours, &line, Duration::MAX);
+        line.ask();
+        let serving = Serving::on(Arc::clone(&line));
+        patient.flush().await.unwrap();
+        assert!(!line.has_ended());
+        drop(theirs);
+        patient.flush().await.unwrap();
+        assert!(line.has_ended());
+        drop(serving);
+        assert_eq!(patient.read(&mut [0; 8]).await.unwrap(), 0);
     }
 
     #[tokio::test]

@@ -50,10 +50,15 @@ impl Line {
         (self.asked.load(Ordering::Relaxed) == answered).then_some(answered)
     }
 
+    /// Whether an answer is under way.
+    pub(super) fn is_serving(&self) -> bool {
+        self.is_serving.load(Ordering::Relaxed)
+    }
+
     /// The client says nothing more. Whether somebody still writes to it.
     pub(super) fn ended(&self) -> bool {
         self.has_ended.store(true, Ordering::Relaxed);
-        self.is_serving.load(Ordering::Relaxed)
+        self.is_serving()
     }
 
     /// Whether the client says nothing more.
