@@ -10,7 +10,9 @@ pub use serde_json::value::RawValue;
 /// Text with no more than `limit` opening brackets cannot, and counting those runs at memory
 /// speed; only bracket-rich text is walked.
 pub fn is_deeper_than(text: &[u8], limit: usize) -> bool {
-    let brackets = text.iter().filter(|&&byte| byte | 0x20 == b'{').count();
+    // Pieces of which a byte can hold the count: then many bytes are compared and counted at once.
+    let opening = |piece: &[u8]| piece.iter().map(|byte| u8::from(byte | 0x20 == b'{')).sum::<u8>();
+    let brackets: usize = text.chunks(128).map(|piece| usize::from(opening(piece))).sum();
     if brackets <= limit {
         return false;
     }
