@@ -63,6 +63,11 @@ impl ChildLines {
         }
     }
 
+    /// Whether something is unsent.
+    pub fn has_unsent(&self) -> bool {
+        !self.unsent.is_empty()
+    }
+
     /// Whether so much is unsent that nothing should be added.
     pub fn is_full(&self) -> bool {
         self.unsent.len() >= FULL

@@ -172,6 +172,11 @@ impl Driver {
                 break None;
             }
             self.catch_up(&mut ports);
+            // Where many call, others are about to: what is written at once wakes the upstream once.
+            if self.calls.len() > 1 && self.transport.has_unsent() {
+                tokio::task::yield_now().await;
+                self.catch_up(&mut ports);
+            }
         };
         ports.commands.close();
         self.step(|client, clock, heard| client.close(&mut clock.ambient(), heard));

@@ -93,6 +93,11 @@ impl Transport {
         }
     }
 
+    /// Whether something waits to be written.
+    pub(crate) fn has_unsent(&self) -> bool {
+        matches!(self, Self::Child(child) if child.has_unsent())
+    }
+
     /// Whether nothing more should be sent for now.
     pub(crate) fn is_full(&self) -> bool {
         matches!(self, Self::Child(child) if child.is_full())
