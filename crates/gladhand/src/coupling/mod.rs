@@ -169,14 +169,17 @@ impl Coupled {
             host: CallHost::new(context.call, context.caller, context.terms.principal.clone()),
         };
         let may_become_task = inner.known().is_some_and(|lists| lists.tasks);
+        let mut repeatable = repeatable;
         let work = async move {
             second_look().await;
-            match inner.run(&errand).await {
-                Err(failure) if repeatable && failure.kind == FailureKind::UpstreamLost => {
-                    tracing::debug!(upstream = inner.spec.name, %failure, "a call that may be repeated is repeated");
-                    inner.run(&errand).await
+            loop {
+                match inner.run(&errand).await {
+                    Err(failure) if repeatable && failure.kind == FailureKind::UpstreamLost => {
+                        tracing::debug!(upstream = inner.spec.name, %failure, "a call that may be repeated is repeated");
+                        repeatable = false;
+                    }
+                    outcome => return outcome,
                 }
-                outcome => outcome,
             }
         };
         // Where the upstream decides what becomes a task, so it is here.
@@ -202,42 +205,58 @@ impl Inner {
     }
 
     async fn run(self: &Arc<Self>, errand: &Errand) -> Outcome {
-        let (way, turn) = self.way_for(errand).await?;
+        let (way, turn) = match self.shared_way(errand) {
+            Some(way) => (way, None),
+            // What is seldom waited for is kept elsewhere: a call that waits shall be small.
+            None => Box::pin(self.way_for(errand)).await?,
+        };
         let _under_way = way.host.begin(&errand.host);
-        let call = self.make(errand, &way);
-        let Some(turn) = turn else { return call.await };
-        tokio::select! {
-            outcome = call => {
-                turn.end();
-                outcome
+        let Some(turn) = turn else { return self.make(errand, &way).await };
+        Box::pin(async {
+            tokio::select! {
+                outcome = self.make(errand, &way) => {
+                    turn.end();
+                    outcome
+                }
+                () = turn.wanted() => Err(Failure::new(FailureKind::Busy, "others needed the server while a question was open")),
             }
-            () = turn.wanted() => Err(Failure::new(FailureKind::Busy, "others needed the server while a question was open")),
-        }
+        })
+        .await
     }
 
     /// Makes a call by a way. If the session there turns out to be over before the call was made, it is made in the next.
     async fn make(self: &Arc<Self>, errand: &Errand, way: &Arc<Way>) -> Outcome {
         loop {
-            let session = if self.is_main(way) { self.open_main().await? } else { self.open_other(way).await? };
-            let (operation, terms) = (errand.operation.clone(), errand.terms.clone());
+            let session = match way.session() {
+                Some(session) => session,
+                None if self.is_main(way) => Box::pin(self.open_main()).await?,
+                None => Box::pin(self.open_other(way)).await?,
+            };
+            let call = || (errand.operation.clone(), errand.terms.clone());
             let (agreement, host) = (Arc::clone(&errand.agreement), Arc::clone(&errand.host));
-            if let Some(outcome) = session.call_on_behalf(operation, terms, agreement, host as _).await {
+            if let Some(outcome) = session.call_on_behalf(call, agreement, host as _).await {
                 return outcome;
             }
         }
     }
 
-    /// The way that a caller may take, and a turn on it where turns are taken.
+    /// The main way, if a caller may take it whoever else does.
+    fn shared_way(&self, errand: &Errand) -> Option<Arc<Way>> {
+        let (main, is_alone) = self.main();
+        let needs_none = || askable(&errand.agreement).next().is_none() && !self.is_isolated(errand);
+        (is_alone || needs_none()).then_some(main)
+    }
+
+    /// Whether what is kept there for one must not be another's.
+    fn is_isolated(&self, errand: &Errand) -> bool {
+        self.spec.isolated || matches!(errand.operation, Operation::Capability(_))
+    }
+
+    /// The way that a caller may take who can be asked, or must be alone, and a turn on it where turns are taken.
     async fn way_for(self: &Arc<Self>, errand: &Errand) -> Result<(Arc<Way>, Option<pool::Turn>), Failure> {
         let provides: Askable = askable(&errand.agreement).collect();
-        let (main, is_alone) = self.main();
-        // What is kept there for one must not be another's.
-        let is_isolated = self.spec.isolated || matches!(errand.operation, Operation::Capability(_));
-        if is_alone || (provides.is_empty() && !is_isolated) {
-            return Ok((main, None));
-        }
-        if !is_isolated && self.open_main().await?.agreement().per_request {
-            return Ok((main, None));
+        if !self.is_isolated(errand) && self.open_main().await?.agreement().per_request {
+            return Ok((self.main().0, None));
         }
         let (caller, party) = (&errand.host.caller, errand.terms.party);
         if caller.session() == SessionId::NONE {

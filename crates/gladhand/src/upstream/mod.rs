@@ -126,26 +126,27 @@ impl Upstream {
 
     /// Makes a call, without hearing of its progress. Dropping the future cancels the call.
     pub async fn call(&self, operation: Operation<'_>) -> Outcome {
-        self.make(operation.into_owned(), Terms::default(), None, None).await.unwrap_or_else(|| Err(gone()))
+        let operation = operation.into_owned();
+        self.make(|| (operation, Terms::default()), None, None).await.unwrap_or_else(|| Err(gone()))
     }
 
     /// Makes a call whose progress, log lines and questions go to a host of its own, as far as they can be told from
     /// those of others. Dropping the future cancels it.
     pub async fn call_for(&self, operation: Operation<'_>, host: Arc<dyn Host>) -> Outcome {
-        let terms = Terms { wants_progress: true, ..Terms::default() };
-        self.make(operation.into_owned(), terms, None, Some(host)).await.unwrap_or_else(|| Err(gone()))
+        let (operation, terms) = (operation.into_owned(), Terms { wants_progress: true, ..Terms::default() });
+        self.make(|| (operation, terms), None, Some(host)).await.unwrap_or_else(|| Err(gone()))
     }
 
     /// Makes a call on behalf of somebody with whom this was agreed, on that caller's own terms. Dropping the future
-    /// cancels it. `None`: the session was over before it could be made, so that it may be made in another.
+    /// cancels it. `None`: the session was over before it could be made, so that it may be made in another. What is to
+    /// be called is asked for when there is room for it.
     pub async fn call_on_behalf(
         &self,
-        operation: Operation<'static>,
-        terms: Terms<'static>,
+        call: impl FnOnce() -> (Operation<'static>, Terms<'static>),
         agreement: Arc<Agreement>,
         host: Arc<dyn Host>,
     ) -> Option<Outcome> {
-        self.make(operation, terms, Some(agreement), Some(host)).await
+        self.make(call, Some(agreement), Some(host)).await
     }
 
     /// The folders that whoever we call for works in have changed.
@@ -182,16 +183,16 @@ impl Upstream {
 
     async fn make(
         &self,
-        operation: Operation<'static>,
-        terms: Terms<'static>,
+        call: impl FnOnce() -> (Operation<'static>, Terms<'static>),
         behalf: Option<Arc<Agreement>>,
         host: Option<Arc<dyn Host>>,
     ) -> Option<Outcome> {
         let _room = self.shared.room.acquire().await.ok()?;
+        let place = self.shared.commands.reserve().await.ok()?;
         let id = CallId(self.shared.next_call.fetch_add(1, Ordering::Relaxed));
         let (reply, outcome) = oneshot::channel();
-        let call = Call { id, operation, terms };
-        self.shared.commands.send(Command { call, behalf, host, reply }).await.ok()?;
+        let (operation, terms) = call();
+        place.send(Command { call: Call { id, operation, terms }, behalf, host, reply });
         let mut cancel = CancelOnDrop { call: Some(id), asides: &self.shared.asides };
         let outcome = outcome.await;
         cancel.call = None;

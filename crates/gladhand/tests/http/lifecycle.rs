@@ -171,6 +171,39 @@ fn who_lets_go_without_a_session_gives_its_call_up_and_who_has_one_does_not() {
 }
 
 #[test]
+fn it_is_the_same_in_the_first_moment_of_a_call() {
+    let (sender, heard) = std::sync::mpsc::sync_channel(16);
+    let server = Embedded::start(Watched(sender), HttpConfig::default());
+    let call = |headers: &[(&str, &str)], body: &str| {
+        let mut connection = server.connect();
+        // Who leaves something unread leaves without a goodbye.
+        connection.send("GET", "/readyz", &[], "");
+        connection.send_post(headers, body);
+        assert_eq!(heard.recv_timeout(PATIENCE), Ok("begun"));
+        connection
+    };
+    let (headers, body) = stateless_call(1, "hang", "{}");
+    drop(call(&headers, &body));
+    assert_eq!(heard.recv_timeout(PATIENCE), Ok("dropped"));
+
+    let session = open_session(&mut server.connect(), "2025-11-25");
+    let headers = [("Mcp-Session-Id", session.as_str())];
+    let cancel = |id: u64| {
+        let params = json!({"requestId": id});
+        let cancel = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}).to_string();
+        assert_eq!(server.connect().post(&headers, &cancel).status, 202);
+        assert_eq!(heard.recv_timeout(PATIENCE), Ok("dropped"));
+    };
+    drop(call(&headers, &mcp_call(1, "hang", "{}")));
+    assert!(heard.recv_timeout(Duration::from_millis(300)).is_err(), "it goes on");
+    cancel(1);
+    let mut waiting = call(&headers, &mcp_call(2, "hang", "{}"));
+    cancel(2);
+    assert_eq!(waiting.response().body, "ready\n");
+    assert!(!waiting.response().body.contains("\"id\":2"), "what is cancelled is not answered");
+}
+
+#[test]
 fn a_provider_that_panics_fails_its_call_and_nothing_else() {
     let (sender, _heard) = std::sync::mpsc::sync_channel(16);
     let server = Embedded::start(Watched(sender), HttpConfig::default());

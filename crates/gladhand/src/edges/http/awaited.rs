@@ -4,11 +4,16 @@
 //! Whatever else comes first makes a stream of the exchange, and so does waiting for too long: whoever asked shall see
 //! that somebody is there.
 
+use std::fmt;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use gladhand_dialects::Lane;
+use gladhand_hub::Work;
+use gladhand_operations::CallId;
 
+use super::driver::poll_guarded;
 use super::events::Events;
 use super::session::Session;
 
@@ -23,37 +28,73 @@ pub(super) enum Came {
     Nothing,
 }
 
+/// A call that whoever waits for its answer carries on with, which costs no task. It is the only one of its exchange.
+pub(super) struct Carried {
+    pub(super) call: CallId,
+    pub(super) work: Work,
+}
+
+impl fmt::Debug for Carried {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Carried").field("call", &self.call).finish_non_exhaustive()
+    }
+}
+
 /// An exchange whose answer is awaited. Dropping it tells the session that nobody waits.
 #[derive(Debug)]
 pub(super) struct Awaited {
     session: Arc<Session>,
     lane: Lane,
+    carried: Option<Carried>,
     is_waiting: bool,
 }
 
 impl Awaited {
-    pub(super) fn new(session: Arc<Session>, lane: Lane) -> Self {
-        Self { session, lane, is_waiting: true }
+    pub(super) fn new(session: Arc<Session>, lane: Lane, carried: Option<Carried>) -> Self {
+        Self { session, lane, carried, is_waiting: true }
     }
 
     /// The answer if it comes soon, or else the stream on which it will come.
     pub(super) async fn soon(mut self) -> Came {
-        let answer = std::future::poll_fn(|cx| self.session.poll_answer(self.lane, cx.waker()));
+        let session = Arc::clone(&self.session);
+        let answer = std::future::poll_fn(|cx| {
+            self.carry_on(cx);
+            self.session.poll_answer(self.lane, cx.waker())
+        });
         let came = tokio::select! {
             biased;
             answer = answer => answer,
-            () = self.session.shared.sandglass.run_out() => None,
+            () = session.shared.sandglass.run_out() => None,
         };
         self.is_waiting = false;
+        self.hand_over();
         match came {
             Some(line) => Came::Answer(line),
             None => self.session.stream(self.lane).map_or(Came::Nothing, Came::Stream),
+        }
+    }
+
+    /// Carries on with what is to be answered.
+    fn carry_on(&mut self, cx: &mut Context<'_>) {
+        let Some(Carried { call, work }) = &mut self.carried else { return };
+        if let Poll::Ready(outcome) = poll_guarded(work, cx) {
+            let call = *call;
+            self.carried = None;
+            self.session.finished(call, outcome, Some(self.lane));
+        }
+    }
+
+    /// Lets what is not done go on without us.
+    fn hand_over(&mut self) {
+        if let Some(carried) = self.carried.take() {
+            self.session.go_on(carried);
         }
     }
 }
 
 impl Drop for Awaited {
     fn drop(&mut self) {
+        self.hand_over();
         if self.is_waiting {
             self.session.give_up(self.lane);
         }

@@ -17,6 +17,7 @@ use gladhand_hub::{Answer, Caller, Work};
 use gladhand_operations::{Call, CallId, Failure, FailureKind, Outcome};
 use tokio::task::AbortHandle;
 
+use super::awaited::Carried;
 use super::session::{Inner, Manner, Running, Session};
 use super::who::Who;
 
@@ -37,20 +38,23 @@ impl Session {
     ) {
         let mut inner = self.lock();
         inner.clock.tick();
-        self.drive_on(inner, lane, who, step);
+        self.drive_on(inner, lane, who, false, step);
     }
 
-    /// The same by somebody who has the lock already, and has looked at the clock.
+    /// The same by somebody who has the lock already, and has looked at the clock. Who waits for an answer is handed the
+    /// call to carry on with if it is the only one.
     pub(super) fn drive_on<'a>(
         &self,
         mut inner: MutexGuard<'_, Inner>,
         lane: Lane,
         who: Option<&Who>,
+        waits: bool,
         step: impl FnOnce(&mut McpServer, &mut Ambient<'_>, &mut Output<'a>),
-    ) {
+    ) -> Option<Carried> {
         let mut errands = self.step(&mut inner, lane, who, step);
         self.set_alarm(&mut inner);
         drop(inner);
+        let (is_only, mut carried) = (errands.len() == 1, None);
         while !errands.is_empty() {
             let mut following = Vec::new();
             for errand in errands {
@@ -65,6 +69,9 @@ impl Session {
                             server.resolve(call, outcome, ambient, out);
                         }));
                     }
+                    Said::Later(work) if waits && is_only && carried.is_none() => {
+                        carried = Some(Carried { call, work })
+                    }
                     Said::Later(work) => running.task = Some(self.spawn(call, work)),
                     Said::AsTask(work) => {
                         running.task = Some(self.spawn(call, work));
@@ -77,6 +84,7 @@ impl Session {
             }
             errands = following;
         }
+        carried
     }
 
     /// One step of our side, and everything that it asks for except what the hub must do once the lock is open.
@@ -186,14 +194,33 @@ impl Session {
         let task = async move {
             let outcome = std::future::poll_fn(|cx| poll_guarded(&mut work, cx)).await;
             if let Some(session) = this.upgrade() {
-                session.finished(call, outcome);
+                session.finished(call, outcome, None);
             }
         };
         self.shared.calls.spawn_on(task, &self.shared.runtime()).abort_handle()
     }
 
-    fn finished(&self, call: CallId, outcome: Outcome) {
-        let Some(running) = self.lock().running.remove(&call) else { return };
+    /// Lets a call that was carried on by whoever waited for its answer go on as a task, if it still runs.
+    pub(super) fn go_on(&self, Carried { call, work }: Carried) {
+        if !self.lock().running.contains_key(&call) {
+            return;
+        }
+        let task = self.spawn(call, work);
+        match self.lock().running.get_mut(&call) {
+            Some(running) => running.task = Some(task),
+            // Cancelled in between, or it is done.
+            None => task.abort(),
+        }
+    }
+
+    /// A call has its outcome. Whoever waits on a lane and says so itself need not be woken.
+    pub(super) fn finished(&self, call: CallId, outcome: Outcome, awake: Option<Lane>) {
+        let mut inner = self.lock();
+        let Some(running) = inner.running.remove(&call) else { return };
+        if let Some(lane) = awake {
+            inner.lanes.is_awake(lane);
+        }
+        drop(inner);
         self.drive(running.lane, None, |server, ambient, out| server.resolve(call, outcome, ambient, out));
         let mut inner = self.lock();
         if self.manner == Manner::Pair && inner.ended && inner.running.is_empty() {

@@ -100,6 +100,13 @@ impl Lanes {
         }
     }
 
+    /// Whoever waits for the answer of an exchange is awake, and looks by itself.
+    pub(super) fn is_awake(&mut self, lane: Lane) {
+        if let Some(Exchange::Fresh(waiting)) = self.exchanges.get_mut(&lane) {
+            *waiting = None;
+        }
+    }
+
     /// The main stream, to be read from now on.
     pub(super) fn main(&mut self) -> &mut Stream {
         if self.primes {

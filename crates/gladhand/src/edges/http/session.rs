@@ -147,7 +147,7 @@ impl Session {
             (inner, lane)
         };
         let (mut breaches, text) = (Vec::new(), message.text());
-        self.drive_on(inner, lane, who, |server, ambient, out| {
+        let carried = self.drive_on(inner, lane, who, asks, |server, ambient, out| {
             server.take(message, ambient, out);
             breaches = violations::of_actions(&out.actions);
         });
@@ -158,7 +158,9 @@ impl Session {
             return Posted::Accepted;
         }
         let mut inner = self.lock();
-        if let Some(line) = inner.lanes.take_answer(lane) {
+        if carried.is_none()
+            && let Some(line) = inner.lanes.take_answer(lane)
+        {
             return Posted::Answer(line);
         }
         if !asks {
@@ -166,7 +168,7 @@ impl Session {
             return Posted::Accepted;
         }
         drop(inner);
-        Posted::Later(Awaited::new(self.held(), lane))
+        Posted::Later(Awaited::new(self.held(), lane, carried))
     }
 
     /// Waits for the answer of an exchange: `None` once it has become anything but an answer.
