@@ -30,5 +30,5 @@ fn links_with_lld() -> bool {
         && is("TARGET", "x86_64-unknown-linux-gnu")
         && is("HOST", "x86_64-unknown-linux-gnu")
         && env::var_os("RUSTC_LINKER").is_none()
-        && !flags.contains("link")
+        && !flags.split('\u{1f}').any(|flag| flag.trim_start_matches("-C").starts_with("link"))
 }

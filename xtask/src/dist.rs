@@ -5,30 +5,57 @@
 //! code differs from run to run; those of heap, stack and mappings still do. An ordinary `cargo build --release` keeps
 //! that, and needs the system's C library.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
-use crate::shell;
+use crate::shell::{self, Compiler};
 
 const HINT: &str = "the C library has to be there in its static form too: libc6-dev or glibc-static have it";
+/// What separates flags in the variable that cargo takes them from.
+const SEPARATOR: &str = "\u{1f}";
 
 /// Builds it, and says where it is.
 pub(crate) fn run() -> Result<ExitCode> {
-    let program = build(&[])?;
+    let program = build_as_profiled(&[])?;
     let bytes = std::fs::metadata(&program)?.len();
     println!("{}", program.display());
     eprintln!("dist: {:.1} MiB, and all that is needed", bytes as f64 / f64::from(1 << 20));
     Ok(ExitCode::SUCCESS)
 }
 
-/// Builds it with further flags for the compiler.
-pub(crate) fn build(flags: &[&str]) -> Result<PathBuf> {
-    let mut command = shell::cargo(&["rustc", "--profile", "dist", "--package", "gladhand", "--bin", "gladhand", "--"]);
+/// Where the counts of [`profile`](crate::profile) are: in names and form they are this compiler's.
+pub(crate) fn profile(compiler: &Compiler) -> PathBuf {
+    shell::root().join(format!("crates/gladhand/profile-{}.profdata", compiler.release))
+}
+
+/// Builds it as the counts suggest, if there are any, and with further flags for the program itself.
+pub(crate) fn build_as_profiled(flags: &[&str]) -> Result<PathBuf> {
+    let compiler = Compiler::installed()?;
+    let profile = profile(&compiler);
+    if profile.is_file() {
+        return build(&compiler, &[format!("-Cprofile-use={}", profile.display())], flags);
+    }
+    eprintln!("dist: nothing was counted with Rust {}, so this is a little slower than it could be", compiler.release);
+    build(&compiler, &[], flags)
+}
+
+/// Builds it with further flags, for everything in it and for the program itself.
+pub(crate) fn build(compiler: &Compiler, everywhere: &[String], flags: &[&str]) -> Result<PathBuf> {
+    let mut command = shell::cargo(&["rustc", "--profile", "dist", "--package", "gladhand", "--bin", "gladhand"]);
+    // Named, so that flags for everything are not those of what only runs while building.
+    command.args(["--target", &compiler.host, "--"]);
     if cfg!(target_os = "linux") {
         command.args(["-C", "target-feature=+crt-static", "-C", "relocation-model=static"]);
     }
+    if !everywhere.is_empty() {
+        command.env("CARGO_ENCODED_RUSTFLAGS", everywhere.join(SEPARATOR));
+    }
     shell::run(command.args(flags), HINT)?;
-    Ok(shell::target().join("dist/gladhand"))
+    let program = Path::new("dist").join(format!("gladhand{}", std::env::consts::EXE_SUFFIX));
+    let (made, shipped) = (shell::target().join(&compiler.host).join(&program), shell::target().join(&program));
+    let copied = std::fs::create_dir_all(shell::target().join("dist")).and_then(|()| std::fs::copy(&made, &shipped));
+    copied.with_context(|| format!("could not copy {} to {}", made.display(), shipped.display()))?;
+    Ok(shipped)
 }

@@ -2,8 +2,8 @@
 //!
 //! `peers` installs the real peers that the tests talk to, `test` runs every test with them, `bench` compares
 //! us with them, `soak` wears us out, `conformance` runs the official MCP suite, `accuracy` measures the repository
-//! tools, `model` fetches the small model that works offline, `dist` builds what is shipped, `order` tells the linker what
-//! belongs together, `picture` draws a conversation. Nothing here is part of the product, and the product depends on
+//! tools, `model` fetches the small model that works offline, `dist` builds what is shipped, `profile` tells the compiler what
+//! is run often and `order` the linker what belongs together, `picture` draws a conversation. Nothing here is part of the product, and the product depends on
 //! nothing here.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "chores talk to the person who started them")]
 
@@ -15,9 +15,11 @@ mod model;
 mod order;
 mod peers;
 mod picture;
+mod profile;
 mod shell;
 mod soak;
 mod test;
+mod training;
 
 use std::process::ExitCode;
 
@@ -40,6 +42,7 @@ Chores:
   model        Fetch the small model that works offline into the data folder (instant when it is there)
   dist         Build the program as it is shipped: one file, without libraries of the system
   order        Write down what ordinary sessions call, for the linker (needs valgrind)
+  profile      Count what ordinary sessions run, for the compiler (needs llvm-profdata)
   picture      Draw a real conversation with `gladhand chat` into docs/chat.svg
   soak         Let 200 clients call servers that break, and see that nothing is lost, left or grows
   peers        Install the pinned real peers into target/peers (instant when nothing changed)
@@ -76,6 +79,7 @@ fn main() -> ExitCode {
         ["model"] => model::run(),
         ["dist"] => dist::run(),
         ["order"] => order::run(),
+        ["profile"] => profile::run(),
         ["accuracy"] => accuracy::run(),
         ["picture"] => picture::run(),
         ["peers"] => peers::install().map(|_| ExitCode::SUCCESS),
@@ -91,7 +95,7 @@ fn main() -> ExitCode {
             Ok(options) => conformance::run(&options),
             Err(unknown) => return misused(&format!("`conformance` has no option `{unknown}`")),
         },
-        [chore @ ("test" | "peers" | "dist" | "order" | "accuracy" | "model" | "picture"), unknown, ..] => {
+        [chore @ ("test" | "peers" | "dist" | "order" | "profile" | "accuracy" | "model" | "picture"), unknown, ..] => {
             return misused(&format!("`{chore}` has no option `{unknown}`"));
         }
         [unknown, ..] => return misused(&format!("there is no chore `{unknown}`")),

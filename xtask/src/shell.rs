@@ -23,6 +23,32 @@ pub(crate) fn cargo(arguments: &[&str]) -> Command {
     command
 }
 
+/// What is known of the compiler.
+pub(crate) struct Compiler {
+    pub(crate) release: String,
+    pub(crate) host: String,
+    /// Where it is installed.
+    pub(crate) folder: String,
+}
+
+impl Compiler {
+    pub(crate) fn installed() -> Result<Self> {
+        let told = |arguments: &[&str]| output_of("rustc", arguments).context("`rustc` does not say who it is");
+        let about = told(&["-vV"])?;
+        let said = |what: &str| about.lines().find_map(|line| line.strip_prefix(what)).map(str::to_owned);
+        let (release, host) = said("release: ").zip(said("host: ")).context("`rustc -vV` says less than it should")?;
+        Ok(Self { release, host, folder: told(&["--print", "sysroot"])? })
+    }
+}
+
+/// Makes a folder, and makes it empty.
+pub(crate) fn empty(folder: &Path) -> Result<()> {
+    if folder.exists() {
+        std::fs::remove_dir_all(folder).with_context(|| format!("could not empty {}", folder.display()))?;
+    }
+    std::fs::create_dir_all(folder).with_context(|| format!("could not make {}", folder.display()))
+}
+
 /// Says what is about to run, runs it with its output visible on stderr, and fails with `hint` if it fails.
 pub(crate) fn run(command: &mut Command, hint: &str) -> Result<()> {
     let line = spelled(command);

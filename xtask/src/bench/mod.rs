@@ -30,7 +30,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use crate::{dist, shell};
 
@@ -112,7 +112,7 @@ pub(crate) fn run(options: Options) -> Result<ExitCode> {
 
 /// Builds our own binary as it is shipped and says where it is.
 fn our_program() -> Result<PathBuf> {
-    dist::build(&[])
+    dist::build_as_profiled(&[])
 }
 
 /// Builds the same tool on our library, as anybody would who uses it, and says where it is.
@@ -125,9 +125,6 @@ fn our_example() -> Result<PathBuf> {
 /// An empty folder to run servers in: what an earlier bench left there would have to be read at every start.
 fn scratch() -> Result<PathBuf> {
     let scratch = shell::target().join("bench");
-    if scratch.exists() {
-        std::fs::remove_dir_all(&scratch).with_context(|| format!("could not empty {}", scratch.display()))?;
-    }
-    std::fs::create_dir_all(&scratch).with_context(|| format!("could not make {}", scratch.display()))?;
+    shell::empty(&scratch)?;
     Ok(scratch)
 }

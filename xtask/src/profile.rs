@@ -1,0 +1,61 @@
+//! `profile`: writes down how often ordinary sessions run which part of the program, so that the compiler makes those parts
+//! fast and keeps the others out of their way.
+//!
+//! What is shipped is built so that it counts, and run through short sessions of every dialect. The counts go into
+//! `crates/gladhand`, where `dist` finds them. Worth repeating when the compiler changes (without counts of its own `dist`
+//! does without) or a hot path was rewritten; `order` has to follow, because other functions are left then.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use anyhow::{Result, bail};
+
+use crate::dist;
+use crate::shell::{self, Compiler};
+use crate::training::Training;
+
+/// How often everything is asked.
+const TIMES: u32 = 2_000;
+const HINT: &str = "llvm-profdata of the compiler's own version is needed: `rustup component add llvm-tools` brings it, \
+                    or say in LLVM_PROFDATA where it is";
+
+/// Counts, and writes down the counts.
+pub(crate) fn run() -> Result<ExitCode> {
+    let compiler = Compiler::installed()?;
+    // Before the build, which takes its time.
+    let merge = merger(&compiler)?;
+    let folder = shell::target().join("profile");
+    shell::empty(&folder)?;
+    let program = dist::build(&compiler, &[format!("-Cprofile-generate={}", folder.display())], &[])?;
+    let start = |arguments: &[&str]| {
+        let mut command = Command::new(&program);
+        command.args(arguments).current_dir(&folder).env("LLVM_PROFILE_FILE", folder.join("%p.profraw"));
+        command.env("XDG_CONFIG_HOME", &folder).env("XDG_DATA_HOME", &folder);
+        command
+    };
+    Training { start: &start, times: TIMES }.run(&program.to_string_lossy(), || Ok(()))?;
+    let profile = dist::profile(&compiler);
+    let mut command = Command::new(merge);
+    command.args(["merge", "--sparse", "--output"]).arg(&profile);
+    for counted in std::fs::read_dir(&folder)? {
+        let path = counted?.path();
+        if path.extension().is_some_and(|extension| extension == "profraw") {
+            command.arg(path);
+        }
+    }
+    shell::run(&mut command, HINT)?;
+    println!("{} has the counts; now `cargo xtask order`", profile.display());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The program that puts counts together.
+fn merger(compiler: &Compiler) -> Result<PathBuf> {
+    let named = std::env::var_os("LLVM_PROFDATA").map(PathBuf::from);
+    let own = Path::new(&compiler.folder).join(format!("lib/rustlib/{}/bin/llvm-profdata", compiler.host));
+    let candidates = named.into_iter().chain([own, PathBuf::from("llvm-profdata")]);
+    let runs = |program: &PathBuf| shell::output_of(&program.to_string_lossy(), &["--version"]).is_some();
+    match candidates.into_iter().find(runs) {
+        Some(program) => Ok(program),
+        None => bail!("there is no llvm-profdata\nhint: {HINT}"),
+    }
+}
