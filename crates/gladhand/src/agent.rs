@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use gladhand_agent::accounts::{Accounts, CompatibleServer, Settings, env as accounts};
+use gladhand_agent::accounts::{Accounts, CompatibleServer, Outlook, Settings, env as accounts};
 use gladhand_agent::{AgentSettings, Conversations, Policy, Rule};
 use gladhand_hub::{Agent, Answer, Context, Hub, SessionId, Settling};
 use gladhand_operations::{AgentCall, Failure, FailureKind};
@@ -59,6 +59,14 @@ impl LaterAgent {
         }
     }
 
+    /// Which model answers where nobody chooses another. Services are asked as at the start of a chat; nothing is changed.
+    pub async fn outlook(&self) -> std::io::Result<Outlook> {
+        let settings = self.inner.accounts(&self.inner.folder(), &std::env::current_dir()?);
+        let accounts = Accounts::open(Settings { keeps: false, ..settings });
+        let _ = tokio::time::timeout(PATIENCE, accounts.refresh()).await;
+        Ok(accounts.outlook())
+    }
+
     /// The agent itself, put together if it was not.
     pub async fn ready(&self) -> Result<&Conversations, Failure> {
         self.inner.ready().await
@@ -72,7 +80,7 @@ impl Inner {
     }
 
     async fn build(&self) -> std::io::Result<Conversations> {
-        let folder = self.config.folder.clone().unwrap_or_else(|| self.data.join("agent"));
+        let folder = self.folder();
         let home = etcetera::home_dir().ok();
         let here = std::env::current_dir()?;
         let accounts = Accounts::open(self.accounts(&folder, &here));
@@ -93,6 +101,11 @@ impl Inner {
             agent.with_hub(hub.clone());
         }
         Ok(agent)
+    }
+
+    /// Where the agent keeps what is its own.
+    fn folder(&self) -> PathBuf {
+        self.config.folder.clone().unwrap_or_else(|| self.data.join("agent"))
     }
 
     /// A name that no tool has is a mistake more often than not, and one that forbids nothing is a bad one.

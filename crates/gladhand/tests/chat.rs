@@ -12,6 +12,7 @@ use std::sync::mpsc::{Receiver, channel};
 use gladhand_models::scripted::{Reply, Route, Script, ScriptedProvider};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
 use serde_json::{Value, json};
 use support::{PATIENCE, gladhand};
 use tempfile::TempDir;
@@ -46,13 +47,20 @@ impl Stage {
     }
 
     fn without_model(&self, arguments: &[&str]) -> Command {
+        let mut command = self.surroundings();
+        command.arg("chat").args(arguments);
+        command
+    }
+
+    /// The program, where it finds no model.
+    fn surroundings(&self) -> Command {
         let mut command = gladhand();
         for name in
             ["OPENAI_API_KEY", "OPENROUTER_API_KEY", "ANTHROPIC_API_KEY", "GLADHAND_COMPATIBLE_BASE", "NO_COLOR"]
         {
             command.env_remove(name);
         }
-        command.arg("chat").args(arguments).current_dir(self.home.path()).env("TERM", "xterm");
+        command.current_dir(self.home.path()).env("TERM", "xterm");
         command.env("GLADHAND_OLLAMA_BASE", "").env("GLADHAND_LLAMACPP_BASE", "");
         command
             .env("XDG_CONFIG_HOME", self.home.path().join("config"))
@@ -116,10 +124,17 @@ struct Terminal {
 }
 
 impl Terminal {
-    fn start(mut command: Command) -> Self {
+    /// One that does not know how wide it is.
+    fn start(command: Command) -> Self {
+        Self::with_columns(0, command)
+    }
+
+    fn with_columns(columns: u16, mut command: Command) -> Self {
         let ours: OwnedFd = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
         grantpt(&ours).expect("it is ours");
         unlockpt(&ours).expect("it is ours");
+        let size = Winsize { ws_row: 24, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+        tcsetwinsize(&ours, size).expect("it is a terminal");
         let name = ptsname(&ours, Vec::new()).expect("it has a name").into_string().expect("UTF-8");
         let side = || File::options().read(true).write(true).open(&name).expect("its other side");
         command.stdin(side()).stdout(side()).stderr(side());
@@ -152,6 +167,12 @@ impl Terminal {
                 Err(error) => panic!("waited for {end:?}, {error}: {}", self.screen),
             }
         }
+    }
+
+    /// Makes it so wide from here on.
+    fn resize(&self, columns: u16) {
+        let size = Winsize { ws_row: 24, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+        tcsetwinsize(&self.keys, size).expect("it is a terminal");
     }
 
     fn types(&mut self, text: &str) {
@@ -317,13 +338,152 @@ fn a_script_is_not_asked() {
     assert!(stage.home.path().join("made").exists());
 }
 
+/// Clears the line in which the cursor is.
+const CLEAR: &str = "\r\u{1b}[K";
+
+#[test]
+fn something_is_seen_while_nothing_is_heard_and_leaves_no_trace() {
+    let tool = calls("bash", &json!({"command": "echo done"}));
+    let replies = vec![tool.behind("tool"), says(&["Hello."]).behind("answer"), Reply::stalled()];
+    let stage = Stage::new(replies);
+    let mut terminal = Terminal::with_columns(40, stage.chat(&["--approve", "all"]));
+    terminal.until("› ");
+    terminal.types("hi\r");
+    terminal.until("thinking… 1 s");
+    stage.provider.release("tool");
+    let seen = terminal.until("• bash");
+    assert!(seen.contains(CLEAR) && !seen.rsplit(CLEAR).next().unwrap().contains("thinking"), "{seen:?}");
+    terminal.until("bash… ");
+    terminal.until(CLEAR);
+    terminal.until("✓");
+    terminal.until("thinking… ");
+    stage.provider.release("answer");
+    let seen = terminal.until("Hello.");
+    assert_eq!(seen.rsplit(CLEAR).next(), Some("Hello."), "{seen:?}");
+    terminal.until("› ");
+    terminal.types("again\r");
+    terminal.until("thinking… 1 s");
+    terminal.interrupt();
+    terminal.until(CLEAR);
+    let seen = terminal.until("› ");
+    assert!(!seen.contains("thinking"), "{seen:?}");
+}
+
+#[test]
+fn who_wants_no_colours_gets_none_and_json_is_nothing_else() {
+    let stage = Stage::new(vec![says(&["Hello **there**."]), says(&["Hello."])]);
+    let mut command = stage.chat(&["-p", "hi"]);
+    command.env("NO_COLOR", "1");
+    let seen = Terminal::start(command).until("context");
+    assert!(seen.contains("thinking… ") && seen.contains("Hello **there**."), "{seen:?}");
+    assert!(!seen.contains("\u{1b}[2m") && !seen.contains("\u{1b}[0m"), "{seen:?}");
+    let seen = Terminal::start(stage.chat(&["--json", "-p", "hi"])).until("chat.answered");
+    assert!(!seen.contains('\u{1b}') && !seen.contains("thinking… "), "{seen:?}");
+}
+
+#[test]
+fn answers_are_broken_between_words_as_wide_as_the_terminal_is() {
+    let mut events = vec![delta(&json!({"content": "The parrot sat on the highest br"}))];
+    events.push(delta(
+        &json!({"content": "anch. 鳥は木の上に座っていた。\n```\nlet code = left(as_it_is, whole);\n```\n"}),
+    ));
+    events.push(json!({"_gate": "wider"}));
+    events.push(delta(&json!({"content": "Nothing could be heard of it."})));
+    events.extend([finished("stop"), json!("[DONE]")]);
+    let stage = Stage::new(vec![Reply::events(&events)]);
+    let mut command = stage.chat(&[]);
+    command.env("NO_COLOR", "1");
+    let mut terminal = Terminal::with_columns(24, command);
+    terminal.until("› ");
+    terminal.types("a story\r");
+    terminal.until("The parrot sat on the");
+    let seen = terminal.until("whole);\r\n```\r\n");
+    let expected =
+        "\r\nhighest branch. 鳥は木の\r\n上に座っていた。\r\n```\r\nlet code = left(as_it_is, whole);\r\n```\r\n";
+    assert_eq!(seen, expected);
+    terminal.resize(40);
+    stage.provider.release("wider");
+    terminal.until("Nothing could be heard of it.");
+}
+
+#[test]
+fn what_was_typed_ahead_is_shown_again_when_its_turn_comes() {
+    let stage = Stage::new(vec![says(&["One."]).behind("one"), says(&["Two."]), says(&["Three."])]);
+    let mut terminal = Terminal::with_columns(60, stage.chat(&[]));
+    terminal.until("› ");
+    terminal.types("first\r");
+    terminal.until("thinking… ");
+    terminal.types("second\r");
+    terminal.until("thinking, then 1 more… ");
+    terminal.types("third \\\rand more\r");
+    terminal.until("thinking, then 3 more… ");
+    stage.provider.release("one");
+    terminal.until("One.");
+    let seen = terminal.until("Two.");
+    assert!(seen.contains("› \u{1b}[0m\u{1b}[2msecond\u{1b}[0m\r\n"), "{seen:?}");
+    let seen = terminal.until("Three.");
+    assert!(seen.contains("\u{1b}[2mthird \\\u{1b}[0m\r\n"), "{seen:?}");
+    assert!(seen.contains("\u{1b}[2mand more\u{1b}[0m\r\n"), "{seen:?}");
+    assert!(stage.last_request()["messages"].to_string().contains("third \\nand more"));
+}
+
+#[test]
+fn a_compression_says_once_what_it_came_to() {
+    let long = "It is a long story. ".repeat(100);
+    let stage = Stage::new(vec![says(&[&long]), says(&["A story was told."]), says(&[&long])]);
+    let mut terminal = Terminal::start(stage.chat(&[]));
+    terminal.until("› ");
+    let mut said = |line: &str| {
+        terminal.types(line);
+        terminal.until("\r\n");
+        terminal.until("› ")
+    };
+    let seen = said("/compress\r");
+    assert_eq!(seen.matches("compress").count(), 1, "{seen}");
+    assert!(seen.contains("there is nothing to compress"), "{seen}");
+    said("tell it\r");
+    let seen = said("/compress\r");
+    assert_eq!(seen.matches("tokens").count(), 1, "{seen}");
+    assert!(seen.contains("2 messages are one summary now: about "), "{seen}");
+    let seen = said("/compress\r");
+    assert_eq!(seen.matches("tokens").count(), 1, "{seen}");
+    assert!(seen.contains("1 message is one summary now, which is no shorter: about "), "{seen}");
+}
+
+#[test]
+fn the_doctor_names_the_model_and_where_it_comes_from() {
+    let stage = Stage::new(Vec::new());
+    let found = |command: &mut Command| {
+        let output = command.args(["doctor", "--json"]).stdin(Stdio::null()).output().expect("it starts");
+        let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        let mut findings = report["findings"].as_array().cloned().unwrap_or_default();
+        findings.retain(|finding| finding["about"] == "model");
+        (output.status.code(), findings.pop().expect("a finding"))
+    };
+    let (code, finding) = found(&mut stage.surroundings());
+    assert_eq!((code, &finding["state"]), (Some(0), &json!("doubtful")));
+    assert!(finding["advice"].as_str().is_some_and(|advice| advice.contains("OPENROUTER_API_KEY")), "{finding}");
+    let base = format!("{}/v1", stage.provider.origin());
+    let (_, finding) = found(stage.surroundings().env("GLADHAND_COMPATIBLE_BASE", &base));
+    let message =
+        "`gladhand chat` asks parrot of compatible: the server that the variable GLADHAND_COMPATIBLE_BASE names";
+    assert_eq!(finding, json!({"state": "fine", "about": "model", "message": message}));
+    std::fs::write(stage.home.path().join("gladhand.toml"), format!("[agent]\ncompatible_base = '{base}'\n")).unwrap();
+    let (_, finding) = found(&mut stage.surroundings());
+    let message = "`gladhand chat` asks parrot of compatible: the server that `compatible_base` of [agent] names";
+    assert_eq!(finding["message"], message);
+    let (code, finding) = found(stage.surroundings().env("GLADHAND_COMPATIBLE_BASE", "http://127.0.0.1:1/v1"));
+    assert_eq!((code, &finding["state"]), (Some(1), &json!("broken")), "{finding}");
+    assert!(!stage.home.path().join("data").exists(), "nothing is written");
+}
+
 #[test]
 fn an_interrupt_stops_the_answer_and_then_the_chat() {
     let stage = Stage::new(vec![begins("Once upon "), says(&["Hello."]), begins("Twice upon ")]);
     let mut terminal = Terminal::start(stage.chat(&[]));
     terminal.until("› ");
     terminal.types("a story\r");
-    terminal.until("Once upon ");
+    terminal.until("Once upon");
     terminal.interrupt();
     terminal.until("response interrupted by user");
     terminal.until("› ");

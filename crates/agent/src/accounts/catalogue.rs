@@ -26,6 +26,8 @@ pub enum Source {
 #[derive(Debug)]
 pub(super) struct Catalogues {
     file: PathBuf,
+    /// Whether the file is written.
+    keeps: bool,
     lists: BTreeMap<Provider, List>,
 }
 
@@ -76,8 +78,8 @@ struct ReadModel {
 }
 
 impl Catalogues {
-    /// What was kept.
-    pub(super) fn read(file: PathBuf) -> Self {
+    /// What was kept. Whether what comes is kept too is said by whoever asks.
+    pub(super) fn read(file: PathBuf, keeps: bool) -> Self {
         let text = files::read(&file).unwrap_or_default();
         let members = Members::parse(&text).unwrap_or_default();
         let lists = members.iter().filter_map(|(word, raw)| {
@@ -88,7 +90,7 @@ impl Catalogues {
             let fetched = list.str("fetchedAt").unwrap_or_default().into_owned();
             Some((provider, List { fetched, models, source: Source::Cache }))
         });
-        Self { lists: lists.collect(), file }
+        Self { lists: lists.collect(), file, keeps }
     }
 
     /// What a provider answered, or did not (`None`). How many models it has now, and where that comes from.
@@ -144,6 +146,9 @@ impl Catalogues {
     }
 
     fn write(&self) {
+        if !self.keeps {
+            return;
+        }
         #[derive(Serialize)]
         struct File<'a> {
             version: u8,
@@ -218,13 +223,13 @@ mod tests {
     fn a_list_survives_a_restart_and_is_used_when_nobody_answers() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("models-cache.json");
-        let mut catalogues = Catalogues::read(file.clone());
+        let mut catalogues = Catalogues::read(file.clone(), true);
         assert_eq!(catalogues.put(Provider::OpenRouter, None), (0, Source::Fallback));
         let models = vec![option("a", &["acme"]), option("b", &[])];
         assert_eq!(catalogues.put(Provider::OpenRouter, Some(models.clone())), (2, Source::Remote));
         catalogues.route(Provider::OpenRouter, "a", &["other".to_owned()]);
 
-        let mut again = Catalogues::read(file.clone());
+        let mut again = Catalogues::read(file.clone(), true);
         assert_eq!(again.of(Provider::OpenRouter), models);
         assert!(!again.is_known(Provider::OpenRouter));
         assert_eq!(again.put(Provider::OpenRouter, None), (2, Source::Cache));
@@ -236,7 +241,7 @@ mod tests {
     fn the_file_is_written_as_loaf_writes_it() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("models-cache.json");
-        let mut catalogues = Catalogues::read(file.clone());
+        let mut catalogues = Catalogues::read(file.clone(), true);
         catalogues.put(Provider::OpenRouter, Some(vec![option("b", &[])]));
         catalogues.put(Provider::Ollama, Some(vec![option("c", &[])]));
         let text = std::fs::read_to_string(&file).unwrap();
@@ -254,11 +259,11 @@ mod tests {
         let file = folder.path().join("models-cache.json");
         for text in ["", "[]", r#"{"openrouter":4}"#, r#"{"openrouter":{"models":{}}}"#, r#"{"openai":{}}"#] {
             std::fs::write(&file, text).unwrap();
-            assert!(Catalogues::read(file.clone()).lists.values().all(|list| list.models.is_empty()), "{text}");
+            assert!(Catalogues::read(file.clone(), true).lists.values().all(|list| list.models.is_empty()), "{text}");
         }
         std::fs::write(&file, r#"{"openai":{"models":[4,{"id":"a"},{"id":1},{"id":"b","contextWindowTokens":"x"}]}}"#)
             .unwrap();
-        let catalogues = Catalogues::read(file);
+        let catalogues = Catalogues::read(file, true);
         let ids: Vec<_> = catalogues.of(Provider::OpenAi).iter().map(|option| option.id.as_str()).collect();
         assert_eq!(ids, ["a"]);
     }

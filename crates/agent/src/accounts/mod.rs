@@ -14,6 +14,7 @@ mod files;
 mod limits;
 mod login;
 mod models;
+mod outlook;
 mod provider;
 mod settings;
 mod state;
@@ -35,6 +36,7 @@ pub use self::catalogue::Source;
 pub use self::limits::Limits;
 pub use self::login::{AntigravityConnected, OpenAiConnected, Profile};
 pub use self::models::{Chosen, ModelList, RoutingProviders, Selected};
+pub use self::outlook::{Means, Outlook};
 pub use self::provider::Provider;
 pub use self::settings::{CompatibleServer, GooglePlaces, Keys, OpenAiPlaces, Settings, env};
 
@@ -185,13 +187,17 @@ impl Accounts {
     pub fn open(settings: Settings) -> Arc<Self> {
         let settings = Arc::new(settings);
         let file = settings.data.join("state.json");
-        if let Some(folder) = &settings.started_in {
+        if let Some(folder) = settings.started_in.as_ref().filter(|_| settings.keeps) {
             State::migrate(&file, folder);
         }
         let mut state = State::read(&file);
         let vault = Vault::open(settings.secrets.clone(), &settings.data);
+        if settings.keeps {
+            vault.take_over();
+        }
         for (member, name) in state::PLAIN {
-            let Some(value) = state.other(member).filter(|_| settings.secrets.is_some()) else { continue };
+            let can_move = settings.keeps && settings.secrets.is_some();
+            let Some(value) = state.other(member).filter(|_| can_move) else { continue };
             // A secret that cannot be moved stays where it is.
             if value.is_empty() || vault.get(name).is_some() || vault.set(name, &Secret::new(value)).is_ok() {
                 state.drop_other(member);
@@ -207,7 +213,7 @@ impl Accounts {
             web: Web::new(settings.identity.clone(), gladhand_models::Timeouts::default()),
             inner: Mutex::new(Inner {
                 state,
-                catalogues: Catalogues::read(settings.data.join("models-cache.json")),
+                catalogues: Catalogues::read(settings.data.join("models-cache.json"), settings.keeps),
                 profile: None,
                 sessions: HashMap::new(),
                 clients: HashMap::new(),
@@ -349,6 +355,9 @@ impl Accounts {
 
     /// Writes the state. A disk that is full must not stop a conversation.
     fn save(&self, inner: &Inner) {
+        if !self.settings.keeps {
+            return;
+        }
         if let Err(error) = inner.state.write(&self.file("state.json")) {
             tracing::warn!(%error, "the state is not kept");
         }

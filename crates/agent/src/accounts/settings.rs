@@ -65,6 +65,9 @@ pub struct Settings {
     pub started_in: Option<PathBuf>,
     /// Where secrets are kept. None: nowhere, and they are gone with the process.
     pub secrets: Option<Arc<Secrets>>,
+    /// Whether what is learnt is written down. Otherwise files are only read; a login that had to be renewed is kept all the
+    /// same, because the old one is worth nothing any more.
+    pub keeps: bool,
     /// Who we say that we are.
     pub identity: Identity,
     /// Keys that were handed over and are not ours to keep.
@@ -150,6 +153,7 @@ impl Settings {
             data: data.into(),
             started_in: None,
             secrets: None,
+            keeps: true,
             identity: Identity::default(),
             keys: Keys::default(),
             openai: OpenAiPlaces {

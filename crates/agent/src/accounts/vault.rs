@@ -36,11 +36,9 @@ pub(super) struct Vault {
 }
 
 impl Vault {
-    /// Opens it, and takes over what loaf left in the data folder.
+    /// Opens it.
     pub(super) fn open(secrets: Option<Arc<Secrets>>, data: &Path) -> Self {
-        let vault = Self { secrets, plain: data.join(PLAIN) };
-        vault.take_over();
-        vault
+        Self { secrets, plain: data.join(PLAIN) }
     }
 
     /// A secret; none if it cannot be had.
@@ -75,7 +73,8 @@ impl Vault {
         NAMES.into_iter().try_for_each(|name| self.remove(name))
     }
 
-    fn take_over(&self) {
+    /// Takes over what loaf left in the data folder.
+    pub(super) fn take_over(&self) {
         let Some(secrets) = &self.secrets else { return };
         if !self.plain.exists() {
             return;
@@ -132,6 +131,7 @@ mod tests {
         std::fs::write(&plain, r#"{"openrouter_api_key":"k","exa_api_key":"older","openai_chatgpt_auth":"","x":"y"}"#)
             .unwrap();
         let vault = Vault::open(Some(secrets.clone()), &data);
+        vault.take_over();
         assert_eq!(value(&vault, OPENROUTER).as_deref(), Some("k"));
         assert_eq!(value(&vault, EXA).as_deref(), Some("newer"));
         assert_eq!(secrets.names().unwrap(), [EXA, OPENROUTER]);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use gladhand_accord::Secret;
-use gladhand_agent::accounts::{Accounts, CompatibleServer};
+use gladhand_agent::accounts::{Accounts, CompatibleServer, Means, Outlook, Provider, Settings, env};
 use gladhand_models::{Heard, Listener, ModelError, ModelOption, Models, Round, Thinking};
 use gladhand_operations::{FailureKind, ModelChoice};
 use serde_json::json;
@@ -237,7 +237,7 @@ async fn without_a_choice_the_nearest_thing_is_taken() {
         .has("/ollama/models", json!({"object": "list", "data": [{"id": "llama-x"}]}))
         .has("/house/models", json!({"object": "list", "data": [{"id": "house-1"}]}))
         .has("/anthropic/models", json!({"data": [{"id": "claude-x", "display_name": "Claude X"}]}));
-    let taken = async |change: &dyn Fn(&mut gladhand_agent::accounts::Settings)| {
+    let taken = async |change: &dyn Fn(&mut Settings)| {
         let mut settings = settings(folder.path(), &service);
         change(&mut settings);
         let accounts = Accounts::open(settings);
@@ -250,20 +250,20 @@ async fn without_a_choice_the_nearest_thing_is_taken() {
     };
     // Something that merely runs here is used, and not chosen for good.
     assert_eq!(taken(&|to| to.embedded = Some(Arc::new(Embedded))).await, ("small".to_owned(), String::new()));
-    let near = |to: &mut gladhand_agent::accounts::Settings| {
+    let near = |to: &mut Settings| {
         to.embedded = Some(Arc::new(Embedded));
         to.ollama = Some(service.at("/ollama"));
         // Nothing that has a list of models.
         to.llamacpp = Some(service.at("/elsewhere"));
     };
     assert_eq!(taken(&near).await, ("llama-x".to_owned(), String::new()));
-    let house = |to: &mut gladhand_agent::accounts::Settings| {
+    let house = |to: &mut Settings| {
         near(to);
         to.compatible = Some(CompatibleServer { base: service.at("/house"), key: None, model: None });
     };
     // A server that the configuration names is taken, and not written down: it may be gone next time.
     assert_eq!(taken(&house).await, ("house-1".to_owned(), String::new()));
-    let anthropic = |to: &mut gladhand_agent::accounts::Settings| {
+    let anthropic = |to: &mut Settings| {
         house(to);
         to.keys.anthropic = Some(Secret::new("sk-ant"));
     };
@@ -280,4 +280,31 @@ async fn a_server_that_lists_nothing_has_the_model_that_was_named() {
     let accounts = Accounts::open(settings);
     accounts.refresh().await;
     assert_eq!(accounts.chosen(None).model, "named");
+}
+
+#[tokio::test]
+async fn whoever_only_looks_learns_who_answers_and_leaves_no_trace() {
+    let (folder, service) = (tempfile::tempdir().unwrap(), Service::start().await);
+    let data = folder.path().join("data");
+    let look = async |set_up: &dyn Fn(&mut Settings)| {
+        let mut settings = Settings { keeps: false, ..settings(&data, &service) };
+        set_up(&mut settings);
+        let accounts = Accounts::open(settings);
+        accounts.refresh().await;
+        accounts.outlook()
+    };
+    assert_eq!(look(&|_| {}).await, Outlook::Nobody);
+    let with_key = |settings: &mut Settings| settings.keys.openrouter = Some(Secret::new("sk-or-test"));
+    let (provider, means) = (Provider::OpenRouter, Means::Variable(env::OPENROUTER_API_KEY));
+    assert_eq!(look(&with_key).await, Outlook::Unlisted(vec![(provider, means)]));
+    service.has("/or/models", openrouter_models());
+    let expected = Outlook::Model { model: "acme/plain-1".to_owned(), provider, means };
+    assert_eq!(look(&with_key).await, expected);
+    let nowhere = |settings: &mut Settings| {
+        settings.compatible =
+            Some(CompatibleServer { base: "http://127.0.0.1:1/v1".to_owned(), key: None, model: None });
+    };
+    let Outlook::Trouble(why) = look(&nowhere).await else { panic!("nobody is there") };
+    assert!(why.starts_with("compatible gives no models: "), "{why}");
+    assert!(!data.exists(), "it was only looked at");
 }

@@ -3,17 +3,23 @@
 use std::fmt::Write as _;
 
 /// Narrower than this nothing is broken: it would not get better.
-const NARROWEST: usize = 20;
+pub(super) const NARROWEST: usize = 20;
 
 /// The width of the terminal that stdout is; `None` if it is none, unless somebody says how wide it is.
 pub(super) fn width() -> Option<usize> {
     let named = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    named.or_else(terminal_width)
+}
+
+/// The width of the terminal that stdout is, as it is now.
+pub(super) fn terminal_width() -> Option<usize> {
     #[cfg(unix)]
-    let named = named.or_else(|| {
+    {
         let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
         (size.ws_col > 0).then_some(usize::from(size.ws_col))
-    });
-    named
+    }
+    #[cfg(not(unix))]
+    None
 }
 
 /// Appends a line behind so many blanks, broken between words where it is wider than the screen. Where there is no

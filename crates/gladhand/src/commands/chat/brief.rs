@@ -103,13 +103,19 @@ pub(super) fn chats(chats: &[Value]) -> String {
     lines + "/history ID takes one up\n"
 }
 
-/// What a conversation was put into.
-pub(super) fn compressed(said: &Value) -> String {
-    let (before, after) = (&said["estimated_tokens_before"], &said["estimated_tokens_after"]);
-    match said["compressed"] == true {
-        true => format!("put into few words: about {before} tokens before, {after} now"),
-        false => format!("nothing to put into few words ({})", said["reason"].as_str().unwrap_or("it is short")),
+/// What a conversation was put into, of so many messages.
+pub(super) fn compressed(said: &Value, messages: Option<u64>) -> String {
+    if said["compressed"] != true {
+        return "there is nothing to compress".to_owned();
     }
+    let (before, after) = (&said["estimated_tokens_before"], &said["estimated_tokens_after"]);
+    let messages = match messages {
+        Some(1) => "1 message is".to_owned(),
+        Some(messages) => format!("{messages} messages are"),
+        None => "the conversation is".to_owned(),
+    };
+    let gain = if after.as_u64() < before.as_u64() { "" } else { ", which is no shorter" };
+    format!("{messages} one summary now{gain}: about {before} tokens of context before, {after} now")
 }
 
 fn write_report(text: &mut String, indent: usize, said: &Value) {
@@ -166,6 +172,29 @@ mod tests {
         assert_eq!(outcome(r#"{"content":[{"type":"text","text":"hello"}]}"#), "hello");
         assert_eq!(outcome(r#"{"count":3}"#), r#"{"count":3}"#);
         assert_eq!(outcome("\"\\u001b[2J\""), "\u{fffd}[2J");
+    }
+
+    #[test]
+    fn a_compression_says_what_it_came_to() {
+        let report = |compressed: bool, before: u64, after: u64| {
+            let (before, after) = (("estimated_tokens_before", before), ("estimated_tokens_after", after));
+            json!({"compressed": compressed, "reason": "manual", before.0: before.1, after.0: after.1})
+        };
+        for (said, messages, expected) in [
+            (
+                report(true, 900, 300),
+                Some(12),
+                "12 messages are one summary now: about 900 tokens of context before, 300 now",
+            ),
+            (
+                report(true, 300, 300),
+                Some(1),
+                "1 message is one summary now, which is no shorter: about 300 tokens of context before, 300 now",
+            ),
+            (report(false, 200, 200), None, "there is nothing to compress"),
+        ] {
+            assert_eq!(compressed(&said, messages), expected);
+        }
     }
 
     #[test]

@@ -8,9 +8,10 @@ use gladhand_wire::RawValue;
 use serde_json::{Value, json};
 
 use super::brief;
-use super::conversation::{Conversation, Left};
+use super::conversation::{Conversation, Left, ahead};
 use super::models::{self, For, Models};
 use super::talk::Talk;
+use super::typed::Typed;
 use crate::commands::CommandError;
 
 /// What these do here. All others are as the agent describes them.
@@ -106,7 +107,10 @@ impl Conversation {
         } else if let Some(chats) = said.get("sessions").and_then(Value::as_array) {
             self.screen.report(&brief::chats(chats))?;
         } else if said.get("compressed").is_some() {
-            self.screen.note(&brief::compressed(&said))?;
+            // The agent remarks the same, whether something was gained or not.
+            self.screen.forget_remark();
+            let messages = self.screen.compressed.take();
+            self.screen.note(&brief::compressed(&said, messages))?;
         } else {
             let shown = said.get("commands").map_or_else(|| said.clone(), help);
             self.screen.report(&brief::report(&shown))?;
@@ -127,13 +131,14 @@ impl Conversation {
     where
         Work: Future<Output = Result<Box<RawValue>, Failure>>,
     {
-        let Self { talk, screen, signals, .. } = self;
+        let Self { talk, screen, typed, signals } = self;
         let talk = &*talk;
         let mut work = std::pin::pin!(work(talk));
-        loop {
+        let said = loop {
             tokio::select! {
                 biased;
                 stop = signals.next() => {
+                    screen.end_turn()?;
                     talk.interrupt().await;
                     return Ok(Err(stop));
                 }
@@ -142,9 +147,20 @@ impl Conversation {
                         screen.event(&event)?;
                     }
                 }
-                said = &mut work => return Ok(Ok(said?)),
+                said = &mut work => break said,
+                line = ahead(typed.as_mut()) => {
+                    let waiting = typed.as_ref().map_or(0, Typed::waiting);
+                    screen.typed_ahead(&line, waiting)?;
+                }
+                () = screen.second() => screen.tick()?,
             }
+        };
+        // What was told before the end belongs before it.
+        while let Some(event) = talk.next_event() {
+            screen.event(&event)?;
         }
+        screen.end_turn()?;
+        Ok(Ok(said?))
     }
 }
 

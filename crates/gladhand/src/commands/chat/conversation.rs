@@ -79,16 +79,24 @@ impl Conversation {
     /// One turn: from what somebody says to the end of the answer.
     pub(super) async fn turn(&mut self, text: &str) -> Result<Ended, CommandError> {
         let speaker = self.talk.speaker().await;
-        self.screen.begin_turn();
         let session = self.talk.session.clone();
         let send = AgentCall::Send { session: session.into(), text: text.into(), enqueue: true, images: Vec::new() };
         self.talk.ask(send).await?;
+        self.screen.begin_turn()?;
         let mut is_stopping = false;
         let ended = loop {
             let event = tokio::select! {
                 biased;
                 stop = self.signals.next() => Err(stop),
                 () = self.talk.heard() => Ok(self.talk.next_event()),
+                line = ahead(self.typed.as_mut()) => {
+                    self.screen.typed_ahead(&line, self.waiting())?;
+                    continue;
+                }
+                () = self.screen.second() => {
+                    self.screen.tick()?;
+                    continue;
+                }
             };
             let stop = match event {
                 Err(stop) => Some(stop),
@@ -104,14 +112,13 @@ impl Conversation {
                     }
                 }
             };
-            match stop {
-                None => {}
-                Some(Stop::Interrupted) if !is_stopping => {
-                    is_stopping = true;
-                    self.talk.interrupt().await;
-                }
-                Some(stop) => return Ok(Ended::Left(stop)),
+            let Some(stop) = stop else { continue };
+            self.screen.end_turn()?;
+            if is_stopping || stop != Stop::Interrupted {
+                return Ok(Ended::Left(stop));
             }
+            is_stopping = true;
+            self.talk.interrupt().await;
         };
         match (&ended, speaker) {
             (Ended::Answered | Ended::Interrupted, Some(speaker)) => self.screen.spoke(&speaker)?,
@@ -163,32 +170,46 @@ impl Conversation {
         self.typed.as_ref().is_some_and(|typed| typed.is_person)
     }
 
+    /// How many lines were typed ahead.
+    pub(super) fn waiting(&self) -> usize {
+        self.typed.as_ref().map_or(0, Typed::waiting)
+    }
+
     /// What is said next; none when there is no more of it.
     async fn message(&mut self) -> Result<Result<Option<String>, Stop>, CommandError> {
         let has_person = self.has_person();
         let Self { talk, screen, typed, signals } = self;
         let Some(typed) = typed else { return Ok(Ok(None)) };
         loop {
+            let early = typed.early();
             if has_person {
                 screen.prompt()?;
             }
-            tokio::select! {
-                biased;
-                stop = signals.next() => return Ok(Err(stop)),
-                () = talk.heard() => {
-                    if let Some(event) = talk.next_event() {
-                        screen.event(&event)?;
-                    }
+            let message = match early {
+                Some((line, typing)) => {
+                    screen.repeat(&line, typed.waiting())?;
+                    Some(typing)
                 }
-                message = typed.message() => match message {
-                    Some(Typing::More) if has_person => screen.more()?,
-                    Some(Typing::More) => {}
-                    Some(Typing::Done(message)) => {
-                        screen.entered();
-                        return Ok(Ok(Some(message)));
+                None => tokio::select! {
+                    biased;
+                    stop = signals.next() => return Ok(Err(stop)),
+                    () = talk.heard() => {
+                        if let Some(event) = talk.next_event() {
+                            screen.event(&event)?;
+                        }
+                        continue;
                     }
-                    None => return Ok(Ok(None)),
+                    message = typed.message() => message,
                 },
+            };
+            match message {
+                Some(Typing::More) if has_person => screen.more()?,
+                Some(Typing::More) => {}
+                Some(Typing::Done(message)) => {
+                    screen.entered();
+                    return Ok(Ok(Some(message)));
+                }
+                None => return Ok(Ok(None)),
             }
         }
     }
@@ -214,12 +235,21 @@ impl Conversation {
         };
         let session = self.talk.session.as_str().into();
         self.talk.ask(AgentCall::Approve { session, call, allow, always }).await?;
+        self.screen.work()?;
         Ok(None)
     }
 
     fn complain(&mut self, error: &CommandError) -> std::io::Result<()> {
         self.screen.complain(&error.to_string())?;
         error.hint.as_ref().map_or(Ok(()), |hint| self.screen.note(&format!("hint: {hint}")))
+    }
+}
+
+/// A line that is typed while something else goes on. Never ends where nobody types.
+pub(super) async fn ahead(typed: Option<&mut Typed>) -> String {
+    match typed {
+        Some(typed) => typed.ahead().await,
+        None => std::future::pending().await,
     }
 }
 

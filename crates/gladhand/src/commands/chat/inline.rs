@@ -2,7 +2,8 @@
 
 use anstyle::Style;
 
-use super::markdown::{CODE, HOLD, Ink};
+use super::ink::Ink;
+use super::markdown::{CODE, HOLD};
 
 /// Shows the beginning of a text as far as it is known what it is. How many bytes that was, and its last character.
 pub(super) fn show(

@@ -2,10 +2,11 @@
 //!
 //! Text is shown as soon as it is known what it is; only what may still become a marker, or stands between two markers, is
 //! held back, within a bound. Wherever the pieces of a text end, the same comes out. What is not understood (tables,
-//! links) is shown as it was written.
+//! links) is shown as it was written, and without styles everything is: then only the breaking of lines is left.
 
 use anstyle::{AnsiColor, Style};
 
+use super::ink::Ink;
 use super::inline;
 
 /// No more than this is held back of a line.
@@ -24,6 +25,8 @@ pub(super) struct Markdown {
     line: Line,
     /// The fenced block that we are in.
     fence: Option<Fence>,
+    /// Whether there are no styles, so that what marks them must be seen.
+    is_bare: bool,
     ink: Ink,
 }
 
@@ -46,26 +49,22 @@ struct Fence {
     length: usize,
 }
 
-/// Text with styles on its way to a terminal. Styles change where they differ and nowhere else.
-#[derive(Debug, Default)]
-pub(super) struct Ink {
-    style: Style,
-    text: String,
-}
-
-impl Ink {
-    /// Appends text in a style.
-    pub(super) fn put(&mut self, text: &str, style: Style) {
-        if style != self.style {
-            self.text.push_str(&self.style.render_reset().to_string());
-            self.text.push_str(&style.render().to_string());
-            self.style = style;
-        }
-        self.text.push_str(text);
-    }
-}
-
 impl Markdown {
+    /// For a terminal that has no styles.
+    pub(super) fn bare() -> Self {
+        Self { is_bare: true, ..Self::default() }
+    }
+
+    /// From here on lines are so wide; none: nothing is broken.
+    pub(super) fn fit(&mut self, width: Option<usize>) {
+        self.ink.fit(width);
+    }
+
+    /// Somebody else has moved the cursor to the beginning of a line.
+    pub(super) fn moved(&mut self) {
+        self.ink.moved();
+    }
+
     /// Takes the next piece; what can be shown now.
     pub(super) fn feed(&mut self, piece: &str) -> String {
         for part in piece.split_inclusive('\n') {
@@ -77,16 +76,15 @@ impl Markdown {
                 self.line = Line::Beginning;
             }
         }
-        std::mem::take(&mut self.ink.text)
+        self.ink.take()
     }
 
     /// The text has ended; the rest of it.
     pub(super) fn finish(&mut self) -> String {
         self.show(true);
-        self.ink.put("", Style::new());
-        let rest = std::mem::take(&mut self.ink.text);
-        *self = Self::default();
-        rest
+        let ink = std::mem::take(&mut self.ink);
+        *self = Self { is_bare: self.is_bare, ink, ..Self::default() };
+        self.ink.finish()
     }
 
     /// Shows of the current line what is known.
@@ -102,7 +100,11 @@ impl Markdown {
         }
         match self.line {
             Line::Beginning => {}
-            Line::Code => self.put_held(CODE),
+            Line::Code => self.put_whole(CODE),
+            Line::Text(..) if self.is_bare => {
+                self.ink.put(&self.held, Style::new());
+                self.held.clear();
+            }
             Line::Text(style, before) => {
                 let (shown, before) = inline::show(&self.held, style, before, is_end, &mut self.ink);
                 self.held.drain(..shown);
@@ -117,35 +119,51 @@ impl Markdown {
         let is_fence = marks.chars().all(|c| c == fence.mark);
         if is_end && is_fence && marks.len() >= fence.length {
             self.fence = None;
-            self.put_held(DIM);
+            self.put_whole(DIM);
         } else if is_end || !is_fence || self.held.len() > HOLD {
             self.line = Line::Code;
-            self.put_held(CODE);
+            self.put_whole(CODE);
         }
     }
 
     fn begin(&mut self, head: Head) {
         let Head { length, kind } = head;
+        // Lines that go on begin below the text of the first.
+        let blanks = |count: usize| " ".repeat(count);
+        let indent = self.held.len() - self.held.trim_start_matches(' ').len();
         let marker: String = self.held.drain(..length).collect();
-        let indent = &marker[..marker.len() - marker.trim_start().len()];
         self.line = Line::Text(Style::new(), None);
         match kind {
-            Kind::Text | Kind::Number => self.ink.put(&marker, Style::new()),
-            Kind::Heading => self.line = Line::Text(HEADING, None),
-            Kind::Bullet => self.ink.put(&format!("{indent}• "), Style::new()),
-            Kind::Quote => {
-                self.ink.put(&format!("{indent}│ "), DIM);
-                self.line = Line::Text(QUOTE, None);
-            }
             Kind::Fence(fence) => {
-                self.ink.put(&marker, DIM);
+                self.ink.put_whole(&marker, if self.is_bare { Style::new() } else { DIM });
                 self.fence = Some(fence);
+            }
+            Kind::Text => self.ink.hang(&blanks(indent), Style::new()),
+            Kind::Quote if self.is_bare => {
+                self.ink.put(&marker, Style::new());
+                self.ink.hang(&marker, Style::new());
+            }
+            Kind::Heading if self.is_bare => self.ink.put(&marker, Style::new()),
+            Kind::Heading => self.line = Line::Text(HEADING, None),
+            Kind::Bullet if !self.is_bare => {
+                self.ink.put(&format!("{}• ", blanks(indent)), Style::new());
+                self.ink.hang(&blanks(indent + 2), Style::new());
+            }
+            Kind::Number | Kind::Bullet => {
+                self.ink.put(&marker, Style::new());
+                self.ink.hang(&blanks(length), Style::new());
+            }
+            Kind::Quote => {
+                let bar = format!("{}│ ", blanks(indent));
+                self.ink.put(&bar, DIM);
+                self.ink.hang(&bar, DIM);
+                self.line = Line::Text(QUOTE, None);
             }
         }
     }
 
-    fn put_held(&mut self, style: Style) {
-        self.ink.put(&self.held, style);
+    fn put_whole(&mut self, style: Style) {
+        self.ink.put_whole(&self.held, if self.is_bare { Style::new() } else { style });
         self.held.clear();
     }
 }
@@ -291,6 +309,25 @@ mod tests {
             let pieces = [markdown.feed(&DOCUMENT[..border]), markdown.feed(&DOCUMENT[border..]), markdown.finish()];
             assert_eq!(readable(&pieces.concat()), shown(DOCUMENT), "with a border at {border}");
         }
+    }
+
+    #[test]
+    fn lines_are_broken_between_words_except_those_of_code() {
+        let text = "# A heading of some length\n- an item that is *not* short\n> said at some length\n\
+            ```\nlet code = is_left(as_it_is);\n```\n  indented text goes on so\n";
+        let laid = |mut markdown: Markdown| {
+            markdown.fit(Some(20));
+            let mut shown = markdown.feed(text);
+            shown.push_str(&markdown.finish());
+            readable(&shown)
+        };
+        let styled = "<heading>A heading of some\nlength<>\n• an item that is\n  <italic>not<> short\n\
+            <dim>│ <><italic>said at some\n<><dim>│ <><italic>length<>\n\
+            <dim>```<>\n<code>let code = is_left(as_it_is);<>\n<dim>```<>\n  indented text goes\n  on so\n";
+        assert_eq!(laid(Markdown::default()), styled);
+        let bare = "# A heading of some\nlength\n- an item that is\n  *not* short\n> said at some\n> length\n\
+            ```\nlet code = is_left(as_it_is);\n```\n  indented text goes\n  on so\n";
+        assert_eq!(laid(Markdown::bare()), bare);
     }
 
     #[test]

@@ -6,10 +6,13 @@
 mod brief;
 mod commands;
 mod conversation;
+mod ink;
 mod inline;
 mod markdown;
 mod models;
+mod pane;
 mod screen;
+mod status;
 mod talk;
 mod typed;
 
@@ -35,6 +38,8 @@ use models::For;
 use screen::{Form, Screen};
 use talk::Talk;
 use typed::Typed;
+
+pub(super) use models::WAYS;
 
 /// A question that is longer is cut: no model takes more.
 const LONGEST: u64 = 16 * 1024 * 1024;
@@ -137,7 +142,7 @@ async fn hold(conversation: &mut Conversation) -> Result<ExitCode, CommandError>
             None => {
                 let why =
                     conversation.talk.trouble().await.unwrap_or_else(|| "there is no model to talk to".to_owned());
-                conversation.screen.note(&format!("{why}; {}", models::WAYS))?;
+                conversation.screen.note(&format!("{why}; {WAYS}"))?;
             }
         }
     } else if conversation.talk.speaker().await.is_none() {
@@ -156,7 +161,7 @@ async fn hold(conversation: &mut Conversation) -> Result<ExitCode, CommandError>
 async fn nobody(talk: &Talk) -> CommandError {
     match talk.trouble().await {
         Some(trouble) => CommandError::new(Exit::CallFailed, anyhow!(trouble)),
-        None => CommandError::usage(anyhow!("there is no model to ask")).hint(models::WAYS),
+        None => CommandError::usage(anyhow!("there is no model to ask")).hint(WAYS),
     }
 }
 

@@ -132,7 +132,7 @@ macro_rules! ways {
 }
 
 /// What somebody can do who has no model.
-pub(super) const WAYS: &str = match cfg!(feature = "local-model") {
+pub(in crate::commands) const WAYS: &str = match cfg!(feature = "local-model") {
     true => ways!("run `cargo xtask model` once: it fetches the weights of the small model that runs here"),
     false => ways!("build with the feature local-model, and run `cargo xtask model` once"),
 };

@@ -1,6 +1,6 @@
 //! What a person sees of a chat: answers on stdout, everything else on stderr.
 
-use std::io::{self, IsTerminal as _, Write};
+use std::io::{self, IsTerminal as _};
 
 use anstyle::{AnsiColor, Style};
 use gladhand_operations::AgentEvent;
@@ -9,7 +9,10 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::brief;
+use super::ink::Ink;
 use super::markdown::Markdown;
+use super::pane::Pane;
+use super::status::Status;
 use super::talk::Speaker;
 use crate::commands::plain::{plain, plain_lines};
 
@@ -19,6 +22,9 @@ const PROMPT: Style = Style::new().bold();
 const GOOD: Style = AnsiColor::Green.on_default();
 const BAD: Style = AnsiColor::Red.on_default();
 const ASKING: Style = AnsiColor::Yellow.on_default();
+
+/// What is going on while nothing is heard of the model.
+const THINKING: &str = "thinking";
 
 /// How a chat is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +43,18 @@ pub(super) struct Screen {
     out: Pane,
     err: Pane,
     markdown: Markdown,
+    /// What the model thinks, on its way to stderr.
+    thoughts: Ink,
+    /// What is going on, where somebody can see that.
+    status: Option<Status>,
+    /// Whether a line can come and go.
+    has_status: bool,
+    /// How many lines were typed ahead.
+    waiting: usize,
+    /// Whether a turn runs.
+    is_in_turn: bool,
+    /// How many messages were last put into few words.
+    pub(super) compressed: Option<u64>,
     /// Whether a part of the answer was shown in this turn.
     has_answered: bool,
     /// Whether an answer is being shown.
@@ -45,46 +63,6 @@ pub(super) struct Screen {
     remark: Option<String>,
     /// How much the next request is reckoned to take.
     tokens: Option<u64>,
-}
-
-/// One of our two outputs.
-struct Pane {
-    to: Box<dyn Write + Send>,
-    is_terminal: bool,
-    is_styled: bool,
-    /// Whether the cursor is at the beginning of a line.
-    is_fresh: bool,
-}
-
-impl Pane {
-    fn new(to: impl Write + Send + 'static, is_terminal: bool, colours: anstream::ColorChoice) -> Self {
-        let is_styled = is_terminal && colours != anstream::ColorChoice::Never;
-        Self { to: Box::new(to), is_terminal, is_styled, is_fresh: true }
-    }
-
-    fn write(&mut self, text: &str) -> io::Result<()> {
-        if text.is_empty() {
-            return Ok(());
-        }
-        self.is_fresh = text.ends_with('\n');
-        self.to.write_all(text.as_bytes())?;
-        self.to.flush()
-    }
-
-    fn write_in(&mut self, style: Style, text: &str) -> io::Result<()> {
-        match self.is_styled {
-            // The end of a line is outside, so that it can be seen.
-            true => {
-                let line = text.trim_end_matches('\n');
-                self.write(&format!("{style}{line}{style:#}{}", &text[line.len()..]))
-            }
-            false => self.write(text),
-        }
-    }
-
-    fn refresh(&mut self) -> io::Result<()> {
-        if self.is_fresh { Ok(()) } else { self.write("\n") }
-    }
 }
 
 #[derive(Deserialize)]
@@ -107,11 +85,19 @@ impl Screen {
         let (stdout, stderr) = (io::stdout(), io::stderr());
         let colours = (anstream::AutoStream::choice(&stdout), anstream::AutoStream::choice(&stderr));
         let terminals = (stdout.is_terminal(), stderr.is_terminal());
+        let out = Pane::new(stdout, terminals.0, colours.0);
+        let can_erase = cfg!(windows) || std::env::var_os("TERM").is_some_and(|term| term != "dumb");
         Self {
             form,
-            out: Pane::new(stdout, terminals.0, colours.0),
+            markdown: if out.is_styled { Markdown::default() } else { Markdown::bare() },
+            thoughts: Ink::default(),
+            status: None,
+            has_status: form != Form::Json && terminals == (true, true) && can_erase,
+            waiting: 0,
+            is_in_turn: false,
+            compressed: None,
+            out,
             err: Pane::new(stderr, terminals.1, colours.1),
-            markdown: Markdown::default(),
             has_answered: false,
             is_answering: false,
             remark: None,
@@ -120,8 +106,52 @@ impl Screen {
     }
 
     /// A turn begins.
-    pub(super) fn begin_turn(&mut self) {
-        self.has_answered = false;
+    pub(super) fn begin_turn(&mut self) -> io::Result<()> {
+        (self.has_answered, self.is_in_turn) = (false, true);
+        self.work()
+    }
+
+    /// The turn has ended, or nobody waits for its end.
+    pub(super) fn end_turn(&mut self) -> io::Result<()> {
+        self.is_in_turn = false;
+        self.rest()
+    }
+
+    /// A turn goes on, and nothing is known of it.
+    pub(super) fn work(&mut self) -> io::Result<()> {
+        self.begin(THINKING)
+    }
+
+    /// Ends when there is another second to be shown; never, if nothing is going on.
+    pub(super) async fn second(&self) {
+        match &self.status {
+            Some(status) => status.second().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Shows how long it takes, where nothing else is being shown.
+    pub(super) fn tick(&mut self) -> io::Result<()> {
+        let is_fresh = !self.is_answering && self.out.is_fresh && self.err.is_fresh;
+        match self.status.as_mut().filter(|_| is_fresh) {
+            Some(status) => status.draw(&mut self.err),
+            None => Ok(()),
+        }
+    }
+
+    /// A person has typed a line while something else goes on, and so many wait now.
+    pub(super) fn typed_ahead(&mut self, line: &str, waiting: usize) -> io::Result<()> {
+        self.waiting = waiting;
+        self.markdown.moved();
+        self.thoughts.moved();
+        (self.out.is_fresh, self.err.is_fresh) = (true, true);
+        self.status.as_mut().map_or(Ok(()), |status| status.typed(line, waiting, &mut self.err))
+    }
+
+    /// Shows a line again that was typed ahead, now that its turn has come.
+    pub(super) fn repeat(&mut self, line: &str, waiting: usize) -> io::Result<()> {
+        self.waiting = waiting;
+        self.err.write_lines(&[(DIM, &format!("{}\n", plain_lines(line)))], SIGN.chars().count())
     }
 
     /// Shows something that happened.
@@ -143,11 +173,14 @@ impl Screen {
             "session.tool.call.started" => {
                 let call = data.object("call").unwrap_or_default();
                 let input = brief::input(call.raw("input").map_or("{}", RawValue::get));
-                self.tool(&call.str("name").unwrap_or_default(), &input)
+                let name = plain(&call.str("name").unwrap_or_default());
+                self.tool(&name, &input)?;
+                self.begin(&name)
             }
             "session.tool.call.completed" => {
                 let executed = data.raw("executed").and_then(|raw| serde_json::from_str(raw.get()).ok());
-                executed.map_or(Ok(()), |executed: Executed<'_>| self.outcome(&executed))
+                executed.map_or(Ok(()), |executed: Executed<'_>| self.outcome(&executed))?;
+                self.work()
             }
             "session.message.appended" => {
                 let message = payload.object("message").unwrap_or_default();
@@ -165,9 +198,18 @@ impl Screen {
                 let code = payload.str("user_code").unwrap_or_default();
                 self.beside(ASKING, &format!("and type in this code: {code}"))
             }
-            "compaction.started" => self.note("the conversation is being put into few words…"),
-            "session.completed" | "session.interrupted" => self.refresh(),
+            "compaction.started" => {
+                self.compressed = payload.raw("event_count").and_then(|count| count.get().parse().ok());
+                self.begin("putting the conversation into few words")
+            }
+            "compaction.completed" | "compaction.failed" if self.is_in_turn => self.work(),
+            "compaction.completed" | "compaction.failed" => self.rest(),
+            "session.completed" | "session.interrupted" => {
+                self.end_turn()?;
+                self.refresh()
+            }
             "session.error" => {
+                self.end_turn()?;
                 let message = payload.str("message").unwrap_or_default();
                 // The remark says the same, and where it happened.
                 let remark = self.remark.take_if(|remark| remark.contains(&*message));
@@ -200,6 +242,11 @@ impl Screen {
         self.aside(DIM, text)
     }
 
+    /// Leaves away what the agent remarked last, because it is said otherwise.
+    pub(super) fn forget_remark(&mut self) {
+        self.remark = None;
+    }
+
     /// Says what went wrong.
     pub(super) fn complain(&mut self, text: &str) -> io::Result<()> {
         // Of the one question the whole command tells how it ended.
@@ -222,7 +269,7 @@ impl Screen {
             return Ok(());
         }
         self.refresh()?;
-        self.err.write_in(PROMPT, &format!("{SIGN}{}\n", plain_lines(asked)))?;
+        self.err.write_lines(&[(PROMPT, &format!("{SIGN}{}", plain_lines(asked)))], SIGN.chars().count())?;
         self.segment(&Segment { kind: "answer".to_owned(), text: answered.to_owned() })?;
         self.refresh()
     }
@@ -244,7 +291,9 @@ impl Screen {
     /// Asks something.
     pub(super) fn ask(&mut self, about: &str, question: &str) -> io::Result<()> {
         self.refresh()?;
-        self.err.write_in(ASKING, &format!("{}\n", plain_lines(about)))?;
+        self.status = None;
+        self.err.write_in(ASKING, &plain_lines(about))?;
+        self.err.write("\n")?;
         self.err.write(question)
     }
 
@@ -255,6 +304,9 @@ impl Screen {
 
     /// Ends what is being shown.
     pub(super) fn refresh(&mut self) -> io::Result<()> {
+        self.hide()?;
+        let thought = self.thoughts.finish();
+        self.err.write(&thought)?;
         if std::mem::take(&mut self.is_answering) {
             let rest = self.markdown.finish();
             self.out.write(&rest)?;
@@ -277,7 +329,14 @@ impl Screen {
             if self.is_answering {
                 self.refresh()?;
             }
-            return if self.has_watcher() { self.err.write_in(THOUGHT, &plain_lines(&segment.text)) } else { Ok(()) };
+            if !self.has_watcher() {
+                return Ok(());
+            }
+            self.hide()?;
+            self.thoughts.fit(self.err.width());
+            self.thoughts.put(&plain_lines(&segment.text), self.err.style(THOUGHT));
+            let thought = self.thoughts.take();
+            return self.err.write(&thought);
         }
         if !self.is_answering {
             self.refresh()?;
@@ -287,11 +346,11 @@ impl Screen {
             }
             (self.is_answering, self.has_answered) = (true, true);
         }
-        let text = match (self.out.is_styled, self.out.is_terminal) {
-            (true, _) => self.markdown.feed(&plain_lines(&segment.text.replace('\r', ""))),
-            (false, true) => plain_lines(&segment.text.replace('\r', "")),
-            (false, false) => segment.text.clone(),
-        };
+        if !self.out.is_terminal {
+            return self.out.write(&segment.text);
+        }
+        self.markdown.fit(self.out.width());
+        let text = self.markdown.feed(&plain_lines(&segment.text.replace('\r', "")));
         self.out.write(&text)
     }
 
@@ -300,23 +359,40 @@ impl Screen {
             return self.refresh();
         }
         self.refresh()?;
-        self.err.write_in(PROMPT, &format!("• {}", plain(name)))?;
-        self.err.write_in(DIM, &format!(" {input}"))?;
-        self.err.write("\n")
+        self.err.write_lines(&[(PROMPT, &format!("• {name}")), (DIM, &format!(" {input}"))], 2)
     }
 
     fn outcome(&mut self, executed: &Executed<'_>) -> io::Result<()> {
         if !self.has_watcher() {
             return Ok(());
         }
+        self.refresh()?;
         let (sign, style) = if executed.ok { ("✓", GOOD) } else { ("✗", BAD) };
         let said = match &executed.error {
             Some(error) => brief::shortened(error),
             None => brief::outcome(executed.result.map_or("null", RawValue::get)),
         };
-        self.err.write_in(style, &format!("  {sign}"))?;
-        self.err.write_in(DIM, &format!(" {said}"))?;
-        self.err.write("\n")
+        self.err.write_lines(&[(style, &format!("  {sign}")), (DIM, &format!(" {said}"))], 4)
+    }
+
+    /// Something goes on from here on.
+    fn begin(&mut self, what: &str) -> io::Result<()> {
+        self.hide()?;
+        if self.has_status {
+            self.status = Some(Status::begin(what, self.waiting));
+        }
+        self.tick()
+    }
+
+    /// Nothing goes on any more.
+    fn rest(&mut self) -> io::Result<()> {
+        self.hide()?;
+        self.status = None;
+        Ok(())
+    }
+
+    fn hide(&mut self) -> io::Result<()> {
+        self.status.as_mut().map_or(Ok(()), |status| status.erase(&mut self.err))
     }
 
     fn aside(&mut self, style: Style, text: &str) -> io::Result<()> {
@@ -325,7 +401,7 @@ impl Screen {
 
     fn beside(&mut self, style: Style, text: &str) -> io::Result<()> {
         self.refresh()?;
-        self.err.write_in(style, &format!("{}\n", plain_lines(text)))
+        self.err.write_lines(&[(style, &plain_lines(text))], 0)
     }
 
     /// Whether somebody sees what is beside the answer.

@@ -56,15 +56,34 @@ impl Typed {
         match line {
             None if self.begun.is_empty() => None,
             None => Some(Typing::Done(std::mem::take(&mut self.begun))),
-            Some(line) => Some(match line.strip_suffix('\\') {
-                Some(begun) => {
-                    self.begun.push_str(begun);
-                    self.begun.push('\n');
-                    Typing::More
-                }
-                None => Typing::Done(std::mem::take(&mut self.begun) + &line),
-            }),
+            Some(line) => Some(self.continued(&line)),
         }
+    }
+
+    /// A line that a person typed before it was their turn, and what it comes to.
+    pub(super) fn early(&mut self) -> Option<(String, Typing)> {
+        if !self.is_person {
+            return None;
+        }
+        let line = self.early.pop_front().or_else(|| self.lines.try_recv().ok())?;
+        let typing = self.continued(&line);
+        Some((line, typing))
+    }
+
+    /// Takes in a line that a person types while it is not their turn. Never ends where nobody does.
+    pub(super) async fn ahead(&mut self) -> String {
+        let line = match self.is_person && self.early.len() < AHEAD {
+            true => self.lines.recv().await,
+            false => None,
+        };
+        let Some(line) = line else { return std::future::pending().await };
+        self.early.push_back(line.clone());
+        line
+    }
+
+    /// How many lines were taken in before it was their turn.
+    pub(super) fn waiting(&self) -> usize {
+        self.early.len()
     }
 
     /// What was typed up to here answers no question that is asked from here on.
@@ -82,6 +101,17 @@ impl Typed {
     /// The answer to a question; none at the end of input.
     pub(super) async fn answer(&mut self) -> Option<String> {
         self.lines.recv().await
+    }
+
+    fn continued(&mut self, line: &str) -> Typing {
+        match line.strip_suffix('\\') {
+            Some(begun) => {
+                self.begun.push_str(begun);
+                self.begun.push('\n');
+                Typing::More
+            }
+            None => Typing::Done(std::mem::take(&mut self.begun) + line),
+        }
     }
 }
 

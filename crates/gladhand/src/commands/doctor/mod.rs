@@ -1,6 +1,7 @@
 //! `gladhand doctor`: whether everything that is needed is there, and what to do where it is not.
 
 mod files;
+mod model;
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -26,8 +27,9 @@ use crate::upstream::Target;
 const DOCTOR_HELP: &str = "\
 Looks at the configuration file and the folders that it names, at each
 upstream's program or address, at who can read and change our files, at the data
-folder, and at what running servers say of their upstreams. Nothing is started.
-Exit code 1 means that something is broken.
+folder, at the model that `gladhand chat` would ask, and at what running servers
+say of their upstreams. Nothing is started. Exit code 1 means that something is
+broken.
 
 Examples:
   gladhand doctor
@@ -96,8 +98,12 @@ pub fn run(args: &DoctorArgs) -> Result<ExitCode, CommandError> {
     findings.extend(files::data_folder(config::data_dir(args.data_dir.as_deref()).as_deref()));
     findings.extend(config.iter().flat_map(folders));
     findings.extend(config.iter().flat_map(upstreams));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    if let Some((config, data)) = config.zip(config::data_dir(args.data_dir.as_deref())) {
+        findings.push(runtime.block_on(model::of(config.agent, data)));
+    }
     #[cfg(unix)]
-    findings.extend(running()?);
+    findings.extend(runtime.block_on(running()));
     findings.extend(args.http.iter().map(port));
     let is_broken = findings.iter().any(|finding| finding.state == State::Broken);
     let report = match args.json {
@@ -115,7 +121,7 @@ fn configuration(args: &DoctorArgs, findings: &mut Vec<Finding>) -> Option<Confi
         Ok(Some(file)) => file,
         Ok(None) => {
             findings.push(Finding::fine(about, "there is no file: the defaults hold"));
-            return None;
+            return Some(Config::default());
         }
         Err(error) => {
             findings.push(Finding::doubtful(about, error.to_string(), "name another file, or make this one readable"));
@@ -176,10 +182,9 @@ fn upstream(name: &str, upstream: &UpstreamConfig) -> Vec<Finding> {
 
 /// What processes that run say of upstreams that they cannot open.
 #[cfg(unix)]
-fn running() -> Result<Vec<Finding>, CommandError> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+async fn running() -> Vec<Finding> {
     let mut findings = Vec::new();
-    for process in runtime.block_on(control::everybody()) {
+    for process in control::everybody().await {
         for upstream in process.hub.upstreams.iter().filter(|upstream| upstream.state == "failed") {
             let about = format!("upstream {} of process {}", plain(&upstream.name), process.pid);
             let why = plain(upstream.detail.as_deref().unwrap_or("it could not be opened"));
@@ -190,7 +195,7 @@ fn running() -> Result<Vec<Finding>, CommandError> {
             ));
         }
     }
-    Ok(findings)
+    findings
 }
 
 /// Whether an address can be listened on.
@@ -225,7 +230,9 @@ fn drawn(findings: &[Finding]) -> String {
         let _ = writeln!(text, "{style}{mark}{style:#}  {about}: {message}");
         if let Some(advice) = advice {
             let faint = Style::new().dimmed();
-            let _ = writeln!(text, "    {faint}{advice}{faint:#}");
+            for line in advice.lines() {
+                let _ = writeln!(text, "    {faint}{line}{faint:#}");
+            }
         }
     }
     text
