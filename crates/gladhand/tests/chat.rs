@@ -474,7 +474,7 @@ fn the_doctor_names_the_model_and_where_it_comes_from() {
     assert_eq!(finding["message"], message);
     let (code, finding) = found(stage.surroundings().env("GLADHAND_COMPATIBLE_BASE", "http://127.0.0.1:1/v1"));
     assert_eq!((code, &finding["state"]), (Some(1), &json!("broken")), "{finding}");
-    assert!(!stage.home.path().join("data").exists(), "nothing is written");
+    assert!(!stage.home.path().join("data/gladhand").exists(), "nothing is written");
 }
 
 #[test]

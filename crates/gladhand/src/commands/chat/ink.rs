@@ -142,7 +142,9 @@ impl Ink {
             self.blanks.clear();
             let Piece { text, style } = self.hanging.clone();
             self.text.push('\n');
-            self.write(&text, style);
+            if !text.is_empty() {
+                self.write(&text, style);
+            }
             self.column = text.width();
         } else {
             self.write_blanks();
@@ -248,7 +250,7 @@ mod tests {
     fn wide_signs_count_twice_and_need_no_blanks() {
         assert_eq!(laid("鳥は木の上に座っていた。何も言わない", 20), "鳥は木の上に座ってい\nた。何も言わない");
         assert_eq!(laid("鳥は木の上に座ってた。何も", 20), "鳥は木の上に座って\nた。何も", "no line begins with 。");
-        assert_eq!(laid("a family 👨‍👩‍👧 of emojis 👋👋", 20), "a family 👨‍👩‍👧 of emojis\n👋👋");
+        assert_eq!(laid("a family 👨‍👩‍👧 of emojis 👋👋", 20), "a family 👨‍👩‍👧 of\nemojis 👋👋");
     }
 
     #[test]
