@@ -103,18 +103,22 @@ pub(super) fn chats(chats: &[Value]) -> String {
     lines + "/history ID takes one up\n"
 }
 
-/// What a conversation was put into, of so many messages.
-pub(super) fn compressed(said: &Value, messages: Option<u64>) -> String {
+/// What a conversation of so many messages was put into, which takes so many tokens now. The agent counts what is said;
+/// with the tools it is what stands below answers.
+pub(super) fn compressed(said: &Value, messages: Option<u64>, tokens: Option<u64>) -> String {
     if said["compressed"] != true {
         return "there is nothing to compress".to_owned();
     }
-    let (before, after) = (&said["estimated_tokens_before"], &said["estimated_tokens_after"]);
+    let count = |name: &str| said[name].as_u64().unwrap_or_default();
+    let (before, after) = (count("estimated_tokens_before"), count("estimated_tokens_after"));
+    let tools = tokens.unwrap_or_default().saturating_sub(after);
+    let (before, after) = (before + tools, after + tools);
     let messages = match messages {
         Some(1) => "1 message is".to_owned(),
         Some(messages) => format!("{messages} messages are"),
         None => "the conversation is".to_owned(),
     };
-    let gain = if after.as_u64() < before.as_u64() { "" } else { ", which is no shorter" };
+    let gain = if after < before { "" } else { ", which is no shorter" };
     format!("{messages} one summary now{gain}: about {before} tokens of context before, {after} now")
 }
 
@@ -180,20 +184,22 @@ mod tests {
             let (before, after) = (("estimated_tokens_before", before), ("estimated_tokens_after", after));
             json!({"compressed": compressed, "reason": "manual", before.0: before.1, after.0: after.1})
         };
-        for (said, messages, expected) in [
+        for (said, messages, tokens, expected) in [
             (
-                report(true, 900, 300),
+                report(true, 500, 200),
                 Some(12),
-                "12 messages are one summary now: about 900 tokens of context before, 300 now",
+                Some(600),
+                "12 messages are one summary now: about 900 tokens of context before, 600 now",
             ),
             (
                 report(true, 300, 300),
                 Some(1),
+                None,
                 "1 message is one summary now, which is no shorter: about 300 tokens of context before, 300 now",
             ),
-            (report(false, 200, 200), None, "there is nothing to compress"),
+            (report(false, 200, 200), None, None, "there is nothing to compress"),
         ] {
-            assert_eq!(compressed(&said, messages), expected);
+            assert_eq!(compressed(&said, messages, tokens), expected);
         }
     }
 

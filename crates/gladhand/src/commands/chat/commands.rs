@@ -16,10 +16,7 @@ use crate::commands::CommandError;
 
 /// What these do here. All others are as the agent describes them.
 const OURS: [(&str, &str); 6] = [
-    (
-        "/auth",
-        "who is signed in (/auth); sign in (/auth openai, /auth antigravity); a key (/auth openrouter KEY, /auth exa KEY)",
-    ),
+    ("/auth", "who is signed in (/auth); sign in (/auth openai|antigravity); a key (/auth openrouter|exa KEY)"),
     ("/onboarding", "the first steps: the same as /auth, and then /model"),
     ("/model", "list the models (/model), choose one (/model PROVIDER/ID)"),
     ("/help", "show this"),
@@ -107,10 +104,7 @@ impl Conversation {
         } else if let Some(chats) = said.get("sessions").and_then(Value::as_array) {
             self.screen.report(&brief::chats(chats))?;
         } else if said.get("compressed").is_some() {
-            // The agent remarks the same, whether something was gained or not.
-            self.screen.forget_remark();
-            let messages = self.screen.compressed.take();
-            self.screen.note(&brief::compressed(&said, messages))?;
+            self.screen.compressed(&said)?;
         } else {
             let shown = said.get("commands").map_or_else(|| said.clone(), help);
             self.screen.report(&brief::report(&shown))?;

@@ -88,6 +88,7 @@ impl Ink {
     /// Somebody else has moved the cursor to the beginning of a line.
     pub(super) fn moved(&mut self) {
         self.column = 0;
+        self.blanks.clear();
     }
 
     /// What can be shown now.
@@ -261,6 +262,16 @@ mod tests {
         ink.hang("  ", Style::new());
         ink.put("one two three four five\nsix seven eight nine ten", Style::new());
         assert_eq!(ink.finish(), "• one two three four\n  five\nsix seven eight nine\nten");
+    }
+
+    #[test]
+    fn a_line_that_somebody_else_has_ended_goes_on_at_its_beginning() {
+        let mut ink = Ink::default();
+        ink.fit(Some(20));
+        ink.put("one two three four ", Style::new());
+        ink.moved();
+        ink.put("five six seven eight nine", Style::new());
+        assert_eq!(ink.finish(), "one two three fourfive six seven\neight nine");
     }
 
     #[test]

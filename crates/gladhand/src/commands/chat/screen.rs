@@ -6,7 +6,7 @@ use anstyle::{AnsiColor, Style};
 use gladhand_operations::AgentEvent;
 use gladhand_wire::{Members, RawValue, json};
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::brief;
 use super::ink::Ink;
@@ -53,8 +53,8 @@ pub(super) struct Screen {
     waiting: usize,
     /// Whether a turn runs.
     is_in_turn: bool,
-    /// How many messages were last put into few words.
-    pub(super) compressed: Option<u64>,
+    /// How many messages were put into few words last.
+    compressed: Option<u64>,
     /// Whether a part of the answer was shown in this turn.
     has_answered: bool,
     /// Whether an answer is being shown.
@@ -200,7 +200,7 @@ impl Screen {
             }
             "compaction.started" => {
                 self.compressed = payload.raw("event_count").and_then(|count| count.get().parse().ok());
-                self.begin("putting the conversation into few words")
+                self.begin("compressing")
             }
             "compaction.completed" | "compaction.failed" if self.is_in_turn => self.work(),
             "compaction.completed" | "compaction.failed" => self.rest(),
@@ -242,9 +242,12 @@ impl Screen {
         self.aside(DIM, text)
     }
 
-    /// Leaves away what the agent remarked last, because it is said otherwise.
-    pub(super) fn forget_remark(&mut self) {
+    /// Says what a conversation was put into.
+    pub(super) fn compressed(&mut self, said: &Value) -> io::Result<()> {
+        // The agent remarks something like it, whether it was worth it or not.
         self.remark = None;
+        let messages = self.compressed.take();
+        self.note(&brief::compressed(said, messages, self.tokens))
     }
 
     /// Says what went wrong.
@@ -259,8 +262,13 @@ impl Screen {
             return self.line("chat.command", &json::to_raw(&json!({"text": said})));
         }
         self.refresh()?;
-        self.out.write(said)?;
-        self.out.refresh()
+        for line in said.lines() {
+            // What a table says goes on in its column.
+            let name = line.trim_start().find("  ").map_or(0, |end| end + line.len() - line.trim_start().len());
+            let column = if name == 0 { 0 } else { line.len() - line[name..].trim_start().len() };
+            self.out.write_lines(&[(Style::new(), &format!("{line}\n"))], line[..column].chars().count())?;
+        }
+        Ok(())
     }
 
     /// Shows something of a conversation that went before.
