@@ -271,7 +271,7 @@ mod tests {
         ink.put("one two three four ", Style::new());
         ink.moved();
         ink.put("five six seven eight nine", Style::new());
-        assert_eq!(ink.finish(), "one two three fourfive six seven\neight nine");
+        assert_eq!(ink.finish(), "one two three fourfive six seven eight\nnine");
     }
 
     #[test]

@@ -263,10 +263,7 @@ impl Screen {
         }
         self.refresh()?;
         for line in said.lines() {
-            // What a table says goes on in its column.
-            let name = line.trim_start().find("  ").map_or(0, |end| end + line.len() - line.trim_start().len());
-            let column = if name == 0 { 0 } else { line.len() - line[name..].trim_start().len() };
-            self.out.write_lines(&[(Style::new(), &format!("{line}\n"))], line[..column].chars().count())?;
+            self.out.write_lines(&[(Style::new(), line)], second_column(line))?;
         }
         Ok(())
     }
@@ -423,3 +420,10 @@ impl Screen {
 
 /// What invites a person to say something.
 const SIGN: &str = "› ";
+
+/// Where the second column of a table begins in one of its lines, because what stands there goes on there; 0 where there
+/// is none.
+fn second_column(line: &str) -> usize {
+    let second = line.trim_start().split_once("  ").map(|(_, rest)| rest.trim_start());
+    second.map_or(0, |second| line[..line.len() - second.len()].chars().count())
+}
