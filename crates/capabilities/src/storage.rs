@@ -3,15 +3,18 @@
 //! A few rows are read in microseconds, but a write may wait for the disk or for another process, so nothing of it is done
 //! on the thread that drives a session: each piece of work takes its turn on a thread that may block.
 
+use std::error::Error as _;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use gladhand_hub::Answer;
 use gladhand_operations::{Failure, Reply};
-use gladhand_store::{Database, Trouble};
+use gladhand_store::{Database, DatabaseError};
 use gladhand_wire::RawValue;
+use rusqlite::Transaction;
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
+use tracing::field::display;
 
 /// Readers at once. More would only keep threads from others.
 const READERS: usize = 4;
@@ -34,25 +37,52 @@ pub(crate) enum Turn {
     Change,
 }
 
-/// Where the database is. It is opened when it is first needed, so that who never needs it does not wait for it.
+/// Where the database is. It is opened when it is first needed, so that who never needs it does not wait for it, nor
+/// suffers from what is wrong with it.
 #[derive(Debug)]
-struct Place {
+pub(crate) struct Place {
     folder: PathBuf,
     database: OnceLock<Database>,
 }
 
 impl Place {
+    /// Reads, from one state of the database.
+    pub(crate) fn read<T, E>(&self, work: impl FnOnce(&Transaction<'_>) -> Result<T, E>) -> Result<T, Setback>
+    where
+        E: From<rusqlite::Error> + Into<Setback>,
+    {
+        self.database()?.read(work).map_err(E::into)
+    }
+
+    /// Changes the database: all of it if the work ends well, else nothing.
+    pub(crate) fn change<T, E>(&self, work: impl FnOnce(&Transaction<'_>) -> Result<T, E>) -> Result<T, Setback>
+    where
+        E: From<rusqlite::Error> + Into<Setback>,
+    {
+        self.database()?.change(work).map_err(E::into)
+    }
+
     /// The database, opened if need be. What cannot be opened is tried again the next time.
-    fn database(&self) -> Result<&Database, Failure> {
+    fn database(&self) -> Result<&Database, Setback> {
         if let Some(database) = self.database.get() {
             return Ok(database);
         }
-        let opened = Database::open(&self.folder).map_err(|error| {
-            tracing::warn!(%error, "there is no database");
-            Failure::of_capability("runtime_error", error.to_string())
-        })?;
+        let opened = Database::open(&self.folder).map_err(Setback::Unusable)?;
         // Two may open it at once; both are good, and one is kept.
         Ok(self.database.get_or_init(|| opened))
+    }
+
+    /// What whoever asked gets to know of a setback. Where our files are is for the log alone, with what to do.
+    fn told(&self, setback: Setback) -> Failure {
+        let error = match setback {
+            Setback::Refused(failure) => return failure,
+            Setback::Broken(error) => DatabaseError::of(&Database::file(&self.folder), error),
+            Setback::Unusable(error) => error,
+        };
+        let (cause, trouble) = (error.source().map(display), error.trouble());
+        tracing::warn!(%error, cause, advice = error.hint(), "the database failed");
+        let failure = Failure::of_capability("runtime_error", trouble.to_string());
+        if trouble.is_lasting() { failure.lasting() } else { failure }
     }
 }
 
@@ -77,7 +107,7 @@ impl Storage {
     pub(crate) fn answer(
         &self,
         turn: Turn,
-        work: impl FnOnce(&Database) -> Result<Box<RawValue>, Setback> + Send + 'static,
+        work: impl FnOnce(&Place) -> Result<Box<RawValue>, Setback> + Send + 'static,
     ) -> Answer {
         let room = match turn {
             Turn::Read => &self.reading,
@@ -88,7 +118,7 @@ impl Storage {
             let turn = room.acquire_owned().await;
             let work = move || {
                 let _turn = turn;
-                work(place.database()?).map(Reply::Capability).map_err(Failure::from)
+                work(&place).map(Reply::Capability).map_err(|setback| place.told(setback))
             };
             spawn_blocking(work).await.unwrap_or_else(|_| Err(Failure::panicked()))
         }))
@@ -102,12 +132,19 @@ pub(crate) enum Setback {
     Refused(Failure),
     /// The database failed.
     Broken(rusqlite::Error),
+    /// The database could not be opened.
+    Unusable(DatabaseError),
 }
 
 impl Setback {
     /// A refusal that has a word of its own.
     pub(crate) fn of(code: &'static str, message: impl Into<String>) -> Self {
         Self::Refused(Failure::of_capability(code, message))
+    }
+
+    /// A refusal that has none, and will be the same the next time.
+    pub(crate) fn refused(message: impl Into<String>) -> Self {
+        Self::Refused(Failure::refused(message))
     }
 }
 
@@ -120,17 +157,5 @@ impl From<Failure> for Setback {
 impl From<rusqlite::Error> for Setback {
     fn from(error: rusqlite::Error) -> Self {
         Self::Broken(error)
-    }
-}
-
-impl From<Setback> for Failure {
-    fn from(setback: Setback) -> Self {
-        match setback {
-            Setback::Refused(failure) => failure,
-            Setback::Broken(error) => {
-                tracing::warn!(%error, "the database failed");
-                Self::of_capability("runtime_error", Trouble::of(&error).to_string())
-            }
-        }
     }
 }

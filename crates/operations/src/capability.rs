@@ -30,7 +30,7 @@ impl CapabilityCall<'_> {
             let problem = error.to_string();
             // Where in the line it is says nothing to whoever wrote the message.
             let problem = problem.rsplit_once(" at line ").map_or(problem.as_str(), |(problem, _)| problem);
-            Failure::of_capability("runtime_error", format!("{}: {problem}", self.kind))
+            Failure::refused(format!("{}: {problem}", self.kind))
         })
     }
 
@@ -60,6 +60,11 @@ impl Failure {
     /// A failure that a capability has a word of its own for: `memory_not_found`.
     pub fn of_capability(code: &'static str, message: impl Into<String>) -> Self {
         Self::new(FailureKind::Capability(code), message)
+    }
+
+    /// A request that a capability will refuse whenever it is asked, and has no word of its own for.
+    pub fn refused(message: impl Into<String>) -> Self {
+        Self::of_capability("runtime_error", message).lasting()
     }
 
     /// Nobody here serves such a capability.

@@ -13,6 +13,8 @@ pub struct Failure {
     pub message: String,
     /// More, where there is more.
     pub data: Option<Box<RawValue>>,
+    /// Whether the same call, unchanged, is known to fail again, also where its kind leaves that open.
+    pub is_lasting: bool,
 }
 
 /// The situations that a caller may want to tell apart.
@@ -99,10 +101,17 @@ impl FailureKind {
         }
     }
 
-    /// Whether the same call, unchanged, may succeed later.
+    /// Whether the same call, unchanged, may succeed later, as far as the kind tells.
     pub fn is_retryable(self) -> bool {
         match self {
-            Self::ToolFailed | Self::Busy | Self::TimedOut | Self::Stopping | Self::UpstreamLost => true,
+            Self::ToolFailed
+            | Self::Busy
+            | Self::Cancelled
+            | Self::TimedOut
+            | Self::Stopping
+            | Self::UpstreamLost
+            | Self::UpstreamError
+            | Self::Internal => true,
             Self::Capability(code) => RETRYABLE.contains(&code),
             _ => false,
         }
@@ -112,7 +121,18 @@ impl FailureKind {
 impl Failure {
     /// A failure without data.
     pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), data: None }
+        Self { kind, message: message.into(), data: None, is_lasting: false }
+    }
+
+    /// The same, where the same call is known to fail again.
+    #[must_use]
+    pub fn lasting(self) -> Self {
+        Self { is_lasting: true, ..self }
+    }
+
+    /// Whether the same call, unchanged, may succeed later.
+    pub fn is_retryable(&self) -> bool {
+        !self.is_lasting && self.kind.is_retryable()
     }
 
     /// No tool has that name.

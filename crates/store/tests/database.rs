@@ -103,7 +103,7 @@ fn what_is_no_database_is_not_touched() {
     std::fs::write(file(folder.path()), &text).unwrap();
     let error = Database::open(folder.path()).unwrap_err();
     assert!(matches!(error, DatabaseError::Damaged { .. }), "{error}");
-    assert!(error.hint().unwrap().contains("begin anew"));
+    assert!(error.hint().contains("begin anew"));
     assert_eq!(std::fs::read_to_string(file(folder.path())).unwrap(), text);
 }
 
@@ -144,6 +144,31 @@ fn a_folder_in_its_place_is_told() {
     std::fs::create_dir(file(folder.path())).unwrap();
     let error = Database::open(folder.path()).unwrap_err();
     assert!(error.to_string().contains("gladhand.db"), "{error}");
+}
+
+#[test]
+fn it_is_examined_without_being_made_or_changed() {
+    let folder = tempfile::tempdir().unwrap();
+    assert!(!Database::examine(folder.path()).unwrap(), "there is none");
+    assert!(!file(folder.path()).exists());
+    let database = Database::open(folder.path()).unwrap();
+    write_plans(&database, "me", 1);
+    assert!(Database::examine(folder.path()).unwrap(), "others may have it open");
+    drop(database);
+    let before = std::fs::read(file(folder.path())).unwrap();
+    assert!(Database::examine(folder.path()).unwrap());
+    assert_eq!(std::fs::read(file(folder.path())).unwrap(), before);
+
+    let damaged = std::fs::OpenOptions::new().write(true).open(file(folder.path())).unwrap();
+    // Everything but the first page, which says that it is a database and ours.
+    damaged.write_all_at(&vec![0x5a; before.len() - 4096], 4096).unwrap();
+    let error = Database::examine(folder.path()).unwrap_err();
+    assert!(matches!(error, DatabaseError::Damaged { .. }), "{error}");
+    std::fs::write(file(folder.path()), "dear diary, ".repeat(500)).unwrap();
+    assert_eq!(Database::examine(folder.path()).unwrap_err().trouble(), Trouble::Damaged);
+    std::fs::remove_file(file(folder.path())).unwrap();
+    Connection::open(file(folder.path())).unwrap().execute_batch("CREATE TABLE bookmarks (url TEXT)").unwrap();
+    assert_eq!(Database::examine(folder.path()).unwrap_err().trouble(), Trouble::Strange);
 }
 
 #[test]

@@ -133,7 +133,7 @@ impl Episode for Walk {
     async fn plan(&mut self, state: Option<&Object>) -> Result<Vec<Value>, Failure> {
         let Some(state) = state else { return Ok(self.world.plan()) };
         let world = World::read(state);
-        let world = world.ok_or_else(|| Failure::of_capability("runtime_error", "this is no state of a gridworld"))?;
+        let world = world.ok_or_else(|| Failure::refused("this is no state of a gridworld"))?;
         Ok(world.plan())
     }
 }

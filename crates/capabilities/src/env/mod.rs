@@ -289,19 +289,18 @@ impl Env {
         }
         let state = plan.state.ok_or_else(playing::no_episode)?;
         let planned = self.environments.iter().find_map(|environment| environment.plan_from(&state));
-        let unknown = || Failure::of_capability("runtime_error", "no environment knows such a state; name an episode");
+        let unknown = || Failure::refused("no environment knows such a state; name an episode");
         Ok(Answer::Now(told(&planned.ok_or_else(unknown)?)))
     }
 
     fn batch(&self, batch: BatchRequest, call: &CapabilityCall<'_>, session: SessionId) -> Result<Answer, Failure> {
         let BatchRequest { episode_ids, actions } = batch;
         let largest = self.settings.largest_batch;
-        let refused = |why: String| Failure::of_capability("runtime_error", why);
         if episode_ids.len() != actions.len() {
-            return Err(refused(format!("{} episodes and {} actions", episode_ids.len(), actions.len())));
+            return Err(Failure::refused(format!("{} episodes and {} actions", episode_ids.len(), actions.len())));
         }
         if actions.len() > largest {
-            return Err(refused(format!("at most {largest} steps at once")));
+            return Err(Failure::refused(format!("at most {largest} steps at once")));
         }
         let found = episode_ids.iter().map(|id| self.episode(session, id));
         let episodes = found.collect::<Result<Vec<_>, _>>()?;

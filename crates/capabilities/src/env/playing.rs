@@ -53,7 +53,7 @@ impl Played {
         let bytes = size(action);
         if bytes > largest {
             let message = format!("an action of {bytes} bytes is over the limit of {largest}");
-            return Err(Failure::of_capability("runtime_error", message));
+            return Err(Failure::refused(message));
         }
         self.unless_abandoned(async {
             let mut game = self.game.lock().await;
@@ -96,7 +96,7 @@ impl Played {
             None if mode == "json" => Ok(Value::Object(lock(&self.board).state.clone())),
             None => {
                 let message = format!("the environment {:?} cannot be rendered as {mode:?}", self.environment);
-                Err(Failure::of_capability("runtime_error", message))
+                Err(Failure::refused(message))
             }
         }
     }
@@ -156,12 +156,12 @@ pub(super) fn records(episodes: &[Arc<Played>], most: usize, most_bytes: usize) 
 
 /// No episode has that id.
 pub(super) fn no_episode() -> Failure {
-    Failure::of_capability("runtime_error", "No active episode. Call reset().")
+    Failure::refused("No active episode. Call reset().")
 }
 
 /// The episode has come to its end.
 pub(super) fn is_over() -> Failure {
-    Failure::of_capability("runtime_error", "Episode already completed. Call reset().")
+    Failure::refused("Episode already completed. Call reset().")
 }
 
 /// An id with dashes, as ids of episodes are written.

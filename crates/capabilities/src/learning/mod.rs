@@ -10,7 +10,6 @@ mod told;
 
 use gladhand_hub::{Answer, Context, Features, Provider};
 use gladhand_operations::{CapabilityCall, Failure};
-use gladhand_store::Database;
 use gladhand_wire::{RawValue, json};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -21,7 +20,7 @@ use self::proposal::review;
 use self::statistics::Statistics;
 use self::told::{Experience, Feedback, Told};
 use crate::clock::Clock;
-use crate::storage::{Setback, Storage, Turn};
+use crate::storage::{Place, Setback, Storage, Turn};
 
 /// How much is learned from how much.
 #[derive(Debug, Clone)]
@@ -171,7 +170,7 @@ impl Learner {
         self.call.read().map_err(|failure| Setback::of("parse_error", failure.message))
     }
 
-    fn hear_feedback(&self, database: &Database) -> Result<Box<RawValue>, Setback> {
+    fn hear_feedback(&self, database: &Place) -> Result<Box<RawValue>, Setback> {
         #[derive(Deserialize)]
         struct Feedbacks {
             feedbacks: Vec<Box<RawValue>>,
@@ -187,7 +186,7 @@ impl Learner {
         Ok(json::to_raw(&json!({ "recorded": told.len(), "new_score": new_score })))
     }
 
-    fn hear_experience(&self, database: &Database) -> Result<Box<RawValue>, Setback> {
+    fn hear_experience(&self, database: &Place) -> Result<Box<RawValue>, Setback> {
         #[derive(Deserialize)]
         struct Experiences {
             #[serde(default)]
@@ -217,10 +216,10 @@ impl Learner {
     ) -> Result<Vec<Told>, Setback> {
         let Settings { request_items, record_bytes, named, .. } = self.settings;
         if all.len() > request_items {
-            return Err(Setback::of("runtime_error", format!("a request has at most {request_items} {member}")));
+            return Err(Setback::refused(format!("a request has at most {request_items} {member}")));
         }
         let read = |(place, written): (usize, &RawValue)| {
-            let refused = |problem: String| Setback::of("runtime_error", format!("{member}.{place}: {problem}"));
+            let refused = |problem: String| Setback::refused(format!("{member}.{place}: {problem}"));
             let size = written.get().len();
             if size > record_bytes {
                 return Err(refused(format!("it has {size} bytes, and may have {record_bytes}")));
@@ -235,7 +234,7 @@ impl Learner {
         all.iter().map(|written| &**written).enumerate().map(read).collect()
     }
 
-    fn adapt(&self, database: &Database) -> Result<Box<RawValue>, Setback> {
+    fn adapt(&self, database: &Place) -> Result<Box<RawValue>, Setback> {
         #[derive(Deserialize)]
         struct Adapt {
             #[serde(default)]
@@ -254,14 +253,14 @@ impl Learner {
         Ok(json::to_raw(&json!({ "updated": updated, "message": message })))
     }
 
-    fn show_statistics(&self, database: &Database) -> Result<Box<RawValue>, Setback> {
+    fn show_statistics(&self, database: &Place) -> Result<Box<RawValue>, Setback> {
         let About { component_name } = self.read()?;
         let components =
             database.read(|rows| Statistics { rows, settings: &self.settings }.performances(&component_name))?;
         Ok(json::to_raw(&json!({ "components": components })))
     }
 
-    fn plan(&self, database: &Database) -> Result<Box<RawValue>, Setback> {
+    fn plan(&self, database: &Place) -> Result<Box<RawValue>, Setback> {
         #[derive(Deserialize)]
         struct Plan {
             #[serde(default)]
@@ -279,11 +278,11 @@ impl Learner {
         Ok(json::to_raw(&json!({ "plan_id": crate::hex_id::<16>(), "proposals": proposals, "status": status })))
     }
 
-    fn review(&self, database: &Database) -> Result<Box<RawValue>, Setback> {
+    fn review(&self, database: &Place) -> Result<Box<RawValue>, Setback> {
         let Proposed { proposal } = self.read()?;
         let most = self.settings.record_bytes;
         if json::to_raw(&proposal).get().len() > most {
-            return Err(Setback::of("runtime_error", format!("a proposal has at most {most} bytes")));
+            return Err(Setback::refused(format!("a proposal has at most {most} bytes")));
         }
         let made = database.read(|rows| {
             let statistics = Statistics { rows, settings: &self.settings };
@@ -292,7 +291,7 @@ impl Learner {
         Ok(json::to_raw(&review(&proposal, &made, self.settings.confidence_threshold)))
     }
 
-    fn apply(&self, database: &Database) -> Result<Box<RawValue>, Setback> {
+    fn apply(&self, database: &Place) -> Result<Box<RawValue>, Setback> {
         let Proposed { proposal } = self.read()?;
         let applied = database.change(|rows| {
             let statistics = Statistics { rows, settings: &self.settings };
@@ -301,7 +300,7 @@ impl Learner {
         Ok(json::to_raw(&applied))
     }
 
-    fn roll_back(&self, database: &Database) -> Result<Box<RawValue>, Setback> {
+    fn roll_back(&self, database: &Place) -> Result<Box<RawValue>, Setback> {
         #[derive(Deserialize)]
         struct RollBack {
             #[serde(default)]
@@ -317,7 +316,7 @@ impl Learner {
         Ok(json::to_raw(&json!({ "refinement_id": refinement_id, "rolled_back": outcome.is_ok(), "error": error })))
     }
 
-    fn show_history(&self, database: &Database) -> Result<Box<RawValue>, Setback> {
+    fn show_history(&self, database: &Place) -> Result<Box<RawValue>, Setback> {
         let entries = database.read(|rows| {
             let statistics = Statistics { rows, settings: &self.settings };
             History { statistics, now: self.now }.entries()

@@ -63,7 +63,7 @@ impl Statistics<'_> {
         let components: u32 = self.rows.prepare_cached(components)?.query_row([], |row| row.get(0))?;
         if components > self.settings.components {
             let problem = format!("no more than {} components are known", self.settings.components);
-            return Err(Setback::of("runtime_error", problem));
+            return Err(Setback::refused(problem));
         }
         Ok(())
     }
@@ -72,7 +72,7 @@ impl Statistics<'_> {
         let Sample { component, score, duration, at } = sample;
         if component.len() > LONGEST_NAME {
             let problem = format!("the name of a component has at most {LONGEST_NAME} bytes");
-            return Err(Setback::of("runtime_error", problem));
+            return Err(Setback::refused(problem));
         }
         let (success, failed) = (i64::from(*score > 0.0), i64::from(*score < 0.0));
         let timed = i64::from(duration.is_some());

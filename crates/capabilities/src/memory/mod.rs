@@ -16,7 +16,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gladhand_hub::{Answer, Context, Features, Provider, SessionId};
 use gladhand_operations::{CapabilityCall, Failure, Outcome};
-use gladhand_store::Database;
 use gladhand_wire::{RawValue, json};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -28,7 +27,7 @@ use self::ranking::Wanted;
 use self::search::Search;
 use self::working::Working;
 use crate::clock::Clock;
-use crate::storage::{Setback, Storage, Turn};
+use crate::storage::{Place, Setback, Storage, Turn};
 use crate::{hex_id, reply};
 
 /// How much is remembered.
@@ -186,7 +185,7 @@ impl Shared {
 
         let init: Init = call.read()?;
         if session == SessionId::NONE {
-            return Err(Failure::of_capability("runtime_error", "memory needs a session"));
+            return Err(Failure::refused("memory needs a session"));
         }
         let mut visitors = self.visitors();
         let visitor = visitors.entry(session).or_default();
@@ -211,7 +210,7 @@ impl Shared {
         }
     }
 
-    fn store(&self, call: &CapabilityCall<'_>, guest: &Guest, database: &Database) -> Result<Box<RawValue>, Setback> {
+    fn store(&self, call: &CapabilityCall<'_>, guest: &Guest, database: &Place) -> Result<Box<RawValue>, Setback> {
         #[derive(Deserialize)]
         struct Store {
             memory_id: String,
@@ -245,13 +244,13 @@ impl Shared {
         if items <= most {
             return Ok(());
         }
-        Err(Failure::of_capability("runtime_error", format!("a request has at most {most} entries or keys")))
+        Err(Failure::refused(format!("a request has at most {most} entries or keys")))
     }
 
     /// An entry that can be stored as it is.
     fn check(&self, place: usize, written: &RawValue, now: f64) -> Result<Entry, Failure> {
-        let entry = Entry::read(written, now)
-            .map_err(|problem| Failure::of_capability("runtime_error", format!("entries.{place}: {problem}")))?;
+        let entry =
+            Entry::read(written, now).map_err(|problem| Failure::refused(format!("entries.{place}: {problem}")))?;
         let most = self.bound(&entry.tier).bytes.min(self.settings.entry_bytes);
         if entry.bytes > most {
             let problem = format!("entries.{place}: it has {} bytes, and an entry may have {most}", entry.bytes);
@@ -268,12 +267,7 @@ impl Shared {
         }
     }
 
-    fn retrieve(
-        &self,
-        call: &CapabilityCall<'_>,
-        guest: &Guest,
-        database: &Database,
-    ) -> Result<Box<RawValue>, Setback> {
+    fn retrieve(&self, call: &CapabilityCall<'_>, guest: &Guest, database: &Place) -> Result<Box<RawValue>, Setback> {
         #[derive(Deserialize)]
         struct Retrieve {
             memory_id: String,
@@ -312,7 +306,7 @@ impl Shared {
         Ok(json::to_raw(&found?))
     }
 
-    fn forget(&self, call: &CapabilityCall<'_>, guest: &Guest, database: &Database) -> Result<Box<RawValue>, Setback> {
+    fn forget(&self, call: &CapabilityCall<'_>, guest: &Guest, database: &Place) -> Result<Box<RawValue>, Setback> {
         #[derive(Deserialize)]
         struct Forget {
             memory_id: String,
@@ -364,6 +358,8 @@ fn uuid() -> String {
 #[cfg(test)]
 mod tests {
     use std::borrow::Cow;
+
+    use gladhand_store::Database;
 
     use super::*;
 

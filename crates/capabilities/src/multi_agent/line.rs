@@ -9,8 +9,6 @@ use gladhand_operations::{AgentCall, AgentEvent, CallId, Failure, FailureKind, M
 use gladhand_wire::{Members, RawValue};
 use tokio::sync::mpsc;
 
-use super::failed;
-
 /// Sessions of the hub are counted from below. Ours, which are none, from the middle down: others count from above.
 static LINES: AtomicU64 = AtomicU64::new(u64::MAX / 2);
 
@@ -75,14 +73,14 @@ impl Line {
     pub(super) async fn open(self, title: &str, model: &str) -> Result<Self, Failure> {
         let created = said(self.ask(AgentCall::Create { title: Some(title.into()), folder: None })).await?;
         let session = Members::of(&created).and_then(|created| created.str("session_id").map(String::from));
-        let session = session.ok_or_else(|| failed("the agent began a session without a name"))?;
+        let session = session.ok_or_else(|| failed("the agent began a session without a name".to_owned()))?;
         // The line is new: nothing was set before.
         let _ = self.ear.session.set(session);
         if !model.is_empty() && model != "default" {
             let chosen = self.choose(model).await;
             if let Err(failure) = chosen {
                 let _ = self.ask(AgentCall::Delete(self.session().into())).outcome().await;
-                return Err(failed(failure.message));
+                return Err(Failure { is_lasting: !failure.is_retryable(), ..failed(failure.message) });
             }
         }
         Ok(self)
@@ -97,7 +95,7 @@ impl Line {
         let mut models = models.into_iter().filter_map(Members::of);
         let found = models.find(|option| option.str("id").as_deref() == Some(model));
         let provider = found.and_then(|option| option.str("provider"));
-        let provider = provider.ok_or_else(|| failed(format!("unknown model: {model}")))?;
+        let provider = provider.ok_or_else(|| Failure::refused(format!("unknown model: {model}")))?;
         let choice = ModelChoice {
             model: model.into(),
             provider,
@@ -129,6 +127,10 @@ impl Line {
         *self.ear.events.lock().unwrap_or_else(PoisonError::into_inner) = Some(listener);
         events
     }
+}
+
+fn failed(message: String) -> Failure {
+    Failure::of_capability("runtime_error", message)
 }
 
 /// What the agent said.

@@ -100,10 +100,15 @@ impl Subagents {
 fn room(subagents: &[Arc<Subagent>], session: SessionId, settings: &Settings) -> Result<(), Failure> {
     let live = || subagents.iter().filter(|subagent| !subagent.is_terminated());
     if live().filter(|subagent| subagent.session == session).count() >= settings.of_session {
-        return Err(failed(format!("a session has at most {} subagents: terminate one", settings.of_session)));
+        return Err(Failure::refused(format!(
+            "a session has at most {} subagents: terminate one",
+            settings.of_session
+        )));
     }
     if live().count() >= settings.all {
-        return Err(failed(format!("there are at most {} subagents", settings.all)));
+        // Those of others may end.
+        let message = format!("there are at most {} subagents", settings.all);
+        return Err(Failure::of_capability("runtime_error", message));
     }
     Ok(())
 }
@@ -207,13 +212,16 @@ impl MultiAgent {
                     reply(&json!({"success": true, "subagent_id": subagent_id}))
                 })
             }
-            kind => return Err(failed(format!("multi_agent does not answer {kind}"))),
+            kind => return Err(Failure::refused(format!("multi_agent does not answer {kind}"))),
         })
     }
 
     fn spawn(&self, call: &CapabilityCall<'_>, context: &Context<'_>) -> Result<Answer, Failure> {
         if call.message.get().len() > self.settings.description {
-            return Err(failed(format!("a subagent is described in at most {} bytes", self.settings.description)));
+            return Err(Failure::refused(format!(
+                "a subagent is described in at most {} bytes",
+                self.settings.description
+            )));
         }
         let Spawn { name, role, model, max_steps, metadata } = call.read()?;
         let session = context.caller.session();
@@ -245,10 +253,6 @@ impl MultiAgent {
     fn find(&self, id: &str, context: &Context<'_>) -> Result<Arc<Subagent>, Failure> {
         let subagents = self.subagents.lock();
         let found = subagents.iter().find(|subagent| subagent.id == id && subagent.is_seen_by(context));
-        found.map(Arc::clone).ok_or_else(|| failed(format!("unknown subagent: {id}")))
+        found.map(Arc::clone).ok_or_else(|| Failure::refused(format!("unknown subagent: {id}")))
     }
-}
-
-fn failed(message: impl Into<String>) -> Failure {
-    Failure::of_capability("runtime_error", message)
 }

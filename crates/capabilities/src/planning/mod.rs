@@ -5,7 +5,6 @@
 
 use gladhand_hub::{Answer, Context, Features, Provider};
 use gladhand_operations::{CapabilityCall, Failure};
-use gladhand_store::Database;
 use gladhand_wire::{RawValue, json};
 use rusqlite::{Row, Transaction, params};
 use serde::ser::SerializeMap as _;
@@ -13,7 +12,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use serde_json::json;
 
 use crate::hex_id;
-use crate::storage::{Setback, Storage, Turn};
+use crate::storage::{Place, Setback, Storage, Turn};
 
 /// The columns of a plan that names none.
 const COLUMNS: [&str; 4] = ["backlog", "todo", "in_progress", "done"];
@@ -83,7 +82,7 @@ impl Provider for Planning {
         let (size, most) = (call.message.get().len(), self.settings.request_bytes);
         if size > most {
             let problem = format!("the request has {size} bytes, and may have {most}");
-            return Answer::Now(Err(Failure::of_capability("runtime_error", problem)));
+            return Answer::Now(Err(Failure::refused(problem)));
         }
         let turn = match call.kind {
             "planning/plan/create" | "planning/task/add" | "planning/task/update" => Turn::Change,
@@ -94,7 +93,7 @@ impl Provider for Planning {
     }
 }
 
-fn create_plan(call: &CapabilityCall<'_>, settings: &Settings, database: &Database) -> Result<Box<RawValue>, Setback> {
+fn create_plan(call: &CapabilityCall<'_>, settings: &Settings, database: &Place) -> Result<Box<RawValue>, Setback> {
     #[derive(Deserialize)]
     struct Create {
         #[serde(default = "usual")]
@@ -113,7 +112,7 @@ fn create_plan(call: &CapabilityCall<'_>, settings: &Settings, database: &Databa
         plan.columns = COLUMNS.map(str::to_owned).to_vec();
     }
     if plan.columns.len() > settings.columns {
-        return Err(Setback::of("runtime_error", format!("a plan has at most {} columns", settings.columns)));
+        return Err(Setback::refused(format!("a plan has at most {} columns", settings.columns)));
     }
     for name in plan.columns.iter().chain([&plan.name]) {
         check("a name", name, settings.name_bytes)?;
@@ -130,12 +129,12 @@ fn create_plan(call: &CapabilityCall<'_>, settings: &Settings, database: &Databa
     Ok(json::to_raw(&json!({ "success": true, "plan_id": plan_id, "columns": plan.columns })))
 }
 
-fn list_plans(_: &CapabilityCall<'_>, _: &Settings, database: &Database) -> Result<Box<RawValue>, Setback> {
+fn list_plans(_: &CapabilityCall<'_>, _: &Settings, database: &Place) -> Result<Box<RawValue>, Setback> {
     let plans = database.read(|rows| plans(rows, ""))?;
     Ok(json::to_raw(&json!({ "plans": plans })))
 }
 
-fn show_boards(call: &CapabilityCall<'_>, _: &Settings, database: &Database) -> Result<Box<RawValue>, Setback> {
+fn show_boards(call: &CapabilityCall<'_>, _: &Settings, database: &Place) -> Result<Box<RawValue>, Setback> {
     #[derive(Deserialize)]
     struct Show {
         #[serde(default)]
@@ -150,7 +149,7 @@ fn show_boards(call: &CapabilityCall<'_>, _: &Settings, database: &Database) -> 
     Ok(json::to_raw(&Boards { boards }))
 }
 
-fn add_task(call: &CapabilityCall<'_>, settings: &Settings, database: &Database) -> Result<Box<RawValue>, Setback> {
+fn add_task(call: &CapabilityCall<'_>, settings: &Settings, database: &Place) -> Result<Box<RawValue>, Setback> {
     #[derive(Deserialize)]
     struct Add {
         plan_id: String,
@@ -200,7 +199,7 @@ fn add_task(call: &CapabilityCall<'_>, settings: &Settings, database: &Database)
 }
 
 /// Changes what is not empty. A task that is there is updated also if there is nothing to change.
-fn update_task(call: &CapabilityCall<'_>, settings: &Settings, database: &Database) -> Result<Box<RawValue>, Setback> {
+fn update_task(call: &CapabilityCall<'_>, settings: &Settings, database: &Place) -> Result<Box<RawValue>, Setback> {
     #[derive(Deserialize)]
     struct Update {
         plan_id: String,
@@ -227,7 +226,7 @@ fn update_task(call: &CapabilityCall<'_>, settings: &Settings, database: &Databa
     Ok(json::to_raw(&json!({ "success": updated > 0, "task_id": task.task_id })))
 }
 
-fn list_tasks(call: &CapabilityCall<'_>, _: &Settings, database: &Database) -> Result<Box<RawValue>, Setback> {
+fn list_tasks(call: &CapabilityCall<'_>, _: &Settings, database: &Place) -> Result<Box<RawValue>, Setback> {
     #[derive(Deserialize)]
     struct List {
         #[serde(default)]
@@ -337,7 +336,7 @@ fn check(what: &str, text: &str, most: usize) -> Result<(), Setback> {
     if text.len() <= most {
         return Ok(());
     }
-    Err(Setback::of("runtime_error", format!("{what} has at most {most} bytes")))
+    Err(Setback::refused(format!("{what} has at most {most} bytes")))
 }
 
 fn check_room(rows: &Transaction<'_>, table: &'static str, most: u32) -> Result<(), Setback> {
@@ -345,5 +344,5 @@ fn check_room(rows: &Transaction<'_>, table: &'static str, most: u32) -> Result<
     if count < most {
         return Ok(());
     }
-    Err(Setback::of("runtime_error", format!("there are already {most} of them")))
+    Err(Setback::refused(format!("there are already {most} of them")))
 }

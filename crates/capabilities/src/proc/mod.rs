@@ -225,7 +225,7 @@ impl Proc {
             Some("SIGINT") => Signal::Interrupt,
             Some(other) => {
                 let message = format!("unknown signal: {other:?}; it is one of SIGTERM, SIGKILL, SIGINT");
-                return Err(Failure::of_capability("runtime_error", message));
+                return Err(Failure::refused(message));
             }
         };
         let Some(process) = self.find(session, &kill.proc_id) else {

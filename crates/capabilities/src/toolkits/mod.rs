@@ -179,7 +179,7 @@ impl Provider for Toolkits {
         let answer = match call.kind {
             "toolkit/list/req" => self.list(&call, context),
             "toolkit/configure/req" => self.configure(&call, context),
-            kind => Err(failed(format!("toolkits do not answer {kind}"))),
+            kind => Err(Failure::refused(format!("toolkits do not answer {kind}"))),
         };
         answer.unwrap_or_else(|failure| Answer::Now(Err(failure)))
     }
@@ -235,18 +235,18 @@ impl Toolkits {
     fn configure(&self, call: &CapabilityCall<'_>, context: &Context<'_>) -> Result<Answer, Failure> {
         let session = context.caller.session();
         if session == SessionId::NONE {
-            return Err(failed("a toolkit is configured for a session, and there is none"));
+            return Err(Failure::refused("a toolkit is configured for a session, and there is none"));
         }
         if call.message.get().len() > self.largest {
-            return Err(failed(format!("config: it is larger than {} bytes", self.largest)));
+            return Err(Failure::refused(format!("config: it is larger than {} bytes", self.largest)));
         }
         let Configure { toolkit_name, config } = call.read()?;
         let is_meant = |kit: &Toolkit| kit.name == toolkit_name || (!kit.alias.is_empty() && kit.alias == toolkit_name);
         let place = self.kits.iter().position(|(kit, _)| is_meant(kit));
-        let place = place.ok_or_else(|| failed(format!("unknown toolkit: {toolkit_name}")))?;
+        let place = place.ok_or_else(|| Failure::refused(format!("unknown toolkit: {toolkit_name}")))?;
         let (kit, check) = &self.kits[place];
         let config = Value::Object(config);
-        check.holds(&config).map_err(failed)?;
+        check.holds(&config).map_err(Failure::refused)?;
         let defaults = defaults(&config, kit)?;
         self.sessions().entry(session).or_default().insert(place, defaults);
         context.bell.lists_changed_for(session);
@@ -282,20 +282,16 @@ fn configured(toolkit: &str, missing: &[String]) -> Outcome {
 /// What a configuration adds to the arguments of each tool.
 fn defaults(config: &Value, kit: &Toolkit) -> Result<HashMap<String, Defaults>, Failure> {
     let Some(arguments) = config.get("arguments") else { return Ok(HashMap::new()) };
-    let no_object = |path: &str| failed(format!("config.{path}: it is to be an object"));
+    let no_object = |path: &str| Failure::refused(format!("config.{path}: it is to be an object"));
     let arguments = arguments.as_object().ok_or_else(|| no_object("arguments"))?;
     let mut all = HashMap::new();
     for (tool, given) in arguments {
         let path = format!("arguments.{tool}");
         if !kit.tools.contains(tool) {
-            return Err(failed(format!("config.{path}: the toolkit has no such tool")));
+            return Err(Failure::refused(format!("config.{path}: the toolkit has no such tool")));
         }
         let given = given.as_object().ok_or_else(|| no_object(&path))?;
         all.insert(tool.clone(), given.iter().map(|(name, value)| (name.clone(), json::to_raw(value))).collect());
     }
     Ok(all)
-}
-
-fn failed(message: impl Into<String>) -> Failure {
-    Failure::of_capability("runtime_error", message)
 }

@@ -9,7 +9,7 @@ use gladhand_accord::{Agreement, Defined, Minimum, Offer, Peer, Rules, VersionRu
 use gladhand_capabilities::clock::Clock;
 use gladhand_capabilities::storage::Storage;
 use gladhand_hub::{Asking, Caller, Hub, Provider, SessionId, Visit};
-use gladhand_operations::{Call, CallId, CapabilityCall, FailureKind, Notice, Operation, Reply};
+use gladhand_operations::{Call, CallId, CapabilityCall, Failure, FailureKind, Notice, Operation, Reply};
 use gladhand_store::Database;
 use gladhand_wire::json;
 use serde_json::Value;
@@ -25,10 +25,14 @@ pub(crate) struct House {
 impl House {
     /// Opens the database in a folder, with what is made to use it. The clock stands at 1000 seconds.
     pub(crate) fn open(folder: &Path, make: impl FnOnce(Storage, Clock) -> Box<dyn Provider>) -> Self {
+        Self::with(Storage::new(Database::open(folder).expect("the folder is writable")), make)
+    }
+
+    /// The same with any database, also with one that cannot be opened.
+    pub(crate) fn with(storage: Storage, make: impl FnOnce(Storage, Clock) -> Box<dyn Provider>) -> Self {
         let time = Arc::new(AtomicU64::new(1000));
         let shown = Arc::clone(&time);
         let clock = Clock::showing(move || shown.load(Ordering::Relaxed) as f64);
-        let storage = Storage::new(Database::open(folder).expect("the folder is writable"));
         let hub = Hub::new(vec![make(storage, clock)]).expect("one provider is unlike any other");
         let runtime = Builder::new_current_thread().build().expect("there are threads");
         Self { hub, runtime: Arc::new(runtime), time }
@@ -71,6 +75,14 @@ impl Agent {
 
     /// The same in text, whose every character counts.
     pub(crate) fn ask_in_text(&self, kind: &'static str, message: String) -> Result<String, (String, String)> {
+        self.outcome(kind, message).map_err(|failure| match failure.kind {
+            FailureKind::Capability(code) => (code.to_owned(), failure.message),
+            kind => (kind.word().to_owned(), failure.message),
+        })
+    }
+
+    /// The answer in text, or the failure as a whole.
+    pub(crate) fn outcome(&self, kind: &'static str, message: String) -> Result<String, Failure> {
         let capability = match kind.split_once('/') {
             Some(("memory", _)) => "memory",
             Some(("learn", _)) => "learning",
@@ -83,10 +95,7 @@ impl Agent {
         match self.runtime.block_on(answer.outcome()) {
             Ok(Reply::Capability(raw)) => Ok(raw.get().to_owned()),
             Ok(other) => panic!("{kind} was answered with {other:?}"),
-            Err(failure) => match failure.kind {
-                FailureKind::Capability(code) => Err((code.to_owned(), failure.message)),
-                kind => Err((kind.word().to_owned(), failure.message)),
-            },
+            Err(failure) => Err(failure),
         }
     }
 

@@ -135,7 +135,10 @@ pub(super) fn read_error(members: &Members<'_>, is_carried: bool) -> Failure {
         message => message.into_owned(),
     };
     let data = serde_json::json!({"code": code, "detail": members.some("detail")});
-    Failure { kind, message, data: Some(json::to_raw(&data)) }
+    // Of what has a kind of its own we know more than hosts do that never say that something is worth a retry.
+    let is_open = matches!(kind, FailureKind::UpstreamError | FailureKind::Capability("runtime_error"));
+    let is_lasting = is_open && members.raw("retryable").is_none_or(|told| told.get() != "true");
+    Failure { kind, message, data: Some(json::to_raw(&data)), is_lasting }
 }
 
 /// What an event of a call tells; `None` where the neutral model has no word for it.

@@ -151,10 +151,10 @@ impl ErrorBody {
 
     /// A call that failed.
     pub(super) fn of(failure: &Failure, capability: &'static str) -> Self {
-        let (code, retryable) = match failure.kind {
-            FailureKind::Capability(code) => (code, failure.kind.is_retryable()),
-            FailureKind::UnknownTool => ("unknown_tool", false),
-            FailureKind::Denied => ("tool_denied", false),
+        let code = match failure.kind {
+            FailureKind::Capability(code) => code,
+            FailureKind::UnknownTool => "unknown_tool",
+            FailureKind::Denied => "tool_denied",
             FailureKind::InvalidArguments
             | FailureKind::UnknownResource
             | FailureKind::UnknownPrompt
@@ -163,15 +163,15 @@ impl ErrorBody {
             | FailureKind::Unsupported
             | FailureKind::OnlyAsTask
             | FailureKind::NotAsTask
-            | FailureKind::Unanswered => ("tool_error", false),
-            FailureKind::ToolFailed => ("tool_error", true),
-            FailureKind::TimedOut => ("timeout", true),
+            | FailureKind::Unanswered
+            | FailureKind::ToolFailed => "tool_error",
+            FailureKind::TimedOut => "timeout",
             FailureKind::Busy
             | FailureKind::Cancelled
             | FailureKind::Stopping
             | FailureKind::UpstreamLost
             | FailureKind::UpstreamError
-            | FailureKind::Internal => ("runtime_error", true),
+            | FailureKind::Internal => "runtime_error",
         };
         let message = if failure.kind == FailureKind::Busy { TOO_MANY } else { &failure.message };
         let kind = match failure.kind {
@@ -181,6 +181,7 @@ impl ErrorBody {
             _ => None,
         };
         let detail = Detail { kind, reason: failure.kind.word(), data: failure.data.as_deref() };
+        let retryable = failure.is_retryable();
         Self { code, message: message.to_owned(), detail: json::to_raw(&detail), retryable, capability }
     }
 

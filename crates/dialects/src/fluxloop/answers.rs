@@ -153,7 +153,7 @@ pub(super) fn read_error(error: &RawValue) -> Outcome {
         }
         _ => FailureKind::UpstreamError,
     };
-    Err(Failure { kind, message, data: error.some("details").map(ToOwned::to_owned) })
+    Err(Failure { data: error.some("details").map(ToOwned::to_owned), ..Failure::new(kind, message) })
 }
 
 /// A peer's words. The shipped server sends an object in one case.

@@ -227,11 +227,8 @@ pub(super) fn read_failure(error: &RawValue) -> Failure {
         _ if error.raw("code").is_some_and(|code| code.get() == OVERLOADED.to_string()) => FailureKind::Busy,
         (word, _) => KINDS.into_iter().find(|kind| kind.word() == word).unwrap_or(FailureKind::UpstreamError),
     };
-    Failure {
-        kind,
-        message: error.raw("message").map_or_else(|| "an error without a message".to_owned(), words),
-        data: error.raw("data").map(ToOwned::to_owned),
-    }
+    let message = error.raw("message").map_or_else(|| "an error without a message".to_owned(), words);
+    Failure { data: error.raw("data").map(ToOwned::to_owned), ..Failure::new(kind, message) }
 }
 
 /// The kinds that travel as `data.reason` under their own word.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::ErrorCode;
 
-/// Why the database could not be opened. Nothing was changed.
+/// Why the database cannot be used. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
 pub enum DatabaseError {
     /// It is there, and may not be changed.
@@ -36,7 +36,7 @@ pub enum DatabaseError {
         version: u32,
     },
     /// SQLite failed otherwise.
-    #[error("could not open {}", file.display())]
+    #[error("{} cannot be used", file.display())]
     Failed {
         /// The file.
         file: PathBuf,
@@ -49,7 +49,8 @@ pub enum DatabaseError {
 }
 
 impl DatabaseError {
-    pub(super) fn of(file: &Path, source: rusqlite::Error) -> Self {
+    /// Why a use of a file failed.
+    pub fn of(file: &Path, source: rusqlite::Error) -> Self {
         let file = file.to_owned();
         match Trouble::of(&source) {
             Trouble::Damaged => Self::Damaged { file },
@@ -58,15 +59,28 @@ impl DatabaseError {
         }
     }
 
+    /// What it comes down to, for those who are not to know of files.
+    pub fn trouble(&self) -> Trouble {
+        match self {
+            Self::ReadOnly { .. } => Trouble::ReadOnly,
+            Self::Damaged { .. } => Trouble::Damaged,
+            Self::Foreign { .. } | Self::Newer { .. } => Trouble::Strange,
+            Self::Failed { source, .. } => Trouble::of(source),
+            Self::Io(_) => Trouble::Other,
+        }
+    }
+
     /// What a person can do about it.
-    pub fn hint(&self) -> Option<String> {
-        Some(match self {
+    pub fn hint(&self) -> String {
+        match self {
             Self::ReadOnly { file } => format!("make {} writable", file.display()),
             Self::Damaged { file } => format!("put a copy back, or move {} away to begin anew", file.display()),
             Self::Foreign { .. } => "choose another data folder".to_owned(),
             Self::Newer { .. } => "use the newer program".to_owned(),
-            Self::Failed { .. } | Self::Io(_) => return None,
-        })
+            Self::Failed { .. } | Self::Io(_) => {
+                "look whether the data folder can be read and written, and whether the disk has room".to_owned()
+            }
+        }
     }
 }
 
@@ -81,6 +95,8 @@ pub enum Trouble {
     ReadOnly,
     /// The file is damaged.
     Damaged,
+    /// It is not ours, or of a version that we do not know.
+    Strange,
     /// Something else.
     Other,
 }
@@ -96,6 +112,11 @@ impl Trouble {
             _ => Self::Other,
         }
     }
+
+    /// Whether it stays until somebody does something about it.
+    pub fn is_lasting(self) -> bool {
+        matches!(self, Self::ReadOnly | Self::Damaged | Self::Strange)
+    }
 }
 
 impl fmt::Display for Trouble {
@@ -105,6 +126,7 @@ impl fmt::Display for Trouble {
             Self::Full => "the disk is full",
             Self::ReadOnly => "the database cannot be written",
             Self::Damaged => "the database is damaged",
+            Self::Strange => "the database is of another program or version",
             Self::Other => "the database failed",
         })
     }

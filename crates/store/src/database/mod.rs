@@ -41,7 +41,7 @@ pub struct Database {
 impl Database {
     /// Opens the database of a data folder, or makes it, and brings its tables up to date.
     pub fn open(folder: &Path) -> Result<Self, DatabaseError> {
-        let path = folder.join(FILE);
+        let path = Self::file(folder);
         make_private(folder, &path)?;
         let why = |error| DatabaseError::of(&path, error);
         let mut connection = connect(&path).map_err(why)?;
@@ -52,6 +52,30 @@ impl Database {
             return Err(stranger.error(path));
         }
         Ok(Self { path, spare: Mutex::new(vec![connection]) })
+    }
+
+    /// Looks whether the database of a data folder is whole and can be used; false if there is none yet. Nothing is made
+    /// or changed.
+    pub fn examine(folder: &Path) -> Result<bool, DatabaseError> {
+        let path = Self::file(folder);
+        if !path.try_exists()? {
+            return Ok(false);
+        }
+        let why = |error| DatabaseError::of(&path, error);
+        let connection = attach(&path).map_err(why)?;
+        if connection.is_readonly("main").map_err(why)? {
+            return Err(DatabaseError::ReadOnly { file: path });
+        }
+        if let Some(stranger) = stranger(&connection).map_err(why)? {
+            return Err(stranger.error(path));
+        }
+        let verdict: String = connection.pragma_query_value(None, "quick_check", |row| row.get(0)).map_err(why)?;
+        if verdict == "ok" { Ok(true) } else { Err(DatabaseError::Damaged { file: path }) }
+    }
+
+    /// The file of a data folder's database.
+    pub fn file(folder: &Path) -> PathBuf {
+        folder.join(FILE)
     }
 
     /// The file.
@@ -137,10 +161,15 @@ fn keep_others_out(_: &File) -> std::io::Result<()> {
     Ok(())
 }
 
-fn connect(path: &Path) -> rusqlite::Result<Connection> {
+fn attach(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(PATIENCE)?;
+    Ok(connection)
+}
+
+fn connect(path: &Path) -> rusqlite::Result<Connection> {
+    let connection = attach(path)?;
     patiently(|| connection.pragma_update(None, "journal_mode", "wal"))?;
     // With a write-ahead log nothing can be torn by a crash; only what was written last may be lost to a power cut.
     connection.pragma_update(None, "synchronous", "normal")?;
@@ -178,18 +207,28 @@ impl Stranger {
     }
 }
 
+fn number(connection: &Connection, name: &str) -> rusqlite::Result<u32> {
+    connection.pragma_query_value(None, name, |row| row.get(0))
+}
+
+/// Whether the file is not ours to touch.
+fn stranger(connection: &Connection) -> rusqlite::Result<Option<Stranger>> {
+    let tables: u32 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    if tables > 0 && number(connection, "application_id")? != OURS as u32 {
+        return Ok(Some(Stranger::Foreign));
+    }
+    let version = number(connection, "user_version")?;
+    Ok((version as usize > STEPS.len()).then_some(Stranger::Newer(version)))
+}
+
 /// Takes the steps that the file has not taken yet.
 fn migrate(connection: &mut Connection) -> rusqlite::Result<Option<Stranger>> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    let number = |name| transaction.pragma_query_value(None, name, |row| row.get::<_, u32>(0));
-    let version = number("user_version")?;
-    let tables: u32 = transaction.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
-    if tables > 0 && number("application_id")? != OURS as u32 {
-        return Ok(Some(Stranger::Foreign));
+    if let Some(stranger) = stranger(&transaction)? {
+        return Ok(Some(stranger));
     }
-    let Some(steps) = STEPS.get(version as usize..) else {
-        return Ok(Some(Stranger::Newer(version)));
-    };
+    let taken = number(&transaction, "user_version")?;
+    let steps = STEPS.get(taken as usize..).unwrap_or_default();
     for step in steps {
         transaction.execute_batch(step)?;
     }

@@ -100,6 +100,23 @@ fn what_a_capability_says_of_a_failure_is_its_own() {
 }
 
 #[test]
+fn what_is_known_to_fail_again_is_not_worth_a_retry() {
+    let mut server = granting(everything());
+    let cases = [
+        (Failure::of_capability("runtime_error", "it broke"), true),
+        (Failure::refused("no such thing"), false),
+        (Failure::new(FailureKind::UpstreamLost, "it is gone"), true),
+        (Failure::new(FailureKind::UpstreamError, "it said no").lasting(), false),
+    ];
+    for (failure, retryable) in cases {
+        say(&mut server, &message("memory/store/req", "m", &mandatory("memory/store/req")));
+        let (id, _) = last(&server);
+        let answer = bodies(&server.resolve(id, Err(failure)));
+        assert_eq!((&answer[0]["code"], &answer[0]["retryable"]), (&json!("runtime_error"), &json!(retryable)));
+    }
+}
+
+#[test]
 fn a_field_that_is_missing_or_of_another_type_is_named() {
     let mut server = granting(everything());
     for request in requests() {
@@ -339,6 +356,15 @@ fn our_agent_hears_what_a_capability_calls_a_failure_and_what_was_not_granted() 
     pair.hear(&lines);
     let failure = pair.take_answers(call).remove(0).unwrap_err();
     assert_eq!(failure.kind, FailureKind::Capability("memory_not_found"));
+    for failure in [Failure::refused("never"), Failure::of_capability("runtime_error", "not now")] {
+        let expected = (failure.kind, failure.is_retryable());
+        let call = pair.begin(carried("memory/store/req", "memory", r#"{"memory_id":"m"}"#), false);
+        let (id, _) = last(&pair.server);
+        let lines = pair.server.resolve(id, Err(failure));
+        pair.hear(&lines);
+        let failure = pair.take_answers(call).remove(0).unwrap_err();
+        assert_eq!((failure.kind, failure.is_retryable()), expected);
+    }
     let mut pair = Pair::new(&DIALECT, server_setup(), client_setup("1.0"));
     pair.open().unwrap();
     let call = pair.begin(carried("memory/store/req", "memory", r#"{"memory_id":"m"}"#), false);

@@ -82,7 +82,9 @@ impl Asked {
             _ if message.is_empty() => results::upstream_error("the upstream answered with an error"),
             _ => results::upstream_error(message),
         };
-        Failure { data: Some(error.to_owned()), ..failure }
+        // There is no such method, or it takes no such parameters: that will be so the next time too.
+        let is_lasting = matches!(code, Some(-32602 | -32601));
+        Failure { data: Some(error.to_owned()), is_lasting, ..failure }
     }
 }
 
