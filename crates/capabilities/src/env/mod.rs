@@ -65,6 +65,21 @@ impl Default for Settings {
     }
 }
 
+/// The environments that are always there.
+fn own() -> Vec<Arc<dyn Environment>> {
+    vec![
+        Arc::new(Gridworld),
+        Arc::new(Textfiles::default()),
+        Arc::new(Counter::named("counter")),
+        Arc::new(Counter::named("counter_env")),
+    ]
+}
+
+/// Whether an environment that is always there has this name, so that a program of the same would never be played.
+pub fn is_own(name: &str) -> bool {
+    own().iter().any(|environment| environment.name() == name)
+}
+
 /// The capability `env`.
 #[derive(Debug)]
 pub struct Env {
@@ -78,12 +93,7 @@ impl Env {
     /// and the programs of the settings, which somebody starts.
     pub fn new(mut settings: Settings, starter: &Arc<dyn Starter>) -> Self {
         let episodes = Belongings::default();
-        let mut environments: Vec<Arc<dyn Environment>> = vec![
-            Arc::new(Gridworld),
-            Arc::new(Textfiles::default()),
-            Arc::new(Counter::named("counter")),
-            Arc::new(Counter::named("counter_env")),
-        ];
+        let mut environments = own();
         for program in std::mem::take(&mut settings.programs) {
             let roster = episodes.roster().clone();
             environments.push(Arc::new(command::Command::of(program, Arc::clone(starter), roster)));

@@ -1,12 +1,14 @@
-//! Whether what the configuration names is there: an upstream's program, its folder, its address; the folders of others.
+//! Whether what the configuration names is there: an upstream's program, its folder, its address; the folders and programs
+//! of others.
 
+use std::ffi::OsStr;
 use std::net::{TcpStream, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use url::Url;
 
-use crate::config::{AgentConfig, Config, RepositoryConfig, UpstreamConfig};
+use crate::config::{A2eConfig, AgentConfig, Config, RepositoryConfig, UpstreamConfig};
 
 /// How long an address may take to accept a connection.
 const CONNECTING: Duration = Duration::from_secs(3);
@@ -14,7 +16,8 @@ const CONNECTING: Duration = Duration::from_secs(3);
 /// Something that is missing: which key speaks of it, what it is, and what can be done.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Missing {
-    pub(super) key: &'static str,
+    /// That of an upstream begins in its table, as in `cwd`; any other is whole, as in `a2e.roots#2`.
+    pub(super) key: String,
     pub(super) message: String,
     pub(super) advice: String,
 }
@@ -27,57 +30,93 @@ pub(super) fn missing(upstream: &UpstreamConfig) -> Vec<Missing> {
     if let Some(program) = upstream.command.first() {
         let own = upstream.env.get("PATH").map(|path| path.0.expose().into());
         let path = own.or_else(|| std::env::var_os("PATH")).unwrap_or_default();
-        if find(program, folder, &std::env::split_paths(&path).collect::<Vec<_>>()).is_none() {
-            let message = match has_folder(program) {
-                true => format!("there is no program {program}"),
-                false => format!("`{program}` is not on the PATH"),
-            };
-            let advice = match program.as_str() {
-                "npx" | "node" | "npm" => "install Node.js",
-                "uvx" | "uv" => "install uv",
-                "python" | "python3" | "pipx" => "install Python",
-                "docker" => "install Docker",
-                _ => "install it, or write where it is",
-            };
-            all.push(Missing { key: "command", message, advice: advice.to_owned() });
-        }
+        all.extend(missing_program("command", program, folder, &path));
     }
     all
 }
 
-/// The folders that the repository tools and the agent are to read and that are not there, each with its section.
-pub(super) fn missing_folders(config: &Config) -> Vec<(&'static str, Missing)> {
+/// What everything else in the configuration names and this machine does not have.
+pub(super) fn missing_elsewhere(config: &Config) -> Vec<Missing> {
     let RepositoryConfig { roots, docs, recipes, .. } = &config.repository;
     let AgentConfig { folder, roots: agent_roots, .. } = &config.agent;
-    let look = |key, folders: &[PathBuf]| -> Vec<Missing> {
-        folders.iter().filter_map(|folder| missing_folder(key, folder)).collect()
-    };
-    let of_repository = [look("roots", roots), look("docs", docs.as_slice()), look("recipes", recipes.as_slice())];
+    let A2eConfig { roots: a2e_roots, skill, .. } = &config.a2e;
     // The agent makes its own folder, unless something else has the name.
-    let folder = folder.iter().filter(|folder| folder.exists()).filter_map(|folder| missing_folder("folder", folder));
-    let of_agent = look("roots", agent_roots).into_iter().chain(folder).map(|missing| ("agent", missing));
-    of_repository.into_iter().flatten().map(|missing| ("repository", missing)).chain(of_agent).collect()
+    let folder = folder.iter().filter(|folder| folder.exists());
+    let listed = [("repository.roots", roots), ("agent.roots", agent_roots), ("a2e.roots", a2e_roots)];
+    let listed = listed.into_iter().flat_map(|(key, folders)| numbered(key, folders));
+    let single = [("repository.docs", docs), ("repository.recipes", recipes), ("a2e.skill.path", &skill.path)];
+    let single = single.into_iter().flat_map(|(key, folder)| folder.iter().map(move |folder| (key.to_owned(), folder)));
+    let folders = listed.chain(single).chain(folder.map(|folder| ("agent.folder".to_owned(), folder)));
+    // What is empty is a mistake, and told as one.
+    let folders = folders.filter(|(_, folder)| !folder.as_os_str().is_empty());
+    let folders = folders.filter_map(|(key, folder)| missing_folder(&key, folder));
+    folders.chain(missing_programs(&config.a2e)).collect()
 }
 
-fn missing_folder(key: &'static str, folder: &Path) -> Option<Missing> {
+/// The programs that agents may have started and that are not there.
+fn missing_programs(config: &A2eConfig) -> Vec<Missing> {
+    let A2eConfig { roots, proc, env, mcp, .. } = config;
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let allowed = numbered("a2e.proc.allowed", &proc.allowed).chain(numbered("a2e.mcp.commands", &mcp.commands));
+    let played = env
+        .commands
+        .iter()
+        .filter_map(|(name, command)| command.first().map(|program| (format!("a2e.env.commands.{name}"), program)));
+    let programs = allowed.chain(played).filter(|(_, program)| !program.is_empty());
+    let folder = roots.first().map(PathBuf::as_path);
+    programs.filter_map(|(key, program)| missing_program(&key, program, folder, &path)).collect()
+}
+
+/// Items with the keys that they are told under.
+fn numbered<'i, T>(key: &str, items: &'i [T]) -> impl Iterator<Item = (String, &'i T)> {
+    items.iter().enumerate().map(move |(at, item)| (format!("{key}#{}", at + 1), item))
+}
+
+fn missing_folder(key: &str, folder: &Path) -> Option<Missing> {
     let message = match folder.is_dir() {
         true => return None,
         false if folder.exists() => format!("{} is no folder", folder.display()),
         false => format!("there is no folder {}", folder.display()),
     };
-    Some(Missing { key, message, advice: "make it, or name another".to_owned() })
+    Some(Missing { key: key.to_owned(), message, advice: "make it, or name another".to_owned() })
+}
+
+fn missing_program(key: &str, program: &str, folder: Option<&Path>, path: &OsStr) -> Option<Missing> {
+    if find(program, folder, &std::env::split_paths(path).collect::<Vec<_>>()).is_some() {
+        return None;
+    }
+    let file = inside(folder, program);
+    let message = match has_folder(program) {
+        true if file.is_file() => format!("{program} cannot be run"),
+        true if file.exists() => format!("{program} is no program"),
+        true => format!("there is no program {program}"),
+        false => format!("`{program}` is not on the PATH"),
+    };
+    let advice = match program {
+        "npx" | "node" | "npm" => "install Node.js",
+        "uvx" | "uv" => "install uv",
+        "python" | "python3" | "pipx" => "install Python",
+        "docker" => "install Docker",
+        _ if has_folder(program) && file.is_file() => "make it executable, or name another",
+        _ => "install it, or write where it is",
+    };
+    Some(Missing { key: key.to_owned(), message, advice: advice.to_owned() })
 }
 
 /// Where a program is: in its folder if it names one, else in the first of these that has it.
 fn find(program: &str, folder: Option<&Path>, path: &[PathBuf]) -> Option<PathBuf> {
-    let inside = |place: &Path| folder.map_or_else(|| place.to_owned(), |folder| folder.join(place));
     if has_folder(program) {
-        return Some(inside(Path::new(program))).filter(|file| is_program(file));
+        return Some(inside(folder, program)).filter(|file| is_program(file));
     }
     let endings: &[&str] = if cfg!(windows) { &["", ".exe", ".cmd", ".bat", ".com"] } else { &[""] };
     let mut places =
         path.iter().flat_map(|place| endings.iter().map(move |ending| place.join(format!("{program}{ending}"))));
     places.find(|file| is_program(file))
+}
+
+/// The file of a program that names a folder.
+fn inside(folder: Option<&Path>, program: &str) -> PathBuf {
+    folder.map_or_else(|| PathBuf::from(program), |folder| folder.join(program))
 }
 
 fn has_folder(program: &str) -> bool {
@@ -97,7 +136,7 @@ fn is_program(file: &Path) -> bool {
 pub(super) fn unreachable(url: &Url) -> Option<Missing> {
     let host = url.host_str()?.trim_matches(['[', ']']);
     let place = format!("{host}:{}", url.port_or_known_default()?);
-    let missing = |message, advice: &str| Some(Missing { key: "url", message, advice: advice.to_owned() });
+    let missing = |message, advice: &str| Some(Missing { key: "url".to_owned(), message, advice: advice.to_owned() });
     let Ok(addresses) = (host, url.port_or_known_default()?).to_socket_addrs() else {
         return missing(format!("there is no host {host}"), "is the address right, and is there a network?");
     };
@@ -141,7 +180,7 @@ mod tests {
             cwd: Some("/no/such/folder".into()),
             ..UpstreamConfig::default()
         };
-        let keys: Vec<_> = missing(&upstream).iter().map(|one| one.key).collect();
+        let keys: Vec<_> = missing(&upstream).into_iter().map(|one| one.key).collect();
         assert_eq!(keys, ["cwd", "command"]);
     }
 
@@ -155,22 +194,53 @@ mod tests {
         config.repository.docs = Some("/no/such/docs".into());
         config.agent.roots = vec!["/no/such/work".into()];
         config.agent.folder = Some("/no/such/chats".into());
-        let missing = |config: &Config| -> Vec<String> {
-            let told = missing_folders(config).into_iter();
-            told.map(|(section, one)| format!("{section}.{}: {}", one.key, one.message)).collect()
-        };
         assert_eq!(
-            missing(&config),
+            told(&config),
             [
-                "repository.roots: there is no folder /no/such/root",
+                "repository.roots#2: there is no folder /no/such/root",
+                "agent.roots#1: there is no folder /no/such/work",
                 "repository.docs: there is no folder /no/such/docs",
-                "agent.roots: there is no folder /no/such/work",
             ],
             "the agent makes its own folder"
         );
         config = Config::default();
         config.agent.folder = Some(file.clone());
-        assert_eq!(missing(&config), [format!("agent.folder: {} is no folder", file.display())]);
+        assert_eq!(told(&config), [format!("agent.folder: {} is no folder", file.display())]);
+    }
+
+    fn told(config: &Config) -> Vec<String> {
+        missing_elsewhere(config).into_iter().map(|one| format!("{}: {}", one.key, one.message)).collect()
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn folders_and_programs_of_agents_are_looked_for() {
+        let here = tempfile::tempdir().unwrap();
+        let place = here.path().to_owned();
+        let file = place.join("text");
+        std::fs::write(&file, "").unwrap();
+        let text = file.display().to_string();
+        let mut config = Config::default();
+        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+        config.a2e.roots = vec![place.clone(), "/no/such/root".into(), file.clone()];
+        config.a2e.skill.path = Some("/no/such/skills".into());
+        config.a2e.proc.allowed = words(&["sh", "no-such-program"]);
+        config.a2e.mcp.commands = words(&["no-such-server"]);
+        config.a2e.env.commands = [("a", vec!["sh"]), ("b", vec![text.as_str()]), ("c", vec!["/"])]
+            .map(|(name, command)| (name.to_owned(), words(&command)))
+            .into();
+        assert_eq!(
+            told(&config),
+            [
+                "a2e.roots#2: there is no folder /no/such/root".to_owned(),
+                format!("a2e.roots#3: {text} is no folder"),
+                "a2e.skill.path: there is no folder /no/such/skills".to_owned(),
+                "a2e.proc.allowed#2: `no-such-program` is not on the PATH".to_owned(),
+                "a2e.mcp.commands#1: `no-such-server` is not on the PATH".to_owned(),
+                format!("a2e.env.commands.b: {text} cannot be run"),
+                "a2e.env.commands.c: / is no program".to_owned(),
+            ]
+        );
     }
 
     #[test]

@@ -4,6 +4,7 @@
 
 mod a2e;
 mod agent;
+mod anchor;
 mod expand;
 mod policy;
 mod repository;
@@ -309,6 +310,18 @@ pub struct File {
     pub text: String,
 }
 
+impl File {
+    /// The configuration that is in it; everything that is wrong with it if something is.
+    pub fn parse(&self, reading: Reading<'_>) -> Result<Config, Vec<Problem>> {
+        read_through(&self.text, self.folder(), reading).sound()
+    }
+
+    /// Where its relative paths begin.
+    fn folder(&self) -> Option<&Path> {
+        self.path.parent()
+    }
+}
+
 /// Finds and reads the file: `--config`, `GLADHAND_CONFIG` (clap merges the two), then `./gladhand.toml`, then the
 /// user's config folder.
 pub fn find(named: Option<&Path>) -> Result<Option<File>, ConfigError> {
@@ -336,7 +349,8 @@ pub fn users_file() -> Option<PathBuf> {
 pub enum Reading<'l> {
     /// All of it; what upstreams refer to is looked up.
     Whole(&'l Lookup<'l>),
-    /// All of it; references in upstreams stay as they are written, and nobody asks whether they can be used.
+    /// All of it; references in upstreams and relative paths stay as they are written, and nobody asks whether they can
+    /// be used.
     AsWritten,
     /// All but the upstreams, for who has no use for them.
     WithoutUpstreams,
@@ -346,15 +360,13 @@ pub enum Reading<'l> {
 pub fn load(named: Option<&Path>, reading: Reading<'_>) -> Result<(Config, Option<File>), ConfigError> {
     let Some(file) = find(named)? else { return Ok((Config::default(), None)) };
     let invalid = |problems| ConfigError::Invalid { path: file.path.clone(), problems };
-    Ok((parse(&file.text, reading).map_err(invalid)?, Some(file)))
+    Ok((file.parse(reading).map_err(invalid)?, Some(file)))
 }
 
-/// Reads a configuration; everything that is wrong with it if something is.
+/// Reads a configuration that is in no file, so that relative paths begin where we were started; everything that is wrong
+/// with it if something is.
 pub fn parse(text: &str, reading: Reading<'_>) -> Result<Config, Vec<Problem>> {
-    match read_through(text, reading) {
-        Examined { config: Some(config), problems, .. } if problems.is_empty() => Ok(config),
-        Examined { problems, .. } => Err(problems),
-    }
+    read_through(text, None, reading).sound()
 }
 
 /// A configuration with everything that is wrong with it.
@@ -368,12 +380,22 @@ pub(crate) struct Examined<'t> {
     pub(crate) places: Source<'t>,
 }
 
-/// Looks at a configuration as a whole.
-pub(crate) fn examine<'t>(text: &'t str, lookup: &Lookup<'_>) -> Examined<'t> {
-    read_through(text, Reading::Whole(lookup))
+impl Examined<'_> {
+    /// The settings, if nothing is wrong with them.
+    fn sound(self) -> Result<Config, Vec<Problem>> {
+        match self {
+            Self { config: Some(config), problems, .. } if problems.is_empty() => Ok(config),
+            Self { problems, .. } => Err(problems),
+        }
+    }
 }
 
-fn read_through<'t>(text: &'t str, reading: Reading<'_>) -> Examined<'t> {
+/// Looks at a configuration as a whole.
+pub(crate) fn examine<'t>(file: &'t File, lookup: &Lookup<'_>) -> Examined<'t> {
+    read_through(&file.text, file.folder(), Reading::Whole(lookup))
+}
+
+fn read_through<'t>(text: &'t str, folder: Option<&Path>, reading: Reading<'_>) -> Examined<'t> {
     let (mut source, problems) = Source::read(text);
     if !problems.is_empty() {
         return Examined { config: None, problems, places: source };
@@ -392,6 +414,9 @@ fn read_through<'t>(text: &'t str, reading: Reading<'_>) -> Examined<'t> {
         return Examined { config: None, problems: in_order(problems), places: source };
     };
     config.upstreams.0.sort_by_key(|(name, _)| source.span(&["upstreams", name]).start);
+    if let Some(folder) = folder.filter(|_| !matches!(reading, Reading::AsWritten)) {
+        config.anchor(folder);
+    }
     let range = config.out_of_range(&source);
     if matches!(reading, Reading::Whole(_)) {
         for (name, upstream) in config.upstreams.0.iter().filter(|(_, upstream)| upstream.enabled) {
@@ -419,7 +444,7 @@ impl Config {
             ("limits.drain_ms", "at most 3600000", limits.drain_ms <= 3_600_000),
         ];
         let own = own.into_iter().filter(|(_, _, fits)| !fits).map(|(key, expected, _)| (key, expected));
-        let problem = |(key, problem): (&str, String)| {
+        let problem = |(key, problem): (String, String)| {
             let path: Vec<_> = key.split('.').collect();
             source.problem(&path, problem)
         };
@@ -428,7 +453,7 @@ impl Config {
         };
         let addresses = self.agent.malformed().into_iter().map(address);
         let ranges = own.chain(self.http.out_of_range()).chain(self.a2e.out_of_range());
-        let ranges = ranges.map(|(key, expected)| (key, format!("must be {expected}")));
+        let ranges = ranges.map(|(key, expected)| (key.to_owned(), format!("must be {expected}")));
         ranges.chain(self.a2e.mistakes()).map(problem).chain(addresses).collect()
     }
 }
@@ -490,7 +515,7 @@ mod tests {
 
     #[test]
     fn values_out_of_range_are_told_by_name() {
-        assert_eq!(problem("[a2e]\nmax_parallel = 0"), "line 2, column 1: a2e.max_parallel: must be at least 1");
+        assert_eq!(problem("[a2e]\nmax_parallel = 0"), "line 2, column 1: a2e.max_parallel: must be from 1 to 100000");
         assert_eq!(problem("[limits]\nin_flight = 0"), "line 2, column 1: limits.in_flight: must be from 1 to 100000");
         for (setting, expected) in [
             ("sessions = 0", "http.sessions: must be from 1 to 1000000"),

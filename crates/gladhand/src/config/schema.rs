@@ -84,7 +84,7 @@ const BYTES: Kind = Kind::Number(1024, 1 << 40);
 const A2E: [Key; 15] = [
     ("tokens", Kind::Texts, "Tokens that open everything to anybody. With neither these nor agents, any is accepted."),
     ("agents", Kind::Agents, "Tokens of single agents, and what they open."),
-    ("max_parallel", Kind::Number(1, u32::MAX as u64), "How many calls of one session run at once."),
+    ("max_parallel", Kind::Number(1, 100_000), "How many calls of one session run at once."),
     ("sessions", MANY, "How many sessions may be open over HTTP."),
     ("idle_minutes", Kind::Number(1, 10_080), "After how many minutes without use a session over HTTP ends."),
     ("handshake_seconds", Kind::Number(1, 3600), "How long the handshake over HTTP may be in coming."),
@@ -138,7 +138,7 @@ const A2E_LEARNING: [Key; 3] = [
 
 const A2E_MCP: [Key; 2] = [
     ("commands", Kind::Texts, "Programs that may be started for it, literally."),
-    ("urls", Kind::Texts, "Addresses that may be reached for it; `*` fits any characters."),
+    ("urls", Kind::Texts, "Where they may be: the origin of one of these, and a path that begins with its."),
 ];
 
 const LIMITS: [Key; 4] = [
@@ -242,7 +242,7 @@ const REPOSITORY: [Key; 4] = [
     ("recipes", Kind::Text, "A folder of further integration targets."),
 ];
 
-const UPSTREAM: [Key; 20] = [
+const UPSTREAM: [Key; 21] = [
     ("enabled", Kind::Bool, "Whether it is used at all."),
     ("command", Kind::TextOrTexts, "The program to start, with its arguments or without."),
     ("args", Kind::Texts, "Arguments (more of them) for the program."),
@@ -256,6 +256,7 @@ const UPSTREAM: [Key; 20] = [
     ("ca", Kind::Text, "A file (PEM) with authorities that are trusted beside those of the system."),
     ("speak", Kind::Speak, "What to speak to it; found out if it is not said."),
     ("token", Kind::Text, "The token to present, in a dialect whose opening has one."),
+    ("agent_id", Kind::Text, "As whom we present ourselves to a host of A2E."),
     ("isolated", Kind::Bool, "Whether every session gets one of its own."),
     ("timeout_ms", Kind::Number(1, 86_400_000), "How long the opening may take."),
     ("call_timeout_ms", Kind::Number(0, 86_400_000), "How long a call may be silent; 0: as long as it likes."),

@@ -154,14 +154,13 @@ impl<'t> Source<'t> {
         self.at(Some(self.span(path)), &path.join("."), &message.into())
     }
 
-    /// Where a key is in the text, or the nearest table around it.
+    /// Where a key is in the text, or the nearest table around it. The second item of a list is `key#2`.
     pub(super) fn span(&self, path: &[&str]) -> Range<usize> {
         let mut found = 0..0;
         let mut table = &self.root;
         for name in path {
-            let Some((key, value)) = table.iter().find(|(key, _)| key.get_ref().as_ref() == *name) else { break };
-            found = key.span();
-            let DeValue::Table(inner) = value.get_ref() else { break };
+            let Some(value) = member(table, name, &mut found) else { break };
+            let DeValue::Table(inner) = value else { break };
             table = inner;
         }
         found
@@ -171,6 +170,22 @@ impl<'t> Source<'t> {
         let (line, column) = span.map_or((0, 0), |span| place(self.text, span.start));
         Problem { line, column, key: harmless(key), message: harmless(message) }
     }
+}
+
+/// What a table has under a key, or as an item of the list under it, and where that is.
+fn member<'s, 't>(table: &'s DeTable<'t>, name: &str, place: &mut Range<usize>) -> Option<&'s DeValue<'t>> {
+    let of_key = |name: &str| table.iter().find(|(key, _)| key.get_ref().as_ref() == name);
+    if let Some((key, value)) = of_key(name) {
+        *place = key.span();
+        return Some(value.get_ref());
+    }
+    let (name, number) = name.rsplit_once('#')?;
+    let (key, value) = of_key(name)?;
+    *place = key.span();
+    let DeValue::Array(items) = value.get_ref() else { return None };
+    let item = items.iter().nth(number.parse::<usize>().ok()?.checked_sub(1)?)?;
+    *place = item.span();
+    Some(item.get_ref())
 }
 
 /// Text of the file without what would move the cursor or begin a new line.

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use gladhand_accord::Secret;
 use gladhand_auth::{BadRoots, Roots};
+use gladhand_dialects::a2e;
 use gladhand_hub::{Naming, Pattern};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
@@ -62,6 +63,8 @@ pub struct UpstreamConfig {
     pub speak: Option<String>,
     /// The token to present, in a dialect whose opening has one.
     pub token: Option<Hidden>,
+    /// As whom we present ourselves, in a dialect whose opening asks for that: A2E.
+    pub agent_id: Option<String>,
     /// Whether every session gets one of its own.
     pub isolated: bool,
     /// How long the opening may take, in milliseconds.
@@ -94,6 +97,7 @@ impl Default for UpstreamConfig {
             ca: None,
             speak: None,
             token: None,
+            agent_id: None,
             isolated: false,
             timeout_ms: OPENING_MS,
             call_timeout_ms: CALL_MS,
@@ -253,6 +257,14 @@ impl UpstreamConfig {
                 mistake(Some("speak"), &format!("{} is not spoken over HTTP", dialect.name));
             }
             Some(_) => {}
+        }
+        match (&self.agent_id, self.speak()) {
+            (Some(id), _) if id.is_empty() => mistake(Some("agent_id"), "an id must not be empty"),
+            (Some(_), Some(Speak::Mcp)) => mistake(Some("agent_id"), "only hosts of A2E are told who we are so"),
+            (Some(_), Some(Speak::As(dialect, _))) if dialect.name != a2e::DIALECT.name => {
+                mistake(Some("agent_id"), "only hosts of A2E are told who we are so");
+            }
+            _ => {}
         }
         if self.env.keys().any(|name| name.is_empty() || name.contains(['=', '\0'])) {
             mistake(Some("env"), "the name of a variable is not empty and has no `=`");

@@ -351,8 +351,12 @@ impl Attempt<'_> {
 
     /// Both sides of a way that answers come back on in some style; a process has one stream.
     fn driver(&self, dialect: &'static Dialect, version: &str, transport: Transport, style: Style) -> Driver {
+        let mut identity = self.options.identity.clone();
+        if let Some(id) = self.options.agent_id.as_ref().filter(|_| dialect.name == a2e::DIALECT.name) {
+            identity.name.clone_from(id);
+        }
         let setup = ClientSetup {
-            identity: self.options.identity.clone(),
+            identity,
             version: version.to_owned(),
             wants: None,
             provides: self.options.provides.clone(),

@@ -43,6 +43,8 @@ pub struct Options {
     pub roots: Roots,
     /// The token to present, in a dialect whose opening has one.
     pub token: Option<Secret>,
+    /// As whom to present ourselves to a host of A2E; `None`: by the name of our identity.
+    pub agent_id: Option<String>,
     /// Variables of our environment that a process is not given.
     pub hidden: Vec<String>,
     /// What a process finds around it.
@@ -70,6 +72,7 @@ impl Default for Options {
             authorizer: None,
             roots: Roots::default(),
             token: None,
+            agent_id: None,
             hidden: Vec::new(),
             surroundings: Surroundings::default(),
             eras: Eras::default(),

@@ -55,31 +55,29 @@ fn judge(file: &File) -> Verdict {
     let data = std::env::var_os(config::env::DATA_DIR).map(PathBuf::from);
     let data = config::data_dir(data.as_deref());
     let (sources, memory) = (Sources::with_store_in(data.clone()), Memory::in_folder(data));
-    let Examined { config, problems: errors, places } = sources.lookup(|lookup| config::examine(&file.text, lookup));
+    let Examined { config, problems: errors, places } = sources.lookup(|lookup| config::examine(file, lookup));
     let mut verdict = Verdict { errors, ..Verdict::default() };
-    for (section, missing) in config.iter().flat_map(outside::missing_folders) {
-        let message = format!("{}: {}", missing.message, missing.advice);
-        verdict.warnings.push(places.problem(&[section, missing.key], message));
+    for missing in config.iter().flat_map(outside::missing_elsewhere) {
+        let path: Vec<_> = missing.key.split('.').collect();
+        // Of what is wrong in itself nothing more needs to be said.
+        if !verdict.errors.iter().any(|error| error.is_of(&path)) {
+            verdict.warnings.push(places.problem(&path, format!("{}: {}", missing.message, missing.advice)));
+        }
     }
     for (name, upstream) in config.iter().flat_map(|config| &config.upstreams.0).filter(|(_, one)| one.enabled) {
         verdict.upstreams += 1;
-        // Of what is wrong in itself nothing more needs to be said.
         if verdict.errors.iter().any(|error| error.is_of(&["upstreams", name])) {
             continue;
         }
         for missing in outside::missing(upstream) {
             let message = format!("{}: {}", missing.message, missing.advice);
-            verdict.warnings.push(places.problem(&["upstreams", name, missing.key], message));
+            verdict.warnings.push(places.problem(&["upstreams", name, &missing.key], message));
         }
         let known = upstream.target().and_then(|target| memory.names(name, &target));
         for (key, wanted) in known.iter().flat_map(|known| idle(upstream, known)) {
             let message = format!("`{wanted}` is nothing that it had when it was last asked");
             verdict.warnings.push(places.problem(&["upstreams", name, key], message));
         }
-    }
-    for (key, folder) in config.iter().flat_map(|config| config.a2e.folders()).filter(|(_, folder)| !folder.is_dir()) {
-        let message = format!("there is no folder {}", folder.display());
-        verdict.warnings.push(places.problem(&key.split('.').collect::<Vec<_>>(), message));
     }
     verdict
 }

@@ -1,6 +1,9 @@
 //! Our files: whether they can be written, and who else can read or change them.
 
+use std::error::Error as _;
 use std::path::Path;
+
+use gladhand_store::Database;
 
 use super::Finding;
 use crate::config::{self, MASK, Reading};
@@ -73,6 +76,19 @@ pub(super) fn data_folder(folder: Option<&Path>) -> Vec<Finding> {
     findings
 }
 
+/// The database of memory, learning and planning, if there is one yet.
+pub(super) fn database(folder: &Path) -> Option<Finding> {
+    let about = "database";
+    match Database::examine(folder) {
+        Ok(false) => None,
+        Ok(true) => Some(Finding::fine(about, Database::file(folder).display().to_string())),
+        Err(error) => {
+            let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
+            Some(Finding::broken(about, format!("{error}{cause}"), error.hint()))
+        }
+    }
+}
+
 #[cfg(all(test, unix))]
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
@@ -103,6 +119,19 @@ mod tests {
         let new = folder.path().join("new");
         assert_eq!(data_folder(Some(&new))[0].state, State::Fine);
         assert!(!new.exists());
+    }
+
+    #[test]
+    fn a_database_is_whole_or_damaged_and_is_not_made() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(database(folder.path()), None);
+        drop(Database::open(folder.path()).unwrap());
+        assert_eq!(database(folder.path()).unwrap().state, State::Fine);
+        std::fs::write(Database::file(folder.path()), "dear diary, ".repeat(500)).unwrap();
+        let finding = database(folder.path()).unwrap();
+        assert_eq!(finding.state, State::Broken);
+        assert!(finding.message.ends_with("gladhand.db is damaged, or no database"), "{finding:?}");
+        assert!(finding.advice.unwrap().contains("begin anew"));
     }
 
     #[test]

@@ -25,11 +25,11 @@ use crate::exit::Exit;
 use crate::upstream::Target;
 
 const DOCTOR_HELP: &str = "\
-Looks at the configuration file and the folders that it names, at each
-upstream's program or address, at who can read and change our files, at the data
-folder, at the model that `gladhand chat` would ask, and at what running servers
-say of their upstreams. Nothing is started. Exit code 1 means that something is
-broken.
+Looks at the configuration file and the folders and programs that it names, at
+each upstream's program or address, at who can read and change our files, at the
+data folder and its database, at the model that `gladhand chat` would ask, and at
+what running servers say of their upstreams. Nothing is started. Exit code 1 means
+that something is broken.
 
 Examples:
   gladhand doctor
@@ -95,8 +95,10 @@ pub fn run(args: &DoctorArgs) -> Result<ExitCode, CommandError> {
         format!("gladhand {} on {} {}", env!("CARGO_PKG_VERSION"), std::env::consts::OS, std::env::consts::ARCH),
     )];
     let config = configuration(args, &mut findings);
-    findings.extend(files::data_folder(config::data_dir(args.data_dir.as_deref()).as_deref()));
-    findings.extend(config.iter().flat_map(folders));
+    let data = config::data_dir(args.data_dir.as_deref());
+    findings.extend(files::data_folder(data.as_deref()));
+    findings.extend(data.as_deref().and_then(files::database));
+    findings.extend(config.iter().flat_map(elsewhere));
     findings.extend(config.iter().flat_map(upstreams));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     if let Some((config, data)) = config.zip(config::data_dir(args.data_dir.as_deref())) {
@@ -130,7 +132,7 @@ fn configuration(args: &DoctorArgs, findings: &mut Vec<Finding>) -> Option<Confi
     };
     let File { path, text } = &file;
     let sources = Sources::with_store_in(config::data_dir(args.data_dir.as_deref()));
-    let examined = sources.lookup(|lookup| config::examine(text, lookup));
+    let examined = sources.lookup(|lookup| config::examine(&file, lookup));
     if examined.problems.is_empty() {
         findings.push(Finding::fine(about, path.display().to_string()));
     }
@@ -145,13 +147,10 @@ fn configuration(args: &DoctorArgs, findings: &mut Vec<Finding>) -> Option<Confi
     Some(config)
 }
 
-/// The folders that are named and not there.
-fn folders(config: &Config) -> Vec<Finding> {
-    let missing = outside::missing_folders(config).into_iter();
-    let broken = |(section, one): (&str, outside::Missing)| {
-        Finding::broken(&format!("{section}.{}", one.key), one.message, one.advice)
-    };
-    missing.map(broken).collect()
+/// The folders and programs that are named, apart from those of upstreams, and not there.
+fn elsewhere(config: &Config) -> Vec<Finding> {
+    let missing = outside::missing_elsewhere(config).into_iter();
+    missing.map(|one| Finding::broken(&one.key, one.message, one.advice)).collect()
 }
 
 /// All upstreams, looked at side by side: an address that does not answer takes its time.

@@ -201,6 +201,7 @@ impl Mounted {
             authorizer,
             roots,
             token: config.token.as_ref().map(|token| token.0.clone()),
+            agent_id: config.agent_id.clone(),
             hidden: lookup::hidden(),
             surroundings,
             eras: self.memory.eras.clone(),

@@ -94,10 +94,9 @@ fn written(config: &Config) -> serde_json::Value {
 /// A file, as it was when it was last looked at.
 #[derive(Debug)]
 pub(super) struct Reader {
-    path: PathBuf,
+    /// With the text that was looked at last, right or wrong.
+    file: File,
     sources: Sources,
-    /// The text that was looked at last, right or wrong.
-    seen: String,
     /// Whether it could not be read, and that was said.
     is_unreadable: bool,
     /// The settings that hold until the next start, where they do not follow.
@@ -110,12 +109,12 @@ impl Reader {
     pub(super) fn new(file: File, sources: Sources) -> Self {
         let settings: toml::Table = file.text.parse().unwrap_or_default();
         let in_force = settings.clone();
-        Self { path: file.path, sources, seen: file.text, is_unreadable: false, in_force, settings }
+        Self { file, sources, is_unreadable: false, in_force, settings }
     }
 
     /// The configuration, if there is one to follow.
     fn look(&mut self, is_asked_for: bool) -> Option<Config> {
-        let text = match config::read(&self.path) {
+        let text = match config::read(&self.file.path) {
             Ok(text) => text,
             Err(error) => {
                 if is_asked_for || !self.is_unreadable {
@@ -126,18 +125,18 @@ impl Reader {
             }
         };
         self.is_unreadable = false;
-        if !is_asked_for && text == self.seen {
+        if !is_asked_for && text == self.file.text {
             return None;
         }
-        self.seen = text;
-        match self.sources.lookup(|lookup| config::parse(&self.seen, Reading::Whole(lookup))) {
+        self.file.text = text;
+        match self.sources.lookup(|lookup| self.file.parse(Reading::Whole(lookup))) {
             Ok(config) => {
                 self.mind_the_rest();
                 Some(config)
             }
             Err(problems) => {
                 for problem in problems {
-                    tracing::error!(file = %self.path.display(), "the old configuration stays in force: {problem}");
+                    tracing::error!(file = %self.file.path.display(), "the old configuration stays in force: {problem}");
                 }
                 None
             }
@@ -146,7 +145,7 @@ impl Reader {
 
     /// Says what is different and cannot follow, once. What is again as it was is not different.
     fn mind_the_rest(&mut self) {
-        let settings: toml::Table = self.seen.parse().unwrap_or_default();
+        let settings: toml::Table = self.file.text.parse().unwrap_or_default();
         let is_in_force = |section: &&str| self.in_force.get(*section) == settings.get(*section);
         for section in different(&self.settings, &settings).into_iter().filter(|section| !is_in_force(section)) {
             tracing::warn!("[{section}] is different now: that holds from the next start on");

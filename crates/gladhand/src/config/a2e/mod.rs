@@ -1,7 +1,9 @@
 //! `[a2e]`: who may come in, what agents get to use, and within which bounds.
 
+mod mistakes;
+
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use gladhand_accord::Secret;
@@ -97,75 +99,6 @@ impl A2eConfig {
         };
         let of_use = || CapabilityName::ALL.into_iter().filter(is_of_use).collect();
         self.capabilities.clone().unwrap_or_else(of_use)
-    }
-
-    /// The folders that it names, and with which key.
-    pub(crate) fn folders(&self) -> Vec<(&'static str, &Path)> {
-        let roots = self.roots.iter().map(|root| ("a2e.roots", root.as_path()));
-        roots.chain(self.skill.path.iter().map(|path| ("a2e.skill.path", path.as_path()))).collect()
-    }
-
-    /// The values that are out of range, and what they may be.
-    pub(super) fn out_of_range(&self) -> Vec<(&'static str, &'static str)> {
-        let many = |count: usize| ("from 1 to 1000000", (1..=1_000_000).contains(&count));
-        let bytes = |count: u64| ("from 1024 to 1099511627776", (1024..=1 << 40).contains(&count));
-        let (proc, memory, learning) = (&self.proc, &self.memory, &self.learning);
-        let all = [
-            ("a2e.max_parallel", ("at least 1", self.max_parallel >= 1)),
-            ("a2e.sessions", many(self.sessions)),
-            ("a2e.idle_minutes", ("from 1 to 10080", (1..=10_080).contains(&self.idle_minutes))),
-            ("a2e.handshake_seconds", ("from 1 to 3600", (1..=3600).contains(&self.handshake_seconds))),
-            ("a2e.proc.max", ("from 1 to 10000", (1..=10_000).contains(&proc.max))),
-            ("a2e.proc.timeout", ("at most 604800", proc.timeout <= 604_800)),
-            ("a2e.proc.output_bytes", bytes(proc.output_bytes)),
-            ("a2e.memory.working_entries", many(memory.working_entries)),
-            ("a2e.memory.episodic_entries", many(memory.episodic_entries)),
-            ("a2e.memory.semantic_entries", many(memory.semantic_entries)),
-            ("a2e.memory.working_bytes", bytes(memory.working_bytes)),
-            ("a2e.memory.episodic_bytes", bytes(memory.episodic_bytes)),
-            ("a2e.memory.semantic_bytes", bytes(memory.semantic_bytes)),
-            ("a2e.memory.entry_bytes", bytes(memory.entry_bytes)),
-            ("a2e.memory.total_bytes", bytes(memory.total_bytes)),
-            ("a2e.learning.adapt_every", many(learning.adapt_every)),
-            ("a2e.learning.min_experiences", many(learning.min_experiences)),
-            (
-                "a2e.learning.confidence_threshold",
-                ("from 0 to 1", (0.0..=1.0).contains(&learning.confidence_threshold)),
-            ),
-        ];
-        all.into_iter().filter(|(_, (_, fits))| !fits).map(|(key, (expected, _))| (key, expected)).collect()
-    }
-
-    /// What is wrong in itself, and with which key.
-    pub(super) fn mistakes(&self) -> Vec<(&'static str, String)> {
-        let mut mistakes = Vec::new();
-        for (name, command) in &self.env.commands {
-            if command.first().is_none_or(String::is_empty) {
-                mistakes.push(("a2e.env.commands", format!("the command of `{name}` names no program")));
-            }
-        }
-        for (index, toolkit) in self.toolkits.iter().enumerate() {
-            if toolkit.name.is_empty() || toolkit.tools.is_empty() {
-                let problem = format!("the toolkit #{} needs a `name`, and one tool at least", index + 1);
-                mistakes.push(("a2e.toolkits", problem));
-            }
-            if self.toolkits[..index].iter().any(|earlier| earlier.name == toolkit.name) {
-                mistakes.push(("a2e.toolkits", format!("there are two toolkits `{}`", toolkit.name)));
-            }
-        }
-        for url in self.mcp.urls.iter().filter(|url| url::Url::parse(url).is_err()) {
-            mistakes.push(("a2e.mcp.urls", format!("`{url}` is no address")));
-        }
-        let tokens = self.tokens.iter().chain(self.agents.iter().map(|agent| &agent.token.0));
-        if tokens.into_iter().any(|token| token.expose().starts_with("${")) {
-            let problem =
-                "a token stands here as it is: references are not read (GLADHAND_A2E_TOKEN is one more token)";
-            mistakes.push(("a2e", problem.to_owned()));
-        }
-        if self.agents.iter().any(|agent| agent.token.0.expose().is_empty()) {
-            mistakes.push(("a2e.agents", "a token must not be empty".to_owned()));
-        }
-        mistakes
     }
 }
 
@@ -381,16 +314,11 @@ pub struct ToolkitConfig {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Config, Problem, Reading, parse};
+    use super::super::{Config, Reading, parse};
     use super::*;
 
     fn read(text: &str) -> A2eConfig {
         parse(text, Reading::AsWritten).unwrap().a2e
-    }
-
-    fn problems(text: &str) -> String {
-        let problems = parse(text, Reading::AsWritten).unwrap_err();
-        problems.iter().map(Problem::to_string).collect::<Vec<_>>().join("\n")
     }
 
     #[test]
@@ -437,38 +365,6 @@ mod tests {
         assert!(enabled("[a2e.proc]\nallowed = ['echo']").contains(&CapabilityName::Proc));
         assert!(enabled("[a2e.skill]\npath = 'skills'").contains(&CapabilityName::Skill));
         assert_eq!(enabled("[a2e]\ncapabilities = ['memory']"), [CapabilityName::Memory]);
-    }
-
-    #[test]
-    fn everything_that_is_wrong_is_told_with_its_place_and_without_secrets() {
-        let text = "[a2e]\nsessions = 0\nidle_minutes = 0\ncapabilities = ['memroy']\n\
-                    [[a2e.agents]]\ntoken = 'hush'\n[[a2e.agents]]\nid = 'x'\ntoken = 5\n\
-                    [a2e.proc]\nmax = 0\nalowed = []\n[a2e.learning]\nconfidence_threshold = 2.0\n\
-                    [a2e.env]\ncommands = { chess = [] }\n\
-                    [[a2e.toolkits]]\nname = 'k'\ntools = ['a']\nschema = { type = 7 }\n";
-        let expected = "\
-line 2, column 1: a2e.sessions: must be from 1 to 1000000
-line 3, column 1: a2e.idle_minutes: must be from 1 to 10080
-line 4, column 17: a2e.capabilities: `memroy` cannot be said here: expected `tools`, `toolkits`, `skill`, `env`, `proc`, `memory`, `learning`, `chains`, `mcp`, `multi_agent` or `planning`
-line 5, column 1: a2e.agents#1: `id` is missing
-line 9, column 9: a2e.agents#2.token: expected a string
-line 11, column 1: a2e.proc.max: must be from 1 to 10000
-line 12, column 1: a2e.proc.alowed: there is no key `alowed`: did you mean `allowed`?
-line 14, column 1: a2e.learning.confidence_threshold: must be from 0 to 1
-line 16, column 1: a2e.env.commands: the command of `chess` names no program";
-        let found = problems(text);
-        assert!(!found.contains("hush"), "{found}");
-        let (found, schema) = found.rsplit_once('\n').unwrap();
-        assert_eq!(found, expected);
-        assert!(
-            schema.starts_with("line 20, column 10: a2e.toolkits#1.schema: this schema cannot be used"),
-            "{schema}"
-        );
-        assert_eq!(
-            problems("[[a2e.toolkits]]\nname = 'k'\ntools = []\n[[a2e.toolkits]]\nname = 'k'\ntools = ['a']\n"),
-            "line 1, column 7: a2e.toolkits: the toolkit #1 needs a `name`, and one tool at least\n\
-             line 1, column 7: a2e.toolkits: there are two toolkits `k`"
-        );
     }
 
     #[test]

@@ -1,0 +1,279 @@
+//! What is wrong with `[a2e]` in itself, whatever there is on this machine.
+
+use std::path::Path;
+
+use gladhand_accord::Secret;
+use gladhand_capabilities::env;
+use url::Url;
+
+use super::{A2eConfig, CapabilityName};
+
+/// A key, as in `a2e.toolkits#2.name`, and what is wrong with it.
+type Mistake = (String, String);
+
+impl A2eConfig {
+    /// The values that are out of range, and what they may be.
+    pub(in crate::config) fn out_of_range(&self) -> Vec<(&'static str, &'static str)> {
+        let many = |count: usize| ("from 1 to 1000000", (1..=1_000_000).contains(&count));
+        let bytes = |count: u64| ("from 1024 to 1099511627776", (1024..=1 << 40).contains(&count));
+        let (proc, memory, learning) = (&self.proc, &self.memory, &self.learning);
+        let all = [
+            ("a2e.max_parallel", ("from 1 to 100000", (1..=100_000).contains(&self.max_parallel))),
+            ("a2e.sessions", many(self.sessions)),
+            ("a2e.idle_minutes", ("from 1 to 10080", (1..=10_080).contains(&self.idle_minutes))),
+            ("a2e.handshake_seconds", ("from 1 to 3600", (1..=3600).contains(&self.handshake_seconds))),
+            ("a2e.proc.max", ("from 1 to 10000", (1..=10_000).contains(&proc.max))),
+            ("a2e.proc.timeout", ("at most 604800", proc.timeout <= 604_800)),
+            ("a2e.proc.output_bytes", bytes(proc.output_bytes)),
+            ("a2e.memory.working_entries", many(memory.working_entries)),
+            ("a2e.memory.episodic_entries", many(memory.episodic_entries)),
+            ("a2e.memory.semantic_entries", many(memory.semantic_entries)),
+            ("a2e.memory.working_bytes", bytes(memory.working_bytes)),
+            ("a2e.memory.episodic_bytes", bytes(memory.episodic_bytes)),
+            ("a2e.memory.semantic_bytes", bytes(memory.semantic_bytes)),
+            ("a2e.memory.entry_bytes", bytes(memory.entry_bytes)),
+            ("a2e.memory.total_bytes", bytes(memory.total_bytes)),
+            ("a2e.learning.adapt_every", many(learning.adapt_every)),
+            ("a2e.learning.min_experiences", many(learning.min_experiences)),
+            (
+                "a2e.learning.confidence_threshold",
+                ("from 0 to 1", (0.0..=1.0).contains(&learning.confidence_threshold)),
+            ),
+        ];
+        all.into_iter().filter(|(_, (_, fits))| !fits).map(|(key, (expected, _))| (key, expected)).collect()
+    }
+
+    /// What is of the right type and still cannot be meant.
+    pub(in crate::config) fn mistakes(&self) -> Vec<Mistake> {
+        let mut mistakes = Vec::new();
+        self.wrong_capabilities(&mut mistakes);
+        self.wrong_agents(&mut mistakes);
+        self.wrong_places(&mut mistakes);
+        self.wrong_programs(&mut mistakes);
+        self.wrong_toolkits(&mut mistakes);
+        mistakes
+    }
+
+    /// Capabilities that are named twice, or that could do nothing.
+    fn wrong_capabilities(&self, mistakes: &mut Vec<Mistake>) {
+        let named = self.capabilities.as_deref().unwrap_or_default();
+        for (number, name) in numbered(named) {
+            let key = format!("a2e.capabilities#{number}");
+            let lacks = match name {
+                CapabilityName::Proc if self.proc.allowed.is_empty() => Some("`allowed` of [a2e.proc]"),
+                CapabilityName::Skill if self.skill.path.is_none() => Some("the `path` of [a2e.skill]"),
+                CapabilityName::Toolkits if self.toolkits.is_empty() => Some("one of [[a2e.toolkits]]"),
+                _ => None,
+            };
+            if named[..number - 1].contains(name) {
+                mistakes.push((key, format!("`{}` is named twice", name.word())));
+            } else if let Some(lacks) = lacks {
+                mistakes.push((key, format!("`{}` can do nothing without {lacks}", name.word())));
+            }
+        }
+    }
+
+    /// Tokens that are none, and agents that would get more or less than is written.
+    fn wrong_agents(&self, mistakes: &mut Vec<Mistake>) {
+        let is_reference = |token: &Secret| token.expose().starts_with("${");
+        let no_reference = || {
+            "a token stands here as it is: references are not read (GLADHAND_A2E_TOKEN is one more token)".to_owned()
+        };
+        for (number, _) in numbered(&self.tokens).filter(|(_, token)| is_reference(token)) {
+            mistakes.push((format!("a2e.tokens#{number}"), no_reference()));
+        }
+        for (number, agent) in numbered(&self.agents) {
+            let mut mistake =
+                |key: &str, problem: String| mistakes.push((format!("a2e.agents#{number}{key}"), problem));
+            let token = &agent.token.0;
+            let is_same = |earlier: &super::AgentPass| earlier.id == agent.id && earlier.token.0.matches(token);
+            if agent.id.is_empty() {
+                mistake(".id", "an id must not be empty".to_owned());
+            }
+            if token.expose().is_empty() {
+                mistake(".token", "a token must not be empty".to_owned());
+            } else if is_reference(token) {
+                mistake(".token", no_reference());
+            } else if self.tokens.iter().any(|open| open.matches(token)) {
+                mistake(".token", "it is one of a2e.tokens too, and those open everything to anybody".to_owned());
+            } else if self.agents[..number - 1].iter().any(is_same) {
+                mistake(".token", format!("the agent `{}` has this token already", agent.id));
+            }
+            if agent.capabilities.as_ref().is_some_and(Vec::is_empty) {
+                mistake(".capabilities", "it opens nothing: name one, or leave the key away for all".to_owned());
+            }
+        }
+    }
+
+    /// Folders and addresses that are none.
+    fn wrong_places(&self, mistakes: &mut Vec<Mistake>) {
+        let is_empty = |path: &Path| path.as_os_str().is_empty();
+        let mut nothing = |key: String| mistakes.push((key, "a folder must not be empty".to_owned()));
+        for (number, _) in numbered(&self.roots).filter(|(_, root)| is_empty(root)) {
+            nothing(format!("a2e.roots#{number}"));
+        }
+        if self.skill.path.as_deref().is_some_and(is_empty) {
+            nothing("a2e.skill.path".to_owned());
+        }
+        let is_address =
+            |url: &str| Url::parse(url).is_ok_and(|url| ["http", "https"].contains(&url.scheme()) && url.has_host());
+        for (number, _) in numbered(&self.mcp.urls).filter(|(_, url)| !is_address(url)) {
+            let problem = "expected an address that begins with http:// or https://";
+            mistakes.push((format!("a2e.mcp.urls#{number}"), problem.to_owned()));
+        }
+    }
+
+    /// Commands without a program, and environments whose name is taken.
+    fn wrong_programs(&self, mistakes: &mut Vec<Mistake>) {
+        for (key, words) in [("a2e.proc.allowed", &self.proc.allowed), ("a2e.mcp.commands", &self.mcp.commands)] {
+            for (number, word) in numbered(words) {
+                let problem = match word.as_str() {
+                    "" => "a program must not be empty",
+                    // Where it has a folder, that may have such a name.
+                    word if word.contains(char::is_whitespace) && !word.contains(std::path::is_separator) => {
+                        "it is the program alone, and never fits with arguments"
+                    }
+                    _ => continue,
+                };
+                mistakes.push((format!("{key}#{number}"), problem.to_owned()));
+            }
+        }
+        for (name, command) in &self.env.commands {
+            let mut mistake = |problem: String| mistakes.push((format!("a2e.env.commands.{name}"), problem));
+            if name.is_empty() {
+                mistake("an environment needs a name".to_owned());
+            }
+            if env::is_own(name) {
+                mistake(format!("`{name}` is an environment of our own: choose another name"));
+            }
+            if command.first().is_none_or(String::is_empty) {
+                mistake("the command names no program".to_owned());
+            }
+        }
+    }
+
+    /// Toolkits without a name or tools, or that would hide each other.
+    fn wrong_toolkits(&self, mistakes: &mut Vec<Mistake>) {
+        for (number, toolkit) in numbered(&self.toolkits) {
+            let mut mistake =
+                |key: String, problem: String| mistakes.push((format!("a2e.toolkits#{number}.{key}"), problem));
+            let is_taken = |name: &str| {
+                let earlier = &self.toolkits[..number - 1];
+                !name.is_empty() && earlier.iter().any(|earlier| earlier.name == name || earlier.alias == name)
+            };
+            if toolkit.name.is_empty() {
+                mistake("name".to_owned(), "a toolkit needs a name".to_owned());
+            }
+            for (key, name) in [("name", &toolkit.name), ("alias", &toolkit.alias)] {
+                if is_taken(name) {
+                    mistake(key.to_owned(), format!("an earlier toolkit is called `{name}` already"));
+                }
+            }
+            if toolkit.tools.is_empty() {
+                mistake("tools".to_owned(), "a toolkit needs one tool at least".to_owned());
+            }
+            for (place, tool) in numbered(&toolkit.tools) {
+                if tool.is_empty() {
+                    mistake(format!("tools#{place}"), "a name must not be empty".to_owned());
+                } else if toolkit.tools[..place - 1].contains(tool) {
+                    mistake(format!("tools#{place}"), format!("`{tool}` is named twice"));
+                }
+            }
+        }
+    }
+}
+
+/// Items with their numbers, as they are told: from 1.
+fn numbered<T>(items: &[T]) -> impl Iterator<Item = (usize, &T)> {
+    items.iter().enumerate().map(|(at, item)| (at + 1, item))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::{Problem, Reading, parse};
+
+    fn problems(text: &str) -> String {
+        let problems = parse(text, Reading::AsWritten).unwrap_err();
+        problems.iter().map(Problem::to_string).collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn everything_that_is_wrong_is_told_with_its_place_and_without_secrets() {
+        let text = "[a2e]\nsessions = 0\nidle_minutes = 0\ncapabilities = ['memroy']\n\
+                    [[a2e.agents]]\ntoken = 'hush'\n[[a2e.agents]]\nid = 'x'\ntoken = 5\n\
+                    [a2e.proc]\nmax = 0\nalowed = []\n[a2e.learning]\nconfidence_threshold = 2.0\n\
+                    [a2e.env]\ncommands = { chess = [] }\n\
+                    [[a2e.toolkits]]\nname = 'k'\ntools = ['a']\nschema = { type = 7 }\n";
+        let expected = "\
+line 2, column 1: a2e.sessions: must be from 1 to 1000000
+line 3, column 1: a2e.idle_minutes: must be from 1 to 10080
+line 4, column 17: a2e.capabilities: `memroy` cannot be said here: expected `tools`, `toolkits`, `skill`, `env`, `proc`, `memory`, `learning`, `chains`, `mcp`, `multi_agent` or `planning`
+line 5, column 1: a2e.agents#1: `id` is missing
+line 9, column 9: a2e.agents#2.token: expected a string
+line 11, column 1: a2e.proc.max: must be from 1 to 10000
+line 12, column 1: a2e.proc.alowed: there is no key `alowed`: did you mean `allowed`?
+line 14, column 1: a2e.learning.confidence_threshold: must be from 0 to 1
+line 16, column 14: a2e.env.commands.chess: the command names no program";
+        let found = problems(text);
+        assert!(!found.contains("hush"), "{found}");
+        let (found, schema) = found.rsplit_once('\n').unwrap();
+        assert_eq!(found, expected);
+        assert!(
+            schema.starts_with("line 20, column 10: a2e.toolkits#1.schema: this schema cannot be used"),
+            "{schema}"
+        );
+    }
+
+    #[test]
+    fn names_that_collide_are_told_where_they_are() {
+        let text = "[a2e]\ntokens = ['open']\ncapabilities = [\n  'memory',\n  'memory',\n  'proc',\n]\n\
+                    [[a2e.agents]]\nid = 'ann'\ntoken = 'open'\n[[a2e.agents]]\nid = 'bob'\ntoken = 'hush'\n\
+                    [[a2e.agents]]\nid = 'bob'\ntoken = 'hush'\ncapabilities = []\n\
+                    [a2e.env.commands]\ncounter = ['x']\n\
+                    [[a2e.toolkits]]\nname = 'k'\nalias = 'l'\ntools = ['a']\n\
+                    [[a2e.toolkits]]\nname = 'l'\nalias = 'k'\ntools = [\n'a',\n'a']\n";
+        let expected = "\
+line 5, column 3: a2e.capabilities#2: `memory` is named twice
+line 6, column 3: a2e.capabilities#3: `proc` can do nothing without `allowed` of [a2e.proc]
+line 10, column 1: a2e.agents#1.token: it is one of a2e.tokens too, and those open everything to anybody
+line 16, column 1: a2e.agents#3.token: the agent `bob` has this token already
+line 17, column 1: a2e.agents#3.capabilities: it opens nothing: name one, or leave the key away for all
+line 19, column 1: a2e.env.commands.counter: `counter` is an environment of our own: choose another name
+line 25, column 1: a2e.toolkits#2.name: an earlier toolkit is called `l` already
+line 26, column 1: a2e.toolkits#2.alias: an earlier toolkit is called `k` already
+line 29, column 1: a2e.toolkits#2.tools#2: `a` is named twice";
+        assert_eq!(problems(text), expected);
+    }
+
+    #[test]
+    fn what_is_empty_or_could_never_fit_is_told_where_it_is() {
+        let text = "[a2e]\ntokens = ['${hush}']\nroots = ['/', '']\nmax_parallel = 4294967295\n\
+                    [[a2e.agents]]\nid = ''\ntoken = ''\n[[a2e.agents]]\nid = 'x'\ntoken = '${secret:hush}'\n\
+                    [a2e.proc]\nallowed = ['git', 'git status', '', '/opt/my tools/x']\n\
+                    [a2e.skill]\npath = ''\n[a2e.env.commands]\n'' = ['']\n\
+                    [a2e.mcp]\ncommands = ['']\nurls = [\n'https://a.example/',\n'file:///a']\n\
+                    [[a2e.toolkits]]\nname = ''\ntools = []\n";
+        let reference = "a token stands here as it is: references are not read (GLADHAND_A2E_TOKEN is one more token)";
+        let expected = format!(
+            "\
+line 2, column 11: a2e.tokens#1: {reference}
+line 3, column 15: a2e.roots#2: a folder must not be empty
+line 4, column 1: a2e.max_parallel: must be from 1 to 100000
+line 6, column 1: a2e.agents#1.id: an id must not be empty
+line 7, column 1: a2e.agents#1.token: a token must not be empty
+line 10, column 1: a2e.agents#2.token: {reference}
+line 12, column 19: a2e.proc.allowed#2: it is the program alone, and never fits with arguments
+line 12, column 33: a2e.proc.allowed#3: a program must not be empty
+line 14, column 1: a2e.skill.path: a folder must not be empty
+line 16, column 1: a2e.env.commands.: an environment needs a name
+line 16, column 1: a2e.env.commands.: the command names no program
+line 18, column 13: a2e.mcp.commands#1: a program must not be empty
+line 21, column 1: a2e.mcp.urls#2: expected an address that begins with http:// or https://
+line 23, column 1: a2e.toolkits#1.name: a toolkit needs a name
+line 24, column 1: a2e.toolkits#1.tools: a toolkit needs one tool at least"
+        );
+        let found = problems(text);
+        assert_eq!(found, expected);
+        assert!(!found.contains("hush"), "{found}");
+    }
+}
