@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use url::Url;
 
-use crate::config::{A2eConfig, AgentConfig, Config, RepositoryConfig, UpstreamConfig};
+use crate::config::{A2eConfig, AgentConfig, Config, Problem, RepositoryConfig, UpstreamConfig};
 
 /// How long an address may take to accept a connection.
 const CONNECTING: Duration = Duration::from_secs(3);
@@ -20,6 +20,14 @@ pub(super) struct Missing {
     pub(super) key: String,
     pub(super) message: String,
     pub(super) advice: String,
+}
+
+impl Missing {
+    /// Whether its key is wrong in itself, so that nothing more needs to be said of it.
+    pub(super) fn is_mistaken(&self, mistakes: &[Problem]) -> bool {
+        let path: Vec<_> = self.key.split('.').collect();
+        mistakes.iter().any(|mistake| mistake.is_of(&path))
+    }
 }
 
 /// What an upstream's settings name and this machine does not have. Nothing is started or connected to.

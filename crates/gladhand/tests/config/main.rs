@@ -3,7 +3,10 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod a2e;
 mod commands;
+#[cfg(unix)]
+mod places;
 mod reload;
 mod upstreams;
 

@@ -58,14 +58,14 @@ fn judge(file: &File) -> Verdict {
     let Examined { config, problems: errors, places } = sources.lookup(|lookup| config::examine(file, lookup));
     let mut verdict = Verdict { errors, ..Verdict::default() };
     for missing in config.iter().flat_map(outside::missing_elsewhere) {
-        let path: Vec<_> = missing.key.split('.').collect();
-        // Of what is wrong in itself nothing more needs to be said.
-        if !verdict.errors.iter().any(|error| error.is_of(&path)) {
+        if !missing.is_mistaken(&verdict.errors) {
+            let path: Vec<_> = missing.key.split('.').collect();
             verdict.warnings.push(places.problem(&path, format!("{}: {}", missing.message, missing.advice)));
         }
     }
     for (name, upstream) in config.iter().flat_map(|config| &config.upstreams.0).filter(|(_, one)| one.enabled) {
         verdict.upstreams += 1;
+        // Of what is wrong in itself nothing more needs to be said.
         if verdict.errors.iter().any(|error| error.is_of(&["upstreams", name])) {
             continue;
         }

@@ -17,7 +17,7 @@ use serde_json::json;
 use crate::commands::lookup::Sources;
 use crate::commands::plain::plain;
 use crate::commands::{CommandError, outside, written};
-use crate::config::{self, Config, File, UpstreamConfig, env};
+use crate::config::{self, Config, File, Problem, UpstreamConfig, env};
 #[cfg(unix)]
 use crate::edges::control;
 use crate::edges::http::Address;
@@ -94,11 +94,13 @@ pub fn run(args: &DoctorArgs) -> Result<ExitCode, CommandError> {
         "version",
         format!("gladhand {} on {} {}", env!("CARGO_PKG_VERSION"), std::env::consts::OS, std::env::consts::ARCH),
     )];
-    let config = configuration(args, &mut findings);
+    let (config, mistakes) = configuration(args, &mut findings).unzip();
     let data = config::data_dir(args.data_dir.as_deref());
     findings.extend(files::data_folder(data.as_deref()));
     findings.extend(data.as_deref().and_then(files::database));
-    findings.extend(config.iter().flat_map(elsewhere));
+    let missing = config.iter().flat_map(outside::missing_elsewhere);
+    let missing = missing.filter(|one| !one.is_mistaken(mistakes.as_deref().unwrap_or_default()));
+    findings.extend(missing.map(|one| Finding::broken(&one.key, one.message, one.advice)));
     findings.extend(config.iter().flat_map(upstreams));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     if let Some((config, data)) = config.zip(config::data_dir(args.data_dir.as_deref())) {
@@ -116,8 +118,8 @@ pub fn run(args: &DoctorArgs) -> Result<ExitCode, CommandError> {
     Ok(if is_broken { Exit::Failure } else { Exit::Success }.into())
 }
 
-/// The configuration, as far as it can be read.
-fn configuration(args: &DoctorArgs, findings: &mut Vec<Finding>) -> Option<Config> {
+/// The configuration, as far as it can be read, and what is wrong with it.
+fn configuration(args: &DoctorArgs, findings: &mut Vec<Finding>) -> Option<(Config, Vec<Problem>)> {
     let about = "configuration";
     let file = match config::find(args.config.as_deref()) {
         Ok(Some(file)) => file,
@@ -144,13 +146,7 @@ fn configuration(args: &DoctorArgs, findings: &mut Vec<Finding>) -> Option<Confi
     let broken = |name: &str| examined.problems.iter().any(|problem| problem.is_of(&["upstreams", name]));
     let mut config = examined.config?;
     config.upstreams.0.retain(|(name, upstream)| upstream.enabled && !broken(name));
-    Some(config)
-}
-
-/// The folders and programs that are named, apart from those of upstreams, and not there.
-fn elsewhere(config: &Config) -> Vec<Finding> {
-    let missing = outside::missing_elsewhere(config).into_iter();
-    missing.map(|one| Finding::broken(&one.key, one.message, one.advice)).collect()
+    Some((config, examined.problems))
 }
 
 /// All upstreams, looked at side by side: an address that does not answer takes its time.

@@ -1,0 +1,78 @@
+//! A configuration file of another folder: what it names is looked for from there.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::commands::text;
+use super::{Setting, call, opened, tools};
+
+/// A folder with a file, and beside it what the file names.
+fn elsewhere(setting: &Setting) -> String {
+    let folder = setting.path().join("conf");
+    std::fs::create_dir_all(folder.join("work")).unwrap();
+    let program = Value::from(env!("CARGO_BIN_EXE_gladhand"));
+    let script = format!("#!/bin/sh\nexec {program} serve --config /dev/null\n");
+    for place in ["server", "work/server"] {
+        write_program(&folder.join(place), &script);
+    }
+    let play = r#"#!/bin/sh
+while read -r line; do
+  case "$line" in *close*) exit 0;; esac
+  printf '{"id": 1, "obs": {"state": {"folder": "%s"}}}\n' "$PWD"
+done
+"#;
+    write_program(&folder.join("play"), play);
+    let config = "\
+[a2e]
+roots = ['work']
+env = { commands = { here = ['./play'] } }
+[audit]
+file = 'audit.jsonl'
+[upstreams.a]
+command = './server'
+[upstreams.b]
+command = './server'
+cwd = 'work'
+";
+    std::fs::write(folder.join("g.toml"), config).unwrap();
+    folder.join("g.toml").display().to_string()
+}
+
+fn write_program(place: &Path, script: &str) {
+    std::fs::write(place, script).unwrap();
+    std::fs::set_permissions(place, std::fs::Permissions::from_mode(0o700)).unwrap();
+}
+
+#[test]
+fn everything_that_a_file_names_is_found_from_its_folder() {
+    let setting = Setting::new("");
+    let file = elsewhere(&setting);
+    for named in [file.as_str(), "conf/g.toml"] {
+        let output = setting.run(&["config", "check", named]);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stdout));
+        let (code, report) = setting.json(&["doctor", "--json", "--config", named]);
+        assert_eq!((code, &report["healthy"]), (Some(0), &json!(true)), "{report:#}");
+    }
+    let mut process = opened(setting.gladhand(&["serve", "-v", "--config", "conf/g.toml"]));
+    let all = tools(&mut process);
+    assert!(["a__echo", "b__echo"].iter().all(|name| all.iter().any(|tool| tool == name)), "{all:?}");
+    let echoed = call(&mut process, "a__echo", &json!({ "message": "tea" }));
+    assert_eq!(echoed["result"]["content"][0]["text"], "tea", "{echoed}");
+    let (code, _, errors) = process.finish();
+    assert_eq!(code, 0, "{errors}");
+    assert!(setting.path().join("conf/audit.jsonl").exists() && !setting.path().join("audit.jsonl").exists());
+}
+
+#[test]
+fn an_environment_is_a_program_beside_the_file_and_plays_in_the_first_root() {
+    let setting = Setting::new("");
+    elsewhere(&setting);
+    let command = setting.gladhand(&["serve", "--dialect", "a2e", "--config", "conf/g.toml"]);
+    let mut process = crate::support::Process::start(command);
+    process.ask(r#"{"type":"handshake/req","id":"h","agent_id":"ann","agent_caps":["env"]}"#);
+    let seen = process.ask(r#"{"type":"env/reset/req","id":"r","env_name":"here"}"#);
+    let folder = seen["obs"]["state"]["folder"].as_str().unwrap_or_else(|| panic!("{seen}"));
+    assert_eq!(Path::new(folder).canonicalize().unwrap(), setting.path().join("conf/work").canonicalize().unwrap());
+}
