@@ -88,7 +88,7 @@ command = 'npx'
         let (variable, secret) = (|_: &str| None, |_: &str| Err(String::new()));
         let lookup = Lookup { variable: &variable, secret: &secret };
         let reading = if is_written { Reading::AsWritten } else { Reading::Whole(&lookup) };
-        File { path: path.into(), text: TEXT.to_owned() }.parse(reading).unwrap()
+        File { path: path.into(), text: TEXT.to_owned() }.parse(reading).expect("it is right")
     }
 
     /// Everything in it that is a path.

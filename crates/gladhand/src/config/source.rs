@@ -183,7 +183,7 @@ fn member<'s, 't>(table: &'s DeTable<'t>, name: &str, place: &mut Range<usize>) 
     let (key, value) = of_key(name)?;
     *place = key.span();
     let DeValue::Array(items) = value.get_ref() else { return None };
-    let item = items.iter().nth(number.parse::<usize>().ok()?.checked_sub(1)?)?;
+    let item = items.get(number.parse::<usize>().ok()?.checked_sub(1)?)?;
     *place = item.span();
     Some(item.get_ref())
 }

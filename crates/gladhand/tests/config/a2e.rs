@@ -32,7 +32,8 @@ tools = ['echo']
 fn check_tells_the_line_of_what_is_wrong_and_of_what_is_not_there() {
     let setting = Setting::new(WRONG);
     let output = setting.run(&["config", "check"]);
-    let here = setting.path().display();
+    let here = setting.path().canonicalize().unwrap();
+    let here = here.display();
     let expected = format!(
         "\
 gladhand.toml:2:1: error: a2e.max_parallel: must be from 1 to 100000
@@ -71,8 +72,8 @@ fn the_doctor_says_what_agents_will_miss_and_what_to_do() {
 
 /// Puts something else in the place of the database.
 fn damage(setting: &Setting) {
-    std::fs::create_dir(setting.path().join("data")).unwrap();
-    std::fs::write(setting.path().join("data/gladhand.db"), "dear diary, ".repeat(500)).unwrap();
+    std::fs::create_dir(setting.path().join("data")).expect("it can be written");
+    std::fs::write(setting.path().join("data/gladhand.db"), "dear diary, ".repeat(500)).expect("it can be written");
 }
 
 #[test]

@@ -7,19 +7,19 @@ use serde_json::{Value, json};
 
 use super::{Setting, ours};
 
-pub fn text(bytes: &[u8]) -> String {
+pub(super) fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("UTF-8")
 }
 
 impl Setting {
     /// Runs a command with a home of its own.
-    pub fn run(&self, arguments: &[&str]) -> Output {
+    pub(super) fn run(&self, arguments: &[&str]) -> Output {
         let mut command = self.gladhand(arguments);
         command.env("HOME", self.path()).env("XDG_CONFIG_HOME", self.path().join(".config"));
         command.env_remove("NO_SUCH_VARIABLE").stdin(Stdio::null()).output().expect("it starts")
     }
 
-    pub fn json(&self, arguments: &[&str]) -> (Option<i32>, Value) {
+    pub(super) fn json(&self, arguments: &[&str]) -> (Option<i32>, Value) {
         let output = self.run(arguments);
         let value = serde_json::from_slice(&output.stdout);
         (output.status.code(), value.unwrap_or_else(|error| panic!("{error}: {}", text(&output.stderr))))

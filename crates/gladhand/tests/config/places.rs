@@ -11,7 +11,7 @@ use super::{Setting, call, opened, tools};
 /// A folder with a file, and beside it what the file names.
 fn elsewhere(setting: &Setting) -> String {
     let folder = setting.path().join("conf");
-    std::fs::create_dir_all(folder.join("work")).unwrap();
+    std::fs::create_dir_all(folder.join("work")).expect("it can be written");
     let program = Value::from(env!("CARGO_BIN_EXE_gladhand"));
     let script = format!("#!/bin/sh\nexec {program} serve --config /dev/null\n");
     for place in ["server", "work/server"] {
@@ -36,13 +36,13 @@ command = './server'
 command = './server'
 cwd = 'work'
 ";
-    std::fs::write(folder.join("g.toml"), config).unwrap();
+    std::fs::write(folder.join("g.toml"), config).expect("it can be written");
     folder.join("g.toml").display().to_string()
 }
 
 fn write_program(place: &Path, script: &str) {
-    std::fs::write(place, script).unwrap();
-    std::fs::set_permissions(place, std::fs::Permissions::from_mode(0o700)).unwrap();
+    std::fs::write(place, script).expect("it can be written");
+    std::fs::set_permissions(place, std::fs::Permissions::from_mode(0o700)).expect("it can be written");
 }
 
 #[test]
