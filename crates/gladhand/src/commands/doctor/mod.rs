@@ -103,7 +103,7 @@ pub fn run(args: &DoctorArgs) -> Result<ExitCode, CommandError> {
     findings.extend(missing.map(|one| Finding::broken(&one.key, one.message, one.advice)));
     findings.extend(config.iter().flat_map(upstreams));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    if let Some((config, data)) = config.zip(config::data_dir(args.data_dir.as_deref())) {
+    if let Some((config, data)) = config.zip(data) {
         findings.push(runtime.block_on(model::of(config.agent, data)));
     }
     #[cfg(unix)]
@@ -125,7 +125,7 @@ fn configuration(args: &DoctorArgs, findings: &mut Vec<Finding>) -> Option<(Conf
         Ok(Some(file)) => file,
         Ok(None) => {
             findings.push(Finding::fine(about, "there is no file: the defaults hold"));
-            return Some(Config::default());
+            return Some((Config::default(), Vec::new()));
         }
         Err(error) => {
             findings.push(Finding::doubtful(about, error.to_string(), "name another file, or make this one readable"));
