@@ -55,7 +55,12 @@ pub(crate) fn build(compiler: &Compiler, everywhere: &[String], flags: &[&str]) 
     shell::run(command.args(flags), HINT)?;
     let program = Path::new("dist").join(format!("gladhand{}", std::env::consts::EXE_SUFFIX));
     let (made, shipped) = (shell::target().join(&compiler.host).join(&program), shell::target().join(&program));
-    let copied = std::fs::create_dir_all(shell::target().join("dist")).and_then(|()| std::fs::copy(&made, &shipped));
+    // Who runs the one before goes on with that.
+    let copied = std::fs::create_dir_all(shell::target().join("dist")).and_then(|()| {
+        let new = shipped.with_extension("new");
+        std::fs::copy(&made, &new)?;
+        std::fs::rename(&new, &shipped)
+    });
     copied.with_context(|| format!("could not copy {} to {}", made.display(), shipped.display()))?;
     Ok(shipped)
 }

@@ -62,9 +62,9 @@ impl Training<'_> {
 
     /// One session over stdio.
     fn stdio(&self, arguments: &[&str], session: &[&str]) -> Result<()> {
-        let mut child = (self.start)(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
-        let mut input = child.stdin.take().context("no stdin")?;
-        let mut answers = BufReader::new(child.stdout.take().context("no stdout")?).lines();
+        let mut watched = Watched((self.start)(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?);
+        let mut input = watched.0.stdin.take().context("no stdin")?;
+        let mut answers = BufReader::new(watched.0.stdout.take().context("no stdout")?).lines();
         for (index, line) in session.iter().enumerate() {
             let is_answered = line.contains("\"id\"") || line.contains("\"handshake\"");
             for _ in 0..if index > 0 && is_answered { self.times } else { 1 } {
@@ -75,13 +75,13 @@ impl Training<'_> {
             }
         }
         drop(input);
-        end(child)
+        watched.end()
     }
 
     /// Sessions of both eras over HTTP.
     fn http(&self, arguments: &[&str]) -> Result<()> {
-        let mut child = (self.start)(arguments).stderr(Stdio::piped()).spawn()?;
-        let mut said = BufReader::new(child.stderr.take().context("no stderr")?).lines();
+        let mut watched = Watched((self.start)(arguments).stderr(Stdio::piped()).spawn()?);
+        let mut said = BufReader::new(watched.0.stderr.take().context("no stderr")?).lines();
         let address = loop {
             let line = said.next().context("it does not listen")??;
             if let Some((_, rest)) = line.split_once("listening on http://") {
@@ -111,17 +111,29 @@ impl Training<'_> {
             connections.iter_mut().try_for_each(|connection| connection.receive().map(drop))?;
         }
         drop(connections);
-        kill_process(Pid::from_child(&child), Signal::TERM)?;
-        end(child)
+        kill_process(Pid::from_child(&watched.0), Signal::TERM)?;
+        watched.end()
     }
 }
 
-fn end(mut child: Child) -> Result<()> {
-    let status = child.wait()?;
-    if !status.success() {
-        bail!("a session ended badly ({status})");
+/// The program while it is watched. It does not outlive a session that went wrong.
+struct Watched(Child);
+
+impl Watched {
+    fn end(mut self) -> Result<()> {
+        let status = self.0.wait()?;
+        if !status.success() {
+            bail!("a session ended badly ({status})");
+        }
+        Ok(())
     }
-    Ok(())
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 /// A connection that is kept.
