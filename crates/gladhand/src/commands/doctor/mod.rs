@@ -27,9 +27,9 @@ use crate::upstream::Target;
 const DOCTOR_HELP: &str = "\
 Looks at the configuration file and the folders and programs that it names, at
 each upstream's program or address, at who can read and change our files, at the
-data folder and its database, at the model that `gladhand chat` would ask, and at
-what running servers say of their upstreams. Nothing is started. Exit code 1 means
-that something is broken.
+data folder and its database, at the model that `gladhand chat` would ask, and
+at what running servers say of their upstreams. Nothing is started.
+Exit code 1 means that something is broken.
 
 Examples:
   gladhand doctor
