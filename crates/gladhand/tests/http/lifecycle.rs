@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use gladhand::config::HttpConfig;
 use gladhand::hub::{Answer, Context, Provider};
-use gladhand::operations::{Failure, Outcome, Reply, Tool, ToolCall};
+use gladhand::operations::{Failure, FailureKind, Outcome, Reply, Tool, ToolCall};
 use gladhand::wire::json;
 use rustix::process::Signal;
 use serde_json::json;
@@ -122,7 +122,7 @@ fn stumble() -> Failure {
 
 impl Provider for Watched {
     fn tools(&self) -> Vec<Tool> {
-        ["hang", "stumble", "stumble_later"]
+        ["hang", "rest", "stumble", "stumble_later"]
             .map(|name| Tool::new(name, "", json::raw(r#"{"type":"object"}"#.to_owned())))
             .into()
     }
@@ -135,6 +135,16 @@ impl Provider for Watched {
             return Answer::later(async {
                 tokio::time::sleep(Duration::from_millis(5)).await;
                 Err::<Reply, _>(stumble())
+            });
+        }
+        if call.name == "rest" {
+            let begun = self.0.clone();
+            return Answer::later(async move {
+                // It is looked at once when it is delivered; whoever looks again has taken it on.
+                tokio::task::yield_now().await;
+                let _ = begun.send("begun");
+                tokio::time::sleep(Duration::from_millis(20)).await;
+                Err::<Reply, _>(Failure::new(FailureKind::ToolFailed, "rested"))
             });
         }
         let _ = self.0.send("begun");
@@ -201,6 +211,19 @@ fn it_is_the_same_in_the_first_moment_of_a_call() {
     cancel(2);
     assert_eq!(waiting.response().body, "ready\n");
     assert!(!waiting.response().body.contains("\"id\":2"), "what is cancelled is not answered");
+}
+
+#[test]
+fn who_stops_waits_for_a_call_in_its_first_moment() {
+    let (sender, heard) = std::sync::mpsc::sync_channel(16);
+    let server = Embedded::start(Watched(sender), HttpConfig::default());
+    let mut connection = server.connect();
+    let (headers, body) = stateless_call(1, "rest", "{}");
+    connection.send_post(&headers, &body);
+    assert_eq!(heard.recv_timeout(PATIENCE), Ok("begun"));
+    drop(server);
+    let answer = connection.response();
+    assert!(answer.body.contains("rested"), "{answer:?}");
 }
 
 #[test]

@@ -12,6 +12,7 @@ use bytes::Bytes;
 use gladhand_dialects::Lane;
 use gladhand_hub::Work;
 use gladhand_operations::CallId;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::driver::poll_guarded;
 use super::events::Events;
@@ -46,17 +47,20 @@ pub(super) struct Awaited {
     session: Arc<Session>,
     lane: Lane,
     carried: Option<Carried>,
+    /// While something is carried on: whoever stops the server waits for it as for any task.
+    under_way: Option<TaskTrackerToken>,
     is_waiting: bool,
 }
 
 impl Awaited {
     pub(super) fn new(session: Arc<Session>, lane: Lane, carried: Option<Carried>) -> Self {
-        Self { session, lane, carried, is_waiting: true }
+        Self { session, lane, carried, under_way: None, is_waiting: true }
     }
 
     /// The answer if it comes soon, or else the stream on which it will come.
     pub(super) async fn soon(mut self) -> Came {
         let session = Arc::clone(&self.session);
+        self.under_way = Some(session.shared.calls.token());
         let answer = std::future::poll_fn(|cx| {
             self.carry_on(cx);
             self.session.poll_answer(self.lane, cx.waker())
