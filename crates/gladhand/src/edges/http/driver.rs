@@ -220,8 +220,11 @@ impl Session {
         if let Some(lane) = awake {
             inner.lanes.is_awake(lane);
         }
-        drop(inner);
-        self.drive(running.lane, None, |server, ambient, out| server.resolve(call, outcome, ambient, out));
+        inner.clock.tick();
+        // Under the same lock: who cancels it in between would find neither a call to end nor an answer.
+        self.drive_on(inner, running.lane, None, false, |server, ambient, out| {
+            server.resolve(call, outcome, ambient, out);
+        });
         let mut inner = self.lock();
         if self.manner == Manner::Pair && inner.ended && inner.running.is_empty() {
             inner.lanes.end(Lane::MAIN);
