@@ -55,12 +55,19 @@ pub(crate) fn build(compiler: &Compiler, everywhere: &[String], flags: &[&str]) 
     shell::run(command.args(flags), HINT)?;
     let program = Path::new("dist").join(format!("gladhand{}", std::env::consts::EXE_SUFFIX));
     let (made, shipped) = (shell::target().join(&compiler.host).join(&program), shell::target().join(&program));
-    // Who runs the one before goes on with that.
-    let copied = std::fs::create_dir_all(shell::target().join("dist")).and_then(|()| {
-        let new = shipped.with_extension("new");
-        std::fs::copy(&made, &new)?;
-        std::fs::rename(&new, &shipped)
+    let new = shipped.with_extension("new");
+    let put = std::fs::create_dir_all(shell::target().join("dist")).and_then(|()| {
+        if new.exists() {
+            std::fs::remove_file(&new)?;
+        }
+        // The same file rather than a copy: that would lie in the system's memory in larger pieces, of which a start
+        // takes more than it needs.
+        std::fs::hard_link(&made, &new).or_else(|_| std::fs::copy(&made, &new).map(drop))?;
+        // Who runs the one before goes on with that.
+        std::fs::rename(&new, &shipped)?;
+        // Where it was there already both names are left.
+        if new.exists() { std::fs::remove_file(&new) } else { Ok(()) }
     });
-    copied.with_context(|| format!("could not copy {} to {}", made.display(), shipped.display()))?;
+    put.with_context(|| format!("could not put {} at {}", made.display(), shipped.display()))?;
     Ok(shipped)
 }
