@@ -1,0 +1,1 @@
+//! Approval: a model cannot reach a tool by a spelling that the policy did not decide on.

@@ -1,0 +1,1 @@
+//! Processes of A2E: variables that change what an allowed program does are refused.

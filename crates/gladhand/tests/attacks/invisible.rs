@@ -1,0 +1,1 @@
+//! Invisible text in names, descriptions and results is shown escaped, stripped or refused.

@@ -1,0 +1,1 @@
+//! The leash: children end when their leash dies or stops.

@@ -1,0 +1,27 @@
+//! Known attacks on this kind of software, each tried with real processes against the built program.
+//!
+//! `docs/security.md` lists the attacks and names the test that tries each one. A test here must fail if its defence is
+//! removed. Run them with `cargo xtask test -- --test attacks`.
+#![cfg(unix)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod a2e_over_http;
+mod approval;
+mod environment;
+mod exhaustion;
+mod files;
+mod invisible;
+mod leash;
+mod memory;
+mod names;
+mod oauth;
+mod pins;
+mod policy_reach;
+mod project_files;
+mod reload;
+mod restarts;
+mod revocation;
+mod secrets;
+mod state;

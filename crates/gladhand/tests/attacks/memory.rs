@@ -1,0 +1,1 @@
+//! Stored state of agents is keyed by principal and agent id.

@@ -1,0 +1,1 @@
+//! Pins: a changed tool is stopped before its first call.

@@ -1,0 +1,1 @@
+//! Secrets never reach messages, logs or listings.

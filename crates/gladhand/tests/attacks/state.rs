@@ -1,0 +1,1 @@
+//! State on disk: nothing readable is left behind after exit.
