@@ -18,3 +18,4 @@ mod text;
 pub use desk::{Changed, Desk, Standing};
 pub use driver::{AgentSettings, Conversations, Policy, Rule};
 pub use moment::Moment;
+pub use skills::{TrustedFiles, project_skills};

@@ -5,13 +5,13 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use gladhand_agent::accounts::{Accounts, CompatibleServer, Outlook, Settings, env as accounts};
-use gladhand_agent::{AgentSettings, Conversations, Policy, Rule};
+use gladhand_agent::{AgentSettings, Conversations, Policy, Rule, TrustedFiles};
 use gladhand_hub::{Agent, Answer, Context, Hub, SessionId, Settling};
 use gladhand_operations::{AgentCall, Failure, FailureKind};
 use gladhand_workbench::{Bench, Workbench};
 use tokio::sync::OnceCell;
 
-use crate::config::{AgentConfig, Approve, env};
+use crate::config::{AgentConfig, Approve, TrustStore, env};
 use crate::providers::toolbox;
 use crate::secrets;
 
@@ -92,7 +92,9 @@ impl Inner {
         let _ = tokio::time::timeout(PATIENCE, refreshing).await;
         let bench = Workbench::open(self.workbench(&folder, &accounts));
         let roots = self.config.roots.clone();
-        let settings = AgentSettings { data: folder, folder: here, home, roots, policy: policy(&self.config) };
+        let trust = TrustStore::in_folder(Some(&self.data));
+        let trusted = TrustedFiles(Arc::new(move |path, text| trust.trusts(path, text)));
+        let settings = AgentSettings { data: folder, folder: here, home, roots, policy: policy(&self.config), trusted };
         if !bench.may_have_more() {
             self.look_for_strangers(&*bench);
         }

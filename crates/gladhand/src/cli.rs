@@ -222,7 +222,7 @@ pub struct ListenArgs {
     /// The private key of the certificate, in PEM form.
     #[arg(long, value_name = "FILE", requires = "tls_cert", value_hint = ValueHint::FilePath)]
     pub tls_key: Option<PathBuf>,
-    /// The configuration file [default: ./gladhand.toml, then the user's config folder].
+    /// The configuration file [default: your own, and ./gladhand.toml if you trust it].
     #[arg(long, value_name = "FILE", env = env::CONFIG, value_hint = ValueHint::FilePath)]
     pub config: Option<PathBuf>,
     /// The data folder [default: the user's data folder].
@@ -440,7 +440,7 @@ pub struct ChatArgs {
     /// Print every event as a line of JSON.
     #[arg(long)]
     pub json: bool,
-    /// The configuration file [default: ./gladhand.toml, then the user's config folder].
+    /// The configuration file [default: your own, and ./gladhand.toml if you trust it].
     #[arg(long, value_name = "FILE", env = env::CONFIG, value_hint = ValueHint::FilePath)]
     pub config: Option<PathBuf>,
     /// The data folder [default: the user's data folder].
@@ -565,9 +565,12 @@ pub struct PolicyTestArgs {
     /// Print one JSON object.
     #[arg(long)]
     pub json: bool,
-    /// The configuration file [default: ./gladhand.toml, then the user's config folder].
+    /// The configuration file [default: your own, and ./gladhand.toml if you trust it].
     #[arg(long, value_name = "FILE", env = env::CONFIG, value_hint = ValueHint::FilePath)]
     pub config: Option<PathBuf>,
+    /// The data folder [default: the user's data folder].
+    #[arg(long, value_name = "DIR", env = env::DATA_DIR, value_hint = ValueHint::DirPath)]
+    pub data_dir: Option<PathBuf>,
 }
 
 /// Options of `policy approve`.

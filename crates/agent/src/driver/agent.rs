@@ -353,7 +353,7 @@ impl Core {
 
     pub(super) fn look_for_skills(&self) -> Box<json::RawValue> {
         let settings = &self.settings;
-        let skills = Skills::scan(&settings.folder, &settings.data, settings.home.as_deref());
+        let skills = Skills::scan(&settings.folder, &settings.data, settings.home.as_deref(), &settings.trusted);
         let answer = json::to_raw(&skills);
         self.house().skills = skills;
         answer

@@ -39,7 +39,7 @@ use crate::desk::Desk;
 use crate::moment::Moment;
 use crate::payloads::CompactionReport;
 use crate::session::{Effect, Scales, Scene, Session, ToolTotals};
-use crate::skills::Skills;
+use crate::skills::{Skills, TrustedFiles};
 
 /// Where the agent works.
 #[derive(Debug, Clone)]
@@ -54,6 +54,8 @@ pub struct AgentSettings {
     pub roots: Vec<PathBuf>,
     /// Which tools may run.
     pub policy: Policy,
+    /// Which skills of projects may be used.
+    pub trusted: TrustedFiles,
 }
 
 /// How long what runs may take to end when everything ends.
@@ -70,7 +72,7 @@ pub struct Conversations {
 impl Conversations {
     /// An agent with these accounts and these tools.
     pub fn new(settings: AgentSettings, desk: Arc<dyn Desk>, bench: Arc<dyn Bench>) -> Self {
-        let skills = Skills::scan(&settings.folder, &settings.data, settings.home.as_deref());
+        let skills = Skills::scan(&settings.folder, &settings.data, settings.home.as_deref(), &settings.trusted);
         let core = Core {
             chats: Chats::new(&settings.data),
             followers: Followers::default(),

@@ -35,7 +35,7 @@ impl Core {
         let chosen = self.desk.chosen(Some(id));
         let models = self.desk.ready(&chosen).map_err(NotReady::NoModel)?;
         let target = target(&chosen, &*models);
-        let skills = Skills::scan(&folder, &self.settings.data, home);
+        let skills = Skills::scan(&folder, &self.settings.data, home, &self.settings.trusted);
         let named = skills.named_in(text);
         let shown = folder.display().to_string();
         let instructions = instructions::instructions(self.desk.searches(), &shown, &skills.skills, &named);

@@ -13,15 +13,16 @@ use gladhand_hub::{Hub, Mount, Provider as _};
 use crate::Service;
 use crate::cli::BridgeArgs;
 use crate::commands::plain::plain_lines;
+use crate::commands::settings::{Part, Settings};
 use crate::commands::{CommandError, lookup, serve, session, sign_in};
-use crate::config::{self, Reading};
+use crate::config;
 use crate::coupling::{Coupled, Room, Spec};
 use crate::exit::Exit;
 use crate::upstream::{Authorizer, Bearer, Options, Speak, Target};
 
 /// Couples until the downstream ends.
 pub fn run(args: &BridgeArgs) -> Result<ExitCode, CommandError> {
-    let (config, _) = serve::settings(&args.listen, Reading::WithoutUpstreams)?;
+    let Settings { config, .. } = serve::settings(&args.listen, Part::WithoutUpstreams)?;
     let mut spec = spec(args)?;
     spec.options.violations = Arc::new(Violations::new(config.policy.violations));
     let upstream = Arc::new(Coupled::new(spec));

@@ -47,7 +47,12 @@ fn variable_of(name: &str) -> String {
     format!("{}{}", env::SECRET, name.chars().map(letter).collect::<String>())
 }
 
-/// Variables of ours that no program behind us gets.
+/// Tokens of ours that a server of our own does not get: they are for its clients. It resolves secrets itself.
+pub(super) fn hidden_from_ourselves() -> Vec<String> {
+    [env::A2E_TOKEN, env::MCP_TOKEN].map(str::to_owned).into()
+}
+
+/// Variables of ours that no other program behind us gets.
 pub(super) fn hidden() -> Vec<String> {
     let ours = [env::A2E_TOKEN, env::MCP_TOKEN, env::PASSPHRASE].map(str::to_owned);
     let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());

@@ -13,6 +13,7 @@ pub mod bridge;
 pub mod call;
 pub mod chat;
 pub mod config;
+mod difference;
 pub mod doctor;
 pub mod list;
 pub mod login;
@@ -30,6 +31,7 @@ pub mod secret;
 mod secret_prompt;
 pub mod serve;
 mod session;
+mod settings;
 mod show;
 mod sign_in;
 

@@ -10,8 +10,9 @@ use gladhand_operations::Tool;
 use gladhand_wire::RawValue;
 
 use crate::cli::{PolicyApproveArgs, PolicyArgs, PolicyCommand, PolicyTestArgs};
+use crate::commands::settings::{self, Part, Settings};
 use crate::commands::{CommandError, written};
-use crate::config::{self, Reading};
+use crate::config;
 use crate::exit::Exit;
 use crate::pins::{self, PinFile};
 use crate::providers::Toolbox;
@@ -25,7 +26,9 @@ pub fn run(args: &PolicyArgs) -> Result<ExitCode, CommandError> {
 }
 
 fn test(args: &PolicyTestArgs) -> Result<ExitCode, CommandError> {
-    let (config, _) = config::load(args.config.as_deref(), Reading::WithoutUpstreams).map_err(CommandError::usage)?;
+    let data = config::data_dir(args.data_dir.as_deref());
+    let loaded = settings::load(args.config.as_deref(), data.as_deref(), Part::WithoutUpstreams);
+    let Settings { config, .. } = loaded.map_err(CommandError::usage)?;
     let policy = config.policy.policy(&config.profiles);
     let arguments: Box<RawValue> = serde_json::from_str(&args.args)
         .map_err(|error| CommandError::usage(anyhow!("--args is not JSON: {error}")))?;

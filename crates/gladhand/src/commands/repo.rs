@@ -13,8 +13,9 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
 
 use crate::commands::plain::plain;
+use crate::commands::settings::{self, Part, Settings};
 use crate::commands::{CommandError, screen, written};
-use crate::config::{self, Reading};
+use crate::config;
 use crate::exit::Exit;
 use crate::providers::RepositoryTools;
 
@@ -80,8 +81,9 @@ pub struct Place {
 
 /// Looks, and prints what was found.
 pub fn run(args: &RepoArgs) -> Result<ExitCode, CommandError> {
-    let (config, _) = config::load(None, Reading::WithoutUpstreams).map_err(CommandError::usage)?;
     let data = config::data_dir(None).ok_or_else(|| CommandError::usage(anyhow!("there is no data folder")))?;
+    let Settings { config, .. } =
+        settings::load(None, Some(&data), Part::WithoutUpstreams).map_err(CommandError::usage)?;
     let tools = RepositoryTools::new(&config.repository, data, false);
     let ask = |name: &str, arguments: &Value| -> Result<Value, CommandError> {
         let bar = Bar::new();

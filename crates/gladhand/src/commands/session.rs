@@ -18,7 +18,7 @@ use url::Url;
 
 use crate::cli::ServerArgs;
 use crate::commands::call::person::Person;
-use crate::commands::{CommandError, lookup, sign_in};
+use crate::commands::{CommandError, lookup, settings, sign_in};
 use crate::config::{self, env};
 use crate::edges::http_client::Endpoint;
 use crate::edges::signals::{self, Signals};
@@ -49,6 +49,7 @@ impl Plan {
     /// Reads the options; `url` is the word of the command line that names a server, if one does.
     pub(super) fn read(args: &ServerArgs, url: Option<&str>) -> Result<Self, CommandError> {
         let target = target(url, &args.command)?;
+        let is_ours = url.is_none() && args.command.is_empty();
         let speak = Speak::parse(&args.client)
             .ok_or_else(|| CommandError::usage(anyhow!("there is no client `{}`", args.client)))?;
         let timeout = Duration::from_secs(args.timeout);
@@ -61,10 +62,13 @@ impl Plan {
             headers: headers(&args.header).map_err(CommandError::usage)?,
             token: config::token_in_environment().map_err(CommandError::usage)?,
             eras: eras(std::env::var_os(env::DATA_DIR).map(PathBuf::from).as_deref()),
-            hidden: lookup::hidden(),
+            hidden: if is_ours { lookup::hidden_from_ourselves() } else { lookup::hidden() },
             ..Options::default()
         };
-        let is_ours = url.is_none() && args.command.is_empty();
+        if is_ours {
+            // The server that we start says the same, on a stderr that is not shown.
+            settings::note_unused(std::env::var_os(env::CONFIG).map(PathBuf::from).as_deref());
+        }
         Ok(Self { target, options, timeout, token, sign_in: sign_in::Manner::InPassing, is_ours })
     }
 

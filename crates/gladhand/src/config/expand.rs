@@ -4,11 +4,22 @@
 //! `${secret:NAME}` a secret. `$${` stands for `${` itself. Neither what they stand for nor the text around them appears
 //! in a mistake.
 
+use std::cell::RefCell;
+
 use gladhand_accord::Secret;
+use gladhand_hub::Pattern;
 use toml::Spanned;
 use toml::de::DeValue;
 
 use super::source::{Problem, Source};
+use super::trust::Grants;
+
+/// Variables that a project file may refer to without a grant: they hold no secret.
+const PLAIN: [&str; 12] =
+    ["HOME", "USER", "LOGNAME", "USERPROFILE", "PWD", "PATH", "SHELL", "LANG", "TMPDIR", "TEMP", "TMP", "XDG_*"];
+
+/// What grants every variable: `inherit_env = "all"` asks for it.
+const EVERY_VARIABLE: &str = "*";
 
 /// Where what is referred to is looked up.
 #[derive(Clone, Copy)]
@@ -111,6 +122,73 @@ fn walk(value: &mut Spanned<DeValue<'_>>, path: &mut Vec<String>, lookup: &Looku
         }
         _ => {}
     }
+}
+
+/// Whether a project file may read a variable.
+pub(super) fn may_read(grants: &Grants, variable: &str) -> bool {
+    let is_plain = |name: &&str| Pattern((*name).to_owned()).fits(variable);
+    let granted = &grants.variables;
+    granted.contains(variable) || granted.contains(EVERY_VARIABLE) || PLAIN.iter().any(|name| is_plain(&name))
+}
+
+/// What each enabled upstream refers to that needs a grant.
+pub(super) fn references(source: &Source<'_>) -> Vec<(String, Grants)> {
+    let mut all = Vec::new();
+    let upstreams = source.root.iter().find(|(key, _)| key.get_ref().as_ref() == "upstreams");
+    let Some(DeValue::Table(upstreams)) = upstreams.map(|(_, value)| value.get_ref()) else { return all };
+    for (name, upstream) in upstreams.iter() {
+        if upstream.get_ref().get("enabled").and_then(|value| value.get_ref().as_bool()) == Some(false) {
+            continue;
+        }
+        let needed = RefCell::new(Grants::default());
+        let variable = |name: &str| {
+            needed.borrow_mut().variables.insert(name.to_owned());
+            Some(String::new())
+        };
+        let secret = |name: &str| {
+            needed.borrow_mut().secrets.insert(name.to_owned());
+            Ok(Secret::new(""))
+        };
+        let lookup = Lookup { variable: &variable, secret: &secret };
+        walk(&mut upstream.clone(), &mut Vec::new(), &lookup, &mut Vec::new());
+        inherited(upstream.get_ref(), &mut needed.borrow_mut());
+        let mut needed = needed.into_inner();
+        needed.variables.retain(|variable| !may_read(&Grants::default(), variable));
+        all.push((name.get_ref().to_string(), needed));
+    }
+    all
+}
+
+/// Variables that an upstream inherits on top of the usual ones.
+fn inherited(upstream: &DeValue<'_>, needed: &mut Grants) {
+    let Some(inherits) = upstream.get("inherit_env") else { return };
+    match inherits.get_ref() {
+        DeValue::Array(names) => {
+            needed.variables.extend(names.iter().filter_map(|name| name.get_ref().as_str().map(str::to_owned)));
+        }
+        _ => drop(needed.variables.insert(EVERY_VARIABLE.to_owned())),
+    }
+}
+
+/// Takes out the upstreams that refer to something that was not granted, and says so.
+pub(super) fn take_ungranted(source: &mut Source<'_>, grants: &Grants) -> Vec<Problem> {
+    let mut refused = Vec::new();
+    for (name, needed) in references(source) {
+        let secrets = needed.secrets.iter().filter(|name| !grants.secrets.contains(*name));
+        let variables = needed.variables.iter().filter(|name| !may_read(grants, name));
+        let missing: Vec<_> = secrets.map(|name| format!("secret:{name}")).chain(variables.cloned()).collect();
+        if missing.is_empty() {
+            continue;
+        }
+        let message =
+            format!("not used: `{}` is not granted to this file: `gladhand config trust`", missing.join("`, `"));
+        refused.push(source.problem(&["upstreams", &name], message));
+        let upstreams = source.root.iter_mut().find(|(key, _)| key.get_ref().as_ref() == "upstreams");
+        if let Some(DeValue::Table(upstreams)) = upstreams.map(|(_, value)| value.get_mut()) {
+            upstreams.remove(name.as_str());
+        }
+    }
+    refused
 }
 
 #[cfg(test)]

@@ -6,11 +6,15 @@ mod a2e;
 mod agent;
 mod anchor;
 mod expand;
+mod held;
+mod layers;
 mod policy;
+mod project;
 mod repository;
 pub(crate) mod schema;
 mod source;
 pub(crate) mod text;
+mod trust;
 mod upstreams;
 mod words;
 
@@ -30,10 +34,13 @@ pub use a2e::{
 };
 pub use agent::{AgentConfig, Approve};
 pub use expand::Lookup;
+pub use layers::{Layers, Loaded, PROJECT_FILE, Project, references};
 pub use policy::{AuditConfig, PolicyConfig, ProfileConfig};
+pub use project::SetAside;
 pub use repository::RepositoryConfig;
 pub use source::Problem;
 use source::{Source, in_order};
+pub use trust::{Grants, Standing, TrustRecord, TrustStore};
 pub use upstreams::{Hidden, Inherit, UpstreamConfig, Upstreams};
 
 /// Environment variables that we read, named in one place.
@@ -302,7 +309,7 @@ pub(crate) fn read(path: &Path) -> std::io::Result<String> {
 }
 
 /// A configuration file.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct File {
     /// Where it is.
     pub path: PathBuf,
@@ -312,31 +319,16 @@ pub struct File {
 
 impl File {
     /// The configuration that is in it; everything that is wrong with it if something is.
+    #[cfg(test)]
     pub fn parse(&self, reading: Reading<'_>) -> Result<Config, Vec<Problem>> {
-        read_through(&self.text, self.folder(), reading).sound()
+        self.examine(reading).sound()
     }
 
-    /// Where its relative paths begin.
-    fn folder(&self) -> Option<&Path> {
-        self.path.parent()
+    /// The configuration that is in it, as far as it can be read, with everything that is wrong with it.
+    pub(crate) fn examine(&self, reading: Reading<'_>) -> Examined<'_> {
+        // Relative paths begin in the folder of the file.
+        read_through(&self.text, self.path.parent(), reading)
     }
-}
-
-/// Finds and reads the file: `--config`, `GLADHAND_CONFIG` (clap merges the two), then `./gladhand.toml`, then the
-/// user's config folder.
-pub fn find(named: Option<&Path>) -> Result<Option<File>, ConfigError> {
-    if let Some(path) = named {
-        let text = read(path).map_err(ConfigError::Unreadable)?;
-        return Ok(Some(File { path: path.to_owned(), text }));
-    }
-    for path in [Some(PathBuf::from("gladhand.toml")), users_file()].into_iter().flatten() {
-        match read(&path) {
-            Ok(text) => return Ok(Some(File { path, text })),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-            Err(error) => return Err(ConfigError::Unreadable(error)),
-        }
-    }
-    Ok(None)
 }
 
 /// The file in the user's config folder.
@@ -349,6 +341,8 @@ pub fn users_file() -> Option<PathBuf> {
 pub enum Reading<'l> {
     /// All of it; what upstreams refer to is looked up.
     Whole(&'l Lookup<'l>),
+    /// All of it; upstreams that refer to something that was not granted are taken out.
+    Granted(&'l Lookup<'l>, &'l Grants),
     /// All of it; references in upstreams and relative paths stay as they are written, and nobody asks whether they can
     /// be used.
     AsWritten,
@@ -356,11 +350,14 @@ pub enum Reading<'l> {
     WithoutUpstreams,
 }
 
-/// Finds and reads the configuration. Without a file, the defaults hold.
-pub fn load(named: Option<&Path>, reading: Reading<'_>) -> Result<(Config, Option<File>), ConfigError> {
-    let Some(file) = find(named)? else { return Ok((Config::default(), None)) };
-    let invalid = |problems| ConfigError::Invalid { path: file.path.clone(), problems };
-    Ok((file.parse(reading).map_err(invalid)?, Some(file)))
+impl<'l> Reading<'l> {
+    /// The same for a project file, to which these references are granted.
+    pub(crate) fn granted(self, grants: &'l Grants) -> Self {
+        match self {
+            Self::Whole(lookup) => Self::Granted(lookup, grants),
+            other => other,
+        }
+    }
 }
 
 /// Reads a configuration that is in no file, so that relative paths begin where we were started; everything that is wrong
@@ -376,6 +373,8 @@ pub(crate) struct Examined<'t> {
     pub(crate) config: Option<Config>,
     /// What is wrong, from the beginning of the file to its end.
     pub(crate) problems: Vec<Problem>,
+    /// Upstreams that were taken out because they refer to something that was not granted.
+    pub(crate) refused: Vec<Problem>,
     /// Where everything is.
     pub(crate) places: Source<'t>,
 }
@@ -390,18 +389,18 @@ impl Examined<'_> {
     }
 }
 
-/// Looks at a configuration as a whole.
-pub(crate) fn examine<'t>(file: &'t File, lookup: &Lookup<'_>) -> Examined<'t> {
-    read_through(&file.text, file.folder(), Reading::Whole(lookup))
-}
-
 fn read_through<'t>(text: &'t str, folder: Option<&Path>, reading: Reading<'_>) -> Examined<'t> {
     let (mut source, problems) = Source::read(text);
     if !problems.is_empty() {
-        return Examined { config: None, problems, places: source };
+        return Examined { config: None, problems, refused: Vec::new(), places: source };
     }
+    let mut refused = Vec::new();
     let unresolved = match reading {
         Reading::Whole(lookup) => expand::expand_all(&mut source, lookup),
+        Reading::Granted(lookup, grants) => {
+            refused = expand::take_ungranted(&mut source, grants);
+            layers::with_granted(lookup, grants, |lookup| expand::expand_all(&mut source, lookup))
+        }
         Reading::AsWritten => Vec::new(),
         Reading::WithoutUpstreams => {
             source.root.remove("upstreams");
@@ -411,14 +410,14 @@ fn read_through<'t>(text: &'t str, folder: Option<&Path>, reading: Reading<'_>) 
     let (config, mut problems) = source.parse::<Config>();
     problems.extend(unresolved);
     let Some(mut config) = config else {
-        return Examined { config: None, problems: in_order(problems), places: source };
+        return Examined { config: None, problems: in_order(problems), refused, places: source };
     };
     config.upstreams.0.sort_by_key(|(name, _)| source.span(&["upstreams", name]).start);
     if let Some(folder) = folder.filter(|_| !matches!(reading, Reading::AsWritten)) {
         config.anchor(folder);
     }
     let range = config.out_of_range(&source);
-    if matches!(reading, Reading::Whole(_)) {
+    if matches!(reading, Reading::Whole(_) | Reading::Granted(..)) {
         for (name, upstream) in config.upstreams.0.iter().filter(|(_, upstream)| upstream.enabled) {
             // Of what could not be read or looked up nothing more can be said.
             if !problems.iter().any(|problem| problem.is_of(&["upstreams", name])) {
@@ -430,7 +429,7 @@ fn read_through<'t>(text: &'t str, folder: Option<&Path>, reading: Reading<'_>) 
         }
     }
     problems.extend(range);
-    Examined { config: Some(config), problems: in_order(problems), places: source }
+    Examined { config: Some(config), problems: in_order(problems), refused, places: source }
 }
 
 impl Config {

@@ -27,13 +27,17 @@ pub struct PolicyConfig {
     pub rules: Vec<RuleConfig>,
     /// `[[policy.limits]]`: all that fit a call hold for it.
     pub limits: Vec<LimitConfig>,
+    /// Rules from files that may only narrow; the strictest decision holds. No key of the file sets it.
+    #[serde(skip_deserializing, skip_serializing_if = "Vec::is_empty")]
+    pub narrowing: Vec<Vec<RuleConfig>>,
 }
 
 impl PolicyConfig {
     /// The policy that this and the profiles make.
     pub fn policy(&self, profiles: &BTreeMap<String, ProfileConfig>) -> Policy {
         Policy {
-            rules: self.rules.iter().enumerate().map(|(index, rule)| rule.rule(index)).collect(),
+            rules: rules(&self.rules, ""),
+            narrowing: self.narrowing.iter().map(|list| rules(list, "project ")).collect(),
             limits: self.limits.iter().enumerate().map(|(index, limit)| limit.limit(index)).collect(),
             profiles: profiles.iter().map(|(name, profile)| profile.profile(name)).collect(),
             pins: self.pin,
@@ -65,9 +69,9 @@ pub struct RuleConfig {
 }
 
 impl RuleConfig {
-    fn rule(&self, index: usize) -> Rule {
+    fn rule(&self, index: usize, origin: &str) -> Rule {
         Rule {
-            name: named(self.name.as_ref(), index),
+            name: format!("{origin}{}", named(self.name.as_ref(), index)),
             who: callers(&self.who),
             tools: tools(&self.tools),
             when: self.when.as_ref().map(|when| when.0.meant.clone()),
@@ -270,6 +274,10 @@ impl TryFrom<serde_json::Value> for Schema {
 
 fn named(name: Option<&String>, index: usize) -> String {
     name.cloned().unwrap_or_else(|| format!("#{}", index + 1))
+}
+
+fn rules(configs: &[RuleConfig], origin: &str) -> Vec<Rule> {
+    configs.iter().enumerate().map(|(index, rule)| rule.rule(index, origin)).collect()
 }
 
 fn callers(texts: &[CallersText]) -> Vec<Callers> {

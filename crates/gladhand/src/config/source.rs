@@ -149,6 +149,19 @@ impl<'t> Source<'t> {
         is_wrong
     }
 
+    /// All keys of all sections, in the order of the file. A section that is no table has none.
+    pub(super) fn keys(&self) -> Vec<(&str, &str)> {
+        let mut keys = Vec::new();
+        for (section, value) in self.root.iter() {
+            let DeValue::Table(table) = value.get_ref() else { continue };
+            keys.extend(
+                table.iter().map(|(key, _)| (key.span().start, section.get_ref().as_ref(), key.get_ref().as_ref())),
+            );
+        }
+        keys.sort_by_key(|(start, ..)| *start);
+        keys.into_iter().map(|(_, section, key)| (section, key)).collect()
+    }
+
     /// A problem with the value of a key, or with the nearest table around it.
     pub(crate) fn problem(&self, path: &[&str], message: impl Into<String>) -> Problem {
         self.at(Some(self.span(path)), &path.join("."), &message.into())

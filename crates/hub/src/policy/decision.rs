@@ -32,6 +32,21 @@ pub enum Decision {
     },
 }
 
+impl Decision {
+    /// The other decision if it is stricter, else this one.
+    pub(super) fn or_stricter(self, other: Self) -> Self {
+        if other.strictness() > self.strictness() { other } else { self }
+    }
+
+    fn strictness(&self) -> u8 {
+        match self {
+            Self::Allow => 0,
+            Self::Ask { .. } => 1,
+            Self::Deny { .. } => 2,
+        }
+    }
+}
+
 impl fmt::Display for Decision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (effect, rule, reason) = match self {

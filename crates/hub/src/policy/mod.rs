@@ -39,6 +39,9 @@ pub use violation::{Handling, Offender, Violation, Violations};
 pub struct Policy {
     /// Rules; the first that matches a call decides. A call that none matches is allowed.
     pub rules: Vec<Rule>,
+    /// Further lists of rules, from sources that may only narrow. Each list decides on its own, and the strictest decision
+    /// holds: an `allow` in one of them never overrides another list.
+    pub narrowing: Vec<Vec<Rule>>,
     /// Limits; all that fit a call hold for it.
     pub limits: Vec<Limit>,
     /// What certain callers get to see; the first that fits a caller counts.
@@ -50,21 +53,40 @@ pub struct Policy {
 impl Policy {
     /// What becomes of a call.
     pub fn decide(&self, who: &Who<'_>, what: &What<'_>, arguments: &RawValue) -> Decision {
-        decision::decide(&self.rules, who, what, arguments, |_, _| {})
+        self.decide_with(who, what, arguments, |_, _| {})
     }
 
     /// What becomes of a call, and how that came to be, rule by rule.
     pub fn explain(&self, who: &Who<'_>, what: &What<'_>, arguments: &RawValue) -> Explanation {
         let mut rules = Vec::new();
-        let decision = decision::decide(&self.rules, who, what, arguments, |rule, verdict| {
+        let decision = self.decide_with(who, what, arguments, |rule, verdict| {
             rules.push(Considered { rule: rule.name.clone(), effect: rule.effect, verdict });
         });
         Explanation { decision, rules }
     }
 
+    fn decide_with(
+        &self,
+        who: &Who<'_>,
+        what: &What<'_>,
+        arguments: &RawValue,
+        mut considered: impl FnMut(&Rule, Match),
+    ) -> Decision {
+        let mut strictest = decision::decide(&self.rules, who, what, arguments, &mut considered);
+        for rules in &self.narrowing {
+            strictest = strictest.or_stricter(decision::decide(rules, who, what, arguments, &mut considered));
+        }
+        strictest
+    }
+
+    /// Every list of rules.
+    fn lists(&self) -> impl Iterator<Item = &Vec<Rule>> {
+        std::iter::once(&self.rules).chain(&self.narrowing)
+    }
+
     /// The rule that denies a tool to somebody whatever the arguments, if there is one.
     pub fn denied_always(&self, who: &Who<'_>, what: &What<'_>) -> Option<&Rule> {
-        decision::denied_always(&self.rules, who, what)
+        self.lists().find_map(|rules| decision::denied_always(rules, who, what))
     }
 
     /// The profile of a caller, if it has one.
@@ -74,13 +96,15 @@ impl Policy {
 
     /// Whether it says nothing, so that all is as it would be without it.
     pub fn is_empty(&self) -> bool {
-        self.rules.is_empty() && self.limits.is_empty() && self.profiles.is_empty() && self.pins == PinMode::Off
+        let has_no_rules = self.lists().all(Vec::is_empty);
+        has_no_rules && self.limits.is_empty() && self.profiles.is_empty() && self.pins == PinMode::Off
     }
 
     /// Whether everybody gets to see the same as under another policy, as far as can be told without knowing everybody.
     fn shows_the_same_as(&self, other: &Self) -> bool {
         fn shown(policy: &Policy) -> impl Iterator<Item = (&[Callers], &[Tools], Effect, bool)> {
-            policy.rules.iter().map(|rule| (&*rule.who, &*rule.tools, rule.effect, rule.is_conditional()))
+            let rules = policy.lists().flatten();
+            rules.map(|rule| (&*rule.who, &*rule.tools, rule.effect, rule.is_conditional()))
         }
         let hides_the_same = !(self.hides_anything() || other.hides_anything()) || shown(self).eq(shown(other));
         hides_the_same && self.profiles == other.profiles && self.pins == other.pins
@@ -89,7 +113,7 @@ impl Policy {
     /// Whether anybody gets to see less than everything.
     fn hides_anything(&self) -> bool {
         let hides = |rule: &Rule| rule.effect == Effect::Deny && !rule.is_conditional();
-        !self.profiles.is_empty() || self.rules.iter().any(hides)
+        !self.profiles.is_empty() || self.lists().flatten().any(hides)
     }
 }
 

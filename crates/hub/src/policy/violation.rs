@@ -13,7 +13,7 @@ const SHOWN: usize = 200;
 const COUNTED: usize = 1024;
 
 /// What is done about a violation. In every case it is counted and logged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Handling {
     /// It passes unchanged, where there is something that it could mean. Every kind of violation is logged as a warning.

@@ -296,6 +296,7 @@ impl Stage {
             roots: Vec::new(),
             home: None,
             policy: Policy::default(),
+            trusted: crate::skills::TrustedFiles(Arc::new(|_, _| true)),
         };
         let agent = Conversations::new(settings, desk, Arc::new(Tools));
         let echo = gladhand_operations::Tool::plain("echo", "says it again")

@@ -26,10 +26,10 @@ use gladhand_operations::AgentCall;
 
 use crate::Service;
 use crate::cli::ChatArgs;
-use crate::commands::lookup::Sources;
 use crate::commands::serve::{Assembly, Reached};
+use crate::commands::settings::{self, Part, Settings};
 use crate::commands::{CommandError, is_gone};
-use crate::config::{self, Reading};
+use crate::config;
 use crate::edges::signals::{self, Signals};
 use crate::exit::Exit;
 use crate::governing;
@@ -49,16 +49,15 @@ const SETTLING: Duration = Duration::from_secs(10);
 /// Chats until somebody leaves, or until the one question is answered.
 pub fn run(args: &ChatArgs) -> Result<ExitCode, CommandError> {
     let data = config::data_dir(args.data_dir.as_deref());
-    let sources = Sources::with_store_in(data.clone());
-    let loaded = sources.lookup(|lookup| config::load(args.config.as_deref(), Reading::Whole(lookup)));
-    let (mut config, file) = loaded.map_err(CommandError::usage)?;
+    let loaded = settings::load(args.config.as_deref(), data.as_deref(), Part::Whole);
+    let Settings { mut config, layers } = loaded.map_err(CommandError::usage)?;
     if let Some(approve) = args.approve {
         config.agent.approve = approve;
     }
     if !config.agent.enabled {
         return Err(CommandError::usage(anyhow!("the configuration has no agent")).hint("set `enabled` of [agent]"));
     }
-    let Assembly { hub, .. } = Assembly::of(&mut config, file.as_ref(), data.as_deref(), Reached::Here);
+    let Assembly { hub, .. } = Assembly::of(&mut config, &layers, data.as_deref(), Reached::Here);
     if hub.agent().is_none() {
         return Err(
             CommandError::usage(anyhow!("there is no data folder to keep chats in")).hint("name one: --data-dir")

@@ -12,7 +12,9 @@ use super::{CheckArgs, counted};
 use crate::commands::lookup::Sources;
 use crate::commands::serve::Memory;
 use crate::commands::{CommandError, outside};
-use crate::config::{self, Examined, File, Problem, UpstreamConfig};
+use crate::config::{
+    self, Examined, File, Grants, Layers, Problem, Project, Reading, SetAside, Standing, TrustStore, UpstreamConfig,
+};
 use crate::exit::Exit;
 
 const BAD: Style = AnsiColor::Red.on_default().bold();
@@ -20,13 +22,24 @@ const ODD: Style = AnsiColor::Yellow.on_default().bold();
 const GOOD: Style = AnsiColor::Green.on_default().bold();
 
 pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, CommandError> {
-    let file =
-        config::find(args.file.as_ref().or(args.config.as_ref()).map(PathBuf::as_path)).map_err(CommandError::usage)?;
-    let verdict = file.as_ref().map(judge).unwrap_or_default();
+    let data = config::data_dir(args.data_dir.as_deref());
+    let named = args.file.as_ref().or(args.config.as_ref()).map(PathBuf::as_path);
+    let layers = Layers::find(named, &TrustStore::in_folder(data.as_deref())).map_err(CommandError::usage)?;
+    let nothing = Grants::default();
+    // The project file is the one that a person in this folder works on.
+    let (file, grants) = match &layers.project {
+        Some(Project { file, standing: Standing::Trusted(grants) }) => (Some(file), Some(grants)),
+        Some(Project { file, .. }) => (Some(file), Some(&nothing)),
+        None => (layers.own.as_ref(), None),
+    };
+    let verdict = file.map(|file| judge(file, grants, data)).unwrap_or_default();
     if args.json {
-        super::print_json(&as_json(file.as_ref(), &verdict))?;
+        super::print_json(&as_json(file, &verdict))?;
     } else {
-        super::print(&drawn(file.as_ref(), &verdict))?;
+        super::print(&drawn(file, &verdict))?;
+        if let Some(line) = layers.untrusted() {
+            super::say(&line);
+        }
     }
     Ok(verdict.exit().into())
 }
@@ -51,12 +64,18 @@ impl Verdict {
     }
 }
 
-fn judge(file: &File) -> Verdict {
-    let data = std::env::var_os(config::env::DATA_DIR).map(PathBuf::from);
-    let data = config::data_dir(data.as_deref());
+/// Examines a file. A project file has grants, and may say less than another.
+fn judge(file: &File, grants: Option<&Grants>, data: Option<PathBuf>) -> Verdict {
     let (sources, memory) = (Sources::with_store_in(data.clone()), Memory::in_folder(data));
-    let Examined { config, problems: errors, places } = sources.lookup(|lookup| config::examine(file, lookup));
-    let mut verdict = Verdict { errors, ..Verdict::default() };
+    let examined = sources.lookup(|lookup| {
+        let whole = Reading::Whole(lookup);
+        file.examine(grants.map_or(whole, |grants| whole.granted(grants)))
+    });
+    let Examined { config, problems: errors, refused: warnings, places } = examined;
+    let mut verdict = Verdict { errors, warnings, ..Verdict::default() };
+    if let (Some(config), Some(_)) = (&config, grants) {
+        verdict.warnings.extend(config.set_aside(&places).into_iter().map(|SetAside(problem)| problem));
+    }
     for missing in config.iter().flat_map(outside::missing_elsewhere) {
         if !missing.is_mistaken(&verdict.errors) {
             let path: Vec<_> = missing.key.split('.').collect();

@@ -17,18 +17,21 @@ use crate::exit::Exit;
 pub(super) fn run(args: &ImportArgs) -> Result<ExitCode, CommandError> {
     let found = match &args.source {
         Some(source) => told(read(&file_of(source)?)?),
-        None => everything(),
+        None => everything(if args.write || args.into.is_some() { &[] } else { &OF_PROJECT }),
     };
     if found.is_empty() {
         say("There are no servers to take over.");
         if args.source.is_none() {
             say("Looked for:");
-            places().iter().for_each(|(name, file)| say(&format!("  {name:<15} {}", file.display())));
+            places(&OF_PROJECT).iter().for_each(|(name, file)| say(&format!("  {name:<15} {}", file.display())));
             say("`gladhand config import FILE` reads another file of that kind.");
         }
         return Ok(Exit::Success.into());
     }
     if args.write || args.into.is_some() {
+        for file in OF_PROJECT.iter().filter(|file| args.source.is_none() && Path::new(file).is_file()) {
+            say(&format!("{file} of this folder is left out: `gladhand config import {file} --write` takes it over"));
+        }
         return add(&found, target(args)?);
     }
     let toml: Vec<_> = found.iter().map(ToString::to_string).collect();
@@ -58,19 +61,22 @@ fn told(servers: Servers) -> Vec<Found> {
     servers.found
 }
 
+/// Files of a project that name servers. They belong to the author of the repository, so they are only written into a
+/// configuration if the user names one of them.
+const OF_PROJECT: [&str; 3] = [".mcp.json", ".cursor/mcp.json", ".vscode/mcp.json"];
+
 /// Where servers may be found, and what each place is called on the command line.
-fn places() -> Vec<(String, PathBuf)> {
-    let of_project =
-        [".mcp.json", ".cursor/mcp.json", ".vscode/mcp.json"].map(|file| ("this folder".to_owned(), file.into()));
+fn places(of_project: &[&str]) -> Vec<(String, PathBuf)> {
+    let of_project = of_project.iter().map(|file| ("this folder".to_owned(), file.into()));
     let of_user = Client::value_variants().iter().filter_map(|client| Some((client.name(), client.file()?)));
-    of_project.into_iter().chain(of_user).collect()
+    of_user.chain(of_project).collect()
 }
 
-/// What all files have together that are where they usually are; the first of a name counts, and a file that cannot be
-/// read does not keep us from the others.
-fn everything() -> Vec<Found> {
+/// All servers of the files that are where they usually are. The first of a name counts, and a file that cannot be read does
+/// not keep us from the others.
+fn everything(of_project: &[&str]) -> Vec<Found> {
     let mut all: Vec<Found> = Vec::new();
-    for (place, file) in places().into_iter().filter(|(_, file)| file.is_file()) {
+    for (place, file) in places(of_project).into_iter().filter(|(_, file)| file.is_file()) {
         let servers = match read(&file) {
             Ok(servers) => servers,
             Err(error) => {
@@ -89,14 +95,13 @@ fn everything() -> Vec<Found> {
     all
 }
 
-/// The file to add to: the one that is named, or in force, or the user's.
+/// The file to add to: the one that is named, else the user's own.
 fn target(args: &ImportArgs) -> Result<PathBuf, CommandError> {
     if let Some(file) = &args.into {
         return Ok(file.clone());
     }
     let named = std::env::var_os(config::env::CONFIG).map(PathBuf::from);
-    let in_force = config::find(named.as_deref()).map_err(CommandError::usage)?.map(|file| file.path);
-    in_force.or_else(config::users_file).ok_or_else(|| anyhow!("there is no home folder").into())
+    named.or_else(config::users_file).ok_or_else(|| anyhow!("there is no home folder").into())
 }
 
 fn add(found: &[Found], file: PathBuf) -> Result<ExitCode, CommandError> {

@@ -5,6 +5,7 @@ mod check;
 mod import;
 mod install;
 mod show;
+mod trust;
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -39,6 +40,8 @@ enum ConfigCommand {
     Import(ImportArgs),
     /// Put `gladhand serve` into another program's configuration.
     Install(InstallArgs),
+    /// Trust the files of this project, after showing what they do.
+    Trust(TrustArgs),
 }
 
 const CHECK_HELP: &str = "\
@@ -56,9 +59,12 @@ struct CheckArgs {
     /// The file [default: the one that `gladhand serve` would use].
     #[arg(value_hint = ValueHint::FilePath)]
     file: Option<PathBuf>,
-    /// The same, for who is used to writing it so.
+    /// The same as an option.
     #[arg(long, value_name = "FILE", env = env::CONFIG, value_hint = ValueHint::FilePath)]
     config: Option<PathBuf>,
+    /// The data folder [default: the user's].
+    #[arg(long, value_name = "FOLDER", env = env::DATA_DIR, value_hint = ValueHint::DirPath)]
+    data_dir: Option<PathBuf>,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
@@ -80,6 +86,9 @@ struct ShowArgs {
     /// The file [default: the one that `gladhand serve` would use].
     #[arg(long, value_name = "FILE", env = env::CONFIG, value_hint = ValueHint::FilePath)]
     config: Option<PathBuf>,
+    /// The data folder [default: the user's].
+    #[arg(long, value_name = "FOLDER", env = env::DATA_DIR, value_hint = ValueHint::DirPath)]
+    data_dir: Option<PathBuf>,
     /// Show everything, what is as it is by default too.
     #[arg(long)]
     all: bool,
@@ -115,8 +124,8 @@ struct ImportArgs {
 
 const INSTALL_HELP: &str = "\
 The rest of the file stays as it is, comments included, and a copy of the old
-one is kept beside it. Doing it twice changes nothing. A configuration file of
-this folder, or one that is named, is named in what is written.
+one is kept beside it. Doing it twice changes nothing. A file that is named with
+--config is named in the entry, and is trusted whenever the program starts us.
 
 Examples:
   gladhand config install claude-desktop --dry-run
@@ -134,9 +143,44 @@ struct InstallArgs {
     /// What to be called there.
     #[arg(long, default_value = "gladhand")]
     name: String,
-    /// The configuration file that it starts us with [default: the one in force here].
+    /// The configuration file that it starts us with [default: your own].
     #[arg(long, value_name = "FILE", env = env::CONFIG, value_hint = ValueHint::FilePath)]
     config: Option<PathBuf>,
+}
+
+const TRUST_HELP: &str = "\
+A project's gladhand.toml and its skills (.agents/skills) are not used until you
+have trusted exactly their content. This command shows what they start, connect
+to and read, and asks. A change asks again and shows the difference. A trusted
+gladhand.toml can add upstreams and narrow policy; it cannot widen what your own
+configuration allows.
+
+The question is asked at a terminal only. For scripts, name a file that you know
+with --config: it is used as it is.
+
+Examples:
+  gladhand config trust
+  gladhand config trust ../other-project
+  gladhand config trust --list";
+
+#[derive(Debug, Args)]
+#[command(after_help = TRUST_HELP)]
+struct TrustArgs {
+    /// A project's folder, or one file [default: the current folder].
+    #[arg(value_name = "PATH", value_hint = ValueHint::AnyPath)]
+    path: Option<PathBuf>,
+    /// Take trust back.
+    #[arg(long, conflicts_with = "list")]
+    revoke: bool,
+    /// List the trusted files.
+    #[arg(long, conflicts_with = "path")]
+    list: bool,
+    /// With --list: print one JSON object.
+    #[arg(long, requires = "list")]
+    json: bool,
+    /// The data folder [default: the user's].
+    #[arg(long, value_name = "FOLDER", env = env::DATA_DIR, value_hint = ValueHint::DirPath)]
+    data_dir: Option<PathBuf>,
 }
 
 /// Does what is asked for.
@@ -147,6 +191,7 @@ pub fn run(args: &ConfigArgs) -> Result<ExitCode, CommandError> {
         ConfigCommand::Schema => print_json(&crate::config::schema::schema()),
         ConfigCommand::Import(args) => import::run(args),
         ConfigCommand::Install(args) => install::run(args),
+        ConfigCommand::Trust(args) => trust::run(args),
     }
 }
 

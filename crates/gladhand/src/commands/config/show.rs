@@ -7,19 +7,23 @@ use serde_json::Value;
 
 use super::ShowArgs;
 use crate::commands::CommandError;
-use crate::config::{self, Config, Reading, UpstreamConfig, text};
+use crate::commands::settings::{self, Part, Settings};
+use crate::config::{self, Config, UpstreamConfig, text};
 
 pub(super) fn run(args: &ShowArgs) -> Result<ExitCode, CommandError> {
-    let (config, file) = config::load(args.config.as_deref(), Reading::AsWritten).map_err(CommandError::usage)?;
+    let data = config::data_dir(args.data_dir.as_deref());
+    let loaded = settings::load(args.config.as_deref(), data.as_deref(), Part::AsWritten);
+    let Settings { config, layers } = loaded.map_err(CommandError::usage)?;
     if args.json {
         return super::print_json(&serde_json::to_value(&config)?);
     }
     let extent = if args.all { Extent::All } else { Extent::Different };
-    let from = match (&file, extent) {
-        (Some(file), Extent::All) => format!("# {}, and the defaults\n", file.path.display()),
-        (Some(file), Extent::Different) => format!("# {}; `--all` shows the defaults too\n", file.path.display()),
-        (None, Extent::All) => "# There is no configuration file: these are the defaults.\n".to_owned(),
-        (None, Extent::Different) => {
+    let files: Vec<_> = layers.in_force().map(|file| file.path.display().to_string()).collect();
+    let from = match (files.is_empty(), extent) {
+        (false, Extent::All) => format!("# {}, and the defaults\n", files.join(" and ")),
+        (false, Extent::Different) => format!("# {}; `--all` shows the defaults too\n", files.join(" and ")),
+        (true, Extent::All) => "# There is no configuration file: these are the defaults.\n".to_owned(),
+        (true, Extent::Different) => {
             "# There is no configuration file: the defaults hold, and `--all` shows them.\n".to_owned()
         }
     };
@@ -66,6 +70,7 @@ fn shown(config: &Config, extent: Extent) -> Result<String, CommandError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Reading;
 
     #[test]
     fn what_is_shown_can_be_read_and_holds_no_secret() {

@@ -17,7 +17,7 @@ use serde_json::json;
 use crate::commands::lookup::Sources;
 use crate::commands::plain::plain;
 use crate::commands::{CommandError, outside, written};
-use crate::config::{self, Config, File, Problem, UpstreamConfig, env};
+use crate::config::{self, Config, Layers, PROJECT_FILE, Problem, Reading, SetAside, TrustStore, UpstreamConfig, env};
 #[cfg(unix)]
 use crate::edges::control;
 use crate::edges::http::Address;
@@ -45,7 +45,7 @@ pub struct DoctorArgs {
     /// Also look whether this address is free to serve at; may be repeated.
     #[arg(long, value_name = "ADDRESS")]
     http: Vec<Address>,
-    /// The configuration file [default: ./gladhand.toml, then the user's config folder].
+    /// The configuration file [default: your own, and ./gladhand.toml if you trust it].
     #[arg(long, value_name = "FILE", env = env::CONFIG, value_hint = ValueHint::FilePath)]
     config: Option<PathBuf>,
     /// The data folder [default: the user's data folder].
@@ -121,32 +121,45 @@ pub fn run(args: &DoctorArgs) -> Result<ExitCode, CommandError> {
 /// The configuration, as far as it can be read, and what is wrong with it.
 fn configuration(args: &DoctorArgs, findings: &mut Vec<Finding>) -> Option<(Config, Vec<Problem>)> {
     let about = "configuration";
-    let file = match config::find(args.config.as_deref()) {
-        Ok(Some(file)) => file,
-        Ok(None) => {
-            findings.push(Finding::fine(about, "there is no file: the defaults hold"));
-            return Some((Config::default(), Vec::new()));
-        }
+    let data = config::data_dir(args.data_dir.as_deref());
+    let layers = match Layers::find(args.config.as_deref(), &TrustStore::in_folder(data.as_deref())) {
+        Ok(layers) => layers,
         Err(error) => {
             findings.push(Finding::doubtful(about, error.to_string(), "name another file, or make this one readable"));
             return None;
         }
     };
-    let File { path, text } = &file;
-    let sources = Sources::with_store_in(config::data_dir(args.data_dir.as_deref()));
-    let examined = sources.lookup(|lookup| config::examine(&file, lookup));
-    if examined.problems.is_empty() {
-        findings.push(Finding::fine(about, path.display().to_string()));
+    if let Some(line) = layers.untrusted() {
+        findings.push(Finding::doubtful(about, line, "look at the file before you trust it"));
     }
-    for problem in &examined.problems {
-        let message = format!("{}: {problem}", path.display());
-        findings.push(Finding::broken(about, message, "correct it; `gladhand config check` says when it is right"));
+    let (config, set_aside, wrong) =
+        Sources::with_store_in(data).lookup(|lookup| layers.examine(Reading::Whole(lookup)));
+    for file in layers.in_force() {
+        let problems = wrong.iter().find(|(other, _)| *other == file).map(|(_, problems)| problems);
+        for problem in problems.into_iter().flatten() {
+            let message = format!("{}: {problem}", file.path.display());
+            findings.push(Finding::broken(about, message, "correct it; `gladhand config check` says when it is right"));
+        }
+        if problems.is_none() {
+            findings.push(Finding::fine(about, file.path.display().to_string()));
+        }
+        findings.extend(files::permissions(about, &file.path, files::Content::of_configuration(&file.text)));
     }
-    findings.extend(files::permissions(about, path, files::Content::of_configuration(text)));
-    let broken = |name: &str| examined.problems.iter().any(|problem| problem.is_of(&["upstreams", name]));
-    let mut config = examined.config?;
+    for SetAside(problem) in set_aside {
+        findings.push(Finding::doubtful(
+            about,
+            format!("{PROJECT_FILE}: {problem}"),
+            "move it to your own configuration",
+        ));
+    }
+    if layers.in_force().next().is_none() {
+        findings.push(Finding::fine(about, "there is no file: the defaults hold"));
+    }
+    let problems: Vec<Problem> = wrong.into_iter().flat_map(|(_, problems)| problems).collect();
+    let broken = |name: &str| problems.iter().any(|problem| problem.is_of(&["upstreams", name]));
+    let mut config = config?;
     config.upstreams.0.retain(|(name, upstream)| upstream.enabled && !broken(name));
-    Some((config, examined.problems))
+    Some((config, problems))
 }
 
 /// All upstreams, looked at side by side: an address that does not answer takes its time.

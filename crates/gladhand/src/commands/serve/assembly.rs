@@ -9,7 +9,7 @@ use gladhand_hub::Hub;
 use super::mounted::{Memory, Mounted};
 use super::within::Within;
 use crate::agent::LaterAgent;
-use crate::config::{self, Config, File};
+use crate::config::{self, Config, Layers};
 use crate::providers::capabilities::Parts;
 use crate::providers::{AgentTools, RepositoryTools};
 
@@ -35,13 +35,9 @@ pub(in crate::commands) enum Reached {
 
 impl Assembly {
     /// Puts together what a configuration names. Its upstreams are taken out of it if they would start us again.
-    pub(in crate::commands) fn of(
-        config: &mut Config,
-        file: Option<&File>,
-        data: Option<&Path>,
-        reached: Reached,
-    ) -> Self {
-        let within = Within::new(std::env::var_os(config::env::WITHIN), file.map(|file| file.path.as_path()));
+    pub(in crate::commands) fn of(config: &mut Config, layers: &Layers, data: Option<&Path>, reached: Reached) -> Self {
+        let within =
+            Within::new(std::env::var_os(config::env::WITHIN), layers.in_force().map(|file| file.path.as_path()));
         let is_circle = within.is_circle();
         if is_circle {
             tracing::warn!("started by a server with the same configuration: its upstreams are left away");

@@ -15,8 +15,8 @@ use gladhand_hub::Hub;
 use crate::Service;
 use crate::cli::{ListenArgs, ServeArgs};
 use crate::commands::CommandError;
-use crate::commands::lookup::Sources;
-use crate::config::{self, Config, ConfigError, File, HttpConfig, Reading};
+use crate::commands::settings::{self, Part, Settings};
+use crate::config::{self, Config, ConfigError, HttpConfig};
 use crate::edges::clock::Clock;
 use crate::edges::downstream::Ended;
 use crate::edges::excuse;
@@ -30,21 +30,21 @@ use reload::{Following, HangUp, Reader};
 /// Serves until the downstream ends.
 pub fn run(args: &ServeArgs) -> Result<ExitCode, CommandError> {
     let data = config::data_dir(args.listen.data_dir.as_deref());
-    let sources = Sources::with_store_in(data.clone());
-    let (mut config, file) = sources.lookup(|lookup| settings(&args.listen, Reading::Whole(lookup)))?;
+    let Settings { mut config, layers } = settings(&args.listen, Part::Whole)?;
     if let Some(approve) = args.approve {
         config.agent.approve = approve;
     }
     let reached = if args.listen.http.is_empty() { Reached::Here } else { Reached::OverNetwork };
-    let Assembly { hub, mounted, is_circle } = Assembly::of(&mut config, file.as_ref(), data.as_deref(), reached);
-    let service = match file {
-        Some(file) if !is_circle => {
+    let Assembly { hub, mounted, is_circle } = Assembly::of(&mut config, &layers, data.as_deref(), reached);
+    let service = match is_circle || (layers.own.is_none() && layers.project.is_none()) {
+        false => {
             let hang_up = hang_up_means(&args.listen);
+            let reader = Reader::new(args.listen.config.clone(), data.as_deref(), layers, config.clone());
             let following = Following::new(mounted, hub.clone(), data, &config);
-            let following = reload::follow(Reader::new(file, sources), following, hang_up);
+            let following = reload::follow(reader, following, hang_up);
             Service::new(hub).alongside(following).outliving_hang_ups(hang_up == HangUp::Reload)
         }
-        _ => Service::new(hub),
+        true => Service::new(hub),
     };
     serve(service.shown_as("serve"), &args.listen, config)
 }
@@ -56,15 +56,16 @@ fn hang_up_means(args: &ListenArgs) -> HangUp {
     if args.http.is_empty() || has_terminal { HangUp::Stop } else { HangUp::Reload }
 }
 
-/// The configuration that holds, and its file.
-pub(super) fn settings(args: &ListenArgs, reading: Reading<'_>) -> Result<(Config, Option<File>), CommandError> {
-    let (config, file) = config::load(args.config.as_deref(), reading).map_err(|error| {
+/// The configuration that holds, and its files.
+pub(super) fn settings(args: &ListenArgs, part: Part) -> Result<Settings, CommandError> {
+    let data = config::data_dir(args.data_dir.as_deref());
+    let settings = settings::load(args.config.as_deref(), data.as_deref(), part).map_err(|error| {
         excuse(args, &error);
         CommandError::usage(error)
     })?;
-    let path = file.as_ref().map(|file| &file.path);
-    tracing::debug!(config = ?path, data_dir = ?config::data_dir(args.data_dir.as_deref()), "settings");
-    Ok((config, file))
+    let files: Vec<_> = settings.layers.in_force().map(|file| &file.path).collect();
+    tracing::debug!(config = ?files, data_dir = ?data, "settings");
+    Ok(settings)
 }
 
 /// Tells the peer too why there is nothing to be had here: many show what comes back, and not what is on stderr.

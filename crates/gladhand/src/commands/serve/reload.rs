@@ -1,16 +1,19 @@
-//! Follows the configuration file while we serve.
+//! Follows the configuration files while we serve.
 //!
-//! What can follow is the toolbox, the upstreams and the policy with its profiles; the rest is said to need a new start. A file
-//! that is wrong changes nothing, and is complained of once.
+//! The toolbox, the upstreams and the policy with its profiles follow; a change elsewhere needs a restart, and the log says
+//! so. A file that is wrong changes nothing, and the log says so once.
+//!
+//! A change in a file that one of our own tools could have written narrows at once, and widens only after the user trusted it
+//! (`config::held`).
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use gladhand_hub::Hub;
 
 use super::mounted::Mounted;
 use crate::commands::lookup::Sources;
-use crate::config::{self, Config, File, Reading};
+use crate::config::{Config, ConfigError, Grants, Layers, Loaded, Reading, Standing, TrustStore};
 use crate::governing;
 
 /// How often the file is looked at.
@@ -91,31 +94,49 @@ fn written(config: &Config) -> serde_json::Value {
     serde_json::to_value((&config.policy, &config.profiles)).unwrap_or_default()
 }
 
-/// A file, as it was when it was last looked at.
+/// The files, as they were when they were last read.
 #[derive(Debug)]
 pub(super) struct Reader {
-    /// With the text that was looked at last, right or wrong.
-    file: File,
+    /// The file that the operator named.
+    named: Option<PathBuf>,
+    trust: TrustStore,
     sources: Sources,
-    /// Whether it could not be read, and that was said.
+    /// The files as they were read last, right or wrong, and whether their change waits for trust.
+    seen: (Layers, bool),
+    /// The files whose content was last in force as a whole, and their configuration. It decides which files are exposed:
+    /// a tool that removes its own upstream from a file has still written that file.
+    approved: (Layers, Config),
+    /// The settings in force: the approved ones, narrowed by later changes.
+    in_force: Config,
+    /// Whether the files could not be read, and the log says so.
     is_unreadable: bool,
     /// The settings that hold until the next start, where they do not follow.
-    in_force: toml::Table,
+    started_with: toml::Table,
     /// The settings as they were last right.
     settings: toml::Table,
 }
 
 impl Reader {
-    pub(super) fn new(file: File, sources: Sources) -> Self {
-        let settings: toml::Table = file.text.parse().unwrap_or_default();
-        let in_force = settings.clone();
-        Self { file, sources, is_unreadable: false, in_force, settings }
+    /// Begins with the configuration that is in force.
+    pub(super) fn new(named: Option<PathBuf>, data: Option<&Path>, layers: Layers, in_force: Config) -> Self {
+        let settings = table(&layers);
+        Self {
+            named,
+            trust: TrustStore::in_folder(data),
+            sources: Sources::with_store_in(data.map(Path::to_owned)),
+            seen: (layers.clone(), false),
+            approved: (layers, in_force.clone()),
+            in_force,
+            is_unreadable: false,
+            started_with: settings.clone(),
+            settings,
+        }
     }
 
     /// The configuration, if there is one to follow.
     fn look(&mut self, is_asked_for: bool) -> Option<Config> {
-        let text = match config::read(&self.file.path) {
-            Ok(text) => text,
+        let layers = match self.read() {
+            Ok(layers) => layers,
             Err(error) => {
                 if is_asked_for || !self.is_unreadable {
                     tracing::warn!(%error, "the configuration could not be read again: the old one stays in force");
@@ -125,33 +146,88 @@ impl Reader {
             }
         };
         self.is_unreadable = false;
-        if !is_asked_for && text == self.file.text {
+        let pending = self.pending(&layers);
+        let seen = (layers, pending.is_some());
+        if !is_asked_for && seen == self.seen {
             return None;
         }
-        self.file.text = text;
-        match self.sources.lookup(|lookup| self.file.parse(Reading::Whole(lookup))) {
-            Ok(config) => {
-                self.mind_the_rest();
-                Some(config)
+        let config = match &pending {
+            None => self.sources.lookup(|lookup| seen.0.load(Reading::Whole(lookup))),
+            Some(_) => as_if_trusted(&seen.0).load(Reading::AsWritten),
+        };
+        self.seen = seen;
+        let config = match config {
+            Ok(Loaded { config, .. }) => config,
+            Err(error) => {
+                tracing::error!("the old configuration stays in force: {error}");
+                return None;
             }
-            Err(problems) => {
-                for problem in problems {
-                    tracing::error!(file = %self.file.path.display(), "the old configuration stays in force: {problem}");
-                }
-                None
+        };
+        let layers = &self.seen.0;
+        match pending {
+            None => {
+                self.approved = (layers.clone(), config.clone());
+                self.in_force = config;
+                self.mind_the_rest();
+            }
+            Some(file) => {
+                let file = file.display();
+                tracing::warn!(
+                    "{file} has changed and could have been written by a tool of this process: what narrows applies now, \
+                     the rest after `gladhand config trust {file}`"
+                );
+                self.in_force = self.in_force.held(&config);
             }
         }
+        Some(self.in_force.clone())
+    }
+
+    /// Reads the files again. A file that is gone may be on its way to be replaced.
+    fn read(&self) -> Result<Layers, ConfigError> {
+        let layers = Layers::find(self.named.as_deref(), &self.trust)?;
+        let (before, _) = &self.approved;
+        let is_gone =
+            (before.own.is_some() && layers.own.is_none()) || (before.project.is_some() && layers.project.is_none());
+        match is_gone {
+            true => Err(ConfigError::Unreadable(std::io::ErrorKind::NotFound.into())),
+            false => Ok(layers),
+        }
+    }
+
+    /// The file that changed, may have been changed by a peer, and is not trusted as it is now.
+    fn pending(&self, layers: &Layers) -> Option<PathBuf> {
+        let (before, approved) = &self.approved;
+        let own = layers.own.as_ref().filter(|own| before.own.as_ref() != Some(own));
+        let own = own.filter(|own| approved.exposes(&own.path) && !self.trust.trusts(&own.path, &own.text));
+        let was_used = before.trusted_project().is_some();
+        let project = layers.project.as_ref().filter(|_| was_used && layers.trusted_project().is_none());
+        let path = own.or(project.map(|project| &project.file)).map(|file| &file.path)?;
+        Some(std::path::absolute(path).unwrap_or_else(|_| path.clone()))
     }
 
     /// Says what is different and cannot follow, once. What is again as it was is not different.
     fn mind_the_rest(&mut self) {
-        let settings: toml::Table = self.file.text.parse().unwrap_or_default();
-        let is_in_force = |section: &&str| self.in_force.get(*section) == settings.get(*section);
+        let settings = table(&self.seen.0);
+        let is_in_force = |section: &&str| self.started_with.get(*section) == settings.get(*section);
         for section in different(&self.settings, &settings).into_iter().filter(|section| !is_in_force(section)) {
             tracing::warn!("[{section}] is different now: that holds from the next start on");
         }
         self.settings = settings;
     }
+}
+
+/// The same files, with the project file taken into account although it is not trusted: it is only narrowed with.
+fn as_if_trusted(layers: &Layers) -> Layers {
+    let mut layers = layers.clone();
+    if let Some(project) = &mut layers.project {
+        project.standing = Standing::Trusted(Grants::default());
+    }
+    layers
+}
+
+/// The sections of the file of the operator or the user: a project file has none that need a restart.
+fn table(layers: &Layers) -> toml::Table {
+    layers.own.as_ref().and_then(|file| file.text.parse().ok()).unwrap_or_default()
 }
 
 /// The sections that are different and do not follow.
@@ -205,6 +281,7 @@ impl Hangups {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::File;
 
     #[test]
     fn only_what_cannot_follow_is_minded() {
@@ -219,7 +296,9 @@ mod tests {
         let path = folder.path().join("g.toml");
         let write = |text: &str| std::fs::write(&path, text).unwrap();
         write("");
-        let mut reader = Reader::new(File { path: path.clone(), text: String::new() }, Sources::default());
+        let own = Some(File { path: path.clone(), text: String::new() });
+        let layers = Layers { own, project: None };
+        let mut reader = Reader::new(Some(path.clone()), None, layers, Config::default());
         assert!(reader.look(false).is_none(), "nothing is different");
         assert!(reader.look(true).is_some(), "but it was asked for");
         write("[upstreams.a]\ncommand = 'a'\n");

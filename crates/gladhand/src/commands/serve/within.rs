@@ -1,29 +1,29 @@
 //! A server behind us may be another of us, with the same configuration: then it would start itself for ever.
 //!
-//! Whoever is started is told which configuration files are in force around it, and has no upstreams if its own is one of
-//! them.
+//! A program that we start is told which configuration files are in force around it. A Gladhand among them disables its
+//! upstreams if one of its own files is in that list.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// The configuration files in force around us, and the one of ours.
+/// The configuration files in force around us, and our own.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Within {
     around: Vec<PathBuf>,
-    own: Option<PathBuf>,
+    own: Vec<PathBuf>,
 }
 
 impl Within {
-    /// What is around us, as our starter says, and our own file.
-    pub(super) fn new(around: Option<OsString>, own: Option<&Path>) -> Self {
+    /// What is around us, as our starter says, and our own files.
+    pub(super) fn new<'p>(around: Option<OsString>, own: impl IntoIterator<Item = &'p Path>) -> Self {
         let around = around.map(|files| std::env::split_paths(&files).collect()).unwrap_or_default();
         let whole = |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        Self { around, own: own.map(whole) }
+        Self { around, own: own.into_iter().map(whole).collect() }
     }
 
-    /// Whether somebody around us has the same configuration.
+    /// Whether a Gladhand around us uses one of our files.
     pub(super) fn is_circle(&self) -> bool {
-        self.own.as_ref().is_some_and(|own| self.around.contains(own))
+        self.own.iter().any(|own| self.around.contains(own))
     }
 
     /// What is to be said to whom we start.

@@ -1,0 +1,107 @@
+//! A change of the configuration that is not trusted yet: only what narrows applies.
+//!
+//! A running process follows its files. If one of its own tools or agents could have written a file, a change of that file
+//! may come from a peer. Such a change narrows at once and widens only after the user has trusted it.
+
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use super::{Approve, Config, UpstreamConfig};
+
+/// How many lists of rules and how many limits changes may add before the user trusts one of them.
+const MOST_PENDING: usize = 64;
+
+impl Config {
+    /// This configuration, narrowed by what a proposed one is stricter in. Everything else stays as it is.
+    pub(crate) fn held(&self, proposed: &Self) -> Self {
+        let mut held = self.clone();
+        held.upstreams.0.retain_mut(|(name, upstream)| {
+            let kept = proposed.upstreams.0.iter().find(|(other, other_config)| other == name && other_config.enabled);
+            kept.inspect(|(_, proposed)| upstream.hold(proposed)).is_some()
+        });
+        for rules in std::iter::once(&proposed.policy.rules).chain(&proposed.policy.narrowing) {
+            let is_known = |known: &&Vec<_>| is_same(known, &rules);
+            let known = std::iter::once(&held.policy.rules).chain(&held.policy.narrowing).any(|list| is_known(&list));
+            if !known && held.policy.narrowing.len() < MOST_PENDING {
+                held.policy.narrowing.push(rules.clone());
+            }
+        }
+        for limit in &proposed.policy.limits {
+            let is_known = held.policy.limits.iter().any(|known| is_same(known, limit));
+            if !is_known && held.policy.limits.len() < self.policy.limits.len() + MOST_PENDING {
+                held.policy.limits.push(limit.clone());
+            }
+        }
+        held.policy.pin = held.policy.pin.max(proposed.policy.pin);
+        held.policy.violations = held.policy.violations.max(proposed.policy.violations);
+        held.policy.validate_arguments |= proposed.policy.validate_arguments;
+        for (name, profile) in &mut held.profiles {
+            if let Some(proposed) = proposed.profiles.get(name) {
+                add_new(&mut profile.hide, &proposed.hide);
+            }
+        }
+        held.toolbox.enabled &= proposed.toolbox.enabled;
+        held
+    }
+
+    /// Whether a tool or an agent of this process could have written a file without a question to the user.
+    ///
+    /// Such tools are: the agent, if it writes or runs without approval; processes and skills of A2E below their roots; and an
+    /// upstream that is told of a folder around the file, in its arguments, its variables or its working folder.
+    pub(crate) fn exposes(&self, file: &Path) -> bool {
+        let Ok(file) = std::fs::canonicalize(file) else { return true };
+        let holds = |folder: &Path| std::fs::canonicalize(folder).is_ok_and(|folder| file.starts_with(folder));
+        let agent = &self.agent;
+        let is_free =
+            agent.approve == Approve::All || agent.allow.iter().any(|name| name != "reads" && name != "network");
+        let agent_writes = agent.enabled && is_free;
+        let a2e_writes = !self.a2e.proc.allowed.is_empty() || self.a2e.skill.path.is_some();
+        let a2e_writes = a2e_writes && (self.a2e.roots.is_empty() || self.a2e.roots.iter().any(|root| holds(root)));
+        agent_writes
+            || a2e_writes
+            || self
+                .upstreams
+                .0
+                .iter()
+                .filter(|(_, one)| one.enabled)
+                .any(|(_, one)| one.folders().any(|one| holds(&one)))
+    }
+}
+
+impl UpstreamConfig {
+    /// Hides what a proposed configuration hides too, and shows only what both show.
+    fn hold(&mut self, proposed: &Self) {
+        add_new(&mut self.hide, &proposed.hide);
+        let is_narrower = self.only.is_empty() || proposed.only.iter().all(|name| self.only.contains(name));
+        if is_narrower && !proposed.only.is_empty() {
+            self.only.clone_from(&proposed.only);
+        }
+    }
+
+    /// Every folder that the program is told of. An argument that names no folder is none.
+    fn folders(&self) -> impl Iterator<Item = PathBuf> {
+        let arguments = self.command.iter().skip(1).chain(&self.args).map(String::as_str);
+        let variables = self.env.values().map(|value| value.0.expose());
+        let values = arguments.chain(variables).flat_map(|value| {
+            let behind_equals = value.split_once('=').map(|(_, value)| value);
+            [Some(value), behind_equals].into_iter().flatten().flat_map(std::env::split_paths)
+        });
+        let start = self.cwd.clone().unwrap_or_else(|| PathBuf::from("."));
+        let named = values.filter(|path| !path.as_os_str().is_empty()).map(move |path| start.join(path));
+        named.chain(self.cwd.clone()).filter(|path| path.is_dir())
+    }
+}
+
+fn add_new(names: &mut Vec<String>, more: &[String]) {
+    for name in more {
+        if !names.contains(name) {
+            names.push(name.clone());
+        }
+    }
+}
+
+/// Whether two settings are written alike.
+fn is_same<T: Serialize>(one: &T, other: &T) -> bool {
+    serde_json::to_value(one).ok() == serde_json::to_value(other).ok()
+}

@@ -1,0 +1,155 @@
+//! The files that the configuration comes from, and what each of them may say.
+//!
+//! A file that the operator names (`--config`, `GLADHAND_CONFIG`) is the whole configuration. Otherwise there are two
+//! layers: the user's own file, which always applies, and `gladhand.toml` of the current folder, the project file. A project
+//! file comes from the author of a repository, so two rules bound it:
+//!
+//! - It is used only if the user trusted exactly its content ([`TrustStore`]).
+//! - It can add upstreams and narrow policy ([`Config::narrow`]). It cannot widen policy, change where models are, or read
+//!   secrets and variables that were not granted to it.
+
+use std::path::{Path, PathBuf};
+
+use super::expand::{self, Lookup};
+use super::project::SetAside;
+use super::trust::{Grants, Standing, TrustStore};
+use super::{Config, ConfigError, File, Problem, Reading, read, users_file};
+
+/// The name of a project file.
+pub const PROJECT_FILE: &str = "gladhand.toml";
+
+/// The files that apply here, as they were read.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Layers {
+    /// The file that the operator named, else the user's own.
+    pub own: Option<File>,
+    /// The project file, trusted or not. There is none if the operator named a file.
+    pub project: Option<Project>,
+}
+
+/// The project file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Project {
+    /// The file.
+    pub file: File,
+    /// Whether it may be used.
+    pub standing: Standing,
+}
+
+/// A configuration that was put together from its layers.
+#[derive(Debug)]
+pub struct Loaded {
+    /// The settings.
+    pub config: Config,
+    /// What a project file says and may not.
+    pub set_aside: Vec<SetAside>,
+}
+
+impl Layers {
+    /// Finds and reads the files. A project file that cannot be read is left out with a warning in the log.
+    pub fn find(named: Option<&Path>, trust: &TrustStore) -> Result<Self, ConfigError> {
+        if let Some(path) = named {
+            let text = read(path).map_err(ConfigError::Unreadable)?;
+            return Ok(Self { own: Some(File { path: path.to_owned(), text }), project: None });
+        }
+        let own = match users_file() {
+            Some(path) => read_if_there(path).map_err(ConfigError::Unreadable)?,
+            None => None,
+        };
+        let is_own = |path: &Path| {
+            let real = |path: &Path| std::fs::canonicalize(path).ok();
+            own.as_ref().is_some_and(|own| real(&own.path) == real(path))
+        };
+        let project = match read_if_there(PathBuf::from(PROJECT_FILE)) {
+            Ok(file) => file.filter(|file| !is_own(&file.path)),
+            Err(error) => {
+                tracing::warn!(%error, "the project file could not be read and is not loaded");
+                None
+            }
+        };
+        let project = project.map(|file| Project { standing: trust.standing(&file.path, &file.text), file });
+        Ok(Self { own, project })
+    }
+
+    /// The configuration that the files make up. Without a file, the defaults hold.
+    pub fn load(&self, reading: Reading<'_>) -> Result<Loaded, ConfigError> {
+        let (config, set_aside, mut problems) = self.examine(reading);
+        match (config, problems.pop()) {
+            (Some(config), None) => Ok(Loaded { config, set_aside }),
+            (_, Some((file, problems))) => Err(ConfigError::Invalid { path: file.path.clone(), problems }),
+            (None, None) => Ok(Loaded { config: Config::default(), set_aside }),
+        }
+    }
+
+    /// The configuration as far as it can be read, what of it is set aside, and what is wrong with which file.
+    pub(crate) fn examine(&self, reading: Reading<'_>) -> (Option<Config>, Vec<SetAside>, Vec<(&File, Vec<Problem>)>) {
+        let (mut config, mut set_aside, mut wrong) = (Some(Config::default()), Vec::new(), Vec::new());
+        if let Some(file) = &self.own {
+            let examined = file.examine(reading);
+            config = examined.config;
+            wrong.extend((!examined.problems.is_empty()).then_some((file, examined.problems)));
+        }
+        if let Some((file, grants)) = self.trusted_project() {
+            let examined = file.examine(reading.granted(grants));
+            let refused = match reading {
+                Reading::AsWritten => expand::take_ungranted(&mut super::Source::read(&file.text).0, grants),
+                _ => examined.refused,
+            };
+            set_aside.extend(refused.into_iter().map(SetAside));
+            if let (Some(config), Some(project)) = (&mut config, examined.config) {
+                set_aside.extend(config.narrow(project, &examined.places));
+            }
+            wrong.extend((!examined.problems.is_empty()).then_some((file, examined.problems)));
+        }
+        (config, set_aside, wrong)
+    }
+
+    /// The project file, if the user trusted it, with what was granted to it.
+    pub fn trusted_project(&self) -> Option<(&File, &Grants)> {
+        match self.project.as_ref()? {
+            Project { file, standing: Standing::Trusted(grants) } => Some((file, grants)),
+            Project { .. } => None,
+        }
+    }
+
+    /// The files in force.
+    pub fn in_force(&self) -> impl Iterator<Item = &File> {
+        self.own.iter().chain(self.trusted_project().map(|(file, _)| file))
+    }
+
+    /// One line about a project file that is not used: why, and how to trust it.
+    pub fn untrusted(&self) -> Option<String> {
+        let Project { file, standing } = self.project.as_ref()?;
+        let why = match standing {
+            Standing::Trusted(_) => return None,
+            Standing::Changed { .. } => "it has changed since you trusted it",
+            Standing::Unknown => "you have not trusted it",
+        };
+        let path = std::path::absolute(&file.path).unwrap_or_else(|_| file.path.clone());
+        Some(format!("{} is not loaded: {why}; `gladhand config trust` shows it and asks", path.display()))
+    }
+}
+
+fn read_if_there(path: PathBuf) -> std::io::Result<Option<File>> {
+    match read(&path) {
+        Ok(text) => Ok(Some(File { path, text })),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// What a project file refers to outside of itself, by upstream: `${secret:NAME}`, `${NAME}`, inherited variables.
+pub fn references(file: &File) -> Vec<(String, Grants)> {
+    let (source, _) = super::Source::read(&file.text);
+    expand::references(&source)
+}
+
+/// A lookup that knows only what was granted. [`expand::take_ungranted`] has removed everything else before.
+pub(super) fn with_granted<R>(lookup: &Lookup<'_>, grants: &Grants, then: impl FnOnce(&Lookup<'_>) -> R) -> R {
+    let variable = |name: &str| (lookup.variable)(name).filter(|_| expand::may_read(grants, name));
+    let secret = |name: &str| match grants.secrets.contains(name) {
+        true => (lookup.secret)(name),
+        false => Err("it is not granted to this file".to_owned()),
+    };
+    then(&Lookup { variable: &variable, secret: &secret })
+}

@@ -1,0 +1,185 @@
+//! Which files of projects the user has trusted.
+//!
+//! A file in a cloned repository can start programs, so it is used only after the user has trusted exactly its content
+//! (`gladhand config trust`). There is one record per file, in `trust/` of the data folder, named after the SHA-256 of the
+//! file's real path. A record holds the content's hash, and the content itself to show a later difference.
+//!
+//! This module keeps records. It asks no questions and reads no project file.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use aws_lc_rs::digest::{SHA256, digest};
+use serde::{Deserialize, Serialize};
+
+use crate::{files, utc};
+
+/// The folder of the records, in the data folder.
+const FOLDER: &str = "trust";
+
+/// The records of trusted files.
+#[derive(Debug, Clone, Default)]
+pub struct TrustStore {
+    /// Without a data folder there is no record, and no file is trusted.
+    folder: Option<PathBuf>,
+}
+
+/// A file that was trusted, with the content that it had then.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TrustRecord {
+    /// The file's real path.
+    pub path: PathBuf,
+    /// The SHA-256 of its content, in hexadecimal.
+    pub sha256: String,
+    /// When it was trusted.
+    pub since: String,
+    /// What the file may read besides its own content.
+    pub grants: Grants,
+    /// Its content.
+    text: String,
+}
+
+/// Secrets and variables of the environment that a project file may refer to.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Grants {
+    /// Names of secrets, as in `${secret:NAME}`.
+    pub secrets: BTreeSet<String>,
+    /// Names of variables, as in `${NAME}`.
+    pub variables: BTreeSet<String>,
+}
+
+impl Grants {
+    /// Whether nothing is granted.
+    pub fn is_empty(&self) -> bool {
+        self.secrets.is_empty() && self.variables.is_empty()
+    }
+}
+
+/// Whether a file may be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Standing {
+    /// The user trusted exactly this content.
+    Trusted(Grants),
+    /// The user trusted another content of this file.
+    Changed {
+        /// The content that was trusted.
+        before: String,
+    },
+    /// The user has not trusted this file.
+    Unknown,
+}
+
+impl TrustStore {
+    /// The records in a data folder.
+    pub fn in_folder(data: Option<&Path>) -> Self {
+        Self { folder: data.map(|data| data.join(FOLDER)) }
+    }
+
+    /// How a file with this content stands. A record that cannot be read counts as none.
+    pub fn standing(&self, path: &Path, text: &str) -> Standing {
+        match self.record(path) {
+            Some(record) if record.sha256 == sha256(text.as_bytes()) => Standing::Trusted(record.grants),
+            Some(record) => Standing::Changed { before: record.text },
+            None => Standing::Unknown,
+        }
+    }
+
+    /// Whether the user trusted exactly this content of a file.
+    pub fn trusts(&self, path: &Path, text: &str) -> bool {
+        matches!(self.standing(path, text), Standing::Trusted(_))
+    }
+
+    /// Trusts exactly this content of a file.
+    pub fn trust(&self, path: &Path, text: &str, grants: Grants) -> io::Result<()> {
+        let path = fs_err::canonicalize(path)?;
+        let file = self.file(&path).ok_or_else(|| io::Error::other("there is no data folder to keep trust in"))?;
+        let (sha256, since) = (sha256(text.as_bytes()), utc::now());
+        let record = TrustRecord { path, sha256, since, grants, text: text.to_owned() };
+        files::rewrite(&file, &serde_json::to_vec_pretty(&record)?)
+    }
+
+    /// Forgets that a file was trusted. Returns whether it was.
+    pub fn revoke(&self, path: &Path) -> io::Result<bool> {
+        let real = fs_err::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let Some(file) = self.file(&real) else { return Ok(false) };
+        match fs_err::remove_file(file) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// All records, by path.
+    pub fn records(&self) -> Vec<TrustRecord> {
+        let entries = self.folder.as_ref().and_then(|folder| std::fs::read_dir(folder).ok());
+        let mut records: Vec<_> = entries.into_iter().flatten().filter_map(|entry| read(&entry.ok()?.path())).collect();
+        records.sort_by(|one, other| one.path.cmp(&other.path));
+        records
+    }
+
+    fn record(&self, path: &Path) -> Option<TrustRecord> {
+        let real = std::fs::canonicalize(path).ok()?;
+        read(&self.file(&real)?).filter(|record| record.path == real)
+    }
+
+    fn file(&self, real: &Path) -> Option<PathBuf> {
+        let name = sha256(real.as_os_str().as_encoded_bytes());
+        Some(self.folder.as_ref()?.join(format!("{name}.json")))
+    }
+}
+
+fn read(file: &Path) -> Option<TrustRecord> {
+    serde_json::from_slice(&std::fs::read(file).ok()?).ok()
+}
+
+fn sha256(bytes: &[u8]) -> String {
+    digest(&SHA256, bytes).as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_content_that_was_trusted_is_trusted() {
+        let folder = tempfile::tempdir().unwrap();
+        let (store, file) = (TrustStore::in_folder(Some(folder.path())), folder.path().join("g.toml"));
+        std::fs::write(&file, "a").unwrap();
+        assert_eq!(store.standing(&file, "a"), Standing::Unknown);
+        store.trust(&file, "a", Grants::default()).unwrap();
+        assert!(store.trusts(&file, "a"));
+        assert_eq!(store.standing(&file, "b"), Standing::Changed { before: "a".to_owned() });
+        assert!(store.revoke(&file).unwrap() && !store.revoke(&file).unwrap());
+        assert!(!store.trusts(&file, "a"));
+    }
+
+    #[test]
+    fn trust_belongs_to_the_real_path() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = TrustStore::in_folder(Some(folder.path()));
+        let (file, copy) = (folder.path().join("g.toml"), folder.path().join("copy.toml"));
+        std::fs::write(&file, "a").unwrap();
+        std::fs::write(&copy, "a").unwrap();
+        store.trust(&file, "a", Grants::default()).unwrap();
+        assert!(!store.trusts(&copy, "a"), "the same content at another path");
+        #[cfg(unix)]
+        {
+            let link = folder.path().join("link.toml");
+            std::os::unix::fs::symlink(&file, &link).unwrap();
+            assert!(store.trusts(&link, "a"), "a link to the same file");
+        }
+        assert!(!TrustStore::in_folder(None).trusts(&file, "a"));
+    }
+
+    #[test]
+    fn a_damaged_record_trusts_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let (store, file) = (TrustStore::in_folder(Some(folder.path())), folder.path().join("g.toml"));
+        std::fs::write(&file, "a").unwrap();
+        store.trust(&file, "a", Grants::default()).unwrap();
+        let record = std::fs::read_dir(folder.path().join(FOLDER)).unwrap().next().unwrap().unwrap().path();
+        std::fs::write(record, "{\"path\":").unwrap();
+        assert_eq!((store.standing(&file, "a"), store.records()), (Standing::Unknown, Vec::new()));
+    }
+}
