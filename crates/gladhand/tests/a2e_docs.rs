@@ -81,9 +81,11 @@ fn in_order(answers: &mut [Value]) {
 fn the_session_on_the_page_is_what_really_happens() {
     let folder = tempfile::tempdir().unwrap();
     let (_, config) = section().split_once("```toml\n").unwrap();
-    std::fs::write(folder.path().join("gladhand.toml"), config.split_once("```").unwrap().0).unwrap();
+    std::fs::write(folder.path().join("a2e.toml"), config.split_once("```").unwrap().0).unwrap();
     let mut command = gladhand();
-    command.args(["serve", "--dialect", "a2e", "--data-dir", "data"]).current_dir(folder.path());
+    command
+        .args(["serve", "--dialect", "a2e", "--config", "a2e.toml", "--data-dir", "data"])
+        .current_dir(folder.path());
     let mut process = Process::start(command);
     let (exchanges, mut names) = (exchanges(), HashMap::new());
     assert!(exchanges.len() >= 10, "the page shows {} exchanges", exchanges.len());

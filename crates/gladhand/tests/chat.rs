@@ -68,6 +68,13 @@ impl Stage {
         command
     }
 
+    /// Writes the user's own configuration.
+    fn configure(&self, config: &str) {
+        let folder = self.home.path().join("config/gladhand");
+        std::fs::create_dir_all(&folder).expect("there is room for a folder");
+        std::fs::write(folder.join("gladhand.toml"), config).expect("there is room for a file");
+    }
+
     /// Everything that the provider was asked last.
     fn last_request(&self) -> Value {
         self.provider.requests_of(COMPLETIONS).pop().expect("it was asked").body
@@ -316,7 +323,7 @@ fn the_tools_of_the_configuration_are_there_from_the_first_turn_on() {
     let stage = Stage::new(vec![calls("own_echo", &json!({"message": "squawk"})), says(&["Heard."])]);
     let program = env!("CARGO_BIN_EXE_gladhand");
     let config = format!("[upstreams.own]\ncommand = '{program}'\nargs = ['serve']\n");
-    std::fs::write(stage.home.path().join("gladhand.toml"), config).unwrap();
+    stage.configure(&config);
     let output = piped(stage.chat(&["--approve", "all", "-p", "say squawk"]), "");
     assert_eq!(text(&output.stdout), "Heard.\n", "{}", text(&output.stderr));
     let first = &stage.provider.requests_of(COMPLETIONS)[0].body["tools"];
@@ -468,7 +475,7 @@ fn the_doctor_names_the_model_and_where_it_comes_from() {
     let message =
         "`gladhand chat` asks parrot of compatible: the server that the variable GLADHAND_COMPATIBLE_BASE names";
     assert_eq!(finding, json!({"state": "fine", "about": "model", "message": message}));
-    std::fs::write(stage.home.path().join("gladhand.toml"), format!("[agent]\ncompatible_base = '{base}'\n")).unwrap();
+    stage.configure(&format!("[agent]\ncompatible_base = '{base}'\n"));
     let (_, finding) = found(&mut stage.surroundings());
     let message = "`gladhand chat` asks parrot of compatible: the server that `compatible_base` of [agent] names";
     assert_eq!(finding["message"], message);

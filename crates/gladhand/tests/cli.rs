@@ -60,7 +60,9 @@ fn mistakes_on_the_command_line_end_with_2_and_say_what_is_possible() {
 fn a_mistake_in_the_configuration_is_told_with_its_place_and_without_its_secrets() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("gladhand.toml"), "[a2e]\ntokens = [\"hush\"]\nmax_paralel = 1\n").unwrap();
-    let output = gladhand().arg("serve").current_dir(folder.path()).stdin(Stdio::null()).output().unwrap();
+    let mut command = gladhand();
+    command.arg("serve").current_dir(folder.path()).env("GLADHAND_CONFIG", "gladhand.toml");
+    let output = command.stdin(Stdio::null()).output().unwrap();
     let errors = text(&output.stderr);
     assert_eq!(output.status.code(), Some(2));
     assert!(errors.contains("gladhand.toml") && errors.contains("line 3, column 1"), "{errors}");
@@ -68,7 +70,7 @@ fn a_mistake_in_the_configuration_is_told_with_its_place_and_without_its_secrets
 }
 
 #[test]
-fn the_configuration_is_found_by_flag_then_environment_then_folder_then_user() {
+fn the_configuration_is_found_by_flag_then_environment_then_user() {
     let folder = tempfile::tempdir().unwrap();
     let home = folder.path().join("config/gladhand");
     std::fs::create_dir_all(&home).unwrap();
@@ -92,8 +94,9 @@ fn the_configuration_is_found_by_flag_then_environment_then_folder_then_user() {
     assert!(complaint(true, true).contains("flag_key"));
     assert!(complaint(false, true).contains("env_key"));
     assert!(complaint(false, false).contains("user_key"));
+    // A project file is not read before it is trusted, and never instead of the user's own.
     write(&folder.path().join("gladhand.toml"), "folder_key");
-    assert!(complaint(false, false).contains("folder_key"));
+    assert!(complaint(false, false).contains("user_key"));
 }
 
 #[test]
@@ -217,7 +220,12 @@ fn a_peer_is_told_of_a_broken_configuration_in_its_own_words() {
         (r#"{"a2e":"1.0","type":"handshake/req","id":"1"}"#, r#"{"type":"error","id":""#),
     ] {
         let mut child = gladhand();
-        child.arg("serve").current_dir(folder.path()).stdin(Stdio::piped()).stdout(Stdio::piped());
+        child
+            .arg("serve")
+            .current_dir(folder.path())
+            .env("GLADHAND_CONFIG", "gladhand.toml")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
         let mut child = child.stderr(Stdio::piped()).spawn().unwrap();
         // It stays open: the answer must not wait for the end.
         let mut stdin = child.stdin.take().unwrap();

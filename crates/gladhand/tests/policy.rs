@@ -29,6 +29,8 @@ impl Place {
     fn gladhand(&self, arguments: &[&str]) -> std::process::Command {
         let mut command = gladhand();
         command.args(arguments).current_dir(self.0.path()).env("GLADHAND_DATA_DIR", self.file("data"));
+        // A file that is named needs no trust.
+        command.env("GLADHAND_CONFIG", "gladhand.toml");
         command
     }
 
@@ -273,7 +275,19 @@ fn a_server_that_breaks_a_rule_loses_its_session_where_rules_are_enforced() {
         case "$line" in *notifications/progress*) echo "by the way" ;; *) echo "$line" ;; esac
     done"#;
     let server = env!("CARGO_BIN_EXE_gladhand");
-    let mut bridge = place.gladhand(&["bridge", "--as", "mcp@2025-06-18", "--", "sh", "-c", script, server]);
+    let mut bridge = place.gladhand(&[
+        "bridge",
+        "--config",
+        "gladhand.toml",
+        "--as",
+        "mcp@2025-06-18",
+        "--",
+        "sh",
+        "-c",
+        script,
+        server,
+    ]);
+    // The file is named by its flag, so that the server behind the bridge does not use it too.
     bridge.env_remove("GLADHAND_CONFIG");
     let mut process = Process::start(bridge);
     process.ask(&mcp_initialize("2025-06-18"));

@@ -25,7 +25,11 @@ fn shop() -> tempfile::TempDir {
 
 fn run(folder: &Path, words: &[&str]) -> Output {
     let mut command = Command::new(GLADHAND);
-    command.current_dir(folder).env("GLADHAND_DATA_DIR", folder.join("data")).args(words);
+    command
+        .current_dir(folder)
+        .env("GLADHAND_CONFIG", "gladhand.toml")
+        .env("GLADHAND_DATA_DIR", folder.join("data"))
+        .args(words);
     command.output().unwrap()
 }
 
@@ -50,7 +54,11 @@ fn frameworks_are_detected_through_every_dialect() {
 /// A server in this folder that was told these lines, and where it hears more.
 fn told(folder: &Path, lines: &[&str]) -> (Child, ChildStdin) {
     let mut command = Command::new(GLADHAND);
-    command.current_dir(folder).env("GLADHAND_DATA_DIR", folder.join("data")).arg("serve");
+    command
+        .current_dir(folder)
+        .env("GLADHAND_CONFIG", "gladhand.toml")
+        .env("GLADHAND_DATA_DIR", folder.join("data"))
+        .arg("serve");
     let mut child =
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("it starts");
     let mut stdin = child.stdin.take().expect("piped");
@@ -92,7 +100,7 @@ const LOAF_HANDSHAKE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"rpc.handshake"
 fn whoever_speaks_fluxloop_has_its_tools_and_others_when_they_are_configured() {
     let shop = shop();
     let config = shop.path().join("gladhand.toml");
-    std::fs::remove_file(&config).unwrap();
+    std::fs::write(&config, "").unwrap();
     let has_them = |lines: &[&str]| answers(shop.path(), lines).contains("analyze_repository");
     let handshake = r#"{"type":"handshake","id":"1"}"#;
     assert!(has_them(&[handshake]));

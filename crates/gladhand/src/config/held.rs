@@ -105,3 +105,62 @@ fn add_new(names: &mut Vec<String>, more: &[String]) {
 fn is_same<T: Serialize>(one: &T, other: &T) -> bool {
     serde_json::to_value(one).ok() == serde_json::to_value(other).ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Config, Reading};
+
+    fn config(text: &str) -> Config {
+        super::super::parse(text, Reading::AsWritten).unwrap()
+    }
+
+    #[test]
+    fn a_held_change_takes_away_and_adds_nothing() {
+        let before = config(
+            "[upstreams.a]\ncommand = 'a'\n[upstreams.b]\ncommand = 'b'\n\
+             [[policy.rules]]\ntools = ['x']\neffect = 'deny'\n[policy]\npin = 'warn'\n",
+        );
+        let proposed = config(
+            "[upstreams.a]\ncommand = 'evil'\nhide = ['h']\nonly = ['o']\n[upstreams.c]\ncommand = 'c'\n\
+             [[policy.rules]]\neffect = 'allow'\n[[policy.limits]]\ncalls = 1\n[toolbox]\nenabled = false\n",
+        );
+        let held = before.held(&proposed);
+        let [(name, a)] = &held.upstreams.0[..] else { panic!("{:?}", held.upstreams) };
+        assert_eq!((name.as_str(), &a.command[..]), ("a", &["a".to_owned()][..]));
+        assert_eq!((&a.hide[..], &a.only[..]), (&["h".to_owned()][..], &["o".to_owned()][..]));
+        assert_eq!((held.policy.rules.len(), held.policy.narrowing.len(), held.policy.limits.len()), (1, 1, 1));
+        assert_eq!(held.policy.pin, before.policy.pin);
+        assert!(!held.toolbox.enabled);
+        // The same change again adds nothing, and going back and forth stays bounded.
+        let mut again = held.held(&proposed);
+        assert_eq!(again.policy.narrowing.len(), 1);
+        for number in 0..200 {
+            again = again.held(&config(&format!("[[policy.rules]]\ntools = ['t{number}']\neffect = 'deny'\n")));
+        }
+        assert_eq!(again.policy.narrowing.len(), super::MOST_PENDING);
+    }
+
+    #[test]
+    fn a_file_is_exposed_to_tools_that_could_write_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let inner = folder.path().join("inner");
+        std::fs::create_dir(&inner).unwrap();
+        let file = inner.join("g.toml");
+        std::fs::write(&file, "").unwrap();
+        let (folder, inner) = (folder.path().display(), inner.display());
+        let exposes = |text: String| config(&text).exposes(&file);
+        let upstream = |more: String| format!("[upstreams.a]\ncommand = 'a'\n{more}\n");
+        assert!(!exposes(upstream(String::new())));
+        assert!(!exposes(upstream("args = ['--verbose', '/no/such/folder']".to_owned())));
+        assert!(exposes(upstream(format!("args = ['{folder}']"))));
+        assert!(exposes(upstream(format!("args = ['--root={inner}/../inner']"))));
+        assert!(exposes(upstream(format!("env = {{ DIRS = '/no/such:{inner}' }}"))));
+        assert!(exposes(upstream(format!("args = ['.']\ncwd = '{inner}'"))));
+        assert!(!exposes(upstream(format!("enabled = false\nargs = ['{folder}']"))));
+        assert!(exposes("[agent]\napprove = 'all'\n".to_owned()));
+        assert!(exposes("[agent]\nallow = ['writes']\n".to_owned()));
+        assert!(!exposes("[agent]\nallow = ['reads']\n".to_owned()));
+        assert!(exposes(format!("[a2e]\nroots = ['{folder}']\n[a2e.proc]\nallowed = ['cp']\n")));
+        assert!(!exposes("[a2e]\nroots = ['/no/such']\n[a2e.proc]\nallowed = ['cp']\n".to_owned()));
+    }
+}

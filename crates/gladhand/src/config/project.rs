@@ -36,9 +36,6 @@ impl Config {
                 _ => refuse(&path, "not used: a project file can only add upstreams and narrow policy"),
             }
         }
-        // The file names upstreams in the order in which it writes them.
-        let place = |name: &str| project.upstreams.0.iter().position(|(added, _)| added == name).map_or(0, |at| at + 1);
-        self.upstreams.0.sort_by_key(|(name, _)| place(name));
         set_aside
     }
 
@@ -99,5 +96,51 @@ fn strictness(approve: Approve) -> u8 {
         Approve::All => 0,
         Approve::Ask => 1,
         Approve::None => 2,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{File, Reading};
+    use super::*;
+
+    fn narrowed(own: &str, project: &str) -> (Config, Vec<String>) {
+        let mut config = super::super::parse(own, Reading::AsWritten).unwrap();
+        let file = File { path: "gladhand.toml".into(), text: project.to_owned() };
+        let examined = file.examine(Reading::AsWritten);
+        let set_aside = config.narrow(examined.config.unwrap(), &examined.places);
+        (config, set_aside.into_iter().map(|SetAside(problem)| problem.key).collect())
+    }
+
+    #[test]
+    fn upstreams_are_added_behind_the_users_own_in_the_order_of_the_file() {
+        let own = "[upstreams.z]\ncommand = 'own'\n";
+        let project = "[upstreams.y]\ncommand = 'y'\n[upstreams.z]\ncommand = 'evil'\n[upstreams.b]\ncommand = 'b'\n";
+        let (config, set_aside) = narrowed(own, project);
+        let names: Vec<_> =
+            config.upstreams.0.iter().map(|(name, one)| (name.as_str(), one.command[0].as_str())).collect();
+        assert_eq!(names, [("z", "own"), ("y", "y"), ("b", "b")]);
+        assert_eq!(set_aside, ["upstreams.z"]);
+    }
+
+    #[test]
+    fn a_looser_setting_is_set_aside_and_a_stricter_one_is_used() {
+        let looser = "[policy]\npin = 'off'\nvalidate_arguments = false\n[agent]\napprove = 'all'\nallow = ['runs']\n";
+        let own = "[policy]\npin = 'stop'\nvalidate_arguments = true\n[toolbox]\nenabled = false\n";
+        let (config, set_aside) = narrowed(own, &format!("{looser}[toolbox]\nenabled = true\n[http]\nsessions = 1\n"));
+        let expected = [
+            "policy.pin",
+            "policy.validate_arguments",
+            "agent.approve",
+            "agent.allow",
+            "toolbox.enabled",
+            "http.sessions",
+        ];
+        assert_eq!(set_aside, expected);
+        assert!(config.policy.validate_arguments && !config.toolbox.enabled && config.agent.approve == Approve::Ask);
+        let stricter = "[policy]\npin = 'stop'\n[agent]\napprove = 'none'\ndeny = ['bash']\nenabled = false\n";
+        let (config, set_aside) = narrowed("", stricter);
+        assert_eq!(set_aside, Vec::<String>::new());
+        assert!(config.agent.approve == Approve::None && config.agent.deny == ["bash"] && !config.agent.enabled);
     }
 }

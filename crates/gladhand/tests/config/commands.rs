@@ -104,7 +104,7 @@ fn servers_are_imported_once() {
     assert_eq!(text(&setting.run(&["config", "import", ".mcp.json"]).stdout), expected);
     assert_eq!(text(&setting.run(&["config", "import"]).stdout), expected, "it is where such files are");
     for _ in 0..2 {
-        assert_eq!(setting.run(&["config", "import", "--write"]).status.code(), Some(0));
+        assert_eq!(setting.run(&["config", "import", ".mcp.json", "--write"]).status.code(), Some(0));
         assert_eq!(std::fs::read_to_string(setting.file()).unwrap(), format!("# mine\n\n{expected}"));
     }
     // One file that cannot be read does not keep us from the others.

@@ -154,6 +154,26 @@ fn rules(rules: Vec<Rule>) -> Policy {
 }
 
 #[tokio::test]
+async fn the_strictest_list_of_rules_decides() {
+    let policy = |own: Effect, other: Effect| Policy {
+        narrowing: vec![vec![rule("other", &[], &["git__push"], None, other)]],
+        ..rules(vec![rule("own", &[], &["git__push"], None, own)])
+    };
+    let alice = Someone::called("c").proved("alice");
+    for (own, other, decided_by) in [
+        (Effect::Allow, Effect::Deny, Some("other")),
+        (Effect::Deny, Effect::Allow, Some("own")),
+        (Effect::Deny, Effect::Ask, Some("own")),
+        (Effect::Allow, Effect::Allow, None),
+    ] {
+        let called = alice.call(&hub(policy(own, other)), "git__push", json!({"branch": "x"})).await;
+        let refused_by = called.err().map(|failure| failure.message);
+        let expected = decided_by.map(|rule| format!("policy forbids git__push (rule `{rule}`): because of {rule}"));
+        assert_eq!(refused_by, expected, "{own} and {other}");
+    }
+}
+
+#[tokio::test]
 async fn the_first_rule_that_matches_decides() {
     let hub = hub(rules(vec![
         rule("ours", &["principal:alice"], &["git__push"], None, Effect::Allow),

@@ -7,6 +7,8 @@ use std::process::Command;
 use base64::Engine;
 use tempfile::TempDir;
 
+use gladhand::config::{Grants, TrustStore};
+
 use crate::support;
 
 /// The picture that the recordings call `(70 bytes)`.
@@ -115,7 +117,12 @@ impl Stage {
             "(8388612 bytes)" => vec![0; 8_388_612],
             text => self.ours(text).into_bytes(),
         };
-        std::fs::write(path, bytes).expect("a file can be written");
+        std::fs::write(path, &bytes).expect("a file can be written");
+        // The reference uses every skill; ours must be trusted if it is one of the project.
+        if let (true, Ok(text)) = (path.ends_with("SKILL.md"), String::from_utf8(bytes)) {
+            let store = TrustStore::in_folder(Some(&self.root.join("data")));
+            store.trust(path, &text, Grants::default()).expect("a record can be written");
+        }
     }
 
     fn path(&self, name: &str) -> String {
