@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::support::{MCP_INITIALIZED, PATIENCE, Process, gladhand, mcp_call, mcp_initialize};
 
 /// An MCP server of the handshake era. It reads what it says of itself from files, at each request anew, writes down what it
-/// is asked, and says that its list of tools changed when the tool `poke` is called.
+/// is asked, says that its list of tools changed when the tool `poke` is called, and answers no call while there is a file `hold`.
 const SERVER: &str = r#"
 cd "$1" || exit 1
 while IFS= read -r line; do
@@ -28,6 +28,7 @@ while IFS= read -r line; do
         *'"method":"tools/call"'*)
             case "$line" in *'"name":"poke"'*)
                 echo '{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}' ;; esac
+            while [ -e hold ]; do sleep 0.02; done
             answer "{\"content\":[{\"type\":\"text\",\"text\":\"said by $(basename "$1")\"}]}" ;;
         *'"method":"prompts/get"'*)
             answer '{"messages":[{"role":"user","content":{"type":"text","text":"filled in"}}]}' ;;

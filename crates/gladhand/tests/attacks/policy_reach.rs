@@ -185,7 +185,12 @@ fn the_task_of_another_principal_does_not_exist() {
     let place = vault("", "");
     let tool = json!({"name": "look", "inputSchema": {"type": "object"}, "execution": {"taskSupport": "optional"}});
     place.says("vault", "tools", &json!([tool]));
+    // What tools can is offered from the start on if it is remembered.
+    Server::start(&place).caller("open-sesame").request("tools/list", &json!({}));
     let server = Server::start(&place);
+    // What is answered at once does not become a task.
+    let hold = place.file("vault").join("hold");
+    std::fs::write(&hold, "").expect("it can be written");
     let mut connection = Connection::open(server.address);
     let mut ask = |token: &str, method: &str, name: &str, params: Value| {
         let mut params = params;
@@ -204,8 +209,6 @@ fn the_task_of_another_principal_does_not_exist() {
         ];
         connection.post(&headers, &body).body
     };
-    // A call that waits until the tool is known does not become a task.
-    server.caller("open-sesame").request("tools/list", &json!({}));
     let made = ask("open-sesame", "tools/call", "vault__look", json!({"name": "vault__look", "arguments": {}}));
     let task = made
         .split("\"taskId\":\"")
@@ -219,6 +222,7 @@ fn the_task_of_another_principal_does_not_exist() {
     }
     let answer = ask("open-sesame", "tasks/get", &task, json!({"taskId": task}));
     assert!(answer.contains(&task) && !answer.contains("\"error\""), "{answer}");
+    std::fs::remove_file(hold).expect("it is there");
 }
 
 #[test]
