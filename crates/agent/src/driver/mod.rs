@@ -23,7 +23,7 @@ use std::time::Duration;
 use gladhand_accord::Agreement;
 use gladhand_hub::{Context, Hub};
 use gladhand_models::Models;
-use gladhand_operations::Failure;
+use gladhand_operations::{Failure, Terms};
 use gladhand_workbench::Bench;
 use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
@@ -152,12 +152,12 @@ struct Room {
 #[derive(Debug, Clone)]
 pub(super) struct Asker {
     agreement: Arc<Agreement>,
-    principal: Option<Arc<str>>,
+    terms: Terms<'static>,
 }
 
 impl Asker {
     fn of(context: &Context<'_>) -> Self {
-        Self { agreement: Arc::clone(context.agreement), principal: context.terms.principal.clone() }
+        Self { agreement: Arc::clone(context.agreement), terms: context.terms.on_behalf() }
     }
 }
 

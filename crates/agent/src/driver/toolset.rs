@@ -100,7 +100,7 @@ impl Core {
         let arguments = std::borrow::Cow::Borrowed(&*call.input);
         let operation = Operation::CallTool(ToolCall { name: (&*call.name).into(), arguments });
         let folder = Some(Arc::from(folder));
-        let terms = Terms { principal: asker.principal.clone(), folder, ..Terms::default() };
+        let terms = Terms { folder, ..asker.terms.clone() };
         let inside: Arc<dyn Caller> = Arc::new(Inside);
         let answer = hub.answer(Call { id: CallId(0), operation, terms }, &asker.agreement, &inside);
         let outcome = tokio::select! {
@@ -119,7 +119,7 @@ impl Core {
     fn hub_tools(&self, asker: Option<&Asker>) -> Arc<[Tool]> {
         let Some(hub) = self.hub.get() else { return Arc::from([]) };
         let Some(asker) = asker else { return hub.tools() };
-        let terms = Terms { principal: asker.principal.clone(), ..Terms::default() };
+        let terms = asker.terms.clone();
         let inside: Arc<dyn Caller> = Arc::new(Inside);
         let call = Call { id: CallId(0), operation: Operation::ListTools, terms };
         match hub.answer(call, &asker.agreement, &inside) {

@@ -19,7 +19,13 @@ pub(super) fn tool(raw: &RawValue) -> Option<Tool> {
             "inputSchema" if Kind::of(value) == Kind::Object => tool.input_schema = value.to_owned(),
             "inputSchema" => {}
             "outputSchema" => tool.output_schema = present(value),
-            "execution" => tool.tasks = task_support(value),
+            "execution" => {
+                tool.tasks = task_support(value);
+                // The rest of it has no meaning here, and is a part of the definition all the same.
+                if has_more_than_task_support(value) {
+                    tool.extra.push((name.to_owned(), value.to_owned()));
+                }
+            }
             _ => tool.extra.push((name.to_owned(), value.to_owned())),
         }
     }
@@ -32,6 +38,13 @@ fn task_support(execution: &RawValue) -> TaskSupport {
         Some("optional") => TaskSupport::Optional,
         _ => TaskSupport::Forbidden,
     }
+}
+
+fn has_more_than_task_support(execution: &RawValue) -> bool {
+    let is_known = |name: &str, value: &RawValue| {
+        name == "taskSupport" && [r#""required""#, r#""optional""#, r#""forbidden""#].contains(&value.get())
+    };
+    !Members::of(execution).is_some_and(|members| members.iter().all(|(name, value)| is_known(name, value)))
 }
 
 /// A resource; `None` without a URI.

@@ -91,7 +91,7 @@ impl Following {
 
 /// The policy of a configuration, so that it can be compared.
 fn written(config: &Config) -> serde_json::Value {
-    serde_json::to_value((&config.policy, &config.profiles)).unwrap_or_default()
+    serde_json::to_value((&config.policy, &config.profiles, &config.authorization.tool_scopes)).unwrap_or_default()
 }
 
 /// The files, as they were when they were last read.
