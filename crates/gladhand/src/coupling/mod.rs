@@ -46,6 +46,9 @@ use way::Way;
 /// How long whoever lists waits for an upstream of which nothing is known yet.
 const SETTLING: Duration = Duration::from_secs(15);
 
+/// How many sessions may end before a call could be made in one of them.
+const SESSIONS: usize = 8;
+
 /// An upstream as it is configured.
 #[derive(Debug, Clone)]
 pub struct Spec {
@@ -226,7 +229,7 @@ impl Inner {
 
     /// Makes a call by a way. If the session there turns out to be over before the call was made, it is made in the next.
     async fn make(self: &Arc<Self>, errand: &Errand, way: &Arc<Way>) -> Outcome {
-        loop {
+        for _ in 0..SESSIONS {
             let session = match way.session() {
                 Some(session) => session,
                 None if self.is_main(way) => Box::pin(self.open_main()).await?,
@@ -238,6 +241,8 @@ impl Inner {
                 return outcome;
             }
         }
+        let why = format!("upstream {}: it ended {SESSIONS} times before the call could be made", self.spec.name);
+        Err(Failure::new(FailureKind::UpstreamLost, why))
     }
 
     /// The main way, if a caller may take it whoever else does.
