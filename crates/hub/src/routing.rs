@@ -14,7 +14,7 @@ use gladhand_wire::json;
 
 use crate::hub::{Hub, settle};
 use crate::policy::Governor;
-use crate::provider::{Answer, Caller, Context, Provider, Work};
+use crate::provider::{Answer, Caller, Context, List, Provider, Work};
 use crate::routes::{Mount, Route, Routes};
 use crate::stand_ins;
 
@@ -63,15 +63,16 @@ impl Hub {
         let context = Context { call: call.id, terms: &call.terms, agreement, caller, bell: &self.bell };
         let now = |outcome: Outcome| Answer::Now(outcome);
         // Whoever finds nothing because somebody could not be asked is told so.
-        let listed = |is_empty: bool, reply| {
-            let trouble = trouble(&routes);
-            if let Some(failure) = trouble.as_ref().filter(|_| !is_empty) {
+        let listed = |list: List, is_empty: bool, reply| {
+            let trouble: Vec<_> = troubles(&routes, list).map(|(_, failure)| failure).collect();
+            for failure in trouble.iter().filter(|_| !is_empty) {
                 let log = Log { level: Level::Warning, logger: None, data: json::to_raw(&failure.message) };
                 caller.tell(Notice::Log(Some(call.id), log));
             }
-            Answer::Now(trouble.filter(|_| is_empty).map_or(Ok(reply), Err))
+            Answer::Now(together(trouble).filter(|_| is_empty).map_or(Ok(reply), Err))
         };
-        let missing = |failure| Answer::Now(Err(trouble(&routes).unwrap_or(failure)));
+        let missing =
+            |list: List, name: &str, failure| Answer::Now(Err(trouble_with(&routes, list, name).unwrap_or(failure)));
         // A call of a tool looks for itself, and most there are.
         let is_call = matches!(call.operation, Operation::CallTool(_));
         let view = if is_call { None } else { self.view(&routes, &context) };
@@ -94,12 +95,16 @@ impl Hub {
                         Err(failure) => Answer::Now(Err(failure)),
                     };
                 }
+                // The name usually borrows from the line, so that this copies nothing.
+                let name = tool.name.clone();
                 let answer = match self.governor() {
                     Some(governor) => self.call_governed(governor, tool, Arc::clone(&routes), &context),
                     None => self.call_tool(tool, Arc::clone(&routes), &context),
                 };
                 match answer {
-                    Answer::Now(Err(failure)) if failure.kind == FailureKind::UnknownTool => missing(failure),
+                    Answer::Now(Err(failure)) if failure.kind == FailureKind::UnknownTool => {
+                        missing(List::Tools, &name, failure)
+                    }
                     answer => answer,
                 }
             }
@@ -107,19 +112,19 @@ impl Hub {
                 let tools = view.as_ref().map_or(&routes.tools, |view| &view.tools);
                 let is_shown = |tool: &Tool| !self.governor().is_some_and(|by| by.hides(tool, &context));
                 let tools = stand_ins::with_stand_ins(tools, &routes, agreement, is_shown);
-                listed(tools.is_empty(), Reply::Tools(tools))
+                listed(List::Tools, tools.is_empty(), Reply::Tools(tools))
             }
             Operation::ListResources => {
                 let resources = view.as_ref().map_or(&routes.resources, |view| &view.resources);
-                listed(resources.is_empty(), Reply::Resources(Arc::clone(resources)))
+                listed(List::Resources, resources.is_empty(), Reply::Resources(Arc::clone(resources)))
             }
             Operation::ListTemplates => {
                 let templates = view.as_ref().map_or(&routes.templates, |view| &view.templates);
-                listed(templates.is_empty(), Reply::Templates(Arc::clone(templates)))
+                listed(List::Resources, templates.is_empty(), Reply::Templates(Arc::clone(templates)))
             }
             Operation::ListPrompts => {
                 let prompts = view.as_ref().map_or(&routes.prompts, |view| &view.prompts);
-                listed(prompts.is_empty(), Reply::Prompts(Arc::clone(prompts)))
+                listed(List::Prompts, prompts.is_empty(), Reply::Prompts(Arc::clone(prompts)))
             }
             Operation::ReadResource(uri) => match seen(routes.resource(&uri)) {
                 Some(route) => guarded(&routes, route.mount, |provider| provider.read(&route.own, &context)),
@@ -134,7 +139,7 @@ impl Hub {
                     let prompt = ToolCall { name: Cow::Borrowed(&route.own), arguments: prompt.arguments };
                     guarded(&routes, route.mount, |provider| provider.prompt(prompt, &context))
                 }
-                None => missing(Failure::unknown_prompt(&prompt.name)),
+                None => missing(List::Prompts, &prompt.name, Failure::unknown_prompt(&prompt.name)),
             },
             Operation::Complete(completion) => match (seen(routes.completion(&completion.of)), &completion.of) {
                 (Some(Route { mount, own }), of) => {
@@ -154,7 +159,11 @@ impl Hub {
             },
             Operation::Capability(asked) => match routes.capability(asked.capability) {
                 Some(mount) => guarded(&routes, mount, |provider| provider.serve(asked, &context)),
-                None => missing(Failure::no_capability(asked.capability)),
+                None => {
+                    // Who could not be asked may have served it.
+                    let trouble = together(troubles(&routes, List::Tools).map(|(_, failure)| failure).collect());
+                    now(Err(trouble.unwrap_or_else(|| Failure::no_capability(asked.capability))))
+                }
             },
         };
         match logged {
@@ -259,9 +268,23 @@ fn guarded(routes: &Routes, mount: usize, answer: impl FnOnce(&dyn Provider) -> 
     catch_unwind(answer).unwrap_or_else(|_| Answer::Now(Err(Failure::panicked())))
 }
 
-/// Why somebody does not know what it has, if there is such a one.
-fn trouble(routes: &Routes) -> Option<Failure> {
-    routes.mounts.iter().find_map(|mount| mount.provider.trouble())
+/// Why providers do not know one of their lists, with their mounts.
+fn troubles(routes: &Routes, list: List) -> impl Iterator<Item = (&Mount, Failure)> {
+    routes.mounts.iter().filter_map(move |mount| Some((mount, mount.provider.trouble(list)?)))
+}
+
+/// Why the provider that a name would belong to does not know what it has. Where several could have it, all of them tell.
+fn trouble_with(routes: &Routes, list: List, name: &str) -> Option<Failure> {
+    let fitting = troubles(routes, list).filter_map(|(mount, failure)| Some((mount.naming.fits(name)?, failure)));
+    let fitting: Vec<_> = fitting.collect();
+    let closest = fitting.iter().map(|(fit, _)| *fit).max()?;
+    together(fitting.into_iter().filter(|(fit, _)| *fit == closest).map(|(_, failure)| failure).collect())
+}
+
+/// One failure that tells of all of them.
+fn together(failures: Vec<Failure>) -> Option<Failure> {
+    let message = failures.iter().map(|failure| failure.message.as_str()).collect::<Vec<_>>().join("; ");
+    failures.into_iter().next().map(|first| Failure { message, ..first })
 }
 
 /// Whether a call becomes a task, by what its caller wishes and what the tool can.
@@ -355,6 +378,44 @@ mod tests {
         };
         assert!(matches!(answer("stumble"), Err(FailureKind::Internal)));
         assert!(matches!(answer("a"), Ok(Reply::Tool(_))));
+    }
+
+    /// Cannot say what it has.
+    #[derive(Debug)]
+    struct Broken(&'static str);
+
+    impl Provider for Broken {
+        fn trouble(&self, list: List) -> Option<Failure> {
+            let why = format!("upstream {} failed", self.0);
+            (list == List::Tools).then(|| Failure::new(FailureKind::UpstreamLost, why))
+        }
+    }
+
+    #[test]
+    fn with_several_failed_providers_the_error_names_the_one_that_was_called() {
+        let mount = |name: &'static str, prefix: &str| Mount {
+            provider: Arc::new(Broken(name)),
+            naming: crate::Naming::prefixed(prefix),
+        };
+        let hub = Hub::of(vec![mount("a", "a"), mount("b", "b"), mount("ab", "a__b")]);
+        let nobody: Arc<dyn Caller> = Arc::new(Nobody);
+        let agreement = Arc::new(agreement());
+        let failure =
+            |operation: Operation<'static>| match hub.answer(Call::new(CallId(1), operation), &agreement, &nobody) {
+                Answer::Now(outcome) => outcome.err().map(|failure| failure.message),
+                _ => panic!("it was to answer at once"),
+            };
+        let call = |name: &'static str| {
+            let tool = ToolCall { name: name.into(), arguments: no_arguments() };
+            failure(Operation::CallTool(tool)).unwrap()
+        };
+        assert_eq!(call("a__x"), "upstream a failed");
+        assert_eq!(call("b__x"), "upstream b failed");
+        assert_eq!(call("a__b__x"), "upstream ab failed", "the longest prefix counts");
+        assert_eq!(call("c__x"), "unknown tool: c__x", "what belongs to none of them is unknown");
+        let all = "upstream a failed; upstream b failed; upstream ab failed";
+        assert_eq!(failure(Operation::ListTools).as_deref(), Some(all));
+        assert_eq!(failure(Operation::ListPrompts), None, "that list is known");
     }
 
     fn agreement() -> Agreement {

@@ -23,7 +23,7 @@ use gladhand_accord::Peer;
 use gladhand_dialects::{Askable, askable, carried_name};
 use gladhand_hub::policy::Offender;
 use gladhand_hub::{
-    Answer, Bell, Caller, Context, Features, Listed, Offence, Provider, SessionId, Settling, UpstreamStatus,
+    Answer, Bell, Caller, Context, Features, List, Listed, Offence, Provider, SessionId, Settling, UpstreamStatus,
 };
 use gladhand_operations::{
     CapabilityCall, CompletionCall, Failure, FailureKind, Level, Log, Operation, Outcome, Party, Prompt, Resource,
@@ -37,7 +37,7 @@ use crate::upstream::{Options, Target, Upstream};
 pub(crate) use memory::forget_unused;
 
 use hosting::{CallHost, Session, WayHost};
-use lists::{List, Lists, Stale};
+use lists::{Lists, Stale};
 use pool::Pools;
 use room::Place;
 pub use room::Room;
@@ -408,8 +408,8 @@ impl Inner {
         let Some(session) = way.session().or_else(main) else { return };
         let before = own.map_or_else(|| self.known(), |own| self.seen_by(own));
         let lists = match &before {
-            Some(before) if changed.len() < List::ALL.len() => before.refreshed(changed, &session).await,
-            _ => Lists::fetch(&session).await,
+            Some(before) if changed.len() < List::ALL.len() => before.refreshed(changed, &session, &self.spec).await,
+            _ => Lists::fetch(&session, &self.spec).await,
         };
         let lists = match lists {
             Ok(lists) => Arc::new(lists),
@@ -437,7 +437,9 @@ impl Inner {
             }
         }
         *self.lists.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&lists));
-        if let Some(file) = self.spec.remembered_in.as_ref().filter(|_| !different.is_empty()) {
+        // A list that could not be had would be remembered as an empty one.
+        let is_worth_it = !different.is_empty() && lists.is_complete();
+        if let Some(file) = self.spec.remembered_in.as_ref().filter(|_| is_worth_it) {
             memory::remember(file, &lists);
         }
         if let Some(bell) = self.bell.get() {
@@ -621,9 +623,11 @@ impl Provider for Coupled {
         }))
     }
 
-    fn trouble(&self) -> Option<Failure> {
-        let is_known = self.inner.known().is_some();
-        self.inner.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone().filter(|_| !is_known)
+    fn trouble(&self, list: List) -> Option<Failure> {
+        match self.inner.known() {
+            Some(lists) => lists.trouble(list).cloned(),
+            None => self.inner.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+        }
     }
 
     fn joined(&self, caller: &Arc<dyn Caller>) {
@@ -685,6 +689,7 @@ impl Provider for Coupled {
             calls: ways.iter().map(|way| way.host.calls()).sum(),
             restarts: ways.iter().map(|way| way.restarts()).sum(),
             tools: inner.known().map_or(0, |lists| lists.tools.len()),
+            unlisted: inner.known().map(|lists| lists.troubles()).unwrap_or_default(),
             offences: {
                 let who = inner.label.clone();
                 let counts = inner.spec.options.violations.of(&Offender::Server(who.clone()));
