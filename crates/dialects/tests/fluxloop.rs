@@ -446,8 +446,8 @@ fn first_lines_are_claimed_by_what_they_have() {
 #[test]
 fn an_answer_that_is_too_long_ends_its_call_at_once() {
     let mut pair = pair();
-    pair.server.answers_itself = false;
     pair.open().unwrap();
+    pair.server.answers_itself = false;
     let call = pair.begin(bare_call("echo"), false);
     let line = pair.server.resolve_next().pop().unwrap();
     let (fault, skim) = (gladhand_wire::Fault::TooLong { limit: 5 }, gladhand_wire::Skim::of(line.as_bytes()));

@@ -415,6 +415,9 @@ impl Inner {
             Ok(lists) => Arc::new(lists),
             Err(failure) => {
                 tracing::warn!(upstream = self.spec.name, %failure, "what the upstream has could not be listed");
+                if before.is_none() {
+                    self.note_trouble(Some(&failure));
+                }
                 return;
             }
         };

@@ -98,7 +98,7 @@ pub(super) fn end_strays() {
         });
         let (dead, living): (Vec<_>, Vec<_>) = strays.partition(|process| process.is_dead);
         for process in dead {
-            // Nobody else waits for it.
+            // No other code waits for this process.
             let _ = waitpid(Some(process.id), WaitOptions::NOHANG);
         }
         let living: Vec<_> = living.iter().map(|process| process.id).collect();
@@ -127,7 +127,7 @@ fn leads_its_terminal(command: &mut Command) {
 
 /// Starts the command, and ends with the last process that comes of it.
 fn hold(mut command: Command) -> std::io::Result<()> {
-    // Ctrl-C is meant for whoever started us, who decides what becomes of the children.
+    // Ctrl-C is meant for the main process, which decides when the children end.
     rustix::process::setsid()?;
     #[cfg(target_os = "linux")]
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
@@ -197,7 +197,7 @@ fn obey(mut orders: UnixStream, process: Pid, has_left: &AtomicBool) {
     end_all(descendants);
 }
 
-/// Kills whatever is found, until nothing is found any more.
+/// Kills all processes that `find` returns, until it returns none.
 fn end_all(find: impl Fn() -> Vec<Pid>) {
     let (begun, mut empty_looks) = (Instant::now(), 0);
     while begun.elapsed() < LAST {
@@ -244,13 +244,13 @@ fn below(above: &[Pid], processes: &[Process]) -> Vec<Pid> {
     found.split_off(above.len())
 }
 
-/// What the kernel says of a process.
+/// A process as `/proc` shows it.
 #[derive(Debug)]
 struct Process {
     id: Pid,
     parent: Option<Pid>,
     session: i32,
-    /// It has ended, and nobody has waited for it yet.
+    /// It has ended, and its parent has not waited for it yet.
     is_dead: bool,
 }
 

@@ -87,7 +87,7 @@ impl Leashed {
         drop(builder);
         let (reports, orders) = ours.into_split();
         let ((sender, heard), (started, process)) = (watch::channel(Heard::default()), oneshot::channel());
-        // From here on it is looked after, also if nobody waits for it any more.
+        // From here on a task follows the leash, even if this future is dropped.
         tokio::spawn(follow(BufReader::new(reports).lines(), leash, started, sender));
         let sent = channels.each_ref().map(AsFd::as_fd);
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
@@ -190,7 +190,7 @@ async fn follow(
         Ok(process) => process,
         Err(error) => {
             leash.end(None).await;
-            // Whoever wanted to know may have left.
+            // The caller may have given up.
             let _ = started.send(Err(error));
             return;
         }
@@ -225,7 +225,7 @@ struct Leash {
 
 impl Leash {
     fn start(builder: &mut Command) -> io::Result<Self> {
-        // Whoever looks for strays must know it from the beginning.
+        // The search for strays must know this leash before it can see the process.
         let mut leashes = leash::leashes();
         let child = builder.spawn()?;
         let id = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
@@ -237,7 +237,7 @@ impl Leash {
     /// Waits until it is stopped. The kernel tells a parent of that, so that this costs nothing meanwhile.
     async fn stopped(&self) {
         let Ok(mut changes) = signal(SignalKind::child()) else { return std::future::pending().await };
-        // Only whether it is stopped is asked: how it ended is left for whoever waits for that.
+        // This asks for stops only, so that the exit status stays for `wait`.
         let options = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         while !matches!(waitid(WaitId::Pid(self.id), options), Ok(Some(_))) {
             if changes.recv().await.is_none() {
