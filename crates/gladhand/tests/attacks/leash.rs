@@ -1,4 +1,5 @@
 //! The leash: children end when their leash dies or stops. Lists that exceed the line limit are errors.
+#![cfg(target_os = "linux")]
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -69,7 +70,6 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 #[test]
-#[cfg(target_os = "linux")]
 fn a_server_that_kills_its_leash_is_ended_with_what_it_started() {
     let mut hostile = Hostile::start("kill -KILL $PPID");
     hostile.attack();
@@ -79,7 +79,6 @@ fn a_server_that_kills_its_leash_is_ended_with_what_it_started() {
 }
 
 #[test]
-#[cfg(target_os = "linux")]
 fn a_server_that_stops_its_leash_is_ended_with_what_it_started() {
     let mut hostile = Hostile::start("kill -STOP $PPID");
     hostile.attack();
@@ -89,7 +88,6 @@ fn a_server_that_stops_its_leash_is_ended_with_what_it_started() {
 }
 
 #[test]
-#[cfg(target_os = "linux")]
 fn a_server_that_kills_its_leash_at_once_is_not_started_without_one() {
     for signal in ["KILL", "STOP"] {
         let folder = tempfile::tempdir().expect("a folder for tests");

@@ -1,4 +1,5 @@
 //! Restarts: one client that crashes a tool does not lock out the others.
+#![cfg(target_os = "linux")]
 
 use std::collections::HashSet;
 use std::io::{BufRead, BufReader};
@@ -91,7 +92,7 @@ impl Caller {
         let body = mcp_call(self.calls, tool, r#"{"text":"grüezi"}"#);
         let response = self.connection.post(&[("Mcp-Session-Id", &self.session)], &body);
         let data = response.body.lines().filter_map(|line| line.strip_prefix("data: "));
-        let text = data.filter(|data| !data.is_empty()).last().unwrap_or(&response.body);
+        let text = data.filter(|data| !data.is_empty()).next_back().unwrap_or(&response.body);
         serde_json::from_str(text).unwrap_or_else(|error| panic!("{error} in {response:?}"))
     }
 }
