@@ -11,6 +11,12 @@ pub enum AuthError {
         /// The address as it was given.
         address: String,
     },
+    /// An address of a private network, named by a server that is not on one.
+    #[error("{address} is on a private address, where a server on the internet must not send us")]
+    PrivateAddress {
+        /// The address, without its query.
+        address: String,
+    },
     /// Nobody answered, or the answer broke off.
     #[error("could not reach {address}: {reason}")]
     Unreachable {

@@ -11,6 +11,7 @@
 pub mod client;
 mod error;
 mod metadata;
+mod reach;
 pub mod resource;
 mod roots;
 mod scopes;

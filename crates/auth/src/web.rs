@@ -1,4 +1,5 @@
-//! Asking for small documents: bounded in size and time, never redirected, and only where credentials may go.
+//! Asking for small documents: bounded in size and time, never redirected, and only where credentials may go (see
+//! [`reach`](crate::reach) for addresses of private networks).
 
 use std::time::Duration;
 
@@ -7,6 +8,7 @@ use serde::de::DeserializeOwned;
 use url::{Host, Url};
 
 use crate::error::AuthError;
+use crate::reach::{Private, Reach, is_localhost, is_of_private};
 use crate::roots::Roots;
 
 /// No metadata, key set or token response is larger.
@@ -21,6 +23,7 @@ pub(crate) struct Web {
     /// Whether plain http on this machine is acceptable: only when the server itself is on this machine, or else
     /// any server on the internet could have us send requests to our own loopback services.
     loopback: bool,
+    reach: Reach,
 }
 
 /// An answer, whole.
@@ -34,31 +37,45 @@ pub(crate) struct Answer {
 impl Web {
     /// A way for the sake of this server.
     pub(crate) fn for_server(server: &Url, roots: &Roots) -> Result<Self, AuthError> {
-        let loopback = is_loopback(server);
+        let (loopback, reach) = (is_loopback(server), Reach::of(server));
         let client = roots.client(|builder| {
             let builder = builder.redirect(reqwest::redirect::Policy::none()).timeout(PATIENCE);
+            let builder = builder.dns_resolver(reach.clone());
             // Requests are few, and a code is good once: none of them should meet a connection that is just being closed.
             let builder = builder.pool_max_idle_per_host(0);
             // No proxy knows our loopback.
             if loopback { builder.no_proxy() } else { builder }
         });
         let client = client.map_err(|error| unreachable(server, &error))?;
-        Ok(Self { client, loopback })
+        Ok(Self { client, loopback, reach })
     }
 
     /// Reads an address that somebody else gave us.
     pub(crate) fn admit(&self, address: &str) -> Result<Url, AuthError> {
         match Url::parse(address) {
+            // A name before the host looks like a host to a person.
+            Ok(url) if !url.username().is_empty() || url.password().is_some() => {
+                Err(AuthError::UnsafeAddress { address: shown(&url) })
+            }
             Ok(url) if url.scheme() == "https" && url.has_host() => Ok(url),
             Ok(url) if url.scheme() == "http" && self.loopback && is_loopback(&url) => Ok(url),
             _ => Err(AuthError::UnsafeAddress { address: address.to_owned() }),
         }
     }
 
+    /// Reads an address that somebody else gave us, and that a person's browser is to visit.
+    pub(crate) async fn admit_for_browser(&self, address: &str) -> Result<Url, AuthError> {
+        let url = self.admit(address)?;
+        match self.reach.admits_for_others(&url).await {
+            Ok(()) => Ok(url),
+            Err(Private) => Err(AuthError::PrivateAddress { address: shown(&url) }),
+        }
+    }
+
     /// A JSON document, or nothing where there is none.
     pub(crate) async fn find<T: DeserializeOwned>(&self, url: &Url) -> Result<Option<T>, AuthError> {
         let request = self.client.get(url.clone()).header("accept", "application/json");
-        let answer = whole(url, request).await?;
+        let answer = self.whole(url, request).await?;
         if !answer.status.is_success() {
             return Ok(None);
         }
@@ -73,13 +90,28 @@ impl Web {
         headers: HeaderMap,
     ) -> Result<Answer, AuthError> {
         let request = self.client.post(url.clone()).header("accept", "application/json").headers(headers).form(form);
-        whole(url, request).await
+        self.whole(url, request).await
     }
 
     /// Posts a JSON document.
     pub(crate) async fn post_json(&self, url: &Url, document: &serde_json::Value) -> Result<Answer, AuthError> {
         let request = self.client.post(url.clone()).header("accept", "application/json").json(document);
-        whole(url, request).await
+        self.whole(url, request).await
+    }
+
+    async fn whole(&self, url: &Url, request: reqwest::RequestBuilder) -> Result<Answer, AuthError> {
+        let private = |_: Private| AuthError::PrivateAddress { address: shown(url) };
+        self.reach.admits(url).await.map_err(private)?;
+        let mut response = request.send().await.map_err(|error| unreachable(url, &error))?;
+        let (status, headers) = (response.status(), response.headers().clone());
+        let mut body = Vec::new();
+        while let Some(chunk) = response.chunk().await.map_err(|error| unreachable(url, &error))? {
+            if body.len() + chunk.len() > LARGEST {
+                return Err(AuthError::Nonsense { address: shown(url), what: format!("more than {LARGEST} bytes") });
+            }
+            body.extend_from_slice(&chunk);
+        }
+        Ok(Answer { status, headers, body })
     }
 }
 
@@ -94,20 +126,10 @@ impl Answer {
     }
 }
 
-async fn whole(url: &Url, request: reqwest::RequestBuilder) -> Result<Answer, AuthError> {
-    let mut response = request.send().await.map_err(|error| unreachable(url, &error))?;
-    let (status, headers) = (response.status(), response.headers().clone());
-    let mut body = Vec::new();
-    while let Some(chunk) = response.chunk().await.map_err(|error| unreachable(url, &error))? {
-        if body.len() + chunk.len() > LARGEST {
-            return Err(AuthError::Nonsense { address: shown(url), what: format!("more than {LARGEST} bytes") });
-        }
-        body.extend_from_slice(&chunk);
-    }
-    Ok(Answer { status, headers, body })
-}
-
 fn unreachable(url: &Url, error: &reqwest::Error) -> AuthError {
+    if is_of_private(error) {
+        return AuthError::PrivateAddress { address: shown(url) };
+    }
     // Only the kind of failure: the whole chain would repeat the address with its query.
     let reason = match error {
         error if error.is_timeout() => "no answer in time",
@@ -127,7 +149,7 @@ pub(crate) fn shown(url: &Url) -> String {
 /// Whether an address is on this machine.
 pub(crate) fn is_loopback(url: &Url) -> bool {
     match url.host() {
-        Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
+        Some(Host::Domain(name)) => is_localhost(name),
         Some(Host::Ipv4(address)) => address.is_loopback(),
         Some(Host::Ipv6(address)) => address.is_loopback(),
         None => false,

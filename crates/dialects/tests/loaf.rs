@@ -555,3 +555,16 @@ fn any_method_name_gives_the_dialect_away() {
         assert_eq!((DIALECT.claim)(&first), claim, "{line}");
     }
 }
+
+#[test]
+fn an_answer_that_is_too_long_ends_its_call_at_once() {
+    let mut pair = pair();
+    pair.open().unwrap();
+    pair.server.answers_itself = false;
+    let call = pair.begin(bare_call("echo"), false);
+    let line = pair.server.resolve_next().pop().unwrap();
+    let (fault, skim) = (Fault::TooLong { limit: 5 }, gladhand_wire::Skim::of(line.as_bytes()));
+    pair.step(|client, ambient, heard| client.garbled(&fault, &skim, ambient, heard));
+    let outcomes = pair.take_answers(call);
+    assert!(matches!(&outcomes[..], [Err(failure)] if failure.kind == FailureKind::TooLong), "{line}: {outcomes:?}");
+}

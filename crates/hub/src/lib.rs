@@ -29,7 +29,8 @@ pub use hub::{Hub, Visit};
 pub use kit::Kit;
 pub use naming::{BETWEEN, Naming, Pattern};
 pub use provider::{
-    Answer, Askable, Asking, Bundles, Caller, Context, Features, Listed, Provider, Reporter, SessionId, Settling, Work,
+    Answer, Askable, Asking, Bundles, Caller, Context, Features, List, Listed, Provider, Reporter, SessionId, Settling,
+    Work,
 };
 pub use routes::{HubError, Mount};
 pub use status::{HubStatus, Offence, UpstreamStatus};

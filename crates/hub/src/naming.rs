@@ -48,6 +48,15 @@ impl Naming {
         })
     }
 
+    /// How closely a shown name fits this naming: the longer the prefix that it begins with, the closer. `None` if it can
+    /// not be a name that is shown here. Without a prefix, any name can.
+    pub(crate) fn fits(&self, shown: &str) -> Option<usize> {
+        let Some(prefix) = &self.prefix else { return Some(0) };
+        let prefix = format!("{prefix}{BETWEEN}");
+        let is_renamed = self.renamed.values().any(|renamed| renamed == shown);
+        (is_renamed || shown.starts_with(&prefix)).then_some(prefix.len())
+    }
+
     /// Another name for something whose name belongs to another provider. It is within the own prefix and within no other.
     pub(crate) fn instead(&self, name: &str) -> String {
         let prefix = self.prefix.as_deref().unwrap_or_default();
@@ -145,6 +154,15 @@ mod tests {
         assert_eq!(naming.shown("push_force"), None);
         let naming = Naming { only: vec![Pattern("log".to_owned())], ..Naming::default() };
         assert_eq!((naming.shown("log").as_deref(), naming.shown("diff")), (Some("log"), None));
+    }
+
+    #[test]
+    fn a_shown_name_fits_its_own_prefix_best() {
+        let fits = |prefix: Option<&str>, shown| prefix.map_or_else(Naming::default, Naming::prefixed).fits(shown);
+        assert_eq!((fits(Some("a"), "b__x"), fits(None, "b__x")), (None, Some(0)));
+        assert!(fits(Some("a__b"), "a__b__x") > fits(Some("a"), "a__b__x"));
+        let renamed = BTreeMap::from([("status".to_owned(), "how_is_it".to_owned())]);
+        assert!(Naming { renamed, ..Naming::prefixed("git") }.fits("how_is_it").is_some());
     }
 
     #[test]

@@ -128,8 +128,8 @@ pub trait Provider: fmt::Debug + Send + Sync {
         None
     }
 
-    /// Why it does not know what it has, if it has tried to find out.
-    fn trouble(&self) -> Option<Failure> {
+    /// Why it does not know one of its lists, if it has tried to find out.
+    fn trouble(&self, _list: List) -> Option<Failure> {
         None
     }
 
@@ -162,6 +162,22 @@ pub trait Bundles: fmt::Debug + Send + Sync {
 
     /// A call of a tool, by the name that it is shown under, with what its session has configured for it.
     fn completed<'a>(&self, call: ToolCall<'a>, session: SessionId) -> ToolCall<'a>;
+}
+
+/// One of the lists that a provider has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum List {
+    /// Its tools.
+    Tools,
+    /// Its resources and their templates.
+    Resources,
+    /// Its prompts.
+    Prompts,
+}
+
+impl List {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Tools, Self::Resources, Self::Prompts];
 }
 
 /// What a session can be asked, with settings.

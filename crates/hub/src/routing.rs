@@ -14,7 +14,7 @@ use gladhand_wire::json;
 
 use crate::hub::{Hub, settle};
 use crate::policy::{Governor, What};
-use crate::provider::{Answer, Caller, Context, Provider, Work};
+use crate::provider::{Answer, Caller, Context, List, Provider, Work};
 use crate::routes::{Mount, Route, Routes, Target};
 use crate::stand_ins::{self, StandIn};
 
@@ -90,34 +90,34 @@ impl Hub {
 
     fn list(&self, operation: &Operation<'_>, routes: &Routes, context: &Context<'_>) -> Answer {
         let view = self.view(routes, context);
-        let (is_empty, reply) = match operation {
+        let (list, is_empty, reply) = match operation {
             Operation::ListResources => {
                 let resources = view.as_ref().map_or(&routes.resources, |view| &view.resources);
-                (resources.is_empty(), Reply::Resources(Arc::clone(resources)))
+                (List::Resources, resources.is_empty(), Reply::Resources(Arc::clone(resources)))
             }
             Operation::ListTemplates => {
                 let templates = view.as_ref().map_or(&routes.templates, |view| &view.templates);
-                (templates.is_empty(), Reply::Templates(Arc::clone(templates)))
+                (List::Resources, templates.is_empty(), Reply::Templates(Arc::clone(templates)))
             }
             Operation::ListPrompts => {
                 let prompts = view.as_ref().map_or(&routes.prompts, |view| &view.prompts);
-                (prompts.is_empty(), Reply::Prompts(Arc::clone(prompts)))
+                (List::Prompts, prompts.is_empty(), Reply::Prompts(Arc::clone(prompts)))
             }
             _ => {
                 let tools = view.as_ref().map_or(&routes.tools, |view| &view.tools);
                 let is_hidden = |tool: &Tool, by: &Arc<Governor>| by.hides(&What::tool("", &tool.name, tool), context);
                 let is_shown = |tool: &Tool| !self.governor().is_some_and(|by| is_hidden(tool, by));
                 let tools = stand_ins::with_stand_ins(tools, routes, context.agreement, is_shown);
-                (tools.is_empty(), Reply::Tools(tools))
+                (List::Tools, tools.is_empty(), Reply::Tools(tools))
             }
         };
         // A caller that finds nothing because an upstream could not be asked is told so.
-        let trouble = trouble(routes);
-        if let Some(failure) = trouble.as_ref().filter(|_| !is_empty) {
+        let trouble: Vec<_> = troubles(routes, list).map(|(_, failure)| failure).collect();
+        for failure in trouble.iter().filter(|_| !is_empty) {
             let log = Log { level: Level::Warning, logger: None, data: json::to_raw(&failure.message) };
             context.caller.tell(Notice::Log(Some(context.call), log));
         }
-        Answer::Now(trouble.filter(|_| is_empty).map_or(Ok(reply), Err))
+        Answer::Now(together(trouble).filter(|_| is_empty).map_or(Ok(reply), Err))
     }
 
     /// Calls a tool of ours that stands in for something which the caller's dialect has no words for.
@@ -266,23 +266,28 @@ pub(crate) fn candidates(routes: &Routes) -> impl Iterator<Item = usize> {
 
 /// Why there is no answer to an operation about something that no provider is known to have.
 pub(crate) fn missing(operation: &Operation<'_>, routes: &Routes) -> Failure {
-    let failure = match operation {
-        Operation::CallTool(call) => Failure::unknown_tool(&call.name),
-        Operation::GetPrompt(call) => Failure::unknown_prompt(&call.name),
-        Operation::Capability(call) => Failure::no_capability(call.capability),
-        Operation::ReadResource(uri) | Operation::Watch(uri) => return Failure::unknown_resource(uri),
-        Operation::Complete(CompletionCall { of: CompletionOf::Prompt(name), .. }) => {
-            return Failure::unknown_prompt(name);
+    match operation {
+        Operation::CallTool(call) => {
+            let unknown = || Failure::unknown_tool(&call.name);
+            trouble_with(routes, List::Tools, &call.name).unwrap_or_else(unknown)
         }
-        Operation::Complete(CompletionCall { of: CompletionOf::Template(uri), .. }) => {
-            return Failure::unknown_resource(uri);
+        Operation::GetPrompt(call) => {
+            let unknown = || Failure::unknown_prompt(&call.name);
+            trouble_with(routes, List::Prompts, &call.name).unwrap_or_else(unknown)
         }
-        Operation::Agent(_) => return Failure::no_agent(),
+        Operation::Capability(call) => {
+            // A provider that could not be asked may serve it.
+            let trouble = together(troubles(routes, List::Tools).map(|(_, failure)| failure).collect());
+            trouble.unwrap_or_else(|| Failure::no_capability(call.capability))
+        }
+        Operation::ReadResource(uri) | Operation::Watch(uri) => Failure::unknown_resource(uri),
+        Operation::Complete(CompletionCall { of: CompletionOf::Prompt(name), .. }) => Failure::unknown_prompt(name),
+        Operation::Complete(CompletionCall { of: CompletionOf::Template(uri), .. }) => Failure::unknown_resource(uri),
+        Operation::Agent(_) => Failure::no_agent(),
         Operation::ListTools | Operation::ListResources | Operation::ListTemplates | Operation::ListPrompts => {
-            return Failure::panicked();
+            Failure::panicked()
         }
-    };
-    trouble(routes).unwrap_or(failure)
+    }
 }
 
 /// What one provider answers. One that panics fails its call, not the session: it is shared and gets nothing by `&mut`,
@@ -292,9 +297,23 @@ fn guarded(routes: &Routes, mount: usize, answer: impl FnOnce(&dyn Provider) -> 
     catch_unwind(answer).unwrap_or_else(|_| Answer::Now(Err(Failure::panicked())))
 }
 
-/// Why somebody does not know what it has, if there is such a one.
-fn trouble(routes: &Routes) -> Option<Failure> {
-    routes.mounts.iter().find_map(|mount| mount.provider.trouble())
+/// Why providers do not know one of their lists, with their mounts.
+fn troubles(routes: &Routes, list: List) -> impl Iterator<Item = (&Mount, Failure)> {
+    routes.mounts.iter().filter_map(move |mount| Some((mount, mount.provider.trouble(list)?)))
+}
+
+/// Why the provider that a name would belong to does not know what it has. Where several could have it, all of them tell.
+fn trouble_with(routes: &Routes, list: List, name: &str) -> Option<Failure> {
+    let fitting = troubles(routes, list).filter_map(|(mount, failure)| Some((mount.naming.fits(name)?, failure)));
+    let fitting: Vec<_> = fitting.collect();
+    let closest = fitting.iter().map(|(fit, _)| *fit).max()?;
+    together(fitting.into_iter().filter(|(fit, _)| *fit == closest).map(|(_, failure)| failure).collect())
+}
+
+/// One failure that tells of all of them.
+fn together(failures: Vec<Failure>) -> Option<Failure> {
+    let message = failures.iter().map(|failure| failure.message.as_str()).collect::<Vec<_>>().join("; ");
+    failures.into_iter().next().map(|first| Failure { message, ..first })
 }
 
 /// Whether a call becomes a task, by what its caller wishes and what the tool can.
@@ -388,6 +407,44 @@ mod tests {
         };
         assert!(matches!(answer("stumble"), Err(FailureKind::Internal)));
         assert!(matches!(answer("a"), Ok(Reply::Tool(_))));
+    }
+
+    /// Cannot say what it has.
+    #[derive(Debug)]
+    struct Broken(&'static str);
+
+    impl Provider for Broken {
+        fn trouble(&self, list: List) -> Option<Failure> {
+            let why = format!("upstream {} failed", self.0);
+            (list == List::Tools).then(|| Failure::new(FailureKind::UpstreamLost, why))
+        }
+    }
+
+    #[test]
+    fn with_several_failed_providers_the_error_names_the_one_that_was_called() {
+        let mount = |name: &'static str, prefix: &str| Mount {
+            provider: Arc::new(Broken(name)),
+            naming: crate::Naming::prefixed(prefix),
+        };
+        let hub = Hub::of(vec![mount("a", "a"), mount("b", "b"), mount("ab", "a__b")]);
+        let nobody: Arc<dyn Caller> = Arc::new(Nobody);
+        let agreement = Arc::new(agreement());
+        let failure =
+            |operation: Operation<'static>| match hub.answer(Call::new(CallId(1), operation), &agreement, &nobody) {
+                Answer::Now(outcome) => outcome.err().map(|failure| failure.message),
+                _ => panic!("it was to answer at once"),
+            };
+        let call = |name: &'static str| {
+            let tool = ToolCall { name: name.into(), arguments: no_arguments() };
+            failure(Operation::CallTool(tool)).unwrap()
+        };
+        assert_eq!(call("a__x"), "upstream a failed");
+        assert_eq!(call("b__x"), "upstream b failed");
+        assert_eq!(call("a__b__x"), "upstream ab failed", "the longest prefix counts");
+        assert_eq!(call("c__x"), "unknown tool: c__x", "what belongs to none of them is unknown");
+        let all = "upstream a failed; upstream b failed; upstream ab failed";
+        assert_eq!(failure(Operation::ListTools).as_deref(), Some(all));
+        assert_eq!(failure(Operation::ListPrompts), None, "that list is known");
     }
 
     fn agreement() -> Agreement {

@@ -57,6 +57,9 @@ pub struct UpstreamStatus {
     pub restarts: u64,
     /// Tools that it has.
     pub tools: usize,
+    /// Why it has lists that are not known, though it is open.
+    #[serde(default)]
+    pub unlisted: Vec<String>,
     /// What it did against what was negotiated.
     #[serde(default)]
     pub offences: Vec<Offence>,

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use gladhand_wire::RawValue;
+use gladhand_wire::{Fault, RawValue};
 
 /// A call that ended without a reply.
 #[derive(Debug, Clone)]
@@ -56,6 +56,8 @@ pub enum FailureKind {
     UpstreamLost,
     /// The upstream answered with an error of its own.
     UpstreamError,
+    /// The upstream's answer exceeds the limit on the length of a line.
+    TooLong,
     /// Something that a capability has a word of its own for.
     Capability(&'static str),
     /// Our own fault.
@@ -96,6 +98,7 @@ impl FailureKind {
             Self::Stopping => "stopping",
             Self::UpstreamLost => "upstream_lost",
             Self::UpstreamError => "upstream_error",
+            Self::TooLong => "too_long",
             Self::Capability(code) => code,
             Self::Internal => "internal",
         }
@@ -159,6 +162,15 @@ impl Failure {
     /// There is no agent to ask.
     pub fn no_agent() -> Self {
         Self::new(FailureKind::Unsupported, "not supported by this server: it has no agent")
+    }
+
+    /// The upstream's answer cannot be taken, because of this fault in its line.
+    pub fn unreadable(fault: &Fault) -> Self {
+        let kind = match fault {
+            Fault::TooLong { .. } => FailureKind::TooLong,
+            _ => FailureKind::UpstreamError,
+        };
+        Self::new(kind, format!("the upstream's answer cannot be taken: {fault}"))
     }
 
     /// Something is needed of the caller that was not agreed.

@@ -15,8 +15,10 @@ pub struct Skim {
     place: Place,
     /// The member under way, without its quotes.
     name: Vec<u8>,
-    /// The value of `id`, as it was written.
+    /// The values of `id`, `req_id` and `type`, as they were written.
     id: Vec<u8>,
+    request: Vec<u8>,
+    kind: Vec<u8>,
     has_method: bool,
     has_outcome: bool,
 }
@@ -62,6 +64,15 @@ impl Skim {
         id.filter(|_| self.is_answer() && self.id.len() < MOST_KEPT)
     }
 
+    /// The request that it belongs to and its type, where messages have `req_id` and `type`, without their quotes.
+    pub fn belongs_to(&self) -> Option<(&str, &str)> {
+        fn text(value: &[u8]) -> Option<&str> {
+            let text = std::str::from_utf8(value).ok().filter(|_| value.len() < MOST_KEPT)?;
+            text.trim().strip_prefix('"')?.strip_suffix('"')
+        }
+        Some((text(&self.request)?, text(&self.kind)?))
+    }
+
     fn next(&mut self, byte: u8) {
         let was = self.string;
         self.string = match (was, byte) {
@@ -94,6 +105,8 @@ impl Skim {
             b"result" | b"error" => self.has_outcome = true,
             // The last of two equal members wins.
             b"id" => self.id.clear(),
+            b"req_id" => self.request.clear(),
+            b"type" => self.kind.clear(),
             _ => {}
         }
     }
@@ -102,8 +115,12 @@ impl Skim {
         let kept = match self.place {
             Place::Name if is_outside => return,
             Place::Name => &mut self.name,
-            Place::Value if self.name == b"id" => &mut self.id,
-            Place::Value => return,
+            Place::Value => match self.name.as_slice() {
+                b"id" => &mut self.id,
+                b"req_id" => &mut self.request,
+                b"type" => &mut self.kind,
+                _ => return,
+            },
         };
         if kept.len() < MOST_KEPT {
             kept.push(byte);
@@ -135,6 +152,15 @@ mod tests {
             assert_eq!(answered(&text).as_deref(), Some("7"), "{text}");
         }
         assert_eq!(answered(r#"{"id":"a,b","result":{}}"#).as_deref(), Some(r#""a,b""#));
+    }
+
+    #[test]
+    fn the_request_that_a_message_belongs_to_is_found() {
+        let text = r#"{"type":"tool/list/resp","data":[{"req_id":"no","type":"no"}],"id":"m", "req_id" : "r-1" }"#;
+        assert_eq!(Skim::of(text.as_bytes()).belongs_to(), Some(("r-1", "tool/list/resp")));
+        for text in [r#"{"type":"x"}"#, r#"{"req_id":7,"type":"x"}"#, r#"{"req_id":"","type":null}"#, ""] {
+            assert_eq!(Skim::of(text.as_bytes()).belongs_to(), None, "{text}");
+        }
     }
 
     #[test]

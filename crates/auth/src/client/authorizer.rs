@@ -220,7 +220,7 @@ impl Authorizer {
             self.keep(&place.server.issuer, Some(registration.clone()), None)?;
         }
         let prover = if place.dpop { Some(Prover::generate()?) } else { None };
-        let endpoint = self.endpoint(&place.server, &client, prover.as_ref())?;
+        let endpoint = endpoint(&self.web, &place.server, &client, prover.as_ref())?;
         let issued = match &self.options.flow {
             Flow::Code(browser) => code::ask(browser.as_ref(), place, &endpoint, &scopes).await?,
             Flow::ClientCredentials => ask(&endpoint, place, &scopes, &[("grant_type", "client_credentials")]).await?,
@@ -253,16 +253,20 @@ impl Authorizer {
         place: &Place,
         scopes: &Scopes,
     ) -> Result<Secret, AuthError> {
+        // The person chose the provider, not the server: it may be on a private address where the server is not.
+        let address = provider.token_endpoint.as_ref().unwrap_or(&provider.issuer);
+        let unsafe_address = |_| AuthError::UnsafeAddress { address: address.clone() };
+        let web = Web::for_server(&Url::parse(address).map_err(unsafe_address)?, &self.options.roots)?;
         let mut server = match &provider.token_endpoint {
             Some(_) => AuthorizationServer { issuer: provider.issuer.clone(), ..AuthorizationServer::default() },
-            None => AuthorizationServer::discover(&self.web, &provider.issuer).await?,
+            None => AuthorizationServer::discover(&web, &provider.issuer).await?,
         };
         if provider.token_endpoint.is_some() {
             server.token_endpoint.clone_from(&provider.token_endpoint);
         }
         let options = Options { client: Some(provider.client.clone()), ..self.options.clone() };
-        let client = Client::identify(&self.web, &options, &server, None, None).await?;
-        let endpoint = self.endpoint(&server, &client, None)?;
+        let client = Client::identify(&web, &options, &server, None, None).await?;
+        let endpoint = endpoint(&web, &server, &client, None)?;
         let form = [
             ("grant_type", TOKEN_EXCHANGE),
             ("requested_token_type", ID_JAG),
@@ -313,7 +317,7 @@ impl Authorizer {
             Ok(_) | Err(AuthError::NoClient { .. }) => return Ok(false),
             Err(error) => return Err(error),
         };
-        let endpoint = self.endpoint(server, &client, held.prover.as_ref())?;
+        let endpoint = endpoint(&self.web, server, &client, held.prover.as_ref())?;
         let form = [
             ("grant_type", "refresh_token"),
             ("refresh_token", refresh_token.expose()),
@@ -352,17 +356,6 @@ impl Authorizer {
             }
             found => found,
         }
-    }
-
-    fn endpoint<'a>(
-        &'a self,
-        server: &'a AuthorizationServer,
-        client: &'a Client,
-        prover: Option<&'a Prover>,
-    ) -> Result<TokenEndpoint<'a>, AuthError> {
-        let lacks = || AuthError::Lacks { issuer: server.issuer.clone(), what: "token endpoint" };
-        let url = self.web.admit(server.token_endpoint.as_deref().ok_or_else(lacks)?)?;
-        Ok(TokenEndpoint { web: &self.web, url, issuer: &server.issuer, client, prover })
     }
 
     /// Uses a token from now on, and keeps it.
@@ -424,6 +417,18 @@ impl fmt::Debug for Authorizer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Authorizer").field("options", &self.options).finish_non_exhaustive()
     }
+}
+
+/// Where an authorization server issues tokens to a client.
+fn endpoint<'a>(
+    web: &'a Web,
+    server: &'a AuthorizationServer,
+    client: &'a Client,
+    prover: Option<&'a Prover>,
+) -> Result<TokenEndpoint<'a>, AuthError> {
+    let lacks = || AuthError::Lacks { issuer: server.issuer.clone(), what: "token endpoint" };
+    let url = web.admit(server.token_endpoint.as_deref().ok_or_else(lacks)?)?;
+    Ok(TokenEndpoint { web, url, issuer: &server.issuer, client, prover })
 }
 
 /// Asks for a token for a place, with the scopes that are wanted.

@@ -78,20 +78,36 @@ impl fmt::Debug for Loopback {
     }
 }
 
-/// Opens an address in the browser of the desktop, if there is one. Whether it worked cannot be known.
+/// Opens an address in the browser of the desktop, if there is one. Whether it worked cannot be known. Only addresses of the
+/// web are opened: the desktop would start other programs for others.
 pub fn open_in_browser(address: &Url) {
+    let Some(address) = encoded(address) else {
+        tracing::debug!("an address that is none of the web is not opened");
+        return;
+    };
     let (program, arguments): (&str, &[&str]) = match std::env::consts::OS {
         "macos" => ("open", &[]),
         "windows" => ("rundll32", &["url.dll,FileProtocolHandler"]),
         _ => ("xdg-open", &[]),
     };
     let mut command = tokio::process::Command::new(program);
-    command.args(arguments).arg(address.as_str());
+    command.args(arguments).arg(address);
     // Whatever it prints must not end up between our lines.
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     if let Err(error) = command.spawn() {
         tracing::debug!(program, %error, "no browser to open");
     }
+}
+
+/// An address as the programs that open it take it without harm; `None` if it is none of the web.
+///
+/// No shell of ours reads it, but some of these programs are shell scripts. So everything is encoded that could mean
+/// something else than itself there: control characters, blanks, quotes, and what shells expand or separate commands by.
+fn encoded(address: &Url) -> Option<String> {
+    let is_of_web = matches!(address.scheme(), "http" | "https") && address.has_host();
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~:/?#[]@&+,=%".contains(&byte);
+    let encode = |byte: u8| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
+    is_of_web.then(|| address.as_str().bytes().map(encode).collect())
 }
 
 /// The query, if this is the redirect that is waited for.
@@ -116,6 +132,22 @@ mod tests {
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await.unwrap();
         answer
+    }
+
+    #[test]
+    fn what_a_browser_is_started_with_is_encoded() {
+        let shown = |address: &str| encoded(&Url::parse(address).unwrap());
+        let hostile = "https://as.example/a'b\"c`d$(touch x);e|f<g>*\n?q='x\"&y=$z`w^{}\\ #f'\"g";
+        let opened = shown(hostile).unwrap();
+        assert!(opened.starts_with("https://as.example/a%27b%22c%60d%24%28touch%20x%29%3Be%7Cf%3Cg%3E%2A"), "{opened}");
+        let is_harmless = |letter: char| letter.is_ascii_alphanumeric() || "-._~:/?#[]@&+,=%".contains(letter);
+        assert!(opened.chars().all(is_harmless), "{opened}");
+        let usual =
+            "https://as.example/authorize?response_type=code&scope=a%20b&redirect_uri=http%3A%2F%2F127.0.0.1%3A1";
+        assert_eq!(shown(usual).as_deref(), Some(usual), "what is encoded stays as it is");
+        for other in ["file:///etc/passwd", "javascript:alert(1)", "data:text/html,x", "ms-msdt:/id", "mailto:a@b"] {
+            assert_eq!(shown(other), None, "{other}");
+        }
     }
 
     #[tokio::test]

@@ -24,7 +24,7 @@ pub(crate) async fn ask(
     }
     let authorization_endpoint =
         server.authorization_endpoint.as_deref().ok_or_else(|| lacks("authorization endpoint"))?;
-    let mut url = endpoint.web.admit(authorization_endpoint)?;
+    let mut url = endpoint.web.admit_for_browser(authorization_endpoint).await?;
 
     let (Pkce { verifier, challenge }, state) = (Pkce::generate(), random());
     let redirect_uri = browser.redirect_uri();

@@ -340,8 +340,13 @@ impl Client for Agent {
         }
     }
 
-    fn garbled(&mut self, _fault: &Fault, _skim: &Skim, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
-        heard.events.push(Event::Dropped("a line that cannot be read"));
+    fn garbled(&mut self, fault: &Fault, skim: &Skim, ambient: &mut Ambient<'_>, heard: &mut Heard) {
+        // Only an answer ends its call: an event that cannot be read is lost by itself.
+        let answered = skim.belongs_to().filter(|(_, kind)| kind.ends_with("/resp") || *kind == "error");
+        match answered.and_then(|(request, _)| self.requests.get(request).copied()) {
+            Some(call) => self.end(call, Err(Failure::unreadable(fault)), ambient, heard),
+            None => heard.events.push(Event::Dropped("a line that cannot be read")),
+        }
     }
 
     fn call(&mut self, call: Call<'_>, _behalf: Option<&Arc<Agreement>>, ambient: &mut Ambient<'_>, heard: &mut Heard) {

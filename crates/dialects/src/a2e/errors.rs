@@ -171,6 +171,7 @@ impl ErrorBody {
             | FailureKind::Stopping
             | FailureKind::UpstreamLost
             | FailureKind::UpstreamError
+            | FailureKind::TooLong
             | FailureKind::Internal => "runtime_error",
         };
         let message = if failure.kind == FailureKind::Busy { TOO_MANY } else { &failure.message };

@@ -167,8 +167,15 @@ impl Client for LoafClient {
         }
     }
 
-    fn garbled(&mut self, _fault: &Fault, _skim: &Skim, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
-        heard.events.push(Event::Dropped("a line that cannot be read"));
+    fn garbled(&mut self, fault: &Fault, skim: &Skim, _ambient: &mut Ambient<'_>, heard: &mut Heard) {
+        let id = skim.answered().and_then(|id| id.parse::<u64>().ok());
+        heard.events.push(match id.and_then(|id| self.pending.remove(&id)) {
+            Some(Pending::List(call) | Pending::Call(call)) => Event::Answered(call, Err(Failure::unreadable(fault))),
+            Some(Pending::Handshake) => {
+                Event::Refused(Refusal::PeerMisbehaved { problem: Failure::unreadable(fault).message })
+            }
+            Some(Pending::Goodbye) | None => Event::Dropped("a line that cannot be read"),
+        });
     }
 
     fn call(

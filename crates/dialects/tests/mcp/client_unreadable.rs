@@ -39,7 +39,9 @@ fn an_answer_that_cannot_be_taken_ends_its_call() {
     let mut hand = calling(false);
     let skim = Skim::of(br#"{"jsonrpc":"2.0","id":2,"result":"#);
     hand.step(|client, ambient, heard| client.garbled(&Fault::TooLong { limit: 5 }, &skim, ambient, heard));
-    assert!(hand.take_outcome(1).unwrap_err().message.contains("longer than 5 bytes"));
+    let failure = hand.take_outcome(1).unwrap_err();
+    assert_eq!(failure.kind, FailureKind::TooLong);
+    assert!(failure.message.contains("longer than 5 bytes"), "{failure}");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use anyhow::anyhow;
 use gladhand_accord::Secret;
 use gladhand_auth::Roots;
 use gladhand_hub::policy::Violations;
-use gladhand_hub::{Hub, Mount, Provider as _};
+use gladhand_hub::{Hub, List, Mount, Provider as _};
 
 use crate::Service;
 use crate::cli::BridgeArgs;
@@ -25,11 +25,12 @@ pub fn run(args: &BridgeArgs) -> Result<ExitCode, CommandError> {
     let Settings { config, .. } = serve::settings(&args.listen, Part::WithoutUpstreams)?;
     let mut spec = spec(args)?;
     spec.options.violations = Arc::new(Violations::new(config.policy.violations));
+    spec.options.line_bytes = config.limits.line_bytes;
     let upstream = Arc::new(Coupled::new(spec));
     let hub = Hub::of(vec![Mount::plain(Arc::clone(&upstream) as _)]);
     let service = Service::new(hub).in_front_of(Arc::clone(&upstream)).waiting_for_upstreams().shown_as("bridge");
     let ended = serve::serve(service, &args.listen, config)?;
-    match upstream.trouble() {
+    match upstream.trouble(List::Tools) {
         // Whoever was downstream may not have stayed to hear it.
         Some(failure) if args.listen.http.is_empty() => {
             Err(CommandError::new(Exit::PeerFailed, anyhow!(plain_lines(&failure.message))))

@@ -76,7 +76,8 @@ fn line(upstream: &UpstreamStatus) -> String {
     }
     let detail = upstream.detail.as_deref().map(|detail| format!("  {}", plain(detail))).unwrap_or_default();
     let (name, state) = (plain(&upstream.name), &upstream.state);
-    format!("  {name}  {style}{state}{style:#}{detail}\n    {}\n", parts.join(", "))
+    let unlisted: String = upstream.unlisted.iter().map(|why| format!("    {}\n", plain(why))).collect();
+    format!("  {name}  {style}{state}{style:#}{detail}\n    {}\n{unlisted}", parts.join(", "))
 }
 
 /// A rule of what was negotiated that somebody broke.

@@ -13,6 +13,7 @@ use gladhand_accord::{Refusal, Secret};
 use gladhand_auth::Roots;
 use gladhand_dialects::Stop;
 use gladhand_operations::{Failure, FailureKind, Outcome};
+use gladhand_wire::lines::MAX_LINE;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use url::Url;
 
@@ -187,7 +188,7 @@ impl Access {
     /// The server at an address, with what gets requests into it.
     pub(super) fn endpoint(&self, url: Url) -> Endpoint {
         let (headers, roots) = (self.headers.clone(), self.roots.clone());
-        Endpoint { url, headers, roots, authorizer: self.authorizer.clone() }
+        Endpoint { url, headers, roots, authorizer: self.authorizer.clone(), line_bytes: MAX_LINE }
     }
 
     /// Ends when a server has been silent for too long, and never while a person is signing in.
@@ -245,6 +246,9 @@ pub(super) fn headers(lines: &[String]) -> anyhow::Result<HeaderMap> {
 /// What to do about a server that cannot be reached.
 pub(super) const UNREACHABLE: &str = "is it running, and is the path right (often /mcp)?";
 
+/// What to do about an answer that exceeds the limit on lines.
+const TOO_LONG: &str = "for servers in the configuration, `limits.line_bytes` sets this limit";
+
 /// What to do about a server that does not let us in.
 pub(super) fn unauthorized() -> String {
     format!("sign in from a terminal, set {} to a bearer token, or give --header 'Authorization: …'", env::MCP_TOKEN)
@@ -300,7 +304,11 @@ pub(super) fn reply(outcome: Outcome) -> Result<gladhand_operations::Reply, Comm
             FailureKind::UpstreamLost | FailureKind::TimedOut => Exit::PeerFailed,
             _ => Exit::CallFailed,
         };
-        CommandError::new(exit, anyhow!(super::plain::plain_lines(&failure.message)))
+        let error = CommandError::new(exit, anyhow!(super::plain::plain_lines(&failure.message)));
+        match failure.kind {
+            FailureKind::TooLong => error.hint(TOO_LONG),
+            _ => error,
+        }
     })
 }
 

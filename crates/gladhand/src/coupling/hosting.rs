@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use futures_util::future::BoxFuture;
-use gladhand_hub::{Asking, Bell, Caller};
+use gladhand_hub::{Asking, Bell, Caller, List};
 use gladhand_operations::{Answered, CallId, Failure, FailureKind, Log, Notice, Question};
 use tokio::sync::{oneshot, watch};
 
-use super::lists::{List, Stale};
+use super::lists::Stale;
 use super::way::Way;
 use crate::upstream::Host;
 

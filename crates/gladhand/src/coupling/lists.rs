@@ -5,11 +5,12 @@ use std::sync::{Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use gladhand_accord::{Agreement, Peer, Side};
-use gladhand_hub::{Features, Listed};
+use gladhand_hub::{Features, List, Listed};
 use gladhand_operations::{Failure, FailureKind, Operation, Prompt, Reply, Resource, Template, Tool};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
+use super::Spec;
 use super::way::{TASKS, Way};
 use crate::upstream::Upstream;
 
@@ -33,18 +34,13 @@ pub(super) struct Lists {
     pub(super) tasks: bool,
     pub(super) server: Peer,
     pub(super) instructions: Option<String>,
+    /// The lists that could not be had when they were last asked for, and why. Not kept between runs.
+    #[serde(skip)]
+    trouble: Vec<(List, Failure)>,
 }
 
 /// How long one list may take.
 const PATIENCE: Duration = Duration::from_secs(5);
-
-/// Which of the lists is meant.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum List {
-    Tools,
-    Resources,
-    Prompts,
-}
 
 /// Lists that are not what they were, until somebody asks for them again. However often a list changes meanwhile, it is
 /// asked for once, on each way on which it changed.
@@ -81,33 +77,50 @@ impl Stale {
     }
 }
 
-impl List {
-    pub(super) const ALL: [Self; 3] = [Self::Tools, Self::Resources, Self::Prompts];
-}
-
 impl Lists {
     /// Asks for everything.
-    pub(super) async fn fetch(upstream: &Upstream) -> Result<Self, Failure> {
-        Self::agreed(&upstream.agreement()).refreshed(&List::ALL, upstream).await
+    pub(super) async fn fetch(upstream: &Upstream, spec: &Spec) -> Result<Self, Failure> {
+        Self::agreed(&upstream.agreement()).refreshed(&List::ALL, upstream, spec).await
     }
 
-    /// Asks for some of the lists again.
-    pub(super) async fn refreshed(&self, stale: &[List], upstream: &Upstream) -> Result<Self, Failure> {
+    /// Asks for some of the lists again. One that cannot be had stays as it was, and why is kept.
+    pub(super) async fn refreshed(&self, stale: &[List], upstream: &Upstream, spec: &Spec) -> Result<Self, Failure> {
         let mut lists = self.clone();
+        lists.trouble.retain(|(list, _)| !stale.contains(list));
         let (mut failed, mut last) = (0, None);
         for list in stale {
             let refreshed = tokio::time::timeout(PATIENCE, lists.refresh(*list, upstream)).await;
             let silent = || Failure::new(FailureKind::TimedOut, "the upstream does not say what it has");
             if let Err(failure) = refreshed.unwrap_or_else(|_| Err(silent())) {
+                let failure = unlisted(*list, failure, spec);
                 tracing::warn!(list = ?list, %failure, "a list of an upstream could not be had; it stays as it was");
-                (failed, last) = (failed + 1, Some(failure));
+                (failed, last) = (failed + 1, Some(failure.clone()));
+                // A server that has no such method has no such list.
+                if failure.kind != FailureKind::UpstreamError || !failure.is_lasting {
+                    lists.trouble.push((*list, failure));
+                }
             }
         }
-        // One that is out of order does not make the others useless.
+        // One that is out of order does not make the others useless, and one that is too long stays so.
         match last {
-            Some(failure) if failed == stale.len() => Err(failure),
+            Some(failure) if failed == stale.len() && failure.kind != FailureKind::TooLong => Err(failure),
             _ => Ok(lists),
         }
+    }
+
+    /// Why a list could not be had when it was last asked for.
+    pub(super) fn trouble(&self, list: List) -> Option<&Failure> {
+        self.trouble.iter().find(|(of, _)| *of == list).map(|(_, failure)| failure)
+    }
+
+    /// Why lists could not be had when they were last asked for.
+    pub(super) fn troubles(&self) -> Vec<String> {
+        self.trouble.iter().map(|(_, failure)| failure.message.clone()).collect()
+    }
+
+    /// Whether every list could be had when it was last asked for.
+    pub(super) fn is_complete(&self) -> bool {
+        self.trouble.is_empty()
     }
 
     fn agreed(agreement: &Agreement) -> Self {
@@ -140,9 +153,11 @@ impl Lists {
                 if let Reply::Resources(resources) = upstream.call(Operation::ListResources).await? {
                     self.resources = resources.to_vec();
                 }
-                // Some servers have resources and no word for templates.
-                if let Ok(Reply::Templates(templates)) = upstream.call(Operation::ListTemplates).await {
-                    self.templates = templates.to_vec();
+                match upstream.call(Operation::ListTemplates).await {
+                    Ok(Reply::Templates(templates)) => self.templates = templates.to_vec(),
+                    Err(failure) if failure.kind == FailureKind::TooLong => return Err(failure),
+                    // Some servers have resources and no word for templates.
+                    _ => {}
                 }
             }
             List::Prompts => {
@@ -226,6 +241,25 @@ impl Lists {
         let hints = annotations.and_then(|(_, raw)| serde_json::from_str::<Hints>(raw.get()).ok());
         hints.is_some_and(|hints| hints.read_only_hint || hints.idempotent_hint)
     }
+}
+
+/// Says of a list that could not be had which one it is, and what to do about one that is too long.
+fn unlisted(list: List, failure: Failure, spec: &Spec) -> Failure {
+    let what = match list {
+        List::Tools => "tools/list",
+        List::Resources => "resources/list",
+        List::Prompts => "prompts/list",
+    };
+    let (name, limit) = (&spec.name, spec.options.line_bytes);
+    let message = match failure.kind {
+        FailureKind::TooLong => {
+            format!(
+                "{what} of upstream {name} exceeds the line limit of {limit} bytes; raise limits.line_bytes to take it"
+            )
+        }
+        _ => format!("{what} of upstream {name} failed: {failure}"),
+    };
+    Failure { message, data: None, ..failure }
 }
 
 #[cfg(test)]

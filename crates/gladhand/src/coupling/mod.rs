@@ -24,7 +24,7 @@ use gladhand_accord::Peer;
 use gladhand_dialects::{Askable, askable, carried_name};
 use gladhand_hub::policy::Offender;
 use gladhand_hub::{
-    Answer, Bell, Caller, Context, Features, Listed, Offence, Provider, SessionId, Settling, UpstreamStatus,
+    Answer, Bell, Caller, Context, Features, List, Listed, Offence, Provider, SessionId, Settling, UpstreamStatus,
 };
 use gladhand_operations::{
     CapabilityCall, CompletionCall, Failure, FailureKind, Level, Log, Operation, Outcome, Party, Prompt, Resource,
@@ -38,7 +38,7 @@ use crate::upstream::{Options, Target, Upstream};
 pub(crate) use memory::forget_unused;
 
 use hosting::{CallHost, Session, WayHost};
-use lists::{List, Lists, Stale};
+use lists::{Lists, Stale};
 use pool::Pools;
 use room::Place;
 pub use room::Room;
@@ -46,6 +46,9 @@ use way::Way;
 
 /// How long whoever lists waits for an upstream of which nothing is known yet.
 const SETTLING: Duration = Duration::from_secs(15);
+
+/// How many sessions may end before a call could be made in one of them.
+const SESSIONS: usize = 8;
 
 /// An upstream as it is configured.
 #[derive(Debug, Clone)]
@@ -227,7 +230,7 @@ impl Inner {
 
     /// Makes a call by a way. If the session there turns out to be over before the call was made, it is made in the next.
     async fn make(self: &Arc<Self>, errand: &Errand, way: &Arc<Way>) -> Outcome {
-        loop {
+        for _ in 0..SESSIONS {
             let session = match way.session() {
                 Some(session) => session,
                 None if self.is_main(way) => Box::pin(self.open_main()).await?,
@@ -247,6 +250,8 @@ impl Inner {
                 return outcome;
             }
         }
+        let why = format!("upstream {}: it ended {SESSIONS} times before the call could be made", self.spec.name);
+        Err(Failure::new(FailureKind::UpstreamLost, why))
     }
 
     /// The main way, if a caller may take it whoever else does.
@@ -412,13 +417,16 @@ impl Inner {
         let Some(session) = way.session().or_else(main) else { return };
         let before = own.map_or_else(|| self.known(), |own| self.seen_by(own));
         let lists = match &before {
-            Some(before) if changed.len() < List::ALL.len() => before.refreshed(changed, &session).await,
-            _ => Lists::fetch(&session).await,
+            Some(before) if changed.len() < List::ALL.len() => before.refreshed(changed, &session, &self.spec).await,
+            _ => Lists::fetch(&session, &self.spec).await,
         };
         let lists = match lists {
             Ok(lists) => Arc::new(lists),
             Err(failure) => {
                 tracing::warn!(upstream = self.spec.name, %failure, "what the upstream has could not be listed");
+                if before.is_none() {
+                    self.note_trouble(Some(&failure));
+                }
                 return;
             }
         };
@@ -443,7 +451,9 @@ impl Inner {
         }
         *self.lists.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&lists));
         let says_something_else = before.as_ref().is_none_or(|before| before.instructions != lists.instructions);
-        if let Some(file) = self.spec.remembered_in.as_ref().filter(|_| says_something_else || !different.is_empty()) {
+        // A list that could not be had would be remembered as an empty one.
+        let is_worth_it = lists.is_complete() && (says_something_else || !different.is_empty());
+        if let Some(file) = self.spec.remembered_in.as_ref().filter(|_| is_worth_it) {
             memory::remember(file, &lists);
         }
         if let Some(bell) = self.bell.get() {
@@ -634,9 +644,11 @@ impl Provider for Coupled {
         }))
     }
 
-    fn trouble(&self) -> Option<Failure> {
-        let is_known = self.inner.known().is_some();
-        self.inner.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone().filter(|_| !is_known)
+    fn trouble(&self, list: List) -> Option<Failure> {
+        match self.inner.known() {
+            Some(lists) => lists.trouble(list).cloned(),
+            None => self.inner.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+        }
     }
 
     fn joined(&self, caller: &Arc<dyn Caller>) {
@@ -698,6 +710,7 @@ impl Provider for Coupled {
             calls: ways.iter().map(|way| way.host.calls()).sum(),
             restarts: ways.iter().map(|way| way.restarts()).sum(),
             tools: inner.known().map_or(0, |lists| lists.tools.len()),
+            unlisted: inner.known().map(|lists| lists.troubles()).unwrap_or_default(),
             offences: {
                 let who = inner.label.clone();
                 let counts = inner.spec.options.violations.of(&Offender::Server(who.clone()));

@@ -126,7 +126,7 @@ impl Inner {
         let lists = match way.pinning.of(&agreement) {
             // Only the pins may have changed.
             Some(compared) => Arc::clone(&compared.lists),
-            None => Arc::new(Lists::fetch(session).await?),
+            None => Arc::new(Lists::fetch(session, &self.spec).await?),
         };
         let stopped = governor.inspect(&self.label, &lists.listed(), lists.instructions.as_deref());
         let compared = Arc::new(Compared::new(agreement, lists, Some((looks, stopped))));

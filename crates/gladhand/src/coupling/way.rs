@@ -1,7 +1,7 @@
 //! One way to an upstream: a session that is opened when it is needed, and again after it broke.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use gladhand_accord::Capability;
@@ -9,7 +9,7 @@ use gladhand_dialects::Askable;
 use gladhand_operations::{Failure, FailureKind};
 
 use super::Spec;
-use super::breaker::Breaker;
+use super::breaker::{Breaker, Permission};
 use super::hosting::WayHost;
 use super::pinning::Pinning;
 use super::room::Place;
@@ -28,8 +28,8 @@ pub(super) struct Way {
     pub(super) pinning: Pinning,
     /// Its place among those that are counted.
     place: Mutex<Option<Place>>,
-    /// The session, while it is open.
-    session: Mutex<Option<Upstream>>,
+    /// The session and when it began. One that ended by itself stays until its end is noted.
+    session: Mutex<Option<(Upstream, Instant)>>,
     /// How often it was opened.
     openings: AtomicU64,
     /// Held by whoever opens it, so that it is opened once.
@@ -56,7 +56,8 @@ impl Way {
 
     /// The session if it is open.
     pub(super) fn session(&self) -> Option<Upstream> {
-        self.session.lock().unwrap_or_else(PoisonError::into_inner).clone().filter(|session| !session.is_over())
+        let session = self.lock();
+        session.as_ref().map(|(session, _)| session).filter(|session| !session.is_over()).cloned()
     }
 
     /// How often it had to be opened again.
@@ -87,8 +88,11 @@ impl Way {
     async fn open_now(self: &Arc<Self>, breaker: &mut Breaker) -> Result<Upstream, Failure> {
         let name = &self.spec.name;
         let lost = |why: String| Failure::new(FailureKind::UpstreamLost, format!("upstream {name}: {why}"));
-        if let Some(objection) = breaker.objection(Instant::now()) {
-            return Err(lost(objection));
+        self.note_end(breaker);
+        match breaker.permission(Instant::now()) {
+            Permission::Now => {}
+            Permission::After(pause) => tokio::time::sleep(pause).await,
+            Permission::Refused(why) => return Err(lost(why)),
         }
         // Tasks are looked after here, whoever they are for.
         let tasks = (Capability::named(TASKS), None);
@@ -100,7 +104,7 @@ impl Way {
                 let agreement = session.agreement();
                 let (dialect, version, server) = (agreement.dialect, &agreement.version, &agreement.server.name);
                 tracing::info!(upstream = name, dialect, version, server, "upstream open");
-                *self.session.lock().unwrap_or_else(PoisonError::into_inner) = Some(session.clone());
+                *self.lock() = Some((session.clone(), Instant::now()));
                 self.openings.fetch_add(1, Ordering::Relaxed);
                 self.watch_over(&session);
                 Ok(session)
@@ -114,25 +118,25 @@ impl Way {
         }
     }
 
-    /// Takes note when the session ends by itself.
+    /// Notes the end of the session when it ends by itself.
     fn watch_over(self: &Arc<Self>, session: &Upstream) {
-        let (way, ended, begun) = (Arc::downgrade(self), session.ended(), Instant::now());
+        let (way, ended) = (Arc::downgrade(self), session.ended());
         tokio::spawn(async move {
             ended.await;
             let Some(way) = way.upgrade() else { return };
-            let mut breaker = way.opening.lock().await;
-            {
-                let mut session = way.session.lock().unwrap_or_else(PoisonError::into_inner);
-                if session.is_none() {
-                    // It was closed on purpose.
-                    return;
-                }
-                // Somebody may have opened the next one already.
-                session.take_if(|session| session.is_over());
-            }
-            tracing::warn!(upstream = way.spec.name, "upstream lost");
-            breaker.ended("it ended by itself", begun, Instant::now());
+            way.note_end(&mut *way.opening.lock().await);
         });
+    }
+
+    /// Tells the breaker of a session that ended by itself, once. One that was closed on purpose is not here any more.
+    fn note_end(&self, breaker: &mut Breaker) {
+        let Some((session, begun)) = self.lock().take_if(|(session, _)| session.is_over()) else { return };
+        tracing::warn!(upstream = self.spec.name, "upstream lost");
+        breaker.ended("it ended by itself", session.was_called(), begun, Instant::now());
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<(Upstream, Instant)>> {
+        self.session.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Gives up its place: it is about to be closed.
@@ -142,8 +146,8 @@ impl Way {
 
     /// Ends the session, if it is open.
     pub(super) async fn close(&self) {
-        let session = self.session.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(session) = session {
+        let session = self.lock().take();
+        if let Some((session, _)) = session {
             session.close().await;
         }
     }

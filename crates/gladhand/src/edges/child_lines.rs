@@ -44,9 +44,9 @@ pub enum Wrote {
 }
 
 impl ChildLines {
-    /// Talks to a child whose lines end so.
-    pub fn new(mut child: ChildPeer, terminator: Terminator) -> Self {
-        let mut lines = Lines::default();
+    /// Talks to a child whose lines end so, and are no longer than this many bytes.
+    pub fn new(mut child: ChildPeer, terminator: Terminator, limit: usize) -> Self {
+        let mut lines = Lines::with_limit(limit);
         lines.end_lines_at(terminator);
         Self { stdin: child.take_stdin(), child, lines, unsent: Vec::new(), is_over: false }
     }

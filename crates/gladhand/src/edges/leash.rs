@@ -5,22 +5,27 @@
 //! Linux). When we say so, or when its connection to us closes because we are gone, it ends the process, the group of it,
 //! and everything that it has adopted, until nothing is left.
 //!
-//! It hears one byte at a time: [`TERMINATE`] or [`KILL`]. It says `p` and the id of the process once that is started, or
-//! `e` and the number of the error; then `x` and how it ended.
+//! It hears one byte at a time: [`TERMINATE`] or [`KILL`]. It says [`READY`] before it starts anything. Then it says `p` and
+//! the id of the process once that is started, or `e` and the number of the error; then `x` and how it ended.
+//!
+//! A process can kill or stop its own leash. On Linux we are a reaper too, so that what a dead leash held becomes a child of
+//! ours, and [`end_strays`] ends it. Each leash leads a session of its own, which what it holds can never leave for ours:
+//! that is how strays are told from programs that we started without a leash, such as a browser.
 
+use std::collections::HashSet;
 use std::io::{IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
-use rustix::process::{Pid, Signal, WaitOptions, getpgid, kill_process, kill_process_group, wait};
+use rustix::process::{Pid, Signal, WaitOptions, getpgid, kill_process, kill_process_group, wait, waitpid};
 
 use super::leashed::Kind;
 
@@ -29,6 +34,9 @@ pub(super) const WORD: &str = "--leash";
 
 /// The same for a command whose channels are a terminal, which it is to lead.
 pub(super) const TERMINAL_WORD: &str = "--leash-terminal";
+
+/// The first line that a leash says.
+pub(super) const READY: &str = "r";
 
 /// Tell everybody to leave.
 pub(super) const TERMINATE: u8 = b't';
@@ -65,8 +73,38 @@ pub fn enable() -> Option<ExitCode> {
         }
         return Some(if hold(command).is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
     }
+    #[cfg(target_os = "linux")]
+    if let Err(error) = rustix::process::set_child_subreaper(Some(rustix::process::getpid())) {
+        tracing::debug!(%error, "what a dead leash held cannot be found");
+    }
     ENABLED.get_or_init(|| ());
     None
+}
+
+/// The leashes of this process that were not waited for yet. While this is held, none is started.
+pub(super) fn leashes() -> MutexGuard<'static, HashSet<Pid>> {
+    static LEASHES: LazyLock<Mutex<HashSet<Pid>>> = LazyLock::new(Mutex::default);
+    LEASHES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Ends what leashes held that were killed, and returns when it is gone. Blocks.
+pub(super) fn end_strays() {
+    end_all(|| {
+        let leashes = leashes();
+        let (ours, processes) = (rustix::process::getpid(), processes());
+        let our_session = processes.iter().find(|process| process.id == ours).map(|process| process.session);
+        let strays = processes.iter().filter(|process| {
+            process.parent == Some(ours) && Some(process.session) != our_session && !leashes.contains(&process.id)
+        });
+        let (dead, living): (Vec<_>, Vec<_>) = strays.partition(|process| process.is_dead);
+        for process in dead {
+            // No other code waits for this process.
+            let _ = waitpid(Some(process.id), WaitOptions::NOHANG);
+        }
+        let living: Vec<_> = living.iter().map(|process| process.id).collect();
+        let below = below(&living, &processes);
+        living.into_iter().chain(below).collect()
+    });
 }
 
 /// Whether children are put on a leash.
@@ -89,10 +127,13 @@ fn leads_its_terminal(command: &mut Command) {
 
 /// Starts the command, and ends with the last process that comes of it.
 fn hold(mut command: Command) -> std::io::Result<()> {
+    // Ctrl-C is meant for the main process, which decides when the children end.
+    rustix::process::setsid()?;
     #[cfg(target_os = "linux")]
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     let mut control = UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned()?);
     let [stdin, stdout, stderr] = receive_channels(&control)?;
+    writeln!(control, "{READY}")?;
     let started = command.stdin(stdin).stdout(stdout).stderr(stderr).spawn();
     // It holds the channels, and whoever is at their other ends must see them close with the process.
     drop(command);
@@ -153,9 +194,14 @@ fn obey(mut orders: UnixStream, process: Pid, has_left: &AtomicBool) {
         }
     }
     signal(Signal::KILL);
+    end_all(descendants);
+}
+
+/// Kills all processes that `find` returns, until it returns none.
+fn end_all(find: impl Fn() -> Vec<Pid>) {
     let (begun, mut empty_looks) = (Instant::now(), 0);
     while begun.elapsed() < LAST {
-        let left = descendants();
+        let left = find();
         // One look proves nothing: who loses its parent while we look is below nobody for a moment.
         empty_looks = if left.is_empty() { empty_looks + 1 } else { 0 };
         if empty_looks == 2 {
@@ -183,25 +229,45 @@ fn receive_channels(control: &UnixStream) -> std::io::Result<[OwnedFd; 3]> {
 
 /// All processes below this one that have not ended yet.
 fn descendants() -> Vec<Pid> {
-    let Ok(processes) = std::fs::read_dir("/proc") else { return Vec::new() };
-    let living: Vec<(i32, i32)> = processes
-        .flatten()
-        .filter_map(|entry| {
-            let id = entry.file_name().to_str()?.parse().ok()?;
-            let text = std::fs::read(entry.path().join("stat")).ok()?;
-            // Its name may hold anything, and is in parentheses.
-            let after = text.iter().rposition(|byte| *byte == b')')? + 1;
-            let rest = String::from_utf8_lossy(text.get(after..)?);
-            let mut fields = rest.split_whitespace();
-            let is_dead = matches!(fields.next()?, "Z" | "X");
-            (!is_dead).then_some((id, fields.next()?.parse().ok()?))
-        })
-        .collect();
-    let mut found = vec![rustix::process::getpid().as_raw_nonzero().get()];
+    below(&[rustix::process::getpid()], &processes())
+}
+
+/// The living processes below some.
+fn below(above: &[Pid], processes: &[Process]) -> Vec<Pid> {
+    let mut found = above.to_vec();
     let mut at = 0;
     while let Some(parent) = found.get(at).copied() {
-        found.extend(living.iter().filter(|(_, above)| *above == parent).map(|(id, _)| *id));
+        let children = processes.iter().filter(|process| process.parent == Some(parent) && !process.is_dead);
+        found.extend(children.map(|process| process.id));
         at += 1;
     }
-    found.into_iter().skip(1).filter_map(Pid::from_raw).collect()
+    found.split_off(above.len())
+}
+
+/// A process as `/proc` shows it.
+#[derive(Debug)]
+struct Process {
+    id: Pid,
+    parent: Option<Pid>,
+    session: i32,
+    /// It has ended, and its parent has not waited for it yet.
+    is_dead: bool,
+}
+
+/// All processes that can be seen.
+fn processes() -> Vec<Process> {
+    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
+    let process = |entry: std::fs::DirEntry| {
+        let id = entry.file_name().to_str()?.parse().ok().and_then(Pid::from_raw)?;
+        let text = std::fs::read(entry.path().join("stat")).ok()?;
+        // Its name may hold anything, and is in parentheses.
+        let after = text.iter().rposition(|byte| *byte == b')')? + 1;
+        let rest = String::from_utf8_lossy(text.get(after..)?);
+        let mut fields = rest.split_whitespace();
+        let is_dead = matches!(fields.next()?, "Z" | "X");
+        let parent = Pid::from_raw(fields.next()?.parse().ok()?);
+        let session = fields.nth(1)?.parse().ok()?;
+        Some(Process { id, parent, session, is_dead })
+    };
+    entries.flatten().filter_map(process).collect()
 }

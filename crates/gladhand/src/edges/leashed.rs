@@ -11,12 +11,13 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::process::{Child, Command};
-use tokio::sync::watch;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{oneshot, watch};
 
 use super::leash;
 
@@ -81,32 +82,26 @@ impl Leashed {
         builder.arg0("gladhand");
         let word = if kind == Kind::Terminal { leash::TERMINAL_WORD } else { leash::WORD };
         builder.arg(word).args(command).stdin(Stdio::from(OwnedFd::from(theirs)));
-        // Ctrl-C is meant for us; what becomes of the children is then our decision.
-        builder.stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
-        let leash = builder.spawn()?;
+        builder.stdout(Stdio::null()).stderr(Stdio::null());
+        let leash = Leash::start(&mut builder)?;
         drop(builder);
+        let (reports, orders) = ours.into_split();
+        let ((sender, heard), (started, process)) = (watch::channel(Heard::default()), oneshot::channel());
+        // From here on a task follows the leash, even if this future is dropped.
+        tokio::spawn(follow(BufReader::new(reports).lines(), leash, started, sender));
         let sent = channels.each_ref().map(AsFd::as_fd);
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
         let mut message = SendAncillaryBuffer::new(&mut space);
         message.push(SendAncillaryMessage::ScmRights(&sent));
-        sendmsg(&ours, &[IoSlice::new(&[0])], &mut message, SendFlags::empty()).map_err(io::Error::from)?;
-        let (reports, orders) = ours.into_split();
-        let mut reports = BufReader::new(reports).lines();
-        let first = tokio::time::timeout(PATIENCE, reports.next_line());
-        let first = first.await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??.unwrap_or_default();
-        let (word, number) = first.split_at_checked(1).ok_or(io::ErrorKind::InvalidData).map_err(io::Error::from)?;
-        let number = number.parse().map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
-        let ("p", Some(process)) = (word, Pid::from_raw(number)) else {
-            return Err(NotHeld::NotStarted(io::Error::from_raw_os_error(number)));
-        };
-        let (sender, heard) = watch::channel(Heard::default());
-        tokio::spawn(follow(reports, leash, sender));
+        sendmsg(orders.as_ref(), &[IoSlice::new(&[0])], &mut message, SendFlags::empty()).map_err(io::Error::from)?;
+        let process = process.await.unwrap_or_else(|_| Err(unanswered()))?;
         Ok(Self { process, orders, heard })
     }
 
     /// The process, as long as its id can belong to nobody else.
     pub(super) fn id(&self) -> Option<u32> {
-        self.heard.borrow().status.is_none().then(|| self.process.as_raw_nonzero().get().unsigned_abs())
+        let heard = self.heard.borrow();
+        (heard.status.is_none() && !heard.is_gone).then(|| self.process.as_raw_nonzero().get().unsigned_abs())
     }
 
     /// Waits until the process has ended. What it started may still be there.
@@ -158,12 +153,116 @@ fn ourselves() -> io::Result<PathBuf> {
     if cfg!(target_os = "linux") { Ok("/proc/self/exe".into()) } else { std::env::current_exe() }
 }
 
-/// Passes on what a leash reports, until it has ended.
-async fn follow(mut reports: Lines<BufReader<OwnedReadHalf>>, mut leash: Child, heard: watch::Sender<Heard>) {
-    while let Ok(Some(line)) = reports.next_line().await {
-        let status = line.strip_prefix('x').and_then(|status| status.parse().ok()).map(ExitStatus::from_raw);
-        heard.send_modify(|heard| heard.status = status.or(heard.status));
+/// What a leash says.
+type Reports = Lines<BufReader<OwnedReadHalf>>;
+
+/// Hears which process a leash has started. Once a leash is ready, a process may have been started that killed or stopped
+/// its leash, and it must not be started again without one.
+async fn begun(reports: &mut Reports) -> Result<Pid, NotHeld> {
+    if reports.next_line().await?.as_deref() != Some(leash::READY) {
+        return Err(NotHeld::NoLeash(io::ErrorKind::UnexpectedEof.into()));
     }
-    let _ = leash.wait().await;
+    let line = reports.next_line().await.map_err(NotHeld::NotStarted)?.unwrap_or_default();
+    let number = line.get(1..).and_then(|number| number.parse().ok());
+    match (line.get(..1), number, number.and_then(Pid::from_raw)) {
+        (Some("p"), _, Some(process)) => Ok(process),
+        (Some("e"), Some(error), _) => Err(NotHeld::NotStarted(io::Error::from_raw_os_error(error))),
+        _ => Err(unanswered()),
+    }
+}
+
+fn unanswered() -> NotHeld {
+    NotHeld::NotStarted(io::Error::new(io::ErrorKind::TimedOut, "its leash does not answer"))
+}
+
+/// Passes on what a leash reports, until it has ended. A leash that is stopped holds nothing, and is killed.
+async fn follow(
+    mut reports: Reports,
+    leash: Leash,
+    started: oneshot::Sender<Result<Pid, NotHeld>>,
+    heard: watch::Sender<Heard>,
+) {
+    let begun = tokio::select! {
+        begun = tokio::time::timeout(PATIENCE, begun(&mut reports)) => begun.unwrap_or_else(|_| Err(unanswered())),
+        () = leash.stopped() => Err(unanswered()),
+    };
+    let process = match begun {
+        Ok(process) => process,
+        Err(error) => {
+            leash.end(None).await;
+            // The caller may have given up.
+            let _ = started.send(Err(error));
+            return;
+        }
+    };
+    let _ = started.send(Ok(process));
+    let told = async {
+        while let Ok(Some(line)) = reports.next_line().await {
+            let status = line.strip_prefix('x').and_then(|status| status.parse().ok()).map(ExitStatus::from_raw);
+            heard.send_modify(|heard| heard.status = status.or(heard.status));
+        }
+    };
+    let is_stopped = tokio::select! {
+        () = told => false,
+        () = leash.stopped() => true,
+    };
+    let process = Some(process).filter(|_| heard.borrow().status.is_none());
+    if is_stopped {
+        tracing::warn!("the leash of a process was stopped: what it held is ended");
+        leash.end(process).await;
+    } else {
+        leash.ended(process).await;
+    }
     heard.send_modify(|heard| heard.is_gone = true);
+}
+
+/// The process that is the leash.
+#[derive(Debug)]
+struct Leash {
+    child: Child,
+    id: Pid,
+}
+
+impl Leash {
+    fn start(builder: &mut Command) -> io::Result<Self> {
+        // The search for strays must know this leash before it can see the process.
+        let mut leashes = leash::leashes();
+        let child = builder.spawn()?;
+        let id = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+        let id = id.ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof))?;
+        leashes.insert(id);
+        Ok(Self { child, id })
+    }
+
+    /// Waits until it is stopped. The kernel tells a parent of that, so that this costs nothing meanwhile.
+    async fn stopped(&self) {
+        let Ok(mut changes) = signal(SignalKind::child()) else { return std::future::pending().await };
+        // This asks for stops only, so that the exit status stays for `wait`.
+        let options = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        while !matches!(waitid(WaitId::Pid(self.id), options), Ok(Some(_))) {
+            if changes.recv().await.is_none() {
+                return std::future::pending().await;
+            }
+        }
+    }
+
+    /// Kills it, and ends what it held, of which this process is known to run.
+    async fn end(mut self, process: Option<Pid>) {
+        let _ = self.child.start_kill();
+        self.ended(process).await;
+    }
+
+    /// Waits for its end, and ends what it held if it did not do so itself.
+    async fn ended(mut self, process: Option<Pid>) {
+        let ended = self.child.wait().await;
+        leash::leashes().remove(&self.id);
+        if ended.is_ok_and(|status| status.success()) {
+            return;
+        }
+        tracing::debug!("a leash was killed: what it held is ended");
+        if let Some(process) = process {
+            let _ = kill_process_group(process, Signal::KILL);
+        }
+        let _ = tokio::task::spawn_blocking(leash::end_strays).await;
+    }
 }

@@ -27,7 +27,7 @@ pub(crate) mod transport;
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use gladhand_accord::{Agreement, Refusal};
 use gladhand_operations::{Call, CallId, Failure, FailureKind, Operation, Outcome, Terms};
@@ -62,6 +62,8 @@ struct Shared {
     process: Option<u32>,
     room: Semaphore,
     next_call: AtomicU64,
+    /// Whether a call was made on behalf of a caller.
+    was_called: AtomicBool,
 }
 
 /// Why there is no session.
@@ -110,8 +112,8 @@ impl Upstream {
         // It ends with the last handle, or when it is told to.
         tokio::spawn(driver.run(ports));
         let room = Semaphore::new(MAX_CALLS);
-        let next_call = AtomicU64::new(1);
-        Ok(Self { shared: Arc::new(Shared { commands, asides, agreement, process, room, next_call }) })
+        let (next_call, was_called) = (AtomicU64::new(1), AtomicBool::new(false));
+        Ok(Self { shared: Arc::new(Shared { commands, asides, agreement, process, room, next_call, was_called }) })
     }
 
     /// What was agreed. Another agreement may take its place where a session had to be opened anew.
@@ -146,7 +148,18 @@ impl Upstream {
         agreement: Arc<Agreement>,
         host: Arc<dyn Host>,
     ) -> Option<Outcome> {
-        self.make(call, Some(agreement), Some(host)).await
+        let noted = || {
+            if !self.was_called() {
+                self.shared.was_called.store(true, Ordering::Relaxed);
+            }
+            call()
+        };
+        self.make(noted, Some(agreement), Some(host)).await
+    }
+
+    /// Whether a call was made on behalf of a caller.
+    pub fn was_called(&self) -> bool {
+        self.shared.was_called.load(Ordering::Relaxed)
     }
 
     /// The folders that whoever we call for works in have changed.

@@ -252,7 +252,8 @@ impl Attempt<'_> {
             let program = command.first().cloned().unwrap_or_default();
             OpenError::NotStarted { program, source }
         })?;
-        let transport = Transport::Child(Box::new(ChildLines::new(child, dialect.text.terminator)));
+        let transport =
+            Transport::Child(Box::new(ChildLines::new(child, dialect.text.terminator, self.options.line_bytes)));
         let mut driver = self.driver(dialect, version, transport, Style::OneStream);
         driver.seeks = matches!(self.options.speak, Speak::Auto) && dialect.name == mcp::DIALECT.name;
         match driver.open(self.until.saturating_duration_since(Instant::now())).await {
@@ -315,6 +316,7 @@ impl Attempt<'_> {
             headers: self.options.headers.clone(),
             authorizer: self.options.authorizer.clone(),
             roots: self.options.roots.clone(),
+            line_bytes: self.options.line_bytes,
         }
     }
 

@@ -9,6 +9,7 @@ use gladhand_dialects::{Dialect, REGISTRY, mcp};
 use gladhand_hub::policy::Violations;
 use gladhand_operations::Level;
 use gladhand_wire::RawValue;
+use gladhand_wire::lines::MAX_LINE;
 use http::HeaderMap;
 
 use super::eras::Eras;
@@ -45,6 +46,8 @@ pub struct Options {
     pub token: Option<Secret>,
     /// As whom to present ourselves to a host of A2E; `None`: by the name of our identity.
     pub agent_id: Option<String>,
+    /// The longest line or message that is taken from it, in bytes.
+    pub line_bytes: usize,
     /// Variables of our environment that a process is not given.
     pub hidden: Vec<String>,
     /// What a process finds around it.
@@ -73,6 +76,7 @@ impl Default for Options {
             roots: Roots::default(),
             token: None,
             agent_id: None,
+            line_bytes: MAX_LINE,
             hidden: Vec::new(),
             surroundings: Surroundings::default(),
             eras: Eras::default(),

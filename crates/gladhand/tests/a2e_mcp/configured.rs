@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gladhand::hub::{Answer, Context, Features, Mount, Naming, Provider, UpstreamStatus};
+use gladhand::hub::{Answer, Context, Features, List, Mount, Naming, Provider, UpstreamStatus};
 use gladhand::operations::{Contents, Failure, Prompt, PromptResult, Resource, ToolCall};
 use gladhand::providers::a2e_mcp::Settings;
 use serde_json::json;
@@ -55,7 +55,7 @@ impl Provider for Library {
         })
     }
 
-    fn trouble(&self) -> Option<Failure> {
+    fn trouble(&self, _: List) -> Option<Failure> {
         None
     }
 }

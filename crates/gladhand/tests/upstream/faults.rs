@@ -162,12 +162,15 @@ async fn an_answer_that_cannot_be_taken_is_not_waited_for() {
         let event = request.message(&format!("{}{}", "[".repeat(200), "]".repeat(200)));
         Answer::Hold(stream(&format!("data: {event}\n\n")))
     };
-    for (broken, problem) in [(deep, "nests deeper"), (long, "longer than"), (events, "nests deeper")] {
+    let (unreadable, too_long) = (FailureKind::UpstreamError, FailureKind::TooLong);
+    for (broken, kind, problem) in
+        [(deep, unreadable, "nests deeper"), (long, too_long, "longer than"), (events, unreadable, "nests deeper")]
+    {
         for version in ["2026-07-28", "2025-11-25"] {
             let server = breaking(broken).await;
             let upstream = open(&[&server.url], speaking(version)).await.unwrap();
             let failure = soon(upstream.call(Operation::ListTools)).await.unwrap_err();
-            assert_eq!(failure.kind, FailureKind::UpstreamError);
+            assert_eq!(failure.kind, kind);
             assert!(failure.message.contains(problem), "{version}: {failure}");
         }
     }

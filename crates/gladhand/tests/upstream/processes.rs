@@ -218,11 +218,13 @@ async fn a_server_that_dies_fails_its_calls_and_nothing_hangs() {
 async fn an_answer_that_cannot_be_taken_is_not_waited_for() {
     let long = r#"read -r line; printf '{"result":"'; head -c 17000000 /dev/zero | tr '\0' x; echo '","id":2}'"#;
     let deep = r#"read -r line; echo '{"id":2,"result":'"$(head -c 200 /dev/zero | tr '\0' '[')"'}'"#;
-    for (answer, problem) in [(long, "longer than"), (deep, "nests deeper")] {
+    for (answer, kind, problem) in
+        [(long, FailureKind::TooLong, "longer than"), (deep, FailureKind::UpstreamError, "nests deeper")]
+    {
         let server = old_server("exit 1", &format!("{answer}; read -r line"));
         let upstream = open_command(&server, speaking("2025-11-25")).await.unwrap();
         let failure = soon(upstream.call(tool("t"))).await.unwrap_err();
-        assert_eq!(failure.kind, FailureKind::UpstreamError);
+        assert_eq!(failure.kind, kind);
         assert!(failure.message.contains(problem), "{failure}");
         soon(upstream.close()).await;
     }

@@ -341,3 +341,16 @@ fn calls_that_cannot_be_made_fail_at_once_and_calls_under_way_fail_with_the_host
     let (_, gone) = agent.step(|client, ambient, heard| client.gone(ambient, heard));
     assert!(matches!(gone.as_slice(), [Event::Refused(Refusal::PeerGone)]));
 }
+
+#[test]
+fn an_answer_that_is_too_long_ends_its_call_at_once() {
+    let mut pair = pair(server_setup(), client_setup("1.0"));
+    pair.server.answers_itself = false;
+    pair.open().unwrap();
+    let call = pair.begin(bare_call("echo"), false);
+    let line = pair.server.resolve_next().pop().unwrap();
+    let (fault, skim) = (gladhand_wire::Fault::TooLong { limit: 5 }, gladhand_wire::Skim::of(line.as_bytes()));
+    pair.step(|client, ambient, heard| client.garbled(&fault, &skim, ambient, heard));
+    let outcomes = pair.take_answers(call);
+    assert!(matches!(&outcomes[..], [Err(failure)] if failure.kind == FailureKind::TooLong), "{line}: {outcomes:?}");
+}

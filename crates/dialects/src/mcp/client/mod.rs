@@ -244,7 +244,7 @@ impl McpClient {
             }
             (None, Some(id)) if our_id(id.get()).is_some_and(|id| self.is_awaited(id)) => {
                 let id = our_id(id.get()).unwrap_or_default();
-                self.spoilt(id, "it is neither a result nor an error", now, heard);
+                self.spoilt(id, recovery::spoilt("it is neither a result nor an error"), now, heard);
             }
             _ => heard.events.push(Event::Dropped("a line that is no JSON-RPC message")),
         }
@@ -447,7 +447,8 @@ impl Client for McpClient {
                     .flatten()
                     .filter_map(|part| Skim::of(part.get().as_bytes()).answered().and_then(our_id));
                 for id in answered {
-                    self.spoilt(id, "it came in a batch, which was not agreed", ambient.now.elapsed, heard);
+                    let failure = recovery::spoilt("it came in a batch, which was not agreed");
+                    self.spoilt(id, failure, ambient.now.elapsed, heard);
                 }
             }
         }

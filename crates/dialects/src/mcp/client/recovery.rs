@@ -107,14 +107,13 @@ impl McpClient {
         let by_lane = || Some(lane.0).filter(|_| skim.is_answer() && lane != Lane::MAIN);
         let known = |id: &u64| self.is_awaited(*id);
         match skim.answered().and_then(our_id).filter(known).or_else(by_lane).filter(known) {
-            Some(id) => self.spoilt(id, &fault.to_string(), now, heard),
+            Some(id) => self.spoilt(id, Failure::unreadable(fault), now, heard),
             None => heard.events.push(Event::Dropped("a line that cannot be read")),
         }
     }
 
     /// A request of ours was answered in a way that cannot be taken.
-    pub(super) fn spoilt(&mut self, id: u64, problem: &str, now: Duration, heard: &mut Heard) {
-        let problem = format!("the upstream's answer cannot be taken: {problem}");
+    pub(super) fn spoilt(&mut self, id: u64, failure: Failure, now: Duration, heard: &mut Heard) {
         if self.exchanges {
             heard.events.push(Event::LetGo(Lane(id)));
         }
@@ -122,9 +121,9 @@ impl McpClient {
             Some(Sent::Listen) => self.listen_ended(id, now),
             Some(Sent::Level(work)) => self.send(work, heard),
             Some(sent) => {
-                sent.into_work().into_iter().for_each(|work| self.done(&work, Err(upstream_error(&*problem)), heard));
+                sent.into_work().into_iter().for_each(|work| self.done(&work, Err(failure.clone()), heard));
             }
-            None if self.is_awaited(id) => self.refused(Refusal::PeerMisbehaved { problem }, heard),
+            None if self.is_awaited(id) => self.refused(Refusal::PeerMisbehaved { problem: failure.message }, heard),
             None => {}
         }
     }
@@ -204,6 +203,11 @@ impl McpClient {
     }
 }
 
+/// An answer that cannot be taken, and what is wrong with it.
+pub(super) fn spoilt(problem: &str) -> Failure {
+    upstream_error(format!("the upstream's answer cannot be taken: {problem}"))
+}
+
 fn refusal(loss: &Loss) -> Refusal {
     match loss {
         Loss::Unsent(_) | Loss::Broken | Loss::Session => Refusal::PeerGone,
@@ -223,10 +227,7 @@ fn failure(loss: &Loss) -> Failure {
         Loss::Broken => Failure::new(FailureKind::UpstreamLost, "the connection broke before the upstream answered"),
         Loss::Session => Failure::new(FailureKind::UpstreamLost, "the upstream ended the session before it answered"),
         Loss::Status(status) => upstream_error(format!("the upstream answered with HTTP status {status}")),
-        Loss::TooLong(limit) => {
-            let fault = Fault::TooLong { limit: *limit };
-            upstream_error(format!("the upstream's answer cannot be taken: {fault}"))
-        }
+        Loss::TooLong(limit) => Failure::unreadable(&Fault::TooLong { limit: *limit }),
         Loss::Denied(why) => upstream_error(format!("the upstream does not let us in: {why}")),
     }
 }

@@ -194,13 +194,18 @@ fn upstream(name: &str, upstream: &UpstreamConfig) -> Vec<Finding> {
     missing.into_iter().map(|one| Finding::broken(&about, one.message, one.advice)).collect()
 }
 
-/// What processes that run say of upstreams that they cannot open.
+/// What processes that run say of upstreams that they cannot open or list.
 #[cfg(unix)]
 async fn running() -> Vec<Finding> {
     let mut findings = Vec::new();
     for process in control::everybody().await {
-        for upstream in process.hub.upstreams.iter().filter(|upstream| upstream.state == "failed") {
+        for upstream in &process.hub.upstreams {
             let about = format!("upstream {} of process {}", plain(&upstream.name), process.pid);
+            let advice = "what the list names cannot be called; correct this, then restart the server";
+            findings.extend(upstream.unlisted.iter().map(|why| Finding::broken(&about, plain(why), advice)));
+            if upstream.state != "failed" {
+                continue;
+            }
             let why = plain(upstream.detail.as_deref().unwrap_or("it could not be opened"));
             findings.push(Finding::broken(
                 &about,

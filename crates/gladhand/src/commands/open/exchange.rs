@@ -6,6 +6,7 @@ use std::time::Duration;
 use gladhand_accord::{Agreement, Refusal, Side};
 use gladhand_dialects::mcp::revision::Revision;
 use gladhand_dialects::{Ambient, Client, ClientSetup, Dialect, Event, Heard, Lane, Stop, a2e};
+use gladhand_wire::lines::MAX_LINE;
 use gladhand_wire::{Fault, Line, Members, Skim};
 use tokio::time::Instant;
 
@@ -228,7 +229,8 @@ impl Opening<'_> {
             let program = command.first().map_or("", String::as_str);
             format!("could not start `{program}`: {error}")
         })?;
-        self.transport = Transport::Child(Box::new(ChildLines::new(child, self.record.dialect.text.terminator)));
+        self.transport =
+            Transport::Child(Box::new(ChildLines::new(child, self.record.dialect.text.terminator, MAX_LINE)));
         Ok(())
     }
 

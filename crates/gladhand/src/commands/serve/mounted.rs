@@ -74,6 +74,8 @@ pub(super) struct Mounted {
     room: Room,
     /// What upstreams broke of what was negotiated.
     violations: Arc<Violations>,
+    /// The longest line that is taken from an upstream.
+    line_bytes: usize,
 }
 
 #[derive(Debug, Clone)]
@@ -103,10 +105,10 @@ impl Mounted {
     pub(super) fn new(config: &Config, memory: Memory, within: Within) -> Self {
         let violations = Arc::new(Violations::new(config.policy.violations));
         let (upstreams, room) = (Vec::new(), Room::default());
-        let (toolbox, repository, agent) = (None, None, None);
+        let (toolbox, repository, agent, line_bytes) = (None, None, None, config.limits.line_bytes);
         let capabilities = Vec::new();
         let mut mounted =
-            Self { memory, within, toolbox, repository, agent, capabilities, upstreams, room, violations };
+            Self { memory, within, toolbox, repository, agent, capabilities, upstreams, room, violations, line_bytes };
         mounted.update(config);
         mounted.memory.clear_out();
         mounted
@@ -202,6 +204,7 @@ impl Mounted {
             roots,
             token: config.token.as_ref().map(|token| token.0.clone()),
             agent_id: config.agent_id.clone(),
+            line_bytes: self.line_bytes,
             hidden: lookup::hidden(),
             surroundings,
             eras: self.memory.eras.clone(),

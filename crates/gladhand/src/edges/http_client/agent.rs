@@ -80,7 +80,8 @@ impl Shared {
             failures += 1;
             match self.fetch(&self.streaming(None)).await {
                 Ok(response) if response.status().is_success() && is_event_stream(&response) => {
-                    let (mut events, opened) = (Events::of(response, Position::default()), Instant::now());
+                    let limit = self.endpoint.line_bytes;
+                    let (mut events, opened) = (Events::of(response, Position::default(), limit), Instant::now());
                     while let Some(said) = events.next().await {
                         failures = 0;
                         if let Said::Message(text) = said {

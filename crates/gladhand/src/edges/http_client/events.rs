@@ -9,9 +9,6 @@ use futures_util::{StreamExt, TryStreamExt};
 use reqwest::Response;
 use sse_stream::{Sse, SseByteStream};
 
-/// The most that one message may hold, in bytes: as much as a line on any other channel.
-pub(super) const MAX_MESSAGE: usize = 16 * 1024 * 1024;
-
 /// The pauses that a server may ask for before a stream is taken up again.
 const PAUSES: std::ops::RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_secs(60);
 
@@ -21,8 +18,9 @@ pub(super) const USUAL_PAUSE: Duration = Duration::from_secs(1);
 /// A stream of events under way, and where to take it up again should it break.
 pub(super) struct Events {
     stream: BoxStream<'static, Result<Sse, sse_stream::Error>>,
-    /// Bytes since the last event.
+    /// Bytes since the last event, and how many there may be.
     unread: Arc<AtomicUsize>,
+    limit: usize,
     /// Whether it broke because an event was too long.
     pub(super) is_too_long: bool,
     pub(super) position: Position,
@@ -54,23 +52,23 @@ pub(super) enum Said {
 
 #[derive(Debug, thiserror::Error)]
 enum Broken {
-    #[error("an event holds more than {MAX_MESSAGE} bytes")]
-    TooLong,
+    #[error("an event holds more than {0} bytes")]
+    TooLong(usize),
     #[error(transparent)]
     Network(reqwest::Error),
 }
 
 impl Events {
-    /// The events of a response, going on from a position.
-    pub(super) fn of(response: Response, position: Position) -> Self {
+    /// The events of a response, going on from a position, each of at most `limit` bytes.
+    pub(super) fn of(response: Response, position: Position, limit: usize) -> Self {
         let unread = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&unread);
         let bytes = response.bytes_stream().map_err(Broken::Network).and_then(move |chunk| {
             let length = counted.fetch_add(chunk.len(), Ordering::Relaxed) + chunk.len();
-            let checked = if length <= MAX_MESSAGE + chunk.len() { Ok(chunk) } else { Err(Broken::TooLong) };
+            let checked = if length <= limit + chunk.len() { Ok(chunk) } else { Err(Broken::TooLong(limit)) };
             std::future::ready(checked)
         });
-        Self { stream: SseByteStream::new(bytes).boxed(), unread, is_too_long: false, position }
+        Self { stream: SseByteStream::new(bytes).boxed(), unread, limit, is_too_long: false, position }
     }
 
     /// The next thing said; `None` when the stream has ended, in whatever way.
@@ -80,7 +78,7 @@ impl Events {
                 Ok(event) => event,
                 Err(error) => {
                     tracing::debug!(%error, "a stream of the upstream broke");
-                    self.is_too_long = self.unread.load(Ordering::Relaxed) > MAX_MESSAGE;
+                    self.is_too_long = self.unread.load(Ordering::Relaxed) > self.limit;
                     return None;
                 }
             };

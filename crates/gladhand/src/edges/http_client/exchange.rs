@@ -9,7 +9,7 @@ use gladhand_wire::rpc::Envelope;
 use http::StatusCode;
 use reqwest::Response;
 
-use super::events::{Events, MAX_MESSAGE, Position, Said};
+use super::events::{Events, Position, Said};
 use super::requests::{is_event_stream, session_of};
 use super::{Report, Shared, Style, answers};
 
@@ -109,7 +109,7 @@ impl Shared {
         if is_event_stream(&response) {
             return self.follow(id, response).await;
         }
-        let bytes = read(response, MAX_MESSAGE).await?;
+        let bytes = read(response, self.endpoint.line_bytes).await?;
         if bytes.trim_ascii().is_empty() {
             return Err(Loss::Status(status.as_u16()));
         }
@@ -136,7 +136,7 @@ impl Shared {
 
     /// Reads a stream up to the answer, and takes it up again where it breaks.
     async fn follow(&self, id: u64, response: Response) -> Result<(), Loss> {
-        let mut events = Events::of(response, Position::default());
+        let mut events = Events::of(response, Position::default(), self.endpoint.line_bytes);
         loop {
             while let Some(said) = events.next().await {
                 if let Said::Message(text) = said
@@ -146,7 +146,7 @@ impl Shared {
                 }
             }
             if events.is_too_long {
-                return Err(Loss::TooLong(MAX_MESSAGE));
+                return Err(Loss::TooLong(self.endpoint.line_bytes));
             }
             events = self.take_up(events.position).await?;
         }
@@ -162,7 +162,7 @@ impl Shared {
             let session = self.session();
             match self.fetch(&self.streaming(position.last_id.as_deref())).await {
                 Ok(response) if is_event_stream(&response) && response.status().is_success() => {
-                    return Ok(Events::of(response, position));
+                    return Ok(Events::of(response, position, self.endpoint.line_bytes));
                 }
                 Ok(response) => {
                     if let Some(Loss::Session) = self.ended_session(session.as_deref(), &response) {

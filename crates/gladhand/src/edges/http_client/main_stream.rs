@@ -36,7 +36,7 @@ impl Shared {
             let session = self.session();
             match self.fetch(&self.streaming(position.last_id.as_deref())).await {
                 Ok(response) if response.status().is_success() && is_event_stream(&response) => {
-                    let mut events = Events::of(response, position);
+                    let mut events = Events::of(response, position, self.endpoint.line_bytes);
                     while let Some(said) = events.next().await {
                         failures = 0;
                         if let Said::Message(text) = said {
@@ -70,7 +70,7 @@ impl Shared {
         if !response.status().is_success() || !is_event_stream(&response) {
             return Err(Loss::Status(response.status().as_u16()));
         }
-        let mut events = Events::of(response, Position::default());
+        let mut events = Events::of(response, Position::default(), self.endpoint.line_bytes);
         while let Some(said) = events.next().await {
             if let Said::Other { name, data } = said
                 && name == "endpoint"

@@ -49,6 +49,8 @@ pub struct Endpoint {
     pub authorizer: Option<Arc<dyn Authorizer>>,
     /// Whose certificates are trusted beside those that the system trusts.
     pub roots: Roots,
+    /// The most that one message may hold, in bytes: as much as a line on any other channel.
+    pub line_bytes: usize,
 }
 
 /// How answers find their way back.
