@@ -47,6 +47,9 @@ pub struct Terms<'a> {
     pub meta: Option<Cow<'a, RawValue>>,
     /// Who it has proved to be, where the transport knows.
     pub principal: Option<Arc<str>>,
+    /// The scopes that its proof was granted, separated by spaces. They go with the principal: whoever makes a call on a
+    /// principal's behalf passes both on ([`Self::on_behalf`]). A principal without them has none.
+    pub scopes: Option<Arc<str>>,
     /// Whose share it takes, where callers of more than one party come the same way.
     pub party: Option<Party>,
     /// The folder that it works in, where it has one: relative paths in its arguments begin there.
@@ -59,6 +62,12 @@ pub struct Terms<'a> {
 pub struct Party(pub u64);
 
 impl Terms<'_> {
+    /// The terms of another call that is made on behalf of the same caller: who that is, and nothing else.
+    pub fn on_behalf(&self) -> Terms<'static> {
+        let (principal, scopes) = (self.principal.clone(), self.scopes.clone());
+        Terms { principal, scopes, party: self.party, ..Terms::default() }
+    }
+
     /// The same terms, free of the line they were read from.
     pub fn into_owned(self) -> Terms<'static> {
         Terms { meta: self.meta.map(|meta| Cow::Owned(meta.into_owned())), ..self }

@@ -23,7 +23,7 @@ use std::time::Duration;
 use gladhand_accord::Agreement;
 use gladhand_hub::{Context, Hub};
 use gladhand_models::Models;
-use gladhand_operations::Failure;
+use gladhand_operations::{Failure, Terms};
 use gladhand_workbench::Bench;
 use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
@@ -50,7 +50,7 @@ pub struct AgentSettings {
     pub folder: PathBuf,
     /// The user's home.
     pub home: Option<PathBuf>,
-    /// Where pictures may be read from; everywhere if it is empty.
+    /// Folders that are used freely besides that of a session.
     pub roots: Vec<PathBuf>,
     /// Which tools may run.
     pub policy: Policy,
@@ -81,7 +81,7 @@ impl Conversations {
             desk,
             bench,
         };
-        core.weigh_tools(&core.toolset(None));
+        core.weigh_tools(&core.known_tools());
         Self { core: Arc::new(core) }
     }
 
@@ -90,7 +90,7 @@ impl Conversations {
         if self.core.hub.set(hub).is_err() {
             tracing::warn!("the agent has a hub already");
         }
-        self.core.weigh_tools(&self.core.toolset(None));
+        self.core.weigh_tools(&self.core.known_tools());
     }
 }
 
@@ -125,6 +125,8 @@ struct House {
 struct Room {
     session: Session,
     folder: PathBuf,
+    /// Whether file tools use that folder freely.
+    is_workspace: bool,
     /// Ends what is being done for the session at the moment.
     cancel: CancellationToken,
     /// With what the running turn is held.
@@ -150,12 +152,13 @@ struct Room {
 #[derive(Debug, Clone)]
 pub(super) struct Asker {
     agreement: Arc<Agreement>,
-    principal: Option<Arc<str>>,
+    /// Who that has proved to be, and what it may do.
+    terms: Terms<'static>,
 }
 
 impl Asker {
     fn of(context: &Context<'_>) -> Self {
-        Self { agreement: Arc::clone(context.agreement), principal: context.terms.principal.clone() }
+        Self { agreement: Arc::clone(context.agreement), terms: context.terms.on_behalf() }
     }
 }
 
