@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, FromArgMatches, Parser, Subcommand, ValueHint};
+use gladhand_hub::policy::Kind;
 
 use crate::config::{Approve, env};
 use crate::edges::http::Address;
@@ -520,7 +521,8 @@ const POLICY_HELP: &str = "\
 Examples:
   gladhand policy test git__push --args '{\"branch\": \"main\"}' --as alice
   gladhand policy test git__status --read-only --client cursor --json
-  gladhand policy approve            list the tools that changed and wait
+  gladhand policy test vault://keys --kind resource --as alice
+  gladhand policy approve            list what changed and waits
   gladhand policy approve git__push  let one back in";
 
 /// Options of `policy`.
@@ -537,15 +539,19 @@ pub struct PolicyArgs {
 pub enum PolicyCommand {
     /// Explain, rule by rule, what becomes of a call. Nothing is called.
     Test(PolicyTestArgs),
-    /// Approve tools that are not what they were; without a name, list those that wait.
+    /// Approve tools, prompts and instructions that are not what they were; without a name, list what changed in them.
     Approve(PolicyApproveArgs),
 }
 
 /// Options of `policy test`.
 #[derive(Debug, Args)]
 pub struct PolicyTestArgs {
-    /// The tool, by the name under which it is shown.
+    /// The tool or prompt, by the name under which it is shown; the URI of a resource; a request to a capability of A2E.
+    #[arg(value_name = "NAME")]
     pub tool: String,
+    /// What it is: `tool`, `resource`, `prompt` or `capability`.
+    #[arg(long, value_name = "KIND", default_value = "tool", value_parser = Kind::parse)]
+    pub kind: Kind,
     /// Its arguments.
     #[arg(long, value_name = "JSON", default_value = "{}")]
     pub args: String,
@@ -573,8 +579,8 @@ pub struct PolicyTestArgs {
 /// Options of `policy approve`.
 #[derive(Debug, Args)]
 pub struct PolicyApproveArgs {
-    /// The tools, by the names under which they were shown.
-    #[arg(value_name = "TOOL")]
+    /// Tools and prompts by the names under which they were shown, or `instructions:UPSTREAM`.
+    #[arg(value_name = "NAME")]
     pub names: Vec<String>,
     /// The data folder [default: the user's data folder].
     #[arg(long, value_name = "DIR", env = env::DATA_DIR, value_hint = ValueHint::DirPath)]

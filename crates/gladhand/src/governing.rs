@@ -43,7 +43,7 @@ pub(crate) fn govern(service: Service, config: &Config, data_dir: Option<&Path>)
 /// Holds a hub to the policy of a configuration, from the next call on. Sessions are told if they may get to see something
 /// else. What cannot be applied changes nothing.
 pub(crate) fn apply(hub: &Hub, config: &Config, data_dir: Option<&Path>) -> io::Result<()> {
-    let policy = config.policy.policy(&config.profiles);
+    let policy = config.policy.policy(&config.profiles, &config.authorization.tool_scopes);
     let is_pinning = hub.governor().is_some_and(|governor| governor.has_pinboard());
     let pins = match policy.pins {
         PinMode::Warn | PinMode::Stop if !is_pinning => Some(open_pins(data_dir)?),

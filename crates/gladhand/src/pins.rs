@@ -1,4 +1,4 @@
-//! The file of pinned definitions: which tool had which hash since when, and what waits to be approved.
+//! The file of pinned definitions: what had which hash since when, and what waits to be approved.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use aws_lc_rs::digest::{SHA256, digest};
-use gladhand_hub::policy::{Definition, Pinboard, Standing};
+use gladhand_hub::policy::{Definition, Pinboard, Pinned, Standing};
 use serde::{Deserialize, Serialize};
 
 use crate::{files, utc};
@@ -15,25 +15,59 @@ use crate::{files, utc};
 /// Its name in the data folder.
 pub(crate) const NAME: &str = "pins.json";
 
-/// All pins, by upstream and own name.
+/// All pins, by what they pin: see [`key`].
 type Book = BTreeMap<String, Pin>;
+
+/// The longest definition whose text is kept beside its hash. Of a longer one it cannot be shown what changed.
+const LONGEST: usize = 256 * 1024;
 
 /// One pinned definition.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Pin {
-    /// What the tool is shown as.
+    /// What it is shown as, and approved by.
     shown: String,
     sha256: String,
     since: String,
+    /// What the hash covers. Versions before this was written pinned a part of a tool's definition.
+    #[serde(default)]
+    covers: Covers,
+    /// The definition.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    text: Option<String>,
     /// What it is now, if that is something else.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     changed: Option<Change>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Covers {
+    /// Title, description, schemas and annotations.
+    #[default]
+    Part,
+    /// Everything.
+    Whole,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Change {
     sha256: String,
     at: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    text: Option<String>,
+}
+
+/// A definition that waits to be approved.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Waiting {
+    /// What it is approved by.
+    pub(crate) name: String,
+    /// Since when it was known.
+    pub(crate) since: String,
+    /// When it was seen to be something else.
+    pub(crate) at: String,
+    /// The definition that is pinned, and the one that was seen, where they were kept.
+    pub(crate) texts: Option<(String, String)>,
 }
 
 /// The file of pinned definitions.
@@ -62,16 +96,17 @@ impl PinFile {
         self.known().written != written(&self.path)
     }
 
-    /// Approves what these tools are now, by shown name or as `upstream/tool`; returns those that were waiting for it.
+    /// Approves definitions as they are now, by shown name or as `upstream/tool`; returns those that were waiting for it.
     pub(crate) fn approve(&self, names: &[String]) -> io::Result<Vec<String>> {
         let mut known = self.known();
         let mut approved = Vec::new();
         for (key, pin) in &mut known.book {
             if names.iter().any(|name| *name == pin.shown || name == key)
-                && let Some(change) = pin.changed.take()
+                && let Some(Change { sha256, text, .. }) = pin.changed.take()
             {
-                *pin = Pin { sha256: change.sha256, since: utc::now(), ..pin.clone() };
-                approved.push(pin.shown.clone());
+                let shown = pin.shown.clone();
+                approved.push(shown.clone());
+                *pin = Pin { shown, sha256, text, since: utc::now(), covers: Covers::Whole, changed: None };
             }
         }
         if !approved.is_empty() {
@@ -80,13 +115,18 @@ impl PinFile {
         Ok(approved)
     }
 
-    /// What waits to be approved: the tool, since when it was known, and when it was seen to be something else.
-    pub(crate) fn waiting(&self) -> Vec<(String, String, String)> {
-        let known = self.known();
-        let waiting = known.book.values().filter_map(|pin| {
-            pin.changed.as_ref().map(|change| (pin.shown.clone(), pin.since.clone(), change.at.clone()))
-        });
-        waiting.collect()
+    /// What waits to be approved.
+    pub(crate) fn waiting(&self) -> Vec<Waiting> {
+        let waiting = |pin: &Pin| {
+            let change = pin.changed.as_ref()?;
+            Some(Waiting {
+                name: pin.shown.clone(),
+                since: pin.since.clone(),
+                at: change.at.clone(),
+                texts: pin.text.clone().zip(change.text.clone()),
+            })
+        };
+        self.known().book.values().filter_map(waiting).collect()
     }
 
     fn write(&self, known: &mut Known) -> io::Result<()> {
@@ -120,22 +160,54 @@ impl Pinboard for PinFile {
     }
 }
 
+/// Under which key a definition is pinned. That of a tool is what older versions wrote.
+fn key(kind: Pinned, upstream: &str, own: &str) -> String {
+    match kind {
+        Pinned::Tool => format!("{upstream}/{own}"),
+        Pinned::Prompt => format!("prompt:{upstream}/{own}"),
+        Pinned::Instructions => format!("instructions:{upstream}"),
+    }
+}
+
 fn compare(book: &mut Book, seen: &Definition) -> Standing {
+    let key_of = |upstream: &str| key(seen.kind, upstream, &seen.own);
+    let key = key_of(&seen.upstream);
+    if let Some(former) = seen.former.as_deref().filter(|_| !book.contains_key(&key))
+        && let Some(pin) = book.remove(&key_of(former))
+    {
+        book.insert(key.clone(), pin);
+    }
     let sha256 = hash(&seen.text);
-    let Some(pin) = book.get_mut(&format!("{}/{}", seen.upstream, seen.own)) else {
-        let pin = Pin { shown: seen.shown.clone(), sha256, since: utc::now(), changed: None };
-        book.insert(format!("{}/{}", seen.upstream, seen.own), pin);
+    let text = (seen.text.len() <= LONGEST).then(|| seen.text.clone());
+    let fresh = || Pin {
+        shown: seen.shown.clone().unwrap_or_else(|| key.clone()),
+        sha256: sha256.clone(),
+        since: utc::now(),
+        covers: Covers::Whole,
+        text: text.clone(),
+        changed: None,
+    };
+    let Some(pin) = book.get_mut(&key) else {
+        book.insert(key.clone(), fresh());
         return Standing::Pinned;
     };
-    pin.shown.clone_from(&seen.shown);
-    if pin.sha256 == sha256 {
-        pin.changed = None;
+    if let Some(shown) = &seen.shown {
+        pin.shown.clone_from(shown);
+    }
+    let is_same = match pin.covers {
+        Covers::Whole => pin.sha256 == sha256,
+        Covers::Part => seen.narrow.as_ref().is_some_and(|narrow| pin.sha256 == hash(narrow)),
+    };
+    if is_same {
+        // The rest of what only a part was pinned of is pinned now.
+        let (shown, since) = (pin.shown.clone(), pin.since.clone());
+        *pin = Pin { shown, since, ..fresh() };
         return Standing::Pinned;
     }
     if pin.changed.as_ref().is_none_or(|change| change.sha256 != sha256) {
-        pin.changed = Some(Change { sha256, at: utc::now() });
+        pin.changed = Some(Change { sha256, at: utc::now(), text });
     }
-    Standing::Changed { since: pin.since.clone() }
+    Standing::Changed { name: pin.shown.clone(), since: pin.since.clone() }
 }
 
 /// A text's SHA-256 in hexadecimal.
@@ -166,7 +238,52 @@ mod tests {
 
     fn definition(text: &str) -> [Definition; 1] {
         let [upstream, own, shown, text] = ["u", "t", "u__t", text].map(ToOwned::to_owned);
-        [Definition { upstream, own, shown, text }]
+        let narrow = Some(format!("part of {text}"));
+        [Definition { kind: Pinned::Tool, upstream, own, shown: Some(shown), text, narrow, former: None }]
+    }
+
+    fn standing(file: &PinFile, definition: Definition) -> bool {
+        file.look(&[definition])[0] == Standing::Pinned
+    }
+
+    #[test]
+    fn a_pin_of_an_older_version_is_no_false_alarm_and_covers_everything_from_then_on() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pins.json");
+        let old =
+            |sha256: &str| serde_json::json!({"shown": "u__t", "sha256": sha256, "since": "2026-01-01T00:00:00Z"});
+        let file = |sha256: &str| {
+            std::fs::write(&path, serde_json::json!({"u/t": old(sha256)}).to_string()).unwrap();
+            PinFile::open(path.clone()).unwrap()
+        };
+        let [one] = definition("one");
+        let ours = file(&hash("part of one"));
+        assert!(standing(&ours, one.clone()));
+        let hidden = Definition { text: "one with something in _meta".to_owned(), ..one.clone() };
+        assert!(!standing(&ours, hidden), "the same part, and another whole");
+        assert!(!standing(&file(&hash("part of zero")), one.clone()), "the part changed");
+        let [prefixed] = definition("one");
+        std::fs::write(&path, serde_json::json!({"p/t": old(&hash("part of zero"))}).to_string()).unwrap();
+        let ours = PinFile::open(path.clone()).unwrap();
+        assert!(
+            !standing(&ours, Definition { former: Some("p".to_owned()), ..prefixed }),
+            "it was named by its prefix"
+        );
+    }
+
+    #[test]
+    fn kinds_are_pinned_apart() {
+        let folder = tempfile::tempdir().unwrap();
+        let ours = PinFile::open(folder.path().join("pins.json")).unwrap();
+        let [tool] = definition("one");
+        assert!(standing(&ours, tool.clone()));
+        for kind in [Pinned::Prompt, Pinned::Instructions] {
+            let of_kind = |text: &str| Definition { kind, text: text.to_owned(), ..tool.clone() };
+            assert!(standing(&ours, of_kind("two")) && !standing(&ours, of_kind("three")), "{kind}");
+        }
+        assert!(standing(&ours, tool));
+        assert_eq!(ours.waiting().len(), 2);
+        assert_eq!(ours.waiting()[0].texts, Some(("two".to_owned(), "three".to_owned())));
     }
 
     #[test]
@@ -180,7 +297,7 @@ mod tests {
         assert_eq!(ours.look(&definition("one")), [Standing::Pinned]);
         assert!(matches!(&ours.look(&definition("two"))[..], [Standing::Changed { .. }]));
         let theirs = PinFile::open(path.clone()).unwrap();
-        assert_eq!(theirs.waiting()[0].0, "u__t");
+        assert_eq!(theirs.waiting()[0].name, "u__t");
         assert!(theirs.approve(&["other".to_owned()]).unwrap().is_empty());
         assert_eq!(theirs.approve(&["u__t".to_owned()]).unwrap(), ["u__t"]);
         assert!(theirs.waiting().is_empty());

@@ -29,6 +29,19 @@ impl Bell {
         self.ring(Notice::PromptsChanged);
     }
 
+    /// What a provider says about how it is to be used is another text now. No session is told: each was told at its
+    /// beginning.
+    pub fn instructions_changed(&self) {
+        if let Some(hub) = self.hub.upgrade() {
+            hub.show_again();
+        }
+    }
+
+    /// Whether definitions are compared with pins: see [`Governor::is_pinning`](crate::policy::Governor::is_pinning).
+    pub fn is_pinning(&self) -> bool {
+        self.hub.upgrade().is_some_and(|hub| hub.is_pinning())
+    }
+
     /// One session sees lists of its own from now on, or others than it did.
     pub fn lists_changed_for(&self, session: SessionId) {
         if let Some(hub) = self.hub.upgrade() {

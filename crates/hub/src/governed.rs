@@ -1,14 +1,20 @@
-//! Where a hub asks its governor: what is seen, and each call of a tool.
+//! Where a hub asks its governor: what is seen, and each operation that is about something of a provider.
+//!
+//! Everything that a caller can reach takes the same way: the operation resolves to exactly one target, policy decides on
+//! the target, limits count it, the audit file names it.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
-use gladhand_operations::{Failure, FailureKind, Operation, ToolCall};
+use gladhand_operations::{CompletionCall, CompletionOf, Failure, FailureKind, Operation};
+use gladhand_wire::{RawValue, json};
+use serde_json::{Map, Value};
 
 use crate::hub::Hub;
 use crate::policy::{Asked, Course, Governor, Logged, View, Who};
 use crate::provider::{Answer, Context};
-use crate::routes::{Route, Routes};
-use crate::routing::Errand;
+use crate::routes::{Routes, Target};
+use crate::routing::{Errand, candidates, missing};
 
 impl Hub {
     /// What the caller gets to see, unless it is everything.
@@ -16,58 +22,43 @@ impl Hub {
         self.governor()?.view(&Who::of(context), routes)
     }
 
-    /// Begins to write down what is read or filled in, where calls are. A call of a tool writes down itself.
-    pub(crate) fn written_down(
-        &self,
-        operation: &Operation<'_>,
-        routes: &Routes,
-        context: &Context<'_>,
-    ) -> Option<Logged> {
-        let governor = self.governor().filter(|governor| governor.is_audited())?;
-        let (mut logged, route) = match operation {
-            Operation::ReadResource(uri) => (governor.begin("resource", uri, None, context), routes.resource(uri)),
-            Operation::GetPrompt(prompt) => {
-                let logged = governor.begin("prompt", &prompt.name, Some(&prompt.arguments), context);
-                (logged, routes.prompt(&prompt.name).cloned())
-            }
-            Operation::Capability(call) => {
-                let logged = governor.begin("capability", call.kind, Some(&call.message), context);
-                let to = |mount| Route { mount, own: call.capability.to_owned() };
-                (logged, routes.capability(call.capability).map(to))
-            }
-            _ => return None,
-        };
-        if let Some(route) = route {
-            logged.leads_to(routes.upstream(route.mount), &route.own);
-        }
-        Some(logged)
-    }
-
-    /// Calls a tool, as far as policy allows.
-    pub(crate) fn call_governed(
+    /// Carries out an operation, as far as policy allows.
+    pub(crate) fn answer_governed(
         &self,
         governor: &Arc<Governor>,
-        call: ToolCall<'_>,
+        operation: Operation<'_>,
         routes: Arc<Routes>,
         context: &Context<'_>,
     ) -> Answer {
-        let mut logged = governor.begin("tool", &call.name, Some(&call.arguments), context);
-        let place = match self.view(&routes, context) {
-            Some(view) => view.tool(&call.name),
-            None => routes.place_of(&call.name),
+        let mut logged = governor.begin(word(&operation), name(&operation), sent(&operation), context);
+        let view = self.view(&routes, context);
+        let shows = |mount| view.as_ref().is_none_or(|view| view.shows(mount));
+        let target = match (&operation, &view) {
+            (Operation::CallTool(call), Some(view)) => view.tool(&call.name).map(Target::Tool),
+            _ => routes.target(&operation).filter(|target| shows(routes.mount_of(target))),
         };
-        let Some(tool) = place else { return logged.refused(Failure::unknown_tool(&call.name)) };
-        let what = routes.what(tool);
-        logged.leads_to(what.upstream, what.own);
-        if let Some(why) = routes.stopped.get(&tool) {
-            logged.decided_by("pin");
-            return logged.refused(Failure::new(FailureKind::Denied, why.clone()));
-        }
-        let course = governor.course(&what, &call.arguments, context, &mut logged);
+        let Some(target) = target else {
+            return match &operation {
+                Operation::ReadResource(uri) => {
+                    let candidates = candidates(&routes).filter(|mount| shows(*mount));
+                    self.read_unlisted_governed(governor, uri, candidates.collect(), &routes, context, logged)
+                }
+                operation => logged.refused(missing(operation, &routes)),
+            };
+        };
+        let course = {
+            let what = routes.what(&target, name(&operation));
+            logged.leads_to(what.upstream, what.own);
+            if let Some(why) = routes.stopped.why(&what) {
+                logged.decided_by("pin");
+                return logged.refused(Failure::new(FailureKind::Denied, why));
+            }
+            governor.course(&what, &arguments(&operation), context, &mut logged)
+        };
         if let Course::Refused(failure) = course {
             return logged.refused(failure);
         }
-        let errand = match self.errand(call, tool, routes, context) {
+        let errand = match self.errand(operation, target, routes, context) {
             Ok(errand) => errand,
             Err(failure) => return logged.refused(failure),
         };
@@ -79,9 +70,37 @@ impl Hub {
         }
     }
 
+    /// Reads what no provider lists, from those providers from which the caller may read it.
+    fn read_unlisted_governed(
+        &self,
+        governor: &Governor,
+        uri: &str,
+        mut candidates: Vec<usize>,
+        routes: &Arc<Routes>,
+        context: &Context<'_>,
+        logged: Logged,
+    ) -> Answer {
+        let (arguments, mut refused) = (of_uri(uri), None);
+        candidates.retain(|mount| {
+            let target = routes.unlisted(uri, *mount);
+            let refusal = governor.refuses(&routes.what(&target, uri), &arguments, context);
+            let is_permitted = refusal.is_none();
+            refused = refused.take().or(refusal);
+            is_permitted
+        });
+        let Some(first) = candidates.first() else {
+            return logged.refused(refused.unwrap_or_else(|| Failure::unknown_resource(uri)));
+        };
+        let target = routes.unlisted(uri, *first);
+        match governor.admit(&routes.what(&target, uri), context) {
+            Ok(leave) => leave.hold(self.read_unlisted(uri, candidates, routes, context), logged),
+            Err(failure) => logged.refused(failure),
+        }
+    }
+
     /// Runs an errand within the limits.
     fn run_admitted(&self, governor: &Governor, errand: Errand<'_>, context: &Context<'_>, logged: Logged) -> Answer {
-        match governor.admit(&errand.routes.what(errand.tool), context) {
+        match governor.admit(&errand.routes.what(&errand.target, name(&errand.operation)), context) {
             Ok(leave) => leave.hold(self.run(errand, context), logged),
             Err(failure) => logged.refused(failure),
         }
@@ -100,13 +119,11 @@ impl Hub {
         let (id, terms, bell) = (context.call, context.terms.clone().into_owned(), context.bell.clone());
         let (agreement, caller, reporter) =
             (Arc::clone(context.agreement), Arc::clone(context.caller), context.reporter());
-        Answer::TaskLater(Box::pin(async move {
-            let asked = Asked {
-                tool: &errand.routes.tools[errand.tool].name,
-                arguments: &errand.call.arguments,
-                rule: &rule,
-                reason: &reason,
-            };
+        let is_tool = matches!(errand.target, Target::Tool(_));
+        let work = Box::pin(async move {
+            let arguments = arguments(&errand.operation).into_owned();
+            let what = errand.routes.what(&errand.target, name(&errand.operation));
+            let asked = Asked { what, arguments: &arguments, rule: &rule, reason: &reason };
             if let Err(failure) = governor.ask(asked, &reporter, caller.session(), &mut logged).await {
                 return logged.end(Err(failure));
             }
@@ -118,6 +135,63 @@ impl Hub {
                 reporter.go_on_as_task();
             }
             answer.outcome().await
-        }))
+        });
+        // Only calls of tools can become tasks.
+        if is_tool { Answer::TaskLater(work) } else { Answer::Later(work) }
     }
+}
+
+/// What is done, as the audit file says it.
+fn word(operation: &Operation<'_>) -> &'static str {
+    match operation {
+        Operation::ReadResource(_) => "resource",
+        Operation::Watch(_) => "subscription",
+        Operation::GetPrompt(_) => "prompt",
+        Operation::Complete(_) => "completion",
+        Operation::Capability(_) => "capability",
+        _ => "tool",
+    }
+}
+
+/// What the caller calls the thing that an operation is about.
+fn name<'o>(operation: &'o Operation<'_>) -> &'o str {
+    match operation {
+        Operation::CallTool(call) | Operation::GetPrompt(call) => &call.name,
+        Operation::ReadResource(uri) | Operation::Watch(uri) => uri,
+        Operation::Complete(CompletionCall {
+            of: CompletionOf::Prompt(name) | CompletionOf::Template(name), ..
+        }) => name,
+        Operation::Capability(call) => call.kind,
+        _ => "",
+    }
+}
+
+/// What the caller sent beside the name.
+fn sent<'o>(operation: &'o Operation<'_>) -> Option<&'o RawValue> {
+    match operation {
+        Operation::CallTool(call) | Operation::GetPrompt(call) => Some(&call.arguments),
+        Operation::Capability(call) => Some(&call.message),
+        _ => None,
+    }
+}
+
+/// What rules look at: arguments as they were sent, the URI of a resource, the arguments of a prompt as far as they are
+/// known where one of them is completed.
+fn arguments<'o>(operation: &'o Operation<'_>) -> Cow<'o, RawValue> {
+    match operation {
+        Operation::Complete(CompletionCall { of: CompletionOf::Prompt(_), argument, value, context }) => {
+            let known = context.as_ref().and_then(|context| serde_json::from_str(context.get()).ok());
+            let mut known: Map<String, Value> = known.unwrap_or_default();
+            known.insert(argument.clone().into_owned(), value.clone().into_owned().into());
+            Cow::Owned(json::to_raw(&known))
+        }
+        operation => match sent(operation) {
+            Some(sent) => Cow::Borrowed(sent),
+            None => Cow::Owned(of_uri(name(operation))),
+        },
+    }
+}
+
+fn of_uri(uri: &str) -> Box<RawValue> {
+    json::to_raw(&serde_json::json!({ "uri": uri }))
 }

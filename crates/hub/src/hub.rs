@@ -10,6 +10,7 @@ use tokio::sync::broadcast;
 use crate::agent::Agent;
 use crate::apart::Apart;
 use crate::bell::Bell;
+use crate::claims::Claims;
 use crate::guests::Guests;
 use crate::policy::{Governor, Offender, Violations};
 use crate::provider::{Askable, Caller, Features, Provider, SessionId, Settling};
@@ -35,6 +36,8 @@ pub(crate) struct Inner {
     watched: Watched,
     /// Sessions that see lists of their own.
     apart: Apart,
+    /// Which provider each name belongs to.
+    claims: Claims,
     changes: broadcast::Sender<Notice>,
     /// Whether arguments and results are held to the tools' schemas.
     pub(crate) validating: AtomicBool,
@@ -71,7 +74,11 @@ impl Inner {
         }
     }
 
-    fn show_again(&self) {
+    pub(crate) fn is_pinning(&self) -> bool {
+        self.governor.get().is_some_and(|governor| governor.is_pinning())
+    }
+
+    pub(crate) fn show_again(&self) {
         let _asking = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
         let mounts = Arc::clone(&self.routes().mounts);
         self.show(mounts);
@@ -84,7 +91,7 @@ impl Inner {
     }
 
     fn ask(&self, mounts: Arc<[Mount]>, session: Option<SessionId>) -> Routes {
-        let (mut routes, _) = Routes::ask(mounts, session);
+        let (mut routes, _) = Routes::ask(mounts, &self.claims, session);
         if let Some(governor) = self.governor.get() {
             routes.stopped = governor.look(&routes);
         }
@@ -116,19 +123,21 @@ impl Hub {
         }
     }
 
-    /// A hub in front of these providers; what they have is shown in this order. Where two have something of one name,
-    /// the later one's gets another.
+    /// A hub in front of these providers; what they have is shown in this order. Where two have something of one name, one
+    /// of them gets another name, or none: see `claims`.
     pub fn of(mounts: Vec<Mount>) -> Self {
         Self::build(mounts).0
     }
 
     fn build(mounts: Vec<Mount>) -> (Self, Option<HubError>) {
-        let (routes, duplicate) = Routes::ask(mounts.into(), None);
+        let claims = Claims::default();
+        let (routes, duplicate) = Routes::ask(mounts.into(), &claims, None);
         let inner = Arc::new(Inner {
             routes: RwLock::new(Arc::new(routes)),
             asking: Mutex::default(),
             watched: Watched::default(),
             apart: Apart::default(),
+            claims,
             changes: broadcast::Sender::new(CHANGES),
             validating: AtomicBool::new(false),
             sessions: AtomicU64::new(1),
@@ -200,6 +209,11 @@ impl Hub {
     /// Who holds calls to a policy, if anybody does.
     pub fn governor(&self) -> Option<&Arc<Governor>> {
         self.inner.governor.get()
+    }
+
+    /// Whether the instructions of an upstream changed and are not to be passed on until a user approves them.
+    pub fn withholds_instructions(&self, upstream: &str) -> bool {
+        self.inner.routes().stopped.withholds_instructions(upstream)
     }
 
     /// Counts what downstreams do against what was negotiated here. Once only, before the first session.
@@ -301,7 +315,7 @@ impl Hub {
         // Somebody who may speak is enough.
         let nobody = Features {
             silent: !routes.mounts.is_empty(),
-            tool_changes: self.governor().is_some_and(|by| by.stops_tools()),
+            tool_changes: self.governor().is_some_and(|by| by.stops_changes()),
             ..Features::default()
         };
         all.fold(nobody, |sum, one| Features {
@@ -330,6 +344,7 @@ impl Hub {
             upstreams: routes.mounts.iter().filter_map(|mount| mount.provider.status()).collect(),
             violations: self.violations().handling(),
             offences: offences.collect(),
+            conflicts: self.inner.claims.conflicts(),
         }
     }
 

@@ -6,6 +6,7 @@
 mod agent;
 mod apart;
 mod bell;
+mod claims;
 mod governed;
 mod guests;
 mod hub;
@@ -23,9 +24,10 @@ mod weight;
 
 pub use agent::Agent;
 pub use bell::Bell;
+pub use claims::Conflict;
 pub use hub::{Hub, Visit};
 pub use kit::Kit;
-pub use naming::{Naming, Pattern};
+pub use naming::{BETWEEN, Naming, Pattern};
 pub use provider::{
     Answer, Askable, Asking, Bundles, Caller, Context, Features, Listed, Provider, Reporter, SessionId, Settling, Work,
 };

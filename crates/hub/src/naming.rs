@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 const LONGEST: usize = 64;
 
 /// What stands between a prefix and a name.
-const BETWEEN: &str = "__";
+pub const BETWEEN: &str = "__";
 
 /// How the names of one provider are shown. By default: as they are.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -48,10 +48,12 @@ impl Naming {
         })
     }
 
-    /// Another name for what somebody else already has the name of.
-    pub(crate) fn instead(&self, taken: &str, name: &str) -> String {
+    /// Another name for something whose name belongs to another provider. It is within the own prefix and within no other.
+    pub(crate) fn instead(&self, name: &str) -> String {
         let prefix = self.prefix.as_deref().unwrap_or_default();
-        marked(taken, &format!("{prefix}\0{name}"))
+        let plain: Vec<_> = name.split('_').filter(|part| !part.is_empty()).collect();
+        let between = if prefix.is_empty() { "" } else { BETWEEN };
+        marked(&clean(&format!("{prefix}{between}{}", plain.join("_"))), &format!("{prefix}\0{name}"))
     }
 
     /// Another URI for what somebody else already has the URI of; `None` if there is nothing to tell them apart by.
@@ -62,12 +64,18 @@ impl Naming {
 
 /// A name as all clients take it.
 fn fitted(name: &str) -> String {
-    let is_fine = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     if name.len() <= LONGEST && name.chars().all(is_fine) {
         return name.to_owned();
     }
-    let clean: String = name.chars().map(|c| if is_fine(c) { c } else { '_' }).collect();
-    marked(&clean, name)
+    marked(&clean(name), name)
+}
+
+fn is_fine(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_' || c == '-'
+}
+
+fn clean(name: &str) -> String {
+    name.chars().map(|c| if is_fine(c) { c } else { '_' }).collect()
 }
 
 /// A clean name with the mark of what it stands for, within the length that there is.
@@ -87,6 +95,11 @@ fn hash(text: &str) -> u64 {
 pub struct Pattern(pub String);
 
 impl Pattern {
+    /// What every name that is meant begins with.
+    pub(crate) fn literal(&self) -> &str {
+        self.0.split('*').next().unwrap_or_default()
+    }
+
     /// Whether a name is meant.
     pub fn fits(&self, name: &str) -> bool {
         let mut parts = self.0.split('*');

@@ -54,6 +54,11 @@ pub trait Provider: fmt::Debug + Send + Sync {
         Vec::new()
     }
 
+    /// What it says about how it is to be used, where that is passed on.
+    fn instructions(&self) -> Option<String> {
+        None
+    }
+
     /// What it does beyond answering calls.
     fn features(&self) -> Features {
         Features::default()

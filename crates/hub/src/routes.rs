@@ -1,13 +1,14 @@
 //! What all providers have, under the names that it is shown under, and who is behind each name.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use gladhand_operations::{CompletionOf, Prompt, Resource, Template, Tool, ToolCall};
+use gladhand_operations::{CompletionOf, Operation, Prompt, Resource, Template, Tool, ToolCall};
 
+use crate::claims::{Claimed, Claims, Space, is_within};
 use crate::naming::Naming;
-use crate::policy::{Views, What};
+use crate::policy::{Kind, Stopped, Views, What};
 use crate::provider::{Listed, Provider, SessionId};
 use crate::schema::Checks;
 
@@ -24,6 +25,14 @@ impl Mount {
     /// A provider whose names are shown as they are.
     pub fn plain(provider: Arc<dyn Provider>) -> Self {
         Self { provider, naming: Naming::default() }
+    }
+
+    /// What the provider is called where rules, pins and the audit file name it: by its own name, else by its prefix.
+    pub fn upstream(&self) -> &str {
+        match self.provider.name() {
+            "" => self.naming.prefix.as_deref().unwrap_or_default(),
+            name => name,
+        }
     }
 }
 
@@ -56,6 +65,27 @@ pub(crate) struct Route {
     pub(crate) mount: usize,
     /// What the provider itself calls it.
     pub(crate) own: String,
+    /// Prefixes of other mounts which the shown name begins with too.
+    rivals: Vec<String>,
+}
+
+impl Route {
+    fn to(mount: usize, own: &str) -> Self {
+        Self { mount, own: own.to_owned(), rivals: Vec::new() }
+    }
+}
+
+/// What an operation is about: exactly one thing of one provider. Policy decides on it, and the call goes there.
+#[derive(Debug, Clone)]
+pub(crate) enum Target {
+    /// A tool, by its place.
+    Tool(usize),
+    /// A resource that is read, watched or completed.
+    Resource(Route),
+    /// A prompt that is filled in or completed.
+    Prompt(Route),
+    /// A capability, and the place of the provider that serves it.
+    Capability(&'static str, usize),
 }
 
 /// All lists as they are now, and who is behind each name.
@@ -80,51 +110,66 @@ pub(crate) struct Routes {
     bundler: Option<usize>,
     /// The route of each tool.
     tool_routes: Vec<Route>,
-    /// Tools that policy has stopped, by their index, and why.
-    pub(crate) stopped: HashMap<usize, String>,
+    /// What policy has stopped because its definition changed.
+    pub(crate) stopped: Stopped,
     /// What certain callers get to see of all this.
     pub(crate) views: Views,
 }
 
 impl Routes {
-    /// Asks all providers. Where two have something of one name, the later one's gets another; where there is no other,
-    /// the first counts. The first such case is told. `session`: what this one sees, where that is its own.
-    pub(crate) fn ask(mounts: Arc<[Mount]>, session: Option<SessionId>) -> (Self, Option<HubError>) {
+    /// Asks all providers. Where the name of something belongs to another provider, it gets another name; where there is no
+    /// other, it is left out. The first such case is told. `session`: what this one sees, where that is its own.
+    pub(crate) fn ask(mounts: Arc<[Mount]>, claims: &Claims, session: Option<SessionId>) -> (Self, Option<HubError>) {
         let mut duplicate = None;
         let mut note = |what, name: &str| {
             duplicate.get_or_insert_with(|| HubError::Duplicate { what, name: name.to_owned() });
         };
         let (mut tools, mut by_tool, mut tool_routes) = (Vec::new(), HashMap::new(), Vec::new());
         let (mut resources, mut by_uri) = (Vec::new(), HashMap::new());
-        let (mut templates, mut template_mounts) = (Vec::new(), Vec::new());
         let (mut prompts, mut by_prompt) = (Vec::new(), HashMap::new());
+        let mut templates: Vec<Claimed<Template>> = Vec::new();
         let mut capabilities: Vec<(&'static str, usize)> = Vec::new();
         let bundler = mounts.iter().position(|mount| mount.provider.bundles().is_some());
         let bundles = bundler.and_then(|place| mounts[place].provider.bundles());
-        for (index, mount) in mounts.iter().enumerate() {
+        // Before any name is claimed: providers may take their time.
+        let mut lists: Vec<_> = mounts.iter().map(|mount| listed(&*mount.provider, session)).collect();
+        let mut round = claims.round(&mounts);
+        if session.is_none() {
+            round.begin_anew();
+        }
+        for (mount, list) in lists.iter_mut().enumerate() {
+            for template in std::mem::take(&mut list.templates) {
+                if let Some(since) = round.claim(Space::Template, &template.uri_template, mount) {
+                    templates.push(Claimed { thing: template, mount, since });
+                }
+            }
+        }
+        // Of two templates that a URI follows, the older one counts.
+        templates.sort_by_key(|one| one.since);
+        for (index, (mount, listed)) in mounts.iter().zip(lists).enumerate() {
             let naming = &mount.naming;
-            let route = |own: &str| Route { mount: index, own: own.to_owned() };
-            let provider = &mount.provider;
-            let listed = session.and_then(|session| provider.listed_for(session)).unwrap_or_else(|| Listed {
-                tools: provider.tools(),
-                resources: provider.resources(),
-                templates: provider.templates(),
-                prompts: provider.prompts(),
-            });
-            for capability in provider.capabilities() {
-                // Each is served by exactly one, the first.
-                if !capabilities.iter().any(|(served, _)| *served == capability) {
+            for capability in mount.provider.capabilities() {
+                // Each is served by exactly one.
+                if !capabilities.iter().any(|(served, _)| *served == capability)
+                    && round.claim(Space::Capability, capability, index).is_some()
+                {
                     capabilities.push((capability, index));
                 }
             }
+            let mut own_names = HashSet::new();
             for mut tool in listed.tools {
-                let Some(mut shown) = naming.shown(&tool.name) else { continue };
-                if by_tool.contains_key(&shown) {
+                let Some(mut shown) = naming.shown(&tool.name).filter(|_| own_names.insert(tool.name.clone())) else {
+                    continue;
+                };
+                if round.claim(Space::Tool, &shown, index).is_none() || by_tool.contains_key(&shown) {
                     note("tool", &shown);
-                    shown = naming.instead(&shown, &tool.name);
+                    shown = naming.instead(&tool.name);
+                    if round.claim(Space::Tool, &shown, index).is_none() {
+                        continue;
+                    }
                 }
                 if let Entry::Vacant(free) = by_tool.entry(shown.clone()) {
-                    let own = route(&tool.name);
+                    let route = Route { rivals: rivals(&shown, index, &mounts), ..Route::to(index, &tool.name) };
                     tool.name = shown;
                     let seen = match bundles {
                         Some(bundles) => bundles.shown(tool, session),
@@ -132,57 +177,64 @@ impl Routes {
                     };
                     if let Some(tool) = seen {
                         free.insert(tools.len());
-                        tool_routes.push(own);
+                        tool_routes.push(route);
                         tools.push(tool);
                     }
                 }
             }
             for mut resource in listed.resources {
                 let mut shown = resource.uri.clone();
-                if by_uri.contains_key(&shown) {
+                if !round.claim_uri(&shown, index, &templates) || by_uri.contains_key(&shown) {
                     note("resource", &shown);
                     let Some(other) = naming.other_uri(&shown) else { continue };
                     shown = other;
+                    if !round.claim_uri(&shown, index, &templates) {
+                        continue;
+                    }
                 }
                 if let Entry::Vacant(free) = by_uri.entry(shown.clone()) {
-                    free.insert(route(&resource.uri));
+                    free.insert(Route::to(index, &resource.uri));
                     resource.uri = shown;
                     resources.push(resource);
                 }
             }
-            for template in listed.templates {
-                templates.push(template);
-                template_mounts.push(index);
-            }
+            own_names.clear();
             for mut prompt in listed.prompts {
-                let Some(mut shown) = naming.shown(&prompt.name) else { continue };
-                if by_prompt.contains_key(&shown) {
+                let Some(mut shown) = naming.shown(&prompt.name).filter(|_| own_names.insert(prompt.name.clone()))
+                else {
+                    continue;
+                };
+                if round.claim(Space::Prompt, &shown, index).is_none() || by_prompt.contains_key(&shown) {
                     note("prompt", &shown);
-                    shown = naming.instead(&shown, &prompt.name);
+                    shown = naming.instead(&prompt.name);
+                    if round.claim(Space::Prompt, &shown, index).is_none() {
+                        continue;
+                    }
                 }
                 if let Entry::Vacant(free) = by_prompt.entry(shown.clone()) {
-                    free.insert(route(&prompt.name));
+                    free.insert(Route { rivals: rivals(&shown, index, &mounts), ..Route::to(index, &prompt.name) });
                     prompt.name = shown;
                     prompts.push(prompt);
                 }
             }
         }
+        round.end();
         let routes = Self {
             checks: tools.iter().map(|_| Checks::default()).collect(),
-            mounts,
             tools: tools.into(),
             by_tool,
             resources: resources.into(),
             by_uri,
-            templates: templates.into(),
-            template_mounts,
+            template_mounts: templates.iter().map(|one| one.mount).collect(),
+            templates: templates.into_iter().map(|one| one.thing).collect(),
             prompts: prompts.into(),
             by_prompt,
             capabilities,
             bundler,
             tool_routes,
-            stopped: HashMap::new(),
+            stopped: Stopped::default(),
             views: Views::default(),
+            mounts,
         };
         (routes, duplicate)
     }
@@ -206,16 +258,73 @@ impl Routes {
         &self.tool_routes[tool]
     }
 
-    /// A tool as policy sees it, by its index.
-    pub(crate) fn what(&self, tool: usize) -> What<'_> {
-        let route = self.route_of(tool);
-        What { upstream: self.upstream(route.mount), own: &route.own, tool: &self.tools[tool] }
+    /// What an operation is about. Lists and conversations with the agent are about nothing in particular.
+    pub(crate) fn target(&self, operation: &Operation<'_>) -> Option<Target> {
+        match operation {
+            Operation::CallTool(call) => self.place_of(&call.name).map(Target::Tool),
+            Operation::GetPrompt(call) => self.prompt(&call.name).cloned().map(Target::Prompt),
+            Operation::ReadResource(uri) | Operation::Watch(uri) => self.resource(uri).map(Target::Resource),
+            Operation::Complete(call) => match &call.of {
+                CompletionOf::Prompt(name) => self.prompt(name).cloned().map(Target::Prompt),
+                CompletionOf::Template(uri) => {
+                    let named = self.templates.iter().position(|template| template.uri_template == *uri);
+                    let named = named.map(|at| Route::to(self.template_mounts[at], uri));
+                    named.or_else(|| self.resource(uri)).map(Target::Resource)
+                }
+            },
+            Operation::Capability(call) => {
+                let served = |mount| Target::Capability(call.capability, mount);
+                self.capability(call.capability).map(served)
+            }
+            Operation::Agent(_)
+            | Operation::ListTools
+            | Operation::ListResources
+            | Operation::ListTemplates
+            | Operation::ListPrompts => None,
+        }
     }
 
-    /// What the provider of a mount is called: by its prefix, else by its own name.
+    /// The place of the provider that a target is of.
+    pub(crate) fn mount_of(&self, target: &Target) -> usize {
+        match target {
+            Target::Tool(tool) => self.route_of(*tool).mount,
+            Target::Resource(route) | Target::Prompt(route) => route.mount,
+            Target::Capability(_, mount) => *mount,
+        }
+    }
+
+    /// A target as policy sees it. `name`: what the caller calls it, where that is not a tool.
+    pub(crate) fn what<'a>(&'a self, target: &'a Target, name: &'a str) -> What<'a> {
+        let prefix = |mount: usize| self.mounts[mount].naming.prefix.as_deref();
+        let routed = |kind, route: &'a Route, name| {
+            let what = What::named(kind, self.upstream(route.mount), &route.own, name);
+            what.among(prefix(route.mount), &route.rivals)
+        };
+        match target {
+            Target::Tool(tool) => self.tool(*tool),
+            Target::Resource(route) => routed(Kind::Resource, route, name),
+            Target::Prompt(route) => routed(Kind::Prompt, route, name),
+            Target::Capability(capability, mount) => {
+                What::named(Kind::Capability, self.upstream(*mount), capability, name).among(prefix(*mount), &[])
+            }
+        }
+    }
+
+    /// A tool as policy sees it, by its index.
+    pub(crate) fn tool(&self, tool: usize) -> What<'_> {
+        let (route, tool) = (self.route_of(tool), &self.tools[tool]);
+        let prefix = self.mounts[route.mount].naming.prefix.as_deref();
+        What::tool(self.upstream(route.mount), &route.own, tool).among(prefix, &route.rivals)
+    }
+
+    /// A resource that no provider lists, as one that the provider of a mount may have.
+    pub(crate) fn unlisted(&self, uri: &str, mount: usize) -> Target {
+        Target::Resource(Route::to(mount, uri))
+    }
+
+    /// What the provider of a mount is called.
     pub(crate) fn upstream(&self, mount: usize) -> &str {
-        let mount = &self.mounts[mount];
-        mount.naming.prefix.as_deref().unwrap_or_else(|| mount.provider.name())
+        self.mounts[mount].upstream()
     }
 
     /// The place of the provider of a template, by the template's index.
@@ -228,7 +337,7 @@ impl Routes {
         let by_template = || {
             let mut templates = self.templates.iter().zip(&self.template_mounts);
             let follows = templates.find(|(template, _)| template.variables(uri).is_some());
-            follows.map(|(_, mount)| Route { mount: *mount, own: uri.to_owned() })
+            follows.map(|(_, mount)| Route::to(*mount, uri))
         };
         self.by_uri.get(uri).cloned().or_else(by_template)
     }
@@ -247,17 +356,21 @@ impl Routes {
     pub(crate) fn prompt(&self, name: &str) -> Option<&Route> {
         self.by_prompt.get(name)
     }
+}
 
-    /// Who has what an argument is completed of, by the provider's own name for it.
-    pub(crate) fn completion(&self, of: &CompletionOf<'_>) -> Option<Route> {
-        match of {
-            CompletionOf::Prompt(name) => self.prompt(name).cloned(),
-            CompletionOf::Template(uri) => {
-                let mut templates = self.templates.iter().zip(&self.template_mounts);
-                let named = templates.find(|(template, _)| template.uri_template == *uri);
-                let named = named.map(|(_, mount)| Route { mount: *mount, own: uri.clone().into_owned() });
-                named.or_else(|| self.resource(uri))
-            }
-        }
-    }
+/// Everything that a provider lists, for one session where that sees something of its own.
+fn listed(provider: &dyn Provider, session: Option<SessionId>) -> Listed {
+    session.and_then(|session| provider.listed_for(session)).unwrap_or_else(|| Listed {
+        tools: provider.tools(),
+        resources: provider.resources(),
+        templates: provider.templates(),
+        prompts: provider.prompts(),
+    })
+}
+
+/// Prefixes of other mounts which a shown name begins with too.
+fn rivals(shown: &str, mount: usize, mounts: &[Mount]) -> Vec<String> {
+    let own = mounts[mount].naming.prefix.as_deref();
+    let prefixes = mounts.iter().filter_map(|other| other.naming.prefix.as_deref());
+    prefixes.filter(|prefix| Some(*prefix) != own && is_within(shown, prefix)).map(str::to_owned).collect()
 }

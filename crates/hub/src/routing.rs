@@ -13,10 +13,10 @@ use gladhand_operations::{
 use gladhand_wire::json;
 
 use crate::hub::{Hub, settle};
-use crate::policy::Governor;
+use crate::policy::{Governor, What};
 use crate::provider::{Answer, Caller, Context, Provider, Work};
-use crate::routes::{Mount, Route, Routes};
-use crate::stand_ins;
+use crate::routes::{Mount, Route, Routes, Target};
+use crate::stand_ins::{self, StandIn};
 
 impl Hub {
     /// Answers a call, now or later.
@@ -38,19 +38,9 @@ impl Hub {
         }))
     }
 
-    /// Whether it is known who answers, so that nobody who is still finding out matters.
+    /// Whether it is known which provider answers, so that those that do not know yet what they have do not matter.
     fn is_answerable(&self, operation: &Operation<'_>, routes: &Routes) -> bool {
-        match operation {
-            Operation::CallTool(tool) => routes.place_of(&tool.name).is_some(),
-            Operation::GetPrompt(prompt) => routes.prompt(&prompt.name).is_some(),
-            Operation::ReadResource(uri) | Operation::Watch(uri) => routes.resource(uri).is_some(),
-            Operation::Complete(completion) => routes.completion(&completion.of).is_some(),
-            Operation::Capability(call) => routes.capability(call.capability).is_some(),
-            Operation::Agent(_) => true,
-            Operation::ListTools | Operation::ListResources | Operation::ListTemplates | Operation::ListPrompts => {
-                false
-            }
-        }
+        matches!(operation, Operation::Agent(_)) || routes.target(operation).is_some()
     }
 
     fn route(
@@ -61,116 +51,111 @@ impl Hub {
         caller: &Arc<dyn Caller>,
     ) -> Answer {
         let context = Context { call: call.id, terms: &call.terms, agreement, caller, bell: &self.bell };
-        let now = |outcome: Outcome| Answer::Now(outcome);
-        // Whoever finds nothing because somebody could not be asked is told so.
-        let listed = |is_empty: bool, reply| {
-            let trouble = trouble(&routes);
-            if let Some(failure) = trouble.as_ref().filter(|_| !is_empty) {
-                let log = Log { level: Level::Warning, logger: None, data: json::to_raw(&failure.message) };
-                caller.tell(Notice::Log(Some(call.id), log));
-            }
-            Answer::Now(trouble.filter(|_| is_empty).map_or(Ok(reply), Err))
-        };
-        let missing = |failure| Answer::Now(Err(trouble(&routes).unwrap_or(failure)));
-        // A call of a tool looks for itself, and most there are.
-        let is_call = matches!(call.operation, Operation::CallTool(_));
-        let view = if is_call { None } else { self.view(&routes, &context) };
-        let seen = |route: Option<Route>| route.filter(|to| view.as_ref().is_none_or(|view| view.shows(to.mount)));
-        let logged = self.written_down(&call.operation, &routes, &context);
-        let answer = match call.operation {
+        let operation = match call.operation {
             Operation::CallTool(tool) => {
                 let tool = routes.completed(tool, caller.session());
                 if let Some(stand_in) = stand_ins::stand_in(&tool.name, &routes, agreement) {
-                    let refused = |by: &Arc<Governor>| by.refuses(&stand_in.tool(), &tool.arguments, &context);
-                    if let Some(failure) = self.governor().and_then(refused) {
-                        return Answer::Now(Err(failure));
-                    }
-                    return match stand_in.operation(&tool) {
-                        Ok(operation) => {
-                            let meant = Call { id: call.id, operation, terms: call.terms.clone() };
-                            let templates = Arc::clone(&routes.templates);
-                            stand_ins::as_answer(self.route(meant, routes, agreement, caller), templates)
-                        }
-                        Err(failure) => Answer::Now(Err(failure)),
-                    };
+                    return self.call_stand_in(stand_in, &tool, routes, &context);
                 }
-                let answer = match self.governor() {
-                    Some(governor) => self.call_governed(governor, tool, Arc::clone(&routes), &context),
-                    None => self.call_tool(tool, Arc::clone(&routes), &context),
+                Operation::CallTool(tool)
+            }
+            Operation::Agent(asked) => {
+                return match self.agent() {
+                    Some(agent) => agent.ask(asked, &context),
+                    None => Answer::Now(Err(Failure::no_agent())),
                 };
-                match answer {
-                    Answer::Now(Err(failure)) if failure.kind == FailureKind::UnknownTool => missing(failure),
-                    answer => answer,
-                }
             }
-            Operation::ListTools => {
-                let tools = view.as_ref().map_or(&routes.tools, |view| &view.tools);
-                let is_shown = |tool: &Tool| !self.governor().is_some_and(|by| by.hides(tool, &context));
-                let tools = stand_ins::with_stand_ins(tools, &routes, agreement, is_shown);
-                listed(tools.is_empty(), Reply::Tools(tools))
+            Operation::ListTools | Operation::ListResources | Operation::ListTemplates | Operation::ListPrompts => {
+                return self.list(&call.operation, &routes, &context);
             }
+            operation => operation,
+        };
+        match self.governor() {
+            Some(governor) => self.answer_governed(governor, operation, routes, &context),
+            None => match routes.target(&operation) {
+                Some(target) => match self.errand(operation, target, routes, &context) {
+                    Ok(errand) => self.run(errand, &context),
+                    Err(failure) => Answer::Now(Err(failure)),
+                },
+                None => match &operation {
+                    Operation::ReadResource(uri) => {
+                        let candidates = candidates(&routes).collect();
+                        self.read_unlisted(uri, candidates, &routes, &context)
+                    }
+                    operation => Answer::Now(Err(missing(operation, &routes))),
+                },
+            },
+        }
+    }
+
+    fn list(&self, operation: &Operation<'_>, routes: &Routes, context: &Context<'_>) -> Answer {
+        let view = self.view(routes, context);
+        let (is_empty, reply) = match operation {
             Operation::ListResources => {
                 let resources = view.as_ref().map_or(&routes.resources, |view| &view.resources);
-                listed(resources.is_empty(), Reply::Resources(Arc::clone(resources)))
+                (resources.is_empty(), Reply::Resources(Arc::clone(resources)))
             }
             Operation::ListTemplates => {
                 let templates = view.as_ref().map_or(&routes.templates, |view| &view.templates);
-                listed(templates.is_empty(), Reply::Templates(Arc::clone(templates)))
+                (templates.is_empty(), Reply::Templates(Arc::clone(templates)))
             }
             Operation::ListPrompts => {
                 let prompts = view.as_ref().map_or(&routes.prompts, |view| &view.prompts);
-                listed(prompts.is_empty(), Reply::Prompts(Arc::clone(prompts)))
+                (prompts.is_empty(), Reply::Prompts(Arc::clone(prompts)))
             }
-            Operation::ReadResource(uri) => match seen(routes.resource(&uri)) {
-                Some(route) => guarded(&routes, route.mount, |provider| provider.read(&route.own, &context)),
-                None => self.read_unlisted(&uri, &routes, &context),
-            },
-            Operation::Watch(uri) => match seen(routes.resource(&uri)) {
-                Some(_) if self.watch(&uri, &routes) => now(Ok(Reply::Done)),
-                _ => now(Err(Failure::unknown_resource(&uri))),
-            },
-            Operation::GetPrompt(prompt) => match seen(routes.prompt(&prompt.name).cloned()) {
-                Some(route) => {
-                    let prompt = ToolCall { name: Cow::Borrowed(&route.own), arguments: prompt.arguments };
-                    guarded(&routes, route.mount, |provider| provider.prompt(prompt, &context))
-                }
-                None => missing(Failure::unknown_prompt(&prompt.name)),
-            },
-            Operation::Complete(completion) => match (seen(routes.completion(&completion.of)), &completion.of) {
-                (Some(Route { mount, own }), of) => {
-                    let of = match of {
-                        CompletionOf::Prompt(_) => CompletionOf::Prompt(own.into()),
-                        CompletionOf::Template(_) => CompletionOf::Template(own.into()),
-                    };
-                    let completion = CompletionCall { of, ..completion };
-                    guarded(&routes, mount, |provider| provider.complete(completion, &context))
-                }
-                (None, CompletionOf::Prompt(name)) => now(Err(Failure::unknown_prompt(name))),
-                (None, CompletionOf::Template(uri)) => now(Err(Failure::unknown_resource(uri))),
-            },
-            Operation::Agent(asked) => match self.agent() {
-                Some(agent) => agent.ask(asked, &context),
-                None => now(Err(Failure::no_agent())),
-            },
-            Operation::Capability(asked) => match routes.capability(asked.capability) {
-                Some(mount) => guarded(&routes, mount, |provider| provider.serve(asked, &context)),
-                None => missing(Failure::no_capability(asked.capability)),
-            },
+            _ => {
+                let tools = view.as_ref().map_or(&routes.tools, |view| &view.tools);
+                let is_hidden = |tool: &Tool, by: &Arc<Governor>| by.hides(&What::tool("", &tool.name, tool), context);
+                let is_shown = |tool: &Tool| !self.governor().is_some_and(|by| is_hidden(tool, by));
+                let tools = stand_ins::with_stand_ins(tools, routes, context.agreement, is_shown);
+                (tools.is_empty(), Reply::Tools(tools))
+            }
         };
-        match logged {
-            Some(logged) => logged.hold(answer),
+        // A caller that finds nothing because an upstream could not be asked is told so.
+        let trouble = trouble(routes);
+        if let Some(failure) = trouble.as_ref().filter(|_| !is_empty) {
+            let log = Log { level: Level::Warning, logger: None, data: json::to_raw(&failure.message) };
+            context.caller.tell(Notice::Log(Some(context.call), log));
+        }
+        Answer::Now(trouble.filter(|_| is_empty).map_or(Ok(reply), Err))
+    }
+
+    /// Calls a tool of ours that stands in for something which the caller's dialect has no words for.
+    fn call_stand_in(
+        &self,
+        stand_in: StandIn,
+        call: &ToolCall<'_>,
+        routes: Arc<Routes>,
+        context: &Context<'_>,
+    ) -> Answer {
+        let tool = stand_in.tool();
+        let what = What::tool("", &tool.name, &tool);
+        let leave = match self.governor().map(|governor| governor.admit_stand_in(&what, &call.arguments, context)) {
+            Some(Err(refused)) => return refused,
+            leave => leave.and_then(Result::ok),
+        };
+        let operation = match stand_in.operation(call) {
+            Ok(operation) => operation,
+            Err(failure) => return Answer::Now(Err(failure)),
+        };
+        let view = self.view(&routes, context);
+        let templates = Arc::clone(view.as_ref().map_or(&routes.templates, |view| &view.templates));
+        let meant = Call { id: context.call, operation, terms: context.terms.clone() };
+        let answer = stand_ins::as_answer(self.route(meant, routes, context.agreement, context.caller), templates);
+        match leave {
+            Some(leave) => leave.bound(answer),
             None => answer,
         }
     }
 
-    /// Reads what nobody lists: whoever may have such is asked, one after the other.
-    fn read_unlisted(&self, uri: &str, routes: &Arc<Routes>, context: &Context<'_>) -> Answer {
-        let may_have_it = |mount: &Mount| mount.provider.features().unlisted_resources;
-        let view = self.view(routes, context);
-        let is_seen = |index: usize| view.as_ref().is_none_or(|view| view.shows(index));
-        let mounts = routes.mounts.iter().enumerate();
-        let candidates: Vec<usize> =
-            mounts.filter(|(index, mount)| may_have_it(mount) && is_seen(*index)).map(|(index, _)| index).collect();
+    /// Reads what no provider lists: those that may have such are asked, one after the other.
+    pub(crate) fn read_unlisted(
+        &self,
+        uri: &str,
+        candidates: Vec<usize>,
+        routes: &Arc<Routes>,
+        context: &Context<'_>,
+    ) -> Answer {
         match candidates[..] {
             [] => return Answer::Now(Err(Failure::unknown_resource(uri))),
             [one] => return guarded(routes, one, |provider| provider.read(uri, context)),
@@ -194,53 +179,73 @@ impl Hub {
         })
     }
 
-    fn call_tool(&self, call: ToolCall<'_>, routes: Arc<Routes>, context: &Context<'_>) -> Answer {
-        let Some(tool) = routes.place_of(&call.name) else {
-            return Answer::Now(Err(Failure::unknown_tool(&call.name)));
-        };
-        match self.errand(call, tool, routes, context) {
-            Ok(errand) => self.run(errand, context),
-            Err(failure) => Answer::Now(Err(failure)),
-        }
-    }
-
-    /// A call of a tool that can be made as it is.
+    /// An operation that can be carried out as it is.
     pub(crate) fn errand<'a>(
         &self,
-        call: ToolCall<'a>,
-        tool: usize,
+        operation: Operation<'a>,
+        target: Target,
         routes: Arc<Routes>,
         context: &Context<'_>,
     ) -> Result<Errand<'a>, Failure> {
-        let as_task = is_task(&call.name, context.terms.task, routes.tools[tool].tasks)?;
-        if self.inner.validating.load(Ordering::Relaxed) {
-            routes.checks[tool].arguments(&routes.tools[tool], &call.arguments)?;
+        let mut as_task = false;
+        if let (Operation::CallTool(call), Target::Tool(tool)) = (&operation, &target) {
+            as_task = is_task(&call.name, context.terms.task, routes.tools[*tool].tasks)?;
+            if self.inner.validating.load(Ordering::Relaxed) {
+                routes.checks[*tool].arguments(&routes.tools[*tool], &call.arguments)?;
+            }
         }
-        Ok(Errand { call, tool, as_task, routes })
+        Ok(Errand { operation, target, as_task, routes })
     }
 
-    /// Makes the call.
+    /// Carries out an errand.
     pub(crate) fn run(&self, errand: Errand<'_>, context: &Context<'_>) -> Answer {
-        let Errand { call, tool, as_task, routes } = errand;
-        let Route { mount, own } = routes.route_of(tool);
-        let call = ToolCall { name: Cow::Borrowed(own), arguments: call.arguments };
-        let answer = guarded(&routes, *mount, |provider| provider.call(call, context));
-        let validating = self.inner.validating.load(Ordering::Relaxed);
-        let answer = if validating { checked(answer, routes, tool) } else { answer };
-        match answer {
-            Answer::Now(outcome) if as_task => Answer::AsTask(Box::pin(std::future::ready(outcome))),
-            Answer::Later(work) if as_task => Answer::AsTask(work),
-            answer => answer,
+        let Errand { operation, target, as_task, routes } = errand;
+        match (operation, target) {
+            (Operation::CallTool(call), Target::Tool(tool)) => {
+                let Route { mount, own, .. } = routes.route_of(tool);
+                let call = ToolCall { name: Cow::Borrowed(own), arguments: call.arguments };
+                let answer = guarded(&routes, *mount, |provider| provider.call(call, context));
+                let validating = self.inner.validating.load(Ordering::Relaxed);
+                let answer = if validating { checked(answer, routes, tool) } else { answer };
+                match answer {
+                    Answer::Now(outcome) if as_task => Answer::AsTask(Box::pin(std::future::ready(outcome))),
+                    Answer::Later(work) if as_task => Answer::AsTask(work),
+                    answer => answer,
+                }
+            }
+            (Operation::ReadResource(_), Target::Resource(to)) => {
+                guarded(&routes, to.mount, |provider| provider.read(&to.own, context))
+            }
+            (Operation::Watch(uri), Target::Resource(_)) => match self.watch(&uri, &routes) {
+                true => Answer::Now(Ok(Reply::Done)),
+                false => Answer::Now(Err(Failure::unknown_resource(&uri))),
+            },
+            (Operation::GetPrompt(prompt), Target::Prompt(to)) => {
+                let prompt = ToolCall { name: Cow::Borrowed(&to.own), arguments: prompt.arguments };
+                guarded(&routes, to.mount, |provider| provider.prompt(prompt, context))
+            }
+            (Operation::Complete(completion), Target::Prompt(to)) => {
+                let completion = CompletionCall { of: CompletionOf::Prompt(to.own.into()), ..completion };
+                guarded(&routes, to.mount, |provider| provider.complete(completion, context))
+            }
+            (Operation::Complete(completion), Target::Resource(to)) => {
+                let completion = CompletionCall { of: CompletionOf::Template(to.own.into()), ..completion };
+                guarded(&routes, to.mount, |provider| provider.complete(completion, context))
+            }
+            (Operation::Capability(asked), Target::Capability(_, mount)) => {
+                guarded(&routes, mount, |provider| provider.serve(asked, context))
+            }
+            (operation, _) => Answer::Now(Err(missing(&operation, &routes))),
         }
     }
 }
 
-/// A call of a tool that can be made as it is.
+/// An operation that can be carried out as it is.
 #[derive(Debug)]
 pub(crate) struct Errand<'a> {
-    pub(crate) call: ToolCall<'a>,
-    /// The tool's place in the routes.
-    pub(crate) tool: usize,
+    pub(crate) operation: Operation<'a>,
+    /// What it is about.
+    pub(crate) target: Target,
     as_task: bool,
     pub(crate) routes: Arc<Routes>,
 }
@@ -248,8 +253,36 @@ pub(crate) struct Errand<'a> {
 impl Errand<'_> {
     /// The same errand, free of the line it was read from.
     pub(crate) fn into_owned(self) -> Errand<'static> {
-        Errand { call: self.call.into_owned(), tool: self.tool, as_task: self.as_task, routes: self.routes }
+        let Self { operation, target, as_task, routes } = self;
+        Errand { operation: operation.into_owned(), target, as_task, routes }
     }
+}
+
+/// The places of the providers that may have resources which they do not list.
+pub(crate) fn candidates(routes: &Routes) -> impl Iterator<Item = usize> {
+    let may_have_it = |mount: &Mount| mount.provider.features().unlisted_resources;
+    routes.mounts.iter().enumerate().filter(move |(_, mount)| may_have_it(mount)).map(|(index, _)| index)
+}
+
+/// Why there is no answer to an operation about something that no provider is known to have.
+pub(crate) fn missing(operation: &Operation<'_>, routes: &Routes) -> Failure {
+    let failure = match operation {
+        Operation::CallTool(call) => Failure::unknown_tool(&call.name),
+        Operation::GetPrompt(call) => Failure::unknown_prompt(&call.name),
+        Operation::Capability(call) => Failure::no_capability(call.capability),
+        Operation::ReadResource(uri) | Operation::Watch(uri) => return Failure::unknown_resource(uri),
+        Operation::Complete(CompletionCall { of: CompletionOf::Prompt(name), .. }) => {
+            return Failure::unknown_prompt(name);
+        }
+        Operation::Complete(CompletionCall { of: CompletionOf::Template(uri), .. }) => {
+            return Failure::unknown_resource(uri);
+        }
+        Operation::Agent(_) => return Failure::no_agent(),
+        Operation::ListTools | Operation::ListResources | Operation::ListTemplates | Operation::ListPrompts => {
+            return Failure::panicked();
+        }
+    };
+    trouble(routes).unwrap_or(failure)
 }
 
 /// What one provider answers. One that panics fails its call, not the session: it is shared and gets nothing by `&mut`,

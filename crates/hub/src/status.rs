@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::claims::Conflict;
 use crate::policy::Handling;
 
 /// How a hub stands.
@@ -19,6 +20,9 @@ pub struct HubStatus {
     /// What downstreams did against what was negotiated.
     #[serde(default)]
     pub offences: Vec<Offence>,
+    /// Names that providers offered and that belong to others.
+    #[serde(default)]
+    pub conflicts: Vec<Conflict>,
 }
 
 /// How often a peer broke a rule of what was negotiated.

@@ -7,8 +7,7 @@ use std::time::Duration;
 use gladhand_accord::{Agreement, Side};
 use gladhand_hub::{Answer, Asking, Caller, Context, Hub, SessionId, Settling};
 use gladhand_operations::{
-    Call, CallId, CapabilityCall, CapabilityEvent, Content, Notice, Operation, Party, Reply, Terms, ToolCall,
-    ToolResult,
+    Call, CallId, CapabilityCall, CapabilityEvent, Content, Notice, Operation, Reply, Terms, ToolCall, ToolResult,
 };
 use gladhand_wire::json::Kind;
 use gladhand_wire::{Id, Members, RawValue, json};
@@ -31,8 +30,8 @@ pub(super) struct Runner {
     call: CallId,
     agreement: Arc<Agreement>,
     caller: Arc<dyn Caller>,
-    principal: Option<Arc<str>>,
-    party: Option<Party>,
+    /// On whose behalf the nodes are run.
+    terms: Terms<'static>,
     /// Whether the caller wants to hear how it is going.
     streaming: bool,
 }
@@ -45,8 +44,7 @@ impl Runner {
             call: context.call,
             agreement: Arc::clone(context.agreement),
             caller: Arc::clone(context.caller),
-            principal: context.terms.principal.clone(),
-            party: context.terms.party,
+            terms: context.terms.on_behalf(),
             streaming,
         }
     }
@@ -85,7 +83,7 @@ impl Runner {
         let operation = Operation::CallTool(ToolCall { name: name.into(), arguments: Cow::Borrowed(input) });
         let timeout = Some(deadline.saturating_duration_since(Instant::now()));
         let answer =
-            self.ask(Call { id: self.call, operation, terms: Terms { timeout, ..self.terms() } }, &self.within());
+            self.ask(Call { id: self.call, operation, terms: Terms { timeout, ..self.terms.clone() } }, &self.within());
         match answer.outcome().await {
             Ok(Reply::Tool(result)) if result.failed => Err(worded(result.joined_text(), "tool failed")),
             Ok(Reply::Tool(result)) => data(&result),
@@ -160,16 +158,12 @@ impl Runner {
         let request = Some(Id::of(&json::to_raw(&hex_id::<16>())));
         let message = Cow::Owned(message);
         let operation = Operation::Capability(CapabilityCall { kind, capability, request, message });
-        Call { id: self.call, operation, terms: self.terms() }
+        Call { id: self.call, operation, terms: self.terms.clone() }
     }
 
     fn ask(&self, call: Call<'_>, within: &Arc<Within>) -> Answer {
         let caller: Arc<dyn Caller> = Arc::clone(within) as _;
         self.hub.answer(call, &self.agreement, &caller)
-    }
-
-    fn terms(&self) -> Terms<'static> {
-        Terms { principal: self.principal.clone(), party: self.party, ..Terms::default() }
     }
 
     fn within(&self) -> Arc<Within> {

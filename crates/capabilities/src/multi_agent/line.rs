@@ -17,7 +17,8 @@ static LINES: AtomicU64 = AtomicU64::new(u64::MAX / 2);
 pub(super) struct Line {
     agent: Arc<dyn Agent>,
     pub(super) agreement: Arc<Agreement>,
-    pub(super) principal: Option<Arc<str>>,
+    /// On whose behalf the agent is asked.
+    pub(super) terms: Terms<'static>,
     bell: Bell,
     ear: Arc<Ear>,
 }
@@ -63,7 +64,7 @@ impl Line {
         Self {
             agent: Arc::clone(agent),
             agreement: Arc::clone(context.agreement),
-            principal: context.terms.principal.clone(),
+            terms: context.terms.on_behalf(),
             bell: context.bell.clone(),
             ear: Arc::new(Ear { id, session: OnceLock::new(), events: Mutex::default() }),
         }
@@ -115,10 +116,9 @@ impl Line {
 
     /// Asks the agent.
     pub(super) fn ask(&self, call: AgentCall<'_>) -> Answer {
-        let terms = Terms { principal: self.principal.clone(), ..Terms::default() };
         let caller: Arc<dyn Caller> = Arc::clone(&self.ear) as _;
         let (agreement, bell) = (&self.agreement, &self.bell);
-        self.agent.ask(call, &Context { call: CallId(0), terms: &terms, agreement, caller: &caller, bell })
+        self.agent.ask(call, &Context { call: CallId(0), terms: &self.terms, agreement, caller: &caller, bell })
     }
 
     /// Hears what happens in the session from now on, until this is dropped or somebody else listens.

@@ -122,7 +122,7 @@ impl Subagent {
             session,
             config,
             parent: line.agreement.client.name.clone(),
-            principal: line.principal.clone(),
+            principal: line.terms.principal.clone(),
             state: watch::Sender::new(ready),
             holds: Mutex::new(Held { line: Some(Arc::new(line)), following: None }),
         }

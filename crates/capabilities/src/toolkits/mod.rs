@@ -16,7 +16,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gladhand_hub::{Answer, Bundles, Context, Features, Hub, Provider, SessionId};
-use gladhand_operations::{Call, CapabilityCall, Failure, Operation, Outcome, Reply, Terms, Tool, ToolCall};
+use gladhand_operations::{Call, CapabilityCall, Failure, Operation, Outcome, Reply, Tool, ToolCall};
 use gladhand_wire::{Members, RawValue, json};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -267,8 +267,7 @@ impl Toolkits {
 
 /// The tools that the caller sees now.
 fn seen(hub: &Hub, context: &Context<'_>) -> Answer {
-    let terms = Terms { principal: context.terms.principal.clone(), ..Terms::default() };
-    let call = Call { id: context.call, operation: Operation::ListTools, terms };
+    let call = Call { id: context.call, operation: Operation::ListTools, terms: context.terms.on_behalf() };
     hub.answer(call, context.agreement, context.caller)
 }
 

@@ -11,6 +11,7 @@ use crate::exit::Exit;
 
 pub mod bridge;
 pub mod call;
+mod changes;
 pub mod chat;
 pub mod config;
 pub mod doctor;

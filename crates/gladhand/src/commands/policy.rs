@@ -1,19 +1,20 @@
-//! `gladhand policy`: explains what policy makes of a call, and approves tools that changed.
+//! `gladhand policy`: explains what policy makes of a call, and approves definitions that changed.
 
 use std::io::{IsTerminal as _, Write};
 use std::process::ExitCode;
 
 use anyhow::anyhow;
-use gladhand_hub::policy::{Policy, What, Who};
-use gladhand_hub::{Provider, SessionId};
+use gladhand_hub::policy::{Kind, Policy, What, Who};
+use gladhand_hub::{BETWEEN, Provider, SessionId};
 use gladhand_operations::Tool;
 use gladhand_wire::RawValue;
 
 use crate::cli::{PolicyApproveArgs, PolicyArgs, PolicyCommand, PolicyTestArgs};
+use crate::commands::changes::{changes, escaped};
 use crate::commands::{CommandError, written};
 use crate::config::{self, Reading};
 use crate::exit::Exit;
-use crate::pins::{self, PinFile};
+use crate::pins::{self, PinFile, Waiting};
 use crate::providers::Toolbox;
 
 /// Does what was asked for.
@@ -26,11 +27,11 @@ pub fn run(args: &PolicyArgs) -> Result<ExitCode, CommandError> {
 
 fn test(args: &PolicyTestArgs) -> Result<ExitCode, CommandError> {
     let (config, _) = config::load(args.config.as_deref(), Reading::WithoutUpstreams).map_err(CommandError::usage)?;
-    let policy = config.policy.policy(&config.profiles);
+    let policy = config.policy.policy(&config.profiles, &config.authorization.tool_scopes);
     let arguments: Box<RawValue> = serde_json::from_str(&args.args)
         .map_err(|error| CommandError::usage(anyhow!("--args is not JSON: {error}")))?;
     let ours = Toolbox.tools().into_iter().find(|tool| tool.name == args.tool);
-    if ours.is_none() && std::io::stderr().is_terminal() {
+    if ours.is_none() && args.kind == Kind::Tool && std::io::stderr().is_terminal() {
         let note =
             "no server is asked whether there is such a tool; rules see the name as it is shown, as in `git__push`";
         written(writeln!(anstream::stderr(), "note: {note}"))?;
@@ -39,23 +40,48 @@ fn test(args: &PolicyTestArgs) -> Result<ExitCode, CommandError> {
     if args.read_only {
         tool = tool.with("annotations", &serde_json::json!({"readOnlyHint": true}));
     }
-    let who = Who { principal: args.principal.as_deref(), client: &args.client, session: SessionId::NONE };
-    let what = What { upstream: args.upstream.as_deref().unwrap_or_default(), own: &args.tool, tool: &tool };
+    let who =
+        Who { principal: args.principal.as_deref(), client: &args.client, session: SessionId::NONE, scopes: None };
+    let upstream = args.upstream.as_deref().unwrap_or_default();
+    let mut prefixes = prefixes_of(args);
+    let prefix = prefixes.pop();
+    let what = match args.kind {
+        Kind::Tool => What::tool(upstream, &args.tool, &tool),
+        Kind::Capability => {
+            let capability = args.tool.split('/').next().unwrap_or_default();
+            What::named(args.kind, upstream, capability, &args.tool)
+        }
+        kind => What::named(kind, upstream, &args.tool, &args.tool),
+    };
+    let what = what.among(prefix.as_deref(), &prefixes);
     let told =
         if args.json { as_json(&policy, &who, &what, &arguments) } else { as_text(&policy, &who, &what, &arguments) };
     written(writeln!(std::io::stdout(), "{told}"))?;
     Ok(Exit::Success.into())
 }
 
+/// The prefixes of configured upstreams that the name begins with, the longest last: the upstream that it belongs to.
+fn prefixes_of(args: &PolicyTestArgs) -> Vec<String> {
+    let config = config::load(args.config.as_deref(), Reading::AsWritten);
+    let upstreams = config.map(|(config, _)| config.upstreams.0).unwrap_or_default();
+    let enabled = upstreams.iter().filter(|(_, upstream)| upstream.enabled);
+    let within = |prefix: &&str| args.tool.strip_prefix(prefix).is_some_and(|rest| rest.starts_with(BETWEEN));
+    let prefixes = enabled.filter_map(|(name, upstream)| upstream.effective_prefix(name)).filter(within);
+    let mut prefixes: Vec<_> = prefixes.map(str::to_owned).collect();
+    prefixes.sort_by_key(String::len);
+    prefixes
+}
+
 fn as_json(policy: &Policy, who: &Who<'_>, what: &What<'_>, arguments: &RawValue) -> String {
     let explanation = policy.explain(who, what, arguments);
     let profile = policy.profile(who);
     let told = serde_json::json!({
-        "tool": what.tool.name,
+        "kind": what.kind,
+        "tool": what.name,
         "principal": who.principal,
         "client": who.client,
         "profile": profile.map(|profile| &profile.name),
-        "seen_as": profile.map_or_else(|| Some(what.tool.name.clone()), |profile| profile.shown(what)),
+        "seen_as": profile.map_or_else(|| Some(what.name.to_owned()), |profile| profile.shown(what)),
         "listed": policy.denied_always(who, what).is_none(),
         "decision": explanation.decision,
         "rules": explanation.rules,
@@ -65,7 +91,7 @@ fn as_json(policy: &Policy, who: &Who<'_>, what: &What<'_>, arguments: &RawValue
 
 fn as_text(policy: &Policy, who: &Who<'_>, what: &What<'_>, arguments: &RawValue) -> String {
     let mut lines = vec![
-        format!("tool      {} {}", what.tool.name, arguments.get()),
+        format!("{:<9} {} {}", what.kind.word(), what.name, arguments.get()),
         format!("principal {}", who.principal.unwrap_or("-")),
         format!("client    {}", if who.client.is_empty() { "-" } else { who.client }),
     ];
@@ -92,8 +118,15 @@ fn approve(args: &PolicyApproveArgs) -> Result<ExitCode, CommandError> {
     let file = PinFile::open(folder.join(pins::NAME))?;
     let mut out = std::io::stdout();
     if args.names.is_empty() {
-        for (tool, since, at) in file.waiting() {
-            written(writeln!(out, "{tool}: known since {since}, seen to be something else at {at}"))?;
+        for Waiting { name, since, at, texts } in file.waiting() {
+            written(writeln!(out, "{}: known since {since}, seen to be something else at {at}", escaped(&name)))?;
+            let changed = match texts {
+                Some((before, after)) => changes(&before, &after),
+                None => vec!["what changed is not known: the definition was not kept".to_owned()],
+            };
+            for line in changed {
+                written(writeln!(out, "    {line}"))?;
+            }
         }
         return Ok(Exit::Success.into());
     }
@@ -102,8 +135,8 @@ fn approve(args: &PolicyApproveArgs) -> Result<ExitCode, CommandError> {
         let error = anyhow!("nothing of that name waits to be approved");
         return Err(CommandError::new(Exit::Failure, error).hint("without a name, what waits is listed"));
     }
-    for tool in approved {
-        written(writeln!(out, "approved {tool}"))?;
+    for name in approved {
+        written(writeln!(out, "approved {}", escaped(&name)))?;
     }
     Ok(Exit::Success.into())
 }

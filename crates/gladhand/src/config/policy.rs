@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use gladhand_hub::Pattern;
 use gladhand_hub::policy::{
-    ArgumentSchema, Callers, Effect, Expression, ExpressionError, Handling, Limit, PinMode, Policy, Profile, Rate,
-    Rule, Tools, UnknownClass,
+    ArgumentSchema, Callers, Effect, Expression, ExpressionError, Handling, Limit, NeededScopes, PinMode, Policy,
+    Profile, Rate, Rule, Subjects, Tools, UnknownClass,
 };
 use serde::{Deserialize, Serialize, Serializer};
 
@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize, Serializer};
 pub struct PolicyConfig {
     /// Hold arguments and structured results to the tools' schemas.
     pub validate_arguments: bool,
-    /// What is done about a tool whose definition changed.
+    /// What is done about a tool or prompt whose definition changed, and about changed instructions.
     pub pin: PinMode,
     /// What is done about violations of what was negotiated.
     pub violations: Handling,
@@ -30,13 +30,18 @@ pub struct PolicyConfig {
 }
 
 impl PolicyConfig {
-    /// The policy that this and the profiles make.
-    pub fn policy(&self, profiles: &BTreeMap<String, ProfileConfig>) -> Policy {
+    /// The policy that this, the profiles and the scopes of `[authorization]` make.
+    pub fn policy(&self, profiles: &BTreeMap<String, ProfileConfig>, scopes: &BTreeMap<String, Vec<String>>) -> Policy {
+        let needed = |(pattern, scopes): (&String, &Vec<String>)| NeededScopes {
+            pattern: Pattern(pattern.clone()),
+            scopes: scopes.clone(),
+        };
         Policy {
             rules: self.rules.iter().enumerate().map(|(index, rule)| rule.rule(index)).collect(),
             limits: self.limits.iter().enumerate().map(|(index, limit)| limit.limit(index)).collect(),
             profiles: profiles.iter().map(|(name, profile)| profile.profile(name)).collect(),
             pins: self.pin,
+            scopes: scopes.iter().map(needed).collect(),
         }
     }
 }
@@ -50,9 +55,22 @@ pub struct RuleConfig {
     /// Whom it is about: patterns of principals and client names.
     #[serde(default)]
     pub who: Vec<CallersText>,
-    /// Which tools it is about: patterns of shown names, `@readonly`, `@destructive`.
+    /// The upstreams that it is about; all if there are none.
+    #[serde(default)]
+    pub upstreams: Vec<String>,
+    /// Tools that it is about: patterns of shown names, `@readonly`, `@destructive`. Without tools, resources, prompts and
+    /// capabilities it is about everything.
     #[serde(default)]
     pub tools: Vec<ToolsText>,
+    /// Resources that it is about: patterns of URIs.
+    #[serde(default)]
+    pub resources: Vec<String>,
+    /// Prompts that it is about: patterns of shown names.
+    #[serde(default)]
+    pub prompts: Vec<String>,
+    /// Capabilities of A2E that it is about: patterns of their names and of the types of requests.
+    #[serde(default)]
+    pub capabilities: Vec<String>,
     /// What must hold for the arguments.
     pub when: Option<Condition>,
     /// A JSON Schema that must hold for the arguments.
@@ -69,7 +87,13 @@ impl RuleConfig {
         Rule {
             name: named(self.name.as_ref(), index),
             who: callers(&self.who),
-            tools: tools(&self.tools),
+            about: Subjects {
+                upstreams: patterns(&self.upstreams),
+                tools: tools(&self.tools),
+                resources: patterns(&self.resources),
+                prompts: patterns(&self.prompts),
+                capabilities: patterns(&self.capabilities),
+            },
             when: self.when.as_ref().map(|when| when.0.meant.clone()),
             // It was usable when it was read, and still is.
             schema: self.schema.as_ref().and_then(|schema| ArgumentSchema::parse(&schema.0).ok()),
@@ -90,7 +114,13 @@ impl LimitConfig {
         Limit {
             name: named(text.name.as_ref(), index),
             who: callers(&text.who),
-            tools: tools(&text.tools),
+            about: Subjects {
+                upstreams: patterns(&text.upstreams),
+                tools: tools(&text.tools),
+                resources: patterns(&text.resources),
+                prompts: patterns(&text.prompts),
+                capabilities: patterns(&text.capabilities),
+            },
             together: text.together,
             rate: text.calls.map(|calls| Rate { calls, per: Duration::from_secs(text.per_s) }),
             concurrent: text.concurrent,
@@ -107,7 +137,15 @@ struct LimitText {
     #[serde(default)]
     who: Vec<CallersText>,
     #[serde(default)]
+    upstreams: Vec<String>,
+    #[serde(default)]
     tools: Vec<ToolsText>,
+    #[serde(default)]
+    resources: Vec<String>,
+    #[serde(default)]
+    prompts: Vec<String>,
+    #[serde(default)]
+    capabilities: Vec<String>,
     #[serde(default)]
     together: bool,
     calls: Option<u32>,
@@ -163,7 +201,6 @@ pub struct ProfileConfig {
 
 impl ProfileConfig {
     fn profile(&self, name: &str) -> Profile {
-        let patterns = |texts: &[String]| texts.iter().cloned().map(Pattern).collect();
         Profile {
             name: name.to_owned(),
             who: callers(&self.who),
@@ -274,6 +311,10 @@ fn named(name: Option<&String>, index: usize) -> String {
 
 fn callers(texts: &[CallersText]) -> Vec<Callers> {
     texts.iter().map(|text| text.0.meant.clone()).collect()
+}
+
+fn patterns(texts: &[String]) -> Vec<Pattern> {
+    texts.iter().cloned().map(Pattern).collect()
 }
 
 fn tools(texts: &[ToolsText]) -> Vec<Tools> {

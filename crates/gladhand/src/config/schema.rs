@@ -167,7 +167,11 @@ const AUTHORIZATION: [Key; 7] = [
     ("resource", Kind::Text, "Our own address as callers know it. Tokens of issuers must be made for it."),
     ("audiences", Kind::Texts, "Further audiences that mean us."),
     ("scopes", Kind::Texts, "Scopes that every request needs."),
-    ("tool_scopes", Kind::TextsByName, "Scopes that calls of single tools need besides; `*` fits any characters."),
+    (
+        "tool_scopes",
+        Kind::TextsByName,
+        "Scopes that single tools, prompts, resources and capabilities need besides; `*` fits any characters.",
+    ),
     ("dpop", Kind::OneOf(&["off", "accepted", "required"]), "Tokens that are bound to a key (RFC 9449)."),
     ("issuers", Kind::Issuers, "Authorization servers whose tokens are accepted."),
     ("tokens", Kind::Tokens, "Tokens that are accepted as they are."),
@@ -175,7 +179,7 @@ const AUTHORIZATION: [Key; 7] = [
 
 const POLICY: [Key; 5] = [
     ("validate_arguments", Kind::Bool, "Hold arguments and structured results to the tools' schemas."),
-    ("pin", Kind::OneOf(&["off", "warn", "stop"]), "What is done about a tool whose definition changed."),
+    ("pin", Kind::OneOf(&["off", "warn", "stop"]), "What is done about a tool, a prompt or instructions that changed."),
     (
         "violations",
         Kind::OneOf(&["observe", "repair", "enforce"]),
@@ -293,7 +297,11 @@ impl Kind {
                 &json!({
                     "name": { "type": "string", "description": "What it is called." },
                     "who": texts(),
+                    "upstreams": texts(),
                     "tools": texts(),
+                    "resources": texts(),
+                    "prompts": texts(),
+                    "capabilities": texts(),
                     "when": { "type": "string", "description": "What must hold for the arguments." },
                     "schema": { "type": "object", "description": "A JSON Schema that must hold for the arguments." },
                     "effect": { "enum": ["allow", "deny", "ask"] },
@@ -307,7 +315,11 @@ impl Kind {
                     &json!({
                         "name": { "type": "string", "description": "What it is called." },
                         "who": texts(),
+                        "upstreams": texts(),
                         "tools": texts(),
+                        "resources": texts(),
+                        "prompts": texts(),
+                        "capabilities": texts(),
                         "together": { "type": "boolean", "description": "Whether all callers share it." },
                         "calls": number(),
                         "per_s": { "type": "integer", "minimum": 1, "maximum": 86_400 },

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use gladhand_accord::Secret;
 use gladhand_auth::{BadRoots, Roots};
 use gladhand_dialects::a2e;
-use gladhand_hub::{Naming, Pattern};
+use gladhand_hub::{BETWEEN, Naming, Pattern};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
@@ -163,11 +163,16 @@ impl UpstreamConfig {
         Surroundings { folder: self.cwd.clone(), inherits, variables }
     }
 
+    /// What its names begin with, if anything.
+    pub fn effective_prefix<'a>(&'a self, name: &'a str) -> Option<&'a str> {
+        Some(self.prefix.as_deref().unwrap_or(name)).filter(|prefix| !prefix.is_empty())
+    }
+
     /// How its names are shown.
     pub fn naming(&self, name: &str) -> Naming {
         let patterns = |texts: &[String]| texts.iter().cloned().map(Pattern).collect();
         Naming {
-            prefix: Some(self.prefix.as_deref().unwrap_or(name)).filter(|prefix| !prefix.is_empty()).map(str::to_owned),
+            prefix: self.effective_prefix(name).map(str::to_owned),
             renamed: self.rename.clone(),
             only: patterns(&self.only),
             hidden: patterns(&self.hide),
@@ -279,6 +284,36 @@ impl UpstreamConfig {
             mistake(Some("rename"), "a name must not be empty");
         }
         mistakes
+    }
+}
+
+impl Upstreams {
+    /// Upstreams whose names can clash with those of others, by what the configuration alone says: name and message.
+    pub fn clashes(&self) -> Vec<(String, String)> {
+        let enabled = || self.0.iter().filter(|(_, upstream)| upstream.enabled);
+        let mut clashes = Vec::new();
+        for (at, (name, upstream)) in enabled().enumerate() {
+            let Some(prefix) = upstream.effective_prefix(name) else { continue };
+            for (other_at, (other, rival)) in enabled().enumerate().filter(|(other_at, _)| *other_at != at) {
+                match rival.effective_prefix(other).and_then(|rival| rival.strip_prefix(prefix)) {
+                    Some("") if other_at < at => clashes.push((
+                        name.clone(),
+                        format!(
+                            "it has the prefix of `{other}`: of two things of one name only the first is shown under it"
+                        ),
+                    )),
+                    Some(rest) if rest.starts_with(BETWEEN) => clashes.push((
+                        name.clone(),
+                        format!(
+                            "names of it that begin with `{}{BETWEEN}` belong to `{other}`",
+                            &rest[BETWEEN.len()..]
+                        ),
+                    )),
+                    _ => {}
+                }
+            }
+        }
+        clashes
     }
 }
 

@@ -8,6 +8,7 @@ mod breaker;
 mod hosting;
 mod lists;
 pub(crate) mod memory;
+mod pinning;
 mod pool;
 mod room;
 mod way;
@@ -149,7 +150,7 @@ impl Coupled {
 
     /// Who it says it is, and how it says it is to be used, if that is known.
     pub fn introduction(&self) -> Option<(Peer, Option<String>)> {
-        self.inner.known().map(|lists| (lists.server.clone(), lists.instructions.clone()))
+        self.inner.known().map(|lists| (lists.server.clone(), self.inner.passed_on(&lists).cloned()))
     }
 
     /// Opens the main way, and says why not if that fails.
@@ -232,6 +233,14 @@ impl Inner {
                 None if self.is_main(way) => Box::pin(self.open_main()).await?,
                 None => Box::pin(self.open_other(way)).await?,
             };
+            if self.is_pinning()
+                && let Err(failure) = Box::pin(self.check_pins(way, &session, &errand.operation)).await
+            {
+                if session.is_over() && failure.kind != FailureKind::Denied {
+                    continue;
+                }
+                return Err(failure);
+            }
             let call = || (errand.operation.clone(), errand.terms.clone());
             let (agreement, host) = (Arc::clone(&errand.agreement), Arc::clone(&errand.host));
             if let Some(outcome) = session.call_on_behalf(call, agreement, host as _).await {
@@ -413,6 +422,7 @@ impl Inner {
                 return;
             }
         };
+        way.pinning.note(&session, &lists);
         let different = lists.different(before.as_deref());
         match own {
             Some(own) if !different.is_empty() => self.show_to(own, lists),
@@ -424,18 +434,22 @@ impl Inner {
     /// Shows lists to everybody. Sessions with a way of their own go on seeing what they have seen: it is said there
     /// whether that has changed.
     fn show(&self, lists: Arc<Lists>, before: Option<Arc<Lists>>, different: &[List]) {
-        if let (Some(before), false) = (before, different.is_empty()) {
+        if let (Some(before), false) = (&before, different.is_empty()) {
             let ways = self.ways();
             let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
             for session in ways.own.keys() {
-                seen.entry(*session).or_insert_with(|| Arc::clone(&before));
+                seen.entry(*session).or_insert_with(|| Arc::clone(before));
             }
         }
         *self.lists.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&lists));
-        if let Some(file) = self.spec.remembered_in.as_ref().filter(|_| !different.is_empty()) {
+        let says_something_else = before.as_ref().is_none_or(|before| before.instructions != lists.instructions);
+        if let Some(file) = self.spec.remembered_in.as_ref().filter(|_| says_something_else || !different.is_empty()) {
             memory::remember(file, &lists);
         }
         if let Some(bell) = self.bell.get() {
+            if says_something_else {
+                bell.instructions_changed();
+            }
             for list in different {
                 match list {
                     List::Tools => bell.tools_changed(),
@@ -538,6 +552,10 @@ impl Provider for Coupled {
 
     fn prompts(&self) -> Vec<Prompt> {
         self.inner.known().map(|lists| lists.prompts.clone()).unwrap_or_default()
+    }
+
+    fn instructions(&self) -> Option<String> {
+        self.inner.known().and_then(|lists| lists.instructions.clone())
     }
 
     fn features(&self) -> Features {

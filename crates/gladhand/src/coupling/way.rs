@@ -11,6 +11,7 @@ use gladhand_operations::{Failure, FailureKind};
 use super::Spec;
 use super::breaker::Breaker;
 use super::hosting::WayHost;
+use super::pinning::Pinning;
 use super::room::Place;
 use crate::upstream::{Host, OpenError, Options, Upstream};
 
@@ -23,6 +24,8 @@ pub(super) struct Way {
     spec: Arc<Spec>,
     provides: Askable,
     pub(super) host: Arc<WayHost>,
+    /// What was compared with the pins.
+    pub(super) pinning: Pinning,
     /// Its place among those that are counted.
     place: Mutex<Option<Place>>,
     /// The session, while it is open.
@@ -38,7 +41,16 @@ impl Way {
         let (session, openings, opening) = (Mutex::default(), AtomicU64::new(0), tokio::sync::Mutex::default());
         Arc::new_cyclic(|way| {
             let host = Arc::new(host.of(way));
-            Self { spec, provides, host, place: Mutex::new(place), session, openings, opening }
+            Self {
+                spec,
+                provides,
+                host,
+                pinning: Pinning::default(),
+                place: Mutex::new(place),
+                session,
+                openings,
+                opening,
+            }
         })
     }
 

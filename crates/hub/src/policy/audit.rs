@@ -47,7 +47,8 @@ pub struct Record {
     pub dialect_version: String,
     /// Who has it.
     pub upstream: String,
-    /// What was done: `tool` (called), `resource` (read), `prompt` (filled in) or `capability` (asked for something).
+    /// What was done: `tool` (called), `resource` (read), `subscription` (to a resource), `prompt` (filled in), `completion`
+    /// (of an argument) or `capability` (sent a request).
     pub operation: &'static str,
     /// The tool's name as it was called, the resource's URI, the prompt's name, the type of a capability's message.
     pub tool: String,

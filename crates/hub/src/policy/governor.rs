@@ -1,19 +1,20 @@
 //! Applies a policy: what is counted, remembered and written down on the way.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::time::Instant;
 
-use gladhand_operations::{Failure, FailureKind, Outcome, Tool};
+use gladhand_operations::{Failure, FailureKind, Outcome};
 use gladhand_wire::{RawValue, json};
 
 use super::asking::{self, Consent};
 use super::audit::{Auditor, Entry};
 use super::limits::{Meters, Permit};
-use super::pins::{Definition, PinMode, Pinboard, Standing};
+use super::pins::{Definition, PinMode, Pinboard, Standing, Stopped};
 use super::view::View;
-use super::{Decision, Policy, What, Who};
-use crate::provider::{Answer, Context, Reporter, SessionId, Work};
+use super::{Decision, Kind, Policy, What, Who};
+use crate::provider::{Answer, Context, Listed, Reporter, SessionId, Work};
 use crate::routes::Routes;
 
 /// Applies a policy to a hub's calls.
@@ -22,7 +23,11 @@ pub struct Governor {
     regime: RwLock<Arc<Regime>>,
     auditor: Option<Arc<dyn Auditor>>,
     pinboard: OnceLock<Arc<dyn Pinboard>>,
-    /// Tools that were seen to be not what they were.
+    /// Whether definitions are compared with pins, for those who must know it with every call.
+    is_pinning: AtomicBool,
+    /// How often pins were looked at for all sessions: what was found before may have been approved since.
+    looks: AtomicU64,
+    /// Definitions that were seen to be not what they were, by the names under which they are approved.
     changed: Mutex<BTreeSet<String>>,
 }
 
@@ -32,10 +37,12 @@ struct Regime {
     policy: Policy,
     meters: Arc<Meters>,
     hides_anything: bool,
-    /// What was allowed for the rest of a session: the rule that asked, and the tool. Under another policy the same name may
-    /// be that of another rule.
-    consents: Mutex<HashMap<SessionId, HashSet<(String, String)>>>,
+    /// What was allowed for the rest of a session. Under another policy the same name may be that of another rule.
+    consents: Mutex<HashMap<SessionId, HashSet<Consented>>>,
 }
+
+/// The rule that asked, and what was allowed: its kind, its provider and what the provider calls it.
+type Consented = (String, Kind, String, String);
 
 impl Regime {
     fn of(policy: Policy, meters: Arc<Meters>) -> Arc<Self> {
@@ -43,12 +50,14 @@ impl Regime {
         Arc::new(Self { policy, meters, hides_anything, consents: Mutex::default() })
     }
 
-    fn has_consent(&self, session: SessionId, rule: &str, tool: &str) -> bool {
-        let consents = self.consents();
-        consents.get(&session).is_some_and(|given| given.iter().any(|(by, to)| by == rule && to == tool))
+    fn has_consent(&self, session: SessionId, rule: &str, what: &What<'_>) -> bool {
+        let is_it = |(by, kind, upstream, own): &Consented| {
+            by == rule && *kind == what.kind && upstream == what.upstream && own == what.own
+        };
+        self.consents().get(&session).is_some_and(|given| given.iter().any(is_it))
     }
 
-    fn consents(&self) -> MutexGuard<'_, HashMap<SessionId, HashSet<(String, String)>>> {
+    fn consents(&self) -> MutexGuard<'_, HashMap<SessionId, HashSet<Consented>>> {
         self.consents.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -72,7 +81,9 @@ pub(crate) enum Course {
 impl Governor {
     /// Applies this policy.
     pub fn new(policy: Policy) -> Self {
-        Self { regime: RwLock::new(Regime::of(policy, Arc::default())), ..Self::default() }
+        let governor = Self::default();
+        governor.replace(policy);
+        governor
     }
 
     /// Writes down calls.
@@ -89,6 +100,7 @@ impl Governor {
     /// Pins the definitions of tools from now on, as the policy says. Once only: where they are pinned already, it stays so.
     pub fn pin_on(&self, pinboard: Arc<dyn Pinboard>) {
         let _ = self.pinboard.set(pinboard);
+        self.note_pinning();
     }
 
     /// Whether there is something to pin definitions on.
@@ -105,16 +117,39 @@ impl Governor {
         let is_as_limited = policy.limits == regime.policy.limits;
         let meters = if is_as_limited { Arc::clone(&regime.meters) } else { Arc::default() };
         *regime = Regime::of(policy, meters);
+        drop(regime);
+        self.note_pinning();
         shows_something_else
     }
 
-    /// Tools that were seen to be not what they were, stopped or not.
-    pub fn changed_tools(&self) -> Vec<String> {
+    fn note_pinning(&self) {
+        let is_pinning = self.has_pinboard() && self.regime().policy.pins != PinMode::Off;
+        self.is_pinning.store(is_pinning, Ordering::Release);
+    }
+
+    /// Whether definitions are compared with pins. Then no call may reach a session with an upstream whose definitions were
+    /// not compared in that very session.
+    pub fn is_pinning(&self) -> bool {
+        self.is_pinning.load(Ordering::Acquire)
+    }
+
+    /// How often pins were looked at so far. What [`Self::inspect`] found holds as long as this stays the same.
+    pub fn looks(&self) -> u64 {
+        self.looks.load(Ordering::Acquire)
+    }
+
+    /// Compares what an upstream says of itself in one session with the pins.
+    pub fn inspect(&self, upstream: &str, listed: &Listed, instructions: Option<&str>) -> Stopped {
+        self.compare(&Definition::all(upstream, listed, instructions))
+    }
+
+    /// Definitions that were seen to be not what they were, stopped or not.
+    pub fn changed_definitions(&self) -> Vec<String> {
         self.changed.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }
 
     /// Whether tools may be stopped and let back in while sessions are open.
-    pub(crate) fn stops_tools(&self) -> bool {
+    pub fn stops_changes(&self) -> bool {
         self.has_pinboard() && self.regime().policy.pins == PinMode::Stop
     }
 
@@ -123,28 +158,49 @@ impl Governor {
         self.regime().consents().remove(&session);
     }
 
-    /// Which tools are stopped because they are not what they were, and why: by their place in the routes.
-    pub(crate) fn look(&self, routes: &Routes) -> HashMap<usize, String> {
-        let (mode, Some(pinboard)) = (self.regime().policy.pins, self.pinboard.get()) else { return HashMap::new() };
-        if mode == PinMode::Off || routes.tools.is_empty() {
-            return HashMap::new();
+    /// What is stopped because it is not what it was, of all that is shown.
+    pub(crate) fn look(&self, routes: &Routes) -> Stopped {
+        self.looks.fetch_add(1, Ordering::AcqRel);
+        if !self.is_pinning() {
+            return Stopped::default();
         }
-        let definition = |index| {
-            let what = routes.what(index);
-            Definition::of(what.upstream, what.own, what.tool)
+        let place = |mount: usize, definition: Definition| {
+            let prefix = routes.mounts[mount].naming.prefix.clone();
+            Definition { former: prefix.filter(|prefix| *prefix != definition.upstream), ..definition }
         };
-        let seen: Vec<_> = (0..routes.tools.len()).map(definition).collect();
-        let mut stopped = HashMap::new();
-        for (index, standing) in pinboard.look(&seen).into_iter().enumerate() {
-            let Standing::Changed { since } = standing else { continue };
-            let tool = &routes.tools[index].name;
+        let tools = (0..routes.tools.len()).map(|index| {
+            let (route, tool) = (routes.route_of(index), &routes.tools[index]);
+            let definition = Definition::of_tool(routes.upstream(route.mount), &route.own, tool);
+            place(route.mount, Definition { shown: Some(tool.name.clone()), ..definition })
+        });
+        let prompts = routes.prompts.iter().filter_map(|prompt| {
+            let route = routes.prompt(&prompt.name)?;
+            let definition = Definition::of_prompt(routes.upstream(route.mount), &route.own, prompt);
+            Some(place(route.mount, Definition { shown: Some(prompt.name.clone()), ..definition }))
+        });
+        let instructions = routes.mounts.iter().enumerate().filter_map(|(index, mount)| {
+            Definition::of_instructions(routes.upstream(index), mount.provider.instructions().as_deref())
+        });
+        self.compare(&tools.chain(prompts).chain(instructions).collect::<Vec<_>>())
+    }
+
+    /// Compares definitions with the pins: which of them are stopped.
+    fn compare(&self, seen: &[Definition]) -> Stopped {
+        let mut stopped = Stopped::default();
+        let (mode, Some(pinboard)) = (self.regime().policy.pins, self.pinboard.get()) else { return stopped };
+        if mode == PinMode::Off || seen.is_empty() {
+            return stopped;
+        }
+        for (definition, standing) in seen.iter().zip(pinboard.look(seen)) {
+            let Standing::Changed { name, since } = standing else { continue };
             let is_stopped = mode == PinMode::Stop;
-            if self.changed.lock().unwrap_or_else(PoisonError::into_inner).insert(tool.clone()) {
-                tracing::warn!(tool, since, is_stopped, "the definition of a tool changed");
+            if self.changed.lock().unwrap_or_else(PoisonError::into_inner).insert(name.clone()) {
+                let kind = tracing::field::display(definition.kind);
+                tracing::warn!(kind, name, since, is_stopped, "a pinned definition changed");
             }
             if is_stopped {
-                let hint = format!("`gladhand policy approve {tool}` lets it back in");
-                stopped.insert(index, format!("{tool}: the definition changed since {since}; {hint}"));
+                let hint = format!("`gladhand policy approve {name}` lets it back in");
+                stopped.add(definition, format!("{name}: the definition changed since {since}; {hint}"));
             }
         }
         stopped
@@ -155,11 +211,6 @@ impl Governor {
         let regime = self.regime();
         let is_partial = regime.hides_anything || !routes.stopped.is_empty();
         is_partial.then(|| routes.views.of(&regime.policy, who, routes))
-    }
-
-    /// Whether calls are written down.
-    pub(crate) fn is_audited(&self) -> bool {
-        self.auditor.is_some()
     }
 
     /// Begins to write down a call, where calls are written down.
@@ -182,13 +233,17 @@ impl Governor {
         logged: &mut Logged,
     ) -> Course {
         let (who, regime) = (Who::of(context), self.regime());
+        if let Some(scopes) = regime.policy.lacking_scopes(&who, what) {
+            logged.decided_by(SCOPES);
+            return Course::Refused(out_of_scope(what.name, &scopes));
+        }
         match regime.policy.decide(&who, what, arguments) {
             Decision::Allow => Course::Go,
             Decision::Deny { rule, reason } => {
                 logged.decided_by(&rule);
-                Course::Refused(denied(&what.tool.name, &rule, &reason))
+                Course::Refused(denied(what.name, &rule, &reason))
             }
-            Decision::Ask { rule, .. } if regime.has_consent(who.session, &rule, &what.tool.name) => Course::Go,
+            Decision::Ask { rule, .. } if regime.has_consent(who.session, &rule, what) => Course::Go,
             Decision::Ask { rule, reason } if asking::can_be_asked(context.agreement) => {
                 Course::AskFirst { rule, reason }
             }
@@ -197,27 +252,41 @@ impl Governor {
                 let between = if reason.is_empty() { "" } else { "; " };
                 let reason =
                     format!("{reason}{between}somebody must be asked first, and this client cannot ask anybody");
-                Course::Refused(denied(&what.tool.name, &rule, &reason))
+                Course::Refused(denied(what.name, &rule, &reason))
             }
         }
     }
 
-    /// Why a tool of our own, which stands in for something else, may not be called. Where somebody would have to be
-    /// asked first, it may not: what it leads to is not asked about.
-    pub(crate) fn refuses(&self, tool: &Tool, arguments: &RawValue, context: &Context<'_>) -> Option<Failure> {
-        let what = What { upstream: "", own: &tool.name, tool };
-        match self.regime().policy.decide(&Who::of(context), &what, arguments) {
+    /// Why something may not be called, where no person can be asked first: then that is a refusal too.
+    pub fn refuses(&self, what: &What<'_>, arguments: &RawValue, context: &Context<'_>) -> Option<Failure> {
+        let (who, regime) = (Who::of(context), self.regime());
+        if let Some(scopes) = regime.policy.lacking_scopes(&who, what) {
+            return Some(out_of_scope(what.name, &scopes));
+        }
+        match regime.policy.decide(&who, what, arguments) {
             Decision::Allow => None,
-            Decision::Deny { rule, reason } | Decision::Ask { rule, reason } => {
-                Some(denied(&tool.name, &rule, &reason))
-            }
+            Decision::Deny { rule, reason } | Decision::Ask { rule, reason } => Some(denied(what.name, &rule, &reason)),
         }
     }
 
-    /// Whether a tool of our own is not to be shown to a caller.
-    pub(crate) fn hides(&self, tool: &Tool, context: &Context<'_>) -> bool {
-        let what = What { upstream: "", own: &tool.name, tool };
-        self.regime().policy.denied_always(&Who::of(context), &what).is_some()
+    /// Whether something is denied to a caller whatever the arguments, so that it is not to be listed.
+    pub fn hides(&self, what: &What<'_>, context: &Context<'_>) -> bool {
+        self.regime().policy.denied_always(&Who::of(context), what).is_some()
+    }
+
+    /// Leave to call a tool of ours that stands in for something else. What it leads to is decided, counted and written
+    /// down by itself.
+    pub(crate) fn admit_stand_in(
+        &self,
+        what: &What<'_>,
+        arguments: &RawValue,
+        context: &Context<'_>,
+    ) -> Result<Leave, Answer> {
+        let admitted = match self.refuses(what, arguments, context) {
+            Some(failure) => Err(failure),
+            None => self.admit(what, context),
+        };
+        admitted.map_err(|failure| self.begin("tool", what.name, Some(arguments), context).refused(failure))
     }
 
     /// Asks the caller whether a call may be made.
@@ -228,22 +297,23 @@ impl Governor {
         session: SessionId,
         logged: &mut Logged,
     ) -> Result<(), Failure> {
-        let Asked { tool, arguments, rule, reason } = asked;
+        let Asked { what, arguments, rule, reason } = asked;
         // Who answers when another policy holds has not consented to anything in that.
         let regime = self.regime();
         let has_session = session != SessionId::NONE;
-        let answered = reporter.ask(asking::question(tool, arguments, reason, has_session)).await;
+        let answered = reporter.ask(asking::question(what.name, arguments, reason, has_session)).await;
         match asking::consent(&answered) {
             Consent::Once => Ok(()),
             Consent::Always => {
                 if has_session {
-                    regime.consents().entry(session).or_default().insert((rule.to_owned(), tool.to_owned()));
+                    let consented = (rule.to_owned(), what.kind, what.upstream.to_owned(), what.own.to_owned());
+                    regime.consents().entry(session).or_default().insert(consented);
                 }
                 Ok(())
             }
             Consent::Refused => {
                 logged.decided_by(rule);
-                Err(denied(tool, rule, "whoever was asked did not allow it"))
+                Err(denied(what.name, rule, "whoever was asked did not allow it"))
             }
         }
     }
@@ -265,7 +335,7 @@ impl Governor {
 /// What a person is asked about.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Asked<'a> {
-    pub(crate) tool: &'a str,
+    pub(crate) what: What<'a>,
     pub(crate) arguments: &'a RawValue,
     pub(crate) rule: &'a str,
     pub(crate) reason: &'a str,
@@ -298,11 +368,6 @@ impl Logged {
         outcome
     }
 
-    /// The same answer, written down when it is there.
-    pub(crate) fn hold(self, answer: Answer) -> Answer {
-        Leave(Permit::default()).hold(answer, self)
-    }
-
     /// The end of a call that was not made.
     pub(crate) fn refused(self, failure: Failure) -> Answer {
         Answer::Now(self.end(Err(failure)))
@@ -314,6 +379,11 @@ impl Logged {
 pub(crate) struct Leave(Permit);
 
 impl Leave {
+    /// The same answer, within the bounds of the leave.
+    pub(crate) fn bound(self, answer: Answer) -> Answer {
+        self.hold(answer, Logged(None))
+    }
+
     /// The same answer, within the bounds of the leave, written down when it is there.
     pub(crate) fn hold(self, answer: Answer, logged: Logged) -> Answer {
         if self.0.is_unbounded() && logged.0.is_none() {
@@ -338,6 +408,17 @@ impl Leave {
             };
             logged.end(self.0.capped(outcome))
         })
+    }
+}
+
+/// What decided where scopes did, in the audit file.
+const SCOPES: &str = "tool_scopes";
+
+fn out_of_scope(name: &str, scopes: &str) -> Failure {
+    let data = Some(json::to_raw(&serde_json::json!({"rule": SCOPES, "scope": scopes})));
+    Failure {
+        data,
+        ..Failure::new(FailureKind::Denied, format!("{name} needs a scope that was not granted: {scopes}"))
     }
 }
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use gladhand_operations::{Failure, FailureKind, Outcome};
 
 use super::audit::reply_bytes;
-use super::parties::{Callers, Tools, What, Who, any_fits};
+use super::parties::{Callers, Subjects, What, Who, any_fits};
 use crate::provider::SessionId;
 
 /// Beyond this many meters, those that nobody needs are thrown away.
@@ -23,8 +23,8 @@ pub struct Limit {
     pub name: String,
     /// Whom it is about; everybody if empty.
     pub who: Vec<Callers>,
-    /// Which tools it is about; all if empty. They are counted together.
-    pub tools: Vec<Tools>,
+    /// What it is about. All of that is counted together.
+    pub about: Subjects,
     /// Whether all callers are counted together. Else each is counted alone: by principal, else by session; those who
     /// have neither are counted together.
     pub together: bool,
@@ -89,9 +89,7 @@ impl Meters {
         what: &What<'_>,
         now: Instant,
     ) -> Result<Permit, Failure> {
-        let fits = |limit: &Limit| {
-            any_fits(&limit.tools, |tools| tools.fits(what)) && any_fits(&limit.who, |callers| callers.fits(who))
-        };
+        let fits = |limit: &Limit| limit.about.fit(what) && any_fits(&limit.who, |callers| callers.fits(who));
         let fitting: Vec<_> = limits.iter().enumerate().filter(|(_, limit)| fits(limit)).collect();
         let smallest = |bound: Option<usize>, one: Option<usize>| bound.into_iter().chain(one).min();
         let mut permit = Permit::default();
@@ -161,7 +159,7 @@ fn too_often(limit: &Limit, rate: Rate, tokens: f64, what: &What<'_>) -> Failure
     let wait = (1.0 - tokens) * rate.per.as_secs_f64() / f64::from(rate.calls);
     let message = format!(
         "{} is limited to {} calls in {} s (limit `{}`): try again in {} ms",
-        what.tool.name,
+        what.name,
         rate.calls,
         rate.per.as_secs_f64(),
         limit.name,
@@ -173,7 +171,7 @@ fn too_often(limit: &Limit, rate: Rate, tokens: f64, what: &What<'_>) -> Failure
 fn too_many(limit: &Limit, running: usize, what: &What<'_>) -> Failure {
     let message = format!(
         "{running} calls are running, and no more may at once (limit `{}` on {}): try again when one has ended",
-        limit.name, what.tool.name,
+        limit.name, what.name,
     );
     Failure::new(FailureKind::Busy, message)
 }
@@ -225,6 +223,7 @@ impl Drop for Permit {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::Tools;
     use gladhand_operations::{Reply, Tool, ToolResult};
 
     fn limits(limit: Limit) -> Vec<Limit> {
@@ -232,14 +231,18 @@ mod tests {
     }
 
     fn who(session: u64) -> Who<'static> {
-        Who { principal: None, client: "c", session: SessionId(session) }
+        Who { principal: None, client: "c", session: SessionId(session), scopes: None }
+    }
+
+    fn tools(pattern: &str) -> Subjects {
+        Subjects { tools: vec![Tools::parse(pattern).unwrap()], ..Subjects::default() }
     }
 
     #[test]
     fn a_bucket_is_emptied_and_fills_evenly() {
         let limits = limits(Limit { rate: Some(Rate { calls: 2, per: Duration::from_secs(1) }), ..Limit::default() });
         let (meters, tool, start) = (Arc::<Meters>::default(), Tool::plain("t", ""), Instant::now());
-        let what = What { upstream: "", own: "t", tool: &tool };
+        let what = What::tool("", "t", &tool);
         let at = |session, ms| {
             let now = start + Duration::from_millis(ms);
             meters.admit(&limits, &who(session), &what, now).map(drop).map_err(|failure| failure.message)
@@ -258,7 +261,7 @@ mod tests {
     fn those_who_are_nobody_are_counted_together_and_so_is_who_the_limit_says() {
         let mut limits = limits(Limit { concurrent: Some(1), ..Limit::default() });
         let (meters, tool, now) = (Arc::<Meters>::default(), Tool::plain("t", ""), Instant::now());
-        let what = What { upstream: "", own: "t", tool: &tool };
+        let what = What::tool("", "t", &tool);
         let held = meters.admit(&limits, &who(0), &what, now).unwrap();
         let other = Who { client: "another name", ..who(0) };
         let busy = meters.admit(&limits, &other, &what, now).unwrap_err();
@@ -278,11 +281,11 @@ mod tests {
         let rate = Rate { calls: 1, per: Duration::from_secs(1) };
         let limits = [
             Limit { rate: Some(rate), together: true, ..Limit::default() },
-            Limit { concurrent: Some(0), tools: vec![Tools::parse("b").unwrap()], ..Limit::default() },
+            Limit { concurrent: Some(0), about: tools("b"), ..Limit::default() },
         ];
         let (meters, a, b, now) =
             (Arc::<Meters>::default(), Tool::plain("a", ""), Tool::plain("b", ""), Instant::now());
-        let what = |tool| What { upstream: "", own: "", tool };
+        let what = |tool| What::tool("", "", tool);
         assert!(meters.admit(&limits, &who(1), &what(&b), now).is_err());
         assert!(meters.admit(&limits, &who(1), &what(&a), now).is_ok());
     }
@@ -291,7 +294,7 @@ mod tests {
     fn results_are_bounded_by_the_smallest_limit() {
         let limits = [100, 10].map(|most| Limit { result_bytes: Some(most), ..Limit::default() });
         let tool = Tool::plain("t", "");
-        let what = What { upstream: "", own: "t", tool: &tool };
+        let what = What::tool("", "t", &tool);
         let permit = Arc::<Meters>::default().admit(&limits, &who(1), &what, Instant::now()).unwrap();
         let capped = |text: &str| permit.capped(Ok(Reply::Tool(ToolResult::text(text)))).map_err(|error| error.message);
         assert!(capped("12345678").is_ok());
@@ -302,7 +305,7 @@ mod tests {
     fn meters_that_say_nothing_are_thrown_away() {
         let limits = limits(Limit { rate: Some(Rate { calls: 1, per: Duration::from_secs(1) }), ..Limit::default() });
         let (meters, tool, start) = (Arc::<Meters>::default(), Tool::plain("t", ""), Instant::now());
-        let what = What { upstream: "", own: "t", tool: &tool };
+        let what = What::tool("", "t", &tool);
         for session in 1..=10_000 {
             let now = start + Duration::from_millis(session);
             drop(meters.admit(&limits, &who(session), &what, now));

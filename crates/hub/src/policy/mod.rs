@@ -27,8 +27,8 @@ pub use expression::{Expression, ExpressionError};
 pub use governor::Governor;
 pub(crate) use governor::{Asked, Course, Logged};
 pub use limits::{Limit, Rate};
-pub use parties::{Callers, Tools, UnknownClass, What, Who};
-pub use pins::{Definition, PinMode, Pinboard, Standing};
+pub use parties::{Callers, Kind, NeededScopes, Subjects, Tools, UnknownClass, What, Who};
+pub use pins::{Definition, PinMode, Pinboard, Pinned, Standing, Stopped};
 pub use profile::Profile;
 pub use rule::{ArgumentSchema, Effect, Match, Rule};
 pub(crate) use view::{View, Views};
@@ -43,8 +43,10 @@ pub struct Policy {
     pub limits: Vec<Limit>,
     /// What certain callers get to see; the first that fits a caller counts.
     pub profiles: Vec<Profile>,
-    /// What is done about tools that changed.
+    /// What is done about definitions that changed.
     pub pins: PinMode,
+    /// Scopes that principals need.
+    pub scopes: Vec<NeededScopes>,
 }
 
 impl Policy {
@@ -62,7 +64,12 @@ impl Policy {
         Explanation { decision, rules }
     }
 
-    /// The rule that denies a tool to somebody whatever the arguments, if there is one.
+    /// The scopes that a caller lacks for something, separated by spaces.
+    pub(crate) fn lacking_scopes(&self, who: &Who<'_>, what: &What<'_>) -> Option<String> {
+        if self.scopes.is_empty() { None } else { NeededScopes::lacking(&self.scopes, who, what) }
+    }
+
+    /// The rule that denies something to a caller whatever the arguments, if there is one.
     pub fn denied_always(&self, who: &Who<'_>, what: &What<'_>) -> Option<&Rule> {
         decision::denied_always(&self.rules, who, what)
     }
@@ -74,13 +81,17 @@ impl Policy {
 
     /// Whether it says nothing, so that all is as it would be without it.
     pub fn is_empty(&self) -> bool {
-        self.rules.is_empty() && self.limits.is_empty() && self.profiles.is_empty() && self.pins == PinMode::Off
+        self.rules.is_empty()
+            && self.limits.is_empty()
+            && self.profiles.is_empty()
+            && self.scopes.is_empty()
+            && self.pins == PinMode::Off
     }
 
     /// Whether everybody gets to see the same as under another policy, as far as can be told without knowing everybody.
     fn shows_the_same_as(&self, other: &Self) -> bool {
-        fn shown(policy: &Policy) -> impl Iterator<Item = (&[Callers], &[Tools], Effect, bool)> {
-            policy.rules.iter().map(|rule| (&*rule.who, &*rule.tools, rule.effect, rule.is_conditional()))
+        fn shown(policy: &Policy) -> impl Iterator<Item = (&[Callers], &Subjects, Effect, bool)> {
+            policy.rules.iter().map(|rule| (&*rule.who, &rule.about, rule.effect, rule.is_conditional()))
         }
         let hides_the_same = !(self.hides_anything() || other.hides_anything()) || shown(self).eq(shown(other));
         hides_the_same && self.profiles == other.profiles && self.pins == other.pins

@@ -1,11 +1,14 @@
 //! Who calls what, as policy sees it, and how rules name them.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use gladhand_operations::Tool;
 use gladhand_wire::Members;
+use serde::Serialize;
 
-use crate::naming::Pattern;
+use crate::claims::is_within;
+use crate::naming::{BETWEEN, Pattern};
 use crate::provider::{Context, SessionId};
 
 /// Who calls.
@@ -17,6 +20,8 @@ pub struct Who<'a> {
     pub client: &'a str,
     /// The session, where there are sessions.
     pub session: SessionId,
+    /// The scopes that its principal was granted, separated by spaces.
+    pub scopes: Option<&'a str>,
 }
 
 impl<'a> Who<'a> {
@@ -26,22 +31,94 @@ impl<'a> Who<'a> {
             principal: context.terms.principal.as_deref(),
             client: &context.agreement.client.name,
             session: context.caller.session(),
+            scopes: context.terms.scopes.as_deref(),
         }
     }
 }
 
-/// What is called.
-#[derive(Debug, Clone, Copy)]
-pub struct What<'a> {
-    /// Who has it.
-    pub upstream: &'a str,
-    /// What they call it.
-    pub own: &'a str,
-    /// The tool, under the name by which it is shown.
-    pub tool: &'a Tool,
+/// Kinds of things that callers reach.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// Called.
+    Tool,
+    /// Read, watched or completed.
+    Resource,
+    /// Filled in or completed.
+    Prompt,
+    /// Sent a request: a capability of A2E beside tools.
+    Capability,
 }
 
-impl What<'_> {
+impl Kind {
+    const ALL: [Self; 4] = [Self::Tool, Self::Resource, Self::Prompt, Self::Capability];
+
+    /// What it is called.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Tool => "tool",
+            Self::Resource => "resource",
+            Self::Prompt => "prompt",
+            Self::Capability => "capability",
+        }
+    }
+
+    /// The kind of a word.
+    pub fn parse(word: &str) -> Result<Self, String> {
+        let kind = Self::ALL.into_iter().find(|kind| kind.word() == word);
+        kind.ok_or_else(|| "expected `tool`, `resource`, `prompt` or `capability`".to_owned())
+    }
+}
+
+/// What is called: exactly one thing of one provider.
+#[derive(Debug, Clone, Copy)]
+pub struct What<'a> {
+    /// What it is.
+    pub kind: Kind,
+    /// The provider that has it.
+    pub upstream: &'a str,
+    /// What the provider calls it: a name or a URI; the capability that a request belongs to.
+    pub own: &'a str,
+    /// What it is shown as: a name or a URI; the type of a request to a capability.
+    pub name: &'a str,
+    /// The tool, if it is one.
+    pub tool: Option<&'a Tool>,
+    /// What its provider's names begin with.
+    prefix: Option<&'a str>,
+    /// Prefixes of other providers which the shown name begins with too.
+    rivals: &'a [String],
+}
+
+impl<'a> What<'a> {
+    /// A tool, which is shown under its own name.
+    pub fn tool(upstream: &'a str, own: &'a str, tool: &'a Tool) -> Self {
+        Self { tool: Some(tool), ..Self::named(Kind::Tool, upstream, own, &tool.name) }
+    }
+
+    /// Something that is not a tool.
+    pub fn named(kind: Kind, upstream: &'a str, own: &'a str, name: &'a str) -> Self {
+        Self { kind, upstream, own, name, tool: None, prefix: None, rivals: &[] }
+    }
+
+    /// The same thing among all providers: what the names of its own begin with, and prefixes of others which its shown name
+    /// begins with too.
+    pub fn among(self, prefix: Option<&'a str>, rivals: &'a [String]) -> Self {
+        Self { prefix, rivals, ..self }
+    }
+
+    /// Whether a pattern of shown names means it.
+    ///
+    /// What a pattern begins with may be the prefix of a provider (`a__*`). Then the pattern is about that provider alone,
+    /// of several the one with the longest prefix, also if names of others fit it (`a__b__x` of `a__b`).
+    pub(super) fn is_meant_by(&self, pattern: &Pattern) -> bool {
+        if !pattern.fits(self.name) {
+            return false;
+        }
+        let claims = |prefix: &str| is_within(pattern.literal(), prefix).then_some(prefix.len());
+        let rival = self.rivals.iter().filter_map(|prefix| claims(prefix)).max();
+        rival.is_none_or(|rival| self.prefix.and_then(claims).is_some_and(|own| own > rival))
+    }
+
     /// Whether whoever has it says that it changes nothing.
     pub fn is_read_only(&self) -> bool {
         self.hint("readOnlyHint") == Some(true)
@@ -53,7 +130,7 @@ impl What<'_> {
     }
 
     fn hint(&self, name: &str) -> Option<bool> {
-        let annotations = self.tool.extra.iter().find(|(member, _)| member == "annotations");
+        let annotations = self.tool?.extra.iter().find(|(member, _)| member == "annotations");
         let members = annotations.and_then(|(_, annotations)| Members::of(annotations));
         match members?.some(name)?.get() {
             "true" => Some(true),
@@ -133,9 +210,76 @@ impl Tools {
     /// Whether a tool is meant.
     pub fn fits(&self, what: &What<'_>) -> bool {
         match self {
-            Self::Called(pattern) => pattern.fits(&what.tool.name),
+            Self::Called(pattern) => what.is_meant_by(pattern),
             Self::ReadOnly => what.is_read_only(),
             Self::Destructive => what.is_destructive(),
+        }
+    }
+}
+
+/// What a rule or a limit is about. Without any list of things: everything.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Subjects {
+    /// The providers that it is about; all if empty.
+    pub upstreams: Vec<Pattern>,
+    /// Tools, by shown name or class.
+    pub tools: Vec<Tools>,
+    /// Resources, by shown URI. Also about templates, which are as good as the URIs that follow them.
+    pub resources: Vec<Pattern>,
+    /// Prompts, by shown name.
+    pub prompts: Vec<Pattern>,
+    /// Capabilities of A2E, by name (`memory`) or by type of request (`proc/start/req`).
+    pub capabilities: Vec<Pattern>,
+}
+
+impl Subjects {
+    /// Whether something is meant.
+    pub fn fit(&self, what: &What<'_>) -> bool {
+        any_fits(&self.upstreams, |pattern| pattern.fits(what.upstream))
+            && (self.is_about_all_kinds()
+                || match what.kind {
+                    Kind::Tool => self.tools.iter().any(|tools| tools.fits(what)),
+                    Kind::Resource => self.resources.iter().any(|pattern| pattern.fits(what.name)),
+                    Kind::Prompt => self.prompts.iter().any(|pattern| what.is_meant_by(pattern)),
+                    Kind::Capability => {
+                        self.capabilities.iter().any(|pattern| pattern.fits(what.own) || pattern.fits(what.name))
+                    }
+                })
+    }
+
+    fn is_about_all_kinds(&self) -> bool {
+        self.tools.is_empty() && self.resources.is_empty() && self.prompts.is_empty() && self.capabilities.is_empty()
+    }
+}
+
+/// Scopes that a principal needs for certain things.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NeededScopes {
+    /// Names of tools and prompts, URIs, names of capabilities and of their requests. What a provider has beside tools and
+    /// prompts goes by `PREFIX__NAME` too.
+    pub pattern: Pattern,
+    /// The scopes.
+    pub scopes: Vec<String>,
+}
+
+impl NeededScopes {
+    /// The scopes that a caller lacks, separated by spaces. A caller who has proved nothing came by a transport that has
+    /// no scopes.
+    pub(super) fn lacking(all: &[Self], who: &Who<'_>, what: &What<'_>) -> Option<String> {
+        who.principal?;
+        let granted = |scope: &&String| who.scopes.unwrap_or_default().split(' ').any(|granted| granted == *scope);
+        let needed = all.iter().filter(|one| one.fits(what)).flat_map(|one| &one.scopes);
+        let lacking: BTreeSet<_> = needed.filter(|scope| !granted(scope)).map(String::as_str).collect();
+        (!lacking.is_empty()).then(|| lacking.into_iter().collect::<Vec<_>>().join(" "))
+    }
+
+    fn fits(&self, what: &What<'_>) -> bool {
+        let joined =
+            |name: &str| self.pattern.fits(&format!("{}{BETWEEN}{name}", what.prefix.unwrap_or(what.upstream)));
+        match what.kind {
+            Kind::Tool | Kind::Prompt => what.is_meant_by(&self.pattern),
+            Kind::Resource => self.pattern.fits(what.name) || joined(what.own),
+            Kind::Capability => [what.own, what.name].into_iter().any(|name| self.pattern.fits(name) || joined(name)),
         }
     }
 }

@@ -1,15 +1,19 @@
-//! Pinned definitions: a tool that was looked at and approved must stay what it was.
+//! Pinned definitions: a tool or prompt that was approved must stay what it was, and so must the server's instructions.
 //!
-//! What a model is told about a tool decides what it does with it, so a server that changes a description or a schema
-//! behind everybody's back changes the tool (a "rug pull"). Every definition is pinned when it is first seen.
+//! What a model is told about a tool decides what it does with it, so a server that changes a definition unnoticed changes
+//! the tool (a "rug pull"). Every definition is pinned as a whole when it is first seen.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::fmt::Write as _;
 
-use gladhand_operations::Tool;
+use gladhand_operations::{Prompt, PromptArgument, Tool};
+use gladhand_wire::RawValue;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
+
+use super::arguments;
+use super::parties::{Kind, What};
+use crate::provider::Listed;
 
 /// What is done about a definition that changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -20,21 +24,49 @@ pub enum PinMode {
     Off,
     /// It is logged and counted.
     Warn,
-    /// The tool can neither be seen nor called until somebody approves it.
+    /// What changed can neither be seen nor used until a user approves it.
     Stop,
+}
+
+/// What can be pinned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Pinned {
+    /// A tool.
+    Tool,
+    /// A prompt.
+    Prompt,
+    /// What a server says about how it is to be used.
+    Instructions,
+}
+
+impl fmt::Display for Pinned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Tool => "tool",
+            Self::Prompt => "prompt",
+            Self::Instructions => "instructions",
+        })
+    }
 }
 
 /// A definition as it is pinned.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Definition {
-    /// Who has the tool.
+    /// What it defines.
+    pub kind: Pinned,
+    /// The provider that has it.
     pub upstream: String,
-    /// What they call it.
+    /// What the provider calls it. Instructions have no name.
     pub own: String,
-    /// What it is shown as.
-    pub shown: String,
-    /// Everything that a model is told of it, the same for the same definition however it is written.
+    /// What it is shown as, where that is known.
+    pub shown: Option<String>,
+    /// Everything that it says, as JSON: the same text for the same definition however it is written.
     pub text: String,
+    /// The part of it that versions up to 0.1 pinned, where they pinned it.
+    pub narrow: Option<String>,
+    /// The prefix by which these versions named the provider, where that is another name.
+    pub former: Option<String>,
 }
 
 /// How a definition compares to what was pinned.
@@ -44,6 +76,8 @@ pub enum Standing {
     Pinned,
     /// It is not what it was.
     Changed {
+        /// What it is to be called when it is approved.
+        name: String,
         /// When it was pinned, for people.
         since: String,
     },
@@ -55,47 +89,166 @@ pub trait Pinboard: fmt::Debug + Send + Sync {
     fn look(&self, seen: &[Definition]) -> Vec<Standing>;
 }
 
-impl Definition {
-    /// The definition of a tool.
-    pub(crate) fn of(upstream: &str, own: &str, tool: &Tool) -> Self {
-        let raw = |raw: &gladhand_wire::RawValue| serde_json::from_str(raw.get()).unwrap_or(Value::Null);
-        let annotations = tool.extra.iter().find(|(name, _)| name == "annotations");
-        let whole = Value::Array(vec![
-            tool.title.clone().into(),
-            tool.description.clone().into(),
-            raw(&tool.input_schema),
-            tool.output_schema.as_deref().map_or(Value::Null, raw),
-            annotations.map_or(Value::Null, |(_, annotations)| raw(annotations)),
-        ]);
-        let mut text = String::new();
-        write_sorted(&mut text, &whole);
-        Self { upstream: upstream.to_owned(), own: own.to_owned(), shown: tool.name.clone(), text }
+/// Definitions that are stopped because they changed, and why.
+#[derive(Debug, Clone, Default)]
+pub struct Stopped {
+    tools: ByUpstream,
+    prompts: ByUpstream,
+    instructions: ByUpstream,
+}
+
+/// By upstream, then by own name.
+type ByUpstream = HashMap<String, HashMap<String, String>>;
+
+impl Stopped {
+    pub(super) fn add(&mut self, definition: &Definition, why: String) {
+        let of_kind = match definition.kind {
+            Pinned::Tool => &mut self.tools,
+            Pinned::Prompt => &mut self.prompts,
+            Pinned::Instructions => &mut self.instructions,
+        };
+        of_kind.entry(definition.upstream.clone()).or_default().insert(definition.own.clone(), why);
+    }
+
+    /// Whether nothing is stopped.
+    pub fn is_empty(&self) -> bool {
+        self.tools.is_empty() && self.prompts.is_empty() && self.instructions.is_empty()
+    }
+
+    /// Why something is stopped, if it is.
+    pub(crate) fn why(&self, what: &What<'_>) -> Option<&str> {
+        match what.kind {
+            Kind::Tool => self.why_tool(what.upstream, what.own),
+            Kind::Prompt => self.why_prompt(what.upstream, what.own),
+            Kind::Resource | Kind::Capability => None,
+        }
+    }
+
+    /// Why a tool is stopped, if it is.
+    pub fn why_tool(&self, upstream: &str, own: &str) -> Option<&str> {
+        self.tools.get(upstream)?.get(own).map(String::as_str)
+    }
+
+    /// Why a prompt is stopped, if it is.
+    pub fn why_prompt(&self, upstream: &str, own: &str) -> Option<&str> {
+        self.prompts.get(upstream)?.get(own).map(String::as_str)
+    }
+
+    /// Whether the instructions of an upstream are not to be passed on.
+    pub fn withholds_instructions(&self, upstream: &str) -> bool {
+        self.instructions.contains_key(upstream)
     }
 }
 
-/// Writes JSON with its members in the order of their names, so that their order does not count.
-fn write_sorted(out: &mut String, value: &Value) {
+impl Definition {
+    /// The definitions of everything that an upstream says of itself, under its own names.
+    pub fn all(upstream: &str, listed: &Listed, instructions: Option<&str>) -> Vec<Self> {
+        let tools = listed.tools.iter().map(|tool| Self::of_tool(upstream, &tool.name, tool));
+        let prompts = listed.prompts.iter().map(|prompt| Self::of_prompt(upstream, &prompt.name, prompt));
+        tools.chain(prompts).chain(Self::of_instructions(upstream, instructions)).collect()
+    }
+
+    /// The definition of a tool.
+    pub(crate) fn of_tool(upstream: &str, own: &str, tool: &Tool) -> Self {
+        let formerly = |raw: &RawValue| serde_json::from_str(raw.get()).unwrap_or(Value::Null);
+        let annotations = tool.extra.iter().find(|(name, _)| name == "annotations");
+        let narrow = Value::Array(vec![
+            tool.title.clone().into(),
+            tool.description.clone().into(),
+            formerly(&tool.input_schema),
+            tool.output_schema.as_deref().map_or(Value::Null, formerly),
+            annotations.map_or(Value::Null, |(_, annotations)| formerly(annotations)),
+        ]);
+        let mut whole = members(&tool.extra);
+        for (name, value) in [
+            ("name", own.into()),
+            ("title", tool.title.clone().into()),
+            ("description", tool.description.clone().into()),
+            ("inputSchema", read(&tool.input_schema)),
+            ("outputSchema", tool.output_schema.as_deref().map_or(Value::Null, read)),
+            ("tags", tool.tags.clone().into()),
+            ("deferred", tool.deferred.into()),
+            ("tasks", serde_json::to_value(tool.tasks).unwrap_or_default()),
+        ] {
+            whole.insert(name.to_owned(), value);
+        }
+        Self { narrow: Some(formerly_sorted(&narrow)), ..Self::new(Pinned::Tool, upstream, own, &Value::Object(whole)) }
+    }
+
+    /// The definition of a prompt.
+    pub(crate) fn of_prompt(upstream: &str, own: &str, prompt: &Prompt) -> Self {
+        let argument = |one: &PromptArgument| {
+            let mut argument = members(&one.extra);
+            argument.insert("name".to_owned(), one.name.clone().into());
+            argument.insert("description".to_owned(), one.description.clone().into());
+            argument.insert("required".to_owned(), one.required.into());
+            Value::Object(argument)
+        };
+        let mut whole = members(&prompt.extra);
+        whole.insert("name".to_owned(), own.into());
+        whole.insert("title".to_owned(), prompt.title.clone().into());
+        whole.insert("description".to_owned(), prompt.description.clone().into());
+        whole.insert("arguments".to_owned(), prompt.arguments.iter().map(argument).collect());
+        Self::new(Pinned::Prompt, upstream, own, &Value::Object(whole))
+    }
+
+    /// What an upstream says about how it is to be used, if it says anything.
+    pub(crate) fn of_instructions(upstream: &str, instructions: Option<&str>) -> Option<Self> {
+        Some(Self::new(Pinned::Instructions, upstream, "", &Value::from(instructions?)))
+    }
+
+    fn new(kind: Pinned, upstream: &str, own: &str, whole: &Value) -> Self {
+        let (upstream, own) = (upstream.to_owned(), own.to_owned());
+        Self { kind, upstream, own, shown: None, text: sorted(whole), narrow: None, former: None }
+    }
+}
+
+/// Members that the neutral model does not know, each once for every time that it is there.
+fn members(extra: &[(String, Box<RawValue>)]) -> Map<String, Value> {
+    let mut members = Map::new();
+    for (name, value) in extra {
+        let mut free = name.clone();
+        while members.contains_key(&free) {
+            free.push('\'');
+        }
+        members.insert(free, read(value));
+    }
+    members
+}
+
+/// What two readers could read differently counts as it is written.
+fn read(raw: &RawValue) -> Value {
+    arguments::read(raw.get()).unwrap_or_else(|_| raw.get().into())
+}
+
+/// JSON with its members in the order of their names, so that their order does not count.
+fn sorted(value: &Value) -> String {
     match value {
         Value::Object(members) => {
-            out.push('{');
-            for (name, value) in members.iter().collect::<BTreeMap<_, _>>() {
-                let _ = write!(out, "{}:", Value::from(name.as_str()));
-                write_sorted(out, value);
-                out.push(',');
-            }
-            out.push('}');
+            let members: BTreeMap<_, _> = members.iter().collect();
+            let members =
+                members.into_iter().map(|(name, value)| format!("{}:{}", Value::from(name.as_str()), sorted(value)));
+            format!("{{{}}}", members.collect::<Vec<_>>().join(","))
+        }
+        Value::Array(items) => format!("[{}]", items.iter().map(sorted).collect::<Vec<_>>().join(",")),
+        value => value.to_string(),
+    }
+}
+
+/// The same as versions up to 0.1 wrote it: with a comma behind each member.
+fn formerly_sorted(value: &Value) -> String {
+    match value {
+        Value::Object(members) => {
+            let members: BTreeMap<_, _> = members.iter().collect();
+            let member = |(name, value): (&String, &Value)| {
+                format!("{}:{},", Value::from(name.as_str()), formerly_sorted(value))
+            };
+            format!("{{{}}}", members.into_iter().map(member).collect::<String>())
         }
         Value::Array(items) => {
-            out.push('[');
-            for item in items {
-                write_sorted(out, item);
-                out.push(',');
-            }
-            out.push(']');
+            format!("[{}]", items.iter().map(|item| formerly_sorted(item) + ",").collect::<String>())
         }
-        value => {
-            let _ = write!(out, "{value}");
-        }
+        value => value.to_string(),
     }
 }
 
@@ -105,12 +258,16 @@ mod tests {
     use gladhand_wire::json;
     use serde_json::json;
 
+    fn tool(schema: &str) -> Tool {
+        Tool::new("t", "d", json::raw(schema.to_owned()))
+    }
+
     #[test]
-    fn a_definition_is_what_a_model_is_told_however_it_is_written() {
-        let tool = |schema: &str| Tool::new("t", "d", json::raw(schema.to_owned()));
-        let text = |tool: &Tool| Definition::of("u", "t", tool).text;
+    fn a_definition_is_everything_that_is_said_however_it_is_written() {
+        let text = |tool: &Tool| Definition::of_tool("u", "t", tool).text;
         let plain = text(&tool(r#"{"type":"object","properties":{"a":{},"b":{}}}"#));
         assert_eq!(plain, text(&tool(r#"{ "properties": {"b":{}, "a":{}}, "type": "object" }"#)));
+        assert!(serde_json::from_str::<Value>(&plain).is_ok(), "{plain}");
         let same = tool(r#"{"type":"object","properties":{"a":{},"b":{}}}"#);
         for changed in [
             Tool { description: "d.".to_owned(), ..same.clone() },
@@ -118,9 +275,39 @@ mod tests {
             same.clone().taking(&json!({"type": "object"})),
             same.clone().returning(&json!({"type": "object"})),
             same.clone().with("annotations", &json!({"readOnlyHint": true})),
+            same.clone().with("_meta", &json!({"hidden": "text"})),
+            same.clone().with("icons", &json!([{"src": "https://elsewhere.example/i.png"}])),
+            same.clone().with("execution", &json!({"unknown": 1})),
+            same.clone().with("anything", &json!(null)),
+            same.clone().as_task(gladhand_operations::TaskSupport::Optional),
+            Tool { tags: vec!["x".to_owned()], ..same.clone() },
         ] {
             assert_ne!(plain, text(&changed), "{changed:?}");
         }
         assert_eq!(plain, text(&Tool { name: "shown".to_owned(), ..same }), "the name that it is shown under is ours");
+    }
+
+    #[test]
+    fn prompts_and_instructions_are_definitions_too() {
+        let text = |prompt: &Prompt| Definition::of_prompt("u", "p", prompt).text;
+        let (plain, same) = (text(&Prompt::new("p", "d")), Prompt::new("p", "d"));
+        let unknown = vec![("_meta".to_owned(), json::raw("{}".to_owned()))];
+        for changed in [
+            Prompt { title: Some("x".to_owned()), ..same.clone() },
+            Prompt { extra: unknown, ..same.clone() },
+            same.clone().argument("a", ""),
+        ] {
+            assert_ne!(plain, text(&changed), "{changed:?}");
+        }
+        let listed = Listed { tools: vec![tool("{}")], prompts: vec![same], ..Listed::default() };
+        let kinds: Vec<_> = Definition::all("u", &listed, Some("so")).iter().map(|one| one.kind).collect();
+        assert_eq!(kinds, [Pinned::Tool, Pinned::Prompt, Pinned::Instructions]);
+    }
+
+    #[test]
+    fn what_older_versions_pinned_is_still_known() {
+        let tool = tool(r#"{"b":1,"a":2}"#).with("_meta", &json!({"x": 1})).with("annotations", &json!({"c": 1}));
+        let narrow = Definition::of_tool("u", "t", &tool).narrow.unwrap();
+        assert_eq!(narrow, r#"[null,"d",{"a":2,"b":1,},null,{"c":1,},]"#);
     }
 }

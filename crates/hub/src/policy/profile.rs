@@ -35,10 +35,9 @@ impl Profile {
 
     /// The name under which a tool is seen; `None` if it is not.
     pub fn shown(&self, what: &What<'_>) -> Option<String> {
-        let name = &what.tool.name;
         let seen = self.shows_upstream(what.upstream)
-            && any_fits(&self.only, |pattern| pattern.fits(name))
-            && !self.hidden.iter().any(|pattern| pattern.fits(name));
-        seen.then(|| self.renamed.get(name).unwrap_or(name).clone())
+            && any_fits(&self.only, |pattern| what.is_meant_by(pattern))
+            && !self.hidden.iter().any(|pattern| what.is_meant_by(pattern));
+        seen.then(|| self.renamed.get(what.name).map_or(what.name, String::as_str).to_owned())
     }
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::expression::Expression;
-use super::parties::{Callers, Tools, What, Who, any_fits};
+use super::parties::{Callers, Subjects, What, Who, any_fits};
 use crate::schema::Check;
 
 /// One rule. Of an ordered list of them, the first that matches a call decides.
@@ -16,8 +16,8 @@ pub struct Rule {
     pub name: String,
     /// Whom it is about; everybody if empty.
     pub who: Vec<Callers>,
-    /// Which tools it is about; all if empty.
-    pub tools: Vec<Tools>,
+    /// What it is about.
+    pub about: Subjects,
     /// What must hold for the arguments.
     pub when: Option<Expression>,
     /// A JSON Schema that must hold for the arguments.
@@ -58,7 +58,7 @@ pub enum Match {
     Matches,
     /// It is about other callers.
     OtherCallers,
-    /// It is about other tools.
+    /// It is about other tools, or about other things than tools.
     OtherTools,
     /// Its condition does not hold.
     ConditionDoesNotHold {
@@ -79,7 +79,7 @@ impl fmt::Display for Match {
         match self {
             Self::Matches => f.write_str("matches"),
             Self::OtherCallers => f.write_str("is about other callers"),
-            Self::OtherTools => f.write_str("is about other tools"),
+            Self::OtherTools => f.write_str("is about something else"),
             Self::ConditionDoesNotHold { condition } => write!(f, "`{condition}` does not hold"),
             Self::SchemaDoesNotHold => f.write_str("the arguments do not fit its schema"),
             Self::Unreadable { problem } => write!(f, "the arguments cannot be read for certain: {problem}"),
@@ -93,7 +93,7 @@ impl Rule {
         Self {
             name: name.into(),
             who: Vec::new(),
-            tools: Vec::new(),
+            about: Subjects::default(),
             when: None,
             schema: None,
             effect,
@@ -108,7 +108,7 @@ impl Rule {
 
     /// Whether it is about this caller and this tool, whatever the arguments.
     pub(super) fn concerns(&self, who: &Who<'_>, what: &What<'_>) -> Match {
-        if !any_fits(&self.tools, |tools| tools.fits(what)) {
+        if !self.about.fit(what) {
             Match::OtherTools
         } else if !any_fits(&self.who, |callers| callers.fits(who)) {
             Match::OtherCallers

@@ -142,7 +142,10 @@ fn governed(governor: Governor) -> Hub {
 fn rule(name: &str, who: &[&str], tools: &[&str], when: Option<&str>, effect: Effect) -> Rule {
     Rule {
         who: who.iter().map(|who| Callers::parse(who)).collect(),
-        tools: tools.iter().map(|tools| Tools::parse(tools).unwrap()).collect(),
+        about: Subjects {
+            tools: tools.iter().map(|tools| Tools::parse(tools).unwrap()).collect(),
+            ..Subjects::default()
+        },
         when: when.map(|when| Expression::parse(when).unwrap()),
         reason: format!("because of {name}"),
         ..Rule::new(name, effect)
@@ -201,8 +204,8 @@ fn a_decision_is_explained_rule_by_rule() {
         rule("f", &[], &[], None, Effect::Deny),
     ]);
     let tool = Tool::plain("t", "");
-    let who = Who { principal: Some("bob"), client: "c", session: SessionId(1) };
-    let what = What { upstream: "", own: "t", tool: &tool };
+    let who = Who { principal: Some("bob"), client: "c", session: SessionId(1), scopes: None };
+    let what = What::tool("", "t", &tool);
     let explain = |policy: &Policy, arguments: &str| policy.explain(&who, &what, &json::raw(arguments.to_owned()));
     let explanation = explain(&policy, r#"{"n":1}"#);
     let told: Vec<_> =
@@ -211,7 +214,7 @@ fn a_decision_is_explained_rule_by_rule() {
         told,
         [
             "a allow: is about other callers",
-            "b allow: is about other tools",
+            "b allow: is about something else",
             "c deny: `n > 1` does not hold",
             "d deny: the arguments do not fit its schema",
             "e ask: matches",
@@ -556,7 +559,11 @@ impl Pinboard for Board {
         let mut pinned = self.0.lock().unwrap();
         let mut compare = |one: &Definition| {
             let known = pinned.entry(format!("{}/{}", one.upstream, one.own)).or_insert_with(|| one.text.clone());
-            if *known == one.text { Standing::Pinned } else { Standing::Changed { since: "then".to_owned() } }
+            if *known == one.text {
+                Standing::Pinned
+            } else {
+                Standing::Changed { name: one.shown.clone().unwrap_or_default(), since: "then".to_owned() }
+            }
         };
         seen.iter().map(&mut compare).collect()
     }
@@ -578,7 +585,7 @@ async fn a_tool_that_is_not_what_it_was_is_stopped_until_it_is_approved() {
         assert_eq!(someone.tools(&hub).contains(&"s__sum".to_owned()), !is_stopped);
         assert!(someone.call(&hub, "s__other", json!({})).await.is_ok(), "what did not change goes on");
         let changed: &[&str] = if mode == PinMode::Off { &[] } else { &["s__sum"] };
-        assert_eq!(hub.governor().unwrap().changed_tools(), changed);
+        assert_eq!(hub.governor().unwrap().changed_definitions(), changed);
         if let Err(failure) = called {
             let told = "s__sum: the definition changed since then; `gladhand policy approve s__sum` lets it back in";
             assert_eq!((failure.kind, failure.message.as_str()), (FailureKind::Denied, told));
@@ -674,4 +681,210 @@ async fn what_a_profile_does_not_show_is_not_there_by_a_tool_either() {
     assert!(listed.contains("note:1") && !listed.contains("secret:1"), "{listed}");
     assert!(plain.call(&hub, "read_resource", json!({"uri": "note:1"})).await.is_ok());
     assert!(plain.call(&hub, "read_resource", json!({"uri": "secret:1"})).await.is_err());
+}
+
+/// A hub whose upstream has one thing of each kind.
+fn of_all_kinds(governor: Governor) -> Hub {
+    use gladhand_operations::{Prompt, PromptResult, Template};
+    let kit = Kit::new()
+        .tool(Tool::plain("look", ""), |_, _| Ok(ToolResult::text("seen")))
+        .resource(Resource::new("note:1", "n", ""), |uri, _| Ok(Contents::text(uri, "text/plain", "hi")))
+        .template(Template::new("user:{id}", "u", ""), |uri, _| Ok(Contents::text(uri, "text/plain", "hi")))
+        .prompt(Prompt::new("greet", "").argument("who", ""), |_, _| Ok(PromptResult::text("hello")));
+    let vault = Mount { provider: Arc::new(kit), naming: Naming::prefixed("vault") };
+    Hub::of(vec![vault, Mount::plain(Arc::new(Memories))]).governed(Arc::new(governor))
+}
+
+/// Serves a capability.
+#[derive(Debug)]
+struct Memories;
+
+impl crate::Provider for Memories {
+    fn capabilities(&self) -> Vec<&'static str> {
+        vec!["memory"]
+    }
+
+    fn serve(&self, _: gladhand_operations::CapabilityCall<'_>, _: &crate::Context<'_>) -> Answer {
+        Answer::Now(Ok(Reply::Capability(json::raw("{}".to_owned()))))
+    }
+}
+
+/// Everything that a caller can reach there, and the names by which the audit file knows it.
+fn reachable() -> Vec<(&'static str, Operation<'static>)> {
+    use gladhand_operations::{CapabilityCall, CompletionCall, CompletionOf};
+    let call =
+        |name: &'static str| ToolCall { name: name.into(), arguments: gladhand_operations::call::no_arguments() };
+    let completion =
+        |of| Operation::Complete(CompletionCall { of, argument: "who".into(), value: "a".into(), context: None });
+    let message = std::borrow::Cow::Owned(json::raw("{}".to_owned()));
+    let capability = CapabilityCall { kind: "memory/store/req", capability: "memory", request: None, message };
+    vec![
+        ("tool vault__look", Operation::CallTool(call("vault__look"))),
+        ("resource note:1", Operation::ReadResource("note:1".into())),
+        ("resource user:7", Operation::ReadResource("user:7".into())),
+        ("subscription note:1", Operation::Watch("note:1".into())),
+        ("prompt vault__greet", Operation::GetPrompt(call("vault__greet"))),
+        ("completion vault__greet", completion(CompletionOf::Prompt("vault__greet".into()))),
+        ("completion user:{id}", completion(CompletionOf::Template("user:{id}".into()))),
+        ("capability memory/store/req", Operation::Capability(capability)),
+    ]
+}
+
+/// Which of all that ends with a failure of a kind.
+async fn ending_with(kind: FailureKind, someone: &Someone, hub: &Hub) -> Vec<&'static str> {
+    let mut ended = Vec::new();
+    for (told, operation) in reachable() {
+        if someone.answer(hub, operation).outcome().await.is_err_and(|failure| failure.kind == kind) {
+            ended.push(told);
+        }
+    }
+    ended
+}
+
+#[tokio::test]
+async fn a_rule_about_everything_holds_for_everything_that_a_caller_can_reach() {
+    let book = Arc::new(Book::default());
+    let policy = rules(vec![rule("none", &["principal:mallory"], &[], None, Effect::Deny)]);
+    let hub = of_all_kinds(Governor::new(policy).audited(Arc::clone(&book) as _));
+    let (mallory, ann) = (Someone::called("c").proved("mallory"), Someone::called("c").proved("ann"));
+    let all: Vec<_> = reachable().into_iter().map(|(told, _)| told).collect();
+    assert_eq!(ending_with(FailureKind::Denied, &mallory, &hub).await, all);
+    let written: Vec<_> = {
+        let records = book.records.lock().unwrap();
+        records.iter().map(|one| format!("{} {} {} {:?}", one.operation, one.tool, one.outcome, one.rule)).collect()
+    };
+    let expected: Vec<_> = all.iter().map(|told| format!("{told} denied Some(\"none\")")).collect();
+    assert_eq!(written, expected);
+    for (told, operation) in reachable() {
+        let outcome = ann.answer(&hub, operation).outcome().await;
+        assert!(outcome.is_ok(), "{told}: {outcome:?}");
+    }
+    for list in [Operation::ListTools, Operation::ListResources, Operation::ListTemplates, Operation::ListPrompts] {
+        let count = |someone: &Someone| match someone.answer(&hub, list.clone()) {
+            Answer::Now(Ok(Reply::Tools(all))) => all.iter().filter(|tool| tool.name == "vault__look").count(),
+            Answer::Now(Ok(Reply::Resources(all))) => all.len(),
+            Answer::Now(Ok(Reply::Templates(all))) => all.len(),
+            Answer::Now(Ok(Reply::Prompts(all))) => all.len(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!((count(&mallory), count(&ann)), (0, 1), "{list:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_rule_is_about_the_kinds_and_upstreams_that_it_names() {
+    let pattern = |text: &str| vec![Pattern(text.to_owned())];
+    for (about, denied) in [
+        (
+            Subjects { upstreams: pattern("vault"), ..Subjects::default() },
+            &[
+                "tool vault__look",
+                "resource note:1",
+                "resource user:7",
+                "subscription note:1",
+                "prompt vault__greet",
+                "completion vault__greet",
+                "completion user:{id}",
+            ][..],
+        ),
+        (
+            Subjects { resources: pattern("user:*"), ..Subjects::default() },
+            &["resource user:7", "completion user:{id}"],
+        ),
+        (
+            Subjects { prompts: pattern("vault__*"), ..Subjects::default() },
+            &["prompt vault__greet", "completion vault__greet"],
+        ),
+        (Subjects { capabilities: pattern("memory"), ..Subjects::default() }, &["capability memory/store/req"]),
+        (Subjects { capabilities: pattern("memory/s*"), ..Subjects::default() }, &["capability memory/store/req"]),
+        (Subjects { capabilities: pattern("memory/get/req"), ..Subjects::default() }, &[]),
+        (Subjects { tools: vec![Tools::parse("*").unwrap()], ..Subjects::default() }, &["tool vault__look"]),
+    ] {
+        let hub =
+            of_all_kinds(Governor::new(rules(vec![Rule { about: about.clone(), ..Rule::new("r", Effect::Deny) }])));
+        assert_eq!(ending_with(FailureKind::Denied, &Someone::called("c"), &hub).await, denied, "{about:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_limit_counts_everything_that_a_caller_can_reach() {
+    for (told, operation) in reachable() {
+        let rate = Some(Rate { calls: 1, per: Duration::from_secs(3600) });
+        let limits = vec![Limit { name: "l".to_owned(), rate, ..Limit::default() }];
+        let hub = of_all_kinds(Governor::new(Policy { limits, ..Policy::default() }));
+        let someone = Someone::called("c");
+        assert!(someone.answer(&hub, operation.clone()).outcome().await.is_ok(), "{told}");
+        let failure = someone.answer(&hub, operation).outcome().await.unwrap_err();
+        assert_eq!(failure.kind, FailureKind::Busy, "{told}");
+    }
+}
+
+#[tokio::test]
+async fn scopes_are_needed_for_everything_and_go_with_the_principal() {
+    let scopes =
+        |pattern: &str| vec![NeededScopes { pattern: Pattern(pattern.to_owned()), scopes: vec!["ops".to_owned()] }];
+    let hub = |pattern: &str| of_all_kinds(Governor::new(Policy { scopes: scopes(pattern), ..Policy::default() }));
+    let bob = Someone::called("c").proved("bob");
+    let of_vault: Vec<_> = reachable().into_iter().map(|(told, _)| told).take(7).collect();
+    assert_eq!(ending_with(FailureKind::Denied, &bob, &hub("vault__*")).await, of_vault);
+    assert_eq!(ending_with(FailureKind::Denied, &bob, &hub("memory")).await, ["capability memory/store/req"]);
+    assert!(
+        ending_with(FailureKind::Denied, &Someone::called("c"), &hub("*")).await.is_empty(),
+        "not by this transport"
+    );
+    for (granted, is_enough) in [(None, false), (Some("talk opsy"), false), (Some("talk ops"), true)] {
+        let mut call = Call::new(CallId(1), reachable().remove(0).1);
+        call.terms.principal = Some("bob".into());
+        call.terms.scopes = granted.map(Into::into);
+        // As who answers a call by another one makes it.
+        call.terms = call.terms.on_behalf();
+        let caller: Arc<dyn Caller> = Arc::clone(&bob.person) as _;
+        let outcome = hub("vault__look").answer(call, &bob.agreement, &caller).outcome().await;
+        assert_eq!(outcome.is_ok(), is_enough, "{granted:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_pattern_that_begins_with_a_prefix_is_about_that_upstream_alone() {
+    let mount = |prefix: &str, tools: &[&'static str]| {
+        let says = |_: ToolCall<'_>, _: &crate::Context<'_>| Ok(ToolResult::text("done"));
+        let kit = tools.iter().fold(Kit::new(), |kit, name| kit.tool(Tool::plain(*name, ""), says));
+        let naming = if prefix.is_empty() { Naming::default() } else { Naming::prefixed(prefix) };
+        Mount { provider: Arc::new(kit), naming }
+    };
+    for (pattern, meant) in [
+        ("a__*", &["a__x", "a__b_x"][..]),
+        ("a__b__*", &["a__b__x"]),
+        ("a__b__x", &["a__b__x"]),
+        ("a*", &["a__x", "a__b_x", "a__b__x", "a_x"]),
+        ("*x", &["a__x", "a__b__x"]),
+    ] {
+        let mounts = vec![mount("a", &["x", "b__x"]), mount("a__b", &["x"]), mount("", &["a__x"])];
+        let all: Vec<String> = Hub::of(mounts.clone()).tools().iter().map(|tool| tool.name.clone()).collect();
+        let policy = rules(vec![rule("r", &[], &[pattern], None, Effect::Deny)]);
+        let hub = Hub::of(mounts).governed(Arc::new(Governor::new(policy)));
+        let listed = Someone::called("c").tools(&hub);
+        let denied = all.iter().filter(|name| !listed.contains(name));
+        // Those that got another name have a mark at its end.
+        let unmarked = |name: &String| match name.rsplit_once('_') {
+            Some((name, mark)) if mark.len() == 8 => name.to_owned(),
+            _ => name.clone(),
+        };
+        let denied: Vec<_> = denied.map(unmarked).collect();
+        assert_eq!(denied, meant, "{pattern} of {all:?}");
+    }
+}
+
+#[tokio::test]
+async fn consent_is_for_the_tool_of_the_upstream_and_not_for_its_name() {
+    let who = Someone::answering(1, &accept("always"));
+    let renamed =
+        |from: &str| Naming { renamed: [(from.to_owned(), "go".to_owned())].into(), ..Naming::prefixed("git") };
+    let mount = |naming| Mount { provider: Arc::new(kit()), naming };
+    let policy = rules(vec![rule("careful", &[], &["go"], None, Effect::Ask)]);
+    let hub = Hub::of(vec![mount(renamed("push"))]).governed(Arc::new(Governor::new(policy)));
+    assert_eq!(who.call(&hub, "go", json!({})).await.unwrap(), "pushed");
+    hub.remount(vec![mount(renamed("add"))]);
+    assert_eq!(who.call(&hub, "go", json!({})).await.unwrap(), "added");
+    assert_eq!(who.person.asked.lock().unwrap().len(), 2, "it is another tool");
 }

@@ -7,7 +7,7 @@ use gladhand_operations::{Prompt, Resource, Template, Tool};
 
 use super::Policy;
 use super::parties::Who;
-use crate::routes::Routes;
+use crate::routes::{Routes, Target};
 
 /// Views that are kept; more callers than this see theirs made anew.
 const KEPT: usize = 1024;
@@ -32,7 +32,7 @@ impl View {
         let shows = |mount: usize| profile.is_none_or(|profile| profile.shows_upstream(routes.upstream(mount)));
         let (mut tools, mut by_name) = (Vec::new(), HashMap::new());
         for (index, tool) in routes.tools.iter().enumerate() {
-            let what = routes.what(index);
+            let what = routes.tool(index);
             let Some(name) = profile.map_or_else(|| Some(tool.name.clone()), |profile| profile.shown(&what)) else {
                 continue;
             };
@@ -41,10 +41,18 @@ impl View {
                 continue;
             }
             by_name.insert(name.clone(), index);
-            if !routes.stopped.contains_key(&index) && policy.denied_always(who, &what).is_none() {
+            if routes.stopped.why(&what).is_none() && policy.denied_always(who, &what).is_none() {
                 tools.push(Tool { name, ..tool.clone() });
             }
         }
+        let is_seen = |target: Option<Target>, name: &str| {
+            target.is_some_and(|target| {
+                let what = routes.what(&target, name);
+                shows(routes.mount_of(&target))
+                    && routes.stopped.why(&what).is_none()
+                    && policy.denied_always(who, &what).is_none()
+            })
+        };
         fn seen<T: Clone>(all: &[T], is_seen: impl Fn(usize, &T) -> bool) -> Arc<[T]> {
             let seen = all.iter().enumerate().filter(|(index, one)| is_seen(*index, one));
             seen.map(|(_, one)| one.clone()).collect()
@@ -52,9 +60,15 @@ impl View {
         Self {
             tools: tools.into(),
             by_name,
-            resources: seen(&routes.resources, |_, one| routes.resource(&one.uri).is_some_and(|to| shows(to.mount))),
-            templates: seen(&routes.templates, |index, _| shows(routes.template_mount(index))),
-            prompts: seen(&routes.prompts, |_, one| routes.prompt(&one.name).is_some_and(|to| shows(to.mount))),
+            resources: seen(&routes.resources, |_, one| {
+                is_seen(routes.resource(&one.uri).map(Target::Resource), &one.uri)
+            }),
+            templates: seen(&routes.templates, |index, one| {
+                is_seen(Some(routes.unlisted(&one.uri_template, routes.template_mount(index))), &one.uri_template)
+            }),
+            prompts: seen(&routes.prompts, |_, one| {
+                is_seen(routes.prompt(&one.name).cloned().map(Target::Prompt), &one.name)
+            }),
             mounts: (0..routes.mounts.len()).map(shows).collect(),
         }
     }

@@ -19,7 +19,11 @@ pub(super) fn tool(raw: &RawValue) -> Option<Tool> {
             "inputSchema" if Kind::of(value) == Kind::Object => tool.input_schema = value.to_owned(),
             "inputSchema" => {}
             "outputSchema" => tool.output_schema = present(value),
-            "execution" => tool.tasks = task_support(value),
+            "execution" => {
+                tool.tasks = task_support(value);
+                // The rest of it is not shown to anybody, and is a part of the definition all the same.
+                tool.extra.push((name.to_owned(), value.to_owned()));
+            }
             _ => tool.extra.push((name.to_owned(), value.to_owned())),
         }
     }

@@ -63,6 +63,9 @@ fn judge(file: &File) -> Verdict {
             verdict.warnings.push(places.problem(&path, format!("{}: {}", missing.message, missing.advice)));
         }
     }
+    for (name, message) in config.iter().flat_map(|config| config.upstreams.clashes()) {
+        verdict.warnings.push(places.problem(&["upstreams", &name], message));
+    }
     for (name, upstream) in config.iter().flat_map(|config| &config.upstreams.0).filter(|(_, one)| one.enabled) {
         verdict.upstreams += 1;
         // Of what is wrong in itself nothing more needs to be said.

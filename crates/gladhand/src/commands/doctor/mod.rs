@@ -11,6 +11,7 @@ use std::process::ExitCode;
 
 use anstyle::{AnsiColor, Style};
 use clap::{Args, ValueHint};
+use gladhand_hub::Conflict;
 use serde::Serialize;
 use serde_json::json;
 
@@ -88,6 +89,9 @@ impl Finding {
     }
 }
 
+/// What to do about upstreams whose names can clash.
+const PREFIXES: &str = "give one of them another `prefix`";
+
 /// Looks at everything.
 pub fn run(args: &DoctorArgs) -> Result<ExitCode, CommandError> {
     let mut findings = vec![Finding::fine(
@@ -102,6 +106,8 @@ pub fn run(args: &DoctorArgs) -> Result<ExitCode, CommandError> {
     let missing = missing.filter(|one| !one.is_mistaken(mistakes.as_deref().unwrap_or_default()));
     findings.extend(missing.map(|one| Finding::broken(&one.key, one.message, one.advice)));
     findings.extend(config.iter().flat_map(upstreams));
+    let clashes = config.iter().flat_map(|config| config.upstreams.clashes());
+    findings.extend(clashes.map(|(name, message)| Finding::doubtful(&format!("upstream {name}"), message, PREFIXES)));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     if let Some((config, data)) = config.zip(data) {
         findings.push(runtime.block_on(model::of(config.agent, data)));
@@ -187,6 +193,15 @@ async fn running() -> Vec<Finding> {
                 &about,
                 why,
                 "it is tried again when somebody needs it; `gladhand ps` shows how it is",
+            ));
+        }
+        for Conflict { kind, name, claimant, owner } in &process.hub.conflicts {
+            let about = format!("{kind} {} of process {}", plain(name), process.pid);
+            let message = format!("upstream {} offers it, and the name belongs to {}", plain(claimant), plain(owner));
+            findings.push(Finding::doubtful(
+                &about,
+                message,
+                "it is not offered under that name; give one of the upstreams another `prefix`, or `rename` the tool",
             ));
         }
     }

@@ -88,7 +88,7 @@ impl Following {
 
 /// The policy of a configuration, so that it can be compared.
 fn written(config: &Config) -> serde_json::Value {
-    serde_json::to_value((&config.policy, &config.profiles)).unwrap_or_default()
+    serde_json::to_value((&config.policy, &config.profiles, &config.authorization.tool_scopes)).unwrap_or_default()
 }
 
 /// A file, as it was when it was last looked at.

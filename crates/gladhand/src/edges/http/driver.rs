@@ -111,6 +111,7 @@ impl Session {
             Action::Deliver(mut call, agreement) => {
                 let caller = who.unwrap_or(&self.who);
                 (call.terms.principal, call.terms.party) = (caller.principal.clone(), Some(caller.party));
+                call.terms.scopes.clone_from(&caller.scopes);
                 inner.running.insert(call.id, Running { lane, task: None });
                 return Some(Action::Deliver(call, agreement));
             }

@@ -110,7 +110,7 @@ impl Endpoint {
                 Err(denied) => return denied.map(Content::Whole),
             },
         };
-        let who = Who::new(principal.as_ref().map(|principal| Arc::clone(&principal.name)), &visitor, &self.secret);
+        let who = Who::new(principal.as_ref(), &visitor, &self.secret);
         if let Some(agents) = agents {
             return a2e::serve(self, agents, head, body, who, principal.as_ref(), line).await;
         }

@@ -4,6 +4,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use gladhand_auth::resource::Principal;
 use gladhand_dialects::Party;
 
 /// Where a connection comes from.
@@ -33,31 +34,36 @@ impl Visitor {
 pub(super) struct Who {
     /// Who they have proved to be; nobody else may use what is theirs.
     pub(super) principal: Option<Arc<str>>,
+    /// What the token of this request was granted, separated by spaces.
+    pub(super) scopes: Option<Arc<str>>,
     /// Whose share they take of what everybody has in common.
     pub(super) party: Party,
 }
 
 impl Who {
     /// Nobody in particular.
-    pub(super) const NOBODY: Self = Self { principal: None, party: Party(0) };
+    pub(super) const NOBODY: Self = Self { principal: None, scopes: None, party: Party(0) };
 
     /// A principal, or else everybody at an address.
-    pub(super) fn new(principal: Option<Arc<str>>, visitor: &Visitor, secret: &RandomState) -> Self {
-        let by_name = |principal| Party(secret.hash_one((0, principal)));
-        let party = principal.as_ref().map_or(visitor.party, by_name);
-        Self { principal, party }
+    pub(super) fn new(principal: Option<&Principal>, visitor: &Visitor, secret: &RandomState) -> Self {
+        let by_name = |principal: &Principal| Party(secret.hash_one((0, &principal.name)));
+        let party = principal.map_or(visitor.party, by_name);
+        let scopes = principal.map(|principal| principal.scopes.to_string().into());
+        Self { principal: principal.map(|principal| Arc::clone(&principal.name)), scopes, party }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gladhand_auth::Scopes;
 
     #[test]
     fn parties_are_principals_or_else_places() {
         let secret = RandomState::new();
         let party = |principal: Option<&str>, address: &str| {
-            Who::new(principal.map(Into::into), &Visitor::new(address.parse().ok(), &secret), &secret).party
+            let principal = principal.map(|name| Principal::named(name, Scopes::default()));
+            Who::new(principal.as_ref(), &Visitor::new(address.parse().ok(), &secret), &secret).party
         };
         assert_eq!(party(Some("alice"), "10.0.0.1"), party(Some("alice"), "10.0.0.2"));
         assert_ne!(party(Some("alice"), "10.0.0.1"), party(Some("bob"), "10.0.0.1"));

@@ -18,6 +18,7 @@ mod words;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use gladhand_hub::policy::Kind;
 use gladhand_hub::{Answer, Bell, Caller, Context, Features, Listed, Provider, SessionId, Settling};
 use gladhand_operations::{CapabilityCall, Failure, Operation, Outcome, Reply, ToolCall};
 use gladhand_wire::json;
@@ -100,6 +101,9 @@ impl Drop for Registering {
     }
 }
 
+/// What the provider is called: servers that sessions register go by it in rules and in the audit file.
+const NAME: &str = "mcp";
+
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Request {
@@ -114,7 +118,7 @@ struct Request {
 
 impl Provider for A2eMcp {
     fn name(&self) -> &str {
-        "mcp"
+        NAME
     }
 
     fn features(&self) -> Features {
@@ -267,7 +271,9 @@ impl Seen {
             all.extend(wanted.map(|(server, resource)| resources(server, resource)));
         }
         for server in self.registered.iter().filter(|server| id.is_empty() || server.id == id) {
-            all.extend(server.lists().resources.iter().map(|resource| resources(&server.id, resource)));
+            let lists = server.lists();
+            let seen = lists.resources.iter().filter(|resource| !self.own.hides(Kind::Resource, &resource.uri));
+            all.extend(seen.map(|resource| resources(&server.id, resource)));
         }
         reply(&json!({"resources": all, "next_cursor": ""}))
     }
@@ -280,7 +286,9 @@ impl Seen {
             all.extend(wanted.map(|(server, prompt)| prompts(server, prompt)));
         }
         for server in self.registered.iter().filter(|server| id.is_empty() || server.id == id) {
-            all.extend(server.lists().prompts.iter().map(|prompt| prompts(&server.id, prompt)));
+            let lists = server.lists();
+            let seen = lists.prompts.iter().filter(|prompt| !self.own.hides(Kind::Prompt, &prompt.name));
+            all.extend(seen.map(|prompt| prompts(&server.id, prompt)));
         }
         reply(&json!({"prompts": all, "next_cursor": ""}))
     }
@@ -309,6 +317,7 @@ impl Seen {
         let read = Operation::ReadResource(request.uri.clone().into());
         let outcome = match server {
             Some(server) => {
+                self.own.permits(Kind::Resource, &request.uri, &json!({"uri": request.uri}))?;
                 server.may_read(&request.uri)?;
                 server.ask(read).await
             }
@@ -326,6 +335,7 @@ impl Seen {
         let (server, id) = self.server_of(&request.server_id, &request.uri).await?;
         let subscribed = match server {
             Some(server) => {
+                self.own.permits(Kind::Resource, &request.uri, &json!({"uri": request.uri}))?;
                 server.may_read(&request.uri)?;
                 server.watch(&request.uri).await
             }
@@ -349,7 +359,10 @@ impl Seen {
             arguments: std::borrow::Cow::Owned(json::to_raw(&arguments)),
         });
         let (outcome, id) = match server {
-            Some(server) => (server.ask(fill).await, server.id.clone()),
+            Some(server) => {
+                self.own.permits(Kind::Prompt, &name, &arguments.clone().into())?;
+                (server.ask(fill).await, server.id.clone())
+            }
             None => {
                 let own = self.own.prompts().await.map_err(worded)?;
                 let (id, _) = own.into_iter().find(|(_, prompt)| prompt.name == name).ok_or_else(unknown)?;

@@ -3,8 +3,11 @@
 use std::sync::Arc;
 
 use gladhand_accord::Agreement;
-use gladhand_hub::{Caller, Context, Hub, Mount, UpstreamStatus};
+use gladhand_hub::policy::{Governor, Kind, What};
+use gladhand_hub::{Bell, Caller, Context, Hub, Mount, UpstreamStatus};
 use gladhand_operations::{Call, CallId, Failure, Operation, Outcome, Prompt, Reply, Resource, Terms};
+use gladhand_wire::json;
+use serde_json::Value;
 
 use super::following::Following;
 use super::words::{ServerInfo, failed};
@@ -17,6 +20,7 @@ pub(super) struct Own {
     agreement: Arc<Agreement>,
     caller: Arc<dyn Caller>,
     terms: Terms<'static>,
+    bell: Bell,
 }
 
 impl Own {
@@ -31,7 +35,25 @@ impl Own {
             agreement: Arc::clone(context.agreement),
             caller: Arc::clone(context.caller),
             terms: context.terms.clone().into_owned(),
+            bell: context.bell.clone(),
         })
+    }
+
+    /// Refuses what policy forbids of a server that the session registered. The hub knows only the tools of those.
+    pub(super) fn permits(&self, kind: Kind, name: &str, arguments: &Value) -> Result<(), Failure> {
+        let refused =
+            |by: &Arc<Governor>| by.refuses(&registered(kind, name), &json::to_raw(arguments), &self.context());
+        self.hub.governor().and_then(refused).map_or(Ok(()), Err)
+    }
+
+    /// Whether policy hides something of a server that the session registered.
+    pub(super) fn hides(&self, kind: Kind, name: &str) -> bool {
+        self.hub.governor().is_some_and(|by| by.hides(&registered(kind, name), &self.context()))
+    }
+
+    fn context(&self) -> Context<'_> {
+        let Self { call, terms, agreement, caller, bell, .. } = self;
+        Context { call: *call, terms, agreement, caller, bell }
     }
 
     pub(super) fn has(&self, id: &str) -> bool {
@@ -102,6 +124,11 @@ impl Own {
     pub(super) fn infos(&self) -> Vec<ServerInfo> {
         self.servers.iter().map(|(mount, status)| info(mount, status)).collect()
     }
+}
+
+/// Something of a server that a session registered, as policy sees it.
+fn registered(kind: Kind, name: &str) -> What<'_> {
+    What::named(kind, super::NAME, name, name)
 }
 
 fn info(mount: &Mount, status: &UpstreamStatus) -> ServerInfo {

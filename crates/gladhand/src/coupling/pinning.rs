@@ -1,0 +1,147 @@
+//! Pins: before a call passes in a session with an upstream, what the upstream says of itself in that very session is
+//! compared with the pins.
+//!
+//! What the hub shows may be older than the session: lists are remembered between runs, and the first call opens the
+//! session. Without this, that call would reach a tool which changed meanwhile.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use gladhand_accord::Agreement;
+use gladhand_hub::policy::{Governor, Stopped};
+use gladhand_hub::{Bell, Hub};
+use gladhand_operations::{Failure, FailureKind, Operation};
+
+use super::Inner;
+use super::lists::Lists;
+use super::way::Way;
+use crate::upstream::Upstream;
+
+/// What was compared in the session of a way.
+#[derive(Debug, Default)]
+pub(super) struct Pinning {
+    compared: Mutex<Option<Arc<Compared>>>,
+    /// Held while lists are fetched, so that calls that wait for the same session fetch them once.
+    fetching: tokio::sync::Mutex<()>,
+}
+
+/// What an upstream says of itself in one session, compared with the pins.
+#[derive(Debug)]
+struct Compared {
+    /// Stands for the session: each has its own.
+    agreement: Arc<Agreement>,
+    lists: Arc<Lists>,
+    tools: HashSet<String>,
+    prompts: HashSet<String>,
+    /// What is stopped, and how often the governor had looked at the pins when that was found; `None`: not yet known.
+    found: Option<(u64, Stopped)>,
+}
+
+impl Compared {
+    fn new(agreement: Arc<Agreement>, lists: Arc<Lists>, found: Option<(u64, Stopped)>) -> Self {
+        let tools = lists.tools.iter().map(|tool| tool.name.clone()).collect();
+        let prompts = lists.prompts.iter().map(|prompt| prompt.name.clone()).collect();
+        Self { agreement, lists, tools, prompts, found }
+    }
+
+    /// What is stopped, if that was found after the governor looked at the pins so often.
+    fn stopped(&self, looks: u64) -> Option<&Stopped> {
+        self.found.as_ref().filter(|(at, _)| *at == looks).map(|(_, stopped)| stopped)
+    }
+}
+
+impl Pinning {
+    /// Keeps what an upstream says of itself now. It is compared with the next call.
+    pub(super) fn note(&self, session: &Upstream, lists: &Arc<Lists>) {
+        *self.lock() = Some(Arc::new(Compared::new(session.agreement(), Arc::clone(lists), None)));
+    }
+
+    /// What was compared, if it was in this session.
+    fn of(&self, agreement: &Arc<Agreement>) -> Option<Arc<Compared>> {
+        self.lock().clone().filter(|compared| Arc::ptr_eq(&compared.agreement, agreement))
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Arc<Compared>>> {
+        self.compared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    /// Whether calls have to wait for that.
+    pub(super) fn is_pinning(&self) -> bool {
+        self.bell.get().is_some_and(Bell::is_pinning)
+    }
+
+    /// Refuses a call of something that is not, in this session, what was pinned.
+    pub(super) async fn check_pins(
+        &self,
+        way: &Way,
+        session: &Upstream,
+        operation: &Operation<'_>,
+    ) -> Result<(), Failure> {
+        let Some(hub) = self.bell.get().and_then(Bell::hub) else { return Ok(()) };
+        let Some(governor) = hub.governor() else { return Ok(()) };
+        let compared = match self.compared(way, session, governor).await {
+            Ok(compared) => compared,
+            Err(failure) if governor.stops_changes() => {
+                let why =
+                    format!("what {} says of itself could not be compared with the pins: {failure}", self.spec.name);
+                return Err(Failure::new(FailureKind::UpstreamLost, why));
+            }
+            Err(_) => return Ok(()),
+        };
+        let stopped = compared.found.as_ref().map(|(_, stopped)| stopped);
+        let refused = match operation {
+            Operation::CallTool(call) => {
+                let why = stopped.and_then(|stopped| stopped.why_tool(&self.label, &call.name));
+                let is_there = compared.tools.contains(&*call.name);
+                why.map(denied).or_else(|| (!is_there).then(|| Failure::unknown_tool(&call.name)))
+            }
+            Operation::GetPrompt(call) => {
+                let why = stopped.and_then(|stopped| stopped.why_prompt(&self.label, &call.name));
+                let is_there = compared.prompts.contains(&*call.name);
+                why.map(denied).or_else(|| (!is_there).then(|| Failure::unknown_prompt(&call.name)))
+            }
+            _ => None,
+        };
+        refused.filter(|_| governor.stops_changes()).map_or(Ok(()), Err)
+    }
+
+    async fn compared(
+        &self,
+        way: &Way,
+        session: &Upstream,
+        governor: &Arc<Governor>,
+    ) -> Result<Arc<Compared>, Failure> {
+        let agreement = session.agreement();
+        let known = || way.pinning.of(&agreement).filter(|compared| compared.stopped(governor.looks()).is_some());
+        if let Some(compared) = known() {
+            return Ok(compared);
+        }
+        let _fetching = way.pinning.fetching.lock().await;
+        if let Some(compared) = known() {
+            return Ok(compared);
+        }
+        let looks = governor.looks();
+        let lists = match way.pinning.of(&agreement) {
+            // Only the pins may have changed.
+            Some(compared) => Arc::clone(&compared.lists),
+            None => Arc::new(Lists::fetch(session).await?),
+        };
+        let stopped = governor.inspect(&self.label, &lists.listed(), lists.instructions.as_deref());
+        let compared = Arc::new(Compared::new(agreement, lists, Some((looks, stopped))));
+        *way.pinning.lock() = Some(Arc::clone(&compared));
+        Ok(compared)
+    }
+
+    /// The instructions, unless they changed since they were pinned.
+    pub(super) fn passed_on<'l>(&self, lists: &'l Lists) -> Option<&'l String> {
+        let hub = self.bell.get().and_then(Bell::hub);
+        let withholds = |hub: Hub| hub.withholds_instructions(&self.label);
+        lists.instructions.as_ref().filter(|_| !hub.is_some_and(withholds))
+    }
+}
+
+fn denied(why: &str) -> Failure {
+    Failure::new(FailureKind::Denied, why)
+}
