@@ -96,7 +96,11 @@ impl Core {
             }
             Job::Run(call) => {
                 let ran = self.run_tool(id, call).await;
-                self.step(id, |session, scene| session.ran(ran, scene))
+                let resolved = self.resolve_unknown(id).await;
+                self.step(id, |session, scene| {
+                    session.resolve_unknown(resolved);
+                    session.ran(ran, scene);
+                })
             }
             Job::Save(file) => {
                 let (core, session) = (Arc::clone(self), id.to_owned());
@@ -115,7 +119,6 @@ impl Core {
 
     /// One request to the model of the turn.
     async fn round(self: &Arc<Self>, id: &str, number: u32, said: Vec<Said>) -> Result<Vec<Wanted>, ModelError> {
-        self.renew_tools(id).await;
         let found = self.look(id, |room| {
             let turn = room.session.turn_id()?.to_owned();
             Some((room.setup.clone()?, room.toolset.clone()?, room.workplace(), turn))
@@ -141,6 +144,20 @@ impl Core {
             wanted.push(self.wanted(&toolset, call, &place).await);
         }
         Ok(wanted)
+    }
+
+    /// Calls of the round that meant no tool, resolved anew if a tool that ran has made others.
+    async fn resolve_unknown(&self, id: &str) -> Vec<Wanted> {
+        if !self.renew_tools(id).await {
+            return Vec::new();
+        }
+        let found = self.look(id, |room| Some((room.toolset.clone()?, room.workplace(), room.session.unknown_calls())));
+        let Some((toolset, place, calls)) = found else { return Vec::new() };
+        let mut resolved = Vec::new();
+        for call in calls {
+            resolved.push(self.wanted(&toolset, call, &place).await);
+        }
+        resolved
     }
 
     /// Has a conversation put into few words.

@@ -142,7 +142,7 @@ impl Core {
         }
         wanted.verdict = match found {
             Some(found) => self.verdict(&found.description, &wanted),
-            None => Verdict::Refuse(format!("there is no tool `{}`", wanted.name())),
+            None => Verdict::Refuse(format!("unknown tool: {}", wanted.name())),
         };
         wanted
     }

@@ -6,7 +6,7 @@ use gladhand_workbench::{Place, Ran};
 use serde_json::json;
 
 use super::scene::{Job, Scene};
-use super::state::Session;
+use super::state::{Occupation, Session};
 use super::turn::{Awaits, Turn};
 use crate::payloads::{ApprovalRequested, CallStarted, CallsEnded, Executed, InTurn, StartedCall};
 
@@ -59,6 +59,21 @@ impl Wanted {
         self.tool.name()
     }
 
+    /// Whether it means no tool that there was when it was resolved.
+    pub(crate) fn is_unknown(&self) -> bool {
+        matches!(self.tool, ToolIdentity::Unknown { .. })
+    }
+
+    /// As the model wanted it.
+    pub(crate) fn as_wanted(&self) -> WantedCall {
+        WantedCall {
+            call_id: self.call_id.clone(),
+            name: self.provider_name.clone(),
+            input: self.input.clone(),
+            seal: self.seal.clone(),
+        }
+    }
+
     /// What a decision for the rest of the session is about. One about a tool does not cover what it reaches later.
     pub(super) fn decided(&self) -> Decided {
         (self.tool.clone(), self.reach.clone())
@@ -89,14 +104,8 @@ pub(crate) enum Verdict {
 impl Session {
     /// The model wants these calls made before it goes on.
     pub(super) fn take_calls(&mut self, mut turn: Box<Turn>, mut calls: Vec<Wanted>, scene: &mut Scene<'_>) {
-        let wanted = |call: &Wanted| WantedCall {
-            call_id: call.call_id.clone(),
-            name: call.provider_name.clone(),
-            input: call.input.clone(),
-            seal: call.seal.clone(),
-        };
         let text = turn.end_segment();
-        turn.said.push(Said::Assistant { text, calls: calls.iter().map(wanted).collect() });
+        turn.said.push(Said::Assistant { text, calls: calls.iter().map(Wanted::as_wanted).collect() });
         calls.reverse();
         turn.calls = calls;
         turn.executed.clear();
@@ -142,11 +151,32 @@ impl Session {
     /// A call that may not run has an outcome too: the model can do something about it.
     pub(super) fn refuse_call(&mut self, mut turn: Box<Turn>, call: &Wanted, why: String, scene: &mut Scene<'_>) {
         self.tell_started(&turn, call, scene);
-        let status = if matches!(call.tool, ToolIdentity::Unknown { .. }) { "not_found" } else { "denied" };
-        let output = json!({"callId": call.call_id, "tool": call.name(), "status": status});
-        let ran = Ran { ok: false, output: wire::to_raw(&output), error: Some(why) };
+        #[derive(serde::Serialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Refused<'a> {
+            call_id: &'a str,
+            tool: &'a str,
+            status: &'a str,
+        }
+        let status = if call.is_unknown() { "not_found" } else { "denied" };
+        let output = wire::to_raw(&Refused { call_id: &call.call_id, tool: call.name(), status });
+        let ran = Ran { ok: false, output, error: Some(why) };
         self.tell_completed(&mut turn, call, ran, scene);
         self.next_call(turn, scene);
+    }
+
+    /// The calls of the running turn that are still to come and mean no tool so far, in no particular order.
+    pub(crate) fn unknown_calls(&self) -> Vec<WantedCall> {
+        let Occupation::Turn(turn) = &self.occupation else { return Vec::new() };
+        turn.calls.iter().filter(|call| call.is_unknown()).map(Wanted::as_wanted).collect()
+    }
+
+    /// There are other tools by now: these are the same calls, resolved and decided about anew.
+    pub(crate) fn resolve_unknown(&mut self, resolved: Vec<Wanted>) {
+        let Occupation::Turn(turn) = &mut self.occupation else { return };
+        for (call, resolved) in turn.calls.iter_mut().filter(|call| call.is_unknown()).zip(resolved) {
+            *call = resolved;
+        }
     }
 
     /// A tool has ended.

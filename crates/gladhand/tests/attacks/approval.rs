@@ -145,7 +145,7 @@ fn a_model_cannot_call_a_tool_by_a_name_that_was_not_offered() {
     {
         let stage = Stage::new(config, &calls);
         for (told, name) in stage.chat(arguments).iter().zip(spellings) {
-            assert!(told.contains(&format!("there is no tool `{name}`")), "{config} {arguments:?} {told}");
+            assert!(told.contains(&format!("unknown tool: {name}")), "{config} {arguments:?} {told}");
         }
         assert!(!stage.was_called(), "{config} {arguments:?}");
     }
@@ -172,7 +172,7 @@ fn a_tool_that_a_model_makes_needs_approval_of_its_own() {
     let stage = Stage::new(config, &calls);
     let told = stage.chat(&[]);
     assert!(told[0].contains("persistent tool created"), "{told:?}");
-    assert!(told[1].contains("there is no tool `my.tool`"), "{told:?}");
+    assert!(told[1].contains("unknown tool: my.tool"), "{told:?}");
     assert!(told[2].contains("it needs approval"), "a name that was allowed before is not meant for it: {told:?}");
     assert!(!mark(&stage));
 }

@@ -132,7 +132,7 @@ async fn a_name_that_was_not_offered_calls_nothing() {
     let spellings = ["c__write_everything", "c.write_everything", "C_write_everything", "read.file", "nonsense"];
     let stage = Stage::new(&spellings.map(Scene::Wants));
     for ((ok, status, error), name) in outcomes(&stage).await.into_iter().zip(spellings) {
-        assert_eq!((ok, status, error), (false, "not_found".into(), format!("there is no tool `{name}`").into()));
+        assert_eq!((ok, status, error), (false, "not_found".into(), format!("unknown tool: {name}").into()));
     }
 }
 
@@ -151,6 +151,15 @@ async fn a_tool_that_is_made_in_a_turn_is_offered_and_decided_about_as_itself() 
     let asked = stage.script.asked.lock().unwrap();
     let offers = |at: usize| asked[at].tools.iter().any(|tool| tool.name == "made");
     assert_eq!((offers(0), offers(1)), (false, true));
+}
+
+#[tokio::test]
+async fn a_tool_that_is_made_and_called_in_one_round_is_decided_about_as_itself() {
+    let stage = Stage::new(&[Scene::WantsAll(&["made", "make", "made", "m.ade"]), Scene::Says("done")]);
+    let outcomes = outcomes(&stage).await;
+    let statuses: Vec<_> = outcomes.iter().map(|(ok, status, _)| (*ok, status.as_str())).collect();
+    let expected = [(false, Some("not_found")), (true, None), (false, Some("denied")), (false, Some("not_found"))];
+    assert_eq!(statuses, expected);
 }
 
 #[tokio::test]

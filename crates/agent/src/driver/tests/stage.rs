@@ -27,6 +27,8 @@ use crate::driver::{AgentSettings, Conversations, Policy};
 pub(super) enum Scene {
     Says(&'static str),
     Wants(&'static str),
+    /// Several in one round.
+    WantsAll(&'static [&'static str]),
     Fails(ModelError),
     /// It never answers.
     Hangs,
@@ -78,15 +80,20 @@ impl Models for Script {
                 hear.piece(Piece { segments, thoughts: Vec::new() }).await;
                 Ok(Heard::default())
             }
-            Scene::Wants(name) => {
-                let input = json::raw(r#"{"n":1}"#.to_owned());
-                let call = WantedCall { call_id: "c1".to_owned(), name: name.to_owned(), input, seal: None };
-                Ok(Heard { calls: vec![call], usage: None })
+            Scene::Wants(name) => Ok(Heard { calls: vec![wants(1, name)], usage: None }),
+            Scene::WantsAll(names) => {
+                let calls = names.iter().zip(1..).map(|(name, number)| wants(number, name)).collect();
+                Ok(Heard { calls, usage: None })
             }
             Scene::Fails(error) => Err(error),
             Scene::Hangs => std::future::pending().await,
         }
     }
+}
+
+fn wants(number: u32, name: &str) -> WantedCall {
+    let input = json::raw(r#"{"n":1}"#.to_owned());
+    WantedCall { call_id: format!("c{number}"), name: name.to_owned(), input, seal: None }
 }
 
 /// Accounts with one model, or none.
