@@ -82,6 +82,9 @@ fn from_file(path: &str, places: Places<'_>) -> Result<Image, String> {
     if !is_within(&path, places.roots) {
         return Err(format!("outside of the folders that may be read: {shown}"));
     }
+    if std::fs::canonicalize(&path).is_ok_and(|real| gladhand_workbench::may_hold_secrets(&real)) {
+        return Err(format!("may hold secrets, and is not sent to a model: {shown}"));
+    }
     check_size(data.len())?;
     let extension = path.extension().map(|end| format!(".{}", end.to_string_lossy().to_lowercase()));
     let kind = KINDS.iter().find(|(end, _)| extension.as_deref() == Some(end));
@@ -101,8 +104,8 @@ fn from_file(path: &str, places: Places<'_>) -> Result<Image, String> {
     })
 }
 
-/// Whether a file is where files may be read, wherever links lead.
-fn is_within(path: &Path, roots: &[PathBuf]) -> bool {
+/// Whether a path is in one of these folders, wherever links lead. It is if there are none.
+pub(crate) fn is_within(path: &Path, roots: &[PathBuf]) -> bool {
     let real = |path: &Path| std::fs::canonicalize(path);
     roots.is_empty()
         || real(path).is_ok_and(|path| roots.iter().any(|root| real(root).is_ok_and(|root| path.starts_with(root))))

@@ -8,11 +8,10 @@ use gladhand_agent::accounts::{Accounts, CompatibleServer, Outlook, Settings, en
 use gladhand_agent::{AgentSettings, Conversations, Policy, Rule, TrustedFiles};
 use gladhand_hub::{Agent, Answer, Context, Hub, SessionId, Settling};
 use gladhand_operations::{AgentCall, Failure, FailureKind};
-use gladhand_workbench::{Bench, Workbench};
+use gladhand_workbench::{Bench, Effect, Workbench};
 use tokio::sync::OnceCell;
 
 use crate::config::{AgentConfig, Approve, TrustStore, env};
-use crate::providers::toolbox;
 use crate::secrets;
 
 /// Variables that no tool of the agent gets to see.
@@ -183,6 +182,9 @@ impl Inner {
         // What programs are told of the surroundings reaches the model, and with it whoever runs it.
         settings.environment.retain(|name, _| !SECRET.iter().any(|secret| name == secret));
         settings.private = crate::config::config_dir().into_iter().chain([self.data.join("secrets.sealed")]).collect();
+        settings.sensitive = vec![self.data.clone()];
+        let skills = etcetera::home_dir().ok().map(|home| home.join(".agents/skills"));
+        settings.readable = skills.into_iter().chain([folder.join("skills")]).collect();
         let base = std::env::var(env::EXA_BASE).ok().or_else(|| self.config.exa_base.clone());
         if let Some(base) = base {
             settings.exa_base = base;
@@ -197,23 +199,26 @@ impl Inner {
 fn policy(config: &AgentConfig) -> Policy {
     let mut policy = Policy { approve_all: config.approve == Approve::All, ..Policy::default() };
     if config.approve == Approve::None {
-        (policy.writes, policy.runs, policy.network) = (Rule::Deny, Rule::Deny, Rule::Deny);
+        (policy.writes, policy.runs, policy.network, policy.outside) = (Rule::Deny, Rule::Deny, Rule::Deny, Rule::Deny);
     }
     // What is stricter comes last.
     for (names, rule) in [(&config.allow, Rule::Allow), (&config.ask, Rule::Ask), (&config.deny, Rule::Deny)] {
         for name in names {
-            match name.as_str() {
-                "reads" => policy.reads = rule,
-                "writes" => policy.writes = rule,
-                "runs" => policy.runs = rule,
-                "network" => policy.network = rule,
-                tool => drop(policy.tools.insert(tool.to_owned(), rule)),
+            let (of_effect, effect) = match name.as_str() {
+                "reads" => (&mut policy.reads, Effect::Reads),
+                "writes" => (&mut policy.writes, Effect::Writes),
+                "runs" => (&mut policy.runs, Effect::Runs),
+                "network" => (&mut policy.network, Effect::Network),
+                tool => {
+                    policy.tools.insert(tool.to_owned(), rule);
+                    continue;
+                }
+            };
+            *of_effect = rule;
+            if rule == Rule::Deny {
+                policy.denied.insert(effect);
             }
         }
-    }
-    // What comes with us and does nothing to the world is as good as what reads.
-    for name in toolbox::NAMES {
-        policy.tools.entry(name.to_owned()).or_insert(policy.reads);
     }
     policy
 }
@@ -274,5 +279,6 @@ mod tests {
         let policy = policy(&config);
         assert_eq!((policy.runs, policy.network, policy.writes), (Rule::Allow, Rule::Deny, Rule::Ask));
         assert_eq!(policy.tools.get("bash"), Some(&Rule::Deny));
+        assert!(policy.denied.contains(&Effect::Network) && !policy.denied.contains(&Effect::Runs));
     }
 }

@@ -24,6 +24,10 @@ pub struct Tool {
     pub tasks: TaskSupport,
     /// Members of its definition that the neutral model does not know, carried untouched.
     pub extra: Vec<(String, Box<RawValue>)>,
+    /// Whether a provider of this process vouches that the tool changes nothing. Annotations of an upstream are only claims, so
+    /// this comes from no wire and is not remembered.
+    #[serde(skip)]
+    pub vouched_read_only: bool,
 }
 
 /// Whether a tool can be had as a task.
@@ -51,6 +55,7 @@ impl Tool {
             deferred: false,
             tasks: TaskSupport::Forbidden,
             extra: Vec::new(),
+            vouched_read_only: false,
         }
     }
 }
@@ -75,6 +80,11 @@ impl Tool {
     pub fn with(mut self, name: impl Into<String>, value: &serde_json::Value) -> Self {
         self.extra.push((name.into(), json::to_raw(value)));
         self
+    }
+
+    /// The same tool, of which its provider vouches that it changes nothing.
+    pub fn vouched_read_only(self) -> Self {
+        Self { vouched_read_only: true, ..self }
     }
 
     /// The same tool, to be had as a task.

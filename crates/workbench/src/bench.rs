@@ -9,10 +9,10 @@ use async_trait::async_trait;
 use gladhand_wire::RawValue;
 use tokio_util::sync::CancellationToken;
 
-use crate::contract::{Bench, Ran, Run, ToolDescription};
+use crate::contract::{Bench, Place, Ran, Run, ToolDescription};
 use crate::custom::Custom;
 use crate::desk::Desk;
-use crate::files::roots::Roots;
+use crate::files::bounds::{Bounds, Surroundings};
 use crate::input::Input;
 use crate::outcome::{self, Outcome, Problem};
 use crate::process::programs;
@@ -25,7 +25,7 @@ use crate::{catalogue, files, scripts, shell};
 #[derive(Debug)]
 pub struct Workbench {
     pub(crate) settings: Settings,
-    pub(crate) roots: Roots,
+    surroundings: Arc<Surroundings>,
     pub(crate) shell: Option<Shell>,
     pub(crate) searcher: Searcher,
     custom: Custom,
@@ -44,6 +44,8 @@ pub(crate) struct Job<'a> {
     pub(crate) raw: &'a RawValue,
     /// Where the session works.
     pub(crate) folder: &'a Path,
+    /// Where its file tools may go.
+    pub(crate) bounds: Bounds,
     /// The caller or the bench wants an end.
     pub(crate) stop: &'a CancellationToken,
 }
@@ -51,8 +53,7 @@ pub(crate) struct Job<'a> {
 impl Job<'_> {
     /// A path as the session means it.
     pub(crate) fn path(&self, path: &str) -> PathBuf {
-        // Without the `.` and `..` that would otherwise show in reports.
-        files::tidy(&self.folder.join(path))
+        files::within(self.folder, path)
     }
 
     /// The directory that the input names, or where the session works.
@@ -75,7 +76,7 @@ impl Workbench {
         let taken = built_in.iter().map(|tool| tool.name.clone()).collect();
         let custom = Custom::new(&settings, taken);
         Arc::new(Self {
-            roots: Roots::new(&settings.roots, &settings.private),
+            surroundings: Arc::new(Surroundings::new(&settings)),
             shell: Shell::find(&settings.environment),
             searcher: Searcher::default(),
             custom,
@@ -107,14 +108,15 @@ impl Workbench {
     }
 
     async fn dispatch(&self, run: &Run<'_>, desk: &Desk, stop: &CancellationToken) -> Option<Outcome> {
-        if let Some(outcome) = self.custom.run(run.name, run.input, stop).await {
-            return Some(outcome);
+        if run.edition != 0 {
+            return self.custom.run(run.name, run.edition, run.input, stop).await;
         }
         let is_known = self.built_in.iter().chain(&self.extras).any(|tool| tool.name == run.name);
         if !is_known {
             return None;
         }
-        let job = Job { bench: self, desk, input: Input::read(run.input), raw: run.input, folder: run.folder, stop };
+        let (input, bounds) = (Input::read(run.input), Bounds::of(&self.surroundings, run));
+        let job = Job { bench: self, desk, input, raw: run.input, folder: run.folder, bounds, stop };
         Some(match run.name {
             "bash" => shell::bash::run(&job).await,
             "read_background_bash" => shell::background::read(&job),
@@ -156,6 +158,20 @@ impl Bench for Workbench {
 
     async fn ready(&self) {
         self.custom.ready().await;
+    }
+
+    async fn reach(&self, run: &Run<'_>) -> Vec<Place> {
+        if run.edition != 0 {
+            return Vec::new();
+        }
+        let used = files::used(run.name, &Input::read(run.input), run.folder);
+        if used.is_empty() {
+            return Vec::new();
+        }
+        let bounds = Bounds::of(&self.surroundings, run);
+        let look = move || used.iter().filter_map(|(path, access)| bounds.reach(path, *access)).collect();
+        // Where nothing can be looked at, nothing counts as approved, and the tool finds out itself.
+        tokio::task::spawn_blocking(look).await.unwrap_or_default()
     }
 
     async fn run(&self, run: Run<'_>) -> Ran {

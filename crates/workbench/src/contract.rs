@@ -1,5 +1,7 @@
 //! What the agent asks of a tool, and what it hears.
 
+use std::path::{Path, PathBuf};
+
 use async_trait::async_trait;
 use gladhand_wire::RawValue;
 use tokio_util::sync::CancellationToken;
@@ -12,6 +14,11 @@ pub trait Bench: std::fmt::Debug + Send + Sync {
 
     /// Gets ready what takes a while and is not needed before somebody asks for tools. Does nothing the second time.
     async fn ready(&self) {}
+
+    /// What one call would use beyond what its session may use freely: to be approved before it runs. Looks at files.
+    async fn reach(&self, _run: &Run<'_>) -> Vec<Place> {
+        Vec::new()
+    }
 
     /// Runs one tool. Unknown tools, wrong input and tools that break down are results too: nothing here fails.
     async fn run(&self, run: Run<'_>) -> Ran;
@@ -34,12 +41,16 @@ pub struct ToolDescription {
     pub input_schema: Option<Box<RawValue>>,
     /// What it may do to the world: what approval is decided by.
     pub effect: Effect,
+    /// Which edition of the tool this is: a tool that was made anew under the same name has another. 0 for a built-in tool.
+    pub edition: u64,
+    /// Whether a model made it since this program started. What an operator allowed by name was not meant for it.
+    pub is_made_by_model: bool,
 }
 
 /// What a tool may do to the world.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Effect {
-    /// It reads, inside the workspace.
+    /// It reads. Outside of the workspace that needs approval ([`Bench::reach`]).
     Reads,
     /// It changes files.
     Writes,
@@ -54,6 +65,8 @@ pub enum Effect {
 pub struct Run<'a> {
     /// The tool.
     pub name: &'a str,
+    /// The edition of it that was decided about. Another one is not run.
+    pub edition: u64,
     /// The call's id, for reports of failure.
     pub call_id: &'a str,
     /// A JSON object.
@@ -61,9 +74,22 @@ pub struct Run<'a> {
     /// The session that it is for: working directory and environment of the shell are kept per session.
     pub session: &'a str,
     /// Where that session works.
-    pub folder: &'a std::path::Path,
+    pub folder: &'a Path,
+    /// Whether file tools use that folder freely.
+    pub is_workspace: bool,
+    /// What was approved of what the call reaches ([`Bench::reach`]).
+    pub approved: &'a [Place],
     /// Ends the call: processes are told to stop, then killed with their whole group.
     pub cancel: &'a CancellationToken,
+}
+
+/// A file or a folder that a call uses and that has to be approved.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Place {
+    /// Its real path.
+    pub path: PathBuf,
+    /// Whether it may hold secrets. Otherwise it is outside of the workspace.
+    pub is_sensitive: bool,
 }
 
 /// How a call of a tool ended.

@@ -18,7 +18,8 @@ mod text;
 mod web;
 
 pub use bench::Workbench;
-pub use contract::{Bench, Effect, Ran, Run, ToolDescription};
+pub use contract::{Bench, Effect, Place, Ran, Run, ToolDescription};
+pub use files::secrets::may_hold_secrets;
 pub use process::Environment;
 pub use process::starting::{Channels, Held, Program, Starter};
 pub use settings::{KeyOfExa, Settings};

@@ -32,6 +32,13 @@ impl Problem {
         Self::Plain(message.into())
     }
 
+    /// The words alone.
+    pub(crate) fn into_message(self) -> String {
+        match self {
+            Self::Invalid(message) | Self::Plain(message) | Self::Broke(message) => message,
+        }
+    }
+
     /// The result that says so.
     pub(crate) fn into_ran(self, call_id: &str, tool: &str) -> Ran {
         match self {

@@ -16,8 +16,12 @@ pub type KeyOfExa = Arc<dyn Fn() -> Option<String> + Send + Sync>;
 pub struct Settings {
     /// Custom tools are in `tools` below it, scripts in `js-runtime`.
     pub data: PathBuf,
-    /// Where file tools may read and write; everywhere if it is empty. Shell and scripts are not bound by it.
+    /// Folders that file tools use freely besides that of the session. Shell and scripts are not bound by it.
     pub roots: Vec<PathBuf>,
+    /// Folders that file tools only read freely.
+    pub readable: Vec<PathBuf>,
+    /// What file tools use only with approval, wherever it is, besides `data` and all places that are known to hold secrets.
+    pub sensitive: Vec<PathBuf>,
     /// What no file tool reads or writes, wherever it is: our own keys.
     pub private: Vec<PathBuf>,
     /// The variables that processes are given at first.
@@ -33,11 +37,13 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Everything is allowed, programs are our own children in our own environment, and there is no key for web search.
+    /// File tools keep to the session's folder, programs are our own children in our own environment, and there is no key for web search.
     pub fn new(data: impl Into<PathBuf>) -> Self {
         Self {
             data: data.into(),
             roots: Vec::new(),
+            readable: Vec::new(),
+            sensitive: Vec::new(),
             private: Vec::new(),
             environment: std::env::vars_os().collect(),
             exa_base: "https://api.exa.ai".to_owned(),

@@ -14,7 +14,8 @@ use super::answers::{
     Accepted, Answered, Brief, Cleared, Created, Decided, Deleted, Interrupted, Queue, QueueCleared, ShuttingDown,
     Steered, later, now, reading, refused, told,
 };
-use super::{Asker, Conversations, Core, GRACE, Room, SESSIONS, new_id, preparing};
+use super::runner::Workplace;
+use super::{AgentSettings, Asker, Conversations, Core, GRACE, Room, SESSIONS, new_id, preparing};
 use crate::accounts::Chosen;
 use crate::moment::Moment;
 use crate::payloads::CompactionReport;
@@ -107,7 +108,7 @@ impl Agent for Conversations {
                 let (core, asker) = (Arc::clone(core), Asker::of(context));
                 later(async move {
                     core.bench.ready().await;
-                    Ok(core.toolset(Some(&asker)).list())
+                    Ok(core.toolset(&asker).await.list())
                 })
             }
             AgentCall::Debug { everything } => {
@@ -170,6 +171,7 @@ impl Core {
     }
 
     fn create(&self, title: Option<&str>, folder: Option<&str>, context: &Context<'_>) -> Answered {
+        let is_chosen = folder.is_some();
         let folder = match folder {
             None => self.settings.folder.clone(),
             Some(folder) => {
@@ -178,6 +180,12 @@ impl Core {
                 real.ok_or_else(|| Failure::invalid_argument("folder", format!("there is no folder {folder}")))?
             }
         };
+        // A peer of a network does not say by itself what is read without asking, nor does any where the operator said it.
+        let AgentSettings { roots, folder: launched_in, .. } = &self.settings;
+        let is_workspace = !is_chosen
+            || roots.is_empty() && context.terms.party.is_none()
+            || crate::images::is_within(&folder, std::slice::from_ref(launched_in))
+            || !roots.is_empty() && crate::images::is_within(&folder, roots);
         let id = new_id();
         {
             let mut house = self.house();
@@ -185,7 +193,7 @@ impl Core {
                 return Err(Failure::new(FailureKind::Busy, "too many sessions are open; delete some"));
             }
             let session = Session::new(id.clone(), title.and_then(crate::text::title), Moment::now());
-            house.sessions.insert(id.clone(), Room::new(session, folder, Asker::of(context)));
+            house.sessions.insert(id.clone(), Room { is_workspace, ..Room::new(session, folder, Asker::of(context)) });
             house.order.push(id.clone());
         }
         self.tell_state("session_created", Some(&id));
@@ -361,10 +369,21 @@ impl Core {
 }
 
 impl Room {
+    /// Where its tools run.
+    pub(super) fn workplace(&self) -> Workplace {
+        Workplace {
+            session: self.session.id().to_owned(),
+            folder: self.folder.clone(),
+            is_workspace: self.is_workspace,
+            cancel: self.cancel.clone(),
+        }
+    }
+
     fn new(session: Session, folder: PathBuf, asker: Asker) -> Self {
         Self {
             session,
             folder,
+            is_workspace: true,
             asker,
             claim: None,
             cancel: CancellationToken::new(),

@@ -62,10 +62,11 @@ impl Core {
             }
             "/tools" => {
                 let asker = self.house().sessions.get(id).map(|room| room.asker.clone());
-                let core = Arc::clone(self);
+                let (core, id) = (Arc::clone(self), id.to_owned());
                 later(async move {
+                    let asker = asker.ok_or_else(|| Failure::unknown_session(&id))?;
                     core.bench.ready().await;
-                    Ok(output(&core.toolset(asker.as_ref()).list()))
+                    Ok(output(&core.toolset(&asker).await.list()))
                 })
             }
             "/clear" => self.clear(id, false, |_| told(&CLEARED).map(|cleared| output(&cleared))),

@@ -50,7 +50,7 @@ pub struct AgentSettings {
     pub folder: PathBuf,
     /// The user's home.
     pub home: Option<PathBuf>,
-    /// Where pictures may be read from; everywhere if it is empty.
+    /// Folders that are used freely besides that of a session.
     pub roots: Vec<PathBuf>,
     /// Which tools may run.
     pub policy: Policy,
@@ -83,7 +83,7 @@ impl Conversations {
             desk,
             bench,
         };
-        core.weigh_tools(&core.toolset(None));
+        core.weigh_tools(&core.known_tools());
         Self { core: Arc::new(core) }
     }
 
@@ -92,7 +92,7 @@ impl Conversations {
         if self.core.hub.set(hub).is_err() {
             tracing::warn!("the agent has a hub already");
         }
-        self.core.weigh_tools(&self.core.toolset(None));
+        self.core.weigh_tools(&self.core.known_tools());
     }
 }
 
@@ -127,6 +127,8 @@ struct House {
 struct Room {
     session: Session,
     folder: PathBuf,
+    /// Whether file tools use that folder freely.
+    is_workspace: bool,
     /// Ends what is being done for the session at the moment.
     cancel: CancellationToken,
     /// With what the running turn is held.
@@ -152,6 +154,7 @@ struct Room {
 #[derive(Debug, Clone)]
 pub(super) struct Asker {
     agreement: Arc<Agreement>,
+    /// Who that has proved to be, and what it may do.
     terms: Terms<'static>,
 }
 

@@ -1,17 +1,17 @@
 //! Which tools may run.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use gladhand_workbench::Effect;
+use gladhand_workbench::{Effect, ToolDescription};
 
 /// Which tools may run: by their names, else by what they may do to the world.
 #[derive(Debug, Clone)]
 pub struct Policy {
-    /// Whether everything runs, and nobody is asked.
+    /// Whether everything that is not denied runs without asking.
     pub approve_all: bool,
     /// For single tools.
     pub tools: HashMap<String, Rule>,
-    /// For those that read, inside the workspace.
+    /// For tools that read.
     pub reads: Rule,
     /// For those that change files.
     pub writes: Rule,
@@ -19,10 +19,14 @@ pub struct Policy {
     pub runs: Rule,
     /// For those that talk to the network.
     pub network: Rule,
+    /// For calls that use files outside of the workspace, or files that may hold secrets: never less than the rule of the tool.
+    pub outside: Rule,
+    /// What is denied whatever else is said: no rule for a single tool allows it.
+    pub denied: HashSet<Effect>,
 }
 
-/// Whether a tool may run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Whether a tool may run. A later one is stricter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rule {
     /// It may.
     Allow,
@@ -41,23 +45,41 @@ impl Default for Policy {
             writes: Rule::Ask,
             runs: Rule::Ask,
             network: Rule::Ask,
+            outside: Rule::Ask,
+            denied: HashSet::new(),
         }
     }
 }
 
 impl Policy {
     /// The rule for a tool.
-    pub(super) fn rule(&self, tool: &str, effect: Effect) -> Rule {
-        if self.approve_all {
-            return Rule::Allow;
+    pub(super) fn rule(&self, tool: &ToolDescription) -> Rule {
+        if self.denied.contains(&tool.effect) {
+            return Rule::Deny;
         }
-        let by_effect = match effect {
+        let by_effect = match tool.effect {
             Effect::Reads => self.reads,
             Effect::Writes => self.writes,
             Effect::Runs => self.runs,
             Effect::Network => self.network,
         };
-        self.tools.get(tool).copied().unwrap_or(by_effect)
+        let rule = match self.tools.get(&tool.name) {
+            // The operator did not mean code that a model wrote under this name.
+            Some(named) if tool.is_made_by_model => by_effect.max(*named),
+            Some(named) => *named,
+            None => by_effect,
+        };
+        self.approved(rule)
+    }
+
+    /// The least strict rule for a call that uses something beyond the workspace.
+    pub(super) fn beyond_workspace(&self) -> Rule {
+        self.approved(self.outside)
+    }
+
+    /// Approval of everything answers every question, and changes nothing about what is denied.
+    fn approved(&self, rule: Rule) -> Rule {
+        if self.approve_all && rule == Rule::Ask { Rule::Allow } else { rule }
     }
 }
 
@@ -75,14 +97,49 @@ pub(super) fn word(effect: Effect) -> &'static str {
 mod tests {
     use super::*;
 
+    fn tool(name: &str, effect: Effect) -> ToolDescription {
+        let (description, input_schema) = (String::new(), None);
+        ToolDescription {
+            name: name.to_owned(),
+            description,
+            input_schema,
+            effect,
+            edition: 0,
+            is_made_by_model: false,
+        }
+    }
+
     #[test]
     fn a_tool_of_its_own_rule_comes_before_what_it_does() {
         let mut policy = Policy::default();
         policy.tools.insert("bash".to_owned(), Rule::Deny);
-        assert_eq!(policy.rule("bash", Effect::Runs), Rule::Deny);
-        assert_eq!(policy.rule("run_js", Effect::Runs), Rule::Ask);
-        assert_eq!(policy.rule("read_file", Effect::Reads), Rule::Allow);
-        policy.approve_all = true;
-        assert_eq!(policy.rule("bash", Effect::Runs), Rule::Allow);
+        assert_eq!(policy.rule(&tool("bash", Effect::Runs)), Rule::Deny);
+        assert_eq!(policy.rule(&tool("run_js", Effect::Runs)), Rule::Ask);
+        assert_eq!(policy.rule(&tool("read_file", Effect::Reads)), Rule::Allow);
+    }
+
+    #[test]
+    fn what_is_denied_is_denied_whatever_is_approved() {
+        let mut policy = Policy { approve_all: true, network: Rule::Deny, ..Policy::default() };
+        policy.tools.extend([("bash".to_owned(), Rule::Deny), ("search_web".to_owned(), Rule::Allow)]);
+        assert_eq!(policy.rule(&tool("bash", Effect::Runs)), Rule::Deny);
+        assert_eq!(policy.rule(&tool("fetch", Effect::Network)), Rule::Deny);
+        assert_eq!(policy.rule(&tool("run_js", Effect::Runs)), Rule::Allow);
+        assert_eq!(policy.beyond_workspace(), Rule::Allow);
+        assert_eq!(policy.rule(&tool("search_web", Effect::Network)), Rule::Allow, "an exception to a default");
+        policy.denied.insert(Effect::Network);
+        assert_eq!(policy.rule(&tool("search_web", Effect::Network)), Rule::Deny, "no exception to what was denied");
+        policy.outside = Rule::Deny;
+        assert_eq!(policy.beyond_workspace(), Rule::Deny);
+    }
+
+    #[test]
+    fn a_name_that_was_allowed_allows_nothing_that_a_model_made() {
+        let mut policy = Policy::default();
+        policy.tools.extend([("mine".to_owned(), Rule::Allow), ("never".to_owned(), Rule::Deny)]);
+        let made = |name| ToolDescription { edition: 3, is_made_by_model: true, ..tool(name, Effect::Runs) };
+        assert_eq!(policy.rule(&tool("mine", Effect::Runs)), Rule::Allow);
+        assert_eq!(policy.rule(&made("mine")), Rule::Ask);
+        assert_eq!(policy.rule(&made("never")), Rule::Deny);
     }
 }

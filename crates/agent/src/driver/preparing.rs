@@ -60,11 +60,32 @@ impl Core {
     pub(super) async fn lay_out_tools(&self, id: &str) {
         let found = self.look(id, |room| Some((room.setup.clone()?, room.cancel.clone())));
         let Some((setup, cancel)) = found else { return };
+        let lay_out = async {
+            self.bench.ready().await;
+            self.put_tools(id, &setup).await;
+        };
         tokio::select! {
-            () = self.bench.ready() => {}
+            () = lay_out => {}
             () = cancel.cancelled() => {}
         }
-        let toolset = self.toolset(Some(&setup.asker));
+    }
+}
+
+impl Core {
+    /// Lays the tools out anew if the workbench has got others during the turn, so that a tool that a model made is decided
+    /// about as itself. Whether it has.
+    pub(super) async fn renew_tools(&self, id: &str) -> bool {
+        let found = self.look(id, |room| Some((room.setup.clone()?, room.toolset.clone()?)));
+        let Some((setup, toolset)) = found else { return false };
+        let is_current = toolset.is_current(&self.bench.tools());
+        if !is_current {
+            self.put_tools(id, &setup).await;
+        }
+        !is_current
+    }
+
+    async fn put_tools(&self, id: &str, setup: &Setup) {
+        let toolset = self.toolset(&setup.asker).await;
         self.weigh_tools(&toolset);
         if let Some(room) = self.house().sessions.get_mut(id) {
             room.toolset = Some(Arc::new(toolset));

@@ -1,6 +1,7 @@
 //! The task that works for a busy session: one job after the other, each outcome a step.
 
 use std::collections::VecDeque;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,10 +16,38 @@ use super::toolset::failed;
 use super::{Core, Room};
 use crate::instructions;
 use crate::payloads::{Debugged, event};
-use crate::session::{Chat, ChatFile, Effect, Entry, Job, Target, Wanted};
+use crate::session::{Chat, ChatFile, Effect, Entry, Job, Target, ToolIdentity, Wanted};
 
 /// How long a tool that was told to stop may take to say how it ended.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Where the tools of a session run.
+#[derive(Debug, Clone)]
+pub(super) struct Workplace {
+    pub(super) session: String,
+    pub(super) folder: PathBuf,
+    /// Whether file tools use that folder freely.
+    pub(super) is_workspace: bool,
+    pub(super) cancel: CancellationToken,
+}
+
+impl Workplace {
+    /// A call of a tool of the workbench as that is asked to run it, with what was decided about. None for other tools.
+    pub(super) fn run<'a>(&'a self, call: &'a Wanted) -> Option<Run<'a>> {
+        let ToolIdentity::Workbench { name, edition } = &call.tool else { return None };
+        Some(Run {
+            name,
+            edition: *edition,
+            call_id: &call.call_id,
+            input: &call.input,
+            session: &self.session,
+            folder: &self.folder,
+            is_workspace: self.is_workspace,
+            approved: &call.reach,
+            cancel: &self.cancel,
+        })
+    }
+}
 
 impl Core {
     /// Has somebody do this work for a session.
@@ -67,7 +96,11 @@ impl Core {
             }
             Job::Run(call) => {
                 let ran = self.run_tool(id, call).await;
-                self.step(id, |session, scene| session.ran(ran, scene))
+                let resolved = self.resolve_unknown(id).await;
+                self.step(id, |session, scene| {
+                    session.resolve_unknown(resolved);
+                    session.ran(ran, scene);
+                })
             }
             Job::Save(file) => {
                 let (core, session) = (Arc::clone(self), id.to_owned());
@@ -88,9 +121,9 @@ impl Core {
     async fn round(self: &Arc<Self>, id: &str, number: u32, said: Vec<Said>) -> Result<Vec<Wanted>, ModelError> {
         let found = self.look(id, |room| {
             let turn = room.session.turn_id()?.to_owned();
-            Some((room.setup.clone()?, room.toolset.clone()?, room.cancel.clone(), turn))
+            Some((room.setup.clone()?, room.toolset.clone()?, room.workplace(), turn))
         });
-        let Some((setup, toolset, cancel, turn)) = found else {
+        let Some((setup, toolset, place, turn)) = found else {
             return Err(ModelError::Cancelled);
         };
         let chosen = &setup.chosen;
@@ -105,8 +138,26 @@ impl Core {
             tools: Arc::clone(&toolset.offers),
         };
         let hearing = Hearing { core: Arc::clone(self), id: id.to_owned(), turn };
-        let heard = ask(setup.models.clone(), round, hearing, cancel).await?.0;
-        Ok(heard.calls.into_iter().map(|call| self.wanted(&toolset, call)).collect())
+        let heard = ask(setup.models.clone(), round, hearing, place.cancel.clone()).await?.0;
+        let mut wanted = Vec::new();
+        for call in heard.calls {
+            wanted.push(self.wanted(&toolset, call, &place).await);
+        }
+        Ok(wanted)
+    }
+
+    /// Calls of the round that meant no tool, resolved anew if a tool that ran has made others.
+    async fn resolve_unknown(&self, id: &str) -> Vec<Wanted> {
+        if !self.renew_tools(id).await {
+            return Vec::new();
+        }
+        let found = self.look(id, |room| Some((room.toolset.clone()?, room.workplace(), room.session.unknown_calls())));
+        let Some((toolset, place, calls)) = found else { return Vec::new() };
+        let mut resolved = Vec::new();
+        for call in calls {
+            resolved.push(self.wanted(&toolset, call, &place).await);
+        }
+        resolved
     }
 
     /// Has a conversation put into few words.
@@ -130,20 +181,16 @@ impl Core {
 
     /// Runs a tool. One that is told to stop and does not is left behind.
     async fn run_tool(self: &Arc<Self>, id: &str, call: Wanted) -> Ran {
-        let found = self.look(id, |room| {
-            let is_of_hub = room.toolset.as_ref()?.is_of_hub(&call.name);
-            Some((room.setup.clone()?.asker.clone(), is_of_hub, room.cancel.clone(), room.folder.clone()))
-        });
-        let Some((asker, is_of_hub, cancel, folder)) = found else {
+        let found = self.look(id, |room| Some((room.setup.clone()?.asker.clone(), room.workplace())));
+        let Some((asker, place)) = found else {
             return failed(&call, "error", "the session is gone");
         };
-        let (core, session, stop, wanted) = (Arc::clone(self), id.to_owned(), cancel.clone(), call.clone());
+        let (core, wanted, cancel) = (Arc::clone(self), call.clone(), place.cancel.clone());
         let mut running = tokio::spawn(async move {
-            if is_of_hub {
-                return core.call_hub(&wanted, &asker, &folder, &stop).await;
+            match place.run(&wanted) {
+                Some(run) => core.bench.run(run).await,
+                None => core.call_hub(&wanted, &asker, &place).await,
             }
-            let Wanted { name, call_id, input, .. } = &wanted;
-            core.bench.run(Run { name, call_id, input, session: &session, folder: &folder, cancel: &stop }).await
         });
         let late = async {
             cancel.cancelled().await;

@@ -1,63 +1,119 @@
 //! All tools that a conversation has: those of the workbench and those of the hub.
 
 use std::collections::{HashMap, HashSet};
-use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
-use gladhand_hub::{Answer, Asking, Caller};
+use gladhand_hub::{Asking, Caller};
 use gladhand_models::{ToolOffer, WantedCall};
 use gladhand_operations::{
     Call, CallId, Failure, FailureKind, Notice, Operation, Reply, Terms, Tool, ToolCall, ToolResult,
 };
-use gladhand_wire::{Members, RawValue, json};
+use gladhand_wire::{RawValue, json};
 use gladhand_workbench::{Effect, Ran, ToolDescription};
-use tokio_util::sync::CancellationToken;
 
 use super::policy::{Rule, word};
+use super::runner::Workplace;
 use super::{Asker, Core};
 use crate::session::approval::nobody;
-use crate::session::{ToolTotals, Verdict, Wanted};
+use crate::session::{ToolIdentity, ToolTotals, Verdict, Wanted};
 use crate::text;
 
 /// The longest name that every provider takes.
 const LONGEST_NAME: usize = 64;
 
+/// How long a turn waits for upstreams that do not know yet what they have.
+const SETTLING: Duration = Duration::from_secs(10);
+
 /// The tools of a turn.
 #[derive(Debug)]
 pub(super) struct Toolset {
     /// Sorted by name.
-    tools: Vec<ToolDescription>,
-    /// Those that the hub has.
-    of_hub: HashSet<String>,
+    tools: Vec<Offered>,
     /// As models are told of them.
     pub(super) offers: Arc<[ToolOffer]>,
-    /// The places of the tools, by the names that models use.
+    /// The places of the tools, by the names that models use. There is no other way from a name to a tool.
     by_offer: HashMap<String, usize>,
+    /// What the workbench had, by name and edition.
+    workbench: Vec<(String, u64)>,
 }
 
-impl Core {
-    /// All tools as they are now, for somebody.
-    pub(super) fn toolset(&self, asker: Option<&Asker>) -> Toolset {
-        let mut tools = self.bench.tools();
-        let own: HashSet<_> = tools.iter().map(|tool| tool.name.clone()).collect();
-        let others = self.hub_tools(asker);
-        let others: Vec<_> = others.iter().filter(|tool| !own.contains(&tool.name)).map(described).collect();
-        let of_hub = others.iter().map(|tool| tool.name.clone()).collect();
-        tools.extend(others);
-        tools.sort_by(|one, other| text::collate(&one.name, &other.name));
+/// A tool of a turn.
+#[derive(Debug)]
+struct Offered {
+    identity: ToolIdentity,
+    description: ToolDescription,
+}
+
+impl Offered {
+    fn of_workbench(description: ToolDescription) -> Self {
+        let identity = ToolIdentity::Workbench { name: description.name.clone(), edition: description.edition };
+        Self { identity, description }
+    }
+
+    /// What an upstream says of its tool is only a claim, so a tool of the hub may do anything unless a provider of our own
+    /// vouches for it.
+    fn of_hub(tool: &Tool) -> Self {
+        let description = ToolDescription {
+            name: tool.name.clone(),
+            description: tool.description.clone(),
+            input_schema: Some(tool.input_schema.clone()),
+            effect: if tool.vouched_read_only { Effect::Reads } else { Effect::Runs },
+            edition: 0,
+            is_made_by_model: false,
+        };
+        Self { identity: ToolIdentity::Hub { name: tool.name.clone() }, description }
+    }
+}
+
+impl Toolset {
+    /// The tools of the workbench and of the hub. Of two tools of one name that of the workbench counts, unless a model made it.
+    pub(super) fn of(workbench: Vec<ToolDescription>, hub: &[Tool]) -> Self {
+        let known = workbench.iter().map(|tool| (tool.name.clone(), tool.edition)).collect();
+        let of_hub: HashSet<&str> = hub.iter().map(|tool| tool.name.as_str()).collect();
+        let stays = |tool: &ToolDescription| !(tool.is_made_by_model && of_hub.contains(tool.name.as_str()));
+        let mut tools: Vec<_> = workbench.into_iter().filter(stays).map(Offered::of_workbench).collect();
+        let own: HashSet<_> = tools.iter().map(|tool| tool.description.name.clone()).collect();
+        tools.extend(hub.iter().filter(|tool| !own.contains(&tool.name)).map(Offered::of_hub));
+        tools.sort_by(|one, other| text::collate(&one.description.name, &other.description.name));
         let (mut offers, mut by_offer) = (Vec::new(), HashMap::new());
-        for (at, tool) in tools.iter().enumerate() {
+        for (at, Offered { description: tool, .. }) in tools.iter().enumerate() {
             let name = safe_name(&tool.name, |name| by_offer.contains_key(name));
             by_offer.insert(name.clone(), at);
             let schema = tool.input_schema.clone().unwrap_or_else(|| json::raw(ANYTHING.to_owned()));
             offers.push(ToolOffer { name, description: tool.description.clone(), schema });
         }
-        Toolset { tools, of_hub, offers: offers.into(), by_offer }
+        Self { tools, offers: offers.into(), by_offer, workbench: known }
+    }
+
+    /// The one tool that a name of a model means, if it means any.
+    fn resolve(&self, name: &str) -> Option<&Offered> {
+        self.by_offer.get(name).map(|at| &self.tools[*at])
+    }
+
+    /// Whether the workbench still has the same tools.
+    pub(super) fn is_current(&self, workbench: &[ToolDescription]) -> bool {
+        let now = workbench.iter().map(|tool| (&tool.name, tool.edition));
+        now.eq(self.workbench.iter().map(|(name, edition)| (name, *edition)))
+    }
+}
+
+impl Core {
+    /// All tools that are known by now.
+    pub(super) fn known_tools(&self) -> Toolset {
+        let hub = self.hub.get().map(|hub| hub.tools()).unwrap_or_default();
+        Toolset::of(self.bench.tools(), &hub)
+    }
+
+    /// All tools that a caller gets to see.
+    pub(super) async fn toolset(&self, asker: &Asker) -> Toolset {
+        let hub = self.hub_tools(asker).await;
+        Toolset::of(self.bench.tools(), &hub)
     }
 
     /// Keeps in mind how much there is to say of the tools.
     pub(super) fn weigh_tools(&self, toolset: &Toolset) {
-        let units = |tool: &ToolDescription| {
+        let units = |Offered { description: tool, .. }: &Offered| {
             let schema = tool.input_schema.as_ref().map_or(0, |schema| text::length(schema.get()));
             (text::length(&tool.name) + text::length(&tool.description) + schema) as u64
         };
@@ -65,47 +121,56 @@ impl Core {
         self.house().tools = totals;
     }
 
-    /// A call that a model wants, as this house knows it.
-    pub(super) fn wanted(&self, toolset: &Toolset, call: WantedCall) -> Wanted {
-        let tool = toolset.by_offer.get(&call.name).map(|at| &toolset.tools[*at]);
-        // The workbench answers for tools that nobody has: it says so.
-        let (name, effect) = tool.map_or((&call.name, Effect::Reads), |tool| (&tool.name, tool.effect));
-        let verdict = match self.settings.policy.rule(name, effect) {
-            _ if tool.is_none() => Verdict::Run,
-            Rule::Allow => Verdict::Run,
-            Rule::Deny => Verdict::Refuse(format!("{name} was not run: it is forbidden here")),
-            Rule::Ask if self.followers.can_approve() => Verdict::Ask,
-            Rule::Ask => Verdict::Refuse(nobody(name)),
-        };
-        Wanted {
-            name: name.clone(),
+    /// A call that a model wants, resolved to one tool, and what is decided about that.
+    pub(super) async fn wanted(&self, toolset: &Toolset, call: WantedCall, at: &Workplace) -> Wanted {
+        let found = toolset.resolve(&call.name);
+        let tool = found.map_or_else(|| ToolIdentity::Unknown { name: call.name.clone() }, |it| it.identity.clone());
+        let effect = found.map_or(Effect::Reads, |found| found.description.effect);
+        let mut wanted = Wanted {
+            tool,
             effect: word(effect),
             provider_name: call.name,
             call_id: call.call_id,
             input: call.input,
             seal: call.seal,
-            verdict,
+            reach: Vec::new(),
+            verdict: Verdict::Run,
+        };
+        if let Some(run) = at.run(&wanted) {
+            let reach = self.bench.reach(&run).await;
+            wanted.reach = reach;
+        }
+        wanted.verdict = match found {
+            Some(found) => self.verdict(&found.description, &wanted),
+            None => Verdict::Refuse(format!("unknown tool: {}", wanted.name())),
+        };
+        wanted
+    }
+
+    fn verdict(&self, tool: &ToolDescription, wanted: &Wanted) -> Verdict {
+        let policy = &self.settings.policy;
+        let rule = policy.rule(tool);
+        let rule = if wanted.reach.is_empty() { rule } else { rule.max(policy.beyond_workspace()) };
+        match rule {
+            Rule::Allow => Verdict::Run,
+            Rule::Deny => Verdict::Refuse(format!("{} was not run: it is forbidden here", tool.name)),
+            Rule::Ask if self.followers.can_approve() => Verdict::Ask,
+            Rule::Ask => Verdict::Refuse(nobody(wanted)),
         }
     }
 
     /// Calls a tool of the hub.
-    pub(super) async fn call_hub(
-        &self,
-        call: &Wanted,
-        asker: &Asker,
-        folder: &Path,
-        cancel: &CancellationToken,
-    ) -> Ran {
+    pub(super) async fn call_hub(&self, call: &Wanted, asker: &Asker, at: &Workplace) -> Ran {
+        let ToolIdentity::Hub { name } = &call.tool else { return failed(call, "error", "it is no tool of the hub") };
         let Some(hub) = self.hub.get() else { return failed(call, "error", "there is no hub") };
         let arguments = std::borrow::Cow::Borrowed(&*call.input);
-        let operation = Operation::CallTool(ToolCall { name: (&*call.name).into(), arguments });
-        let folder = Some(Arc::from(folder));
-        let terms = Terms { folder, ..asker.terms.clone() };
+        let operation = Operation::CallTool(ToolCall { name: name.into(), arguments });
+        let terms = Terms { folder: Some(Arc::from(&*at.folder)), ..asker.terms.clone() };
         let inside: Arc<dyn Caller> = Arc::new(Inside);
         let answer = hub.answer(Call { id: CallId(0), operation, terms }, &asker.agreement, &inside);
         let outcome = tokio::select! {
             biased;
-            () = cancel.cancelled() => return failed(call, "aborted", "the call was aborted"),
+            () = at.cancel.cancelled() => return failed(call, "aborted", "the call was aborted"),
             outcome = answer.outcome() => outcome,
         };
         match outcome {
@@ -115,28 +180,22 @@ impl Core {
         }
     }
 
-    /// What the hub shows to somebody, or all that it has.
-    fn hub_tools(&self, asker: Option<&Asker>) -> Arc<[Tool]> {
-        let Some(hub) = self.hub.get() else { return Arc::from([]) };
-        let Some(asker) = asker else { return hub.tools() };
-        let terms = asker.terms.clone();
+    /// What the hub shows to a caller. An upstream that does not know yet what it has is waited for, within limits.
+    async fn hub_tools(&self, asker: &Asker) -> Arc<[Tool]> {
+        let Some(hub) = self.hub.get() else { return Arc::default() };
         let inside: Arc<dyn Caller> = Arc::new(Inside);
-        let call = Call { id: CallId(0), operation: Operation::ListTools, terms };
-        match hub.answer(call, &asker.agreement, &inside) {
-            Answer::Now(Ok(Reply::Tools(tools))) => tools,
-            Answer::Now(_) => Arc::from([]),
-            // Somebody does not know yet what it has: those of it come with a later turn.
-            Answer::Later(_) | Answer::TaskLater(_) | Answer::AsTask(_) => hub.tools(),
+        let call = Call { id: CallId(0), operation: Operation::ListTools, terms: asker.terms.clone() };
+        let listed = hub.answer(call, &asker.agreement, &inside).outcome();
+        match tokio::time::timeout(SETTLING, listed).await {
+            Ok(Ok(Reply::Tools(tools))) => tools,
+            Ok(_) => Arc::default(),
+            // The hub decides about each call anyway. Those that are missing come with a later turn.
+            Err(_) => hub.tools(),
         }
     }
 }
 
 impl Toolset {
-    /// Whether a tool is one of the hub's.
-    pub(super) fn is_of_hub(&self, name: &str) -> bool {
-        self.of_hub.contains(name)
-    }
-
     /// As clients are told of them.
     pub(super) fn list(&self) -> Box<RawValue> {
         #[derive(serde::Serialize)]
@@ -151,7 +210,7 @@ impl Toolset {
             tools: Vec<Listed<'a>>,
         }
         let mut tools = Vec::new();
-        for ToolDescription { name, description, input_schema, .. } in &self.tools {
+        for Offered { description: ToolDescription { name, description, input_schema, .. }, .. } in &self.tools {
             tools.push(Listed { name, description, input_schema: input_schema.as_deref() });
         }
         json::to_raw(&All { tools })
@@ -160,18 +219,6 @@ impl Toolset {
 
 /// The schema of a tool that has none.
 const ANYTHING: &str = r#"{"type":"object","properties":{}}"#;
-
-fn described(tool: &Tool) -> ToolDescription {
-    let annotations = tool.extra.iter().find(|(member, _)| member == "annotations");
-    let hints = annotations.and_then(|(_, annotations)| Members::of(annotations));
-    let reads = hints.is_some_and(|hints| hints.raw("readOnlyHint").is_some_and(|hint| hint.get() == "true"));
-    ToolDescription {
-        name: tool.name.clone(),
-        description: tool.description.clone(),
-        input_schema: Some(tool.input_schema.clone()),
-        effect: if reads { Effect::Reads } else { Effect::Runs },
-    }
-}
 
 /// A name that every provider takes and that no other tool has.
 fn safe_name(name: &str, is_taken: impl Fn(&str) -> bool) -> String {
@@ -212,7 +259,7 @@ fn ran(result: &ToolResult) -> Ran {
 
 /// A call that came to nothing.
 pub(super) fn failed(call: &Wanted, status: &str, why: &str) -> Ran {
-    let output = serde_json::json!({"callId": call.call_id, "tool": call.name, "status": status});
+    let output = serde_json::json!({"callId": call.call_id, "tool": call.name(), "status": status});
     Ran { ok: false, output: json::to_raw(&output), error: Some(why.to_owned()) }
 }
 
@@ -235,7 +282,121 @@ impl Caller for Inside {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
+
+    use proptest::prelude::*;
+
+    use super::super::policy::Policy;
     use super::*;
+
+    /// Names that are near each other once they are made safe.
+    fn name() -> impl Strategy<Value = String> {
+        prop_oneof![
+            "[aB](__|_|\\.|:|-)[aB]((__|_|\\.)2)?",
+            "_?a_?(_2|_3)?",
+            Just("c__write_everything".to_owned()),
+            Just("my.tool".to_owned()),
+            "x{62,66}(_2)?",
+        ]
+    }
+
+    /// Ways in which a model may write the name of a tool.
+    fn spellings(name: &str) -> Vec<String> {
+        let mut all = vec![
+            name.to_owned(),
+            safe_name(name, |_| false),
+            name.replace("__", "_"),
+            name.replace('_', "__"),
+            name.replace(['.', ':', '-'], "_"),
+            name.replace('_', "."),
+            name.to_uppercase(),
+            name.to_lowercase(),
+            name.chars().take(LONGEST_NAME).collect(),
+            format!(" {name}"),
+            format!("{name} "),
+            format!("functions.{name}"),
+        ];
+        let numbered: Vec<_> = all.iter().flat_map(|name| ["_2", "_3"].map(|end| format!("{name}{end}"))).collect();
+        all.extend(numbered);
+        all
+    }
+
+    fn rule() -> impl Strategy<Value = Rule> {
+        prop_oneof![Just(Rule::Allow), Just(Rule::Ask), Just(Rule::Deny)]
+    }
+
+    fn effect() -> impl Strategy<Value = Effect> {
+        prop_oneof![Just(Effect::Reads), Just(Effect::Writes), Just(Effect::Runs), Just(Effect::Network)]
+    }
+
+    prop_compose! {
+        fn policy()(
+            approve_all in any::<bool>(),
+            tools in prop::collection::hash_map(name(), rule(), 0..6),
+            (reads, writes, runs, network) in (rule(), rule(), rule(), rule()),
+            denied in prop::collection::hash_set(effect(), 0..2),
+        ) -> Policy {
+            Policy { approve_all, tools, reads, writes, runs, network, denied, ..Policy::default() }
+        }
+    }
+
+    prop_compose! {
+        fn workbench()(
+            tools in prop::collection::hash_map(name(), (effect(), any::<bool>()), 0..6),
+        ) -> Vec<ToolDescription> {
+            let mut edition = 0;
+            let describe = |(name, (effect, is_made_by_model))| {
+                edition += 1;
+                let description = String::new();
+                ToolDescription { name, description, input_schema: None, effect, edition, is_made_by_model }
+            };
+            tools.into_iter().map(describe).collect()
+        }
+    }
+
+    prop_compose! {
+        fn hub()(tools in prop::collection::hash_map(name(), (any::<bool>(), any::<bool>()), 0..6)) -> Vec<Tool> {
+            let lying = serde_json::json!({"readOnlyHint": true});
+            let tool = |(name, (vouched_read_only, claims))| {
+                let tool = Tool { vouched_read_only, ..Tool::plain(name, "") };
+                if claims { tool.with("annotations", &lying) } else { tool }
+            };
+            tools.into_iter().map(tool).collect()
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_spelling_means_what_one_tool_means_or_nothing(
+            workbench in workbench(), hub in hub(), policy in policy(),
+        ) {
+            let toolset = Toolset::of(workbench.clone(), &hub);
+            // What is decided about a tool as it is, apart from all names that models use.
+            let mut decided: HashMap<ToolIdentity, Rule> = HashMap::new();
+            for tool in &workbench {
+                let identity = ToolIdentity::Workbench { name: tool.name.clone(), edition: tool.edition };
+                decided.insert(identity, policy.rule(tool));
+            }
+            for tool in &hub {
+                let identity = ToolIdentity::Hub { name: tool.name.clone() };
+                decided.insert(identity, policy.rule(&Offered::of_hub(tool).description));
+                if !tool.vouched_read_only {
+                    prop_assert_eq!(Offered::of_hub(tool).description.effect, Effect::Runs, "claims count for nothing");
+                }
+            }
+            let names = workbench.iter().map(|tool| &tool.name).chain(hub.iter().map(|tool| &tool.name));
+            let offered: HashSet<_> = toolset.offers.iter().map(|offer| offer.name.clone()).collect();
+            prop_assert_eq!(offered.len(), toolset.tools.len(), "each tool has a name of its own");
+            for spelling in names.flat_map(|name| spellings(name)) {
+                let found = toolset.resolve(&spelling);
+                prop_assert_eq!(found.is_some(), offered.contains(&spelling), "{} was not offered", spelling);
+                let Some(found) = found else { continue };
+                prop_assert_eq!(Some(&policy.rule(&found.description)), decided.get(&found.identity), "{}", spelling);
+            }
+            let identities: HashSet<_> = offered.iter().filter_map(|name| toolset.resolve(name)).map(|it| &it.identity).collect();
+            prop_assert_eq!(identities.len(), offered.len(), "no tool has two names");
+        }
+    }
 
     #[test]
     fn names_are_made_safe_for_every_provider() {

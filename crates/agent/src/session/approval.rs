@@ -11,13 +11,13 @@ impl Session {
     pub(crate) fn decide(&mut self, call_id: &str, allow: bool, always: bool, scene: &mut Scene<'_>) -> bool {
         let Some((turn, call)) = self.asking(|call| call.call_id == call_id) else { return false };
         if always {
-            self.decided.insert(call.name.clone(), allow);
+            self.decided.insert(call.decided(), allow);
         }
         self.tell_resolved(&turn, &call, if allow { "allow" } else { "deny" }, scene);
         if allow {
             self.start_call(turn, call, scene);
         } else {
-            let why = denied(&call.name);
+            let why = denied(call.name());
             self.refuse_call(turn, &call, why, scene);
         }
         true
@@ -27,7 +27,8 @@ impl Session {
     pub(crate) fn left_alone(&mut self, scene: &mut Scene<'_>) {
         let Some((turn, call)) = self.asking(|_| true) else { return };
         self.tell_resolved(&turn, &call, "cancelled", scene);
-        self.refuse_call(turn, &call, nobody(&call.name), scene);
+        let why = nobody(&call);
+        self.refuse_call(turn, &call, why, scene);
     }
 
     /// The turn was stopped: if it waits for a decision, it waits no longer.
@@ -52,7 +53,7 @@ impl Session {
             session_id: &self.id,
             turn_id: &turn.id,
             call_id: &call.call_id,
-            tool: &call.name,
+            tool: call.name(),
             decision,
         };
         scene.tell("session.approval.resolved", &resolved);
@@ -65,6 +66,7 @@ pub(super) fn denied(tool: &str) -> String {
 }
 
 /// What the model is told of a call about which nobody can decide.
-pub(crate) fn nobody(tool: &str) -> String {
-    format!("{tool} was not run: it needs approval, and no client that is connected can give it")
+pub(crate) fn nobody(call: &Wanted) -> String {
+    let why = call.reason().map(|reason| format!(" ({reason})")).unwrap_or_default();
+    format!("{} was not run: it needs approval{why}, and no client that is connected can give it", call.name())
 }

@@ -2,19 +2,43 @@
 
 use gladhand_models::{Said, WantedCall};
 use gladhand_wire::{RawValue, json as wire};
-use gladhand_workbench::Ran;
+use gladhand_workbench::{Place, Ran};
 use serde_json::json;
 
 use super::scene::{Job, Scene};
-use super::state::Session;
+use super::state::{Occupation, Session};
 use super::turn::{Awaits, Turn};
 use crate::payloads::{ApprovalRequested, CallStarted, CallsEnded, Executed, InTurn, StartedCall};
+
+/// Which tool a call means. It is resolved once, from the name that the model used; policy, approval and execution use the
+/// identity and never that name.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum ToolIdentity {
+    /// A tool of the workbench, by its own name and its edition.
+    Workbench { name: String, edition: u64 },
+    /// A tool of the hub, by the name under which the hub lists it.
+    Hub { name: String },
+    /// There is no tool of this name.
+    Unknown { name: String },
+}
+
+impl ToolIdentity {
+    /// The tool's own name.
+    pub(crate) fn name(&self) -> &str {
+        match self {
+            Self::Workbench { name, .. } | Self::Hub { name } | Self::Unknown { name } => name,
+        }
+    }
+}
+
+/// What a person decides about for the rest of a session: a tool, and what it uses beyond the workspace.
+pub(super) type Decided = (ToolIdentity, Vec<Place>);
 
 /// A call that a model wants.
 #[derive(Debug, Clone)]
 pub(crate) struct Wanted {
-    /// The tool's own name.
-    pub(crate) name: String,
+    /// The tool that it means.
+    pub(crate) tool: ToolIdentity,
     /// The name that the model used.
     pub(crate) provider_name: String,
     pub(crate) call_id: String,
@@ -24,7 +48,46 @@ pub(crate) struct Wanted {
     pub(crate) seal: Option<Box<RawValue>>,
     /// What it may do to the world, in one word.
     pub(crate) effect: &'static str,
+    /// What it uses beyond what its session may use freely.
+    pub(crate) reach: Vec<Place>,
     pub(crate) verdict: Verdict,
+}
+
+impl Wanted {
+    /// The tool's own name.
+    pub(crate) fn name(&self) -> &str {
+        self.tool.name()
+    }
+
+    /// Whether it means no tool that there was when it was resolved.
+    pub(crate) fn is_unknown(&self) -> bool {
+        matches!(self.tool, ToolIdentity::Unknown { .. })
+    }
+
+    /// As the model wanted it.
+    pub(crate) fn as_wanted(&self) -> WantedCall {
+        WantedCall {
+            call_id: self.call_id.clone(),
+            name: self.provider_name.clone(),
+            input: self.input.clone(),
+            seal: self.seal.clone(),
+        }
+    }
+
+    /// What a decision for the rest of the session is about. One about a tool does not cover what it reaches later.
+    pub(super) fn decided(&self) -> Decided {
+        (self.tool.clone(), self.reach.clone())
+    }
+
+    /// What it uses beyond the workspace, in words.
+    pub(crate) fn reason(&self) -> Option<String> {
+        let place = |place: &Place| match place.is_sensitive {
+            true => format!("{} may hold secrets", place.path.display()),
+            false => format!("{} is outside of the workspace", place.path.display()),
+        };
+        let places: Vec<_> = self.reach.iter().map(place).collect();
+        (!places.is_empty()).then(|| places.join("; "))
+    }
 }
 
 /// Whether a call may run.
@@ -41,14 +104,8 @@ pub(crate) enum Verdict {
 impl Session {
     /// The model wants these calls made before it goes on.
     pub(super) fn take_calls(&mut self, mut turn: Box<Turn>, mut calls: Vec<Wanted>, scene: &mut Scene<'_>) {
-        let wanted = |call: &Wanted| WantedCall {
-            call_id: call.call_id.clone(),
-            name: call.provider_name.clone(),
-            input: call.input.clone(),
-            seal: call.seal.clone(),
-        };
         let text = turn.end_segment();
-        turn.said.push(Said::Assistant { text, calls: calls.iter().map(wanted).collect() });
+        turn.said.push(Said::Assistant { text, calls: calls.iter().map(Wanted::as_wanted).collect() });
         calls.reverse();
         turn.calls = calls;
         turn.executed.clear();
@@ -61,9 +118,9 @@ impl Session {
             self.tell_results(&mut turn, scene);
             return self.next_round(turn, scene);
         };
-        let verdict = match self.decided.get(&call.name) {
+        let verdict = match self.decided.get(&call.decided()) {
             Some(true) if call.verdict == Verdict::Ask => Verdict::Run,
-            Some(false) if call.verdict == Verdict::Ask => Verdict::Refuse(super::approval::denied(&call.name)),
+            Some(false) if call.verdict == Verdict::Ask => Verdict::Refuse(super::approval::denied(call.name())),
             _ => call.verdict.clone(),
         };
         match verdict {
@@ -74,9 +131,10 @@ impl Session {
                     session_id: &self.id,
                     turn_id: &turn.id,
                     call_id: &call.call_id,
-                    tool: &call.name,
+                    tool: call.name(),
                     effect: call.effect,
                     input: &call.input,
+                    reason: call.reason(),
                 };
                 scene.tell("session.approval.requested", &requested);
                 self.wait(turn, Awaits::Approval(call));
@@ -93,10 +151,32 @@ impl Session {
     /// A call that may not run has an outcome too: the model can do something about it.
     pub(super) fn refuse_call(&mut self, mut turn: Box<Turn>, call: &Wanted, why: String, scene: &mut Scene<'_>) {
         self.tell_started(&turn, call, scene);
-        let output = json!({"callId": call.call_id, "tool": call.name, "status": "denied"});
-        let ran = Ran { ok: false, output: wire::to_raw(&output), error: Some(why) };
+        #[derive(serde::Serialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Refused<'a> {
+            call_id: &'a str,
+            tool: &'a str,
+            status: &'a str,
+        }
+        let status = if call.is_unknown() { "not_found" } else { "denied" };
+        let output = wire::to_raw(&Refused { call_id: &call.call_id, tool: call.name(), status });
+        let ran = Ran { ok: false, output, error: Some(why) };
         self.tell_completed(&mut turn, call, ran, scene);
         self.next_call(turn, scene);
+    }
+
+    /// The calls of the running turn that are still to come and mean no tool so far, in no particular order.
+    pub(crate) fn unknown_calls(&self) -> Vec<WantedCall> {
+        let Occupation::Turn(turn) = &self.occupation else { return Vec::new() };
+        turn.calls.iter().filter(|call| call.is_unknown()).map(Wanted::as_wanted).collect()
+    }
+
+    /// There are other tools by now: these are the same calls, resolved and decided about anew.
+    pub(crate) fn resolve_unknown(&mut self, resolved: Vec<Wanted>) {
+        let Occupation::Turn(turn) = &mut self.occupation else { return };
+        for (call, resolved) in turn.calls.iter_mut().filter(|call| call.is_unknown()).zip(resolved) {
+            *call = resolved;
+        }
     }
 
     /// A tool has ended.
@@ -118,14 +198,14 @@ impl Session {
         let started = CallStarted {
             tool_round: turn.round.number,
             call: StartedCall {
-                name: &call.name,
+                name: call.name(),
                 input: &call.input,
                 provider_tool_name: &call.provider_name,
                 call_id: &call.call_id,
             },
         };
         self.tell_in_turn(turn, "session.tool.call.started", "tool_call_started", &started, scene);
-        let payload = json!({"tool": call.name, "call_id": call.call_id, "input": call.input});
+        let payload = json!({"tool": call.name(), "call_id": call.call_id, "input": call.input});
         self.journal(scene, turn, "command_run", &payload);
     }
 
@@ -137,7 +217,7 @@ impl Session {
             output: output.clone(),
             error: error.clone(),
         });
-        let executed = Executed { name: call.name.clone(), ok, input: call.input.clone(), result: output, error };
+        let executed = Executed { name: call.name().to_owned(), ok, input: call.input.clone(), result: output, error };
         let ended = CallsEnded { tool_round: turn.round.number, executed: &executed };
         self.tell_in_turn(turn, "session.tool.call.completed", "tool_call_completed", &ended, scene);
         turn.executed.push(executed);

@@ -23,7 +23,7 @@ mod turn;
 mod window;
 
 pub(crate) use asked::Prompt;
-pub(crate) use calls::{Verdict, Wanted};
+pub(crate) use calls::{ToolIdentity, Verdict, Wanted};
 pub(crate) use history::{Scales, ToolTotals, text_tokens};
 pub(crate) use scene::{Chat, ChatFile, Effect, Entry, Job, NotReady, Prepared, Scene, Target};
 pub(crate) use state::Session;

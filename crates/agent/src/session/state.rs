@@ -5,6 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use gladhand_wire::{RawValue, json};
 use serde::Serialize;
 
+use super::calls::Decided;
 use super::compaction::Standalone;
 use super::history::History;
 use super::scene::{Chat, Effect, Entry, Scene, Target};
@@ -31,7 +32,7 @@ pub(crate) struct Session {
     pub(super) conversation_provider: Option<String>,
     pub(super) chat: Option<Chat>,
     /// Tools that were decided about for the rest of the session, and how.
-    pub(super) decided: HashMap<String, bool>,
+    pub(super) decided: HashMap<Decided, bool>,
     /// Turns in a row that were too long for the model.
     pub(super) overflows: u32,
     /// By whom the conversation is compacted when the running turn has ended.

@@ -160,12 +160,13 @@ impl Stage {
 
 pub(super) fn wanted(id: &str, verdict: Verdict) -> Wanted {
     Wanted {
-        name: "bash".to_owned(),
+        tool: ToolIdentity::Workbench { name: "bash".to_owned(), edition: 0 },
         provider_name: "bash".to_owned(),
         call_id: id.to_owned(),
         input: json::raw("{}".to_owned()),
         seal: None,
         effect: "runs",
+        reach: Vec::new(),
         verdict,
     }
 }
@@ -448,6 +449,30 @@ fn a_call_waits_until_somebody_allows_it() {
 }
 
 #[test]
+fn what_was_allowed_for_the_session_covers_that_tool_and_that_place_only() {
+    let secret = gladhand_workbench::Place { path: "/home/u/.ssh/key".into(), is_sensitive: true };
+    let first = wanted("c1", Verdict::Ask);
+    let made_anew = ToolIdentity::Workbench { name: "bash".to_owned(), edition: 1 };
+    let others = [
+        Wanted { tool: made_anew, ..wanted("c2", Verdict::Ask) },
+        Wanted { tool: ToolIdentity::Hub { name: "bash".to_owned() }, ..wanted("c2", Verdict::Ask) },
+        Wanted { reach: vec![secret.clone()], ..wanted("c2", Verdict::Ask) },
+    ];
+    for other in others {
+        let mut stage = Stage::new();
+        stage.send("go", false).unwrap();
+        stage.work_to_round();
+        stage.jobs.clear();
+        stage.step(|session, scene| session.round_ended(Ok(vec![first.clone(), other]), scene));
+        assert!(stage.step(|session, scene| session.decide("c1", true, true, scene)));
+        stage.told.clear();
+        stage.work("");
+        assert_eq!(stage.transcript().last().map(String::as_str), Some("approval.requested"));
+        assert!(stage.step(|session, scene| session.decide("c2", true, false, scene)), "it is asked about by itself");
+    }
+}
+
+#[test]
 fn a_refused_call_tells_the_model_why() {
     let mut stage = Stage::new();
     stage.send("go", false).unwrap();
@@ -457,7 +482,7 @@ fn a_refused_call_tells_the_model_why() {
     stage.told.clear();
     stage.step(|session, scene| session.left_alone(scene));
     let completed = &stage.told.iter().find(|(kind, _)| kind == "session.tool.call.completed").unwrap().1;
-    assert_eq!(completed["data"]["executed"]["error"], approval::nobody("bash"));
+    assert_eq!(completed["data"]["executed"]["error"], approval::nobody(&wanted("c1", Verdict::Ask)));
     assert!(matches!(stage.jobs.front(), Some(Job::Round { number: 2, .. })));
 }
 

@@ -103,6 +103,7 @@ pub(super) fn read_definition(raw: &RawValue) -> Option<Tool> {
         deferred: members.raw("defer_loading").is_some_and(|raw| raw.get() == "true"),
         tasks: TaskSupport::Forbidden,
         extra: extra.map(|(name, raw)| (name.to_owned(), raw.to_owned())).collect(),
+        vouched_read_only: false,
     })
 }
 

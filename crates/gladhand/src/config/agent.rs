@@ -24,7 +24,7 @@ pub struct AgentConfig {
     pub deny: Vec<String>,
     /// Where chats, skills and custom tools are kept; by default in the data folder.
     pub folder: Option<PathBuf>,
-    /// Folders that its file tools keep to; none: everything that the user may read.
+    /// Folders that its file tools use without asking, besides the folder of a session.
     pub roots: Vec<PathBuf>,
     /// The address of OpenRouter.
     pub openrouter_base: Option<String>,
@@ -82,7 +82,7 @@ pub enum Approve {
     /// The client, if it can be asked; else such tools are refused.
     #[default]
     Ask,
-    /// Nobody: everything runs.
+    /// Nobody: everything runs that is not denied.
     All,
     /// Nobody: nothing that would have to be asked about runs.
     None,

@@ -219,7 +219,7 @@ const AGENT: [Key; 21] = [
     ("ask", Kind::Texts, "What runs only if somebody says so."),
     ("deny", Kind::Texts, "What never runs."),
     ("folder", Kind::Text, "Where chats, skills and custom tools are kept; by default in the data folder."),
-    ("roots", Kind::Texts, "Folders that its file tools keep to; none: everything that the user may read."),
+    ("roots", Kind::Texts, "Folders that its file tools use without asking, besides the folder of a session."),
     ("openrouter_base", Kind::Text, "The address of OpenRouter."),
     ("openai_base", Kind::Text, "The address of OpenAI's models."),
     ("openai_backend_base", Kind::Text, "The address that tells what is left of a ChatGPT subscription."),

@@ -97,7 +97,7 @@ impl Provider for AgentTools {
         // When everything ends there is nothing left to end by itself.
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         for (id, Owner { agreement, bell, .. }) in gone {
-            let (listener, _) = Listener::to(&self.agent, &agreement, &bell);
+            let (listener, _) = Listener::to(&self.agent, &agreement, Terms::default(), &bell);
             runtime.spawn(async move {
                 // Whoever deleted it before was faster.
                 let _ = listener.ask(AgentCall::Delete(id.into())).outcome().await;
@@ -121,7 +121,8 @@ impl AgentTools {
     }
 
     fn answer(&self, call: &ToolCall<'_>, context: &Context<'_>) -> Result<Answer, Failure> {
-        let (listener, events) = Listener::to(&self.agent, context.agreement, context.bell);
+        let terms = context.terms.on_behalf();
+        let (listener, events) = Listener::to(&self.agent, context.agreement, terms, context.bell);
         let asked = match call.name.as_ref() {
             "agent_session_create" => {
                 let Create { title, cwd } = call.read()?;
@@ -175,6 +176,8 @@ fn said(outcome: Outcome) -> Result<Box<RawValue>, Failure> {
 struct Listener {
     agent: Arc<dyn Agent>,
     agreement: Arc<Agreement>,
+    /// On whose behalf the agent is asked: its tools are called in that name.
+    terms: Terms<'static>,
     bell: Bell,
     ear: Arc<dyn Caller>,
 }
@@ -211,6 +214,7 @@ impl Listener {
     fn to(
         agent: &Arc<dyn Agent>,
         agreement: &Arc<Agreement>,
+        terms: Terms<'static>,
         bell: &Bell,
     ) -> (Self, mpsc::UnboundedReceiver<AgentEvent>) {
         let (sender, events) = mpsc::unbounded_channel();
@@ -218,6 +222,7 @@ impl Listener {
         let listener = Self {
             agent: Arc::clone(agent),
             agreement: Arc::clone(agreement),
+            terms,
             bell: bell.clone(),
             ear: Arc::new(Ear { session, events: sender }),
         };
@@ -225,10 +230,8 @@ impl Listener {
     }
 
     fn ask(&self, call: AgentCall<'_>) -> Answer {
-        let terms = Terms::default();
-        let context =
-            Context { call: CallId(0), terms: &terms, agreement: &self.agreement, caller: &self.ear, bell: &self.bell };
-        self.agent.ask(call, &context)
+        let Self { agent, agreement, terms, bell, ear } = self;
+        agent.ask(call, &Context { call: CallId(0), terms, agreement, caller: ear, bell })
     }
 
     /// Says something and follows the turn to its end.

@@ -127,6 +127,7 @@ impl Provider for RepositoryTools {
             .map(|tool| Tool {
                 title: Some(tool.title),
                 extra: vec![("annotations".to_owned(), read_only())],
+                vouched_read_only: true,
                 ..Tool::new(tool.name, tool.description, tool.input_schema)
             })
             .collect()
@@ -161,7 +162,12 @@ impl Inner {
         watcher: &(dyn Watcher + Sync),
     ) -> Result<Box<RawValue>, Failure> {
         let places = match folder {
-            Some(folder) => &Places { working_folder: folder.to_owned(), ..self.places.clone() },
+            // A model chooses the arguments then, and nobody is asked about them: it keeps to the session's folder, unless the
+            // operator allowed other folders.
+            Some(folder) => {
+                let allowed = self.places.allowed.clone().unwrap_or_else(|| vec![folder.to_owned()]);
+                &Places { working_folder: folder.to_owned(), allowed: Some(allowed), ..self.places.clone() }
+            }
             None => &self.places,
         };
         if name == "faq" {

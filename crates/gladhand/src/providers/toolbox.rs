@@ -19,9 +19,6 @@ const WAIT_SCHEMA: &str = r#"{"type":"object","properties":{"ms":{"type":"intege
 const LONGEST_WAIT_MS: u64 = 600_000;
 const MOST_STEPS: u64 = 1000;
 
-/// What the built-in tools are called. None of them does anything to the world.
-pub(crate) const NAMES: [&str; 3] = ["echo", "agreement", "wait"];
-
 /// The built-in tools.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Toolbox;
@@ -32,8 +29,9 @@ impl Provider for Toolbox {
     }
 
     fn tools(&self) -> Vec<Tool> {
-        let tool =
-            |name: &str, description: &str, schema: &str| Tool::new(name, description, json::raw(schema.to_owned()));
+        let tool = |name: &str, description: &str, schema: &str| {
+            Tool::new(name, description, json::raw(schema.to_owned())).vouched_read_only()
+        };
         vec![
             tool("echo", "Returns its message.", ECHO_SCHEMA),
             tool(

@@ -1,1 +1,142 @@
 //! File tools of the agent: secrets and system files are not read without approval.
+
+use std::os::unix::fs::symlink;
+
+use serde_json::{Value, json};
+
+use super::approval::Stage;
+use crate::support::Process;
+
+/// What no model is to see.
+const SECRET: &str = "correct-horse-battery-staple";
+
+/// A stage with secrets around the workspace and links to them in it. The model wants these tools called.
+fn stage(calls: &[(&str, Value)]) -> Stage {
+    let stage = Stage::new("", calls);
+    for folder in ["home/.ssh", "home/.aws", "home/.config/gladhand", "home/project", "data/agent", "work/deep"] {
+        std::fs::create_dir_all(stage.at(folder)).expect("the folder is there");
+    }
+    for file in [
+        "home/.ssh/config",
+        "home/.aws/credentials",
+        "home/.config/gladhand/gladhand.toml",
+        "home/project/notes",
+        "data/agent/chat",
+        "work/.env",
+        "work/server.pem",
+        "work/deep/id_ed25519",
+    ] {
+        std::fs::write(stage.at(file), format!("{SECRET}\n")).expect("the folder is there");
+    }
+    std::fs::write(stage.at("work/plain"), "nothing to hide\n").expect("the folder is there");
+    for (link, target) in [
+        ("environ", "/proc/self/environ".into()),
+        ("fds", "/dev/fd".into()),
+        ("stdin", "/dev/stdin".into()),
+        ("root", "/proc/self/root".into()),
+        ("keys", stage.at("home/.ssh")),
+        ("above", stage.at("")),
+    ] {
+        symlink(target, stage.at("work").join(link)).expect("the folder is there");
+    }
+    std::fs::hard_link(stage.at("home/.ssh/config"), stage.at("work/twin")).expect("one file system");
+    stage
+}
+
+/// A path of the workspace.
+fn here(path: &str) -> String {
+    format!("<WORK>/{path}")
+}
+
+#[test]
+fn no_secret_is_read_by_any_path_without_approval() {
+    let mut calls = vec![("read_file", json!({"file_path": here("plain")}))];
+    let direct = ["/proc/self/environ", "/proc/thread-self/environ", "/proc/self/cwd/../home/.ssh/config", "/dev/fd/0"];
+    calls.extend(direct.map(|path| ("read_file", json!({"file_path": path}))));
+    for path in [
+        "environ",
+        "stdin",
+        "root/proc/self/environ",
+        "fds/../environ",
+        "keys/config",
+        "twin",
+        ".env",
+        "server.pem",
+        "deep/id_ed25519",
+        "above/home/.ssh/config",
+        "above/home/.aws/credentials",
+        "above/home/.config/gladhand/gladhand.toml",
+        "above/home/project/notes",
+        "above/data/agent/chat",
+        "../home/project/notes",
+        "deep/../../home/.ssh/config",
+    ] {
+        calls.push(("read_file", json!({"file_path": here(path)})));
+        calls.push(("read_file", json!({"file_path": here(path), "mode": "indentation"})));
+    }
+    for path in [".", "..", "/", "~", "above", "keys", "above/home", "twin", "server.pem", "/proc/self/root"] {
+        calls.push(("grep_files", json!({"pattern": "correct-horse", "path": path})));
+        calls.push(("glob_files", json!({"pattern": "**/*", "path": path})));
+    }
+    for path in ["keys", "above/home/.ssh", "/proc/self/fd", "/dev/fd"] {
+        calls.push(("list_dir", json!({"dir_path": if path.starts_with('/') { path.to_owned() } else { here(path) }})));
+    }
+    let moved = "*** Begin Patch\n*** Update File: twin\n*** Move to: copy\n@@\n-x\n+y\n*** End Patch";
+    calls.push(("apply_patch", json!({"input": moved})));
+    let stage = stage(&calls);
+    let mut command = stage.gladhand(&["chat", "-p", "go"]);
+    let output = command.env("A_KEY_OF_THE_USER", SECRET).output().expect("it starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let told = stage.results();
+    assert_eq!(told.len(), calls.len());
+    assert!(told[0].contains("nothing to hide"), "the workspace is read: {}", told[0]);
+    for (told, call) in told.iter().zip(&calls) {
+        assert!(!told.contains(SECRET), "{call:?}: {told}");
+    }
+    let globbed = told.iter().zip(&calls).filter(|(_, call)| call.0 == "glob_files");
+    for (told, call) in globbed {
+        assert!(!told.contains("credentials"), "{call:?}: {told}");
+    }
+    assert!(!stage.sent().contains(SECRET), "nothing of it reached the model");
+}
+
+#[test]
+fn a_read_outside_of_the_workspace_runs_once_a_person_allows_it() {
+    let stage = stage(&[
+        ("read_file", json!({"file_path": here("keys/config")})),
+        ("read_file", json!({"file_path": here("above/home/.aws/credentials")})),
+        ("read_file", json!({"file_path": "/proc/self/environ"})),
+    ]);
+    let mut command = stage.gladhand(&["serve", "--dialect", "loaf"]);
+    command.env("A_KEY_OF_THE_USER", SECRET);
+    let mut client = Process::start(command);
+    client.send(r#"{"jsonrpc":"2.0","id":1,"method":"rpc.handshake","params":{"approvals":true}}"#);
+    client.send(r#"{"jsonrpc":"2.0","id":2,"method":"session.create","params":{}}"#);
+    let session = until(&mut client, |line| line["id"] == 2)["result"]["session_id"].clone();
+    let send =
+        json!({"jsonrpc": "2.0", "id": 3, "method": "session.send", "params": {"session_id": session, "text": "go"}});
+    client.send(&send.to_string());
+    for (id, place) in [(4, "home/.ssh/config"), (5, "home/.aws/credentials")] {
+        let asked = until(&mut client, |line| line["params"]["type"] == "session.approval.requested");
+        let asked = &asked["params"]["payload"];
+        assert_eq!(asked["reason"], format!("{} may hold secrets", stage.at(place).display()));
+        // What was allowed always is this file, and no other.
+        let params = json!({"session_id": session, "call_id": asked["call_id"], "allow": true, "always": true});
+        client.send(&json!({"jsonrpc": "2.0", "id": id, "method": "session.approve", "params": params}).to_string());
+    }
+    until(&mut client, |line| line["params"]["type"] == "session.completed");
+    let told = stage.results();
+    assert!(told[0].contains(SECRET) && told[1].contains(SECRET), "{told:?}");
+    #[cfg(target_os = "linux")]
+    assert!(told[2].contains("is private") && !told[2].contains(SECRET), "nobody can allow that: {told:?}");
+}
+
+/// The first line that is meant.
+fn until(client: &mut Process, is_meant: impl Fn(&Value) -> bool) -> Value {
+    loop {
+        let line = client.value();
+        if is_meant(&line) {
+            return line;
+        }
+    }
+}

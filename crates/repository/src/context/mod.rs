@@ -39,7 +39,7 @@ fn may_hold_secrets(path: &str) -> bool {
         || name.starts_with(".env.")
         || name.ends_with(".pem")
         || name.ends_with(".key")
-        || name.starts_with("id_rsa")
+        || ["id_rsa", "id_dsa", "id_ecdsa", "id_ed25519"].iter().any(|key| name.starts_with(key))
         || name == ".netrc"
-        || name == ".npmrc"
+        || [".npmrc", ".pypirc", ".git-credentials", ".pgpass"].contains(&name.as_str())
 }

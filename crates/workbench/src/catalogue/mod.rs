@@ -36,16 +36,19 @@ fn read(json: &str) -> Vec<ToolDescription> {
         name: entry.name,
         description: entry.description,
         input_schema: Some(entry.input_schema),
+        edition: 0,
+        is_made_by_model: false,
     };
     entries.into_iter().map(describe).collect()
 }
 
-/// What a built-in tool may do to the world. One that is not named may do anything.
+/// What a built-in tool may do to the world. One that is not named may do anything, and so may one that loads the code that
+/// it writes.
 fn effect(name: &str) -> Effect {
     match name {
         "read_file" | "list_dir" | "grep_files" | "glob_files" => Effect::Reads,
         "read_background_bash" | "list_background_bash" | "read_background_js" | "list_background_js" => Effect::Reads,
-        "apply_patch" | "create_persistent_tool" => Effect::Writes,
+        "apply_patch" => Effect::Writes,
         "search_web" => Effect::Network,
         _ => Effect::Runs,
     }

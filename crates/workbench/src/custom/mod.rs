@@ -30,7 +30,7 @@ pub(crate) struct Custom {
     /// None where there is nothing to run JavaScript with.
     helper: Option<Helper>,
     tools: Mutex<Vec<Tool>>,
-    /// Files may change while we run; each time they are loaded they have another version.
+    /// Files may change while we run; each time they are loaded they have another version. Built-in tools have 0.
     version: AtomicU64,
     /// One tool is made at a time.
     making: tokio::sync::Mutex<()>,
@@ -42,7 +42,13 @@ pub(crate) struct Custom {
 struct Tool {
     description: ToolDescription,
     path: PathBuf,
-    version: u64,
+}
+
+impl Tool {
+    /// Which of all tools that were loaded so far it is.
+    fn version(&self) -> u64 {
+        self.description.edition
+    }
 }
 
 impl Custom {
@@ -55,7 +61,7 @@ impl Custom {
             taken,
             helper,
             tools: Mutex::default(),
-            version: AtomicU64::new(0),
+            version: AtomicU64::new(1),
             making: tokio::sync::Mutex::default(),
             loaded: tokio::sync::OnceCell::new(),
         }
@@ -95,8 +101,14 @@ impl Custom {
         self.lock().iter().map(|tool| tool.description.clone()).collect()
     }
 
-    /// Runs one of them, if it is there.
-    pub(crate) async fn run(&self, name: &str, input: &RawValue, stop: &CancellationToken) -> Option<Outcome> {
+    /// Runs one of them, if it is there in this version.
+    pub(crate) async fn run(
+        &self,
+        name: &str,
+        version: u64,
+        input: &RawValue,
+        stop: &CancellationToken,
+    ) -> Option<Outcome> {
         #[derive(Deserialize)]
         struct Result {
             ok: bool,
@@ -106,8 +118,11 @@ impl Custom {
             error: Option<String>,
         }
         let tool = self.lock().iter().find(|tool| tool.description.name == name).cloned()?;
+        if tool.version() != version {
+            return Some(Err(Problem::invalid(format!("{name} was made anew since it was offered: call it again"))));
+        }
         let helper = self.helper.as_ref()?;
-        Some(match helper.run::<Result>(&tool.path, tool.version, input, stop).await {
+        Some(match helper.run::<Result>(&tool.path, tool.version(), input, stop).await {
             Ok(Result { ok, output, error }) => {
                 Ok(Ran { ok, output: output.unwrap_or_else(|| RawValue::NULL.to_owned()), error })
             }
@@ -135,9 +150,15 @@ impl Custom {
             none if none.is_empty() => format!("custom tool from {file}"),
             some => some,
         };
-        let description =
-            ToolDescription { name: described.name, description, input_schema: described.schema, effect: Effect::Runs };
-        Ok(Tool { description, path: path.to_owned(), version })
+        let description = ToolDescription {
+            name: described.name,
+            description,
+            input_schema: described.schema,
+            effect: Effect::Runs,
+            edition: version,
+            is_made_by_model: false,
+        };
+        Ok(Tool { description, path: path.to_owned() })
     }
 
     /// Adds a tool, unless its name is taken.

@@ -47,13 +47,14 @@ impl Custom {
         }
         fs_err::create_dir_all(&self.folder)?;
         fs_err::write(&path, text)?;
-        let tool = match self.load_file(&path).await {
+        let mut tool = match self.load_file(&path).await {
             Ok(tool) => tool,
             Err(why) => {
                 put_back(&path, before.as_deref())?;
                 return Err(Problem::invalid(format!("the tool could not be loaded and was not kept: {why}")));
             }
         };
+        tool.description.is_made_by_model = true;
         {
             let mut tools = self.lock();
             tools.retain(|other| other.path != path);

@@ -11,9 +11,11 @@ use ignore::overrides::OverrideBuilder;
 use ignore::{Walk, WalkBuilder};
 use tokio_util::sync::CancellationToken;
 
-use super::{Found, newest_first};
+use super::bounds::Bounds;
+use super::{Found, newest_first, within};
 use crate::bench::Job;
 use crate::contract::Ran;
+use crate::input::Input;
 use crate::outcome::{Outcome, Problem, blocking, done, failed};
 
 /// How long a search may take.
@@ -30,25 +32,34 @@ pub(crate) async fn run(job: &Job<'_>) -> Outcome {
     let mut walk = search.walk(job.input.word("include"))?;
     blocking(move || {
         let mut searcher = SearcherBuilder::new().binary_detection(BinaryDetection::quit(0)).build();
-        search.result(&mut walk, |path| holds(&mut searcher, &matcher, path))
+        search.result(&mut walk, |path| holds(&mut searcher, &matcher, &search.bounds, path))
     })
     .await
 }
 
-/// Whether a file holds a match. One that cannot be read holds none.
-fn holds(searcher: &mut Searcher, matcher: &RegexMatcher, path: &Path) -> bool {
+/// Where files are looked for.
+pub(super) fn path(input: &Input, folder: &Path) -> PathBuf {
+    input.word("path").map_or_else(|| folder.to_owned(), |path| within(folder, path))
+}
+
+/// Whether a file holds a match. One that cannot be read, or may not be, holds none.
+fn holds(searcher: &mut Searcher, matcher: &RegexMatcher, bounds: &Bounds, path: &Path) -> bool {
     let mut found = false;
     let stop_at_first = Bytes(|_, _| {
         found = true;
         Ok(false)
     });
-    searcher.search_path(matcher, path, stop_at_first).is_ok() && found
+    let searched = bounds.open(path).is_ok_and(|file| searcher.search_file(matcher, &file, stop_at_first).is_ok());
+    searched && found
 }
 
 /// A search for files, by whatever they must fulfil.
 #[derive(Debug)]
 pub(super) struct Search {
     pub(super) place: PathBuf,
+    /// Where that really is.
+    real: PathBuf,
+    bounds: Bounds,
     limit: usize,
     stop: CancellationToken,
 }
@@ -59,12 +70,12 @@ impl Search {
         if job.input.whole("limit").is_some_and(|limit| limit <= 0) {
             return Err(Problem::plain("limit must be greater than zero"));
         }
-        let place = job.input.word("path").map_or_else(|| job.folder.to_owned(), |path| job.path(path));
-        job.bench.roots.allow(&place)?;
-        if let Err(error) = std::fs::metadata(&place) {
-            return Err(Problem::plain(format!("unable to access `{}`: {error}", place.display())));
-        }
-        Ok(Self { place, limit: job.input.within("limit", 100, 1, 2000), stop: job.stop.clone() })
+        let place = path(&job.input, job.folder);
+        let inaccessible = |error| Problem::plain(format!("unable to access `{}`: {error}", place.display()));
+        let real = place.canonicalize().map_err(inaccessible)?;
+        job.bounds.enter(&place, &real)?;
+        let (limit, stop) = (job.input.within("limit", 100, 1, 2000), job.stop.clone());
+        Ok(Self { place, real, bounds: job.bounds.clone(), limit, stop })
     }
 
     /// All files that are not ignored, and match a glob if there is one.
@@ -75,6 +86,13 @@ impl Search {
             let overrides = overrides.add(include).and_then(|overrides| overrides.build());
             walk.overrides(overrides.map_err(|error| Problem::plain(format!("not a glob: {error}")))?);
         }
+        // Links are not followed, so what is below the place is as far below where that really is.
+        let (place, real, bounds) = (self.place.clone(), self.real.clone(), self.bounds.clone());
+        walk.filter_entry(move |entry| {
+            let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
+            let below = entry.path().strip_prefix(&place).unwrap_or(entry.path());
+            !is_folder || entry.depth() == 0 || bounds.shows(&real.join(below))
+        });
         Ok(walk.build())
     }
 

@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use crate::bench::Job;
+use crate::files::bounds::Bounds;
+use crate::input::Input;
 use crate::outcome::{Outcome, Problem, blocking, done};
 use crate::text;
 
@@ -19,9 +21,14 @@ struct Entry {
     suffix: &'static str,
 }
 
+/// The directory that is meant.
+pub(super) fn path(input: &Input) -> PathBuf {
+    input.text("dir_path").unwrap_or_default().into()
+}
+
 /// Runs the tool.
 pub(crate) async fn run(job: &Job<'_>) -> Outcome {
-    let folder = PathBuf::from(job.input.text("dir_path").unwrap_or_default());
+    let folder = path(&job.input);
     if !folder.is_absolute() {
         return Err(Problem::plain("dir_path must be an absolute path"));
     }
@@ -33,14 +40,16 @@ pub(crate) async fn run(job: &Job<'_>) -> Outcome {
             .ok_or_else(|| Problem::plain(format!("{name} must be greater than zero"))),
     };
     let (offset, limit, depth) = (positive("offset", 1)?, positive("limit", 25)?, positive("depth", 2)?);
-    job.bench.roots.allow(&folder)?;
-    blocking(move || list(&folder, offset, limit, depth)).await
+    let bounds = job.bounds.clone();
+    blocking(move || list(&folder, &bounds, offset, limit, depth)).await
 }
 
-fn list(folder: &Path, offset: usize, limit: usize, depth: usize) -> Outcome {
+fn list(folder: &Path, bounds: &Bounds, offset: usize, limit: usize, depth: usize) -> Outcome {
     let mut entries = Vec::new();
-    collect(folder, &[], depth, &mut entries)
-        .map_err(|error| Problem::plain(format!("failed to read directory: {error}")))?;
+    let failed = |error: std::io::Error| Problem::plain(format!("failed to read directory: {error}"));
+    let real = fs_err::canonicalize(folder).map_err(failed)?;
+    bounds.enter(folder, &real)?;
+    collect(&real, bounds, &[], depth, &mut entries).map_err(failed)?;
     // By the names on the way, so that what is in a directory follows it.
     entries.sort();
     let mut lines = vec![format!("Absolute path: {}", folder.display())];
@@ -59,7 +68,14 @@ fn list(folder: &Path, offset: usize, limit: usize, depth: usize) -> Outcome {
     Ok(done(&lines.join("\n")))
 }
 
-fn collect(folder: &Path, names: &[String], depth: usize, entries: &mut Vec<Entry>) -> std::io::Result<()> {
+/// Collects what is in a folder, by its real path.
+fn collect(
+    folder: &Path,
+    bounds: &Bounds,
+    names: &[String],
+    depth: usize,
+    entries: &mut Vec<Entry>,
+) -> std::io::Result<()> {
     for entry in fs_err::read_dir(folder)? {
         if entries.len() >= MOST {
             break;
@@ -74,9 +90,9 @@ fn collect(folder: &Path, names: &[String], depth: usize, entries: &mut Vec<Entr
             (.., true) => "",
             _ => "?",
         };
-        if kind.is_dir() && depth > 1 {
+        if kind.is_dir() && depth > 1 && bounds.shows(&entry.path()) {
             // One that cannot be read is listed without what is in it.
-            let _ = collect(&entry.path(), &names, depth - 1, entries);
+            let _ = collect(&entry.path(), bounds, &names, depth - 1, entries);
         }
         entries.push(Entry { names, suffix });
     }

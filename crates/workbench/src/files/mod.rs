@@ -1,17 +1,38 @@
 //! Tools for files: reading, listing, finding, patching.
 
+pub(crate) mod bounds;
 pub(crate) mod glob;
 pub(crate) mod grep;
 pub(crate) mod list;
 pub(crate) mod patch;
 pub(crate) mod read;
-pub(crate) mod roots;
+pub(crate) mod secrets;
 
 use std::path::{Component, Path, PathBuf};
 use std::time::SystemTime;
 
+use self::bounds::Access;
+use crate::input::Input;
+
+/// The paths that a call of a file tool uses, and what for. None for other tools.
+pub(crate) fn used(tool: &str, input: &Input, folder: &Path) -> Vec<(PathBuf, Access)> {
+    let read = |path: PathBuf| vec![(path, Access::Read)];
+    match tool {
+        "read_file" => read(read::path(input)),
+        "list_dir" => read(list::path(input)),
+        "grep_files" | "glob_files" => read(grep::path(input, folder)),
+        "apply_patch" => patch::paths(input, folder).into_iter().map(|path| (path, Access::Write)).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// A path as a session that works in a folder means it, without the `.` and `..` that would otherwise show in reports.
+pub(crate) fn within(folder: &Path, path: &str) -> PathBuf {
+    tidy(&folder.join(path))
+}
+
 /// A path without `.` and with each `..` taken back, as it is written and not as links lead.
-pub(crate) fn tidy(path: &Path) -> PathBuf {
+fn tidy(path: &Path) -> PathBuf {
     let mut tidy = PathBuf::new();
     for component in path.components() {
         match component {

@@ -1,10 +1,12 @@
 //! `read_file`: lines of a file, by number or by the block that they belong to.
 
 use std::collections::VecDeque;
+use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use crate::bench::Job;
+use crate::input::Input;
 use crate::outcome::{Outcome, Problem, blocking, done};
 use crate::text;
 
@@ -23,17 +25,22 @@ const BLOCK_LINES: usize = 500_000;
 /// How many columns a tab is, and a level of indentation.
 const LEVEL: usize = 4;
 
+/// The file that is meant.
+pub(super) fn path(input: &Input) -> PathBuf {
+    input.text("file_path").unwrap_or_default().into()
+}
+
 /// Runs the tool.
 pub(crate) async fn run(job: &Job<'_>) -> Outcome {
-    let path = PathBuf::from(job.input.text("file_path").unwrap_or_default());
+    let path = path(&job.input);
     if !path.is_absolute() {
         return Err(Problem::plain("file_path must be an absolute path"));
     }
     let offset = positive(job.input.whole("offset"), 1, "offset must be a line number, counted from 1")?;
     let limit = positive(job.input.whole("limit"), 2000, "limit must be greater than zero")?.min(MOST);
-    job.bench.roots.allow(&path)?;
+    let bounds = job.bounds.clone();
     if job.input.word("mode").unwrap_or("slice") != "indentation" {
-        return blocking(move || slice(&path, offset, limit)).await;
+        return blocking(move || slice(bounds.open(&path)?, offset, limit)).await;
     }
     let options = job.input.inner("indentation");
     let most = positive(options.whole("max_lines"), limit, "max_lines must be greater than zero")?;
@@ -44,7 +51,7 @@ pub(crate) async fn run(job: &Job<'_>) -> Outcome {
         header: options.flag("include_header", true),
         most: limit.min(most),
     };
-    blocking(move || block.read(&path)).await
+    blocking(move || block.read(bounds.open(&path)?)).await
 }
 
 fn positive(number: Option<i64>, default: usize, message: &str) -> Result<usize, Problem> {
@@ -55,16 +62,11 @@ fn positive(number: Option<i64>, default: usize, message: &str) -> Result<usize,
 }
 
 /// The lines of a file, each cut.
-struct Lines(BufReader<fs_err::File>);
+struct Lines(BufReader<File>);
 
 impl Lines {
-    fn open(path: &Path) -> Result<Self, Problem> {
-        let failed = |error: io::Error| Problem::plain(format!("failed to read file: {error}"));
-        // A pipe or a device could keep us for ever.
-        if !fs_err::metadata(path).map_err(failed)?.is_file() {
-            return Err(Problem::plain(format!("failed to read file: {} is not a regular file", path.display())));
-        }
-        Ok(Self(BufReader::new(fs_err::File::open(path).map_err(failed)?)))
+    fn of(file: File) -> Self {
+        Self(BufReader::new(file))
     }
 
     /// The next line without its end, if there is one.
@@ -91,8 +93,8 @@ fn numbered(number: usize, line: &str) -> String {
     format!("L{number}: {line}")
 }
 
-fn slice(path: &Path, offset: usize, limit: usize) -> Outcome {
-    let mut lines = Lines::open(path)?;
+fn slice(file: File, offset: usize, limit: usize) -> Outcome {
+    let mut lines = Lines::of(file);
     let mut shown = Vec::new();
     let mut number = 0;
     while shown.len() < limit
@@ -128,8 +130,8 @@ struct Growth {
 }
 
 impl Block {
-    fn read(&self, path: &Path) -> Outcome {
-        let mut file = Lines::open(path)?;
+    fn read(&self, file: File) -> Outcome {
+        let mut file = Lines::of(file);
         let mut lines = Vec::new();
         while let Some(line) = file.next()? {
             if lines.len() >= BLOCK_LINES {

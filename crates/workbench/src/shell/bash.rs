@@ -109,7 +109,7 @@ fn begin(job: &Job<'_>) -> Result<Beginning, Problem> {
     let mut place = if job.input.flag("reset_session", false) { Place::default() } else { job.desk.place().clone() };
     if let Some(cwd) = job.input.word("cwd") {
         let from = still_there(place.folder.as_deref(), job.folder);
-        let folder = crate::files::tidy(&from.join(cwd));
+        let folder = crate::files::within(&from, cwd);
         if !folder.is_dir() {
             return Err(Problem::invalid(format!("`cwd` is not a directory: {}", folder.display())));
         }

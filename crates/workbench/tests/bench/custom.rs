@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use gladhand_workbench::{Bench, Settings};
+use gladhand_workbench::{Bench, Run, Settings};
 use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -162,18 +162,37 @@ async fn the_model_makes_tools() {
 }
 
 #[tokio::test]
+async fn a_tool_that_was_made_anew_is_not_run_in_place_of_the_one_that_was_offered() {
+    needs("node");
+    let shop = Shop::open().await;
+    let make = |code: &str| json!({"name": "adder", "description": "x", "handler_code": code, "overwrite": true});
+    assert!(shop.call("create_persistent_tool", make("return 1;")).await.ok);
+    let (folder, cancel, input) = (shop.folder(), CancellationToken::new(), serde_json::from_str("{}").unwrap());
+    let offered = shop.order("adder", input, &folder, &cancel);
+    assert!(shop.bench.tools().iter().any(|tool| tool.name == "adder" && tool.is_made_by_model));
+    assert!(shop.call("create_persistent_tool", make("return 2;")).await.ok);
+    assert!(shop.run(offered).await.error.unwrap().contains("was made anew"));
+    let unoffered = Run { edition: 0, ..shop.order("adder", input, &folder, &cancel) };
+    assert_eq!(shop.run(unoffered).await.error.unwrap(), "unknown tool: adder");
+    assert_eq!(shop.call("adder", json!({})).await.written, "2");
+}
+
+#[tokio::test]
 async fn a_made_tool_is_written_as_recorded() {
     needs("node");
     let shop = Shop::open().await;
     // The order of members is that of the text, which a parsed value would not keep.
     let input = r#"{"name":"adder","description":"adds","handler_code":"return {sum: input.a + input.b};","args_schema":{"type":"object","properties":{"a":{"type":"number"},"b":{"type":"number"}}}}"#;
     let folder = shop.folder();
-    let run = gladhand_workbench::Run {
+    let run = Run {
         name: "create_persistent_tool",
+        edition: 0,
         call_id: "c1",
         input: serde_json::from_str(input).unwrap(),
         session: "session",
         folder: &folder,
+        is_workspace: true,
+        approved: &[],
         cancel: &CancellationToken::new(),
     };
     assert!(shop.bench.run(run).await.ok);

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
+use gladhand_workbench::Place;
 use serde_json::{Value, json};
 
 use crate::{Said, Shop};
@@ -169,14 +170,64 @@ async fn roots_hold_file_tools_in() {
         ("read_file", json!({"file_path": root.join("way-out/secret")})),
         ("list_dir", json!({"dir_path": root.join("way-out")})),
         ("list_dir", json!({"dir_path": root.join("..")})),
-        ("grep_files", json!({"pattern": "needle"})),
+        ("grep_files", json!({"pattern": "needle", "path": outside.path()})),
         ("glob_files", json!({"pattern": "*", "path": outside.path()})),
         ("apply_patch", patch(root.join("way-out/new").to_str().unwrap())),
-        ("apply_patch", patch("relative")),
+        ("apply_patch", patch("../relative")),
     ] {
         let said = shop.call(tool, input.clone()).await;
-        assert!(wrong(&said).ends_with("is outside of the folders that tools may use"), "{tool} {input}: {said:?}");
+        assert!(wrong(&said).ends_with("is outside of the workspace and was not approved"), "{tool} {input}: {said:?}");
     }
     let said = shop.call("grep_files", json!({"pattern": "needle", "path": root})).await;
     assert_eq!(fine(&said), root.join("open").to_str().unwrap(), "links are not followed");
+}
+
+/// A home around the workspace, with a key, a workspace file of variables, and a second name of the key.
+async fn with_secrets() -> Shop {
+    let shop = Shop::open().await;
+    let home = shop.home.path();
+    std::fs::create_dir(home.join(".ssh")).unwrap();
+    std::fs::write(home.join(".ssh/key"), "needle").unwrap();
+    std::fs::write(home.join("notes"), "needle").unwrap();
+    std::fs::hard_link(home.join(".ssh/key"), shop.folder().join("twin")).unwrap();
+    shop.file("plain", "needle");
+    shop.file("server.pem", "needle");
+    shop.file("deep/.ssh/key", "needle");
+    shop
+}
+
+#[tokio::test]
+async fn searches_and_lists_pass_over_secrets() {
+    let shop = with_secrets().await;
+    let said = call(&shop, "grep_files", json!({"pattern": "needle"})).await;
+    assert_eq!(fine(&said), "<CWD>/plain");
+    let said = call(&shop, "glob_files", json!({"pattern": "**/key"})).await;
+    assert_eq!(said.output, "No matches found.");
+    let said = call(&shop, "list_dir", json!({"dir_path": "<CWD>/deep", "depth": 5})).await;
+    assert_eq!(fine(&said), "Absolute path: <CWD>/deep\n.ssh/");
+}
+
+#[tokio::test]
+async fn what_a_call_reaches_is_read_once_it_is_approved() {
+    let shop = with_secrets().await;
+    let home = shop.home.path().canonicalize().unwrap();
+    let place = |path: &str, is_sensitive| Place { path: home.join(path), is_sensitive };
+    let patch = "*** Begin Patch\n*** Update File: ../.ssh/key\n*** Move to: copy\n@@\n-needle\n+x\n*** End Patch";
+    for (tool, input, reached) in [
+        ("read_file", json!({"file_path": "<CWD>/plain"}), vec![]),
+        ("read_file", json!({"file_path": "<CWD>/../notes"}), vec![place("notes", false)]),
+        ("read_file", json!({"file_path": "<CWD>/twin"}), vec![place("cwd/twin", true)]),
+        ("read_file", json!({"file_path": "<CWD>/server.pem"}), vec![place("cwd/server.pem", true)]),
+        ("list_dir", json!({"dir_path": "<CWD>/../.ssh"}), vec![place(".ssh", true)]),
+        ("grep_files", json!({"pattern": "needle", "path": ".."}), vec![place("", false)]),
+        ("glob_files", json!({"pattern": "*", "path": "../.ssh"}), vec![place(".ssh", true)]),
+        ("apply_patch", json!({"input": patch}), vec![place(".ssh/key", true)]),
+        ("bash", json!({"command": "true"}), vec![]),
+    ] {
+        let (said, reaches) = shop.approving(tool, input.clone()).await;
+        assert_eq!(reaches, reached, "{tool} {input}");
+        assert!(said.ok, "{tool} {input}: {said:?}");
+        let is_secret = tool == "grep_files" && said.output.to_string().contains(".ssh");
+        assert!(!is_secret, "approval of a folder does not cover the secrets in it: {said:?}");
+    }
 }

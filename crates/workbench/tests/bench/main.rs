@@ -14,9 +14,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gladhand_workbench::{Bench, Run, Settings, Workbench};
+use gladhand_workbench::{Bench, Place, Run, Settings, Workbench};
 use serde_json::Value;
-use serde_json::value::to_raw_value;
+use serde_json::value::{RawValue, to_raw_value};
 use tokio_util::sync::CancellationToken;
 
 /// A bench in a temporary folder.
@@ -69,9 +69,35 @@ impl Shop {
     }
 
     async fn call_for(&self, session: &str, name: &str, input: Value, cancel: &CancellationToken) -> Said {
+        let (folder, input) = (self.folder(), to_raw_value(&input).unwrap());
+        self.run(Run { session, cancel, ..self.order(name, &input, &folder, cancel) }).await
+    }
+
+    /// A call of which everything that it reaches is approved, and what that is.
+    async fn approving(&self, name: &str, input: Value) -> (Said, Vec<Place>) {
+        let (folder, cancel) = (self.folder(), CancellationToken::new());
+        let input = input.to_string().replace("<CWD>", folder.to_str().unwrap());
+        let input = RawValue::from_string(input).unwrap();
+        let order = || self.order(name, &input, &folder, &cancel);
+        let reached = self.bench.reach(&order()).await;
+        (self.run(Run { approved: &reached, ..order() }).await, reached)
+    }
+
+    fn order<'a>(
+        &self,
+        name: &'a str,
+        input: &'a RawValue,
+        folder: &'a Path,
+        cancel: &'a CancellationToken,
+    ) -> Run<'a> {
+        let tools = self.bench.tools();
+        let edition = tools.iter().find(|tool| tool.name == name).map_or(0, |tool| tool.edition);
+        let (call_id, session, is_workspace, approved) = ("c1", "session", true, &[]);
+        Run { name, edition, call_id, input, session, folder, is_workspace, approved, cancel }
+    }
+
+    async fn run(&self, run: Run<'_>) -> Said {
         let folder = self.folder();
-        let input = to_raw_value(&input).unwrap();
-        let run = Run { name, call_id: "c1", input: &input, session, folder: &folder, cancel };
         let ran = self.bench.run(run).await;
         let written = ran.output.get().replace(&folder.display().to_string(), "<CWD>");
         let output: Value = serde_json::from_str(ran.output.get()).unwrap();

@@ -4,6 +4,7 @@ mod stage;
 
 use gladhand_models::{ModelError, Said};
 use gladhand_operations::{AgentCall, ModelChoice};
+use serde_json::Value;
 
 use self::stage::{Scene, Script, Stage, kinds, one};
 use crate::accounts::{Accounts, Settings};
@@ -91,7 +92,7 @@ async fn tools_are_called_by_safe_names_and_told_by_their_own() {
     let asked = stage.script.asked.lock().unwrap();
     assert!(matches!(&asked[2].said[..], [Said::User { .. }, Said::Assistant { .. }, Said::Result { .. }, ..]));
     let names: Vec<_> = asked[0].tools.iter().map(|tool| tool.name.as_str()).collect();
-    assert_eq!(names, ["bash", "echo", "read_file", "sleep", "whereabouts"]);
+    assert_eq!(names, ["bash", "c_write_everything", "echo", "look", "make", "read_file", "sleep", "whereabouts"]);
 }
 
 #[tokio::test]
@@ -114,6 +115,68 @@ async fn what_needs_approval_is_refused_when_nobody_can_give_it() {
     let told = stage.until_ready().await;
     let executed = &one(&told, "session.tool.call.completed")["data"]["executed"];
     assert_eq!((&executed["ok"], &executed["result"]["status"]), (&false.into(), &"denied".into()));
+}
+
+/// What came of all calls of one turn: whether they ran, with which status.
+async fn outcomes(stage: &Stage) -> Vec<(bool, Value, Value)> {
+    let session = stage.create().await;
+    stage.send(&session, "hi").await.unwrap();
+    let told = stage.until_ready().await;
+    let ended = told.iter().filter(|(kind, _)| kind == "session.tool.call.completed");
+    let executed = ended.map(|(_, payload)| &payload["data"]["executed"]);
+    executed.map(|it| (it["ok"] == true, it["result"]["status"].clone(), it["error"].clone())).collect()
+}
+
+#[tokio::test]
+async fn a_name_that_was_not_offered_calls_nothing() {
+    let spellings = ["c__write_everything", "c.write_everything", "C_write_everything", "read.file", "nonsense"];
+    let stage = Stage::new(&spellings.map(Scene::Wants));
+    for ((ok, status, error), name) in outcomes(&stage).await.into_iter().zip(spellings) {
+        assert_eq!((ok, status, error), (false, "not_found".into(), format!("unknown tool: {name}").into()));
+    }
+}
+
+#[tokio::test]
+async fn a_claim_of_an_upstream_to_read_only_is_not_believed() {
+    let stage = Stage::new(&[Scene::Wants("c_write_everything")]);
+    let [(ok, status, _)] = &outcomes(&stage).await[..] else { panic!("one call was wanted") };
+    assert_eq!((*ok, status), (false, &"denied".into()));
+}
+
+#[tokio::test]
+async fn a_tool_that_is_made_in_a_turn_is_offered_and_decided_about_as_itself() {
+    let stage = Stage::new(&[Scene::Wants("make"), Scene::Wants("made"), Scene::Says("done")]);
+    let outcomes = outcomes(&stage).await;
+    assert_eq!((outcomes[0].0, outcomes[1].0, &outcomes[1].1), (true, false, &"denied".into()));
+    let asked = stage.script.asked.lock().unwrap();
+    let offers = |at: usize| asked[at].tools.iter().any(|tool| tool.name == "made");
+    assert_eq!((offers(0), offers(1)), (false, true));
+}
+
+#[tokio::test]
+async fn a_tool_that_is_made_and_called_in_one_round_is_decided_about_as_itself() {
+    let stage = Stage::new(&[Scene::WantsAll(&["made", "make", "made", "m.ade"]), Scene::Says("done")]);
+    let outcomes = outcomes(&stage).await;
+    let statuses: Vec<_> = outcomes.iter().map(|(ok, status, _)| (*ok, status.as_str())).collect();
+    let expected = [(false, Some("not_found")), (true, None), (false, Some("denied")), (false, Some("not_found"))];
+    assert_eq!(statuses, expected);
+}
+
+#[tokio::test]
+async fn reading_beyond_the_workspace_needs_approval() {
+    let stage = Stage::new(&[Scene::Wants("look"), Scene::Says("done")]);
+    let [(ok, _, error)] = &outcomes(&stage).await[..] else { panic!("one call was wanted") };
+    assert!(!ok && error.as_str().unwrap().contains("/home/u/.ssh/key may hold secrets"), "{error}");
+    let stage = Stage::new(&[Scene::Wants("look"), Scene::Says("done")]);
+    stage.ask(AgentCall::CanApprove).await.unwrap();
+    let session = stage.create().await;
+    stage.send(&session, "hi").await.unwrap();
+    let told = stage.until("session.approval.requested", "").await;
+    assert_eq!(one(&told, "session.approval.requested")["reason"], "/home/u/.ssh/key may hold secrets");
+    let (call, allow) = ("c1".into(), true);
+    stage.ask(AgentCall::Approve { session: session.into(), call, allow, always: false }).await.unwrap();
+    let told = stage.until_ready().await;
+    assert_eq!(one(&told, "session.tool.call.completed")["data"]["executed"]["result"], "look ran");
 }
 
 #[tokio::test]

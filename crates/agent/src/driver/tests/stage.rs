@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
@@ -12,7 +13,7 @@ use gladhand_operations::{
     AgentCall, AgentEvent, Call, CallId, Failure, FailureKind, ModelChoice, Notice, Operation, Reply,
 };
 use gladhand_wire::{RawValue, json};
-use gladhand_workbench::{Bench, Effect, Ran, Run, ToolDescription};
+use gladhand_workbench::{Bench, Effect, Place, Ran, Run, ToolDescription};
 use serde_json::Value;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -26,6 +27,8 @@ use crate::driver::{AgentSettings, Conversations, Policy};
 pub(super) enum Scene {
     Says(&'static str),
     Wants(&'static str),
+    /// Several in one round.
+    WantsAll(&'static [&'static str]),
     Fails(ModelError),
     /// It never answers.
     Hangs,
@@ -77,15 +80,20 @@ impl Models for Script {
                 hear.piece(Piece { segments, thoughts: Vec::new() }).await;
                 Ok(Heard::default())
             }
-            Scene::Wants(name) => {
-                let input = json::raw(r#"{"n":1}"#.to_owned());
-                let call = WantedCall { call_id: "c1".to_owned(), name: name.to_owned(), input, seal: None };
-                Ok(Heard { calls: vec![call], usage: None })
+            Scene::Wants(name) => Ok(Heard { calls: vec![wants(1, name)], usage: None }),
+            Scene::WantsAll(names) => {
+                let calls = names.iter().zip(1..).map(|(name, number)| wants(number, name)).collect();
+                Ok(Heard { calls, usage: None })
             }
             Scene::Fails(error) => Err(error),
             Scene::Hangs => std::future::pending().await,
         }
     }
+}
+
+fn wants(number: u32, name: &str) -> WantedCall {
+    let input = json::raw(r#"{"n":1}"#.to_owned());
+    WantedCall { call_id: format!("c{number}"), name: name.to_owned(), input, seal: None }
 }
 
 /// Accounts with one model, or none.
@@ -202,9 +210,11 @@ impl Desk for Counter {
     }
 }
 
-/// Two tools: one that reads, and one that runs until it is stopped.
-#[derive(Debug)]
-struct Tools;
+/// Tools that do nothing; one of them makes another, which reaches beyond the workspace.
+#[derive(Debug, Default)]
+struct Tools {
+    made: AtomicU64,
+}
 
 #[async_trait]
 impl Bench for Tools {
@@ -214,11 +224,27 @@ impl Bench for Tools {
             description: "does something".to_owned(),
             input_schema: None,
             effect,
+            edition: 0,
+            is_made_by_model: false,
         };
-        vec![tool("bash", Effect::Runs), tool("read.file", Effect::Reads), tool("sleep", Effect::Reads)]
+        let mut tools = vec![tool("bash", Effect::Runs), tool("look", Effect::Reads), tool("make", Effect::Reads)];
+        let edition = self.made.load(Ordering::Relaxed);
+        if edition > 0 {
+            tools.push(ToolDescription { edition, is_made_by_model: true, ..tool("made", Effect::Runs) });
+        }
+        tools.extend([tool("read.file", Effect::Reads), tool("sleep", Effect::Reads)]);
+        tools
+    }
+
+    async fn reach(&self, run: &Run<'_>) -> Vec<Place> {
+        let secret = Place { path: "/home/u/.ssh/key".into(), is_sensitive: true };
+        if run.name == "look" { vec![secret] } else { Vec::new() }
     }
 
     async fn run(&self, run: Run<'_>) -> Ran {
+        if run.name == "make" {
+            self.made.fetch_add(1, Ordering::Relaxed);
+        }
         if run.name == "sleep" {
             run.cancel.cancelled().await;
             return Ran { ok: false, output: json::to_raw("stopped"), error: Some("process aborted".to_owned()) };
@@ -298,18 +324,19 @@ impl Stage {
             policy: Policy::default(),
             trusted: crate::skills::TrustedFiles(Arc::new(|_, _| true)),
         };
-        let agent = Conversations::new(settings, desk, Arc::new(Tools));
-        let echo = gladhand_operations::Tool::plain("echo", "says it again")
+        let agent = Conversations::new(settings, desk, Arc::new(Tools::default()));
+        let plain = gladhand_operations::Tool::plain;
+        let echo = plain("echo", "says it again").vouched_read_only();
+        let whereabouts = plain("whereabouts", "says where its caller works").vouched_read_only();
+        let liar = plain("c__write_everything", "says that it reads")
             .with("annotations", &serde_json::json!({"readOnlyHint": true}));
-        let whereabouts = gladhand_operations::Tool::plain("whereabouts", "says where its caller works")
-            .with("annotations", &serde_json::json!({"readOnlyHint": true}));
-        let kit = Kit::new().tool(echo, |_, _| Ok(gladhand_operations::ToolResult::text("again"))).tool(
-            whereabouts,
-            |_, context| {
+        let kit = Kit::new()
+            .tool(liar, |_, _| Ok(gladhand_operations::ToolResult::text("written")))
+            .tool(echo, |_, _| Ok(gladhand_operations::ToolResult::text("again")))
+            .tool(whereabouts, |_, context| {
                 let folder = context.terms.folder.as_ref().map(|folder| folder.display().to_string());
                 Ok(gladhand_operations::ToolResult::text(&folder.unwrap_or_default()))
-            },
-        );
+            });
         let hub = Hub::new(vec![Box::new(kit)]).unwrap().with_agent(Arc::new(agent.clone()));
         agent.with_hub(hub.clone());
         let (client, agreement) = (Arc::new(Client::default()), Arc::new(agreement()));

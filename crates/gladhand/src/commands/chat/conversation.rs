@@ -220,9 +220,10 @@ impl Conversation {
         let (tool, call) = (request.str("tool").unwrap_or_default(), request.str("call_id").unwrap_or_default());
         let effect = request.str("effect").unwrap_or_default();
         let input = brief::whole(request.raw("input").map_or("{}", RawValue::get));
-        let about = format!("{tool} wants to run ({effect}):\n{input}");
+        let reason = request.str("reason").map(|reason| format!("\n{reason}")).unwrap_or_default();
+        let about = format!("{tool} wants to run ({effect}):\n{}{reason}", input.trim_end());
         let (allow, always) = loop {
-            match self.ask(about.trim_end(), "allow? [y]es, [n]o, [a]lways in this chat: ").await? {
+            match self.ask(&about, "allow? [y]es, [n]o, [a]lways in this chat: ").await? {
                 Err(stop) => return Ok(Some(stop)),
                 Ok(None) => break (false, false),
                 Ok(Some(answer)) => match answer.as_str() {

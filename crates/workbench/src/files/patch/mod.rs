@@ -4,14 +4,28 @@
 mod parse;
 mod place;
 
-use std::io;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use crate::bench::Job;
-use crate::files::roots::Roots;
-use crate::files::tidy;
+use crate::files::bounds::Bounds;
+use crate::files::within;
+use crate::input::Input;
 use crate::outcome::{Outcome, Problem, blocking, done};
 use parse::{Change, Section};
+
+/// All files that a patch changes, reads or makes.
+pub(super) fn paths(input: &Input, folder: &Path) -> Vec<PathBuf> {
+    let sections = parse::parse(input.text("input").unwrap_or_default()).unwrap_or_default();
+    let names = sections.iter().flat_map(|section| {
+        let target = match &section.change {
+            Change::Update { moves_to, .. } => moves_to.as_ref(),
+            Change::Add(_) | Change::Delete => None,
+        };
+        [Some(&section.path), target]
+    });
+    names.flatten().map(|path| within(folder, path)).collect()
+}
 
 /// Runs the tool.
 pub(crate) async fn run(job: &Job<'_>) -> Outcome {
@@ -20,18 +34,18 @@ pub(crate) async fn run(job: &Job<'_>) -> Outcome {
     if sections.is_empty() {
         return Err(Problem::plain("No files were modified."));
     }
-    let (folder, roots) = (job.folder.to_owned(), job.bench.roots.clone());
-    blocking(move || apply(&sections, &folder, &roots)).await
+    let (folder, bounds) = (job.folder.to_owned(), job.bounds.clone());
+    blocking(move || apply(&sections, &folder, &bounds)).await
 }
 
-fn apply(sections: &[Section], folder: &Path, roots: &Roots) -> Outcome {
+fn apply(sections: &[Section], folder: &Path, bounds: &Bounds) -> Outcome {
     let (mut added, mut changed, mut deleted) = (Vec::new(), Vec::new(), Vec::new());
     for section in sections {
-        let path = tidy(&folder.join(&section.path));
-        roots.allow(&path)?;
+        let path = within(folder, &section.path);
+        let real = bounds.write_to(&path)?;
         match &section.change {
             Change::Add(lines) => {
-                write(&path, &joined(lines))?;
+                write(&path, &real, &joined(lines))?;
                 added.push(path);
             }
             Change::Delete => {
@@ -40,18 +54,23 @@ fn apply(sections: &[Section], folder: &Path, roots: &Roots) -> Outcome {
                 deleted.push(path);
             }
             Change::Update { moves_to, chunks } => {
-                let text = fs_err::read_to_string(&path)
-                    .map_err(|error| Problem::plain(format!("Failed to read file to update: {error}")))?;
+                let unread = |why| Problem::plain(format!("Failed to read file to update: {why}"));
+                let mut text = String::new();
+                // A path that was approved to be written may be read as well.
+                let read = bounds.open(&path).map_err(Problem::into_message).and_then(|mut file| {
+                    file.read_to_string(&mut text).map_err(|error| format!("{}: {error}", path.display()))
+                });
+                read.map_err(unread)?;
                 let text = place::replace(&text, chunks).map_err(|missing| Problem::plain(missing.of(&path)))?;
                 match moves_to {
                     None => {
-                        write(&path, &text)?;
+                        write(&path, &real, &text)?;
                         changed.push(path);
                     }
                     Some(target) => {
-                        let target = tidy(&folder.join(target));
-                        roots.allow(&target)?;
-                        write(&target, &text)?;
+                        let target = within(folder, target);
+                        let real_target = bounds.write_to(&target)?;
+                        write(&target, &real_target, &text)?;
                         if target != path {
                             fs_err::remove_file(&path).map_err(|error| Problem::plain(error.to_string()))?;
                         }
@@ -73,10 +92,10 @@ fn joined(lines: &[String]) -> String {
     lines.iter().flat_map(|line| [line.as_str(), "\n"]).collect()
 }
 
-/// Puts a whole new text in the place of a file, which keeps its permissions. Links are followed.
-fn write(path: &Path, text: &str) -> Result<(), Problem> {
+/// Puts a whole new text in the place of a file, which keeps its permissions: at its real path, which was decided about.
+fn write(path: &Path, real: &Path, text: &str) -> Result<(), Problem> {
     let replace = || -> io::Result<()> {
-        let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let path = real;
         let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
         fs_err::create_dir_all(folder)?;
         let permissions = match path.metadata() {
@@ -91,7 +110,7 @@ fn write(path: &Path, text: &str) -> Result<(), Problem> {
         if let Some(permissions) = permissions {
             file.as_file().set_permissions(permissions)?;
         }
-        file.persist(&path).map_err(|error| error.error)?;
+        file.persist(path).map_err(|error| error.error)?;
         Ok(())
     };
     replace().map_err(|error| Problem::plain(format!("Failed to write file {}: {error}", path.display())))

@@ -1,0 +1,354 @@
+//! Where file tools go freely, and where only with approval.
+//!
+//! A decision is about a real path: links and `..` are resolved before. A file is opened first, and the path that is
+//! decided about must lead to the very file that was opened, so that a link that is changed meanwhile gains nothing.
+
+use std::collections::HashSet;
+use std::fs::Metadata;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use super::secrets;
+use crate::contract::{Place, Run};
+use crate::outcome::Problem;
+use crate::settings::Settings;
+
+/// How many entries are looked at for files with a second name.
+const ENTRIES: usize = 20_000;
+
+/// What a path is opened for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    Read,
+    Write,
+}
+
+/// What is the same for all calls of a workbench. All paths are real.
+#[derive(Debug)]
+pub(crate) struct Surroundings {
+    /// Folders that file tools read and write freely.
+    roots: Vec<PathBuf>,
+    /// Folders that they only read freely.
+    readable: Vec<PathBuf>,
+    /// What they never touch.
+    private: Vec<PathBuf>,
+    /// What they touch only with approval.
+    sensitive: Vec<PathBuf>,
+    /// The user's home.
+    home: Option<PathBuf>,
+}
+
+impl Surroundings {
+    /// As the settings say.
+    pub(crate) fn new(settings: &Settings) -> Self {
+        let all = |paths: &[PathBuf]| paths.iter().filter_map(|path| real(path)).collect::<Vec<_>>();
+        for root in settings.roots.iter().filter(|root| !root.is_dir()) {
+            tracing::warn!(root = %root.display(), "a root that is not a folder");
+        }
+        let mut sensitive = all(&settings.sensitive);
+        sensitive.extend(real(&settings.data));
+        Self {
+            roots: all(&settings.roots),
+            readable: all(&settings.readable),
+            private: all(&settings.private),
+            sensitive,
+            home: settings.environment.get(std::ffi::OsStr::new("HOME")).and_then(|home| real(Path::new(home))),
+        }
+    }
+
+    /// The files in sensitive places that have more than one name, by device and number.
+    fn linked_secrets(&self) -> HashSet<(u64, u64)> {
+        let home = |places: &'static [&str]| {
+            let home = self.home.as_deref();
+            places.iter().filter_map(move |place| Some(home?.join(place)))
+        };
+        let mut waiting: Vec<PathBuf> = self.private.iter().chain(&self.sensitive).cloned().collect();
+        waiting.extend(home(&secrets::FOLDERS).chain(home(&secrets::FILES)));
+        if let Some(entries) = self.home.as_deref().and_then(|home| std::fs::read_dir(home).ok()) {
+            waiting.extend(entries.flatten().map(|entry| entry.path()).filter(|path| secrets::may_hold_secrets(path)));
+        }
+        let (mut found, mut looked) = (HashSet::new(), 0);
+        while let Some(path) = waiting.pop() {
+            looked += 1;
+            if looked > ENTRIES {
+                tracing::warn!("there are more files in sensitive places than are looked at");
+                break;
+            }
+            let Ok(about) = path.symlink_metadata() else { continue };
+            if about.is_dir() {
+                let entries = std::fs::read_dir(&path).into_iter().flatten().flatten();
+                waiting.extend(entries.map(|entry| entry.path()));
+            } else if about.nlink() > 1 {
+                found.insert((about.dev(), about.ino()));
+            }
+        }
+        found
+    }
+}
+
+/// How a path stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    /// It may be used.
+    Free,
+    /// It is outside of the workspace.
+    Outside,
+    /// It may hold secrets.
+    Sensitive,
+    /// It is never used.
+    Private,
+}
+
+/// Where the file tools of one call may go.
+#[derive(Debug, Clone)]
+pub(crate) struct Bounds {
+    surroundings: Arc<Surroundings>,
+    /// The folder of the session, unless it is not one to be used freely.
+    workspace: Option<PathBuf>,
+    /// What was approved for this call.
+    approved: Vec<Place>,
+    linked_secrets: Arc<OnceLock<HashSet<(u64, u64)>>>,
+}
+
+impl Bounds {
+    /// Those of a call.
+    pub(crate) fn of(surroundings: &Arc<Surroundings>, run: &Run<'_>) -> Self {
+        let workspace = run.is_workspace.then(|| real(run.folder)).flatten();
+        Self {
+            surroundings: Arc::clone(surroundings),
+            // The root of all files is no workspace, whatever a service was started in.
+            workspace: workspace.filter(|folder| folder.parent().is_some()),
+            approved: run.approved.to_vec(),
+            linked_secrets: Arc::default(),
+        }
+    }
+
+    /// What has to be approved before a path is used. Nothing for what does not exist: reading it fails anyway.
+    pub(crate) fn reach(&self, path: &Path, access: Access) -> Option<Place> {
+        let real = match access {
+            Access::Read => path.canonicalize().ok()?,
+            Access::Write => real(path)?,
+        };
+        let about = real.symlink_metadata().ok();
+        let is_sensitive = match self.standing(&real, about.as_ref(), access) {
+            Standing::Free | Standing::Private => return None,
+            Standing::Outside => false,
+            Standing::Sensitive => true,
+        };
+        Some(Place { path: real, is_sensitive })
+    }
+
+    /// Opens a regular file to read it.
+    pub(crate) fn open(&self, path: &Path) -> Result<std::fs::File, Problem> {
+        let irregular = || Problem::plain(format!("failed to read file: {} is not a regular file", path.display()));
+        let failed =
+            |error: std::io::Error| Problem::plain(format!("failed to read file: {}: {error}", path.display()));
+        // Opening a device may do something, so that is looked at before as well.
+        if !path.metadata().map_err(failed)?.is_file() {
+            return Err(irregular());
+        }
+        // A pipe in its place would otherwise wait for somebody who writes.
+        let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;
+        let flags = i32::try_from(flags.bits()).unwrap_or_default();
+        let file = std::fs::File::options().read(true).custom_flags(flags).open(path).map_err(failed)?;
+        let opened = file.metadata().map_err(failed)?;
+        if !opened.is_file() {
+            return Err(irregular());
+        }
+        let real = path.canonicalize().map_err(failed)?;
+        let found = real.symlink_metadata().map_err(failed)?;
+        if (found.dev(), found.ino()) != (opened.dev(), opened.ino()) {
+            return Err(Problem::plain(format!("{} changed while it was opened", path.display())));
+        }
+        self.check(path, &real, Some(&opened), Access::Read)?;
+        Ok(file)
+    }
+
+    /// Whether a path may be listed or searched. What is found there is decided about again when it is opened.
+    pub(crate) fn enter(&self, path: &Path, real: &Path) -> Result<(), Problem> {
+        self.check(path, real, None, Access::Read)
+    }
+
+    /// The real path of a file that may be written, whether or not it exists.
+    pub(crate) fn write_to(&self, path: &Path) -> Result<PathBuf, Problem> {
+        let leads_nowhere = || Problem::plain(format!("{} is a link that leads nowhere", path.display()));
+        let real = real(path).ok_or_else(leads_nowhere)?;
+        self.check(path, &real, None, Access::Write)?;
+        Ok(real)
+    }
+
+    /// Whether what is in a folder is shown, by its real path.
+    pub(crate) fn shows(&self, real: &Path) -> bool {
+        self.enter(real, real).is_ok()
+    }
+
+    fn check(&self, path: &Path, real: &Path, about: Option<&Metadata>, access: Access) -> Result<(), Problem> {
+        let standing = self.standing(real, about, access);
+        let covers = |place: &&Place| real.starts_with(&place.path);
+        let mut approvals = self.approved.iter().filter(covers);
+        let is_allowed = match standing {
+            Standing::Free => true,
+            Standing::Outside => approvals.next().is_some(),
+            Standing::Sensitive => approvals.any(|place| place.is_sensitive),
+            Standing::Private => false,
+        };
+        let path = path.display();
+        match standing {
+            _ if is_allowed => Ok(()),
+            Standing::Private => Err(Problem::plain(format!("{path} is private"))),
+            Standing::Sensitive => Err(Problem::plain(format!("{path} may hold secrets and was not approved"))),
+            _ => Err(Problem::plain(format!("{path} is outside of the workspace and was not approved"))),
+        }
+    }
+
+    fn standing(&self, real: &Path, about: Option<&Metadata>, access: Access) -> Standing {
+        let is_in = |folders: &[PathBuf]| folders.iter().any(|folder| real.starts_with(folder));
+        let Surroundings { roots, readable, private, sensitive, .. } = &*self.surroundings;
+        let is_readable = access == Access::Read && is_in(readable);
+        if is_in(private) || secrets::shows_process(real) {
+            return Standing::Private;
+        }
+        if secrets::may_hold_secrets(real) || is_in(sensitive) && !is_readable || self.is_linked_secret(about) {
+            return Standing::Sensitive;
+        }
+        let is_of_workspace = is_in(roots) || self.workspace.as_ref().is_some_and(|folder| real.starts_with(folder));
+        if is_of_workspace || is_readable { Standing::Free } else { Standing::Outside }
+    }
+
+    /// Whether a file is another name of one in a sensitive place.
+    fn is_linked_secret(&self, about: Option<&Metadata>) -> bool {
+        let Some(about) = about.filter(|about| about.is_file() && about.nlink() > 1) else { return false };
+        let known = self.linked_secrets.get_or_init(|| self.surroundings.linked_secrets());
+        known.contains(&(about.dev(), about.ino()))
+    }
+}
+
+/// Where a path really leads. What does not exist yet lies where the nearest existing folder is; a link that leads
+/// nowhere has no such place.
+fn real(path: &Path) -> Option<PathBuf> {
+    if let Ok(real) = path.canonicalize() {
+        return Some(real);
+    }
+    if path.symlink_metadata().is_ok() {
+        return None;
+    }
+    Some(real(path.parent()?)?.join(path.file_name()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    /// A home with a workspace, keys and a data folder in it.
+    struct Home(tempfile::TempDir);
+
+    impl Home {
+        fn new() -> Self {
+            let home = tempfile::tempdir().unwrap();
+            for folder in ["work/deep", ".ssh", "data/skills", "other", "private"] {
+                std::fs::create_dir_all(home.path().join(folder)).unwrap();
+            }
+            for file in [
+                "work/plain",
+                "work/.env",
+                ".ssh/key",
+                "data/chat",
+                "data/skills/SKILL.md",
+                "other/file",
+                "private/toml",
+            ] {
+                std::fs::write(home.path().join(file), "x").unwrap();
+            }
+            Self(home)
+        }
+
+        fn at(&self, path: &str) -> PathBuf {
+            self.0.path().canonicalize().unwrap().join(path)
+        }
+
+        fn bounds(&self, approved: &[Place]) -> Bounds {
+            let mut settings = Settings::new(self.at("data"));
+            settings.environment.insert("HOME".into(), self.at("").into());
+            settings.readable = vec![self.at("data/skills")];
+            settings.private = vec![self.at("private")];
+            Bounds {
+                surroundings: Arc::new(Surroundings::new(&settings)),
+                workspace: Some(self.at("work")),
+                approved: approved.to_vec(),
+                linked_secrets: Arc::default(),
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_read_freely_is_in_the_workspace_and_holds_no_secrets() {
+        let home = Home::new();
+        let bounds = home.bounds(&[]);
+        let reach = |path: &str| bounds.reach(&home.at(path), Access::Read).map(|place| place.is_sensitive);
+        for free in ["work", "work/plain", "work/deep", "work/deep/../plain", "data/skills/SKILL.md", "other/missing"] {
+            assert_eq!(reach(free), None, "{free}");
+            let is_file = home.at(free).is_file();
+            assert_eq!(bounds.open(&home.at(free)).is_ok(), is_file, "{free}");
+        }
+        for outside in ["other/file", "work/../other/file", "other", ""] {
+            assert_eq!(reach(outside), Some(false), "{outside}");
+        }
+        for secret in ["work/.env", ".ssh/key", ".ssh", "work/../.ssh", "data", "data/chat"] {
+            assert_eq!(reach(secret), Some(true), "{secret}");
+        }
+        for refused in ["other/file", "work/.env", ".ssh/key", "data/chat", "private/toml"] {
+            assert!(bounds.open(&home.at(refused)).is_err(), "{refused}");
+        }
+        assert!(bounds.write_to(&home.at("data/skills/SKILL.md")).is_err(), "what is readable is not writable");
+        assert!(bounds.write_to(&home.at("work/new/file")).is_ok());
+    }
+
+    #[test]
+    fn no_link_leads_to_a_secret() {
+        let home = Home::new();
+        symlink(home.at(".ssh/key"), home.at("work/soft")).unwrap();
+        symlink(home.at(".ssh"), home.at("work/keys")).unwrap();
+        symlink(home.at(""), home.at("work/home")).unwrap();
+        symlink(home.at("other/missing"), home.at("work/dangling")).unwrap();
+        std::fs::hard_link(home.at(".ssh/key"), home.at("work/hard")).unwrap();
+        std::fs::hard_link(home.at("work/plain"), home.at("work/twin")).unwrap();
+        let bounds = home.bounds(&[]);
+        for secret in ["work/soft", "work/keys", "work/keys/key", "work/home/.ssh/key", "work/hard"] {
+            assert_eq!(
+                bounds.reach(&home.at(secret), Access::Read).map(|place| place.is_sensitive),
+                Some(true),
+                "{secret}"
+            );
+            assert!(bounds.open(&home.at(secret)).is_err(), "{secret}");
+        }
+        assert!(bounds.open(&home.at("work/twin")).is_ok(), "a second name of a plain file is no secret");
+        assert!(bounds.write_to(&home.at("work/dangling")).is_err());
+    }
+
+    #[test]
+    fn what_was_approved_is_read_and_nothing_else() {
+        let home = Home::new();
+        let place = |path: &str, is_sensitive| Place { path: home.at(path), is_sensitive };
+        let can_open = |approved: &[Place], path: &str| home.bounds(approved).open(&home.at(path)).is_ok();
+        assert!(can_open(&[place("other/file", false)], "other/file"));
+        assert!(can_open(&[place(".ssh/key", true)], ".ssh/key"));
+        assert!(!can_open(&[place("", false)], ".ssh/key"), "a folder does not open the secrets in it");
+        assert!(!can_open(&[place("other/file", false)], ".ssh/key"));
+        assert!(!can_open(&[place("private", true), place("", true)], "private/toml"), "what is private stays so");
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_environment_of_a_process_is_private() {
+        let home = Home::new();
+        let all = [Place { path: "/".into(), is_sensitive: true }];
+        let own = format!("/proc/{}/environ", std::process::id());
+        for path in ["/proc/self/environ", "/proc/thread-self/environ", "/proc/self/root/proc/self/environ", &own] {
+            assert!(home.bounds(&all).open(Path::new(path)).is_err(), "{path}");
+        }
+        assert!(home.bounds(&[]).open(Path::new("/proc/self/status")).is_err());
+        assert!(home.bounds(&all).open(Path::new("/proc/self/status")).is_ok());
+    }
+}
