@@ -22,3 +22,8 @@ pub use contract::{Bench, Effect, Ran, Run, ToolDescription};
 pub use process::Environment;
 pub use process::starting::{Channels, Held, Program, Starter};
 pub use settings::{KeyOfExa, Settings};
+
+/// Removes temporary files with variables of commands that earlier processes left behind because they were killed.
+pub fn remove_leftovers() {
+    shell::remove_leftovers(&std::env::temp_dir());
+}
