@@ -47,7 +47,7 @@ pub struct Terms<'a> {
     pub meta: Option<Cow<'a, RawValue>>,
     /// Who it has proved to be, where the transport knows.
     pub principal: Option<Arc<str>>,
-    /// Whose share it takes, where callers of more than one party come the same way.
+    /// Whose share it takes, where callers of more than one party come the same way: over a network, and only there.
     pub party: Option<Party>,
     /// The folder that it works in, where it has one: relative paths in its arguments begin there.
     pub folder: Option<Arc<Path>>,
@@ -59,6 +59,11 @@ pub struct Terms<'a> {
 pub struct Party(pub u64);
 
 impl Terms<'_> {
+    /// Whether the caller came over a transport that others can reach too. A caller on standard streams did not.
+    pub fn is_over_network(&self) -> bool {
+        self.party.is_some()
+    }
+
     /// The same terms, free of the line they were read from.
     pub fn into_owned(self) -> Terms<'static> {
         Terms { meta: self.meta.map(|meta| Cow::Owned(meta.into_owned())), ..self }

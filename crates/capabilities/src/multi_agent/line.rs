@@ -16,8 +16,8 @@ static LINES: AtomicU64 = AtomicU64::new(u64::MAX / 2);
 #[derive(Debug)]
 pub(super) struct Line {
     agent: Arc<dyn Agent>,
-    pub(super) agreement: Arc<Agreement>,
-    pub(super) principal: Option<Arc<str>>,
+    agreement: Arc<Agreement>,
+    principal: Option<Arc<str>>,
     bell: Bell,
     ear: Arc<Ear>,
 }

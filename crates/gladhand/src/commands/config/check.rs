@@ -57,7 +57,8 @@ fn judge(file: &File) -> Verdict {
     let (sources, memory) = (Sources::with_store_in(data.clone()), Memory::in_folder(data));
     let Examined { config, problems: errors, places } = sources.lookup(|lookup| config::examine(file, lookup));
     let mut verdict = Verdict { errors, ..Verdict::default() };
-    for missing in config.iter().flat_map(outside::missing_elsewhere) {
+    let left_open = config.iter().filter_map(outside::left_open);
+    for missing in config.iter().flat_map(outside::missing_elsewhere).chain(left_open) {
         if !missing.is_mistaken(&verdict.errors) {
             let path: Vec<_> = missing.key.split('.').collect();
             verdict.warnings.push(places.problem(&path, format!("{}: {}", missing.message, missing.advice)));

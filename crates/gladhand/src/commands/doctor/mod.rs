@@ -101,6 +101,8 @@ pub fn run(args: &DoctorArgs) -> Result<ExitCode, CommandError> {
     let missing = config.iter().flat_map(outside::missing_elsewhere);
     let missing = missing.filter(|one| !one.is_mistaken(mistakes.as_deref().unwrap_or_default()));
     findings.extend(missing.map(|one| Finding::broken(&one.key, one.message, one.advice)));
+    let left_open = config.iter().filter_map(outside::left_open);
+    findings.extend(left_open.map(|one| Finding::doubtful(&one.key, one.message, one.advice)));
     findings.extend(config.iter().flat_map(upstreams));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     if let Some((config, data)) = config.zip(data) {
