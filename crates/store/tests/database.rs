@@ -218,7 +218,7 @@ fn way(database: &Database, query: &str) -> String {
         let steps = steps.query_map([], |row| row.get::<_, String>(3))?.collect::<rusqlite::Result<Vec<_>>>();
         steps.map(|steps| steps.join("; "))
     };
-    database.read(explain).unwrap()
+    database.read(explain).expect("there are tables")
 }
 
 #[test]

@@ -89,9 +89,11 @@ fn complain(agent: &Agent, component: &str) {
 
 fn components(agent: &Agent) -> Vec<(String, i64)> {
     let known = agent.get("learn/stats/req", json!({}));
-    let known = known["components"].as_array().unwrap().iter();
+    let known = known["components"].as_array().expect("a list").iter();
     known
-        .map(|one| (one["component_name"].as_str().unwrap().to_owned(), one["calls_total"].as_i64().unwrap()))
+        .map(|one| {
+            (one["component_name"].as_str().expect("a name").to_owned(), one["calls_total"].as_i64().expect("a number"))
+        })
         .collect()
 }
 
@@ -152,15 +154,15 @@ fn plans_are_seen_changed_and_counted_for_one_principal_only() {
 
 /// A database as the first version of its tables made it, with rows of an agent `ann`.
 fn old_database(folder: &TempDir) {
-    let rows = Connection::open(Database::file(folder.path())).unwrap();
-    rows.execute_batch(include_str!("../../../store/src/database/schema/1.sql")).unwrap();
-    rows.pragma_update(None, "application_id", 0x676c_6164).unwrap();
-    rows.pragma_update(None, "user_version", 1).unwrap();
+    let rows = Connection::open(Database::file(folder.path())).expect("the tables are there");
+    rows.execute_batch(include_str!("../../../store/src/database/schema/1.sql")).expect("the tables are there");
+    rows.pragma_update(None, "application_id", 0x676c_6164).expect("the tables are there");
+    rows.pragma_update(None, "user_version", 1).expect("the tables are there");
     let space: [u8; 32] = sha2::Sha256::digest(r#"["default",{}]"#).into();
     let insert = "INSERT INTO memory (owner, space, tier, identity, tags, words, bytes, ttl, created_at, updated_at, source, \
         key, content) VALUES (?1, ?2, ?3, zeroblob(32), '[]', 1, 9, 0, 1, 1, '', '{\"k\":1}', ?4)";
-    rows.execute(insert, rusqlite::params!["agent:ann", space, "episodic", "\"mine\""]).unwrap();
-    rows.execute(insert, rusqlite::params!["shared", space, "semantic", "\"ours\""]).unwrap();
+    rows.execute(insert, rusqlite::params!["agent:ann", space, "episodic", "\"mine\""]).expect("the tables are there");
+    rows.execute(insert, rusqlite::params!["shared", space, "semantic", "\"ours\""]).expect("the tables are there");
     rows.execute_batch(
         "INSERT INTO learning_components VALUES ('search', 40, 0, 40, -40.0, 1, 5.0, 1.0);
          INSERT INTO learning_durations (component, milliseconds) VALUES ('search', 5.0);
@@ -172,7 +174,7 @@ fn old_database(folder: &TempDir) {
          INSERT INTO planning_tasks (task_id, plan_id, title, status, description, assignee, deps, metadata, created_at)
              VALUES ('t', 'p', 'old', 'todo', '', '', '[]', '{}', 1.0);",
     )
-    .unwrap();
+    .expect("the tables are there");
 }
 
 #[test]

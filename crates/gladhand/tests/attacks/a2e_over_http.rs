@@ -155,20 +155,27 @@ fn with_a_token_everything_that_is_configured_is_granted() {
 
 #[test]
 fn a_host_behind_us_is_not_opened_to_agents_without_a_token() {
-    let inner = format!(
-        "command = ['{}', 'serve', '--dialect', 'a2e', '--data-dir', 'inner']\n",
-        env!("CARGO_BIN_EXE_gladhand")
+    let inner = ["serve", "--dialect", "a2e", "--config", "inner.toml", "--data-dir", "inner"];
+    let command = format!("command = '{}'\nargs = {inner:?}\n", env!("CARGO_BIN_EXE_gladhand"));
+    let configuration = format!("capabilities = ['memory']\n[upstreams.host]\nspeak = 'a2e'\n{command}");
+    let sees = |token: &str, configuration: &str| {
+        let prepared = prepared(configuration);
+        write(&prepared.path().join("inner.toml"), "");
+        let host = prepared.listen(&[]);
+        // A list of tools opens the host behind us, and then it is known what it has.
+        let mut agent = Agent::open(&host);
+        agent.shake_hands("ann", &["tools"], token);
+        let listed = agent.ask(json!({"type": "tool/list/req"})).to_string();
+        assert!(listed.contains("host__echo"), "{listed}");
+        let opened = Agent::open(&host).shake_hands("ann", &ALL, token);
+        granted(&opened).into_iter().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(sees("", &format!("[a2e]\n{configuration}")), ["tools", "memory"]);
+    let with_token = sees("hush", &format!("[a2e]\ntokens = ['hush']\n{configuration}"));
+    assert!(
+        ["env", "planning", "chains"].iter().all(|name| with_token.contains(&(*name).to_owned())),
+        "{with_token:?}"
     );
-    let configuration = format!("[a2e]\ncapabilities = ['memory']\n[upstreams.host]\nspeak = 'a2e'\n{inner}");
-    let prepared = prepared(&configuration);
-    let host = prepared.listen(&[]);
-    let mut agent = Agent::open(&host);
-    agent.shake_hands("ann", &["tools"], "");
-    // It is known what the host behind us has once it was asked.
-    let listed = agent.ask(json!({"type": "tool/list/req"})).to_string();
-    assert!(listed.contains("host__echo"), "{listed}");
-    let mut agent = Agent::open(&host);
-    assert_eq!(granted(&agent.shake_hands("ann", &ALL, "")), ["tools", "memory"]);
 }
 
 #[test]

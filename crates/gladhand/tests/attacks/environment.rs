@@ -87,9 +87,9 @@ fn rooted(more: &str) -> Prepared {
     let prepared = Prepared::new(&format!("[a2e]\nroots = ['work', 'more']\n{more}"));
     let here = prepared.path();
     for folder in ["work/inner", "more", "outside"] {
-        std::fs::create_dir_all(here.join(folder)).unwrap();
+        std::fs::create_dir_all(here.join(folder)).expect("it can be made");
     }
-    std::os::unix::fs::symlink(here.join("outside"), here.join("work/out")).unwrap();
+    std::os::unix::fs::symlink(here.join("outside"), here.join("work/out")).expect("it can be made");
     prepared
 }
 

@@ -24,7 +24,10 @@ fn remembering(prepared: &Prepared) -> crate::support::Process {
     let mut process = prepared.on_streams();
     ask(&mut process, json!({"type": "handshake/req", "agent_id": "ann", "agent_caps": ["memory"]}));
     remembered(|request| ask(&mut process, request), Some(("episodic", SECRET)));
-    assert!(prepared.path().join("data/gladhand.db-wal").metadata().unwrap().len() > 0, "it is in the log at first");
+    assert!(
+        prepared.path().join("data/gladhand.db-wal").metadata().expect("there is a log").len() > 0,
+        "it is in the log at first"
+    );
     process
 }
 
