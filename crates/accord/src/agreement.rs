@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::Arc;
 
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -41,6 +42,9 @@ pub struct Agreement {
     pub max_parallel: Option<u32>,
     /// Everything that was declared or wanted, and what became of it.
     pub terms: Vec<Term>,
+    /// Whom the token of the opening stands for, where the dialect has tokens. Never the token itself.
+    #[serde(skip)]
+    pub pass: Option<Arc<str>>,
     /// Switches by which we are more lenient than what was agreed, for peers that do not look.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub compatibility: Vec<&'static str>,
@@ -181,6 +185,7 @@ pub fn agree(rules: &Rules, client: &Offer, server: &Offer) -> Result<Agreement,
         instructions: None,
         max_parallel: None,
         terms,
+        pass: None,
         compatibility: Vec::new(),
     })
 }

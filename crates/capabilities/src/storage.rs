@@ -7,7 +7,7 @@ use std::error::Error as _;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-use gladhand_hub::Answer;
+use gladhand_hub::{Answer, Settling};
 use gladhand_operations::{Failure, Reply};
 use gladhand_store::{Database, DatabaseError};
 use gladhand_wire::RawValue;
@@ -101,6 +101,23 @@ impl Storage {
     fn at(place: Place) -> Self {
         let turns = |number| Arc::new(Semaphore::new(number));
         Self { place: Arc::new(place), reading: turns(READERS), changing: turns(1) }
+    }
+
+    /// Ends when everything is in the database's own file, so that a clean exit leaves no write-ahead log with data in it.
+    /// Changes that are under way are waited for.
+    pub(crate) fn closing(&self) -> Settling {
+        let (place, changing) = (Arc::clone(&self.place), Arc::clone(&self.changing));
+        Box::pin(async move {
+            let turn = changing.acquire_owned().await;
+            let close = move || {
+                let _turn = turn;
+                if let Some(Err(error)) = place.database.get().map(Database::close) {
+                    tracing::warn!(%error, cause = error.source().map(display), "the database was not closed in order");
+                }
+            };
+            // If it panicked, the log is still whole, and the next start reads it.
+            let _ = spawn_blocking(close).await;
+        })
     }
 
     /// Answers with what the work comes to. Work that has begun is finished, also if nobody waits for it any more.

@@ -276,7 +276,7 @@ async fn a_model_is_chosen_by_its_name() {
 }
 
 #[tokio::test]
-async fn subagents_are_seen_by_their_session_and_by_the_same_principal() {
+async fn subagents_are_seen_by_their_session_and_by_the_same_agent_of_the_same_principal() {
     let stage = stage();
     let list = |session: u64, principal: Option<&str>| {
         let mut call: Call<'static> = call("multi_agent", "multi_agent/list", &json!({}));
@@ -290,6 +290,12 @@ async fn subagents_are_seen_by_their_session_and_by_the_same_principal() {
     ask(&stage.hub, &stage.agreement, &stage.session, named).await.unwrap();
     let seen = [list(1, None).await, list(2, None).await, list(2, Some("alice")).await, list(2, Some("bob")).await];
     assert_eq!(seen, [2, 0, 1, 0]);
+    let mut other = (*stage.agreement).clone();
+    other.client.name.push('2');
+    let mut call: Call<'static> = call("multi_agent", "multi_agent/list", &json!({}));
+    call.terms.principal = Some("alice".into());
+    let seen = ask(&stage.hub, &Arc::new(other), &Session::of(2), call).await.unwrap();
+    assert_eq!(seen["subagents"], json!([]), "another agent of the principal");
 }
 
 #[tokio::test]

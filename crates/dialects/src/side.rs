@@ -137,12 +137,14 @@ pub struct Pass {
     pub client: Option<String>,
     /// The capabilities that it opens; `None`: all that there are.
     pub capabilities: Option<Vec<String>>,
+    /// Whom it stands for ([`Agreement::pass`]). All passes without a principal stand for the same one.
+    pub principal: Option<Arc<str>>,
 }
 
 impl Pass {
-    /// A token that is good for anybody and anything.
+    /// A token that is good for any client and any capability.
     pub fn any(token: Secret) -> Self {
-        Self { token, client: None, capabilities: None }
+        Self { token, client: None, capabilities: None, principal: None }
     }
 }
 

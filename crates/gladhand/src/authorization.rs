@@ -90,9 +90,14 @@ pub enum BadAuthorization {
 }
 
 impl AuthorizationConfig {
+    /// Whether every request over HTTP needs a token.
+    pub fn is_required(&self) -> bool {
+        !self.issuers.is_empty() || !self.tokens.is_empty()
+    }
+
     /// The guard that these settings describe, if they describe one.
     pub fn guard(&self) -> Result<Option<Guard>, BadAuthorization> {
-        if self.issuers.is_empty() && self.tokens.is_empty() {
+        if !self.is_required() {
             return Ok(None);
         }
         let url = |text: &String| Url::parse(text).map_err(|_| BadAuthorization::NotUrl(text.clone()));

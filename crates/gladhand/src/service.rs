@@ -13,7 +13,7 @@ use gladhand_hub::policy::{Governor, Violations};
 use gladhand_operations::TaskSupport;
 use gladhand_wire::{RawValue, json};
 
-use crate::config::Limits;
+use crate::config::{Limits, unnamed_pass};
 use crate::coupling::Coupled;
 use crate::edges::clock::Clock;
 use crate::edges::control::Control;
@@ -122,9 +122,9 @@ impl Service {
         Self { pinned: Some(dialect), ..self }
     }
 
-    /// Asks for one of these tokens where the dialect has tokens.
+    /// Asks for one of these tokens where the dialect has tokens. Each is a principal of its own.
     pub fn tokens(self, tokens: Vec<Secret>) -> Self {
-        self.passes(tokens.into_iter().map(Pass::any).collect())
+        self.passes(tokens.into_iter().map(unnamed_pass).collect())
     }
 
     /// Lets in whom these passes are for where the dialect has tokens.

@@ -78,6 +78,25 @@ fn in_order(answers: &mut [Value]) {
 }
 
 #[test]
+fn the_page_says_what_is_granted_over_http_without_a_token() {
+    use gladhand_capabilities::grants::{GRANTS, Grant};
+    let page = include_str!("../../../docs/a2e.md");
+    let rows = page.lines().filter_map(|line| {
+        let mut cells = line.strip_prefix("| `")?.split(" | ");
+        let name = cells.next()?.strip_suffix('`')?;
+        Some((name, cells.nth(1)?))
+    });
+    let told: Vec<_> = rows.filter(|(name, _)| GRANTS.iter().any(|(known, _)| known == name)).collect();
+    let word = |grant: Grant| match grant {
+        Grant::Anyone => "yes",
+        Grant::AnyoneWithoutPrograms => "without programs in `[a2e.env]`",
+        Grant::Token => "no",
+    };
+    let expected: Vec<_> = GRANTS.iter().map(|(name, grant)| (*name, word(*grant))).collect();
+    assert_eq!(told, expected);
+}
+
+#[test]
 fn the_session_on_the_page_is_what_really_happens() {
     let folder = tempfile::tempdir().unwrap();
     let (_, config) = section().split_once("```toml\n").unwrap();

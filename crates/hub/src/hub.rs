@@ -363,6 +363,16 @@ impl Hub {
         self.inner.routes().capabilities().collect()
     }
 
+    /// Those capabilities that may be granted over a network to a client without a token, as who serves them says.
+    pub fn open_capabilities(&self) -> Vec<&'static str> {
+        let routes = self.inner.routes();
+        let is_open = |name: &&'static str| {
+            let mount = routes.capability(name).and_then(|place| routes.mounts.get(place));
+            mount.is_some_and(|mount| mount.provider.open_capabilities().contains(name))
+        };
+        routes.capabilities().filter(is_open).collect()
+    }
+
     /// All resources as they are now, in a fixed order.
     pub fn resources(&self) -> Arc<[Resource]> {
         Arc::clone(&self.inner.routes().resources)

@@ -95,6 +95,12 @@ pub trait Provider: fmt::Debug + Send + Sync {
         Vec::new()
     }
 
+    /// Those of its capabilities that may be granted over a network to a client without a token: they run no program and no
+    /// model, and read no file of the user. None, unless the provider says so.
+    fn open_capabilities(&self) -> Vec<&'static str> {
+        Vec::new()
+    }
+
     /// Answers a request of one of its capabilities with [`Reply::Capability`].
     ///
     /// What it tells goes through [`Caller::push`]: what is told before this returns, or before the work ends, is written

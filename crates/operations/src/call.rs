@@ -50,7 +50,7 @@ pub struct Terms<'a> {
     /// The scopes that its proof was granted, separated by spaces. They go with the principal: whoever makes a call on a
     /// principal's behalf passes both on ([`Self::on_behalf`]). A principal without them has none.
     pub scopes: Option<Arc<str>>,
-    /// Whose share it takes, where callers of more than one party come the same way.
+    /// Whose share it takes, where callers of more than one party come the same way: over a network, and only there.
     pub party: Option<Party>,
     /// The folder that it works in, where it has one: relative paths in its arguments begin there.
     pub folder: Option<Arc<Path>>,
@@ -66,6 +66,11 @@ impl Terms<'_> {
     pub fn on_behalf(&self) -> Terms<'static> {
         let (principal, scopes) = (self.principal.clone(), self.scopes.clone());
         Terms { principal, scopes, party: self.party, ..Terms::default() }
+    }
+
+    /// Whether the caller came over a transport that others can reach too. A caller on standard streams did not.
+    pub fn is_over_network(&self) -> bool {
+        self.party.is_some()
     }
 
     /// The same terms, free of the line they were read from.

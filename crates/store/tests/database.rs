@@ -18,8 +18,8 @@ fn file(folder: &Path) -> PathBuf {
 
 fn write_plans(database: &Database, who: &str, plans: u32) {
     for plan in 0..plans {
-        let insert =
-            "INSERT INTO planning_plans (plan_id, name, columns, description, created_at) VALUES (?1, '', '', '', 0)";
+        let insert = "INSERT INTO planning_plans (principal, plan_id, name, columns, description, created_at) \
+             VALUES ('local', ?1, '', '', '', 0)";
         let write = |rows: &rusqlite::Transaction<'_>| rows.execute(insert, [format!("{who}-{plan}")]);
         assert_eq!(database.change(write).expect("others finish in time"), 1);
     }
@@ -88,11 +88,11 @@ fn work_that_fails_leaves_nothing_behind() {
     let folder = tempfile::tempdir().unwrap();
     let database = Database::open(folder.path()).unwrap();
     let failed: rusqlite::Result<()> = database.change(|rows| {
-        rows.execute("UPDATE learning_state SET experiences = 9", [])?;
+        rows.execute("UPDATE learning_state SET experiences = 9 WHERE principal = 'local'", [])?;
         Err(rusqlite::Error::QueryReturnedNoRows)
     });
     assert!(failed.is_err());
-    let experiences = "SELECT experiences FROM learning_state";
+    let experiences = "SELECT experiences FROM learning_state WHERE principal = 'local'";
     assert_eq!(database.read(|rows| rows.query_row(experiences, [], |row| row.get::<_, u32>(0))).unwrap(), 0);
 }
 
@@ -185,4 +185,62 @@ fn damage_that_comes_later_fails_what_meets_it() {
     let names = "SELECT name, description FROM planning_plans ORDER BY created_at";
     let error = database.read(|rows| rows.query_row(names, [], |row| row.get::<_, String>(0))).unwrap_err();
     assert_eq!(Trouble::of(&error), Trouble::Damaged);
+}
+
+#[test]
+fn closing_moves_everything_into_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = Database::open(folder.path()).unwrap();
+    write_plans(&database, "me", 3);
+    let log = folder.path().join("gladhand.db-wal");
+    assert!(log.metadata().unwrap().len() > 0);
+    database.close().unwrap();
+    assert!(!log.exists(), "no connection is left, so that SQLite removes the log");
+    let alone = tempfile::tempdir().unwrap();
+    std::fs::copy(file(folder.path()), file(alone.path())).unwrap();
+    assert_eq!(plans(&Database::open(alone.path()).unwrap()), 3, "the file alone has everything");
+    assert_eq!(plans(&database), 3, "it can be used afterwards");
+    database.close().unwrap();
+    database.close().unwrap();
+
+    let other = Database::open(folder.path()).unwrap();
+    write_plans(&other, "other", 1);
+    write_plans(&database, "again", 1);
+    database.close().unwrap();
+    assert_eq!(log.metadata().unwrap().len(), 0, "another process has it open, and nothing is in the log");
+    assert_eq!(plans(&other), 5);
+}
+
+/// How SQLite finds rows, in its own words.
+fn way(database: &Database, query: &str) -> String {
+    let explain = |rows: &rusqlite::Transaction<'_>| {
+        let mut steps = rows.prepare(&format!("EXPLAIN QUERY PLAN {query}"))?;
+        let steps = steps.query_map([], |row| row.get::<_, String>(3))?.collect::<rusqlite::Result<Vec<_>>>();
+        steps.map(|steps| steps.join("; "))
+    };
+    database.read(explain).expect("there are tables")
+}
+
+#[test]
+fn rows_of_a_principal_are_found_without_a_look_at_those_of_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = Database::open(folder.path()).unwrap();
+    for query in [
+        "SELECT id FROM memory WHERE owner = 'o' AND space = x'00' AND identity = x'00' AND tier = 't'",
+        "SELECT id FROM memory WHERE owner = 'o' ORDER BY id LIMIT 1",
+        "SELECT calls_total FROM learning_components WHERE principal = 'p' AND name = 'n'",
+        "SELECT count(*) FROM learning_components WHERE principal = 'p'",
+        "SELECT milliseconds FROM learning_durations WHERE principal = 'p' AND component = 'c' ORDER BY milliseconds",
+        "SELECT min(id) FROM learning_records WHERE principal = 'p'",
+        "SELECT state FROM learning_state WHERE principal = 'p'",
+        "SELECT id FROM learning_refinements WHERE refinement_id = 'r' AND principal = 'p'",
+        "SELECT proposal FROM learning_refinements WHERE principal = 'p' ORDER BY id",
+        "SELECT name FROM planning_plans WHERE principal = 'p' AND ('' = '' OR plan_id = '') ORDER BY id",
+        "SELECT title FROM planning_tasks WHERE principal = 'p' AND ('x' = '' OR plan_id = 'x') ORDER BY id",
+        "SELECT count(*) FROM planning_tasks WHERE principal = 'p'",
+        "UPDATE planning_tasks SET status = 's' WHERE plan_id = 'x' AND task_id = 't' AND principal = 'p'",
+    ] {
+        let way = way(&database, query);
+        assert!(way.starts_with("SEARCH") && !way.contains("SCAN"), "{query}: {way}");
+    }
 }

@@ -23,3 +23,8 @@ pub use files::secrets::may_hold_secrets;
 pub use process::Environment;
 pub use process::starting::{Channels, Held, Program, Starter};
 pub use settings::{KeyOfExa, Settings};
+
+/// Removes temporary files with variables of commands that earlier processes left behind because they were killed.
+pub fn remove_leftovers() {
+    shell::remove_leftovers(&std::env::temp_dir());
+}

@@ -16,6 +16,7 @@ use gladhand_wire::{Members, RawValue, json};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::grants::{self, Programs};
 use crate::{hex_id, reply};
 use running::Runner;
 use walker::{LATE, Next, Report, Walker};
@@ -99,6 +100,10 @@ impl Provider for Chains {
 
     fn capabilities(&self) -> Vec<&'static str> {
         vec!["chains"]
+    }
+
+    fn open_capabilities(&self) -> Vec<&'static str> {
+        grants::open("chains", Programs::None)
     }
 
     fn serve(&self, call: CapabilityCall<'_>, context: &Context<'_>) -> Answer {

@@ -29,6 +29,7 @@ use self::playing::Played;
 pub use self::pushing::{Push, Pushes};
 pub use self::textfiles::Textfiles;
 use crate::belongings::{Belongings, Few, NoPlace, Place};
+use crate::grants::{self, Programs};
 use crate::reply;
 use crate::starting::Starter;
 
@@ -84,6 +85,7 @@ pub fn is_own(name: &str) -> bool {
 #[derive(Debug)]
 pub struct Env {
     settings: Settings,
+    programs: Programs,
     environments: Vec<Arc<dyn Environment>>,
     episodes: Belongings<Played>,
 }
@@ -93,16 +95,18 @@ impl Env {
     /// and the programs of the settings, which somebody starts.
     pub fn new(mut settings: Settings, starter: &Arc<dyn Starter>) -> Self {
         let episodes = Belongings::default();
+        let programs = if settings.programs.is_empty() { Programs::None } else { Programs::Some };
         let mut environments = own();
         for program in std::mem::take(&mut settings.programs) {
             let roster = episodes.roster().clone();
             environments.push(Arc::new(command::Command::of(program, Arc::clone(starter), roster)));
         }
-        Self { settings, environments, episodes }
+        Self { settings, programs, environments, episodes }
     }
 
-    /// One more environment. It goes before one of the same name.
+    /// One more environment. It goes before one of the same name. What it does is not known here, so it counts as a program.
     pub fn with(mut self, environment: Arc<dyn Environment>) -> Self {
+        self.programs = Programs::Some;
         self.environments.insert(0, environment);
         self
     }
@@ -181,6 +185,10 @@ impl Provider for Env {
 
     fn capabilities(&self) -> Vec<&'static str> {
         vec!["env"]
+    }
+
+    fn open_capabilities(&self) -> Vec<&'static str> {
+        grants::open("env", self.programs)
     }
 
     fn serve(&self, call: CapabilityCall<'_>, context: &Context<'_>) -> Answer {

@@ -18,11 +18,11 @@ const DEEPEST: usize = 100;
 const LONGEST_ID: usize = 128;
 
 const INSERT: &str = "INSERT INTO learning_refinements (refinement_id, applied_at, applied_edits, failed_edits, proposal, \
-    snapshot) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
-const OLD: &str = "DELETE FROM learning_refinements WHERE id <= \
-    (SELECT id FROM learning_refinements ORDER BY id DESC LIMIT 1 OFFSET ?1)";
+    snapshot, principal) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+const OLD: &str = "DELETE FROM learning_refinements WHERE principal = ?2 AND id <= \
+    (SELECT id FROM learning_refinements WHERE principal = ?2 ORDER BY id DESC LIMIT 1 OFFSET ?1)";
 const ENTRIES: &str = "SELECT refinement_id, applied_at, rolled_back_at, applied_edits, failed_edits, proposal \
-    FROM learning_refinements ORDER BY id";
+    FROM learning_refinements WHERE principal = ?1 ORDER BY id";
 
 /// The refinements, and what they changed, at a moment.
 #[derive(Debug)]
@@ -55,8 +55,8 @@ impl History<'_> {
                 adapted += usize::from(self.apply(&proposal)?.rollback_available);
             }
         }
-        let bump = "UPDATE learning_state SET policy_version = policy_version + 1";
-        self.statistics.rows.prepare_cached(bump)?.execute([])?;
+        let bump = "UPDATE learning_state SET policy_version = policy_version + 1 WHERE principal = ?1";
+        self.statistics.rows.prepare_cached(bump)?.execute([self.statistics.principal])?;
         Ok(adapted)
     }
 
@@ -139,14 +139,16 @@ impl History<'_> {
         if text.get().len() > settings.state_bytes || is_deeper_than(text.get().as_bytes(), DEEPEST) {
             return refused(refinement_id, "it would make too much of what there is".to_owned());
         }
-        let rows = self.statistics.rows;
-        rows.execute("DELETE FROM learning_refinements WHERE refinement_id = ?1", [&refinement_id])?;
+        let Statistics { rows, principal, .. } = self.statistics;
+        self.statistics.ensure_state()?;
+        let again = "DELETE FROM learning_refinements WHERE refinement_id = ?1 AND principal = ?2";
+        rows.execute(again, params![refinement_id, principal])?;
         let (applied, failed) = (applied_edits as i64, errors.len() as i64);
         let snapshot = to_raw(&before);
-        let row = params![refinement_id, self.now, applied, failed, kept.get(), snapshot.get()];
+        let row = params![refinement_id, self.now, applied, failed, kept.get(), snapshot.get(), principal];
         rows.prepare_cached(INSERT)?.execute(row)?;
-        rows.prepare_cached(OLD)?.execute([settings.refinements])?;
-        rows.execute("UPDATE learning_state SET state = ?1", [text.get()])?;
+        rows.prepare_cached(OLD)?.execute(params![settings.refinements, principal])?;
+        rows.execute("UPDATE learning_state SET state = ?1 WHERE principal = ?2", params![text.get(), principal])?;
         Ok(Applied {
             refinement_id,
             applied_edits,
@@ -163,32 +165,37 @@ impl History<'_> {
             Some(false) => return Ok(Err(format!("refinement {refinement_id:.64} is rolled back already"))),
             Some(true) => {}
         }
-        let rows = self.statistics.rows;
+        let Statistics { rows, principal, .. } = self.statistics;
         let restore = "UPDATE learning_state SET state = \
-            (SELECT snapshot FROM learning_refinements WHERE refinement_id = ?1)";
-        rows.execute(restore, [refinement_id])?;
-        let mark = "UPDATE learning_refinements SET rolled_back_at = ?2 WHERE rolled_back_at IS NULL AND id >= \
-            (SELECT id FROM learning_refinements WHERE refinement_id = ?1)";
-        rows.execute(mark, params![refinement_id, self.now])?;
+            (SELECT snapshot FROM learning_refinements WHERE refinement_id = ?1 AND principal = ?2) WHERE principal = ?2";
+        rows.execute(restore, [refinement_id, principal])?;
+        let mark = "UPDATE learning_refinements SET rolled_back_at = ?2 WHERE rolled_back_at IS NULL AND principal = ?3 \
+            AND id >= (SELECT id FROM learning_refinements WHERE refinement_id = ?1 AND principal = ?3)";
+        rows.execute(mark, params![refinement_id, self.now, principal])?;
         Ok(Ok(()))
     }
 
     /// Whether a refinement is in force; none if there is no such refinement.
     fn is_applied(&self, refinement_id: &str) -> rusqlite::Result<Option<bool>> {
-        let select = "SELECT rolled_back_at IS NULL FROM learning_refinements WHERE refinement_id = ?1";
-        self.statistics.rows.query_row(select, [refinement_id], |row| row.get(0)).optional()
+        let Statistics { rows, principal, .. } = self.statistics;
+        let select =
+            "SELECT rolled_back_at IS NULL FROM learning_refinements WHERE refinement_id = ?1 AND principal = ?2";
+        rows.query_row(select, [refinement_id, principal], |row| row.get(0)).optional()
     }
 
     /// What refinements have made of it so far.
     fn state(&self) -> rusqlite::Result<Map<String, Value>> {
-        let state: String = self.statistics.rows.query_row("SELECT state FROM learning_state", [], |row| row.get(0))?;
-        Ok(serde_json::from_str(&state).unwrap_or_default())
+        let Statistics { rows, principal, .. } = self.statistics;
+        let select = "SELECT state FROM learning_state WHERE principal = ?1";
+        let state: Option<String> = rows.query_row(select, [principal], |row| row.get(0)).optional()?;
+        Ok(state.and_then(|state| serde_json::from_str(&state).ok()).unwrap_or_default())
     }
 
     /// All edits that were ever made, as far as they are remembered.
     pub(super) fn edits(&self) -> Result<Vec<Edit>, Setback> {
-        let mut proposals = self.statistics.rows.prepare_cached("SELECT proposal FROM learning_refinements")?;
-        let mut proposals = proposals.query([])?;
+        let Statistics { rows, principal, .. } = self.statistics;
+        let mut proposals = rows.prepare_cached("SELECT proposal FROM learning_refinements WHERE principal = ?1")?;
+        let mut proposals = proposals.query([principal])?;
         let mut made = Vec::new();
         while let Some(row) = proposals.next()? {
             let proposal: Map<String, Value> =
@@ -214,6 +221,6 @@ impl History<'_> {
                 "proposal": proposal,
             }))
         };
-        self.statistics.rows.prepare_cached(ENTRIES)?.query_map([], read)?.collect()
+        self.statistics.rows.prepare_cached(ENTRIES)?.query_map([self.statistics.principal], read)?.collect()
     }
 }

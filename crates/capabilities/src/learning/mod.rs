@@ -1,16 +1,17 @@
 //! The capability `learning`: what was told of components, how they did, and refinements that follow from it.
 //!
-//! Feedback and experiences of all agents count together, as in one log; what refinements change is one object that
-//! belongs to the host. Both are in the database.
+//! Feedback and experiences of all agents of a principal count together, as in one log; what refinements change is one
+//! object of that principal. Both are in the database. Principals see nothing of each other.
 
 mod history;
 mod proposal;
 mod statistics;
 mod told;
 
-use gladhand_hub::{Answer, Context, Features, Provider};
+use gladhand_hub::{Answer, Context, Features, Provider, Settling};
 use gladhand_operations::{CapabilityCall, Failure};
 use gladhand_wire::{RawValue, json};
+use rusqlite::Transaction;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
@@ -20,9 +21,11 @@ use self::proposal::review;
 use self::statistics::Statistics;
 use self::told::{Experience, Feedback, Told};
 use crate::clock::Clock;
+use crate::grants::{self, Programs};
+use crate::owner::Owner;
 use crate::storage::{Place, Setback, Storage, Turn};
 
-/// How much is learned from how much.
+/// How much is learned from how much, for each principal.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// After how many experiences the host adapts by itself; 0: never.
@@ -109,6 +112,10 @@ impl Provider for Learning {
         vec!["learning"]
     }
 
+    fn open_capabilities(&self) -> Vec<&'static str> {
+        grants::open("learning", Programs::None)
+    }
+
     fn serve(&self, call: CapabilityCall<'_>, context: &Context<'_>) -> Answer {
         let work = match call.kind {
             "learn/feedback/req" => Learner::hear_feedback,
@@ -133,11 +140,15 @@ impl Provider for Learning {
         };
         let learner = Learner {
             call: call.into_owned(),
-            agent: context.agreement.client.name.clone(),
+            owner: Owner::of(context),
             settings: self.settings.clone(),
             now: self.clock.now(),
         };
         self.storage.answer(turn, move |database| work(&learner, database))
+    }
+
+    fn closing(&self) -> Option<Settling> {
+        Some(self.storage.closing())
     }
 }
 
@@ -145,7 +156,7 @@ impl Provider for Learning {
 #[derive(Debug)]
 struct Learner {
     call: CapabilityCall<'static>,
-    agent: String,
+    owner: Owner,
     settings: Settings,
     now: f64,
 }
@@ -165,6 +176,11 @@ struct Proposed {
 }
 
 impl Learner {
+    /// What is known in the database, for the principal of the request.
+    fn statistics<'a>(&'a self, rows: &'a Transaction<'a>) -> Statistics<'a> {
+        Statistics { rows, settings: &self.settings, principal: self.owner.principal() }
+    }
+
     /// The message; what is not as it is to be makes it no message.
     fn read<T: DeserializeOwned>(&self) -> Result<T, Setback> {
         self.call.read().map_err(|failure| Setback::of("parse_error", failure.message))
@@ -179,8 +195,8 @@ impl Learner {
         let Feedbacks { feedbacks } = self.read()?;
         let told = self.each_told::<Feedback>("feedbacks", &feedbacks)?;
         let new_score = database.change(|rows| {
-            let statistics = Statistics { rows, settings: &self.settings };
-            statistics.hear("feedback", &self.agent, self.now, &told)?;
+            let statistics = self.statistics(rows);
+            statistics.hear("feedback", self.owner.agent(), self.now, &told)?;
             statistics.mean_of(told.iter().flat_map(|told| &told.samples).map(|sample| sample.component.as_str()))
         })?;
         Ok(json::to_raw(&json!({ "recorded": told.len(), "new_score": new_score })))
@@ -196,8 +212,8 @@ impl Learner {
         let Experiences { experiences } = self.read()?;
         let told = self.each_told::<Experience>("experiences", &experiences)?;
         database.change(|rows| {
-            let statistics = Statistics { rows, settings: &self.settings };
-            statistics.hear("experience", &self.agent, self.now, &told)?;
+            let statistics = self.statistics(rows);
+            statistics.hear("experience", self.owner.agent(), self.now, &told)?;
             let (before, after) = statistics.count_experiences(told.len())?;
             let every = u64::from(self.settings.adapt_every);
             if every > 0 && before / every < after / every {
@@ -245,7 +261,7 @@ impl Learner {
 
         let Adapt { component_name, strategy } = self.read()?;
         let (adapted, updated) = database.change(|rows| {
-            let history = History { statistics: Statistics { rows, settings: &self.settings }, now: self.now };
+            let history = History { statistics: self.statistics(rows), now: self.now };
             let adapted = history.adapt(&component_name)?;
             Ok::<_, Setback>((adapted, history.statistics.performances(&component_name)?))
         })?;
@@ -255,8 +271,7 @@ impl Learner {
 
     fn show_statistics(&self, database: &Place) -> Result<Box<RawValue>, Setback> {
         let About { component_name } = self.read()?;
-        let components =
-            database.read(|rows| Statistics { rows, settings: &self.settings }.performances(&component_name))?;
+        let components = database.read(|rows| self.statistics(rows).performances(&component_name))?;
         Ok(json::to_raw(&json!({ "components": components })))
     }
 
@@ -271,7 +286,7 @@ impl Learner {
         let Plan { component_name, scope } = self.read()?;
         let scope = scope.as_deref().unwrap_or("local");
         let proposals = database.read(|rows| {
-            let statistics = Statistics { rows, settings: &self.settings };
+            let statistics = self.statistics(rows);
             History { statistics, now: self.now }.plan(&component_name, scope)
         })?;
         let status = if proposals.is_empty() { "empty" } else { "ready" };
@@ -285,7 +300,7 @@ impl Learner {
             return Err(Setback::refused(format!("a proposal has at most {most} bytes")));
         }
         let made = database.read(|rows| {
-            let statistics = Statistics { rows, settings: &self.settings };
+            let statistics = self.statistics(rows);
             History { statistics, now: self.now }.edits()
         })?;
         Ok(json::to_raw(&review(&proposal, &made, self.settings.confidence_threshold)))
@@ -294,7 +309,7 @@ impl Learner {
     fn apply(&self, database: &Place) -> Result<Box<RawValue>, Setback> {
         let Proposed { proposal } = self.read()?;
         let applied = database.change(|rows| {
-            let statistics = Statistics { rows, settings: &self.settings };
+            let statistics = self.statistics(rows);
             History { statistics, now: self.now }.apply(&proposal)
         })?;
         Ok(json::to_raw(&applied))
@@ -309,7 +324,7 @@ impl Learner {
 
         let RollBack { refinement_id } = self.read()?;
         let outcome = database.change(|rows| {
-            let statistics = Statistics { rows, settings: &self.settings };
+            let statistics = self.statistics(rows);
             History { statistics, now: self.now }.roll_back(&refinement_id)
         })?;
         let error = outcome.as_ref().err().map_or("", String::as_str);
@@ -318,7 +333,7 @@ impl Learner {
 
     fn show_history(&self, database: &Place) -> Result<Box<RawValue>, Setback> {
         let entries = database.read(|rows| {
-            let statistics = Statistics { rows, settings: &self.settings };
+            let statistics = self.statistics(rows);
             History { statistics, now: self.now }.entries()
         })?;
         Ok(json::to_raw(&json!({ "entries": entries })))

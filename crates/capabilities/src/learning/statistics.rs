@@ -1,4 +1,4 @@
-//! How components did, counted from all that was ever told of them.
+//! How components did, counted from all that agents of one principal ever told of them.
 
 use std::collections::BTreeSet;
 
@@ -12,21 +12,23 @@ use crate::storage::Setback;
 /// The longest name of a component, in bytes.
 const LONGEST_NAME: usize = 256;
 
-const COUNT: &str = "INSERT INTO learning_components VALUES (?1, 1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (name) DO UPDATE SET \
+const COUNT: &str = "INSERT INTO learning_components VALUES (?8, ?1, 1, ?2, ?3, ?4, ?5, ?6, ?7) \
+    ON CONFLICT (principal, name) DO UPDATE SET \
     calls_total = calls_total + 1, calls_success = calls_success + excluded.calls_success, \
     calls_failed = calls_failed + excluded.calls_failed, score_sum = score_sum + excluded.score_sum, \
     duration_count = duration_count + excluded.duration_count, duration_sum = duration_sum + excluded.duration_sum, \
     last_called = max(last_called, excluded.last_called)";
 const COMPONENTS: &str = "SELECT name, calls_total, calls_success, calls_failed, duration_sum / max(duration_count, 1), \
-    score_sum / calls_total, last_called FROM learning_components WHERE ?1 = '' OR name = ?1 ORDER BY name";
-const DURATIONS: &str = "SELECT milliseconds FROM learning_durations WHERE component = ?1 ORDER BY milliseconds";
-const OLD_DURATIONS: &str = "DELETE FROM learning_durations WHERE component = ?1 AND id <= \
-    (SELECT id FROM learning_durations WHERE component = ?1 ORDER BY id DESC LIMIT 1 OFFSET ?2)";
-const RECORD: &str = "INSERT INTO learning_records (kind, agent, told_at, bytes, body) VALUES (?1, ?2, ?3, ?4, ?5)";
-/// Records are added at one end and deleted at the other, so that ids say how many there are.
-const RECORDS: &str = "SELECT coalesce((SELECT max(id) FROM learning_records) - (SELECT min(id) FROM learning_records) + 1, 0), \
-    records_bytes FROM learning_state";
-const OLDEST_RECORD: &str = "DELETE FROM learning_records WHERE id = (SELECT min(id) FROM learning_records)";
+    score_sum / calls_total, last_called FROM learning_components WHERE principal = ?2 AND (?1 = '' OR name = ?1) ORDER BY name";
+const DURATIONS: &str = "SELECT milliseconds FROM learning_durations WHERE principal = ?2 AND component = ?1 \
+    ORDER BY milliseconds";
+const OLD_DURATIONS: &str = "DELETE FROM learning_durations WHERE principal = ?3 AND component = ?1 AND id <= \
+    (SELECT id FROM learning_durations WHERE principal = ?3 AND component = ?1 ORDER BY id DESC LIMIT 1 OFFSET ?2)";
+const RECORD: &str = "INSERT INTO learning_records (principal, kind, agent, told_at, bytes, body) \
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+const RECORDS: &str = "SELECT records, records_bytes FROM learning_state WHERE principal = ?1";
+const OLDEST_RECORD: &str = "DELETE FROM learning_records WHERE id = \
+    (SELECT min(id) FROM learning_records WHERE principal = ?1)";
 
 /// How a component did, as it is shown.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -41,26 +43,29 @@ pub(super) struct Performance {
     pub(super) p95_duration_ms: f64,
 }
 
-/// What is known of components.
+/// What is known of components to one principal.
 #[derive(Debug)]
 pub(super) struct Statistics<'a> {
     pub(super) rows: &'a Transaction<'a>,
     pub(super) settings: &'a Settings,
+    pub(super) principal: &'a str,
 }
 
 impl Statistics<'_> {
     /// Counts what was told, and keeps the latest of it as it was told.
     pub(super) fn hear(&self, kind: &str, agent: &str, now: f64, told: &[Told]) -> Result<(), Setback> {
+        self.ensure_state()?;
         for told in told {
             let size = i64::try_from(told.body.get().len()).unwrap_or(i64::MAX);
-            self.rows.prepare_cached(RECORD)?.execute(params![kind, agent, now, size, told.body.get()])?;
+            let record = params![self.principal, kind, agent, now, size, told.body.get()];
+            self.rows.prepare_cached(RECORD)?.execute(record)?;
             for sample in &told.samples {
                 self.count(sample, now)?;
             }
         }
         self.make_room()?;
-        let components = "SELECT count(*) FROM learning_components";
-        let components: u32 = self.rows.prepare_cached(components)?.query_row([], |row| row.get(0))?;
+        let components = "SELECT count(*) FROM learning_components WHERE principal = ?1";
+        let components: u32 = self.rows.prepare_cached(components)?.query_row([self.principal], |row| row.get(0))?;
         if components > self.settings.components {
             let problem = format!("no more than {} components are known", self.settings.components);
             return Err(Setback::refused(problem));
@@ -77,11 +82,13 @@ impl Statistics<'_> {
         let (success, failed) = (i64::from(*score > 0.0), i64::from(*score < 0.0));
         let timed = i64::from(duration.is_some());
         let (length, at) = (duration.unwrap_or(0.0), at.unwrap_or(now));
-        self.rows.prepare_cached(COUNT)?.execute(params![component, success, failed, score, timed, length, at])?;
+        let count = params![component, success, failed, score, timed, length, at, self.principal];
+        self.rows.prepare_cached(COUNT)?.execute(count)?;
         if duration.is_some() {
-            let insert = "INSERT INTO learning_durations (component, milliseconds) VALUES (?1, ?2)";
-            self.rows.prepare_cached(insert)?.execute(params![component, length])?;
-            self.rows.prepare_cached(OLD_DURATIONS)?.execute(params![component, self.settings.durations])?;
+            let insert = "INSERT INTO learning_durations (principal, component, milliseconds) VALUES (?1, ?2, ?3)";
+            self.rows.prepare_cached(insert)?.execute(params![self.principal, component, length])?;
+            let old = params![component, self.settings.durations, self.principal];
+            self.rows.prepare_cached(OLD_DURATIONS)?.execute(old)?;
         }
         Ok(())
     }
@@ -89,12 +96,12 @@ impl Statistics<'_> {
     fn make_room(&self) -> rusqlite::Result<()> {
         loop {
             let read = |row: &Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?));
-            let (records, bytes) = self.rows.prepare_cached(RECORDS)?.query_row([], read)?;
+            let (records, bytes) = self.rows.prepare_cached(RECORDS)?.query_row([self.principal], read)?;
             let most = i64::try_from(self.settings.records_bytes).unwrap_or(i64::MAX);
             if records <= i64::from(self.settings.records) && bytes <= most {
                 return Ok(());
             }
-            if self.rows.prepare_cached(OLDEST_RECORD)?.execute([])? == 0 {
+            if self.rows.prepare_cached(OLDEST_RECORD)?.execute([self.principal])? == 0 {
                 return Ok(());
             }
         }
@@ -104,15 +111,23 @@ impl Statistics<'_> {
     pub(super) fn count_experiences(&self, more: usize) -> rusqlite::Result<(u64, u64)> {
         let before = self.experiences()?;
         let after = before + more as u64;
-        let update = "UPDATE learning_state SET experiences = ?1";
-        self.rows.prepare_cached(update)?.execute([i64::try_from(after).unwrap_or(i64::MAX)])?;
+        let update = "UPDATE learning_state SET experiences = ?1 WHERE principal = ?2";
+        let after_in_rows = i64::try_from(after).unwrap_or(i64::MAX);
+        self.rows.prepare_cached(update)?.execute(params![after_in_rows, self.principal])?;
         Ok((before, after))
+    }
+
+    /// Makes the row of the principal in `learning_state`, if there is none yet. Every change needs it.
+    pub(super) fn ensure_state(&self) -> rusqlite::Result<()> {
+        let insert = "INSERT OR IGNORE INTO learning_state (principal) VALUES (?1)";
+        self.rows.prepare_cached(insert)?.execute([self.principal]).map(drop)
     }
 
     /// How many experiences were ever told.
     pub(super) fn experiences(&self) -> rusqlite::Result<u64> {
-        let mut count = self.rows.prepare_cached("SELECT experiences FROM learning_state")?;
-        count.query_row([], |row| row.get::<_, i64>(0)).map(|count| u64::try_from(count).unwrap_or(0))
+        let mut count = self.rows.prepare_cached("SELECT experiences FROM learning_state WHERE principal = ?1")?;
+        let count = count.query_row([self.principal], |row| row.get::<_, i64>(0)).optional()?;
+        Ok(count.and_then(|count| u64::try_from(count).ok()).unwrap_or(0))
     }
 
     /// How a component did, or all of them if it is not named.
@@ -131,13 +146,15 @@ impl Statistics<'_> {
                 component_name,
             })
         };
-        components.query_map([component], read)?.collect()
+        components.query_map([component, self.principal], read)?.collect()
     }
 
     /// The duration that 95 of 100 of the latest calls of a component kept within.
     fn percentile(&self, component: &str) -> rusqlite::Result<f64> {
         let mut durations = self.rows.prepare_cached(DURATIONS)?;
-        let durations = durations.query_map([component], |row| row.get(0))?.collect::<rusqlite::Result<Vec<f64>>>()?;
+        let durations = durations
+            .query_map([component, self.principal], |row| row.get(0))?
+            .collect::<rusqlite::Result<Vec<f64>>>()?;
         let rank = (durations.len() * 95).div_ceil(100);
         Ok(durations.get(rank.saturating_sub(1)).copied().unwrap_or(0.0))
     }
@@ -146,9 +163,9 @@ impl Statistics<'_> {
     pub(super) fn mean_of<'n>(&self, components: impl Iterator<Item = &'n str>) -> Result<Option<f64>, Setback> {
         let (mut sum, mut calls) = (0.0, 0);
         for component in components.collect::<BTreeSet<_>>() {
-            let select = "SELECT score_sum, calls_total FROM learning_components WHERE name = ?1";
+            let select = "SELECT score_sum, calls_total FROM learning_components WHERE principal = ?2 AND name = ?1";
             let read = |row: &Row<'_>| Ok((row.get::<_, f64>(0)?, row.get::<_, i64>(1)?));
-            let known = self.rows.prepare_cached(select)?.query_row([component], read).optional()?;
+            let known = self.rows.prepare_cached(select)?.query_row([component, self.principal], read).optional()?;
             let (of_component, its_calls) = known.unwrap_or_default();
             sum += of_component;
             calls += its_calls;

@@ -12,9 +12,6 @@ use super::words::each_word;
 use super::{Bound, Corner, Settings};
 use crate::storage::Setback;
 
-/// Whose entries everybody sees.
-const SHARED: &str = "shared";
-
 const SAME: &str = "SELECT id, created_at FROM memory WHERE owner = ?1 AND space = ?2 AND identity = ?3 AND tier = ?4";
 const INSERT: &str = "INSERT INTO memory (owner, space, tier, identity, tags, words, bytes, ttl, expires_at, created_at, \
     updated_at, source, key, content) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)";
@@ -58,7 +55,7 @@ impl Kept<'_> {
             self.put(entry)?;
         }
         self.make_room(settings.episodic)?;
-        let (number, bytes) = self.usage(SHARED)?;
+        let (number, bytes) = self.usage(&self.corner.shared)?;
         if number > settings.semantic.entries || bytes > settings.semantic.bytes {
             return Err(Setback::of("memory_full", "there is no room left in semantic memory"));
         }
@@ -98,7 +95,7 @@ impl Kept<'_> {
             entry.content.get(),
         ])?;
         let id = self.rows.last_insert_rowid();
-        let corner = self.corner_of(&owner);
+        let corner = self.corner_of(owner);
         let mut index = self.rows.prepare_cached("INSERT INTO memory_words VALUES (?1, ?2, ?3, ?4)")?;
         for (word, times) in words {
             index.execute(params![corner, word, id, times])?;
@@ -108,14 +105,14 @@ impl Kept<'_> {
 
     /// Deletes the oldest entries of the agent until what it has is within the bound.
     fn make_room(&self, bound: Bound) -> rusqlite::Result<()> {
-        let owner = self.owner("episodic");
+        let owner = &self.corner.own;
         loop {
-            let (number, bytes) = self.usage(&owner)?;
+            let (number, bytes) = self.usage(owner)?;
             if number <= bound.entries && bytes <= bound.bytes {
                 return Ok(());
             }
             let oldest = "SELECT id FROM memory WHERE owner = ?1 ORDER BY id LIMIT 1";
-            let oldest = self.rows.prepare_cached(oldest)?.query_row([&owner], |row| row.get(0)).optional()?;
+            let oldest = self.rows.prepare_cached(oldest)?.query_row([owner], |row| row.get(0)).optional()?;
             match oldest {
                 Some(id) => self.delete(id)?,
                 None => return Ok(()),
@@ -141,7 +138,7 @@ impl Kept<'_> {
         let mut deleted = 0;
         for owner in self.owners(unwanted) {
             // Whoever goes by tags must look at all of them.
-            for head in self.heads(&owner, unwanted, unwanted.tags.is_empty())? {
+            for head in self.heads(owner, unwanted, unwanted.tags.is_empty())? {
                 if unwanted.names(&head.tier, &head.identity, &head.tags) {
                     self.delete(head.id)?;
                     deleted += 1;
@@ -151,12 +148,12 @@ impl Kept<'_> {
         Ok(deleted)
     }
 
-    /// The entries that pass all filters but the question: the agent's own, then everybody's.
+    /// The entries that pass all filters but the question: those of the agent, then those that its principal's agents share.
     pub(super) fn find(&self, wanted: &Wanted) -> Result<Vec<Candidate>, Setback> {
         let mut candidates = Vec::new();
         for owner in self.owners(wanted) {
-            let counted = self.counted(&owner, wanted)?;
-            for head in self.heads(&owner, wanted, !wanted.identities.is_empty())? {
+            let counted = self.counted(owner, wanted)?;
+            for head in self.heads(owner, wanted, !wanted.identities.is_empty())? {
                 if let Some(base) = wanted.base(&head.tier, &head.identity, &head.tags) {
                     let hits = counted.get(&head.id).cloned().unwrap_or_else(|| vec![0; wanted.words().len()]);
                     candidates.push(Candidate { place: Place::Kept(head.id), words: head.words, hits, base });
@@ -224,10 +221,10 @@ impl Kept<'_> {
     }
 
     /// Who has the entries of a tier.
-    fn owner(&self, tier: &str) -> String {
+    fn owner(&self, tier: &str) -> &str {
         match tier {
-            "semantic" => SHARED.to_owned(),
-            _ => format!("agent:{}", self.corner.agent),
+            "semantic" => &self.corner.shared,
+            _ => &self.corner.own,
         }
     }
 
@@ -238,9 +235,9 @@ impl Kept<'_> {
     }
 
     /// Who has entries of the tier that is wanted, in the order in which they are shown.
-    fn owners(&self, wanted: &Wanted) -> Vec<String> {
+    fn owners(&self, wanted: &Wanted) -> Vec<&str> {
         match wanted.tier.as_str() {
-            "" => vec![self.owner("episodic"), SHARED.to_owned()],
+            "" => vec![&self.corner.own, &self.corner.shared],
             tier => vec![self.owner(tier)],
         }
     }

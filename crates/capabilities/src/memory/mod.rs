@@ -1,8 +1,8 @@
 //! The capability `memory`: entries under composite keys, found again by key, tag, tier and text.
 //!
-//! Working memory is a session's and goes with it. Episodic memory is an agent's, semantic memory everybody's; both are in
-//! the database. Any other tier is kept with the episodic ones, under its own word. Whatever the tier, memories of different
-//! namespace or scope never meet.
+//! Working memory belongs to a session and ends with it. Episodic memory belongs to an agent of a principal, semantic memory
+//! to all agents of a principal; both are in the database. Any other tier is kept with the episodic ones, under its own word.
+//! Whatever the tier, memories of different principals, namespaces or scopes never meet.
 
 mod entry;
 mod kept;
@@ -14,7 +14,7 @@ mod working;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use gladhand_hub::{Answer, Context, Features, Provider, SessionId};
+use gladhand_hub::{Answer, Context, Features, Provider, SessionId, Settling};
 use gladhand_operations::{CapabilityCall, Failure, Outcome};
 use gladhand_wire::{RawValue, json};
 use serde::{Deserialize, Serialize};
@@ -27,6 +27,8 @@ use self::ranking::Wanted;
 use self::search::Search;
 use self::working::Working;
 use crate::clock::Clock;
+use crate::grants::{self, Programs};
+use crate::owner::Owner;
 use crate::storage::{Place, Setback, Storage, Turn};
 use crate::{hex_id, reply};
 
@@ -37,8 +39,8 @@ pub struct Settings {
     pub working: Bound,
     /// What an agent may have in episodic memory, and in tiers of its own. The oldest entries make room.
     pub episodic: Bound,
-    /// What all agents together may have in semantic memory. Nothing makes room, because nobody is to be able to push out
-    /// what others know: when it is full, storing fails with `memory_full`.
+    /// What all agents of a principal together may have in semantic memory. Nothing makes room, because no agent may push
+    /// out what others know: when it is full, storing fails with `memory_full`.
     pub semantic: Bound,
     /// Bytes of one entry; a larger one fails with `memory_full`.
     pub entry_bytes: usize,
@@ -95,16 +97,30 @@ struct Shared {
 /// What is kept of a session.
 #[derive(Debug, Default)]
 struct Visitor {
-    memories: HashMap<String, Corner>,
+    memories: HashMap<String, Arc<Corner>>,
     working: Arc<Mutex<Working>>,
 }
 
 /// The part of memory that a memory id opens.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 struct Corner {
     /// The agent that opened it.
-    agent: String,
+    owner: Owner,
+    /// The owners of entries in the database: of its own, and of those that agents of its principal share.
+    own: String,
+    shared: String,
     space: Space,
+    /// The space in working memory, which no other agent of the session has.
+    working: Space,
+}
+
+impl Corner {
+    fn new(owner: Owner, namespace: &str, scope: &BTreeMap<String, String>) -> Self {
+        let own = owner.own_memory();
+        let space = Sha256::digest(json::to_raw(&(namespace, scope)).get()).into();
+        let working = Sha256::new().chain_update(space).chain_update(&own).finalize().into();
+        Self { own, shared: owner.shared_memory(), owner, space, working }
+    }
 }
 
 /// A namespace with its scope.
@@ -137,10 +153,14 @@ impl Provider for Memory {
         vec!["memory"]
     }
 
+    fn open_capabilities(&self) -> Vec<&'static str> {
+        grants::open("memory", Programs::None)
+    }
+
     fn serve(&self, call: CapabilityCall<'_>, context: &Context<'_>) -> Answer {
-        let (session, agent) = (context.caller.session(), context.agreement.client.name.clone());
+        let (session, owner) = (context.caller.session(), Owner::of(context));
         let work = match call.kind {
-            "memory/init/req" => return Answer::Now(self.shared.init(&call, session, agent)),
+            "memory/init/req" => return Answer::Now(self.shared.init(&call, session, owner)),
             "memory/store/req" => Shared::store,
             "memory/retrieve/req" => Shared::retrieve,
             "memory/forget/req" => Shared::forget,
@@ -150,11 +170,15 @@ impl Provider for Memory {
         };
         let turn = if call.kind == "memory/retrieve/req" { Turn::Read } else { Turn::Change };
         let (shared, call) = (Arc::clone(&self.shared), call.into_owned());
-        self.storage.answer(turn, move |database| work(&shared, &call, &Guest { session, agent }, database))
+        self.storage.answer(turn, move |database| work(&shared, &call, &Guest { session, owner }, database))
     }
 
     fn left(&self, session: SessionId) {
         self.shared.visitors().remove(&session);
+    }
+
+    fn closing(&self) -> Option<Settling> {
+        Some(self.storage.closing())
     }
 }
 
@@ -162,7 +186,7 @@ impl Provider for Memory {
 #[derive(Debug)]
 struct Guest {
     session: SessionId,
-    agent: String,
+    owner: Owner,
 }
 
 impl Shared {
@@ -171,7 +195,7 @@ impl Shared {
     }
 
     /// Opens a part of memory. What the caller says about it otherwise (`metadata`) is of no consequence and not kept.
-    fn init(&self, call: &CapabilityCall<'_>, session: SessionId, agent: String) -> Outcome {
+    fn init(&self, call: &CapabilityCall<'_>, session: SessionId, owner: Owner) -> Outcome {
         #[derive(Deserialize)]
         struct Init {
             #[serde(default = "usual")]
@@ -194,18 +218,18 @@ impl Shared {
             return Err(Failure::of_capability("memory_full", format!("a session has at most {most} memories")));
         }
         let memory_id = uuid();
-        let space = Sha256::digest(json::to_raw(&(&init.namespace, &init.scope)).get()).into();
-        visitor.memories.insert(memory_id.clone(), Corner { agent, space });
+        let corner = Corner::new(owner, &init.namespace, &init.scope);
+        visitor.memories.insert(memory_id.clone(), Arc::new(corner));
         reply(&json!({ "memory_id": memory_id, "namespace": init.namespace, "success": true }))
     }
 
     /// What a memory id opens for a guest, who must be the agent that it was given to.
-    fn open(&self, memory_id: &str, guest: &Guest) -> Result<(Corner, Arc<Mutex<Working>>), Failure> {
+    fn open(&self, memory_id: &str, guest: &Guest) -> Result<(Arc<Corner>, Arc<Mutex<Working>>), Failure> {
         let visitors = self.visitors();
         let visitor = visitors.get(&guest.session);
         let corner = visitor.and_then(|visitor| Some((visitor.memories.get(memory_id)?, &visitor.working)));
-        match corner.filter(|(corner, _)| corner.agent == guest.agent) {
-            Some((corner, working)) => Ok((corner.clone(), Arc::clone(working))),
+        match corner.filter(|(corner, _)| corner.owner == guest.owner) {
+            Some((corner, working)) => Ok((Arc::clone(corner), Arc::clone(working))),
             None => Err(Failure::of_capability("memory_not_found", format!("unknown memory id: {memory_id:.64}"))),
         }
     }
@@ -230,7 +254,7 @@ impl Shared {
         if !lasting.is_empty() {
             database.change(|rows| Kept { rows, corner: &corner, now }.store(&lasting, &self.settings))?;
         }
-        lock(&working).store(corner.space, fleeting, self.settings.working, now);
+        lock(&working).store(corner.working, fleeting, self.settings.working, now);
         Ok(stored)
     }
 
@@ -295,7 +319,7 @@ impl Shared {
         let wanted = Wanted::new(asked.tier, identities, asked.tags, &asked.query, asked.min_score);
         let find = |kept: Option<Kept<'_>>| {
             let working = &*lock(&working);
-            let (limit, bytes, space) = (asked.limit, self.settings.reply_bytes, corner.space);
+            let (limit, bytes, space) = (asked.limit, self.settings.reply_bytes, corner.working);
             Search { wanted: &wanted, limit, bytes, space, working, kept, now }.find()
         };
         let found = if wanted.wants_kept() {
@@ -330,7 +354,7 @@ impl Shared {
             deleted += database.change(|rows| Kept { rows, corner: &corner, now }.forget(&unwanted))?;
         }
         if unwanted.wants_working() {
-            deleted += lock(&working).forget(corner.space, &unwanted, now);
+            deleted += lock(&working).forget(corner.working, &unwanted, now);
         }
         Ok(json::to_raw(&json!({ "deleted": deleted })))
     }
@@ -370,7 +394,7 @@ mod tests {
         let message = Cow::Owned(json::raw("{}".to_owned()));
         let call = CapabilityCall { kind: "memory/init/req", capability: "memory", request: None, message };
         for session in [1, 1, 2] {
-            memory.shared.init(&call, SessionId(session), "a".to_owned()).unwrap();
+            memory.shared.init(&call, SessionId(session), Owner::local("a")).unwrap();
         }
         assert_eq!(memory.shared.visitors().len(), 2);
         memory.left(SessionId(1));

@@ -17,6 +17,7 @@ pub(super) struct Search<'a> {
     pub(super) limit: i64,
     /// How many bytes of them are shown.
     pub(super) bytes: usize,
+    /// The space in working memory.
     pub(super) space: Space,
     pub(super) working: &'a Working,
     /// What lasts, if it is wanted.

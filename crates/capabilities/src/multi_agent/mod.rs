@@ -1,7 +1,7 @@
 //! The capability `multi_agent`: subagents that work on tasks of their own (a2e §19.1).
 //!
-//! A subagent is a session of this process's agent. It belongs to the session that it was spawned in and ends with it;
-//! whoever has proved to be the same principal may use it too. A task that was delegated runs on its own: whoever awaits
+//! A subagent is a session of this process's agent. It belongs to the session that it was spawned in and ends with it; the
+//! same agent of the same principal may use it from another session too. A task that was delegated runs on its own: whoever awaits
 //! it may stop doing so.
 
 mod line;
@@ -15,6 +15,7 @@ use gladhand_operations::{CapabilityCall, Failure, Outcome};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use crate::owner::Owner;
 use crate::{hex_id, reply};
 use line::Line;
 use subagent::{Config, Status, Subagent, Task};
@@ -229,12 +230,12 @@ impl MultiAgent {
         let max_steps = u32::try_from(max_steps.max(1)).unwrap_or(u32::MAX).min(self.settings.steps);
         let timeout_seconds = self.settings.longest.as_secs();
         let config = Config::new(name, role, model, max_steps, timeout_seconds, metadata);
-        let line = Line::new(&self.agent, context);
+        let (line, parent) = (Line::new(&self.agent, context), Owner::of(context));
         let (subagents, settings) = (Arc::clone(&self.subagents), self.settings);
         Ok(Answer::later(async move {
             let line = line.open(&config.name, &config.model).await?;
             let subagent_id = format!("sub_{}", hex_id::<4>());
-            let subagent = Arc::new(Subagent::new(subagent_id.clone(), session, config, line));
+            let subagent = Arc::new(Subagent::new(subagent_id.clone(), session, config, parent, line));
             if let Err(failure) = subagents.add(Arc::clone(&subagent), &settings) {
                 subagent.terminated().await;
                 return Err(failure);
@@ -244,15 +245,17 @@ impl MultiAgent {
     }
 
     fn list(&self, context: &Context<'_>) -> Outcome {
+        let (session, caller) = (context.caller.session(), Owner::of(context));
         let subagents = self.subagents.lock();
-        let seen = subagents.iter().filter(|subagent| subagent.is_seen_by(context));
+        let seen = subagents.iter().filter(|subagent| subagent.is_seen_by(session, &caller));
         reply(&json!({"subagents": seen.map(|subagent| subagent.describe()).collect::<Vec<_>>()}))
     }
 
     /// The subagent of an id, if the caller may know of it.
     fn find(&self, id: &str, context: &Context<'_>) -> Result<Arc<Subagent>, Failure> {
+        let (session, caller) = (context.caller.session(), Owner::of(context));
         let subagents = self.subagents.lock();
-        let found = subagents.iter().find(|subagent| subagent.id == id && subagent.is_seen_by(context));
+        let found = subagents.iter().find(|subagent| subagent.id == id && subagent.is_seen_by(session, &caller));
         found.map(Arc::clone).ok_or_else(|| Failure::refused(format!("unknown subagent: {id}")))
     }
 }

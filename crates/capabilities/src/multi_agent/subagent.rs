@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use gladhand_hub::{Answer, Context, SessionId};
+use gladhand_hub::{Answer, SessionId};
 use gladhand_operations::{AgentCall, AgentEvent};
 use gladhand_wire::Members;
 use serde::{Deserialize, Serialize};
@@ -13,6 +13,7 @@ use tokio::task::{AbortHandle, JoinHandle};
 
 use super::Settings;
 use super::line::{Line, said};
+use crate::owner::Owner;
 
 /// How many characters of an answer are its summary, where its first line has more.
 const SUMMARY: usize = 200;
@@ -99,9 +100,7 @@ pub(super) struct Subagent {
     pub(super) session: SessionId,
     config: Config,
     /// The agent that spawned it.
-    parent: String,
-    /// Who that has proved to be.
-    principal: Option<Arc<str>>,
+    parent: Owner,
     state: watch::Sender<State>,
     holds: Mutex<Held>,
 }
@@ -115,14 +114,13 @@ struct Held {
 }
 
 impl Subagent {
-    pub(super) fn new(id: String, session: SessionId, config: Config, line: Line) -> Self {
+    pub(super) fn new(id: String, session: SessionId, config: Config, parent: Owner, line: Line) -> Self {
         let ready = State { status: Status::Ready, result: None, error: None };
         Self {
             id,
             session,
             config,
-            parent: line.agreement.client.name.clone(),
-            principal: line.terms.principal.clone(),
+            parent,
             state: watch::Sender::new(ready),
             holds: Mutex::new(Held { line: Some(Arc::new(line)), following: None }),
         }
@@ -140,17 +138,16 @@ impl Subagent {
         self.status() == Status::Terminated
     }
 
-    /// Whether it is a caller's own, or one of somebody who has proved to be the same.
-    pub(super) fn is_seen_by(&self, context: &Context<'_>) -> bool {
-        let principal = &context.terms.principal;
-        context.caller.session() == self.session || (principal.is_some() && *principal == self.principal)
+    /// Whether it is of a caller's own session, or of the same agent of the same principal.
+    pub(super) fn is_seen_by(&self, session: SessionId, caller: &Owner) -> bool {
+        session == self.session || caller.is_proved_same(&self.parent)
     }
 
     /// As it is listed. It was spawned by the agent at the other end of its session, which nobody here spawned.
     pub(super) fn describe(&self) -> Value {
         json!({
             "subagent_id": self.id, "name": self.config.name, "status": self.status(),
-            "parent_agent_id": self.parent, "root_agent_id": self.parent, "depth": 0, "config": self.config,
+            "parent_agent_id": self.parent.agent(), "root_agent_id": self.parent.agent(), "depth": 0, "config": self.config,
         })
     }
 

@@ -7,28 +7,28 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::Settings;
+use crate::roots::inside;
 use crate::starting::Plan;
 
-/// How variables begin that make programs run code of somebody else's, so that what is allowed would be anything.
-const LOADING: [&str; 14] = [
-    "LD_",
-    "DYLD_",
-    "GCONV_PATH",
-    "GLIBC_TUNABLES",
-    "BASH_",
-    "PYTHON",
-    "NODE_",
-    "PERL5",
-    "RUBY",
-    "JAVA_TOOL_OPTIONS",
-    "JDK_JAVA_OPTIONS",
-    "_JAVA_OPTIONS",
-    "GIT_",
-    "GLADHAND_",
+/// Variables that any agent may set: language, time zone and terminal. Every other variable can change what a program does
+/// (which files it reads, which libraries and helpers it loads), so an agent sets only those that the operator names.
+const HARMLESS: [&str; 15] = [
+    "LANG",
+    "LC_ALL",
+    "LC_COLLATE",
+    "LC_CTYPE",
+    "LC_MESSAGES",
+    "LC_MONETARY",
+    "LC_NUMERIC",
+    "LC_TIME",
+    "TZ",
+    "TERM",
+    "COLUMNS",
+    "LINES",
+    "COLORTERM",
+    "NO_COLOR",
+    "FORCE_COLOR",
 ];
-
-/// What such variables are called otherwise.
-const LEADING: [&str; 7] = ["PATH", "IFS", "ENV", "BASHOPTS", "SHELLOPTS", "PS4", "PROMPT_COMMAND"];
 
 /// `proc/spawn/req`.
 #[derive(Debug, Deserialize)]
@@ -60,7 +60,7 @@ impl Spawn {
         // The program is looked for where we are told to, not where the caller says: names are what was allowed.
         let program = found(program, &environment, settings.roots.first().map(PathBuf::as_path));
         for (name, value) in &self.env {
-            if !may_be_set(name) || value.contains('\0') {
+            if !may_be_set(name, value, settings) {
                 return Err(format!("environment variable not allowed: {name}"));
             }
             environment.retain(|(set, _)| set != name);
@@ -94,16 +94,21 @@ impl Spawn {
         }
         let refused = || format!("cwd not allowed: {}", self.cwd);
         let base = first.ok_or_else(refused)?;
-        let folder = std::fs::canonicalize(base.join(&self.cwd)).map_err(|_| refused())?;
-        let is_inside = |root: &PathBuf| std::fs::canonicalize(root).is_ok_and(|root| folder.starts_with(root));
-        if folder.is_dir() && roots.iter().any(is_inside) { Ok(Some(folder)) } else { Err(refused()) }
+        let folder = inside(&base.join(&self.cwd), roots).filter(|folder| folder.is_dir());
+        folder.map(Some).ok_or_else(refused)
     }
 }
 
-/// Whether a caller may give a process a variable: not those that would make any allowed program every program.
-fn may_be_set(name: &str) -> bool {
-    let is_a_name = !name.is_empty() && !name.contains(['=', '\0']);
-    is_a_name && !LEADING.contains(&name) && !LOADING.iter().any(|prefix| name.starts_with(prefix))
+/// Whether a caller may give a process a variable.
+fn may_be_set(name: &str, value: &str, settings: &Settings) -> bool {
+    let is_harmless = || HARMLESS.contains(&name) && is_plain(value);
+    !value.contains('\0') && (settings.variables.iter().any(|named| named == name) || is_harmless())
+}
+
+/// Whether a value is a plain word, and not a path to a file of the caller's choice, which some libraries would read.
+fn is_plain(value: &str) -> bool {
+    let is_part = |character: char| character.is_ascii_alphanumeric() || "_-+.@,:/".contains(character);
+    value.chars().all(is_part) && !value.starts_with(['/', ':', '.']) && !value.contains("..")
 }
 
 /// The program of a name, where the environment says that programs are. One that is not found keeps its name, and starting

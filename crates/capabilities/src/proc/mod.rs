@@ -34,6 +34,8 @@ pub struct Settings {
     /// The folders that processes may work in; the first is where they work if they are not told. None: where we do, and
     /// nowhere else.
     pub roots: Vec<PathBuf>,
+    /// Names of variables that callers may set, beside those of language, time zone and terminal.
+    pub variables: Vec<String>,
     /// What each process finds in its environment, beside what its caller gives it.
     pub environment: Vec<(String, String)>,
     /// How many processes of one session may run at once.
@@ -59,6 +61,7 @@ impl Default for Settings {
         Self {
             allowed: Vec::new(),
             roots: Vec::new(),
+            variables: Vec::new(),
             environment: minimal_environment(),
             most: 8,
             most_in_all: 64,

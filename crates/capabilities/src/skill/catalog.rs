@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::definition::{Skill, Status, newer};
+use crate::roots::inside;
 
 /// How a skill's file may be called.
 const NAMES: [&str; 2] = ["skill.md", "SKILL.md"];
@@ -22,6 +23,8 @@ const MOST: usize = 500;
 #[derive(Debug)]
 pub(super) struct Catalog {
     folders: Vec<PathBuf>,
+    /// Where skills must be, if that is said.
+    roots: Vec<PathBuf>,
     /// What was read, by the path of the file.
     known: Mutex<BTreeMap<PathBuf, Known>>,
 }
@@ -56,8 +59,8 @@ impl Stamp {
 
 impl Catalog {
     /// Looks for skills in these folders, for the first time.
-    pub(super) fn of(folders: Vec<PathBuf>) -> Self {
-        let catalog = Self { folders, known: Mutex::default() };
+    pub(super) fn of(folders: Vec<PathBuf>, roots: Vec<PathBuf>) -> Self {
+        let catalog = Self { folders, roots, known: Mutex::default() };
         catalog.skills();
         catalog
     }
@@ -72,7 +75,7 @@ impl Catalog {
                 let Ok(stamp) = fs::metadata(&path).map(|data| Stamp::of(&data)) else { continue };
                 let skill = match known.remove(&path) {
                     Some(before) if before.stamp == stamp => before.skill,
-                    _ => read(folder, &path),
+                    _ => self.read(folder, &path),
                 };
                 if let Some(skill) = skill.clone().filter(|_| skills.len() < MOST)
                     && seen.insert((skill.name.clone(), skill.version.clone()))
@@ -84,6 +87,11 @@ impl Catalog {
         }
         *known = now;
         skills
+    }
+
+    fn read(&self, folder: &Path, path: &Path) -> Option<Arc<Skill>> {
+        let skill = read_inside(folder, path, &self.roots);
+        skill.map(Arc::new).inspect_err(|why| tracing::warn!(skill = %path.display(), why, "this is no skill")).ok()
     }
 }
 
@@ -113,18 +121,16 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-fn read(folder: &Path, path: &Path) -> Option<Arc<Skill>> {
-    let skill = read_inside(folder, path);
-    skill.map(Arc::new).inspect_err(|why| tracing::warn!(skill = %path.display(), why, "this is no skill")).ok()
-}
-
-fn read_inside(folder: &Path, path: &Path) -> Result<Skill, String> {
+fn read_inside(folder: &Path, path: &Path, roots: &[PathBuf]) -> Result<Skill, String> {
     let real = |path: &Path| fs::canonicalize(path).map_err(|error| error.to_string());
     let own = path.parent().ok_or("it is in no folder")?;
     let (root, own, file) = (real(folder)?, real(own)?, real(path)?);
     // What is in it is told to whoever asks, so it must be what was put there to be told.
     if own == root || !own.starts_with(&root) || !file.starts_with(&own) {
         return Err("it is a link that leads elsewhere".to_owned());
+    }
+    if !roots.is_empty() && inside(&own, roots).is_none() {
+        return Err("it is outside the roots".to_owned());
     }
     let mut text = String::new();
     let opened = fs::File::open(&file).and_then(|file| file.take(LONGEST + 1).read_to_string(&mut text));
@@ -160,7 +166,7 @@ mod tests {
         std::os::unix::fs::symlink(outside.path().join("skill.md"), link).unwrap();
         std::os::unix::fs::symlink(".", root.path().join("itself")).unwrap();
         fs::write(root.path().join("skill.md"), "nobody's").unwrap();
-        let catalog = Catalog::of(vec![root.path().to_owned(), root.path().join("missing")]);
+        let catalog = Catalog::of(vec![root.path().to_owned(), root.path().join("missing")], Vec::new());
         assert_eq!(names(&catalog), ["b@0.1.0"]);
         let before = catalog.skills();
         assert!(Arc::ptr_eq(&before[0], &catalog.skills()[0]));
@@ -176,12 +182,26 @@ mod tests {
     }
 
     #[test]
+    fn skills_outside_the_roots_are_not_there() {
+        let (root, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        put(root.path(), "skills/a", "x");
+        put(outside.path(), "b", "x");
+        // A folder inside the roots that is a link to one outside.
+        std::os::unix::fs::symlink(outside.path(), root.path().join("linked")).unwrap();
+        let folders = vec![root.path().join("skills"), outside.path().to_owned(), root.path().join("linked")];
+        let within = |roots: Vec<PathBuf>| names(&Catalog::of(folders.clone(), roots));
+        assert_eq!(within(vec![root.path().to_owned()]), ["a@1.0.0"]);
+        assert_eq!(within(vec![outside.path().to_owned()]), ["b@1.0.0"]);
+        assert_eq!(within(Vec::new()), ["a@1.0.0", "b@1.0.0"]);
+    }
+
+    #[test]
     fn the_newest_that_may_be_called_is_meant() {
         let root = tempfile::tempdir().unwrap();
         put(root.path(), "one", "---\nname: s\nversion: '0.9'\n---\n");
         put(root.path(), "two", "---\nname: s\nversion: '0.10'\n---\n");
         put(root.path(), "three", "---\nname: s\nversion: '2.0'\nstatus: Blocked\n---\n");
-        let skills = Catalog::of(vec![root.path().to_owned()]).skills();
+        let skills = Catalog::of(vec![root.path().to_owned()], Vec::new()).skills();
         let version = |name| find(&skills, name).map(|skill| skill.version.clone());
         assert_eq!(version("s").as_deref(), Some("0.10"));
         assert_eq!(version("s@2.0").as_deref(), Some("2.0"));

@@ -41,6 +41,8 @@ const TOKENS: usize = 64;
 pub struct Settings {
     /// The folders that have a folder for each skill.
     pub folders: Vec<PathBuf>,
+    /// Folders that skills must be inside of. None: any folder will do.
+    pub roots: Vec<PathBuf>,
     /// The whole environment of skills that are programs.
     pub environment: Vec<(String, String)>,
     /// How long a call may take, whatever its caller or the skill says.
@@ -59,6 +61,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             folders: Vec::new(),
+            roots: Vec::new(),
             environment: minimal_environment(),
             longest: Duration::from_secs(600),
             most_output: 64 * 1024 * 1024,
@@ -91,7 +94,7 @@ impl Skills {
     /// or only filled in.
     pub fn new(settings: Settings, starter: Arc<dyn Starter>, thinker: Option<Arc<dyn Thinker>>) -> Self {
         Self(Arc::new(Inner {
-            catalog: Catalog::of(settings.folders.clone()),
+            catalog: Catalog::of(settings.folders.clone(), settings.roots.clone()),
             running: Semaphore::new(settings.most_running),
             settings,
             starter,

@@ -21,6 +21,7 @@ use gladhand_wire::{Members, RawValue, json};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use crate::grants::{self, Programs};
 use crate::reply;
 use check::Check;
 
@@ -169,6 +170,10 @@ impl Provider for Toolkits {
 
     fn capabilities(&self) -> Vec<&'static str> {
         vec!["toolkits"]
+    }
+
+    fn open_capabilities(&self) -> Vec<&'static str> {
+        grants::open("toolkits", Programs::None)
     }
 
     fn bundles(&self) -> Option<&dyn Bundles> {

@@ -135,14 +135,88 @@ async fn a_callers_path_does_not_change_which_program_was_allowed() {
 #[tokio::test]
 async fn its_environment_is_small_and_what_the_caller_adds() {
     let environment = vec![("PATH".to_owned(), "/usr/bin:/bin".to_owned()), ("LANG".to_owned(), "C".to_owned())];
-    let session = desk(Settings { environment, ..settings() }).session();
+    let variables = vec!["FOO".to_owned()];
+    let session = desk(Settings { environment, variables, ..settings() }).session();
     let script = r#"echo "$FOO $LANG ${HOME-none} ${CARGO_MANIFEST_DIR-none}""#;
     let spawned = spawn(&session, json!({"cmd": ["bash", "-c", script], "env": {"FOO": "bar", "LANG": "de"}})).await;
     let events = until_end(&session, spawned["proc_id"].as_str().unwrap()).await;
     assert_eq!(texts(&events, "stdout"), "bar de none none\n");
-    for name in ["LD_PRELOAD", "DYLD_INSERT_LIBRARIES", "BASH_ENV", "BASH_FUNC_ls%%", "PYTHONPATH", "", "A=B", "A\0"] {
-        let refused = spawn(&session, json!({"cmd": ["echo"], "env": {name: "x"}})).await;
-        assert_eq!(refused["error"], format!("environment variable not allowed: {name}"));
+}
+
+#[tokio::test]
+async fn variables_that_change_what_a_program_does_are_refused() {
+    let session = desk(Settings { variables: vec!["FOO".to_owned()], ..settings() }).session();
+    let not_named = [
+        "LD_PRELOAD",
+        "DYLD_INSERT_LIBRARIES",
+        "BASH_ENV",
+        "BASH_FUNC_ls%%",
+        "ENV",
+        "PS4",
+        "IFS",
+        "PATH",
+        "HOME",
+        "LESSOPEN",
+        "LESSCLOSE",
+        "LESS",
+        "TAR_OPTIONS",
+        "XDG_CONFIG_HOME",
+        "XDG_DATA_DIRS",
+        "PYTHONPATH",
+        "PYTHONSTARTUP",
+        "PERL5OPT",
+        "RUBYOPT",
+        "NODE_OPTIONS",
+        "GIT_SSH_COMMAND",
+        "GIT_CONFIG_GLOBAL",
+        "SSH_ASKPASS",
+        "EDITOR",
+        "VISUAL",
+        "PAGER",
+        "MANPAGER",
+        "JAVA_TOOL_OPTIONS",
+        "GCONV_PATH",
+        "LOCPATH",
+        "NLSPATH",
+        "TERMINFO",
+        "CURL_HOME",
+        "WGETRC",
+        "OPENSSL_CONF",
+        "SSL_CERT_FILE",
+        "HTTPS_PROXY",
+        "npm_config_registry",
+        "CARGO_HOME",
+        "RUSTC_WRAPPER",
+        "GREP_OPTIONS",
+        "ZIPOPT",
+        "XZ_OPT",
+        "MAKEFLAGS",
+        "RSYNC_RSH",
+        "TMPDIR",
+        "DOCKER_HOST",
+        "KUBECONFIG",
+        "AWS_CONFIG_FILE",
+        "GLADHAND_CONFIG",
+        "foo",
+        "FOO ",
+        "LANGUAGE",
+        "LC_ALL ",
+        "",
+        "A=B",
+        "FOO=x",
+        "A\0",
+    ];
+    let values =
+        [("TZ", "/etc/passwd"), ("TZ", ":/etc/passwd"), ("LANG", "../../tmp/x"), ("TERM", "x\0"), ("FOO", "\0")];
+    for (name, value) in not_named.into_iter().map(|name| (name, "x")).chain(values) {
+        let refused = spawn(&session, json!({"cmd": ["echo"], "env": {name: value}})).await;
+        let expected = json!(format!("environment variable not allowed: {name}"));
+        assert_eq!((&refused["ok"], &refused["error"]), (&json!(false), &expected), "{name}={value}");
+    }
+    let harmless =
+        [("FOO", "/any thing"), ("TZ", "Europe/Berlin"), ("LANG", "de_DE.UTF-8"), ("LC_ALL", "C"), ("TERM", "dumb")];
+    for (name, value) in harmless {
+        assert_eq!(spawn(&session, json!({"cmd": ["echo"], "env": {name: value}})).await["ok"], true, "{name}={value}");
     }
 }
 

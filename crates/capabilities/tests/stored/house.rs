@@ -9,7 +9,7 @@ use gladhand_accord::{Agreement, Defined, Minimum, Offer, Peer, Rules, VersionRu
 use gladhand_capabilities::clock::Clock;
 use gladhand_capabilities::storage::Storage;
 use gladhand_hub::{Asking, Caller, Hub, Provider, SessionId, Visit};
-use gladhand_operations::{Call, CallId, CapabilityCall, Failure, FailureKind, Notice, Operation, Reply};
+use gladhand_operations::{Call, CallId, CapabilityCall, Failure, FailureKind, Notice, Operation, Party, Reply};
 use gladhand_store::Database;
 use gladhand_wire::json;
 use serde_json::Value;
@@ -38,17 +38,27 @@ impl House {
         Self { hub, runtime: Arc::new(runtime), time }
     }
 
-    /// An agent in a session of its own.
+    /// An agent in a session of its own, on standard streams.
     pub(crate) fn agent(&self, name: &str) -> Agent {
+        self.agent_of(name, Proof::Local)
+    }
+
+    /// An agent in a session of its own, with what it has proved.
+    pub(crate) fn agent_of(&self, name: &str, proof: Proof) -> Agent {
         let visit = self.hub.visit();
         let caller: Arc<dyn Caller> = Arc::new(Session(visit.id()));
         let (hub, runtime) = (self.hub.clone(), Arc::clone(&self.runtime));
-        Agent { hub, runtime, agreement: agreement(name), caller, _visit: visit }
+        Agent { hub, runtime, agreement: agreement(name, proof), proof, caller, _visit: visit }
     }
 
     /// An agent that has no session to remember anything by.
     pub(crate) fn passer_by(&self) -> Agent {
         Agent { caller: Arc::new(Session(SessionId::NONE)), ..self.agent("") }
+    }
+
+    /// Everything ends.
+    pub(crate) fn close(&self) {
+        self.runtime.block_on(self.hub.closed());
     }
 
     /// Lets time pass.
@@ -57,10 +67,26 @@ impl House {
     }
 }
 
+/// What an agent has proved, and how it came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Proof {
+    /// Nothing, on standard streams.
+    Local,
+    /// Nothing, over a network.
+    Anonymous,
+    /// A token in its handshake, on standard streams.
+    Pass(&'static str),
+    /// A token in its requests, over a network.
+    Principal(&'static str),
+    /// Both.
+    Both(&'static str, &'static str),
+}
+
 /// An agent in a session of its own.
 pub(crate) struct Agent {
     hub: Hub,
     runtime: Arc<Runtime>,
+    proof: Proof,
     agreement: Arc<Agreement>,
     caller: Arc<dyn Caller>,
     _visit: Visit,
@@ -90,7 +116,15 @@ impl Agent {
         };
         let message = Cow::Owned(json::raw(message));
         let call = CapabilityCall { kind, capability, request: None, message };
-        let call = Call::new(CallId(1), Operation::Capability(call));
+        let mut call = Call::new(CallId(1), Operation::Capability(call));
+        call.terms.party = match self.proof {
+            Proof::Local | Proof::Pass(_) => None,
+            Proof::Anonymous | Proof::Principal(_) | Proof::Both(..) => Some(Party(7)),
+        };
+        call.terms.principal = match self.proof {
+            Proof::Principal(name) | Proof::Both(name, _) => Some(name.into()),
+            Proof::Local | Proof::Anonymous | Proof::Pass(_) => None,
+        };
         let answer = self.hub.answer(call, &self.agreement, &self.caller);
         match self.runtime.block_on(answer.outcome()) {
             Ok(Reply::Capability(raw)) => Ok(raw.get().to_owned()),
@@ -113,12 +147,12 @@ impl Agent {
 
     /// The same session after another handshake, under another name.
     pub(crate) fn renamed(mut self, name: &str) -> Self {
-        self.agreement = agreement(name);
+        self.agreement = agreement(name, self.proof);
         self
     }
 }
 
-fn agreement(name: &str) -> Arc<Agreement> {
+fn agreement(name: &str, proof: Proof) -> Arc<Agreement> {
     let rules = Rules {
         dialect: "test",
         versions: VersionRule::Common,
@@ -126,7 +160,11 @@ fn agreement(name: &str) -> Arc<Agreement> {
         defines: |_, _, _| Defined::Yes,
     };
     let (client, server) = (Offer::new(Peer::new(name, ""), ["1"]), Offer::new(Peer::default(), ["1"]));
-    Arc::new(agree(&rules, &client, &server).expect("one version on both sides"))
+    let pass = match proof {
+        Proof::Pass(name) | Proof::Both(_, name) => Some(name.into()),
+        Proof::Local | Proof::Anonymous | Proof::Principal(_) => None,
+    };
+    Arc::new(Agreement { pass, ..agree(&rules, &client, &server).expect("one version on both sides") })
 }
 
 #[derive(Debug)]

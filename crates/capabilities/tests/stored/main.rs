@@ -7,3 +7,4 @@ mod memory;
 mod memory_limits;
 mod memory_model;
 mod planning;
+mod principals;

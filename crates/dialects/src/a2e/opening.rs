@@ -84,6 +84,9 @@ impl<'a> HandshakeRequest<'a> {
         if is_open(MCP) && setup.menu.capabilities.contains(&MCP) && self.known_names().contains(&MCP) {
             client = client.providing(Capability::named("sampling")).providing(Capability::named("roots"));
         }
+        // A pass of this agent alone says more of it than one that is good for any agent.
+        let pass = presented.iter().find(|pass| pass.client.is_some()).or_else(|| presented.first());
+        let pass = pass.map(|pass| pass.principal.clone().unwrap_or_default());
         let agreement = match agree(&capabilities::rules(Minimum::OneCapability), &client, &server) {
             // No pass is for this agent, which is told only that.
             Ok(_) | Err(Refusal::NoCapabilities { .. }) if is_locked_out => return Err(Refusal::AuthFailed),
@@ -97,6 +100,7 @@ impl<'a> HandshakeRequest<'a> {
             per_request: false,
             instructions: None,
             max_parallel: Some(setup.max_parallel),
+            pass,
             ..agreement
         })
     }

@@ -169,14 +169,17 @@ impl Host {
         }
         match session.gate.admit(sender, name) {
             Ok(_) => {}
-            Err(Closed::NotAgreed(_)) if self.setup.unagreed == Unagreed::Passes => {
-                out.actions.push(Action::Passed(REQUEST_NOT_AGREED));
-            }
             Err(Closed::NotAgreed(need)) => {
-                out.actions.push(Action::Dropped(REQUEST_NOT_AGREED));
                 let term = session.agreement.term(need.owner, need.capability);
-                let asked_for = term.is_some_and(|term| term.client == Stance::Wants);
-                return Err(ErrorBody::capability_missing(name, need.capability, asked_for));
+                // An agent may have forgotten to ask. What it would not have been granted stays closed.
+                let is_open = term.is_some_and(|term| term.server == Stance::Provides);
+                if is_open && self.setup.unagreed == Unagreed::Passes {
+                    out.actions.push(Action::Passed(REQUEST_NOT_AGREED));
+                } else {
+                    out.actions.push(Action::Dropped(REQUEST_NOT_AGREED));
+                    let asked_for = term.is_some_and(|term| term.client == Stance::Wants);
+                    return Err(ErrorBody::capability_missing(name, need.capability, asked_for));
+                }
             }
             Err(Closed::Unknown | Closed::NotInThisVersion) => return Err(ErrorBody::unknown_type(name)),
         }

@@ -6,6 +6,7 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use gladhand_capabilities::roots::inside as inside_roots;
 use url::Url;
 
 use crate::config::{A2eConfig, AgentConfig, Config, Problem, RepositoryConfig, UpstreamConfig};
@@ -58,7 +59,36 @@ pub(super) fn missing_elsewhere(config: &Config) -> Vec<Missing> {
     // What is empty is a mistake, and told as one.
     let folders = folders.filter(|(_, folder)| !folder.as_os_str().is_empty());
     let folders = folders.filter_map(|(key, folder)| missing_folder(&key, folder));
-    folders.chain(missing_programs(&config.a2e)).collect()
+    folders.chain(outside_the_roots(&config.a2e)).chain(missing_programs(&config.a2e)).collect()
+}
+
+/// What the configuration leaves open although it asks for tokens elsewhere.
+pub(super) fn left_open(config: &Config) -> Option<Missing> {
+    let A2eConfig { tokens, agents, .. } = &config.a2e;
+    let key = match (tokens.is_empty(), agents.is_empty()) {
+        _ if config.authorization.is_required() => return None,
+        (false, _) => "a2e.tokens",
+        (true, false) => "a2e.agents",
+        (true, true) => return None,
+    };
+    Some(Missing {
+        key: key.to_owned(),
+        message: "over HTTP these tokens guard A2E alone, and MCP at /mcp needs none".to_owned(),
+        advice: "set [authorization] as well, or serve with --dialect a2e".to_owned(),
+    })
+}
+
+/// Skills that are not offered because of where they are.
+fn outside_the_roots(config: &A2eConfig) -> Option<Missing> {
+    let folder = config.skill.path.as_deref().filter(|folder| folder.is_dir())?;
+    if config.roots.is_empty() || inside_roots(folder, &config.roots).is_some() {
+        return None;
+    }
+    Some(Missing {
+        key: "a2e.skill.path".to_owned(),
+        message: format!("{} is outside a2e.roots, so its skills are not offered", folder.display()),
+        advice: "move it inside, or add it to a2e.roots".to_owned(),
+    })
 }
 
 /// The programs that agents may have started and that are not there.

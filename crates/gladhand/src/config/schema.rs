@@ -96,7 +96,7 @@ const A2E: [Key; 15] = [
     (
         "roots",
         Kind::Texts,
-        "The folders that proc, env and skill keep to, and that registered MCP servers are told of.",
+        "Folders that processes, programs of env and registered MCP servers start in, and that skills must be in.",
     ),
     ("proc", Kind::Table(&A2E_PROC), "Processes that agents start."),
     ("memory", Kind::Table(&A2E_MEMORY), "How much is remembered."),
@@ -107,8 +107,9 @@ const A2E: [Key; 15] = [
     ("toolkits", Kind::Toolkits, "Bundles of tools that agents configure together."),
 ];
 
-const A2E_PROC: [Key; 4] = [
+const A2E_PROC: [Key; 5] = [
     ("allowed", Kind::Texts, "The words that may be the first of a command, literally."),
+    ("variables", Kind::Texts, "Variables that agents may set, beside those of language, time zone and terminal."),
     ("max", Kind::Number(1, 10_000), "How many processes of one session may run at once."),
     ("timeout", Kind::Number(0, 604_800), "How many seconds a process may run; 0: as long as its session."),
     ("output_bytes", BYTES, "How much a process may write before it is ended."),
@@ -119,7 +120,7 @@ const A2E_MEMORY: [Key; 8] = [
     ("working_bytes", BYTES, "Their bytes."),
     ("episodic_entries", MANY, "Entries that an agent may have in episodic memory."),
     ("episodic_bytes", BYTES, "Their bytes."),
-    ("semantic_entries", MANY, "Entries that all agents together may have in semantic memory."),
+    ("semantic_entries", MANY, "Entries that all agents of a principal together may have in semantic memory."),
     ("semantic_bytes", BYTES, "Their bytes."),
     ("entry_bytes", BYTES, "Bytes of one entry."),
     ("total_bytes", BYTES, "Bytes of everything that is kept."),
@@ -357,6 +358,7 @@ impl Kind {
                     "id": { "type": "string", "description": "What the agent calls itself." },
                     "token": { "type": "string", "description": "The token that it must present." },
                     "capabilities": { "type": "array", "items": capability(), "description": "What it opens." },
+                    "principal": { "type": "string", "description": "Whom it stands for; default: the id." },
                 }),
                 &["id", "token"],
             ),

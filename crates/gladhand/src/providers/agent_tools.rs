@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use gladhand_accord::Agreement;
+use gladhand_capabilities::owner::Owner;
 use gladhand_hub::{Agent, Answer, Asking, Bell, Caller, Context, Provider, Reporter, SessionId};
 use gladhand_operations::{
     AgentCall, AgentEvent, CallId, Failure, FailureKind, Notice, Outcome, Progress, Reply, Terms, Tool, ToolCall,
@@ -25,13 +26,13 @@ static LISTENERS: AtomicU64 = AtomicU64::new(u64::MAX);
 pub struct AgentTools {
     agent: Arc<dyn Agent>,
     /// Whose the sessions are that were begun here.
-    owners: Arc<Mutex<HashMap<String, Owner>>>,
+    owners: Arc<Mutex<HashMap<String, Begun>>>,
 }
 
 /// Who began a session.
 #[derive(Debug)]
-struct Owner {
-    principal: Option<Arc<str>>,
+struct Begun {
+    by: Owner,
     /// In which session of its own.
     session: SessionId,
     agreement: Arc<Agreement>,
@@ -96,7 +97,7 @@ impl Provider for AgentTools {
         drop(owners);
         // When everything ends there is nothing left to end by itself.
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-        for (id, Owner { agreement, bell, .. }) in gone {
+        for (id, Begun { agreement, bell, .. }) in gone {
             let (listener, _) = Listener::to(&self.agent, &agreement, Terms::default(), &bell);
             runtime.spawn(async move {
                 // Whoever deleted it before was faster.
@@ -113,9 +114,10 @@ impl Provider for AgentTools {
 impl AgentTools {
     /// Whether a session is the caller's own. What others began is not there for it.
     fn check_owner(&self, session: &str, context: &Context<'_>) -> Result<(), Failure> {
+        let caller = Owner::of(context);
         let owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
         match owners.get(session) {
-            Some(owner) if owner.principal == context.terms.principal => Ok(()),
+            Some(begun) if begun.by == caller => Ok(()),
             _ => Err(Failure::unknown_session(session)),
         }
     }
@@ -128,8 +130,8 @@ impl AgentTools {
                 let Create { title, cwd } = call.read()?;
                 let asked = AgentCall::Create { title: title.map(Into::into), folder: cwd.map(Into::into) };
                 let owners = Arc::clone(&self.owners);
-                let owner = Owner {
-                    principal: context.terms.principal.clone(),
+                let begun = Begun {
+                    by: Owner::of(context),
                     session: context.caller.session(),
                     agreement: Arc::clone(context.agreement),
                     bell: context.bell.clone(),
@@ -139,7 +141,7 @@ impl AgentTools {
                     if let Some(id) =
                         Members::of(&created).and_then(|created| created.str("session_id").map(String::from))
                     {
-                        owners.lock().unwrap_or_else(PoisonError::into_inner).insert(id, owner);
+                        owners.lock().unwrap_or_else(PoisonError::into_inner).insert(id, begun);
                     }
                     Ok(ToolResult::structured(created))
                 }));

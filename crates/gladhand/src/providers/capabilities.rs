@@ -58,7 +58,7 @@ impl Parts<'_> {
             CapabilityName::Env => Arc::new(Env::new(environments(config), starter)),
             CapabilityName::Skill => {
                 let folders = config.skill.path.iter().cloned().collect();
-                let settings = skill::Settings { folders, ..skill::Settings::default() };
+                let settings = skill::Settings { folders, roots: config.roots.clone(), ..skill::Settings::default() };
                 Arc::new(Skills::new(settings, Arc::clone(starter), None))
             }
             CapabilityName::Chains => Arc::new(Chains::new(chains::Settings::default())),
@@ -106,6 +106,7 @@ fn processes(config: &A2eConfig) -> proc::Settings {
     proc::Settings {
         allowed: config.proc.allowed.clone(),
         roots: config.roots.clone(),
+        variables: config.proc.variables.clone(),
         most: config.proc.max,
         longest,
         most_output: config.proc.output_bytes,

@@ -1,1 +1,164 @@
-//! Processes of A2E: variables that change what an allowed program does are refused.
+//! Processes of agents: what they may be told, and where they may work.
+
+use serde_json::{Value, json};
+
+use crate::a2e_over_http::client::{Prepared, ask, write};
+use crate::support::Process;
+
+fn opened(prepared: &Prepared, capabilities: &[&str]) -> Process {
+    let mut process = prepared.on_streams();
+    let hello = json!({"type": "handshake/req", "agent_id": "ann", "agent_caps": capabilities});
+    assert_eq!(ask(&mut process, hello)["ok"], true);
+    process
+}
+
+/// Starts a process and returns what it wrote, or why it was not started.
+fn output(process: &mut Process, spawn: Value) -> Result<String, String> {
+    let mut spawn = spawn;
+    (spawn["type"], spawn["id"], spawn["stdin_mode"]) = (json!("proc/spawn/req"), json!("s"), json!("null"));
+    process.send(&spawn.to_string());
+    let (mut text, mut id) = (String::new(), None);
+    loop {
+        let heard = process.value();
+        if heard["type"] == "proc/spawn/resp" {
+            if heard["ok"] == false {
+                return Err(heard["error"].as_str().unwrap_or_default().to_owned());
+            }
+            id = Some(heard["proc_id"].clone());
+        } else if heard["data"]["text"].is_string() {
+            text.push_str(heard["data"]["text"].as_str().unwrap_or_default());
+        } else if heard["data"]["code"].is_number() && id.is_some() {
+            return Ok(text);
+        }
+    }
+}
+
+#[test]
+fn a_variable_does_not_turn_an_allowed_program_into_another() {
+    let prepared = Prepared::new("[a2e]\nroots = ['.']\n[a2e.proc]\nallowed = ['tar', 'less', 'git', 'env']\n");
+    let here = prepared.path();
+    write(&here.join("home/.gitconfig"), "[alias]\nstatus2 = !touch started\n");
+    write(&here.join("home/git/config"), "[alias]\nstatus2 = !touch started\n");
+    let mut process = opened(&prepared, &["proc"]);
+    let home = here.join("home").display().to_string();
+    let attempts = [
+        (
+            "TAR_OPTIONS",
+            "--checkpoint=1 --checkpoint-action=exec=touch${IFS}started",
+            json!(["tar", "-cf", "x.tar", "."]),
+        ),
+        ("LESSOPEN", "|touch started", json!(["less", "gladhand.toml"])),
+        ("LESSCLOSE", "touch started", json!(["less", "gladhand.toml"])),
+        ("HOME", &home, json!(["git", "status2"])),
+        ("XDG_CONFIG_HOME", &home, json!(["git", "status2"])),
+        ("GIT_CONFIG_GLOBAL", &home, json!(["git", "status2"])),
+        ("LD_PRELOAD", "./evil.so", json!(["env"])),
+        ("BASH_ENV", "./evil.sh", json!(["env"])),
+        ("PAGER", "touch started", json!(["git", "-p", "help"])),
+        ("PATH", &home, json!(["git", "status"])),
+        ("TMPDIR", &home, json!(["env"])),
+        ("SSH_ASKPASS", "./evil.sh", json!(["env"])),
+        ("FOO", "a variable that the operator has not named", json!(["env"])),
+    ];
+    for (name, value, command) in attempts {
+        let refused = output(&mut process, json!({"cmd": command, "env": {name: value}}));
+        assert_eq!(refused, Err(format!("environment variable not allowed: {name}")));
+        assert!(!here.join("started").exists(), "{name}");
+    }
+    let shown =
+        output(&mut process, json!({"cmd": ["env"], "env": {"LANG": "C.UTF-8", "TZ": "Europe/Berlin"}})).unwrap();
+    assert!(shown.contains("LANG=C.UTF-8\n") && shown.contains("TZ=Europe/Berlin\n"), "{shown}");
+}
+
+#[test]
+fn an_operator_names_the_variables_that_agents_may_set() {
+    let prepared = Prepared::new("[a2e.proc]\nallowed = ['env']\nvariables = ['FOO', 'CI']\n");
+    let mut process = opened(&prepared, &["proc"]);
+    let shown = output(&mut process, json!({"cmd": ["env"], "env": {"FOO": "bar", "CI": "1"}})).unwrap();
+    assert!(shown.contains("FOO=bar\n") && shown.contains("CI=1\n"), "{shown}");
+    for name in ["FOO2", "foo", "HOME"] {
+        let refused = output(&mut process, json!({"cmd": ["env"], "env": {name: "x"}}));
+        assert_eq!(refused, Err(format!("environment variable not allowed: {name}")));
+    }
+}
+
+/// A folder with roots, and links that lead out of them.
+fn rooted(more: &str) -> Prepared {
+    let prepared = Prepared::new(&format!("[a2e]\nroots = ['work', 'more']\n{more}"));
+    let here = prepared.path();
+    for folder in ["work/inner", "more", "outside"] {
+        std::fs::create_dir_all(here.join(folder)).expect("it can be made");
+    }
+    std::os::unix::fs::symlink(here.join("outside"), here.join("work/out")).expect("it can be made");
+    prepared
+}
+
+#[test]
+fn a_process_works_inside_the_roots() {
+    let prepared = rooted("[a2e.proc]\nallowed = ['pwd']\n");
+    let here = prepared.path();
+    let mut process = opened(&prepared, &["proc"]);
+    for (cwd, real) in [("", "work"), ("inner", "work/inner"), ("../more", "more"), ("inner/..", "work")] {
+        let shown = output(&mut process, json!({"cmd": ["pwd"], "cwd": cwd}));
+        assert_eq!(shown, Ok(format!("{}\n", here.join(real).display())), "{cwd}");
+    }
+    let outside = here.join("outside").display().to_string();
+    for cwd in ["..", "out", "/", "../outside", "inner/../..", outside.as_str()] {
+        let refused = output(&mut process, json!({"cmd": ["pwd"], "cwd": cwd}));
+        assert_eq!(refused, Err(format!("cwd not allowed: {cwd}")));
+    }
+}
+
+#[test]
+fn skills_outside_the_roots_are_not_offered() {
+    for (path, offered) in
+        [("work/skills", true), ("more/skills", true), ("outside/skills", false), ("work/out/skills", false)]
+    {
+        let prepared = rooted(&format!("[a2e.skill]\npath = '{path}'\n"));
+        let here = prepared.path();
+        write(&here.join(path).join("where/skill.md"), "---\nname: where\nrun: ['pwd']\n---\n");
+        let mut process = opened(&prepared, &["skill"]);
+        let found = ask(&mut process, json!({"type": "skill/discover/req"}));
+        assert_eq!(found["skills"].as_array().map(Vec::len), Some(usize::from(offered)), "{path}: {found}");
+        let called = ask(&mut process, json!({"type": "skill/call/req", "name": "where", "arguments": {}}));
+        assert_eq!(called["data"]["success"], offered, "{path}: {called}");
+        let mut check = crate::support::gladhand();
+        let check = check.args(["config", "check"]).current_dir(&here).output().unwrap();
+        let told = String::from_utf8(check.stdout).unwrap();
+        assert_eq!(told.contains("a2e.skill.path") && told.contains("outside a2e.roots"), !offered, "{told}");
+    }
+}
+
+#[test]
+fn a_program_of_an_environment_works_in_the_first_root() {
+    let script = r#"read line; printf '{"id":1,"obs":{"state":{"at":"%s"}}}\n' "$(pwd)"; cat"#;
+    let prepared = rooted(&format!("[a2e.env.commands]\nwhere = ['sh', '-c', '''{script}''']\n"));
+    let mut process = opened(&prepared, &["env"]);
+    let began = ask(&mut process, json!({"type": "env/reset/req", "env_name": "where"}));
+    let work = prepared.path().join("work").display().to_string();
+    assert_eq!(began["obs"]["state"]["at"], work, "{began}");
+}
+
+#[test]
+fn a_registered_server_works_inside_the_roots() {
+    let prepared = rooted("[a2e.mcp]\ncommands = ['sh']\n");
+    let here = prepared.path();
+    let mut process = opened(&prepared, &["mcp"]);
+    let mut register = |cwd: &str| {
+        // It says where it was started and leaves, so that it is no server; where it was is in the file.
+        let script = format!("pwd > '{}'", here.join("where").display());
+        let config = json!({"transport": "stdio", "cmd": ["sh", "-c", script], "cwd": cwd});
+        let _ = std::fs::remove_file(here.join("where"));
+        let answer = ask(&mut process, json!({"type": "mcp/server/register/req", "config": config}));
+        (answer, std::fs::read_to_string(here.join("where")).ok())
+    };
+    for (cwd, real) in [("", "work"), ("inner", "work/inner"), ("../more", "more")] {
+        let (answer, at) = register(cwd);
+        assert_eq!(at, Some(format!("{}\n", here.join(real).display())), "{cwd}: {answer}");
+    }
+    for cwd in ["..", "out", "/", "../outside"] {
+        let (answer, at) = register(cwd);
+        assert_eq!((&answer["ok"], at), (&json!(false), None), "{cwd}: {answer}");
+        assert_eq!(answer["error"], "config.cwd: commands may not work there");
+    }
+}

@@ -38,7 +38,11 @@ impl Provider for Loud {
     }
 
     fn capabilities(&self) -> Vec<&'static str> {
-        vec!["proc", "skill", "memory"]
+        vec!["proc", "skill", "memory", "planning"]
+    }
+
+    fn open_capabilities(&self) -> Vec<&'static str> {
+        vec!["memory"]
     }
 
     fn call(&self, call: ToolCall<'_>, _: &Context<'_>) -> Answer {
@@ -212,18 +216,19 @@ fn streams_end_when_the_server_does() {
 }
 
 fn granted(agent: &mut Agent, token: &str) -> Vec<String> {
-    let opened = agent.ask(&handshake(&["tools", "proc", "skill", "memory"], token));
+    let opened = agent.ask(&handshake(&["tools", "proc", "skill", "memory", "planning"], token));
     let capabilities = opened["accepted_caps"].as_array().cloned().unwrap_or_default();
     let enabled = capabilities.iter().filter(|one| one["enabled"] == true);
     enabled.map(|one| one["capability"].as_str().expect("a name").to_owned()).collect()
 }
 
 #[test]
-fn processes_and_skills_need_a_token() {
+fn capabilities_need_a_token_unless_their_provider_says_otherwise() {
     let server = Embedded::start(Loud::default(), HttpConfig::default());
     assert_eq!(granted(&mut Agent::unopened(|| server.connect()), "any"), ["tools", "memory"]);
     let server = Embedded::asking_for("hush", Loud::default());
-    assert_eq!(granted(&mut Agent::unopened(|| server.connect()), "hush"), ["tools", "proc", "skill", "memory"]);
+    let all = ["tools", "proc", "skill", "memory", "planning"];
+    assert_eq!(granted(&mut Agent::unopened(|| server.connect()), "hush"), all);
     let refused = Agent::unopened(|| server.connect()).ask(&handshake(&["tools"], "any"));
     assert_eq!((&refused["ok"], &refused["reason"]), (&Value::Bool(false), &json!("auth_failed")));
 }

@@ -10,6 +10,8 @@ use std::path::PathBuf;
 
 use crate::process::{Environment, programs};
 
+pub(crate) use state::remove_leftovers;
+
 /// The shell that commands are given to.
 #[derive(Debug)]
 pub(crate) struct Shell {

@@ -10,7 +10,7 @@ use serde_json::json;
 use super::super::capabilities::CARRIED;
 use super::super::registry::{MessageType, Role, TYPES};
 use super::*;
-use crate::side::{Event, Menu};
+use crate::side::{Event, Menu, Unagreed};
 use crate::testing::{Pair, client_setup};
 
 fn everything() -> ServerSetup {
@@ -269,6 +269,7 @@ fn a_pass_opens_what_it_says_to_whom_it_says() {
         token: Secret::new(token),
         client: client.map(str::to_owned),
         capabilities: capabilities.map(|names| names.iter().map(|name| (*name).to_owned()).collect()),
+        principal: None,
     };
     let passes = vec![
         pass("k1", Some("ann"), Some(&["memory", "tools"])),
@@ -291,6 +292,63 @@ fn a_pass_opens_what_it_says_to_whom_it_says() {
         let caps = answer["accepted_caps"].as_array().unwrap().iter().filter(|cap| cap["enabled"] == json!(true));
         let caps: Vec<_> = caps.map(|cap| cap["capability"].clone()).collect();
         assert_eq!((&json!(caps), &answer["reason"]), (&granted, &json!(reason)), "{agent} {token}");
+    }
+}
+
+#[test]
+fn an_agreement_says_whom_the_token_stands_for() {
+    let pass = |token: &str, client: Option<&str>, principal: Option<&str>| Pass {
+        client: client.map(str::to_owned),
+        principal: principal.map(Into::into),
+        ..Pass::any(Secret::new(token))
+    };
+    let passes = vec![
+        pass("k1", None, Some("one")),
+        pass("k2", None, Some("two")),
+        pass("k3", None, None),
+        pass("k4", None, Some("open")),
+        pass("k4", Some("ann"), Some("own")),
+    ];
+    let stands_for = |passes: Vec<Pass>, token: &str| {
+        let mut server = holding(ServerSetup { passes, ..everything() });
+        let hello = json!({"type": "handshake/req", "id": "h", "agent_id": "ann", "auth_token": token,
+            "agent_caps": ["memory"]});
+        assert_eq!(say(&mut server, &hello.to_string())[0]["ok"], json!(true));
+        server.opened[0].pass.as_deref().map(str::to_owned)
+    };
+    for (token, expected) in [("k1", "one"), ("k2", "two"), ("k3", ""), ("k4", "own")] {
+        assert_eq!(stands_for(passes.clone(), token).as_deref(), Some(expected), "{token}");
+    }
+    assert_eq!(stands_for(Vec::new(), "anything"), None, "a token that is not asked for proves nothing");
+}
+
+#[test]
+fn what_is_only_observed_still_needs_to_be_open() {
+    // The menu has `memory`, and the token opens `planning` as well. The agent asks for neither.
+    let menu = Menu { capabilities: vec!["memory", "planning"], ..server_setup().menu };
+    let setup = ServerSetup { menu, unagreed: Unagreed::Passes, ..server_setup() };
+    let opens = |capabilities: &[&str]| Pass {
+        capabilities: Some(capabilities.iter().map(|name| (*name).to_owned()).collect()),
+        ..Pass::any(Secret::new("t"))
+    };
+    let cases = [
+        (Vec::new(), ["memory/init/req", "planning/plan/list"].as_slice()),
+        (vec![opens(&["tools", "planning"])], ["planning/plan/list"].as_slice()),
+    ];
+    for (passes, passing) in cases {
+        let mut server = holding(ServerSetup { passes, ..setup.clone() });
+        let hello = json!({"type": "handshake/req", "id": "h", "auth_token": "t", "agent_caps": ["tools", "proc"]});
+        assert_eq!(say(&mut server, &hello.to_string())[0]["ok"], json!(true));
+        for kind in
+            ["memory/init/req", "planning/plan/list", "proc/spawn/req", "multi_agent/list", "skill/discover/req"]
+        {
+            let before = server.delivered.len();
+            let answers = say(&mut server, &message(kind, kind, &json!({"cmd": ["ls"]})));
+            let is_passed = passing.contains(&kind);
+            assert_eq!(server.delivered.len() - before, usize::from(is_passed), "{kind}");
+            let refused: Vec<_> = answers.iter().map(|answer| answer["code"].clone()).collect();
+            assert_eq!(refused, if is_passed { vec![] } else { vec![json!("capability_missing")] }, "{kind}");
+        }
     }
 }
 

@@ -76,7 +76,8 @@ fn judge(file: &File, grants: Option<&Grants>, data: Option<PathBuf>) -> Verdict
     if let (Some(config), Some(_)) = (&config, grants) {
         verdict.warnings.extend(config.set_aside(&places).into_iter().map(|SetAside(problem)| problem));
     }
-    for missing in config.iter().flat_map(outside::missing_elsewhere) {
+    let left_open = config.iter().filter_map(outside::left_open);
+    for missing in config.iter().flat_map(outside::missing_elsewhere).chain(left_open) {
         if !missing.is_mistaken(&verdict.errors) {
             let path: Vec<_> = missing.key.split('.').collect();
             verdict.warnings.push(places.problem(&path, format!("{}: {}", missing.message, missing.advice)));

@@ -105,6 +105,8 @@ pub fn run(args: &DoctorArgs) -> Result<ExitCode, CommandError> {
     let missing = config.iter().flat_map(outside::missing_elsewhere);
     let missing = missing.filter(|one| !one.is_mistaken(mistakes.as_deref().unwrap_or_default()));
     findings.extend(missing.map(|one| Finding::broken(&one.key, one.message, one.advice)));
+    let left_open = config.iter().filter_map(outside::left_open);
+    findings.extend(left_open.map(|one| Finding::doubtful(&one.key, one.message, one.advice)));
     findings.extend(config.iter().flat_map(upstreams));
     let clashes = config.iter().flat_map(|config| config.upstreams.clashes());
     findings.extend(clashes.map(|(name, message)| Finding::doubtful(&format!("upstream {name}"), message, PREFIXES)));

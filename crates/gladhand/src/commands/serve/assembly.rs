@@ -29,8 +29,10 @@ pub(in crate::commands) struct Assembly {
 pub(in crate::commands) enum Reached {
     /// Whoever started us.
     Here,
-    /// Others too, who may read only what was configured.
-    OverNetwork,
+    /// Others with a token, who may read only what was configured.
+    WithToken,
+    /// Others without a token too. They may read only what was configured, and run no model.
+    ByAnyone,
 }
 
 impl Assembly {
@@ -47,19 +49,26 @@ impl Assembly {
             // What the agent may not read itself it may not read by another tool.
             config.repository.roots.clone_from(&config.agent.roots);
         }
-        if reached == Reached::OverNetwork && config.agent.roots.is_empty() {
+        if reached != Reached::Here && config.agent.roots.is_empty() {
             // Whoever comes from elsewhere gets to see what is here, and not what else this user may read.
             config.agent.roots.extend(std::env::current_dir());
         }
+        // On a thread of its own, because the folder for temporary files may be large. If there is none, the next start
+        // removes them.
+        let _ = std::thread::Builder::new().spawn(gladhand_workbench::remove_leftovers);
         let agent = data.filter(|_| config.agent.enabled);
         let agent = agent.map(|data| Arc::new(LaterAgent::new(config.agent.clone(), data.to_owned())));
         let mut mounted = Mounted::new(config, Memory::in_folder(data.map(Path::to_owned)), within);
         if let Some(data) = data.filter(|_| config.repository.enabled != Some(false)) {
-            let is_networked = reached == Reached::OverNetwork;
+            let is_networked = reached != Reached::Here;
             mounted.add_repository(RepositoryTools::new(&config.repository, data.to_owned(), is_networked));
         }
-        if let Some(agent) = agent.as_ref().filter(|_| config.agent.tools) {
-            mounted.add_agent(AgentTools::new(Arc::clone(agent) as _));
+        match agent.as_ref().filter(|_| config.agent.tools) {
+            Some(_) if reached == Reached::ByAnyone => tracing::warn!(
+                "the agent is not offered as tools, because no token is needed to call them (set [authorization])"
+            ),
+            Some(agent) => mounted.add_agent(AgentTools::new(Arc::clone(agent) as _)),
+            None => {}
         }
         let agent_of_parts = agent.as_ref().map(|agent| Arc::clone(agent) as _);
         let parts = Parts { config: &config.a2e, data, agent: agent_of_parts };

@@ -34,7 +34,7 @@ pub fn run(args: &ServeArgs) -> Result<ExitCode, CommandError> {
     if let Some(approve) = args.approve {
         config.agent.approve = approve;
     }
-    let reached = if args.listen.http.is_empty() { Reached::Here } else { Reached::OverNetwork };
+    let reached = reached(&args.listen, &config)?;
     let Assembly { hub, mounted, is_circle } = Assembly::of(&mut config, &layers, data.as_deref(), reached);
     let service = match is_circle || (layers.own.is_none() && layers.project.is_none()) {
         false => {
@@ -47,6 +47,18 @@ pub fn run(args: &ServeArgs) -> Result<ExitCode, CommandError> {
         true => Service::new(hub),
     };
     serve(service.shown_as("serve"), &args.listen, config)
+}
+
+/// Who can reach what we serve. Tokens of A2E leave MCP open, which is served at the same addresses.
+fn reached(args: &ListenArgs, config: &Config) -> Result<Reached, CommandError> {
+    let token = config::token_in_environment().map_err(CommandError::usage)?;
+    let has_passes = config.a2e.passes(token).iter().any(|pass| !pass.token.expose().is_empty());
+    let is_a2e_closed = args.dialect == "a2e" && has_passes;
+    Ok(match args.http.is_empty() {
+        true => Reached::Here,
+        false if config.authorization.is_required() || is_a2e_closed => Reached::WithToken,
+        false => Reached::ByAnyone,
+    })
 }
 
 /// To who sits at a terminal, or serves one peer, SIGHUP says that everybody has gone; to a service it says to look at

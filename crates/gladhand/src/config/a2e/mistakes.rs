@@ -99,6 +99,9 @@ impl A2eConfig {
             } else if self.agents[..number - 1].iter().any(is_same) {
                 mistake(".token", format!("the agent `{}` has this token already", agent.id));
             }
+            if agent.principal.as_ref().is_some_and(String::is_empty) {
+                mistake(".principal", "a principal must not be empty".to_owned());
+            }
             if agent.capabilities.as_ref().is_some_and(Vec::is_empty) {
                 mistake(".capabilities", "it opens nothing: name one, or leave the key away for all".to_owned());
             }
@@ -137,6 +140,14 @@ impl A2eConfig {
                 };
                 mistakes.push((format!("{key}#{number}"), problem.to_owned()));
             }
+        }
+        let is_name = |name: &str| {
+            let is_part = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+            !name.is_empty() && name.bytes().all(is_part)
+        };
+        for (number, _) in numbered(&self.proc.variables).filter(|(_, name)| !is_name(name)) {
+            let problem = "expected the name of a variable: letters, digits and `_`";
+            mistakes.push((format!("a2e.proc.variables#{number}"), problem.to_owned()));
         }
         for (name, command) in &self.env.commands {
             let mut mistake = |problem: String| mistakes.push((format!("a2e.env.commands.{name}"), problem));
@@ -249,7 +260,7 @@ line 29, column 1: a2e.toolkits#2.tools#2: `a` is named twice";
     fn what_is_empty_or_could_never_fit_is_told_where_it_is() {
         let text = "[a2e]\ntokens = ['${hush}']\nroots = ['/', '']\nmax_parallel = 4294967295\n\
                     [[a2e.agents]]\nid = ''\ntoken = ''\n[[a2e.agents]]\nid = 'x'\ntoken = '${secret:hush}'\n\
-                    [a2e.proc]\nallowed = ['git', 'git status', '', '/opt/my tools/x']\n\
+                    [a2e.proc]\nallowed = ['git', 'git status', '', '/opt/my tools/x']\nvariables = ['CI', 'A*']\n\
                     [a2e.skill]\npath = ''\n[a2e.env.commands]\n'' = ['']\n\
                     [a2e.mcp]\ncommands = ['']\nurls = [\n'https://a.example/',\n'file:///a']\n\
                     [[a2e.toolkits]]\nname = ''\ntools = []\n";
@@ -264,13 +275,14 @@ line 7, column 1: a2e.agents#1.token: a token must not be empty
 line 10, column 1: a2e.agents#2.token: {reference}
 line 12, column 19: a2e.proc.allowed#2: it is the program alone, and never fits with arguments
 line 12, column 33: a2e.proc.allowed#3: a program must not be empty
-line 14, column 1: a2e.skill.path: a folder must not be empty
-line 16, column 1: a2e.env.commands.: an environment needs a name
-line 16, column 1: a2e.env.commands.: the command names no program
-line 18, column 13: a2e.mcp.commands#1: a program must not be empty
-line 21, column 1: a2e.mcp.urls#2: expected an address that begins with http:// or https://
-line 23, column 1: a2e.toolkits#1.name: a toolkit needs a name
-line 24, column 1: a2e.toolkits#1.tools: a toolkit needs one tool at least"
+line 13, column 20: a2e.proc.variables#2: expected the name of a variable: letters, digits and `_`
+line 15, column 1: a2e.skill.path: a folder must not be empty
+line 17, column 1: a2e.env.commands.: an environment needs a name
+line 17, column 1: a2e.env.commands.: the command names no program
+line 19, column 13: a2e.mcp.commands#1: a program must not be empty
+line 22, column 1: a2e.mcp.urls#2: expected an address that begins with http:// or https://
+line 24, column 1: a2e.toolkits#1.name: a toolkit needs a name
+line 25, column 1: a2e.toolkits#1.tools: a toolkit needs one tool at least"
         );
         let found = problems(text);
         assert_eq!(found, expected);

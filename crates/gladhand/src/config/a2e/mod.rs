@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use gladhand_accord::Secret;
+use gladhand_capabilities::owner;
 use gladhand_dialects::Pass;
 use serde::{Deserialize, Serialize};
 
@@ -33,7 +34,8 @@ pub struct A2eConfig {
     pub handshake_seconds: u64,
     /// The capabilities that there are beside `tools`. Unless it is said: all that can do no harm as they are configured.
     pub capabilities: Option<Vec<CapabilityName>>,
-    /// The folders that `proc`, `env` and `skill` keep to, and that registered MCP servers are told of.
+    /// The folders that processes, programs of `env` and registered MCP servers start in, that skills must be in, and that
+    /// registered MCP servers are told of.
     pub roots: Vec<PathBuf>,
     /// `[a2e.proc]`
     pub proc: ProcConfig,
@@ -76,7 +78,7 @@ impl Default for A2eConfig {
 impl A2eConfig {
     /// What lets agents in, with one more token that is good for anybody.
     pub fn passes(&self, also: Option<Secret>) -> Vec<Pass> {
-        let anybody = self.tokens.iter().cloned().chain(also).map(Pass::any);
+        let anybody = self.tokens.iter().cloned().chain(also).map(unnamed_pass);
         anybody.chain(self.agents.iter().map(AgentPass::pass)).collect()
     }
 
@@ -100,6 +102,11 @@ impl A2eConfig {
         let of_use = || CapabilityName::ALL.into_iter().filter(is_of_use).collect();
         self.capabilities.clone().unwrap_or_else(of_use)
     }
+}
+
+/// A token that is good for any agent. Without a name of its own, it is a principal of its own.
+pub(crate) fn unnamed_pass(token: Secret) -> Pass {
+    Pass { principal: Some(owner::of_token(&token)), ..Pass::any(token) }
 }
 
 /// The capabilities of A2E beside `tools`, which are always there.
@@ -174,6 +181,8 @@ pub struct AgentPass {
     pub token: Hidden,
     /// The capabilities that it opens; unless it is said, all that there are.
     pub capabilities: Option<Vec<CapabilityName>>,
+    /// Whom it stands for. Agents of one principal share plans, learning and semantic memory. Default: the id.
+    pub principal: Option<String>,
 }
 
 impl AgentPass {
@@ -183,6 +192,7 @@ impl AgentPass {
             token: self.token.0.clone(),
             client: Some(self.id.clone()),
             capabilities: self.capabilities.as_ref().map(names),
+            principal: Some(format!("named:{}", self.principal.as_ref().unwrap_or(&self.id)).into()),
         }
     }
 }
@@ -193,6 +203,8 @@ impl AgentPass {
 pub struct ProcConfig {
     /// The words that may be the first of a command, literally.
     pub allowed: Vec<String>,
+    /// Names of variables that agents may set for a process, beside those of language, time zone and terminal.
+    pub variables: Vec<String>,
     /// How many processes of one session may run at once.
     pub max: usize,
     /// How many seconds a process may run, whatever its agent says; 0: as long as its session.
@@ -203,7 +215,7 @@ pub struct ProcConfig {
 
 impl Default for ProcConfig {
     fn default() -> Self {
-        Self { allowed: Vec::new(), max: 8, timeout: 0, output_bytes: 64 << 20 }
+        Self { allowed: Vec::new(), variables: Vec::new(), max: 8, timeout: 0, output_bytes: 64 << 20 }
     }
 }
 
@@ -342,6 +354,10 @@ mod tests {
                 ("hist", Some("bob"), None)
             ]
         );
+        let principals: Vec<_> = passes.iter().filter_map(|pass| pass.principal.as_deref()).collect();
+        assert_eq!(principals.len(), 4);
+        assert_eq!(principals[2..], ["named:ann", "named:bob"]);
+        assert!(principals[0].starts_with("token:") && principals[0] != principals[1], "{principals:?}");
         assert!(!format!("{config:?}").contains("hush"));
         assert!(!serde_json::to_string(&config).unwrap().contains("hush"));
     }

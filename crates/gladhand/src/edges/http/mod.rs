@@ -107,6 +107,11 @@ impl HttpServer {
         if speaks_a2e {
             trust.announce(&service);
         }
+        if speaks_a2e && speaks_mcp && service.asks_for_tokens() && http.authorize.is_none() {
+            tracing::warn!(
+                "A2E agents need a token, and MCP at /mcp needs none (set [authorization], or --dialect a2e)"
+            );
+        }
         let seats = Arc::new(Semaphore::new(http.config.connections));
         let guard = Guard::new(&bound, http.config.allow_hosts.clone(), http.config.allow_origins.clone());
         let shared = Arc::new(Shared::new(service, http.config, tokio::runtime::Handle::current()));

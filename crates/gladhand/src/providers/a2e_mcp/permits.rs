@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use gladhand_accord::{Capability, Secret};
+use gladhand_capabilities::roots::inside;
 use gladhand_hub::Pattern;
 use http::{HeaderName, HeaderValue};
 use serde::{Deserialize, Serialize};
@@ -23,7 +24,8 @@ pub struct Settings {
     pub urls: Vec<Url>,
     /// Variables that an agent may set for a command.
     pub variables: Vec<String>,
-    /// Folders that a command may work in, with everything below them. Without any it works where we do.
+    /// Folders that a command may work in, with everything below them; the first is where it works if it is not told.
+    /// Without any it works where we do.
     pub folders: Vec<PathBuf>,
     /// Folders that registered servers are told of when they ask; if there are none, the agent is asked.
     pub roots: Vec<Root>,
@@ -184,18 +186,14 @@ impl Settings {
             let value = value.as_str().ok_or_else(|| format!("config.env.{name}: it is to be a text"))?;
             options.surroundings.variables.push((name.clone(), Secret::new(value)));
         }
-        if !config.cwd.is_empty() {
-            // As it is, and not as it is called: a link may lead elsewhere.
-            let folder = std::fs::canonicalize(&config.cwd).ok().filter(|folder| folder.is_dir());
-            let is_below = |folder: &PathBuf| {
-                self.folders
-                    .iter()
-                    .filter_map(|permitted| std::fs::canonicalize(permitted).ok())
-                    .any(|permitted| folder.starts_with(permitted))
-            };
-            let folder = folder.filter(is_below);
-            options.surroundings.folder = Some(folder.ok_or("config.cwd: commands may not work there")?);
-        }
+        options.surroundings.folder = match (self.folders.first(), config.cwd.as_str()) {
+            (first, "") => first.cloned(),
+            (None, _) => return Err("config.cwd: commands may not work there".to_owned()),
+            (Some(first), cwd) => {
+                let folder = inside(&first.join(cwd), &self.folders).filter(|folder| folder.is_dir());
+                Some(folder.ok_or("config.cwd: commands may not work there")?)
+            }
+        };
         Ok(Target::Command(config.cmd.clone()))
     }
 

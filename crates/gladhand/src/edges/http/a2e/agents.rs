@@ -17,8 +17,8 @@ use crate::edges::clock::Clock;
 /// The shortest and the longest pause between two looks for sessions whose time is over.
 const TIDY: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(30));
 
-/// What nobody gets over HTTP who need not show a token: whoever has it can run programs.
-const NEED_A_TOKEN: [&str; 3] = ["proc", "skill", "mcp"];
+/// Withheld capabilities that the operator has configured on purpose. The others are there by default.
+const CONFIGURED: [&str; 3] = ["proc", "skill", "env"];
 
 /// Whether agents must show who they are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,17 +40,20 @@ impl Trust {
         if self == Self::Tokens {
             return;
         }
-        let capabilities = service.hub().capabilities();
-        // Of the others nobody has asked for any.
-        let withheld: Vec<_> = ["proc", "skill"].into_iter().filter(|name| capabilities.contains(name)).collect();
+        let open = service.hub().open_capabilities();
+        let mut withheld = service.hub().capabilities();
+        withheld.retain(|name| !open.contains(name));
         if withheld.is_empty() {
-            tracing::info!("no token is configured: A2E agents are let in with any");
-        } else {
-            tracing::warn!(
-                "no token is configured, so agents do not get {} over HTTP (set `a2e.tokens` in the configuration, or {})",
-                withheld.join(", "),
-                crate::config::env::A2E_TOKEN
-            );
+            return tracing::info!("no token is configured: A2E agents are let in with any");
+        }
+        let message = format!(
+            "no token is configured, so agents do not get {} over HTTP (set `a2e.tokens` in the configuration, or {})",
+            withheld.join(", "),
+            crate::config::env::A2E_TOKEN
+        );
+        match withheld.iter().any(|name| CONFIGURED.contains(name)) {
+            true => tracing::warn!("{message}"),
+            false => tracing::info!("{message}"),
         }
     }
 }
@@ -124,7 +127,7 @@ impl Agents {
     fn door(&self, clock: &Clock) -> Door {
         let mut setup = self.shared.service.setup(clock);
         if self.trust == Trust::Anybody {
-            setup.menu.capabilities.retain(|name| !NEED_A_TOKEN.contains(name));
+            setup.menu.capabilities = self.shared.hub().open_capabilities();
         }
         Door::pinned(&a2e::DIALECT, setup)
     }
