@@ -576,6 +576,9 @@ pub struct PolicyApproveArgs {
     /// The tools, by the names under which they were shown.
     #[arg(value_name = "TOOL")]
     pub names: Vec<String>,
+    /// The configuration file [default: ./gladhand.toml, then the user's config folder].
+    #[arg(long, value_name = "FILE", env = env::CONFIG, value_hint = ValueHint::FilePath)]
+    pub config: Option<PathBuf>,
     /// The data folder [default: the user's data folder].
     #[arg(long, value_name = "DIR", env = env::DATA_DIR, value_hint = ValueHint::DirPath)]
     pub data_dir: Option<PathBuf>,

@@ -31,6 +31,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use gladhand_accord::{Agreement, Refusal};
 use gladhand_operations::{Call, CallId, Failure, FailureKind, Operation, Outcome, Terms};
+use gladhand_redaction::{self as redaction, Life, redact};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
 pub use crate::edges::http_client::{Attempt, Authorizer, Bearer};
@@ -97,11 +98,56 @@ pub enum OpenError {
     },
 }
 
+impl OpenError {
+    /// The same without secrets that the upstream may repeat.
+    fn redacted(self) -> Self {
+        match self {
+            Self::NotStarted { program, source } => Self::NotStarted { program: redact(&program).into_owned(), source },
+            Self::Unreachable(why) => Self::Unreachable(redact(&why).into_owned()),
+            Self::Unauthorized { why } => Self::Unauthorized { why: redact(&why).into() },
+            Self::NotOverHttp(dialect) => Self::NotOverHttp(dialect),
+            Self::Refused { refusal, last_words } => {
+                let last_words = last_words.iter().map(|line| redact(line).into_owned()).collect();
+                Self::Refused { refusal: redacted_refusal(refusal), last_words }
+            }
+        }
+    }
+}
+
+/// A refusal without secrets that the upstream may repeat in its words.
+fn redacted_refusal(refusal: Refusal) -> Refusal {
+    match refusal {
+        Refusal::PeerRefused { code, message } => {
+            Refusal::PeerRefused { code: redact(&code).into_owned(), message: redact(&message).into_owned() }
+        }
+        Refusal::PeerMisbehaved { problem } => Refusal::PeerMisbehaved { problem: redact(&problem).into_owned() },
+        Refusal::VersionMismatch { asked, spoken } => {
+            Refusal::VersionMismatch { asked, spoken: spoken.iter().map(|one| redact(one).into_owned()).collect() }
+        }
+        other => other,
+    }
+}
+
+/// Makes known to the redaction what is secret in the way to an upstream.
+fn learn_secrets(target: &Target, options: &Options) {
+    let life = Life::Recent;
+    target.learn_secrets(life);
+    for (name, value) in &options.headers {
+        redaction::learn_header(name.as_str(), &String::from_utf8_lossy(value.as_bytes()), life);
+    }
+    for (name, value) in &options.surroundings.variables {
+        redaction::learn_variable(name, value.expose(), life);
+    }
+    options.token.iter().for_each(|token| redaction::learn(token.expose(), life));
+}
+
 impl Upstream {
     /// Opens a session. What the upstream says and asks on its own account goes to `host`.
     pub async fn open(target: &Target, options: Options, host: Arc<dyn Host>) -> Result<Self, OpenError> {
+        learn_secrets(target, &options);
         // Two ways to open may be tried at once, which takes more room than a stack should give.
-        let (driver, agreement) = Box::pin(opening::open(target, &options, host)).await?;
+        let opened = Box::pin(opening::open(target, &options, host)).await;
+        let (driver, agreement) = opened.map_err(OpenError::redacted)?;
         let process = driver.transport.process();
         let (commands, to_loop) = mpsc::channel(COMMANDS);
         let (asides, asides_to_loop) = mpsc::unbounded_channel();

@@ -6,10 +6,10 @@ use std::time::Duration;
 use gladhand_accord::{Agreement, Refusal, Side};
 use gladhand_dialects::mcp::revision::Revision;
 use gladhand_dialects::{Ambient, Client, ClientSetup, Dialect, Event, Heard, Lane, Stop, a2e};
+use gladhand_redaction::redact;
 use gladhand_wire::{Fault, Line, Members, Skim};
 use tokio::time::Instant;
 
-use super::redact::Redactor;
 use crate::commands::session::Access;
 use crate::config::env;
 use crate::edges::child::{ChildPeer, Manner};
@@ -108,7 +108,6 @@ pub(super) enum Verdict {
 /// Opens a session. Each line is shown as it crosses the channel. The server is handed back still running.
 pub(super) async fn open<'s>(
     plan: Plan,
-    redactor: &'s Redactor,
     signals: &mut Signals,
     show: &'s mut dyn FnMut(&Message),
 ) -> (Record, Running) {
@@ -133,7 +132,6 @@ pub(super) async fn open<'s>(
         evidence: Evidence::default(),
         record,
         started: Instant::now(),
-        redactor,
         recorded: 0,
         show,
     };
@@ -176,7 +174,6 @@ struct Opening<'s> {
     evidence: Evidence,
     record: Record,
     started: Instant,
-    redactor: &'s Redactor,
     /// Bytes of messages that are in the record.
     recorded: usize,
     show: &'s mut dyn FnMut(&Message),
@@ -209,11 +206,10 @@ impl Opening<'_> {
     }
 
     async fn start(&mut self, command: &[String], log_stderr: bool) -> Result<(), String> {
-        let hiding = self.redactor.clone();
         // Through the log: it is bounded, never blocks, and lets no control character pass.
         let on_stderr = move |text: &str| {
             if log_stderr {
-                hiding.hide(text).lines().for_each(|line| tracing::info!("server: {line}"));
+                text.lines().for_each(|line| tracing::info!("server: {line}"));
             }
         };
         // Tokens are ours to present; a server that gets one from us would accept whatever we present.
@@ -362,7 +358,7 @@ impl Opening<'_> {
     }
 
     fn note(&mut self, from: Side, line: &[u8]) {
-        let text = self.redactor.hide_in_message(String::from_utf8_lossy(line).trim());
+        let text = redact(String::from_utf8_lossy(line).trim()).into_owned();
         if text.is_empty() {
             return;
         }

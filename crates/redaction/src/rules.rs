@@ -1,0 +1,272 @@
+//! Secrets that the form of a text shows, whether their value is known or not.
+//!
+//! Each rule finds the places of values. References (`${NAME}`) in a value are no secrets; the default in `${NAME:-default}`
+//! may be one.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use crate::MASK;
+use crate::names::is_sensitive;
+
+/// What ends a value in free text.
+const ENDS: &[char] = &[' ', '\t', '\r', '\n', '"', '\'', '`', '<', '>', '\\', '&', ',', ';', ')', '}', ']', '#'];
+
+/// What ends a header's value.
+const LINE_ENDS: &[char] = &['\r', '\n', '"', '\'', '`', '\\', '\u{fffd}'];
+
+/// Headers whose value is a secret, beside `X-` headers with a sensitive name.
+const HEADERS: [&str; 6] = ["authorization", "proxy-authorization", "cookie", "set-cookie", "api-key", "private-token"];
+
+/// Schemes of authentication.
+pub(crate) const SCHEMES: [&str; 7] = ["bearer", "basic", "dpop", "token", "apikey", "digest", "aws4-hmac-sha256"];
+
+/// The text with each secret masked.
+pub(crate) fn without_secrets(text: &str) -> Cow<'_, str> {
+    masked(text, spans(text))
+}
+
+/// The text with the mask in these places.
+pub(crate) fn masked(text: &str, mut spans: Vec<Range<usize>>) -> Cow<'_, str> {
+    spans.retain(|span| !matches!(text.get(span.clone()), None | Some("" | MASK)));
+    if spans.is_empty() {
+        return Cow::Borrowed(text);
+    }
+    spans.sort_unstable_by_key(|span| (span.start, span.end));
+    let (mut shown, mut at) = (String::with_capacity(text.len()), 0);
+    for span in spans {
+        if span.start >= at {
+            shown.push_str(&text[at..span.start]);
+            shown.push_str(MASK);
+        }
+        at = at.max(span.end);
+    }
+    shown.push_str(&text[at..]);
+    Cow::Owned(shown)
+}
+
+/// Where secrets are.
+pub(crate) fn spans(text: &str) -> Vec<Range<usize>> {
+    let mut found = userinfo(text);
+    found.extend(assigned(text));
+    found.extend(headers(text));
+    found.extend(after_schemes(text));
+    found.into_iter().flat_map(|span| literals(text, span)).collect()
+}
+
+/// Users and passwords in URLs: `scheme://user:password@host`.
+pub(crate) fn userinfo(text: &str) -> Vec<Range<usize>> {
+    let mut found = Vec::new();
+    for (at, _) in text.match_indices("://") {
+        let begin = at + 3;
+        let rest = &text[begin..];
+        let word = &rest[..rest.find([' ', '\t', '\r', '\n', '"', '\'', '`', '<', '>', '\\']).unwrap_or(rest.len())];
+        let authority = &word[..word.find(['/', '?', '#']).unwrap_or(word.len())];
+        // A password may hold a slash that should be encoded; a port never holds anything but digits.
+        let is_host = || match authority.rsplit_once(':') {
+            Some((_, port)) => port.bytes().all(|byte| byte.is_ascii_digit()) || authority.ends_with(']'),
+            None => true,
+        };
+        let end = authority.rfind('@').or_else(|| word.rfind('@').filter(|_| !is_host()));
+        found.extend(end.map(|end| begin..begin + end));
+    }
+    found
+}
+
+/// The values of `?name=value`, `--name=value`, `name=value` with a sensitive name.
+fn assigned(text: &str) -> Vec<Range<usize>> {
+    let mut found = Vec::new();
+    for (at, _) in text.match_indices('=') {
+        let named = &text[..at];
+        let begin = named.rfind(|c: char| !is_name(c)).map_or(0, |last| last + last_length(named, last));
+        let name = &named[begin..];
+        let is_parameter = name.starts_with('-') || named[..begin].ends_with(['?', '&', '#', ';']);
+        // Log lines have keys that are no secrets.
+        if !is_sensitive(name) || (!is_parameter && name.eq_ignore_ascii_case("key")) {
+            continue;
+        }
+        let value = at + 1;
+        found.push(quoted(text, value).unwrap_or_else(|| value..value_end(text, value)));
+    }
+    found
+}
+
+/// The values of headers (`Authorization: Bearer x`) and of members (`"token": "x"`) with a sensitive name.
+fn headers(text: &str) -> Vec<Range<usize>> {
+    let mut found = Vec::new();
+    for (at, _) in text.match_indices(':') {
+        let named = text[..at].trim_end_matches(['"', '\'', '\\']);
+        let is_member = named.len() < at;
+        let begin = named.rfind(|c: char| !is_name(c)).map_or(0, |last| last + last_length(named, last));
+        let name = named[begin..].trim_start_matches('-');
+        let value = text.len() - text[at + 1..].trim_start_matches(' ').len();
+        if is_member {
+            found.extend(quoted(text, value).filter(|_| is_sensitive(name)));
+        } else if is_header(name) {
+            found.extend(header_value(text, value, name));
+        }
+    }
+    found
+}
+
+fn is_header(name: &str) -> bool {
+    let is_own = name.get(..2).is_some_and(|beginning| beginning.eq_ignore_ascii_case("x-"));
+    HEADERS.iter().any(|header| header.eq_ignore_ascii_case(name)) || (is_own && is_sensitive(name))
+}
+
+/// The secret in the value of a header that begins here.
+fn header_value(text: &str, begin: usize, name: &str) -> Option<Range<usize>> {
+    let begin = text.len() - text[begin..].trim_start_matches(['"', '\'', '\\']).len();
+    let line = &text[begin..begin + text[begin..].find(LINE_ENDS).unwrap_or(text.len() - begin)];
+    let word = line.split(' ').next().unwrap_or_default();
+    let behind = line.get(word.len() + 1..).filter(|behind| !behind.is_empty());
+    if let (Some(scheme), Some(behind)) = (SCHEMES.iter().find(|scheme| scheme.eq_ignore_ascii_case(word)), behind) {
+        let value = begin + word.len() + 1;
+        let has_parameters = ["digest", "aws4-hmac-sha256"].contains(scheme);
+        return Some(value..if has_parameters { value + behind.len() } else { value_end(text, value) });
+    }
+    if name.to_ascii_lowercase().ends_with("cookie") {
+        return Some(begin..begin + line.len()).filter(|_| line.contains('='));
+    }
+    // A word of a sentence is no secret.
+    let end = value_end(text, begin);
+    Some(begin..end).filter(|value| is_opaque(&text[value.clone()]) || text[value.clone()].starts_with("${"))
+}
+
+/// What follows `Bearer`, `Basic` and `DPoP` and is no word of a sentence.
+fn after_schemes(text: &str) -> Vec<Range<usize>> {
+    let mut found = Vec::new();
+    let lower = text.to_ascii_lowercase();
+    for scheme in &SCHEMES[..3] {
+        for (at, _) in lower.match_indices(scheme) {
+            let begin = at + scheme.len() + 1;
+            let is_apart = !lower[..at].ends_with(is_name) && lower[at + scheme.len()..].starts_with(' ');
+            if !is_apart {
+                continue;
+            }
+            let rest = &text[begin..];
+            let fits = |c: char| c.is_ascii_alphanumeric() || "-._~+/=".contains(c);
+            let length = rest.find(|c: char| !fits(c)).unwrap_or(rest.len());
+            let value = rest[..length].trim_end_matches('.');
+            // `error=` and `realm=` are parameters of a challenge.
+            let is_parameter = value.trim_end_matches('=').contains('=') || rest[length..].starts_with('"');
+            if is_opaque(value) && !is_parameter {
+                found.push(begin..begin + value.len());
+            }
+        }
+    }
+    found
+}
+
+/// Whether a text looks like a token, and not like a word of a sentence.
+fn is_opaque(text: &str) -> bool {
+    let is_odd = |c: char| c.is_ascii_digit() || c.is_ascii_uppercase() || "_=/+~".contains(c);
+    text.len() >= 8 && text.chars().skip(1).any(is_odd)
+}
+
+/// The parts of a place that are no references.
+pub(crate) fn literals(text: &str, place: Range<usize>) -> Vec<Range<usize>> {
+    let (mut found, mut begin) = (Vec::new(), place.start);
+    let mut rest = begin;
+    while let Some(at) = text.get(rest..place.end).and_then(|rest| rest.find("${")) {
+        let open = rest + at;
+        let Some(close) = text[open..].find('}').map(|length| open + length) else { break };
+        found.push(begin..open);
+        found.extend(text[open..close].find(":-").map(|default| open + default + 2..close));
+        (begin, rest) = (close + 1, close + 1);
+    }
+    found.push(begin..place.end.max(begin));
+    // Where only separators are left, there are only references.
+    let is_secret =
+        |place: &Range<usize>| text.get(place.clone()).is_some_and(|text| text.contains(char::is_alphanumeric));
+    if found.len() > 1 {
+        found.retain(is_secret);
+    }
+    found
+}
+
+/// Where the value that begins here ends. A reference belongs to it.
+fn value_end(text: &str, begin: usize) -> usize {
+    let mut at = begin;
+    loop {
+        if let Some(length) = text[at..].strip_prefix("${").and_then(|reference| reference.find('}')) {
+            at += length + 3;
+            continue;
+        }
+        match text[at..].chars().next() {
+            Some(letter) if !ENDS.contains(&letter) => at += letter.len_utf8(),
+            _ => return at,
+        }
+    }
+}
+
+/// The content of the quotes that begin here, which may be escaped.
+fn quoted(text: &str, begin: usize) -> Option<Range<usize>> {
+    let inside = text[begin..].trim_start_matches('\\');
+    let quote = inside.chars().next().filter(|quote| ['"', '\''].contains(quote))?;
+    let begin = text.len() - inside.len() + 1;
+    let length = text[begin..].find([quote, '\\', '\n']).unwrap_or(text.len() - begin);
+    Some(begin..begin + length)
+}
+
+fn is_name(letter: char) -> bool {
+    letter.is_ascii_alphanumeric() || "_-.[]".contains(letter)
+}
+
+/// The length of the character that begins here.
+fn last_length(text: &str, at: usize) -> usize {
+    text[at..].chars().next().map_or(0, char::len_utf8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_looks_like_a_secret_is_masked() {
+        for (text, shown) in [
+            ("postgres://ann:hush@db/x", "postgres://***@db/x"),
+            ("postgres://ann:hu/sh@db/x", "postgres://***@db/x"),
+            ("https://hush@x.example/?a=1", "https://***@x.example/?a=1"),
+            ("https://x/mcp?api_key=hush&b=2#access_token=hush", "https://x/mcp?api_key=***&b=2#access_token=***"),
+            ("https://x/?key=hush", "https://x/?key=***"),
+            ("server --password=hush -x", "server --password=*** -x"),
+            ("docker -e API_KEY=hush x", "docker -e API_KEY=*** x"),
+            ("host=x password='hu sh' port=1", "host=x password='***' port=1"),
+            ("got Authorization: Bearer hush, no", "got Authorization: Bearer ***, no"),
+            ("authorization: hush12345", "authorization: ***"),
+            ("X-Api-Key: hush12345\r\nhost: x", "X-Api-Key: ***\r\nhost: x"),
+            ("Cookie: a=1; b=2\nx", "Cookie: ***\nx"),
+            ("Authorization: Digest username=\"a\"", "Authorization: Digest ***\"a\""),
+            ("with bearer hush-12345 it", "with bearer *** it"),
+            ("Basic YW5uOmh1c2g=", "Basic ***"),
+            (r#"{"token": "hush", "a": 1}"#, r#"{"token": "***", "a": 1}"#),
+            (r#"{\"api_key\":\"hush\"}"#, r#"{\"api_key\":\"***\"}"#),
+            (r#"{"authorization":"Bearer hush"}"#, r#"{"authorization":"***"}"#),
+            ("x?token=${T:-hush}", "x?token=${T:-***}"),
+            ("x?token=a${T}b", "x?token=***${T}***"),
+        ] {
+            assert_eq!(without_secrets(text), shown, "{text}");
+        }
+    }
+
+    #[test]
+    fn ordinary_text_stays_as_it_is() {
+        for text in [
+            "set GLADHAND_MCP_TOKEN to a bearer token, or give --header 'Authorization: …'",
+            "line 3, column 1: authorization: expected a table",
+            "upstreams.a.token: expected a string",
+            "https://localhost:8080/@scope/package",
+            "https://example.org/mcp?profile=a",
+            "no connection to 127.0.0.1:80",
+            "Bearer realm=\"x\", error=\"invalid_token\"",
+            "basic authentication is not supported",
+            "max_tokens=100 key=upstreams.a",
+            "postgres://${USER}:${secret:db}@host/x?sslmode=require&key=${secret:k}",
+            "--token=${secret:t}",
+            "tokens: 5, cookie: none",
+        ] {
+            assert_eq!(without_secrets(text), text);
+        }
+    }
+}
