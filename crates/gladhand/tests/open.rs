@@ -266,7 +266,7 @@ fn a_token_that_the_server_repeats_is_not_shown_either() {
             assert!(text(&output).contains("***"), "{}", text(&output));
             assert!(!text(&output).contains(TOKEN), "{}", text(&output));
             assert!(!errors.contains(TOKEN), "{errors}");
-            assert_eq!(arguments[0] == "-v", errors.contains("server: log: got ***"), "{errors}");
+            assert_eq!(arguments[0] == "-v", errors.contains("stderr: log: got ***"), "{errors}");
         }
     }
 }

@@ -1,13 +1,13 @@
 //! The secret values that this process uses, and the search for all of them at once.
 
-use std::borrow::Cow;
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
 use zeroize::Zeroizing;
 
-use crate::{MASK, forms};
+use crate::forms;
 
 /// A value with fewer bytes is not searched for.
 pub const SHORTEST: usize = 8;
@@ -42,23 +42,10 @@ pub fn learn(value: &str, life: Life) {
     }
 }
 
-/// The text without known values.
-pub(crate) fn without_known(text: &str) -> Cow<'_, str> {
+/// Where known values are.
+pub(crate) fn spans(text: &str) -> Vec<Range<usize>> {
     let search = STATE.lock().unwrap_or_else(PoisonError::into_inner).search();
-    match search {
-        Search::Nothing => Cow::Borrowed(text),
-        Search::Values(values) if !values.is_match(text) => Cow::Borrowed(text),
-        Search::Values(values) => {
-            let mut redacted = String::with_capacity(text.len());
-            values.replace_all_with(text, &mut redacted, |_, _, to| {
-                to.push_str(MASK);
-                true
-            });
-            Cow::Owned(redacted)
-        }
-        // What cannot be searched may hold anything.
-        Search::Impossible => Cow::Borrowed(MASK),
-    }
+    search.spans(text)
 }
 
 static STATE: Mutex<State> =
@@ -76,6 +63,17 @@ enum Search {
     Nothing,
     Values(Arc<AhoCorasick>),
     Impossible,
+}
+
+impl Search {
+    fn spans(&self, text: &str) -> Vec<Range<usize>> {
+        match self {
+            Self::Nothing => Vec::new(),
+            Self::Values(values) => values.find_iter(text).map(|found| found.range()).collect(),
+            // What cannot be searched may hold anything.
+            Self::Impossible => vec![0..text.len()],
+        }
+    }
 }
 
 impl State {
@@ -145,17 +143,15 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::redact;
+    use crate::rules::masked;
+    use crate::{MASK, redact};
 
     /// A state of its own, so that tests do not see each other's values.
     fn knowing(values: &[&str]) -> impl Fn(&str) -> String + use<> {
         let mut state = State { lasting: Values::NONE, recent: Values::NONE, search: None };
         values.iter().for_each(|value| state.learn(value, Life::Recent));
         let search = state.search();
-        move |text| match &search {
-            Search::Values(values) => values.replace_all(text, &vec![MASK; values.patterns_len()]),
-            _ => text.to_owned(),
-        }
+        move |text| masked(text, search.spans(text)).into_owned()
     }
 
     #[test]

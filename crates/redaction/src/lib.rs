@@ -41,26 +41,14 @@ pub fn redact(text: &str) -> Cow<'_, str> {
 
 /// The same, without these secrets of the exchange that the text comes from: they are removed even where they are too
 /// short to be known in general.
-pub fn redact_with<'s>(text: &str, secrets: impl IntoIterator<Item = &'s str>) -> Cow<'_, str> {
+pub fn redact_with<'t, 's>(text: &'t str, secrets: impl IntoIterator<Item = &'s str>) -> Cow<'t, str> {
     /// A shorter text is no secret.
     const SHORTEST_GIVEN: usize = 4;
-    let mut text = Cow::Borrowed(text);
+    // All of them are looked for in the text as it came: what one mask cuts in two, another search would not find.
+    let mut places = known::spans(text);
+    places.extend(rules::spans(text));
     for secret in secrets.into_iter().filter(|secret| secret.len() >= SHORTEST_GIVEN) {
-        if text.contains(secret) {
-            text = Cow::Owned(text.replace(secret, MASK));
-        }
+        places.extend(text.match_indices(secret).map(|(at, _)| at..at + secret.len()));
     }
-    let text = in_turn(text, known::without_known);
-    in_turn(text, rules::without_secrets)
-}
-
-/// Applies a step that borrows what it does not change.
-fn in_turn<'t>(text: Cow<'t, str>, step: impl for<'s> Fn(&'s str) -> Cow<'s, str>) -> Cow<'t, str> {
-    match text {
-        Cow::Borrowed(text) => step(text),
-        Cow::Owned(text) => match step(&text) {
-            Cow::Owned(changed) => Cow::Owned(changed),
-            Cow::Borrowed(_) => Cow::Owned(text),
-        },
-    }
+    rules::masked(text, places)
 }

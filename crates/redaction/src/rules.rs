@@ -21,27 +21,23 @@ const HEADERS: [&str; 6] = ["authorization", "proxy-authorization", "cookie", "s
 /// Schemes of authentication.
 pub(crate) const SCHEMES: [&str; 7] = ["bearer", "basic", "dpop", "token", "apikey", "digest", "aws4-hmac-sha256"];
 
-/// The text with each secret masked.
-pub(crate) fn without_secrets(text: &str) -> Cow<'_, str> {
-    masked(text, spans(text))
-}
-
-/// The text with the mask in these places.
+/// The text with the mask in these places; one for those that overlap or touch.
 pub(crate) fn masked(text: &str, mut spans: Vec<Range<usize>>) -> Cow<'_, str> {
     spans.retain(|span| !matches!(text.get(span.clone()), None | Some("" | MASK)));
     if spans.is_empty() {
         return Cow::Borrowed(text);
     }
     spans.sort_unstable_by_key(|span| (span.start, span.end));
-    let (mut shown, mut at) = (String::with_capacity(text.len()), 0);
+    let (mut shown, mut at) = (String::with_capacity(text.len()), None);
     for span in spans {
-        if span.start >= at {
-            shown.push_str(&text[at..span.start]);
+        let before = at.unwrap_or(0);
+        if at.is_none() || span.start > before {
+            shown.push_str(&text[before..span.start]);
             shown.push_str(MASK);
         }
-        at = at.max(span.end);
+        at = Some(before.max(span.end));
     }
-    shown.push_str(&text[at..]);
+    shown.push_str(&text[at.unwrap_or(0)..]);
     Cow::Owned(shown)
 }
 
@@ -221,6 +217,10 @@ fn last_length(text: &str, at: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn without_secrets(text: &str) -> Cow<'_, str> {
+        masked(text, spans(text))
+    }
 
     #[test]
     fn what_looks_like_a_secret_is_masked() {

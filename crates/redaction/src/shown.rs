@@ -231,6 +231,7 @@ mod tests {
         learn_header("X-Own", "header-value-1", Life::Recent);
         learn_header("authorization", "Basic YW5uOmJhc2ljLXBhc3N3b3JkLTE=", Life::Recent);
         learn_header("Accept", "application/json", Life::Recent);
+        assert_eq!(redact("Basic YW5uOmJhc2ljLXBhc3N3b3JkLTE= and"), "Basic *** and");
         for secret in [
             "pass/word-1",
             "pass%2Fword-1",

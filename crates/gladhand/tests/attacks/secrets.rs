@@ -309,7 +309,7 @@ fn assert_no_secret_below(folder: &Path) {
 fn instructions_repeat_no_secret() {
     let scene = Scene::new();
     let url = scene.url("talking");
-    let mut command = scene.command(&["-vv", "bridge", &url]);
+    let mut command = scene.command(&["-vv", "bridge", "--header", &format!("X-Own: {HEADER}"), &url]);
     command.env("GLADHAND_MCP_TOKEN", TOKEN);
     let mut process = Process::start(command);
     let opened = process.ask(&mcp_initialize("2025-06-18"));

@@ -14,6 +14,7 @@ use crate::commands::session::Access;
 use crate::config::env;
 use crate::edges::child::{ChildPeer, Manner};
 use crate::edges::child_lines::ChildLines;
+use crate::edges::child_log::ChildLog;
 use crate::edges::clock::Clock;
 use crate::edges::http_client::{Endpoint, HttpClient, Style};
 use crate::edges::signals::Signals;
@@ -206,12 +207,9 @@ impl Opening<'_> {
     }
 
     async fn start(&mut self, command: &[String], log_stderr: bool) -> Result<(), String> {
-        // Through the log: it is bounded, never blocks, and lets no control character pass.
-        let on_stderr = move |text: &str| {
-            if log_stderr {
-                text.lines().for_each(|line| tracing::info!("server: {line}"));
-            }
-        };
+        // Through the log: it is bounded, never blocks, and lets no secret and no control character pass.
+        let mut log = log_stderr.then(|| ChildLog::new("server"));
+        let on_stderr = move |text: &str| log.iter_mut().for_each(|log| log.write(text));
         // Tokens are ours to present; a server that gets one from us would accept whatever we present.
         let child = ChildPeer::start(
             command,
