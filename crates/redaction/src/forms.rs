@@ -32,7 +32,7 @@ pub(crate) fn add(value: &str, forms: &mut Vec<String>) {
     }
 }
 
-/// What is between the quotes.
+/// The text between the quotes.
 fn inside(quoted: &str) -> String {
     quoted.get(1..quoted.len().saturating_sub(1)).unwrap_or_default().to_owned()
 }
@@ -63,8 +63,7 @@ fn lower_hex(encoded: &str) -> String {
     encoded.chars().map(lower).collect()
 }
 
-/// The characters that a value has in base64 when this many bytes stand before it (modulo 3), whatever they and those
-/// behind it are.
+/// The characters of base64 that depend on the value alone, if `offset` bytes (modulo 3) stand before it.
 fn in_base64(value: &[u8], offset: usize) -> [String; 2] {
     let padded = [&[0; 2][..offset], value].concat();
     let (first, end) = ((offset * 8).div_ceil(6), padded.len() * 8 / 6);

@@ -70,8 +70,8 @@ impl Search {
         match self {
             Self::Nothing => Vec::new(),
             Self::Values(values) => values.find_iter(text).map(|found| found.range()).collect(),
-            // What cannot be searched may hold anything.
-            Self::Impossible => vec![0..text.len()],
+            // A text that cannot be searched may hold any secret.
+            Self::Impossible => Vec::from_iter([0..text.len()]),
         }
     }
 }

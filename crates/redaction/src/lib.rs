@@ -31,7 +31,7 @@ pub use shown::{
     redact_written,
 };
 
-/// What stands in place of a secret.
+/// Stands in place of a secret.
 pub const MASK: &str = "***";
 
 /// The text without secrets.

@@ -9,10 +9,10 @@ use std::ops::Range;
 use crate::MASK;
 use crate::names::is_sensitive;
 
-/// What ends a value in free text.
+/// The characters that end a value in free text.
 const ENDS: &[char] = &[' ', '\t', '\r', '\n', '"', '\'', '`', '<', '>', '\\', '&', ',', ';', ')', '}', ']', '#'];
 
-/// What ends a header's value.
+/// The characters that end the value of a header.
 const LINE_ENDS: &[char] = &['\r', '\n', '"', '\'', '`', '\\', '\u{fffd}'];
 
 /// Headers whose value is a secret, beside `X-` headers with a sensitive name.
@@ -129,7 +129,7 @@ fn header_value(text: &str, begin: usize, name: &str) -> Option<Range<usize>> {
     Some(begin..end).filter(|value| is_opaque(&text[value.clone()]) || text[value.clone()].starts_with("${"))
 }
 
-/// What follows `Bearer`, `Basic` and `DPoP` and is no word of a sentence.
+/// Tokens after `Bearer`, `Basic` and `DPoP`.
 fn after_schemes(text: &str) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     let lower = text.to_ascii_lowercase();

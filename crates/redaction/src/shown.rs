@@ -40,7 +40,8 @@ pub fn learn_header(name: &str, value: &str, life: Life) {
     if HARMLESS.iter().any(|harmless| harmless.eq_ignore_ascii_case(name)) {
         return;
     }
-    let (scheme, credentials) = value.trim().split_once(' ').unwrap_or(("", value.trim()));
+    let value = value.trim();
+    let (scheme, credentials) = value.split_once(' ').unwrap_or(("", value));
     match SCHEMES.iter().find(|known| known.eq_ignore_ascii_case(scheme)) {
         Some(&"basic") => {
             learn(credentials, life);

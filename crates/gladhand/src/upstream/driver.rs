@@ -2,7 +2,6 @@
 //!
 //! Whatever wakes it is one [`Wake`]; after each step everything that the client side wants is done before the next.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,10 +10,7 @@ use std::time::Duration;
 use gladhand_accord::{Agreement, Refusal};
 use gladhand_dialects::{Breach, Client, Dialect, Event, FirstLine, Heard, Lane, REGISTRY};
 use gladhand_hub::policy::{Offender, Violations};
-use gladhand_operations::{
-    Answered, Call, CallId, Failure, FailureKind, Log, Notice, Outcome, Progress, Question, QuestionId,
-};
-use gladhand_redaction::{redact, redact_raw};
+use gladhand_operations::{Answered, Call, CallId, Failure, FailureKind, Notice, Outcome, Question, QuestionId};
 use gladhand_wire::{Fault, Line, Members, Skim};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{AbortHandle, JoinError, JoinSet};
@@ -23,6 +19,7 @@ use tokio::time::{Instant, Sleep};
 use super::COMMANDS;
 use super::host::Host;
 use super::options::Options;
+use super::redacted;
 use super::transport::{Evidence, Inbound, Transport};
 use crate::edges::child::Manner;
 use crate::edges::clock::Clock;
@@ -419,12 +416,12 @@ impl Driver {
 
     fn event(&mut self, event: Event) {
         match event {
-            Event::Opened(agreement) => self.opening = Some(Ok(redacted_agreement(agreement))),
-            Event::Refused(refusal) => self.opening = Some(Err(refusal)),
+            Event::Opened(agreement) => self.opening = Some(Ok(redacted::agreement(agreement))),
+            Event::Refused(refusal) => self.opening = Some(Err(redacted::refusal(refusal))),
             Event::Answered(call, outcome) => {
                 if let Some(pending) = self.calls.remove(&call) {
                     // A caller that left does not want to know.
-                    let _ = pending.reply.send(outcome.map_err(redacted_failure));
+                    let _ = pending.reply.send(outcome.map_err(redacted::failure));
                 }
             }
             Event::Notice(notice) => self.notice(notice),
@@ -442,7 +439,7 @@ impl Driver {
     }
 
     fn notice(&mut self, notice: Notice) {
-        let notice = redacted_notice(notice);
+        let notice = redacted::notice(notice);
         let expires = self.expiry();
         let pending = notice.about().and_then(|call| self.calls.get_mut(&call));
         let host = match pending {
@@ -476,40 +473,6 @@ impl Driver {
             self.asked.insert(id, (thinking, call));
         }
     }
-}
-
-/// A failure without secrets that the upstream may repeat. The content of a reply is not looked at: it is data.
-fn redacted_failure(mut failure: Failure) -> Failure {
-    if let Cow::Owned(message) = redact(&failure.message) {
-        failure.message = message;
-    }
-    let data = failure.data.as_deref().and_then(redact_raw);
-    failure.data = data.or(failure.data);
-    failure
-}
-
-/// A log line or a progress report without secrets.
-fn redacted_notice(notice: Notice) -> Notice {
-    match notice {
-        Notice::Log(call, Log { level, logger, data }) => {
-            let data = redact_raw(&data).unwrap_or(data);
-            Notice::Log(call, Log { level, logger, data })
-        }
-        Notice::Progress(call, progress) => {
-            let message = progress.message.map(|message| redact(&message).into_owned());
-            Notice::Progress(call, Progress { message, ..progress })
-        }
-        other => other,
-    }
-}
-
-/// An agreement whose instructions repeat no secret.
-fn redacted_agreement(mut agreement: Arc<Agreement>) -> Arc<Agreement> {
-    let instructions = agreement.instructions.as_deref().map(redact);
-    if let Some(Cow::Owned(instructions)) = instructions {
-        Arc::make_mut(&mut agreement).instructions = Some(instructions);
-    }
-    agreement
 }
 
 /// The dialect in which a server that does not understand us says so.

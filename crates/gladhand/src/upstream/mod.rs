@@ -22,6 +22,7 @@ mod eras;
 mod host;
 mod opening;
 mod options;
+pub(crate) mod redacted;
 mod target;
 pub(crate) mod transport;
 
@@ -31,7 +32,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use gladhand_accord::{Agreement, Refusal};
 use gladhand_operations::{Call, CallId, Failure, FailureKind, Operation, Outcome, Terms};
-use gladhand_redaction::{self as redaction, Life, redact};
+use gladhand_redaction::{self as redaction, Life};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
 pub use crate::edges::http_client::{Attempt, Authorizer, Bearer};
@@ -98,36 +99,6 @@ pub enum OpenError {
     },
 }
 
-impl OpenError {
-    /// The same without secrets that the upstream may repeat.
-    fn redacted(self) -> Self {
-        match self {
-            Self::NotStarted { program, source } => Self::NotStarted { program: redact(&program).into_owned(), source },
-            Self::Unreachable(why) => Self::Unreachable(redact(&why).into_owned()),
-            Self::Unauthorized { why } => Self::Unauthorized { why: redact(&why).into() },
-            Self::NotOverHttp(dialect) => Self::NotOverHttp(dialect),
-            Self::Refused { refusal, last_words } => {
-                let last_words = last_words.iter().map(|line| redact(line).into_owned()).collect();
-                Self::Refused { refusal: redacted_refusal(refusal), last_words }
-            }
-        }
-    }
-}
-
-/// A refusal without secrets that the upstream may repeat in its words.
-fn redacted_refusal(refusal: Refusal) -> Refusal {
-    match refusal {
-        Refusal::PeerRefused { code, message } => {
-            Refusal::PeerRefused { code: redact(&code).into_owned(), message: redact(&message).into_owned() }
-        }
-        Refusal::PeerMisbehaved { problem } => Refusal::PeerMisbehaved { problem: redact(&problem).into_owned() },
-        Refusal::VersionMismatch { asked, spoken } => {
-            Refusal::VersionMismatch { asked, spoken: spoken.iter().map(|one| redact(one).into_owned()).collect() }
-        }
-        other => other,
-    }
-}
-
 /// Makes known to the redaction what is secret in the way to an upstream.
 fn learn_secrets(target: &Target, options: &Options) {
     let life = Life::Recent;
@@ -147,7 +118,7 @@ impl Upstream {
         learn_secrets(target, &options);
         // Two ways to open may be tried at once, which takes more room than a stack should give.
         let opened = Box::pin(opening::open(target, &options, host)).await;
-        let (driver, agreement) = opened.map_err(OpenError::redacted)?;
+        let (driver, agreement) = opened.map_err(redacted::open_error)?;
         let process = driver.transport.process();
         let (commands, to_loop) = mpsc::channel(COMMANDS);
         let (asides, asides_to_loop) = mpsc::unbounded_channel();

@@ -20,7 +20,7 @@ const DSN: &str = "dsn-password-4711";
 const VARIABLE: &str = "environment-secret-4711";
 const IN_PATH: &str = "path-secret-4711";
 
-/// What no output may hold: the secrets as they are, and as URLs and base64 write them.
+/// No output may hold one of these: the secrets as they are, percent-encoded and in base64.
 const SECRETS: [&str; 9] = [
     TOKEN,
     URL_KEY,
@@ -99,6 +99,11 @@ fn respond(first: &str, request: &Value, echo: &str) -> (u16, Option<Value>) {
         ("/broken", _) => (500, None),
         ("/garbled", _) => (200, None),
         (_, None) => (405, None),
+        (path, Some(_)) if path.starts_with("/cut/") => {
+            let before = path.rsplit('/').next().and_then(|length| length.parse().ok()).unwrap_or(0);
+            let error = json!({"code": -32000, "message": "x".repeat(before) + TOKEN});
+            (200, Some(json!({"jsonrpc": "2.0", "id": id, "error": error})))
+        }
         (_, Some(method)) if method.starts_with("notifications/") => (202, Some(json!(""))),
         ("/talking", Some("initialize")) => (
             200,
@@ -291,7 +296,7 @@ fn a_server_shows_no_secret_that_its_upstreams_repeat() {
     }
 }
 
-/// What is kept in the data folder is no secret either.
+/// No file of the data folder holds one of the secrets.
 fn assert_no_secret_below(folder: &Path) {
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         match entry.file_type() {
@@ -321,6 +326,20 @@ fn instructions_repeat_no_secret() {
 }
 
 #[test]
+fn a_secret_at_the_place_where_a_text_is_cut_is_not_shown_in_part() {
+    let scene = Scene::new();
+    // A refusal is cut after 128 characters.
+    for before in [100, 110, 120, 127] {
+        let url = scene.url(&format!("cut/{before}"));
+        for arguments in [&["tools", "--as", "mcp@2025-06-18", &url], &["open", "--as", "mcp@2025-06-18", &url]] {
+            let shown = scene.output_of_client(arguments);
+            assert!(shown.contains("xxxx*"), "{arguments:?}: {shown}");
+            assert!(!shown.contains("xt"), "{arguments:?}: {shown}");
+        }
+    }
+}
+
+#[test]
 fn the_content_of_a_result_passes_unchanged() {
     let scene = Scene::new();
     let shown = scene.output_of_client(&["call", "say", &scene.url("talking")]);
@@ -343,7 +362,10 @@ fn doctor_warns_of_packages_without_a_version() {
         report["findings"].as_array().expect("a list").iter().filter(|one| one["state"] == "doubtful").collect();
     let about = |name: &str| warnings.iter().find(|one| one["about"] == format!("upstream {name}"));
     let any = about("any").unwrap_or_else(|| panic!("{report:#}"));
-    assert_eq!(any["message"], "`npx` runs `@scope/server` in whatever version is there at the time");
+    assert_eq!(
+        any["message"],
+        "`npx` runs `@scope/server` without an exact version, so that it can change at any start"
+    );
     assert_eq!(any["advice"], "name the version that you looked at, as in `@scope/server@1.2.3`");
     assert!(about("image").is_some() && about("pinned").is_none(), "{report:#}");
 }

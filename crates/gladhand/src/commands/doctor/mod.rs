@@ -198,7 +198,7 @@ fn upstream(Configured { name, config, written }: &Configured) -> Vec<Finding> {
         missing.extend(outside::unreachable(&url));
     }
     // Arguments may hold secrets.
-    let place = written.url.as_ref().or(written.command.first()).cloned().unwrap_or_default();
+    let place = written.url.as_ref().or_else(|| written.command.first()).cloned().unwrap_or_default();
     let mut findings: Vec<_> =
         missing.into_iter().map(|one| Finding::broken(&about, one.message, one.advice)).collect();
     if findings.is_empty() {

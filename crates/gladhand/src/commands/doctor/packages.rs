@@ -1,11 +1,11 @@
-//! Commands that fetch what they run, without saying which version of it.
+//! Commands that fetch a package and run it, without naming its version.
 //!
-//! `npx -y server` runs whatever the registry has under that name today: a package that changed hands runs with the
-//! user's rights at the next start. A version, or the digest of an image, makes a change visible.
+//! `npx -y server` runs the newest package of that name: one that changed hands runs with the user's rights at the next
+//! start. A version, or the digest of an image, makes a change visible.
 
 use super::Finding;
 
-/// What fetches a package and runs it.
+/// The kinds of packages, by how they name their version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     /// `name@1.2.3`
@@ -25,7 +25,7 @@ pub(super) fn unpinned(about: &str, words: &[String]) -> Option<Finding> {
     if is_elsewhere(package) || is_pinned(kind, package) {
         return None;
     }
-    let message = format!("`{runner}` runs `{package}` in whatever version is there at the time");
+    let message = format!("`{runner}` runs `{package}` without an exact version, so that it can change at any start");
     let name = name(kind, package);
     let pinned = match kind {
         Kind::Node => format!("{name}@1.2.3"),
@@ -53,7 +53,7 @@ fn program(word: &str) -> &str {
     name.strip_suffix(".cmd").or_else(|| name.strip_suffix(".exe")).unwrap_or(name)
 }
 
-/// What runs packages here, as people call it, and its arguments.
+/// The kind of package, the usual name of the program that runs it, and the arguments of that program.
 fn runner<'w, 'a>(words: &'w [&'a str]) -> Option<(Kind, &'static str, &'w [&'a str])> {
     let (first, rest) = words.split_first()?;
     let (second, behind) = rest.split_first().map_or(("", rest), |(second, behind)| (*second, behind));
@@ -75,7 +75,7 @@ fn runner<'w, 'a>(words: &'w [&'a str]) -> Option<(Kind, &'static str, &'w [&'a 
     Some(found)
 }
 
-/// What is run: named by an option, or the first word that is none.
+/// The package: named by an option, or the first word that is no option.
 fn package<'a>(kind: Kind, arguments: &[&'a str]) -> Option<&'a str> {
     let naming: &[&str] = match kind {
         Kind::Node => &["-p", "--package"],
@@ -136,12 +136,12 @@ fn is_elsewhere(package: &str) -> bool {
     package.starts_with(['.', '/', '~', '$']) || package.contains("://") || package.starts_with("file:")
 }
 
-/// The name without what may be a version.
+/// The name without its version.
 fn name(kind: Kind, package: &str) -> &str {
     split(kind, package).0
 }
 
-/// The name, and what is said of its version.
+/// The name, and the version with the character before it.
 fn split(kind: Kind, package: &str) -> (&str, &str) {
     let at = match kind {
         // The name of a scoped package begins with `@`.

@@ -19,8 +19,8 @@ use crate::edges::clock::Clock;
 use crate::edges::http_client::{Endpoint, HttpClient, Style};
 use crate::edges::signals::Signals;
 use crate::edges::surroundings::Surroundings;
-use crate::upstream::Target;
 use crate::upstream::transport::{Evidence, Inbound, Transport};
+use crate::upstream::{Target, redacted};
 
 /// How many lines are recorded; a server that floods is not worth more.
 const MOST_LINES: usize = 1000;
@@ -256,7 +256,7 @@ impl Opening<'_> {
         loop {
             let settled = std::mem::take(&mut heard.events).into_iter().find_map(|event| match event {
                 Event::Opened(agreement) => Some(Verdict::Opened(agreement)),
-                Event::Refused(refusal) => Some(Verdict::Refused(refusal)),
+                Event::Refused(refusal) => Some(Verdict::Refused(redacted::refusal(refusal))),
                 _ => None,
             });
             self.send(&mut heard);
