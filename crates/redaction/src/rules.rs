@@ -1,6 +1,7 @@
 //! Secrets that the form of a text shows, whether their value is known or not.
 //!
-//! Each rule finds the places of values. References (`${NAME}`) in a value are no secrets; the default in `${NAME:-default}`
+//! Each rule finds the places of values, in a time that grows with the length of the text and no faster: an upstream chooses
+//! it. References (`${NAME}`) in a value are no secrets; the default in `${NAME:-default}`
 //! may be one.
 
 use std::borrow::Cow;
@@ -14,6 +15,12 @@ const ENDS: &[char] = &[' ', '\t', '\r', '\n', '"', '\'', '`', '<', '>', '\\', '
 
 /// The characters that end the value of a header.
 const LINE_ENDS: &[char] = &['\r', '\n', '"', '\'', '`', '\\', '\u{fffd}'];
+
+/// A reference has no more bytes.
+const LONGEST_REFERENCE: usize = 256;
+
+/// A user and a password with unusual characters have no more bytes.
+const LONGEST_ADDRESS: usize = 512;
 
 /// Headers whose value is a secret, beside `X-` headers with a sensitive name.
 const HEADERS: [&str; 6] = ["authorization", "proxy-authorization", "cookie", "set-cookie", "api-key", "private-token"];
@@ -56,15 +63,18 @@ pub(crate) fn userinfo(text: &str) -> Vec<Range<usize>> {
     for (at, _) in text.match_indices("://") {
         let begin = at + 3;
         let rest = &text[begin..];
-        let word = &rest[..rest.find([' ', '\t', '\r', '\n', '"', '\'', '`', '<', '>', '\\']).unwrap_or(rest.len())];
-        let authority = &word[..word.find(['/', '?', '#']).unwrap_or(word.len())];
-        // A password may hold a slash that should be encoded; a port never holds anything but digits.
-        let is_host = || match authority.rsplit_once(':') {
-            Some((_, port)) => port.bytes().all(|byte| byte.is_ascii_digit()) || authority.ends_with(']'),
-            None => true,
+        let is_end = |c: char| c.is_whitespace() || "\"'`<>\\?#".contains(c);
+        let authority = &rest[..rest.find(|c| c == '/' || is_end(c)).unwrap_or(rest.len())];
+        // A password may hold a slash that should be encoded. In the address of a page, an `@` may stand behind a slash; a
+        // port is made of digits.
+        let is_page = ["http", "https"].iter().any(|scheme| text[..at].ends_with(scheme));
+        let port = authority.rsplit_once(':').map_or("", |(_, port)| port);
+        let is_host = is_page && (port.bytes().all(|byte| byte.is_ascii_digit()) || authority.ends_with(']'));
+        let word = match is_host || !authority.contains(':') {
+            true => authority,
+            false => bounded(rest, LONGEST_ADDRESS).split(is_end).next().unwrap_or_default(),
         };
-        let end = authority.rfind('@').or_else(|| word.rfind('@').filter(|_| !is_host()));
-        found.extend(end.map(|end| begin..begin + end));
+        found.extend(word.rfind('@').or_else(|| authority.rfind('@')).map(|end| begin..begin + end));
     }
     found
 }
@@ -72,7 +82,11 @@ pub(crate) fn userinfo(text: &str) -> Vec<Range<usize>> {
 /// The values of `?name=value`, `--name=value`, `name=value` with a sensitive name.
 fn assigned(text: &str) -> Vec<Range<usize>> {
     let mut found = Vec::new();
+    let mut covered = 0;
     for (at, _) in text.match_indices('=') {
+        if at < covered {
+            continue;
+        }
         let named = &text[..at];
         let begin = named.rfind(|c: char| !is_name(c)).map_or(0, |last| last + last_length(named, last));
         let name = &named[begin..];
@@ -81,8 +95,9 @@ fn assigned(text: &str) -> Vec<Range<usize>> {
         if !is_sensitive(name) || (!is_parameter && name.eq_ignore_ascii_case("key")) {
             continue;
         }
-        let value = at + 1;
-        found.push(quoted(text, value).unwrap_or_else(|| value..value_end(text, value)));
+        let value = quoted(text, at + 1).unwrap_or_else(|| at + 1..value_end(text, at + 1));
+        covered = value.end;
+        found.push(value);
     }
     found
 }
@@ -90,17 +105,29 @@ fn assigned(text: &str) -> Vec<Range<usize>> {
 /// The values of headers (`Authorization: Bearer x`) and of members (`"token": "x"`) with a sensitive name.
 fn headers(text: &str) -> Vec<Range<usize>> {
     let mut found = Vec::new();
+    let mut covered = 0;
     for (at, _) in text.match_indices(':') {
+        if at < covered {
+            continue;
+        }
         let named = text[..at].trim_end_matches(['"', '\'', '\\']);
         let is_member = named.len() < at;
         let begin = named.rfind(|c: char| !is_name(c)).map_or(0, |last| last + last_length(named, last));
         let name = named[begin..].trim_start_matches('-');
         let value = text.len() - text[at + 1..].trim_start_matches(' ').len();
-        if is_member {
-            found.extend(quoted(text, value).filter(|_| is_sensitive(name)));
-        } else if is_header(name) {
-            found.extend(header_value(text, value, name));
-        }
+        let value = if is_member { value } else { skip_quotes(text, value) };
+        let secret = match is_member {
+            true => quoted(text, value).filter(|_| is_sensitive(name)),
+            false if is_header(name) => {
+                // The word that was looked at is not looked at again.
+                let word = value_end(text, value);
+                covered = word;
+                header_value(text, value..word, name)
+            }
+            false => None,
+        };
+        covered = secret.as_ref().map_or(covered, |secret| secret.end);
+        found.extend(secret);
     }
     found
 }
@@ -110,23 +137,22 @@ fn is_header(name: &str) -> bool {
     HEADERS.iter().any(|header| header.eq_ignore_ascii_case(name)) || (is_own && is_sensitive(name))
 }
 
-/// The secret in the value of a header that begins here.
-fn header_value(text: &str, begin: usize, name: &str) -> Option<Range<usize>> {
-    let begin = text.len() - text[begin..].trim_start_matches(['"', '\'', '\\']).len();
-    let line = &text[begin..begin + text[begin..].find(LINE_ENDS).unwrap_or(text.len() - begin)];
-    let word = line.split(' ').next().unwrap_or_default();
-    let behind = line.get(word.len() + 1..).filter(|behind| !behind.is_empty());
-    if let (Some(scheme), Some(behind)) = (SCHEMES.iter().find(|scheme| scheme.eq_ignore_ascii_case(word)), behind) {
-        let value = begin + word.len() + 1;
-        let has_parameters = ["digest", "aws4-hmac-sha256"].contains(scheme);
-        return Some(value..if has_parameters { value + behind.len() } else { value_end(text, value) });
+/// The secret in the value of a header, whose first word is here.
+fn header_value(text: &str, first: Range<usize>, name: &str) -> Option<Range<usize>> {
+    let Range { start: begin, end } = first;
+    let line_end = || begin + text[begin..].find(LINE_ENDS).unwrap_or(text.len() - begin);
+    let word = &text[begin..end];
+    let scheme = SCHEMES.iter().find(|scheme| scheme.eq_ignore_ascii_case(word));
+    match scheme.filter(|_| text[end..].starts_with(' ')) {
+        Some(&("digest" | "aws4-hmac-sha256")) => return Some(end + 1..line_end()),
+        Some(_) => return Some(end + 1..value_end(text, end + 1)),
+        None => {}
     }
     if name.to_ascii_lowercase().ends_with("cookie") {
-        return Some(begin..begin + line.len()).filter(|_| line.contains('='));
+        return word.contains('=').then(|| begin..line_end());
     }
     // A word of a sentence is no secret.
-    let end = value_end(text, begin);
-    Some(begin..end).filter(|value| is_opaque(&text[value.clone()]) || text[value.clone()].starts_with("${"))
+    (is_opaque(word) || word.starts_with("${")).then_some(begin..end)
 }
 
 /// Tokens after `Bearer`, `Basic` and `DPoP`.
@@ -166,7 +192,11 @@ pub(crate) fn literals(text: &str, place: Range<usize>) -> Vec<Range<usize>> {
     let mut rest = begin;
     while let Some(at) = text.get(rest..place.end).and_then(|rest| rest.find("${")) {
         let open = rest + at;
-        let Some(close) = text[open..].find('}').map(|length| open + length) else { break };
+        let Some(length) = reference(&text[open..]) else {
+            rest = open + 2;
+            continue;
+        };
+        let close = open + length - 1;
         found.push(begin..open);
         found.extend(text[open..close].find(":-").map(|default| open + default + 2..close));
         (begin, rest) = (close + 1, close + 1);
@@ -185,8 +215,8 @@ pub(crate) fn literals(text: &str, place: Range<usize>) -> Vec<Range<usize>> {
 fn value_end(text: &str, begin: usize) -> usize {
     let mut at = begin;
     loop {
-        if let Some(length) = text[at..].strip_prefix("${").and_then(|reference| reference.find('}')) {
-            at += length + 3;
+        if let Some(length) = reference(&text[at..]) {
+            at += length;
             continue;
         }
         match text[at..].chars().next() {
@@ -194,6 +224,21 @@ fn value_end(text: &str, begin: usize) -> usize {
             _ => return at,
         }
     }
+}
+
+/// The length of the reference that a text begins with.
+fn reference(text: &str) -> Option<usize> {
+    text.starts_with("${").then(|| bounded(text, LONGEST_REFERENCE).find('}')).flatten().map(|close| close + 1)
+}
+
+/// The beginning of a text, of about this length.
+fn bounded(text: &str, length: usize) -> &str {
+    &text[..text.floor_char_boundary(length)]
+}
+
+/// The first byte from here on that is no quote and no escape of one.
+fn skip_quotes(text: &str, begin: usize) -> usize {
+    text.len() - text[begin..].trim_start_matches(['"', '\'', '\\']).len()
 }
 
 /// The content of the quotes that begin here, which may be escaped.
@@ -227,6 +272,7 @@ mod tests {
         for (text, shown) in [
             ("postgres://ann:hush@db/x", "postgres://***@db/x"),
             ("postgres://ann:hu/sh@db/x", "postgres://***@db/x"),
+            ("mongodb+srv://ann:hu@s/h@db/x?a=b@c", "mongodb+srv://***@db/x?a=b@c"),
             ("https://hush@x.example/?a=1", "https://***@x.example/?a=1"),
             ("https://x/mcp?api_key=hush&b=2#access_token=hush", "https://x/mcp?api_key=***&b=2#access_token=***"),
             ("https://x/?key=hush", "https://x/?key=***"),
@@ -247,6 +293,16 @@ mod tests {
             ("x?token=a${T}b", "x?token=***${T}***"),
         ] {
             assert_eq!(without_secrets(text), shown, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_text_that_an_upstream_made_long_takes_no_longer_than_its_length() {
+        for piece in
+            ["token=", "://", "a://b:c/", "x-token:", "cookie: ", "bearer ", "${", "token=${", "\"token\":", "x-key:a "]
+        {
+            let text = piece.repeat(1 << 15);
+            assert!(spans(&text).len() <= text.len());
         }
     }
 

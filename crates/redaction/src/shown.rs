@@ -122,9 +122,10 @@ fn walk(value: &mut Value, is_secret: fn(&str) -> bool) {
     }
 }
 
-/// The same for JSON that is carried as it is written; nothing if there is nothing to redact.
+/// The same for JSON that is carried as it is written; nothing if there is nothing to redact. JSON that is too deep to be
+/// read is masked as a whole.
 pub fn redact_raw(raw: &RawValue) -> Option<Box<RawValue>> {
-    let mut value: Value = serde_json::from_str(raw.get()).ok()?;
+    let Ok(mut value) = serde_json::from_str::<Value>(raw.get()) else { return Some(json::to_raw(MASK)) };
     let before = value.clone();
     redact_json(&mut value);
     (value != before).then(|| json::to_raw(&value))
@@ -223,6 +224,8 @@ mod tests {
             "c": [{"url": "http://***@x/"}, 1]});
         assert_eq!(value, shown);
         assert!(redact_raw(&json::to_raw(&json!({"a": 1}))).is_none());
+        let deep = json::raw("[".repeat(1000) + &"]".repeat(1000));
+        assert_eq!(redact_raw(&deep).unwrap().get(), r#""***""#);
     }
 
     #[test]
