@@ -71,7 +71,7 @@ impl Search {
             Self::Nothing => Vec::new(),
             Self::Values(values) => values.find_iter(text).map(|found| found.range()).collect(),
             // A text that cannot be searched may hold any secret.
-            Self::Impossible => Vec::from_iter([0..text.len()]),
+            Self::Impossible => std::iter::once(0..text.len()).collect(),
         }
     }
 }
