@@ -3,6 +3,7 @@
 //! A call never waits for the disk: lines go through a bounded queue, and what does not fit is counted, said in the file
 //! and in the log. When the file is full it is moved aside and a new one begun.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -13,6 +14,7 @@ use std::time::Duration;
 
 use fs_err::File;
 use gladhand_hub::policy::{Auditor, Record};
+use gladhand_redaction::{redact, redact_raw};
 use serde::Serialize;
 
 use crate::config::AuditConfig;
@@ -87,7 +89,7 @@ fn write_all(mut book: Book, messages: &Receiver<Message>, dropped: &AtomicU64) 
     let mut is_failing = false;
     while let Ok(message) = messages.recv() {
         let written = match message {
-            Message::Call(time, record) => book.write(&Line { time: &time, record: &record }),
+            Message::Call(time, record) => book.write(&Line { time: &time, record: &redacted(*record) }),
             Message::Flush(done) => {
                 let missed = missed(&mut book, dropped);
                 let _ = done.send(());
@@ -102,6 +104,21 @@ fn write_all(mut book: Book, messages: &Receiver<Message>, dropped: &AtomicU64) 
         }
         is_failing = written.is_err();
     }
+}
+
+/// A record without secrets, in the payloads too: the file is a log, and nobody gets their data from it.
+fn redacted(mut record: Record) -> Record {
+    for text in [&mut record.tool, &mut record.own_name] {
+        if let Cow::Owned(redacted) = redact(text) {
+            *text = redacted;
+        }
+    }
+    for payload in record.arguments.iter_mut().chain(record.result.iter_mut().flatten()) {
+        if let Some(redacted) = redact_raw(payload) {
+            *payload = redacted;
+        }
+    }
+    record
 }
 
 /// Says how much could not be written down since this was last said.

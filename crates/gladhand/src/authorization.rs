@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use gladhand_accord::Secret;
 use gladhand_auth::Scopes;
 use gladhand_auth::resource::{Dpop, Guard, Issuer, KeySource, KnownToken, Policy, ToolScopes};
+use gladhand_redaction::{Life, learn};
 use serde::{Deserialize, Serialize};
 use url::Url;
 
@@ -147,6 +148,7 @@ fn token<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Secret, D:
     if text.is_empty() || !text.bytes().all(fits) {
         return Err(serde::de::Error::custom("a token is a string of letters, digits and - . _ ~ + / ="));
     }
+    learn(&text, Life::Process);
     Ok(Secret::new(text))
 }
 

@@ -585,6 +585,9 @@ pub struct PolicyApproveArgs {
     /// Tools and prompts by the names under which they were shown, or `instructions:UPSTREAM`.
     #[arg(value_name = "NAME")]
     pub names: Vec<String>,
+    /// The configuration file [default: ./gladhand.toml, then the user's config folder].
+    #[arg(long, value_name = "FILE", env = env::CONFIG, value_hint = ValueHint::FilePath)]
+    pub config: Option<PathBuf>,
     /// The data folder [default: the user's data folder].
     #[arg(long, value_name = "DIR", env = env::DATA_DIR, value_hint = ValueHint::DirPath)]
     pub data_dir: Option<PathBuf>,

@@ -2,7 +2,7 @@
 //!
 //! A host may start us and never read our stderr, and a full pipe must not stop a session; so lines
 //! go through a bounded queue to a thread of their own, and are counted and dropped when the queue
-//! is full. Payloads and secrets are never logged, at any level.
+//! is full. Payloads are never logged, at any level, and each line is redacted: a peer may repeat a secret of ours.
 
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
 
+use gladhand_redaction::redact;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
@@ -172,10 +173,12 @@ fn write_patiently(mut bytes: &[u8]) {
 /// The longest log line; what a peer says of itself may be longer.
 const LONGEST_LINE: usize = 4096;
 
-/// One line, whatever a peer put into it: line breaks and control characters are replaced, so that it
+/// One line without secrets, whatever a peer put into it: line breaks and control characters are replaced, so that it
 /// can neither forge a second line nor reach the terminal. Our own colours pass.
 fn harmless(line: &[u8]) -> Vec<u8> {
     let text = String::from_utf8_lossy(line);
+    // Before it is cut: half a secret would not be found.
+    let text = redact(&text);
     let mut kept = String::with_capacity(text.len().min(LONGEST_LINE) + 8);
     let mut rest = text.trim_end_matches('\n').chars();
     while let Some(character) = rest.next() {

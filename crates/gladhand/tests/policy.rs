@@ -182,7 +182,12 @@ fn a_tool_that_changed_is_stopped_until_somebody_approves_it() {
     let (_, waiting) = place.stdout(&["policy", "approve"]);
     assert!(waiting.starts_with("echo: known since 20"), "{waiting}");
     assert_eq!(place.stdout(&["policy", "approve", "wait"]).0, Some(1));
-    assert_eq!(place.stdout(&["policy", "approve", "echo"]), (Some(0), "approved echo\n".to_owned()));
+    // From anywhere, with the file and the folder named.
+    let (config, data) = (place.file("gladhand.toml"), place.file("data"));
+    let mut elsewhere = gladhand();
+    elsewhere.args(["policy", "approve", "echo", "--config"]).arg(config).arg("--data-dir").arg(data);
+    let approved = elsewhere.current_dir("/").output().expect("it starts");
+    assert_eq!(String::from_utf8_lossy(&approved.stdout), "approved echo\n", "{approved:?}");
     let begun = Instant::now();
     let mut id = 1;
     loop {

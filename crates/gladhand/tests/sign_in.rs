@@ -251,14 +251,14 @@ fn why_a_server_keeps_us_out_is_told_without_what_we_presented() {
     };
     let refusal = Some((403, r#"Bearer error="access_denied", error_description="issued-1 is not of this team""#));
     let said = failure(World { refusal, ..World::default() });
-    let expected = "forbids this request (access_denied, [redacted] is not of this team)";
+    let expected = "forbids this request (access_denied, *** is not of this team)";
     assert!(said.contains("the upstream does not let us in: ") && said.contains(expected), "{said}");
 
     let refusal = Some((401, r#"Bearer error="invalid_token", error_description="too old""#));
     let no_refresh = Some("refresh-1 was revoked");
     let said = failure(World { refusal, no_refresh, ..World::default() });
     let expected =
-        format!("{} refused: invalid_grant ([redacted] was revoked); could not ask for consent: nobody", fake.origin);
+        format!("{} refused: invalid_grant (*** was revoked); could not ask for consent: nobody", fake.origin);
     assert!(said.contains(&expected), "{said}");
 }
 
@@ -279,6 +279,6 @@ fn a_token_from_the_environment_is_not_repeated_either() {
     fake.world.lock().unwrap().refusal = refusal;
     let mut command = command(home().path(), &["tools", &fake.url()]);
     let said = text(&command.env("GLADHAND_MCP_TOKEN", "issued-by-hand").output().unwrap().stderr);
-    let expected = "the upstream does not let us in: HTTP status 403 (insufficient_scope, [redacted] lacks admin)";
+    let expected = "the upstream does not let us in: HTTP status 403 (insufficient_scope, *** lacks admin)";
     assert!(said.contains(expected), "{said}");
 }

@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 use std::time::Duration;
 
 use gladhand_accord::Secret;
+use gladhand_redaction::redact_with;
 use http::StatusCode;
 use serde_json::Value;
 
@@ -55,8 +56,8 @@ impl Document {
             body.extend_from_slice(&chunk);
         }
         let mut text = String::from_utf8_lossy(&body).into_owned();
-        if let Some(token) = token.filter(|token| !status.is_success() && !token.expose().is_empty()) {
-            text = text.replace(token.expose(), "[redacted]");
+        if !status.is_success() {
+            text = redact_with(&text, token.map(Secret::expose)).into_owned();
         }
         Ok(Self { status, text })
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use gladhand_accord::Secret;
+use gladhand_redaction::redact_with;
 use gladhand_wire::RawValue;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, StatusCode};
@@ -237,12 +238,7 @@ impl<'a> Exchange<'a> {
 
     /// A text for people, without what is secret and not longer than they read.
     pub(crate) fn clean(&self, text: &str) -> String {
-        match &self.shown {
-            Some(token) if !token.expose().is_empty() => {
-                shortened(&text.replace(token.expose(), "[redacted]"), MAX_SHOWN)
-            }
-            _ => shortened(text, MAX_SHOWN),
-        }
+        shortened(&redact_with(text, self.shown.as_ref().map(Secret::expose)), MAX_SHOWN)
     }
 
     /// An id for a call that came without one.

@@ -10,6 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use gladhand_accord::Secret;
+use gladhand_redaction::{Life, learn};
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue, USER_AGENT};
 use http::{HeaderMap, Method};
 use reqwest::Response;
@@ -133,6 +134,7 @@ impl Web {
         let mut headers = request.headers.clone();
         headers.insert(USER_AGENT, header(&format!("{}/{}", self.0.identity.name, self.0.identity.version))?);
         if let Some(token) = token {
+            learn(token.expose(), Life::Recent);
             let (name, value) = match request.shows {
                 Shows::Bearer => (AUTHORIZATION, format!("Bearer {}", token.expose())),
                 Shows::Key(name) => (HeaderName::from_static(name), token.expose().to_owned()),

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use gladhand_accord::Secret;
 use gladhand_models::{Identity, Models};
+use gladhand_redaction::{self as redaction, Life};
 use gladhand_store::Secrets;
 
 /// The names of the settings in the environment.
@@ -186,7 +187,8 @@ impl Settings {
         let text = |name: &str| said(name).filter(|value| !value.is_empty());
         // No path begins with a slash of its own after it.
         let address = |name: &str| text(name).map(|value| value.trim_end_matches('/').to_owned());
-        let secret = |name: &str| text(name).map(Secret::new);
+        let learned = |value: &String| redaction::learn(value, Life::Process);
+        let secret = |name: &str| text(name).inspect(learned).map(Secret::new);
         let put = |place: &mut String, value: Option<String>| {
             if let Some(value) = value {
                 *place = value;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use gladhand_accord::Secret;
 use gladhand_operations::{Failure, FailureKind};
+use gladhand_redaction::{self as redaction, Life};
 use gladhand_store::Secrets;
 use gladhand_wire::Members;
 
@@ -43,6 +44,14 @@ impl Vault {
 
     /// A secret; none if it cannot be had.
     pub(super) fn get(&self, name: &str) -> Option<Secret> {
+        let secret = self.find(name)?;
+        // A login is an object whose members are secrets.
+        redaction::learn(secret.expose(), Life::Recent);
+        redaction::learn_text(secret.expose(), Life::Recent);
+        Some(secret)
+    }
+
+    fn find(&self, name: &str) -> Option<Secret> {
         let Some(secrets) = &self.secrets else {
             return self.plain().into_iter().find(|(known, _)| *known == name).map(|(_, value)| value);
         };

@@ -4,6 +4,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use gladhand_models::Identity;
+use gladhand_redaction::redact_with;
 use serde::de::DeserializeOwned;
 
 /// No document is larger.
@@ -103,8 +104,7 @@ impl Answer {
 
     /// The body as error texts quote it: without what was secret in the request, which some repeat.
     pub(super) fn without(&self, secrets: &[&str]) -> String {
-        let secrets = secrets.iter().filter(|secret| !secret.is_empty());
-        secrets.fold(self.body.trim().to_owned(), |text, secret| text.replace(secret, "[redacted]"))
+        redact_with(self.body.trim(), secrets.iter().copied()).into_owned()
     }
 }
 

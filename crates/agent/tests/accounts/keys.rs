@@ -153,7 +153,7 @@ async fn limits_are_those_of_everybody_who_is_signed_in() {
     assert_eq!(service.seen("/backend/wham/usage")[0].header("chatgpt-account-id"), Some("acct-1"));
 
     let refused = shown(accounts.limits().await.unwrap())["openai"].take();
-    let message = format!("OpenAI usage fetch failed (403): [redacted]{}...", "x".repeat(167));
+    let message = format!("OpenAI usage fetch failed (403): ***{}...", "x".repeat(174));
     assert_eq!(refused, json!({"ok": false, "message": message}));
     let third = shown(accounts.limits().await.unwrap())["openai"].take();
     let window =

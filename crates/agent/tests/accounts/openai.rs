@@ -200,7 +200,7 @@ async fn a_refused_code_is_not_repeated_in_the_error() {
         .says(TOKEN, 400, "code-1 with ver-1 is used up")
         .has(TOKEN, json!({"access_token": "acc"}));
     let message = scene.connect("device_code", None).await.unwrap_err();
-    assert_eq!(message, "OAuth token exchange failed (400): [redacted] with [redacted] is used up");
+    assert_eq!(message, "OAuth token exchange failed (400): *** with *** is used up");
     let message = scene.connect("device_code", None).await.unwrap_err();
     assert_eq!(message, "OAuth token exchange returned an incomplete payload.");
 }

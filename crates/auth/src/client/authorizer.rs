@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use gladhand_accord::Secret;
+use gladhand_redaction::{Life, learn};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use url::Url;
 
@@ -366,6 +367,9 @@ impl Authorizer {
 
     fn take(&self, issuer: &str, grant: Grant) -> Result<(), AuthError> {
         let prover = grant.key.as_ref().map(Prover::restore).transpose()?;
+        for token in [Some(&grant.access_token), grant.refresh_token.as_ref()].into_iter().flatten() {
+            learn(token.expose(), Life::Recent);
+        }
         let mut state = self.state();
         state.count += 1;
         (state.looked, state.refused) = (true, None);

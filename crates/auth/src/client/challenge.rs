@@ -1,5 +1,6 @@
 //! Reading `WWW-Authenticate` (RFC 9110 section 11.6, RFC 6750 section 3, RFC 9728 section 5.1).
 
+use gladhand_redaction::redact_with;
 use http::{HeaderMap, header};
 
 use crate::scopes::Scopes;
@@ -67,11 +68,7 @@ impl Challenge {
 pub(crate) fn brief<'a>(text: &str, secrets: impl IntoIterator<Item = &'a str>) -> String {
     /// No explanation of an error needs more letters.
     const LONGEST: usize = 300;
-    /// What is shorter is no secret, and would be found in every other word.
-    const SHORTEST_SECRET: usize = 4;
-    let secrets = secrets.into_iter().filter(|secret| secret.len() >= SHORTEST_SECRET);
-    let text = secrets.fold(text.to_owned(), |text, secret| text.replace(secret, "[redacted]"));
-    text.chars().filter(|letter| !letter.is_control()).take(LONGEST).collect()
+    redact_with(text, secrets).chars().filter(|letter| !letter.is_control()).take(LONGEST).collect()
 }
 
 enum Piece<'a> {
@@ -166,7 +163,7 @@ mod tests {
         let long =
             format!(r#"Bearer error="no", error_description="{} hush-hush {}""#, "x".repeat(280), "y".repeat(300));
         let complaint = read(&[&long]).complaint(["hush-hush"]).unwrap();
-        assert!(complaint.starts_with("no, xxx") && complaint.contains("[redacted]") && !complaint.contains("hush"));
+        assert!(complaint.starts_with("no, xxx") && complaint.contains("***") && !complaint.contains("hush"));
         assert_eq!(complaint.chars().count(), 300);
         assert_eq!(Challenge::default().complaint([]), None);
     }

@@ -3,6 +3,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use gladhand_accord::Secret;
+use gladhand_redaction::{Life, learn};
 use http::{HeaderMap, HeaderValue, header};
 use jsonwebtoken::Header;
 use serde::Deserialize;
@@ -117,6 +118,9 @@ impl TokenEndpoint<'_> {
         let mut headers = HeaderMap::new();
         let id = self.client.id.as_str();
         let assertion;
+        if let Authentication::Post(secret) | Authentication::Basic(secret) = &self.client.authentication {
+            learn(secret.expose(), Life::Recent);
+        }
         match &self.client.authentication {
             Authentication::None => form.push(("client_id", id)),
             Authentication::Post(secret) => form.extend([("client_id", id), ("client_secret", secret.expose())]),

@@ -1,4 +1,4 @@
-//! One file per command. Only here are errors flattened into text for people.
+//! One file per command. Only here are errors flattened into text for people, without secrets.
 
 use std::fmt;
 use std::io::Write;
@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::anyhow;
 use gladhand_accord::Refusal;
+use gladhand_redaction::redact;
 
 use crate::exit::Exit;
 
@@ -79,7 +80,7 @@ impl fmt::Display for CommandError {
                 _ => told = format!("{told}: {cause}"),
             }
         }
-        f.write_str(&told)
+        f.write_str(&redact(&told))
     }
 }
 
@@ -90,7 +91,7 @@ pub fn complain(error: &CommandError) -> ExitCode {
     let mut stderr = anstream::stderr();
     let _ = writeln!(stderr, "{style}error:{style:#} {error}");
     if let Some(hint) = &error.hint {
-        let _ = writeln!(stderr, "hint: {hint}");
+        let _ = writeln!(stderr, "hint: {}", redact(hint));
     }
     error.exit.into()
 }

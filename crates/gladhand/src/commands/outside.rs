@@ -31,17 +31,26 @@ impl Missing {
     }
 }
 
-/// What an upstream's settings name and this machine does not have. Nothing is started or connected to.
-pub(super) fn missing(upstream: &UpstreamConfig) -> Vec<Missing> {
+/// What an upstream's settings name and this machine does not have. Nothing is started or connected to. Messages quote
+/// the settings as they are `written`: what a reference in them stands for may be a secret.
+pub(super) fn missing(upstream: &UpstreamConfig, written: &UpstreamConfig) -> Vec<Missing> {
     let mut all = Vec::new();
     let folder = upstream.cwd.as_deref();
-    all.extend(folder.and_then(|folder| missing_folder("cwd", folder)));
+    if let Some(folder) = folder {
+        let shown = written.cwd.as_deref().filter(|written| has_reference(&written.to_string_lossy()));
+        all.extend(missing_folder("cwd", folder, shown.unwrap_or(folder)));
+    }
     if let Some(program) = upstream.command.first() {
         let own = upstream.env.get("PATH").map(|path| path.0.expose().into());
         let path = own.or_else(|| std::env::var_os("PATH")).unwrap_or_default();
-        all.extend(missing_program("command", program, folder, &path));
+        let shown = written.command.first().filter(|written| has_reference(written));
+        all.extend(missing_program("command", program, shown.unwrap_or(program), folder, &path));
     }
     all
+}
+
+fn has_reference(text: &str) -> bool {
+    text.contains("${")
 }
 
 /// What everything else in the configuration names and this machine does not have.
@@ -58,7 +67,7 @@ pub(super) fn missing_elsewhere(config: &Config) -> Vec<Missing> {
     let folders = listed.chain(single).chain(folder.map(|folder| ("agent.folder".to_owned(), folder)));
     // What is empty is a mistake, and told as one.
     let folders = folders.filter(|(_, folder)| !folder.as_os_str().is_empty());
-    let folders = folders.filter_map(|(key, folder)| missing_folder(&key, folder));
+    let folders = folders.filter_map(|(key, folder)| missing_folder(&key, folder, folder));
     folders.chain(outside_the_roots(&config.a2e)).chain(missing_programs(&config.a2e)).collect()
 }
 
@@ -102,7 +111,7 @@ fn missing_programs(config: &A2eConfig) -> Vec<Missing> {
         .filter_map(|(name, command)| command.first().map(|program| (format!("a2e.env.commands.{name}"), program)));
     let programs = allowed.chain(played).filter(|(_, program)| !program.is_empty());
     let folder = roots.first().map(PathBuf::as_path);
-    programs.filter_map(|(key, program)| missing_program(&key, program, folder, &path)).collect()
+    programs.filter_map(|(key, program)| missing_program(&key, program, program, folder, &path)).collect()
 }
 
 /// Items with the keys that they are told under.
@@ -110,25 +119,27 @@ fn numbered<'i, T>(key: &str, items: &'i [T]) -> impl Iterator<Item = (String, &
     items.iter().enumerate().map(move |(at, item)| (format!("{key}#{}", at + 1), item))
 }
 
-fn missing_folder(key: &str, folder: &Path) -> Option<Missing> {
+/// Messages show the folder as `shown`.
+fn missing_folder(key: &str, folder: &Path, shown: &Path) -> Option<Missing> {
     let message = match folder.is_dir() {
         true => return None,
-        false if folder.exists() => format!("{} is no folder", folder.display()),
-        false => format!("there is no folder {}", folder.display()),
+        false if folder.exists() => format!("{} is no folder", shown.display()),
+        false => format!("there is no folder {}", shown.display()),
     };
     Some(Missing { key: key.to_owned(), message, advice: "make it, or name another".to_owned() })
 }
 
-fn missing_program(key: &str, program: &str, folder: Option<&Path>, path: &OsStr) -> Option<Missing> {
+/// Messages show the program as `shown`.
+fn missing_program(key: &str, program: &str, shown: &str, folder: Option<&Path>, path: &OsStr) -> Option<Missing> {
     if find(program, folder, &std::env::split_paths(path).collect::<Vec<_>>()).is_some() {
         return None;
     }
     let file = inside(folder, program);
     let message = match has_folder(program) {
-        true if file.is_file() => format!("{program} cannot be run"),
-        true if file.exists() => format!("{program} is no program"),
-        true => format!("there is no program {program}"),
-        false => format!("`{program}` is not on the PATH"),
+        true if file.is_file() => format!("{shown} cannot be run"),
+        true if file.exists() => format!("{shown} is no program"),
+        true => format!("there is no program {shown}"),
+        false => format!("`{shown}` is not on the PATH"),
     };
     let advice = match program {
         "npx" | "node" | "npm" => "install Node.js",
@@ -218,7 +229,7 @@ mod tests {
             cwd: Some("/no/such/folder".into()),
             ..UpstreamConfig::default()
         };
-        let keys: Vec<_> = missing(&upstream).into_iter().map(|one| one.key).collect();
+        let keys: Vec<_> = missing(&upstream, &upstream).into_iter().map(|one| one.key).collect();
         assert_eq!(keys, ["cwd", "command"]);
     }
 

@@ -4,7 +4,7 @@ use std::io::{IsTerminal as _, Write};
 use std::process::ExitCode;
 
 use anyhow::anyhow;
-use gladhand_hub::policy::{Kind, Policy, What, Who};
+use gladhand_hub::policy::{Kind, PinMode, Policy, What, Who};
 use gladhand_hub::{BETWEEN, Provider, SessionId};
 use gladhand_operations::Tool;
 use gladhand_wire::RawValue;
@@ -117,6 +117,12 @@ fn as_text(policy: &Policy, who: &Who<'_>, what: &What<'_>, arguments: &RawValue
 fn approve(args: &PolicyApproveArgs) -> Result<ExitCode, CommandError> {
     let folder = config::data_dir(args.data_dir.as_deref()).ok_or_else(|| anyhow!("there is no data folder"))?;
     let file = PinFile::open(folder.join(pins::NAME))?;
+    let loaded = settings::load(args.config.as_deref(), Some(&folder), Part::WithoutUpstreams);
+    let Settings { config, .. } = loaded.map_err(CommandError::usage)?;
+    if config.policy.pin == PinMode::Off {
+        let note = "`pin` of [policy] is off in this configuration: no tool is stopped when it changes";
+        written(writeln!(anstream::stderr(), "note: {note}"))?;
+    }
     let mut out = std::io::stdout();
     if args.names.is_empty() {
         for Waiting { name, since, at, texts } in file.waiting() {

@@ -13,6 +13,7 @@ use gladhand_accord::{Refusal, Secret};
 use gladhand_auth::Roots;
 use gladhand_dialects::Stop;
 use gladhand_operations::{Failure, FailureKind, Outcome};
+use gladhand_redaction::{Life, learn_header};
 use gladhand_wire::lines::MAX_LINE;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use url::Url;
@@ -87,7 +88,7 @@ impl Plan {
             Target::Url(_) => self.target.to_string(),
             // Without a server, the next command needs none either.
             Target::Command(_) if self.is_ours => String::new(),
-            Target::Command(words) => format!("-- {}", words.join(" ")),
+            Target::Command(_) => format!("-- {}", self.target),
         }
     }
 
@@ -210,7 +211,9 @@ pub(super) fn target(url: Option<&str>, command: &[String]) -> Result<Target, Co
             return Err(CommandError::usage(anyhow!("give a URL or a command behind `--`, not both")));
         }
     };
-    Target::parse(&words).map_err(CommandError::usage)
+    let target = Target::parse(&words).map_err(CommandError::usage)?;
+    target.learn_secrets(Life::Process);
+    Ok(target)
 }
 
 /// What other runs found out about servers, where there is a place to keep it.
@@ -238,6 +241,7 @@ pub(super) fn headers(lines: &[String]) -> anyhow::Result<HeaderMap> {
         let mut value = HeaderValue::from_str(value.trim())
             .map_err(|_| anyhow!("the value of the header `{key}` holds what a header cannot"))?;
         value.set_sensitive(true);
+        learn_header(key.as_str(), &String::from_utf8_lossy(value.as_bytes()), Life::Process);
         headers.append(key, value);
     }
     Ok(headers)
@@ -283,9 +287,8 @@ fn not_open(error: OpenError, target: &Target) -> CommandError {
         }
         (OpenError::Unauthorized { .. }, _) => unauthorized(),
         (OpenError::Unreachable(_), _) => UNREACHABLE.to_owned(),
-        (OpenError::Refused { .. }, Target::Command(words)) => {
-            let words = words.join(" ");
-            format!("`gladhand bridge -- {words}` takes its place for a client of any revision or dialect")
+        (OpenError::Refused { .. }, Target::Command(_)) => {
+            format!("`gladhand bridge -- {target}` takes its place for a client of any revision or dialect")
         }
         (OpenError::Refused { .. }, Target::Url(_)) => {
             format!("is this the URL of an MCP endpoint? `gladhand open --as mcp {target}` shows the handshake")

@@ -3,16 +3,22 @@
 //! `${VAR}` is a variable of the environment, `${VAR:-default}` the same with something to fall back on,
 //! `${secret:NAME}` a secret. `$${` stands for `${` itself. Neither what they stand for nor the text around them appears
 //! in a mistake.
+//!
+//! What a reference stands for is made known to the redaction, since a server may repeat it. The exceptions are the usual
+//! variables (`HOME`, `PATH` …) and paths that exist: they are no secrets, and messages should name them.
 
 use std::cell::RefCell;
+use std::path::Path;
 
 use gladhand_accord::Secret;
 use gladhand_hub::Pattern;
+use gladhand_redaction::{self as redaction, Life};
 use toml::Spanned;
 use toml::de::DeValue;
 
 use super::source::{Problem, Source};
 use super::trust::Grants;
+use crate::edges::surroundings::USUAL;
 
 /// Variables that a project file may refer to without a grant: they hold no secret.
 const PLAIN: [&str; 12] =
@@ -72,7 +78,9 @@ fn resolve(reference: &str, lookup: &Lookup<'_>) -> Result<String, String> {
     if let Some(name) = reference.strip_prefix("secret:") {
         let name = Some(name).filter(|name| is_name(name)).ok_or_else(no_name)?;
         let missing = |advice| format!("there is no secret `{name}`: {advice}");
-        return (lookup.secret)(name).map(|secret| secret.expose().to_owned()).map_err(missing);
+        let secret = (lookup.secret)(name).map_err(missing)?;
+        redaction::learn(secret.expose(), Life::Process);
+        return Ok(secret.expose().to_owned());
     }
     let (name, default) = match reference.split_once(":-") {
         Some((name, default)) => (name, Some(default)),
@@ -81,8 +89,22 @@ fn resolve(reference: &str, lookup: &Lookup<'_>) -> Result<String, String> {
     let name = Some(name).filter(|name| is_name(name)).ok_or_else(no_name)?;
     // As in a shell, `:-` also replaces what is set to nothing.
     let value = (lookup.variable)(name).filter(|value| default.is_none() || !value.is_empty());
+    if let Some(value) = &value {
+        learn_variable(name, value);
+    }
     let unset = || format!("the variable {name} is not set");
     value.or_else(|| default.map(str::to_owned)).ok_or_else(unset)
+}
+
+/// Makes the value of a variable known to the redaction.
+fn learn_variable(name: &str, value: &str) {
+    let is_usual = || USUAL.iter().any(|usual| Pattern((*usual).to_owned()).fits(name));
+    let is_path = || Path::new(value).is_absolute() && Path::new(value).exists();
+    // A proxy may have a password.
+    redaction::learn_text(value, Life::Process);
+    if !is_usual() && !is_path() {
+        redaction::learn(value, Life::Process);
+    }
 }
 
 /// Expands all strings of an upstream in place. What cannot be is left as it is, and told.

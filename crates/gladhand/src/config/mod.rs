@@ -25,6 +25,8 @@ use std::time::Duration;
 
 use etcetera::BaseStrategy;
 use gladhand_accord::Secret;
+pub(crate) use gladhand_redaction::MASK;
+use gladhand_redaction::{Life, learn};
 use serde::{Deserialize, Serialize};
 
 use crate::authorization::AuthorizationConfig;
@@ -238,13 +240,13 @@ fn secrets<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<Secr
     let secret = |token: toml::Value| match token.as_str() {
         None => Err(complaint()),
         Some("") => Err(complaint_of_nothing()),
-        Some(token) => Ok(Secret::new(token)),
+        Some(token) => {
+            learn(token, Life::Process);
+            Ok(Secret::new(token))
+        }
     };
     tokens.into_iter().map(secret).collect()
 }
-
-/// What is shown in place of a secret.
-pub(crate) const MASK: &str = "***";
 
 fn masked_all<S: serde::Serializer>(secrets: &[Secret], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_seq(secrets.iter().map(|_| MASK))
@@ -291,7 +293,10 @@ pub fn passphrase_in_environment() -> Result<Option<Secret>, ConfigError> {
 fn secret_in_environment(name: &'static str) -> Result<Option<Secret>, ConfigError> {
     match std::env::var(name) {
         Ok(token) if token.is_empty() => Ok(None),
-        Ok(token) => Ok(Some(Secret::new(token))),
+        Ok(token) => {
+            learn(&token, Life::Process);
+            Ok(Some(Secret::new(token)))
+        }
         Err(std::env::VarError::NotPresent) => Ok(None),
         // Going on without it would let everybody in.
         Err(std::env::VarError::NotUnicode(_)) => Err(ConfigError::TokenNotText(name)),
@@ -329,6 +334,13 @@ impl File {
     pub(crate) fn examine(&self, reading: Reading<'_>) -> Examined<'_> {
         // Relative paths begin in the folder of the file.
         read_through(&self.text, self.path.parent(), reading)
+    }
+
+    /// The settings of an upstream as they are written, to be shown: references in them are not looked up.
+    pub(crate) fn written(&self, upstream: &str) -> Option<UpstreamConfig> {
+        let (source, _) = Source::read(&self.text);
+        let all = source.parse::<Config>().0.unwrap_or_default().upstreams.0;
+        all.into_iter().find(|(name, _)| name == upstream).map(|(_, config)| config)
     }
 }
 
@@ -420,6 +432,7 @@ fn read_through<'t>(text: &'t str, folder: Option<&Path>, reading: Reading<'_>) 
     let range = config.out_of_range(&source);
     if matches!(reading, Reading::Whole(_) | Reading::Granted(..)) {
         for (name, upstream) in config.upstreams.0.iter().filter(|(_, upstream)| upstream.enabled) {
+            upstream.learn_secrets();
             // Of what could not be read or looked up nothing more can be said.
             if !problems.iter().any(|problem| problem.is_of(&["upstreams", name])) {
                 problems.extend(upstream.mistakes(name).into_iter().map(|(key, message)| {

@@ -8,12 +8,12 @@ use gladhand_accord::Secret;
 use gladhand_auth::{BadRoots, Roots};
 use gladhand_dialects::a2e;
 use gladhand_hub::{BETWEEN, Naming, Pattern};
+use gladhand_redaction::{self as redaction, Life};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 use url::Url;
 
-use super::MASK;
 use crate::edges::http_client;
 use crate::edges::surroundings::{Surroundings, USUAL};
 use crate::upstream::{Speak, Target};
@@ -49,7 +49,6 @@ pub struct UpstreamConfig {
     /// Which of our variables the program gets beside the usual ones.
     pub inherit_env: Inherit,
     /// The address of an MCP endpoint.
-    #[serde(serialize_with = "without_password")]
     pub url: Option<String>,
     /// Headers of every request to it.
     pub headers: BTreeMap<String, Hidden>,
@@ -194,6 +193,23 @@ impl UpstreamConfig {
     /// Whose certificates are trusted beside those that the system trusts.
     pub fn roots(&self) -> Result<Roots, BadRoots> {
         Roots::read(self.ca.as_deref())
+    }
+
+    /// Makes known to the redaction what is secret in it. References in it have made known what they stand for.
+    pub(super) fn learn_secrets(&self) {
+        let life = Life::Process;
+        self.url.iter().for_each(|url| redaction::learn_text(url, life));
+        let words: Vec<_> = self.command.iter().chain(&self.args).cloned().collect();
+        redaction::learn_words(&words, life);
+        for (name, Hidden(value)) in &self.headers {
+            redaction::learn_header(name, value.expose(), life);
+        }
+        for (name, Hidden(value)) in &self.env {
+            redaction::learn_variable(name, value.expose(), life);
+        }
+        for Hidden(token) in self.bearer.iter().chain(&self.token) {
+            redaction::learn(token.expose(), life);
+        }
     }
 
     /// Whether it is the same server, reached in the same way, however its names are shown.
@@ -361,8 +377,7 @@ impl Serialize for Upstreams {
 impl Serialize for Hidden {
     /// What only refers to a secret is shown; everything else is masked.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let text = self.0.expose();
-        serializer.serialize_str(if text.contains("${") { text } else { MASK })
+        serializer.serialize_str(&redaction::redact_written(self.0.expose()))
     }
 }
 
@@ -373,12 +388,6 @@ impl Serialize for Inherit {
             Self::Also(names) => names.serialize(serializer),
         }
     }
-}
-
-#[expect(clippy::ref_option, reason = "serde hands it over so")]
-fn without_password<S: Serializer>(url: &Option<String>, serializer: S) -> Result<S::Ok, S::Error> {
-    let shown = |url: &String| Url::parse(url).map_or_else(|_| url.clone(), |url| Target::Url(url).to_string());
-    url.as_ref().map(shown).serialize(serializer)
 }
 
 /// One word or several.

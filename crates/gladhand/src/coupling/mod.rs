@@ -30,6 +30,7 @@ use gladhand_operations::{
     CapabilityCall, CompletionCall, Failure, FailureKind, Level, Log, Operation, Outcome, Party, Prompt, Resource,
     Template, Terms, Tool, ToolCall,
 };
+use gladhand_redaction::redact;
 use gladhand_wire::json;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
@@ -702,9 +703,9 @@ impl Provider for Coupled {
         };
         Some(UpstreamStatus {
             name: inner.spec.name.clone(),
-            target: inner.spec.target.place(),
+            target: redact(&inner.spec.target.place()).into_owned(),
             state: state.to_owned(),
-            detail,
+            detail: detail.map(|detail| redact(&detail).into_owned()),
             processes: open.iter().filter_map(Upstream::process).collect(),
             ways: open.len(),
             calls: ways.iter().map(|way| way.host.calls()).sum(),

@@ -134,6 +134,8 @@ impl ChildPeer {
     pub fn last_words(&self, lines: usize) -> Vec<String> {
         let kept = self.stderr.lock().unwrap_or_else(PoisonError::into_inner);
         let text = String::from_utf8_lossy(&kept).into_owned();
+        // A line that lost its beginning may begin with half a secret, which would not be found.
+        let text = text.split_once('\n').filter(|_| kept.len() == KEPT).map_or(text.as_str(), |(_, whole)| whole);
         let all: Vec<_> = text.lines().filter(|line| !line.trim().is_empty()).collect();
         all[all.len().saturating_sub(lines)..].iter().map(|line| line.trim_end().to_owned()).collect()
     }

@@ -3,14 +3,19 @@
 
 use std::time::Instant;
 
+use gladhand_redaction::redact;
+
 /// How many lines may come at once.
 const BURST: f64 = 200.0;
 
 /// How many lines a second are taken in the long run.
 const RATE: f64 = 50.0;
 
-/// The longest line that is kept whole.
+/// The longest line that is logged whole.
 const LONGEST: usize = 2000;
+
+/// How much more of a line is kept until it is redacted, so that a secret at its cut is whole.
+const SPARE: usize = 4096;
 
 /// The log of one child.
 #[derive(Debug)]
@@ -45,7 +50,7 @@ impl ChildLog {
         self.last = now;
         let mut taken = Vec::new();
         for piece in text.split_inclusive('\n') {
-            let room = LONGEST.saturating_sub(self.beginning.len());
+            let room = (LONGEST + SPARE).saturating_sub(self.beginning.len());
             self.beginning.extend(piece.trim_end_matches('\n').chars().take(room));
             if !piece.ends_with('\n') {
                 continue;
@@ -60,7 +65,8 @@ impl ChildLog {
                 continue;
             }
             self.allowed -= 1.0;
-            taken.push((line.to_owned(), std::mem::take(&mut self.left_out)));
+            let line = redact(line).chars().take(LONGEST).collect();
+            taken.push((line, std::mem::take(&mut self.left_out)));
         }
         taken
     }

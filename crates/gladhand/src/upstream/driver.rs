@@ -19,6 +19,7 @@ use tokio::time::{Instant, Sleep};
 use super::COMMANDS;
 use super::host::Host;
 use super::options::Options;
+use super::redacted;
 use super::transport::{Evidence, Inbound, Transport};
 use crate::edges::child::Manner;
 use crate::edges::clock::Clock;
@@ -415,12 +416,12 @@ impl Driver {
 
     fn event(&mut self, event: Event) {
         match event {
-            Event::Opened(agreement) => self.opening = Some(Ok(agreement)),
-            Event::Refused(refusal) => self.opening = Some(Err(refusal)),
+            Event::Opened(agreement) => self.opening = Some(Ok(redacted::agreement(agreement))),
+            Event::Refused(refusal) => self.opening = Some(Err(redacted::refusal(refusal))),
             Event::Answered(call, outcome) => {
                 if let Some(pending) = self.calls.remove(&call) {
                     // A caller that left does not want to know.
-                    let _ = pending.reply.send(outcome);
+                    let _ = pending.reply.send(outcome.map_err(redacted::failure));
                 }
             }
             Event::Notice(notice) => self.notice(notice),
@@ -438,6 +439,7 @@ impl Driver {
     }
 
     fn notice(&mut self, notice: Notice) {
+        let notice = redacted::notice(notice);
         let expires = self.expiry();
         let pending = notice.about().and_then(|call| self.calls.get_mut(&call));
         let host = match pending {

@@ -22,6 +22,7 @@ mod eras;
 mod host;
 mod opening;
 mod options;
+pub(crate) mod redacted;
 mod target;
 pub(crate) mod transport;
 
@@ -31,6 +32,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use gladhand_accord::{Agreement, Refusal};
 use gladhand_operations::{Call, CallId, Failure, FailureKind, Operation, Outcome, Terms};
+use gladhand_redaction::{self as redaction, Life};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
 pub use crate::edges::http_client::{Attempt, Authorizer, Bearer};
@@ -99,11 +101,26 @@ pub enum OpenError {
     },
 }
 
+/// Makes known to the redaction what is secret in the way to an upstream.
+fn learn_secrets(target: &Target, options: &Options) {
+    let life = Life::Recent;
+    target.learn_secrets(life);
+    for (name, value) in &options.headers {
+        redaction::learn_header(name.as_str(), &String::from_utf8_lossy(value.as_bytes()), life);
+    }
+    for (name, value) in &options.surroundings.variables {
+        redaction::learn_variable(name, value.expose(), life);
+    }
+    options.token.iter().for_each(|token| redaction::learn(token.expose(), life));
+}
+
 impl Upstream {
     /// Opens a session. What the upstream says and asks on its own account goes to `host`.
     pub async fn open(target: &Target, options: Options, host: Arc<dyn Host>) -> Result<Self, OpenError> {
+        learn_secrets(target, &options);
         // Two ways to open may be tried at once, which takes more room than a stack should give.
-        let (driver, agreement) = Box::pin(opening::open(target, &options, host)).await?;
+        let opened = Box::pin(opening::open(target, &options, host)).await;
+        let (driver, agreement) = opened.map_err(redacted::open_error)?;
         let process = driver.transport.process();
         let (commands, to_loop) = mpsc::channel(COMMANDS);
         let (asides, asides_to_loop) = mpsc::unbounded_channel();

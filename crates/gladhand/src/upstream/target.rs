@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use gladhand_redaction::{Life, learn_text, learn_words, redact, redact_words};
 use url::Url;
 
 /// Where an upstream is.
@@ -52,6 +53,14 @@ impl Target {
 }
 
 impl Target {
+    /// Makes known to the redaction what is secret in it.
+    pub(crate) fn learn_secrets(&self, life: Life) {
+        match self {
+            Self::Command(words) => learn_words(words, life),
+            Self::Url(url) => learn_text(url.as_str(), life),
+        }
+    }
+
     /// Where it is, without anything that may be a secret: the program, or the address without its query.
     pub fn place(&self) -> String {
         match self {
@@ -61,18 +70,12 @@ impl Target {
     }
 }
 
+/// Without secrets.
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Command(words) => f.write_str(&words.join(" ")),
-            // A password in a URL is nobody's business.
-            Self::Url(url) => {
-                let mut shown = url.clone();
-                if shown.password().is_some() && shown.set_password(Some("***")).is_err() {
-                    return f.write_str(url.host_str().unwrap_or_default());
-                }
-                f.write_str(shown.as_str())
-            }
+            Self::Command(words) => f.write_str(&redact_words(words).join(" ")),
+            Self::Url(url) => f.write_str(&redact(url.as_str())),
         }
     }
 }
@@ -101,7 +104,8 @@ mod tests {
     }
 
     #[test]
-    fn a_password_in_a_url_is_not_shown() {
-        assert_eq!(parse(&["http://a:secret@x/"]).unwrap().to_string(), "http://a:***@x/");
+    fn secrets_of_a_target_are_not_shown() {
+        assert_eq!(parse(&["http://a:secret@x/?key=secret&a=1"]).unwrap().to_string(), "http://***@x/?key=***&a=1");
+        assert_eq!(parse(&["server", "--key", "secret"]).unwrap().to_string(), "server --key ***");
     }
 }

@@ -206,8 +206,8 @@ async fn errors_inside_a_reply_are_errors() {
     let error = json!({"error": {"code": 502, "message": format!("upstream said {KEY}")}});
     stage.says(CHAT, [Reply::json(&error), Reply::events(&[delta(json!({"content": "a"})), error])]);
     let models = openrouter(&stage);
-    assert_eq!(fails(&models, &round("m", "a")).await, "502 upstream said [redacted]");
-    assert_eq!(fails(&models, &round("m", "b")).await, "OpenRouter stream failed: upstream said [redacted]");
+    assert_eq!(fails(&models, &round("m", "a")).await, "502 upstream said ***");
+    assert_eq!(fails(&models, &round("m", "b")).await, "OpenRouter stream failed: upstream said ***");
 }
 
 #[tokio::test]

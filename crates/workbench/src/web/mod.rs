@@ -5,6 +5,7 @@ mod answer;
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use gladhand_redaction::redact_with;
 use serde::Serialize;
 
 use crate::bench::Job;
@@ -142,6 +143,7 @@ impl Searcher {
             return Ok(body);
         }
         let complaint = String::from_utf8_lossy(&body);
+        let complaint = redact_with(&complaint, [key]);
         Err(format!("exa search failed ({}): {}", status.as_u16(), text::cut(text::trim(&complaint), COMPLAINT)))
     }
 }

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use anstyle::{AnsiColor, Style};
 use gladhand_hub::Pattern;
+use gladhand_redaction::redact;
 use serde_json::{Value, json};
 
 use super::{CheckArgs, counted};
@@ -92,7 +93,7 @@ fn judge(file: &File, grants: Option<&Grants>, data: Option<PathBuf>) -> Verdict
         if verdict.errors.iter().any(|error| error.is_of(&["upstreams", name])) {
             continue;
         }
-        for missing in outside::missing(upstream) {
+        for missing in outside::missing(upstream, &file.written(name).unwrap_or_default()) {
             let message = format!("{}: {}", missing.message, missing.advice);
             verdict.warnings.push(places.problem(&["upstreams", name, &missing.key], message));
         }
@@ -101,6 +102,9 @@ fn judge(file: &File, grants: Option<&Grants>, data: Option<PathBuf>) -> Verdict
             let message = format!("`{wanted}` is nothing that it had when it was last asked");
             verdict.warnings.push(places.problem(&["upstreams", name, key], message));
         }
+    }
+    for problem in verdict.errors.iter_mut().chain(&mut verdict.warnings) {
+        problem.message = redact(&problem.message).into_owned();
     }
     verdict
 }

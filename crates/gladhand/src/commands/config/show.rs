@@ -3,6 +3,8 @@
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
+use gladhand_redaction::redact_settings;
+use serde::Serialize;
 use serde_json::Value;
 
 use super::ShowArgs;
@@ -15,7 +17,7 @@ pub(super) fn run(args: &ShowArgs) -> Result<ExitCode, CommandError> {
     let loaded = settings::load(args.config.as_deref(), data.as_deref(), Part::AsWritten);
     let Settings { config, layers } = loaded.map_err(CommandError::usage)?;
     if args.json {
-        return super::print_json(&serde_json::to_value(&config)?);
+        return super::print_json(&without_secrets(&config)?);
     }
     let extent = if args.all { Extent::All } else { Extent::Different };
     let files: Vec<_> = layers.in_force().map(|file| file.path.display().to_string()).collect();
@@ -40,7 +42,7 @@ enum Extent {
 
 /// The settings as they could stand in a file.
 fn shown(config: &Config, extent: Extent) -> Result<String, CommandError> {
-    let (all, usual) = (serde_json::to_value(config)?, serde_json::to_value(Config::default())?);
+    let (all, usual) = (without_secrets(config)?, serde_json::to_value(Config::default())?);
     let mut sections = vec![];
     for (name, section) in all.as_object().into_iter().flatten().filter(|(name, _)| *name != "upstreams") {
         sections.push((name.clone(), section.clone(), usual[name].clone()));
@@ -48,7 +50,7 @@ fn shown(config: &Config, extent: Extent) -> Result<String, CommandError> {
     let usual = serde_json::to_value(UpstreamConfig::default())?;
     for (name, upstream) in &config.upstreams.0 {
         let name = format!("upstreams.{}", text::key(name));
-        sections.push((name, serde_json::to_value(upstream)?, usual.clone()));
+        sections.push((name, without_secrets(upstream)?, usual.clone()));
     }
     let mut shown = String::new();
     for (name, section, usual) in &sections {
@@ -67,6 +69,13 @@ fn shown(config: &Config, extent: Extent) -> Result<String, CommandError> {
     Ok(shown)
 }
 
+/// Settings as JSON, with what is secret in addresses and command lines masked.
+fn without_secrets(settings: &impl Serialize) -> Result<Value, CommandError> {
+    let mut value = serde_json::to_value(settings)?;
+    redact_settings(&mut value);
+    Ok(value)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -74,15 +83,19 @@ mod tests {
 
     #[test]
     fn what_is_shown_can_be_read_and_holds_no_secret() {
-        let text = "[a2e]\ntokens = ['hush']\n[upstreams.b]\nurl = 'https://ann:hush@x.example/'\nbearer = 'hush'\n\
-                    [upstreams.a]\ncommand = ['x', '${HOME}']\nenv = { A = 'hush', B = '${secret:b}' }\n";
+        let text = "[a2e]\ntokens = ['hush']\n[upstreams.b]\nurl = 'https://ann:hush@x.example/?key=hush&a=${secret:a}'\n\
+                    bearer = 'hush'\nauth = 'oauth'\n[upstreams.a]\ncommand = ['x', '${HOME}']\n\
+                    args = ['--password=hush', '--token', 'hush', 'postgres://ann:hush@db/x', '--key', '${secret:k}']\n\
+                    env = { A = 'hush', B = '${secret:b}', C = 'hush ${C:-hush}' }\n";
         let config = config::parse(text, Reading::AsWritten).unwrap();
         let all = shown(&config, Extent::All).unwrap();
         assert!(all.contains("[limits]\ndrain_ms = ") && !all.contains("hush"), "{all}");
         let shown = shown(&config, Extent::Different).unwrap();
         assert!(!shown.contains("[limits]") && !shown.contains("timeout_ms"), "{shown}");
         assert!(!shown.contains("hush"), "{shown}");
-        assert!(shown.contains(r#"env = { A = "***", B = "${secret:b}" }"#), "{shown}");
+        assert!(shown.contains(r#"env = { A = "***", B = "${secret:b}", C = "***${C:-***}" }"#), "{shown}");
+        assert!(shown.contains(r#"url = "https://***@x.example/?key=***&a=${secret:a}""#), "{shown}");
+        assert!(shown.contains(r#"auth = "oauth""#) && shown.contains(r#""--key", "${secret:k}""#), "{shown}");
         assert!(shown.find("[upstreams.b]") < shown.find("[upstreams.a]"), "{shown}");
         let again = config::parse(&shown, Reading::AsWritten).unwrap();
         assert_eq!(again.upstreams.0[1].1.command, ["x", "${HOME}"]);

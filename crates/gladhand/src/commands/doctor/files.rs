@@ -3,6 +3,7 @@
 use std::error::Error as _;
 use std::path::Path;
 
+use gladhand_redaction::redact_settings;
 use gladhand_store::Database;
 
 use super::Finding;
@@ -21,7 +22,11 @@ impl Content {
     /// Secrets are in a configuration if some of it is masked when it is shown.
     pub(super) fn of_configuration(text: &str) -> Self {
         let config = config::parse(text, Reading::AsWritten);
-        let shown = config.ok().and_then(|config| serde_json::to_string(&config).ok());
+        let shown = config.ok().and_then(|config| serde_json::to_value(&config).ok());
+        let shown = shown.map(|mut shown| {
+            redact_settings(&mut shown);
+            shown.to_string()
+        });
         if shown.is_some_and(|shown| shown.contains(MASK)) { Self::Secret } else { Self::Open }
     }
 }
@@ -139,5 +144,7 @@ mod tests {
         let open = "[upstreams.a]\ncommand = 'a'\nenv = { T = '${secret:t}' }\n";
         assert_eq!(Content::of_configuration(open), Content::Open);
         assert_eq!(Content::of_configuration("[a2e]\ntokens = ['x']\n"), Content::Secret);
+        let argument = "[upstreams.a]\ncommand = ['a', '--token', 'x']\n";
+        assert_eq!(Content::of_configuration(argument), Content::Secret);
     }
 }

@@ -2,6 +2,7 @@
 
 mod files;
 mod model;
+mod packages;
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -12,6 +13,7 @@ use std::process::ExitCode;
 use anstyle::{AnsiColor, Style};
 use clap::{Args, ValueHint};
 use gladhand_hub::Conflict;
+use gladhand_redaction::redact;
 use serde::Serialize;
 use serde_json::json;
 
@@ -27,9 +29,10 @@ use crate::upstream::Target;
 
 const DOCTOR_HELP: &str = "\
 Looks at the configuration file and the folders and programs that it names, at
-each upstream's program or address, at who can read and change our files, at the
-data folder and its database, at the model that `gladhand chat` would ask, and
-at what running servers say of their upstreams. Nothing is started.
+each upstream's program or address and whether it names a version of what it
+fetches, at who can read and change our files, at the data folder and its
+database, at the model that `gladhand chat` would ask, and at what running
+servers say of their upstreams. Nothing is started.
 Exit code 1 means that something is broken.
 
 Examples:
@@ -87,6 +90,12 @@ impl Finding {
     fn broken(about: &str, message: impl Into<String>, advice: impl Into<String>) -> Self {
         Self { state: State::Broken, advice: Some(advice.into()), ..Self::fine(about, message) }
     }
+
+    /// Takes out secrets: what is out of order may be quoted, and a running server may have quoted its upstream.
+    fn redact(&mut self) {
+        self.message = redact(&self.message).into_owned();
+        self.advice = self.advice.take().map(|advice| redact(&advice).into_owned());
+    }
 }
 
 /// What to do about upstreams whose names can clash.
@@ -98,26 +107,29 @@ pub fn run(args: &DoctorArgs) -> Result<ExitCode, CommandError> {
         "version",
         format!("gladhand {} on {} {}", env!("CARGO_PKG_VERSION"), std::env::consts::OS, std::env::consts::ARCH),
     )];
-    let (config, mistakes) = configuration(args, &mut findings).unzip();
+    let settings = configuration(args, &mut findings);
     let data = config::data_dir(args.data_dir.as_deref());
     findings.extend(files::data_folder(data.as_deref()));
     findings.extend(data.as_deref().and_then(files::database));
-    let missing = config.iter().flat_map(outside::missing_elsewhere);
-    let missing = missing.filter(|one| !one.is_mistaken(mistakes.as_deref().unwrap_or_default()));
-    findings.extend(missing.map(|one| Finding::broken(&one.key, one.message, one.advice)));
-    let left_open = config.iter().filter_map(outside::left_open);
-    findings.extend(left_open.map(|one| Finding::doubtful(&one.key, one.message, one.advice)));
-    findings.extend(config.iter().flat_map(upstreams));
-    let clashes = config.iter().flat_map(|config| config.upstreams.clashes());
-    findings.extend(clashes.map(|(name, message)| Finding::doubtful(&format!("upstream {name}"), message, PREFIXES)));
+    if let Some(Settings { config, mistakes, upstreams: configured }) = &settings {
+        let missing = outside::missing_elsewhere(config).into_iter().filter(|one| !one.is_mistaken(mistakes));
+        findings.extend(missing.map(|one| Finding::broken(&one.key, one.message, one.advice)));
+        let left_open = outside::left_open(config).into_iter();
+        findings.extend(left_open.map(|one| Finding::doubtful(&one.key, one.message, one.advice)));
+        findings.extend(upstreams(configured));
+        let clashes = config.upstreams.clashes().into_iter();
+        let clashes = clashes.map(|(name, message)| Finding::doubtful(&format!("upstream {name}"), message, PREFIXES));
+        findings.extend(clashes);
+    }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    if let Some((config, data)) = config.zip(data) {
-        findings.push(runtime.block_on(model::of(config.agent, data)));
+    if let Some((settings, data)) = settings.zip(data) {
+        findings.push(runtime.block_on(model::of(settings.config.agent, data)));
     }
     #[cfg(unix)]
     findings.extend(runtime.block_on(running()));
     findings.extend(args.http.iter().map(port));
     let is_broken = findings.iter().any(|finding| finding.state == State::Broken);
+    findings.iter_mut().for_each(Finding::redact);
     let report = match args.json {
         true => format!("{:#}\n", json!({ "healthy": !is_broken, "findings": findings })),
         false => drawn(&findings),
@@ -127,7 +139,24 @@ pub fn run(args: &DoctorArgs) -> Result<ExitCode, CommandError> {
 }
 
 /// The configuration, as far as it can be read, and what is wrong with it.
-fn configuration(args: &DoctorArgs, findings: &mut Vec<Finding>) -> Option<(Config, Vec<Problem>)> {
+#[derive(Debug, Default)]
+struct Settings {
+    config: Config,
+    mistakes: Vec<Problem>,
+    /// The upstreams that are used and have no mistakes.
+    upstreams: Vec<Configured>,
+}
+
+/// An upstream of the configuration.
+#[derive(Debug)]
+struct Configured {
+    name: String,
+    config: UpstreamConfig,
+    /// With its references, as it can be shown.
+    written: UpstreamConfig,
+}
+
+fn configuration(args: &DoctorArgs, findings: &mut Vec<Finding>) -> Option<Settings> {
     let about = "configuration";
     let data = config::data_dir(args.data_dir.as_deref());
     let layers = match Layers::find(args.config.as_deref(), &TrustStore::in_folder(data.as_deref())) {
@@ -167,33 +196,40 @@ fn configuration(args: &DoctorArgs, findings: &mut Vec<Finding>) -> Option<(Conf
     let broken = |name: &str| problems.iter().any(|problem| problem.is_of(&["upstreams", name]));
     let mut config = config?;
     config.upstreams.0.retain(|(name, upstream)| upstream.enabled && !broken(name));
-    Some((config, problems))
+    let written = |name: &str| layers.in_force().find_map(|file| file.written(name)).unwrap_or_default();
+    let configured = |(name, config): &(String, UpstreamConfig)| Configured {
+        name: name.clone(),
+        config: config.clone(),
+        written: written(name),
+    };
+    let upstreams = config.upstreams.0.iter().map(configured).collect();
+    Some(Settings { config, mistakes: problems, upstreams })
 }
 
 /// All upstreams, looked at side by side: an address that does not answer takes its time.
-fn upstreams(config: &Config) -> Vec<Finding> {
+fn upstreams(configured: &[Configured]) -> Vec<Finding> {
     std::thread::scope(|scope| {
-        let looks: Vec<_> =
-            config.upstreams.0.iter().map(|(name, one)| scope.spawn(move || upstream(name, one))).collect();
+        let looks: Vec<_> = configured.iter().map(|one| scope.spawn(move || upstream(one))).collect();
         looks.into_iter().flat_map(|look| look.join().unwrap_or_default()).collect()
     })
 }
 
-fn upstream(name: &str, upstream: &UpstreamConfig) -> Vec<Finding> {
+fn upstream(Configured { name, config, written }: &Configured) -> Vec<Finding> {
     let about = format!("upstream {name}");
-    let mut missing = outside::missing(upstream);
-    let place = match upstream.target() {
-        Some(Target::Url(url)) => {
-            missing.extend(outside::unreachable(&url));
-            Target::Url(url).to_string()
-        }
-        // Arguments may hold secrets.
-        _ => upstream.command.first().cloned().unwrap_or_default(),
-    };
-    if missing.is_empty() {
-        return vec![Finding::fine(&about, place)];
+    let mut missing = outside::missing(config, written);
+    if let Some(Target::Url(url)) = config.target() {
+        missing.extend(outside::unreachable(&url));
     }
-    missing.into_iter().map(|one| Finding::broken(&about, one.message, one.advice)).collect()
+    // Arguments may hold secrets.
+    let place = written.url.as_ref().or_else(|| written.command.first()).cloned().unwrap_or_default();
+    let mut findings: Vec<_> =
+        missing.into_iter().map(|one| Finding::broken(&about, one.message, one.advice)).collect();
+    if findings.is_empty() {
+        findings.push(Finding::fine(&about, place));
+    }
+    let words: Vec<_> = written.command.iter().chain(&written.args).cloned().collect();
+    findings.extend(packages::unpinned(&about, &words));
+    findings
 }
 
 /// What processes that run say of upstreams that they cannot open or list.
@@ -284,7 +320,8 @@ mod tests {
     #[test]
     fn an_upstream_without_its_program_is_broken_and_says_what_to_do() {
         let config = UpstreamConfig { command: vec!["no-such-program".to_owned()], ..UpstreamConfig::default() };
-        let [finding] = &upstream("a", &config)[..] else { panic!("one finding") };
+        let one = Configured { name: "a".to_owned(), written: config.clone(), config };
+        let [finding] = &upstream(&one)[..] else { panic!("one finding") };
         assert_eq!((finding.state, finding.about.as_str()), (State::Broken, "upstream a"));
         assert!(drawn(std::slice::from_ref(finding)).contains("install it"));
     }

@@ -10,10 +10,10 @@ use std::io::Write as _;
 use anstyle::{AnsiColor, Style};
 use gladhand_accord::{Agreement, Side, Term, Verdict as Became, Why};
 use gladhand_dialects::{Dialect, absent};
+use gladhand_redaction::{redact, redact_words};
 use gladhand_wire::Members;
 
 use super::exchange::{Message, Record, Verdict};
-use super::redact::Redactor;
 use super::report::{Reason, hints};
 use crate::commands::plain::plain;
 use crate::commands::screen::{width, write_line};
@@ -43,16 +43,15 @@ pub(super) struct Page {
     has_messages: bool,
     /// Lines in a row that are no messages.
     garbage: usize,
-    redactor: Redactor,
     /// The first failure to write, told at the end.
     written: std::io::Result<()>,
 }
 
 impl Page {
     /// Begins with a headline.
-    pub(super) fn new(dialect: &Dialect, version: &str, target: &Target, redactor: Redactor) -> Self {
+    pub(super) fn new(dialect: &Dialect, version: &str, target: &Target) -> Self {
         let lane = (width().unwrap_or(USUAL_WIDTH).saturating_sub(16)).clamp(40, 84);
-        let mut page = Self { lane, has_messages: false, garbage: 0, redactor, written: Ok(()) };
+        let mut page = Self { lane, has_messages: false, garbage: 0, written: Ok(()) };
         let target = plain(&shown(target));
         page.print(&format!("\n{STRONG}opening as {}@{version}{STRONG:#}  {FAINT}{target}{FAINT:#}\n\n", dialect.name));
         page
@@ -119,7 +118,7 @@ impl Page {
     fn print(&mut self, text: &str) {
         if self.written.is_ok() {
             let mut stdout = anstream::stdout();
-            let text = self.redactor.hide(text);
+            let text = redact(text);
             self.written = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
         }
     }
@@ -139,7 +138,7 @@ fn shown(target: &Target) -> String {
     {
         "gladhand".clone_into(first);
     }
-    words.join(" ")
+    redact_words(&words).join(" ")
 }
 
 /// Every capability with what both sides said of it and what survived.

@@ -6,21 +6,22 @@ use std::time::Duration;
 use gladhand_accord::{Agreement, Refusal, Side};
 use gladhand_dialects::mcp::revision::Revision;
 use gladhand_dialects::{Ambient, Client, ClientSetup, Dialect, Event, Heard, Lane, Stop, a2e};
+use gladhand_redaction::redact;
 use gladhand_wire::lines::MAX_LINE;
 use gladhand_wire::{Fault, Line, Members, Skim};
 use tokio::time::Instant;
 
-use super::redact::Redactor;
 use crate::commands::session::Access;
 use crate::config::env;
 use crate::edges::child::{ChildPeer, Manner};
 use crate::edges::child_lines::ChildLines;
+use crate::edges::child_log::ChildLog;
 use crate::edges::clock::Clock;
 use crate::edges::http_client::{Endpoint, HttpClient, Style};
 use crate::edges::signals::Signals;
 use crate::edges::surroundings::Surroundings;
-use crate::upstream::Target;
 use crate::upstream::transport::{Evidence, Inbound, Transport};
+use crate::upstream::{Target, redacted};
 
 /// How many lines are recorded; a server that floods is not worth more.
 const MOST_LINES: usize = 1000;
@@ -109,7 +110,6 @@ pub(super) enum Verdict {
 /// Opens a session. Each line is shown as it crosses the channel. The server is handed back still running.
 pub(super) async fn open<'s>(
     plan: Plan,
-    redactor: &'s Redactor,
     signals: &mut Signals,
     show: &'s mut dyn FnMut(&Message),
 ) -> (Record, Running) {
@@ -134,7 +134,6 @@ pub(super) async fn open<'s>(
         evidence: Evidence::default(),
         record,
         started: Instant::now(),
-        redactor,
         recorded: 0,
         show,
     };
@@ -177,7 +176,6 @@ struct Opening<'s> {
     evidence: Evidence,
     record: Record,
     started: Instant,
-    redactor: &'s Redactor,
     /// Bytes of messages that are in the record.
     recorded: usize,
     show: &'s mut dyn FnMut(&Message),
@@ -210,13 +208,9 @@ impl Opening<'_> {
     }
 
     async fn start(&mut self, command: &[String], log_stderr: bool) -> Result<(), String> {
-        let hiding = self.redactor.clone();
-        // Through the log: it is bounded, never blocks, and lets no control character pass.
-        let on_stderr = move |text: &str| {
-            if log_stderr {
-                hiding.hide(text).lines().for_each(|line| tracing::info!("server: {line}"));
-            }
-        };
+        // Through the log: it is bounded, never blocks, and lets no secret and no control character pass.
+        let mut log = log_stderr.then(|| ChildLog::new("server"));
+        let on_stderr = move |text: &str| log.iter_mut().for_each(|log| log.write(text));
         // Tokens are ours to present; a server that gets one from us would accept whatever we present.
         let child = ChildPeer::start(
             command,
@@ -264,7 +258,7 @@ impl Opening<'_> {
         loop {
             let settled = std::mem::take(&mut heard.events).into_iter().find_map(|event| match event {
                 Event::Opened(agreement) => Some(Verdict::Opened(agreement)),
-                Event::Refused(refusal) => Some(Verdict::Refused(refusal)),
+                Event::Refused(refusal) => Some(Verdict::Refused(redacted::refusal(refusal))),
                 _ => None,
             });
             self.send(&mut heard);
@@ -364,7 +358,7 @@ impl Opening<'_> {
     }
 
     fn note(&mut self, from: Side, line: &[u8]) {
-        let text = self.redactor.hide_in_message(String::from_utf8_lossy(line).trim());
+        let text = redact(String::from_utf8_lossy(line).trim()).into_owned();
         if text.is_empty() {
             return;
         }

@@ -5,7 +5,6 @@
 
 mod draw;
 mod exchange;
-mod redact;
 mod report;
 
 use std::path::PathBuf;
@@ -27,7 +26,6 @@ use crate::exit::Exit;
 use crate::upstream::{Alone, OpenError, Options, Speak, Target, Upstream};
 
 use exchange::{Plan, Record, Verdict};
-use redact::Redactor;
 
 /// Opens a session and shows how that went.
 pub fn run(args: OpenArgs, verbosity: u8) -> Result<ExitCode, CommandError> {
@@ -53,7 +51,6 @@ pub fn run(args: OpenArgs, verbosity: u8) -> Result<ExitCode, CommandError> {
         unagreed: Unagreed::default(),
         token: config::token_in_environment().map_err(CommandError::usage)?,
     };
-    let redactor = Redactor::of(setup.token.iter().chain(&mcp_token));
     let timeout = Duration::from_secs(args.timeout);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
@@ -67,14 +64,14 @@ pub fn run(args: OpenArgs, verbosity: u8) -> Result<ExitCode, CommandError> {
             },
         };
         version.clone_into(&mut setup.version);
-        let mut page = (!args.json).then(|| draw::Page::new(dialect, version, &target, redactor.clone()));
+        let mut page = (!args.json).then(|| draw::Page::new(dialect, version, &target));
         let mut show = |message: &exchange::Message| page.iter_mut().for_each(|page| page.message(message));
         let plan = Plan { dialect, setup, target, access, timeout, log_stderr: verbosity > 0 };
-        let (record, server) = exchange::open(plan, &redactor, &mut signals, &mut show).await;
+        let (record, server) = exchange::open(plan, &mut signals, &mut show).await;
         // The verdict does not wait until the server has left.
         match page {
             Some(page) => page.finish(&record)?,
-            None => report::print(&record, &redactor)?,
+            None => report::print(&record)?,
         }
         server.end(&record, &mut signals).await;
         Ok(exit(&record))

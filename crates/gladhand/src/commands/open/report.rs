@@ -5,19 +5,20 @@ use std::io::Write;
 use gladhand_accord::{Agreement, Side};
 use gladhand_dialects::{Absence, Dialect, absent};
 use gladhand_operations::Feature;
+use gladhand_redaction::{redact, redact_words};
 use gladhand_wire::{RawValue, json};
 use serde::Serialize;
 
 use super::draw::millis;
 use super::exchange::{Message, Record, Verdict};
-use super::redact::Redactor;
 use crate::commands::session::{UNREACHABLE, not_started, unauthorized};
 use crate::commands::{CommandError, written};
 use crate::upstream::Target;
 
 /// Prints the opening.
-pub(super) fn print(record: &Record, redactor: &Redactor) -> Result<(), CommandError> {
-    let line = redactor.hide(json::to_raw(&Report::of(record)).get());
+pub(super) fn print(record: &Record) -> Result<(), CommandError> {
+    let line = json::to_raw(&Report::of(record));
+    let line = redact(line.get());
     written(std::io::stdout().write_all(format!("{line}\n").as_bytes()))
 }
 
@@ -27,7 +28,7 @@ struct Report<'r> {
     dialect: &'r str,
     asked_version: &'r str,
     version: Option<&'r str>,
-    command: &'r [String],
+    command: Vec<String>,
     url: Option<String>,
     took_ms: f64,
     messages: Vec<Shown<'r>>,
@@ -85,8 +86,8 @@ impl<'r> Report<'r> {
             _ => None,
         };
         let (command, url) = match &record.target {
-            Target::Command(words) => (words.as_slice(), None),
-            Target::Url(_) => (&[][..], Some(record.target.to_string())),
+            Target::Command(words) => (redact_words(words), None),
+            Target::Url(_) => (Vec::new(), Some(record.target.to_string())),
         };
         Self {
             opened: agreement.is_some(),

@@ -5,6 +5,7 @@ use std::fmt;
 use futures_util::future::{BoxFuture, ready};
 use gladhand_accord::Secret;
 use gladhand_auth::{AuthError, client};
+use gladhand_redaction::{Life, learn};
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use url::Url;
@@ -66,6 +67,7 @@ pub struct Bearer(Secret);
 impl Bearer {
     /// Presents this token.
     pub fn new(token: Secret) -> Self {
+        learn(token.expose(), Life::Recent);
         Self(token)
     }
 

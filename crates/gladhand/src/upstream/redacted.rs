@@ -1,0 +1,75 @@
+//! The words of an upstream without our secrets, which it may repeat in them.
+//!
+//! Redacted are refusals, failures, log lines, progress reports and instructions. The content of a reply is data, and
+//! passes unchanged; a reply that succeeds is not looked at.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use gladhand_accord::{Agreement, Refusal};
+use gladhand_operations::{Failure, Log, Notice, Progress};
+use gladhand_redaction::{redact, redact_raw};
+
+use super::OpenError;
+
+/// Why there is no session.
+pub(super) fn open_error(error: OpenError) -> OpenError {
+    match error {
+        OpenError::NotStarted { program, source } => OpenError::NotStarted { program: text(program), source },
+        OpenError::Unreachable(why) => OpenError::Unreachable(text(why)),
+        OpenError::Unauthorized { why } => OpenError::Unauthorized { why: text(why.into()).into() },
+        OpenError::Refused { refusal: why, last_words } => {
+            OpenError::Refused { refusal: refusal(why), last_words: last_words.into_iter().map(text).collect() }
+        }
+        OpenError::NotOverHttp(dialect) => OpenError::NotOverHttp(dialect),
+    }
+}
+
+/// A refusal, before its text is cut: half a secret would not be found.
+pub(crate) fn refusal(refusal: Refusal) -> Refusal {
+    match refusal {
+        Refusal::PeerRefused { code, message } => Refusal::PeerRefused { code: text(code), message: text(message) },
+        Refusal::PeerMisbehaved { problem } => Refusal::PeerMisbehaved { problem: text(problem) },
+        Refusal::VersionMismatch { asked, spoken } => {
+            Refusal::VersionMismatch { asked, spoken: spoken.into_iter().map(text).collect() }
+        }
+        other => other,
+    }
+}
+
+/// Why a call has no reply.
+pub(super) fn failure(failure: Failure) -> Failure {
+    let Failure { message, data, .. } = failure;
+    let data = data.map(|data| redact_raw(&data).unwrap_or(data));
+    Failure { message: text(message), data, ..failure }
+}
+
+/// A log line or a progress report.
+pub(super) fn notice(notice: Notice) -> Notice {
+    match notice {
+        Notice::Log(call, log) => {
+            let data = redact_raw(&log.data).unwrap_or(log.data);
+            Notice::Log(call, Log { data, ..log })
+        }
+        Notice::Progress(call, progress) => {
+            let message = progress.message.map(text);
+            Notice::Progress(call, Progress { message, ..progress })
+        }
+        other => other,
+    }
+}
+
+/// An agreement, with instructions for clients.
+pub(super) fn agreement(mut agreement: Arc<Agreement>) -> Arc<Agreement> {
+    if let Some(Cow::Owned(instructions)) = agreement.instructions.as_deref().map(redact) {
+        Arc::make_mut(&mut agreement).instructions = Some(instructions);
+    }
+    agreement
+}
+
+fn text(text: String) -> String {
+    match redact(&text) {
+        Cow::Owned(redacted) => redacted,
+        Cow::Borrowed(_) => text,
+    }
+}

@@ -1,0 +1,233 @@
+//! The secret values that this process uses, and the search for all of them at once.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
+use zeroize::Zeroizing;
+
+use crate::forms;
+
+/// A value with fewer bytes is not searched for.
+pub const SHORTEST: usize = 8;
+
+/// A value with more bytes is not searched for.
+const LONGEST: usize = 16 * 1024;
+
+/// A line of a value with several lines, such as a private key, is searched for if it has at least so many bytes.
+const SHORTEST_LINE: usize = 16;
+
+/// How many values of each life are known.
+const MOST: usize = 1024;
+
+/// How many bytes the values of each life have at most.
+const MOST_BYTES: usize = 256 * 1024;
+
+/// How long a value stays known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Life {
+    /// As long as the process: the operator configured it.
+    Process,
+    /// Until 1024 newer ones are known: it is issued again and again, or a peer chose it.
+    Recent,
+}
+
+/// Makes a value known. A value that is too short to be told from ordinary text is ignored.
+pub fn learn(value: &str, life: Life) {
+    let mut state = STATE.lock().unwrap_or_else(PoisonError::into_inner);
+    state.learn(value.trim(), life);
+    for line in value.lines().map(str::trim).filter(|line| value.contains('\n') && line.len() >= SHORTEST_LINE) {
+        state.learn(line, life);
+    }
+}
+
+/// Where known values are.
+pub(crate) fn spans(text: &str) -> Vec<Range<usize>> {
+    let search = STATE.lock().unwrap_or_else(PoisonError::into_inner).search();
+    search.spans(text)
+}
+
+static STATE: Mutex<State> =
+    Mutex::new(State { lasting: Values::NONE, recent: Values::NONE, search: Some(Search::Nothing) });
+
+struct State {
+    lasting: Values,
+    recent: Values,
+    /// Made when it is first needed after a change.
+    search: Option<Search>,
+}
+
+#[derive(Clone)]
+enum Search {
+    Nothing,
+    Values(Arc<AhoCorasick>),
+    Impossible,
+}
+
+impl Search {
+    fn spans(&self, text: &str) -> Vec<Range<usize>> {
+        match self {
+            Self::Nothing => Vec::new(),
+            Self::Values(values) => values.find_iter(text).map(|found| found.range()).collect(),
+            // A text that cannot be searched may hold any secret.
+            Self::Impossible => std::iter::once(0..text.len()).collect(),
+        }
+    }
+}
+
+impl State {
+    fn learn(&mut self, value: &str, life: Life) {
+        if !(SHORTEST..=LONGEST).contains(&value.len()) || self.lasting.has(value) {
+            return;
+        }
+        let values = match life {
+            Life::Process => &mut self.lasting,
+            Life::Recent => &mut self.recent,
+        };
+        if values.add(value) {
+            self.search = None;
+        }
+    }
+
+    fn search(&mut self) -> Search {
+        self.search.get_or_insert_with(|| search_for(self.lasting.all.iter().chain(&self.recent.all))).clone()
+    }
+}
+
+fn search_for<'v>(values: impl Iterator<Item = &'v Zeroizing<String>>) -> Search {
+    let mut all = Vec::new();
+    values.for_each(|value| forms::add(value, &mut all));
+    all.retain(|form| form.len() >= SHORTEST);
+    all.sort_unstable();
+    all.dedup();
+    let mut builder = AhoCorasick::builder();
+    // The longest, so that none is left half replaced; and the kind that needs little memory.
+    builder.match_kind(MatchKind::LeftmostLongest).kind(Some(AhoCorasickKind::ContiguousNFA));
+    builder.build(all).map_or(Search::Impossible, |values| Search::Values(Arc::new(values)))
+}
+
+/// Values, the newest last.
+struct Values {
+    all: VecDeque<Zeroizing<String>>,
+    bytes: usize,
+}
+
+impl Values {
+    const NONE: Self = Self { all: VecDeque::new(), bytes: 0 };
+
+    fn has(&self, value: &str) -> bool {
+        self.all.iter().any(|known| known.as_str() == value)
+    }
+
+    /// Adds a value, in place of the oldest if there are too many; false if it is known already.
+    fn add(&mut self, value: &str) -> bool {
+        if let Some(at) = self.all.iter().position(|known| known.as_str() == value) {
+            let known = self.all.remove(at);
+            self.all.extend(known);
+            return false;
+        }
+        self.bytes += value.len();
+        self.all.push_back(Zeroizing::new(value.to_owned()));
+        while self.all.len() > MOST || self.bytes > MOST_BYTES {
+            self.bytes -= self.all.pop_front().map_or(0, |oldest| oldest.len());
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::{STANDARD, URL_SAFE};
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::rules::masked;
+    use crate::{MASK, redact};
+
+    /// A state of its own, so that tests do not see each other's values.
+    fn knowing(values: &[&str]) -> impl Fn(&str) -> String + use<> {
+        let mut state = State { lasting: Values::NONE, recent: Values::NONE, search: None };
+        values.iter().for_each(|value| state.learn(value, Life::Recent));
+        let search = state.search();
+        move |text| masked(text, search.spans(text)).into_owned()
+    }
+
+    #[test]
+    fn a_value_is_found_in_every_form() {
+        let value = "pä\"ss w/rd+=9";
+        let hidden = knowing(&[value]);
+        for text in [
+            value.to_owned(),
+            r#"pä\"ss w/rd+=9"#.to_owned(),
+            r#"pä\"ss w\/rd+=9"#.to_owned(),
+            r#"p\u00e4\"ss w/rd+=9"#.to_owned(),
+            r#"pä\\\"ss w/rd+=9"#.to_owned(),
+            "p%C3%A4%22ss%20w%2Frd%2B%3D9".to_owned(),
+            "p%c3%a4%22ss%20w%2frd%2b%3d9".to_owned(),
+            "p%C3%A4%22ss+w%2Frd%2B%3D9".to_owned(),
+            "p%C3%A4%22ss%20w/rd+=9".to_owned(),
+        ] {
+            assert_eq!(hidden(&format!("x {text} y")), "x *** y", "{text}");
+        }
+        for before in ["", "u", "us", "user:"] {
+            for encoded in [STANDARD.encode(format!("{before}{value}!")), URL_SAFE.encode(format!("{before}{value}!"))]
+            {
+                assert!(hidden(&format!("Basic {encoded}")).contains(MASK), "{before} {encoded}");
+            }
+        }
+    }
+
+    #[test]
+    fn short_values_do_not_shred_texts() {
+        let hidden = knowing(&["a", "true", "secret", ""]);
+        assert_eq!(hidden("a secret is true"), "a secret is true");
+    }
+
+    #[test]
+    fn the_longer_of_two_values_is_hidden_whole() {
+        assert_eq!(knowing(&["abcdefgh", "abcdefghijkl"])("xabcdefghijkl abcdefghi"), "x*** ***i");
+    }
+
+    #[test]
+    fn the_number_of_values_is_bounded_and_lasting_ones_stay() {
+        let mut state = State { lasting: Values::NONE, recent: Values::NONE, search: None };
+        state.learn("configured-value", Life::Process);
+        for number in 0..3 * MOST {
+            state.learn(&format!("issued-value-{number}"), Life::Recent);
+        }
+        state.learn("configured-value", Life::Recent);
+        assert!(state.lasting.has("configured-value") && !state.recent.has("configured-value"));
+        assert_eq!(state.recent.all.len(), MOST);
+        assert!(state.recent.has(&format!("issued-value-{}", 3 * MOST - 1)) && !state.recent.has("issued-value-0"));
+        let long = "x".repeat(LONGEST);
+        (0..100).for_each(|number| state.learn(&format!("{number}{}", &long[8..]), Life::Recent));
+        assert!(state.recent.bytes <= MOST_BYTES);
+        state.learn(&"y".repeat(LONGEST + 1), Life::Process);
+        assert_eq!(state.lasting.all.len(), 1);
+    }
+
+    #[test]
+    fn the_lines_of_a_key_are_known() {
+        learn("-----BEGIN KEY-----\nMIIBVgIBADANBgkqhkiG9w0B\nend\n", Life::Recent);
+        assert_eq!(redact("log: MIIBVgIBADANBgkqhkiG9w0B"), "log: ***");
+        assert_eq!(redact("the end"), "the end");
+    }
+
+    proptest! {
+        #[test]
+        fn no_known_value_stays_in_any_text(value in "\\PC{8,40}", before in "\\PC{0,20}", after in "\\PC{0,20}") {
+            prop_assume!(value.trim() == value && value.len() >= SHORTEST && !MASK.contains(&value));
+            let shown = knowing(&[&value])(&format!("{before}{value}{after}"));
+            prop_assume!(!format!("{before}{MASK}{after}").contains(&value));
+            prop_assert!(!shown.contains(&value), "{shown}");
+        }
+
+        #[test]
+        fn any_text_can_be_redacted(text in "[ -~\"\\\\=:?&@/$\\{\\}ä…]{0,80}") {
+            let once = redact(&text).into_owned();
+            prop_assert_eq!(redact(&once), once.as_str());
+        }
+    }
+}

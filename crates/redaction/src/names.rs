@@ -1,0 +1,110 @@
+//! Names that say that their value is a secret.
+
+/// Words that make a name sensitive wherever they stand in it.
+const WORDS: [&str; 17] = [
+    "auth",
+    "authorization",
+    "bearer",
+    "cookie",
+    "credential",
+    "credentials",
+    "jwt",
+    "otp",
+    "pass",
+    "passcode",
+    "passphrase",
+    "passwd",
+    "password",
+    "pat",
+    "pwd",
+    "sig",
+    "signature",
+];
+
+/// The same, also at the end of a word, as in `accesstoken`.
+const ENDINGS: [&str; 6] = ["token", "secret", "password", "apikey", "accesskey", "privatekey"];
+
+/// A name with one of these at its end speaks of something about a secret, and not of the secret.
+const ABOUT: [&str; 12] =
+    ["count", "dir", "endpoint", "expires", "file", "limit", "name", "path", "ttl", "type", "uri", "url"];
+
+/// Whether a name (of a header, a variable, a flag, a query parameter or a member) says that its value is a secret.
+pub fn is_sensitive(name: &str) -> bool {
+    let words = words(name);
+    let Some(last) = words.last().map(String::as_str) else { return false };
+    if ABOUT.contains(&last) || words.first().is_some_and(|first| first == "public") {
+        return false;
+    }
+    let is_secret =
+        |word: &String| WORDS.contains(&word.as_str()) || ENDINGS.iter().any(|ending| word.ends_with(ending));
+    last == "key" || words.iter().any(is_secret)
+}
+
+/// The words of a name in lower case: `apiKey`, `API_KEY` and `api-key` have two.
+fn words(name: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut was_lower = false;
+    for letter in name.chars() {
+        let is_upper = letter.is_ascii_uppercase();
+        if !letter.is_alphanumeric() || (was_lower && is_upper) {
+            words.push(String::new());
+        }
+        if letter.is_alphanumeric()
+            && let Some(word) = words.last_mut()
+        {
+            word.push(letter.to_ascii_lowercase());
+        }
+        was_lower = letter.is_alphanumeric() && !is_upper;
+    }
+    words.retain(|word| !word.is_empty());
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_secrets_are_told_from_others() {
+        for name in [
+            "token",
+            "api_key",
+            "apiKey",
+            "APIKey",
+            "X-Api-Key",
+            "key",
+            "access_token",
+            "accesstoken",
+            "clientSecret",
+            "DB_PASSWORD",
+            "--password",
+            "pwd",
+            "Authorization",
+            "auth",
+            "sig",
+            "Set-Cookie",
+            "GITHUB_PAT",
+            "aws_secret_access_key",
+        ] {
+            assert!(is_sensitive(name), "{name}");
+        }
+        for name in [
+            "",
+            "tokens",
+            "max_tokens",
+            "token_type",
+            "token-file",
+            "publicKey",
+            "monkey",
+            "keyboard",
+            "path",
+            "author",
+            "key_id",
+            "session",
+            "compass",
+            "HOME",
+        ] {
+            assert!(!is_sensitive(name), "{name}");
+        }
+    }
+}

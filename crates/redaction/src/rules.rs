@@ -1,0 +1,328 @@
+//! Secrets that the form of a text shows, whether their value is known or not.
+//!
+//! Each rule finds the places of values, in a time that grows with the length of the text and no faster: an upstream chooses
+//! it. References (`${NAME}`) in a value are no secrets; the default in `${NAME:-default}`
+//! may be one.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use crate::MASK;
+use crate::names::is_sensitive;
+
+/// The characters that end a value in free text.
+const ENDS: &[char] = &[' ', '\t', '\r', '\n', '"', '\'', '`', '<', '>', '\\', '&', ',', ';', ')', '}', ']', '#'];
+
+/// The characters that end the value of a header.
+const LINE_ENDS: &[char] = &['\r', '\n', '"', '\'', '`', '\\', '\u{fffd}'];
+
+/// A reference has no more bytes.
+const LONGEST_REFERENCE: usize = 256;
+
+/// A user and a password with unusual characters have no more bytes.
+const LONGEST_ADDRESS: usize = 512;
+
+/// Headers whose value is a secret, beside `X-` headers with a sensitive name.
+const HEADERS: [&str; 6] = ["authorization", "proxy-authorization", "cookie", "set-cookie", "api-key", "private-token"];
+
+/// Schemes of authentication.
+pub(crate) const SCHEMES: [&str; 7] = ["bearer", "basic", "dpop", "token", "apikey", "digest", "aws4-hmac-sha256"];
+
+/// The text with the mask in these places; one for those that overlap or touch.
+pub(crate) fn masked(text: &str, mut spans: Vec<Range<usize>>) -> Cow<'_, str> {
+    spans.retain(|span| !matches!(text.get(span.clone()), None | Some("" | MASK)));
+    if spans.is_empty() {
+        return Cow::Borrowed(text);
+    }
+    spans.sort_unstable_by_key(|span| (span.start, span.end));
+    let (mut shown, mut at) = (String::with_capacity(text.len()), None);
+    for span in spans {
+        let before = at.unwrap_or(0);
+        if at.is_none() || span.start > before {
+            shown.push_str(&text[before..span.start]);
+            shown.push_str(MASK);
+        }
+        at = Some(before.max(span.end));
+    }
+    shown.push_str(&text[at.unwrap_or(0)..]);
+    Cow::Owned(shown)
+}
+
+/// Where secrets are.
+pub(crate) fn spans(text: &str) -> Vec<Range<usize>> {
+    let mut found = userinfo(text);
+    found.extend(assigned(text));
+    found.extend(headers(text));
+    found.extend(after_schemes(text));
+    found.into_iter().flat_map(|span| literals(text, span)).collect()
+}
+
+/// Users and passwords in URLs: `scheme://user:password@host`.
+pub(crate) fn userinfo(text: &str) -> Vec<Range<usize>> {
+    let mut found = Vec::new();
+    for (at, _) in text.match_indices("://") {
+        let begin = at + 3;
+        let rest = &text[begin..];
+        let is_end = |c: char| c.is_whitespace() || "\"'`<>\\?#".contains(c);
+        let authority = &rest[..rest.find(|c| c == '/' || is_end(c)).unwrap_or(rest.len())];
+        // A password may hold a slash that should be encoded. In the address of a page, an `@` may stand behind a slash; a
+        // port is made of digits.
+        let is_page = ["http", "https"].iter().any(|scheme| text[..at].ends_with(scheme));
+        let port = authority.rsplit_once(':').map_or("", |(_, port)| port);
+        let is_host = is_page && (port.bytes().all(|byte| byte.is_ascii_digit()) || authority.ends_with(']'));
+        let word = match is_host || !authority.contains(':') {
+            true => authority,
+            false => bounded(rest, LONGEST_ADDRESS).split(is_end).next().unwrap_or_default(),
+        };
+        found.extend(word.rfind('@').or_else(|| authority.rfind('@')).map(|end| begin..begin + end));
+    }
+    found
+}
+
+/// The values of `?name=value`, `--name=value`, `name=value` with a sensitive name.
+fn assigned(text: &str) -> Vec<Range<usize>> {
+    let mut found = Vec::new();
+    let mut covered = 0;
+    for (at, _) in text.match_indices('=') {
+        if at < covered {
+            continue;
+        }
+        let named = &text[..at];
+        let begin = named.rfind(|c: char| !is_name(c)).map_or(0, |last| last + last_length(named, last));
+        let name = &named[begin..];
+        let is_parameter = name.starts_with('-') || named[..begin].ends_with(['?', '&', '#', ';']);
+        // Log lines have keys that are no secrets.
+        if !is_sensitive(name) || (!is_parameter && name.eq_ignore_ascii_case("key")) {
+            continue;
+        }
+        let value = quoted(text, at + 1).unwrap_or_else(|| at + 1..value_end(text, at + 1));
+        covered = value.end;
+        found.push(value);
+    }
+    found
+}
+
+/// The values of headers (`Authorization: Bearer x`) and of members (`"token": "x"`) with a sensitive name.
+fn headers(text: &str) -> Vec<Range<usize>> {
+    let mut found = Vec::new();
+    let mut covered = 0;
+    for (at, _) in text.match_indices(':') {
+        if at < covered {
+            continue;
+        }
+        let named = text[..at].trim_end_matches(['"', '\'', '\\']);
+        let is_member = named.len() < at;
+        let begin = named.rfind(|c: char| !is_name(c)).map_or(0, |last| last + last_length(named, last));
+        let name = named[begin..].trim_start_matches('-');
+        let value = text.len() - text[at + 1..].trim_start_matches(' ').len();
+        let value = if is_member { value } else { skip_quotes(text, value) };
+        let secret = match is_member {
+            true => quoted(text, value).filter(|_| is_sensitive(name)),
+            false if is_header(name) => {
+                // The word that was looked at is not looked at again.
+                let word = value_end(text, value);
+                covered = word;
+                header_value(text, value..word, name)
+            }
+            false => None,
+        };
+        covered = secret.as_ref().map_or(covered, |secret| secret.end);
+        found.extend(secret);
+    }
+    found
+}
+
+fn is_header(name: &str) -> bool {
+    let is_own = name.get(..2).is_some_and(|beginning| beginning.eq_ignore_ascii_case("x-"));
+    HEADERS.iter().any(|header| header.eq_ignore_ascii_case(name)) || (is_own && is_sensitive(name))
+}
+
+/// The secret in the value of a header, whose first word is here.
+fn header_value(text: &str, first: Range<usize>, name: &str) -> Option<Range<usize>> {
+    let Range { start: begin, end } = first;
+    let line_end = || begin + text[begin..].find(LINE_ENDS).unwrap_or(text.len() - begin);
+    let word = &text[begin..end];
+    let scheme = SCHEMES.iter().find(|scheme| scheme.eq_ignore_ascii_case(word));
+    match scheme.filter(|_| text[end..].starts_with(' ')) {
+        Some(&("digest" | "aws4-hmac-sha256")) => return Some(end + 1..line_end()),
+        Some(_) => return Some(end + 1..value_end(text, end + 1)),
+        None => {}
+    }
+    if name.to_ascii_lowercase().ends_with("cookie") {
+        return word.contains('=').then(|| begin..line_end());
+    }
+    // A word of a sentence is no secret.
+    (is_opaque(word) || word.starts_with("${")).then_some(begin..end)
+}
+
+/// Tokens after `Bearer`, `Basic` and `DPoP`.
+fn after_schemes(text: &str) -> Vec<Range<usize>> {
+    let mut found = Vec::new();
+    let lower = text.to_ascii_lowercase();
+    for scheme in &SCHEMES[..3] {
+        for (at, _) in lower.match_indices(scheme) {
+            let begin = at + scheme.len() + 1;
+            let is_apart = !lower[..at].ends_with(is_name) && lower[at + scheme.len()..].starts_with(' ');
+            if !is_apart {
+                continue;
+            }
+            let rest = &text[begin..];
+            let fits = |c: char| c.is_ascii_alphanumeric() || "-._~+/=".contains(c);
+            let length = rest.find(|c: char| !fits(c)).unwrap_or(rest.len());
+            let value = rest[..length].trim_end_matches('.');
+            // `error=` and `realm=` are parameters of a challenge.
+            let is_parameter = value.trim_end_matches('=').contains('=') || rest[length..].starts_with('"');
+            if is_opaque(value) && !is_parameter {
+                found.push(begin..begin + value.len());
+            }
+        }
+    }
+    found
+}
+
+/// Whether a text looks like a token, and not like a word of a sentence.
+fn is_opaque(text: &str) -> bool {
+    let is_odd = |c: char| c.is_ascii_digit() || c.is_ascii_uppercase() || "_=/+~".contains(c);
+    text.len() >= 8 && text.chars().skip(1).any(is_odd)
+}
+
+/// The parts of a place that are no references.
+pub(crate) fn literals(text: &str, place: Range<usize>) -> Vec<Range<usize>> {
+    let (mut found, mut begin) = (Vec::new(), place.start);
+    let mut rest = begin;
+    while let Some(at) = text.get(rest..place.end).and_then(|rest| rest.find("${")) {
+        let open = rest + at;
+        let Some(length) = reference(&text[open..]) else {
+            rest = open + 2;
+            continue;
+        };
+        let close = open + length - 1;
+        found.push(begin..open);
+        found.extend(text[open..close].find(":-").map(|default| open + default + 2..close));
+        (begin, rest) = (close + 1, close + 1);
+    }
+    found.push(begin..place.end.max(begin));
+    // Where only separators are left, there are only references.
+    let is_secret =
+        |place: &Range<usize>| text.get(place.clone()).is_some_and(|text| text.contains(char::is_alphanumeric));
+    if found.len() > 1 {
+        found.retain(is_secret);
+    }
+    found
+}
+
+/// Where the value that begins here ends. A reference belongs to it.
+fn value_end(text: &str, begin: usize) -> usize {
+    let mut at = begin;
+    loop {
+        if let Some(length) = reference(&text[at..]) {
+            at += length;
+            continue;
+        }
+        match text[at..].chars().next() {
+            Some(letter) if !ENDS.contains(&letter) => at += letter.len_utf8(),
+            _ => return at,
+        }
+    }
+}
+
+/// The length of the reference that a text begins with.
+fn reference(text: &str) -> Option<usize> {
+    text.starts_with("${").then(|| bounded(text, LONGEST_REFERENCE).find('}')).flatten().map(|close| close + 1)
+}
+
+/// The beginning of a text, of about this length.
+fn bounded(text: &str, length: usize) -> &str {
+    &text[..text.floor_char_boundary(length)]
+}
+
+/// The first byte from here on that is no quote and no escape of one.
+fn skip_quotes(text: &str, begin: usize) -> usize {
+    text.len() - text[begin..].trim_start_matches(['"', '\'', '\\']).len()
+}
+
+/// The content of the quotes that begin here, which may be escaped.
+fn quoted(text: &str, begin: usize) -> Option<Range<usize>> {
+    let inside = text[begin..].trim_start_matches('\\');
+    let quote = inside.chars().next().filter(|quote| ['"', '\''].contains(quote))?;
+    let begin = text.len() - inside.len() + 1;
+    let length = text[begin..].find([quote, '\\', '\n']).unwrap_or(text.len() - begin);
+    Some(begin..begin + length)
+}
+
+fn is_name(letter: char) -> bool {
+    letter.is_ascii_alphanumeric() || "_-.[]".contains(letter)
+}
+
+/// The length of the character that begins here.
+fn last_length(text: &str, at: usize) -> usize {
+    text[at..].chars().next().map_or(0, char::len_utf8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn without_secrets(text: &str) -> Cow<'_, str> {
+        masked(text, spans(text))
+    }
+
+    #[test]
+    fn what_looks_like_a_secret_is_masked() {
+        for (text, shown) in [
+            ("postgres://ann:hush@db/x", "postgres://***@db/x"),
+            ("postgres://ann:hu/sh@db/x", "postgres://***@db/x"),
+            ("mongodb+srv://ann:hu@s/h@db/x?a=b@c", "mongodb+srv://***@db/x?a=b@c"),
+            ("https://hush@x.example/?a=1", "https://***@x.example/?a=1"),
+            ("https://x/mcp?api_key=hush&b=2#access_token=hush", "https://x/mcp?api_key=***&b=2#access_token=***"),
+            ("https://x/?key=hush", "https://x/?key=***"),
+            ("server --password=hush -x", "server --password=*** -x"),
+            ("docker -e API_KEY=hush x", "docker -e API_KEY=*** x"),
+            ("host=x password='hu sh' port=1", "host=x password='***' port=1"),
+            ("got Authorization: Bearer hush, no", "got Authorization: Bearer ***, no"),
+            ("authorization: hush12345", "authorization: ***"),
+            ("X-Api-Key: hush12345\r\nhost: x", "X-Api-Key: ***\r\nhost: x"),
+            ("Cookie: a=1; b=2\nx", "Cookie: ***\nx"),
+            ("Authorization: Digest username=\"a\"", "Authorization: Digest ***\"a\""),
+            ("with bearer hush-12345 it", "with bearer *** it"),
+            ("Basic YW5uOmh1c2g=", "Basic ***"),
+            (r#"{"token": "hush", "a": 1}"#, r#"{"token": "***", "a": 1}"#),
+            (r#"{\"api_key\":\"hush\"}"#, r#"{\"api_key\":\"***\"}"#),
+            (r#"{"authorization":"Bearer hush"}"#, r#"{"authorization":"***"}"#),
+            ("x?token=${T:-hush}", "x?token=${T:-***}"),
+            ("x?token=a${T}b", "x?token=***${T}***"),
+        ] {
+            assert_eq!(without_secrets(text), shown, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_text_that_an_upstream_made_long_takes_no_longer_than_its_length() {
+        for piece in
+            ["token=", "://", "a://b:c/", "x-token:", "cookie: ", "bearer ", "${", "token=${", "\"token\":", "x-key:a "]
+        {
+            let text = piece.repeat(1 << 15);
+            assert!(spans(&text).len() <= text.len());
+        }
+    }
+
+    #[test]
+    fn ordinary_text_stays_as_it_is() {
+        for text in [
+            "set GLADHAND_MCP_TOKEN to a bearer token, or give --header 'Authorization: …'",
+            "line 3, column 1: authorization: expected a table",
+            "upstreams.a.token: expected a string",
+            "https://localhost:8080/@scope/package",
+            "https://example.org/mcp?profile=a",
+            "no connection to 127.0.0.1:80",
+            "Bearer realm=\"x\", error=\"invalid_token\"",
+            "basic authentication is not supported",
+            "max_tokens=100 key=upstreams.a",
+            "postgres://${USER}:${secret:db}@host/x?sslmode=require&key=${secret:k}",
+            "--token=${secret:t}",
+            "tokens: 5, cookie: none",
+        ] {
+            assert_eq!(without_secrets(text), text);
+        }
+    }
+}

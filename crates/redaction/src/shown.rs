@@ -1,0 +1,252 @@
+//! Command lines, headers, JSON and settings: what of them is secret, and how they are shown.
+
+use std::ops::Range;
+
+use gladhand_wire::{RawValue, json};
+use serde_json::Value;
+
+use crate::known::{Life, learn};
+use crate::names::is_sensitive;
+use crate::rules::{self, SCHEMES};
+use crate::{MASK, redact};
+
+/// Headers whose values are no secrets.
+const HARMLESS: [&str; 8] =
+    ["accept", "accept-encoding", "accept-language", "content-type", "host", "origin", "referer", "user-agent"];
+
+/// Learns the secrets that the form of a text shows, such as the password in a URL.
+pub fn learn_text(text: &str, life: Life) {
+    for place in rules::spans(text) {
+        learn_encoded(&text[place], life);
+    }
+    for place in rules::userinfo(text) {
+        // The name of the user is none if there is a password.
+        if let Some((_, password)) = text[place].split_once(':') {
+            learn_encoded(password, life);
+        }
+    }
+}
+
+/// Learns the secrets in a command line.
+pub fn learn_words(words: &[String], life: Life) {
+    for (word, places) in words.iter().zip(in_words(words)) {
+        places.into_iter().for_each(|place| learn_encoded(&word[place], life));
+        learn_text(word, life);
+    }
+}
+
+/// Learns the value of a header, with the scheme and without.
+pub fn learn_header(name: &str, value: &str, life: Life) {
+    if HARMLESS.iter().any(|harmless| harmless.eq_ignore_ascii_case(name)) {
+        return;
+    }
+    let value = value.trim();
+    let (scheme, credentials) = value.split_once(' ').unwrap_or(("", value));
+    match SCHEMES.iter().find(|known| known.eq_ignore_ascii_case(scheme)) {
+        Some(&"basic") => {
+            learn(credentials, life);
+            if let Some(pair) = decoded_base64(credentials) {
+                learn(pair.split_once(':').map_or(pair.as_str(), |(_, password)| password), life);
+            }
+        }
+        Some(_) => learn(credentials, life),
+        None => learn(value, life),
+    }
+}
+
+/// Learns what is secret in a variable of a program's environment: all of it if its name says so.
+pub fn learn_variable(name: &str, value: &str, life: Life) {
+    learn_text(value, life);
+    if is_sensitive(name) {
+        learn(value, life);
+    }
+}
+
+/// A command line as it can be shown.
+pub fn redact_words(words: &[String]) -> Vec<String> {
+    let shown = |(word, mut places): (&String, Vec<Range<usize>>)| {
+        places.extend(rules::spans(word));
+        redact(&rules::masked(word, places)).into_owned()
+    };
+    words.iter().zip(in_words(words)).map(shown).collect()
+}
+
+/// A setting whose value is a secret, as it can be shown: references and the scheme of a header stay, and everything else
+/// is masked.
+pub fn redact_written(value: &str) -> String {
+    let scheme = value.split_once(' ').map(|(scheme, _)| scheme);
+    let scheme = scheme.filter(|scheme| SCHEMES.iter().any(|known| known.eq_ignore_ascii_case(scheme)));
+    let begin = scheme.map_or(0, |scheme| scheme.len() + 1);
+    if !value.contains("${") {
+        return MASK.to_owned();
+    }
+    rules::masked(value, rules::literals(value, begin..value.len())).into_owned()
+}
+
+/// Redacts each string in a JSON value, each list of strings as a command line, and what a member's name says is secret.
+pub fn redact_json(value: &mut Value) {
+    walk(value, is_sensitive);
+}
+
+/// The same for settings, whose secrets have a type of their own and whose names do not count: `auth = "oauth"` is none.
+pub fn redact_settings(value: &mut Value) {
+    walk(value, |_| false);
+}
+
+fn walk(value: &mut Value, is_secret: fn(&str) -> bool) {
+    match value {
+        Value::String(text) => {
+            if let std::borrow::Cow::Owned(redacted) = redact(text) {
+                *text = redacted;
+            }
+        }
+        Value::Array(items) => {
+            let words: Option<Vec<_>> = items.iter().map(|item| item.as_str().map(str::to_owned)).collect();
+            match words {
+                Some(words) => *items = redact_words(&words).into_iter().map(Value::String).collect(),
+                None => items.iter_mut().for_each(|item| walk(item, is_secret)),
+            }
+        }
+        Value::Object(members) => {
+            for (name, member) in members.iter_mut() {
+                match member {
+                    // An empty one says that there is none.
+                    Value::String(text) if is_secret(name) && !text.is_empty() && !text.contains("${") => {
+                        MASK.clone_into(text);
+                    }
+                    member => walk(member, is_secret),
+                }
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+/// The same for JSON that is carried as it is written; nothing if there is nothing to redact. JSON that is too deep to be
+/// read is masked as a whole.
+pub fn redact_raw(raw: &RawValue) -> Option<Box<RawValue>> {
+    let Ok(mut value) = serde_json::from_str::<Value>(raw.get()) else { return Some(json::to_raw(MASK)) };
+    let before = value.clone();
+    redact_json(&mut value);
+    (value != before).then(|| json::to_raw(&value))
+}
+
+/// Where secrets are in each word that another word announces: `--token x`, `--header 'Name: x'`.
+fn in_words(words: &[String]) -> Vec<Vec<Range<usize>>> {
+    let mut before = "";
+    let places = words.iter().map(|word| {
+        let flag = std::mem::replace(&mut before, word);
+        let begin = match flag {
+            "-H" | "--header" => word.find(':').map(|colon| word.len() - word[colon + 1..].trim_start().len()),
+            _ if flag.starts_with('-') && !flag.contains('=') && is_sensitive(flag) => {
+                Some(0).filter(|_| !word.starts_with('-'))
+            }
+            _ => None,
+        };
+        let Some(begin) = begin else { return Vec::new() };
+        let scheme = word[begin..].split_once(' ').map(|(scheme, _)| scheme);
+        let scheme = scheme.filter(|scheme| SCHEMES.iter().any(|known| known.eq_ignore_ascii_case(scheme)));
+        rules::literals(word, begin + scheme.map_or(0, |scheme| scheme.len() + 1)..word.len())
+    });
+    places.collect()
+}
+
+/// Learns a value that may be percent-encoded, as it is and as it is meant.
+fn learn_encoded(value: &str, life: Life) {
+    learn(value, life);
+    if value.contains('%') {
+        learn(&decoded_percent(value), life);
+    }
+}
+
+fn decoded_percent(value: &str) -> String {
+    let (mut bytes, mut rest) = (Vec::new(), value.as_bytes());
+    while let Some((first, behind)) = rest.split_first() {
+        let digits = behind.get(..2).and_then(|digits| std::str::from_utf8(digits).ok());
+        let byte = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()).filter(|_| *first == b'%');
+        bytes.push(byte.unwrap_or(*first));
+        rest = if byte.is_some() { &behind[2..] } else { behind };
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+fn decoded_base64(value: &str) -> Option<String> {
+    use base64::Engine as _;
+    String::from_utf8(base64::engine::general_purpose::STANDARD.decode(value).ok()?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn words(words: &[&str]) -> Vec<String> {
+        words.iter().map(|word| (*word).to_owned()).collect()
+    }
+
+    #[test]
+    fn command_lines_are_shown_without_their_secrets() {
+        for (written, shown) in [
+            (&["s", "--token", "hush", "-v"][..], &["s", "--token", "***", "-v"][..]),
+            (&["s", "--token", "--flag"], &["s", "--token", "--flag"]),
+            (&["s", "--api-key=hush", "x"], &["s", "--api-key=***", "x"]),
+            (&["s", "postgres://a:hush@h/d"], &["s", "postgres://***@h/d"]),
+            (&["s", "--password", "${secret:p}"], &["s", "--password", "${secret:p}"]),
+            (&["s", "--header", "X-Own: hush"], &["s", "--header", "X-Own: ***"]),
+            (&["s", "--header", "Authorization: Bearer ${T}"], &["s", "--header", "Authorization: Bearer ${T}"]),
+            (&["s", "-e", "DB_PASSWORD=hush"], &["s", "-e", "DB_PASSWORD=***"]),
+        ] {
+            assert_eq!(redact_words(&words(written)), words(shown));
+        }
+    }
+
+    #[test]
+    fn of_a_secret_setting_only_references_are_shown() {
+        for (written, shown) in [
+            ("hush", "***"),
+            ("Bearer hush", "***"),
+            ("Bearer ${secret:t}", "Bearer ${secret:t}"),
+            ("hush ${X}", "***${X}"),
+            ("${X:-hush}", "${X:-***}"),
+            ("${A}:${B}", "${A}:${B}"),
+        ] {
+            assert_eq!(redact_written(written), shown);
+        }
+    }
+
+    #[test]
+    fn json_stays_json() {
+        let mut value = json!({"a": ["x", "--token", "hush"], "b": {"password": "hush", "token": "", "n": 12345678},
+            "c": [{"url": "http://u:hush@x/"}, 1]});
+        redact_json(&mut value);
+        let shown = json!({"a": ["x", "--token", "***"], "b": {"password": "***", "token": "", "n": 12345678},
+            "c": [{"url": "http://***@x/"}, 1]});
+        assert_eq!(value, shown);
+        assert!(redact_raw(&json::to_raw(&json!({"a": 1}))).is_none());
+        let deep = json::raw("[".repeat(1000) + &"]".repeat(1000));
+        assert_eq!(redact_raw(&deep).unwrap().get(), r#""***""#);
+    }
+
+    #[test]
+    fn what_is_learned_from_an_address_and_a_command_is_found_elsewhere() {
+        learn_text("https://ann:pass%2Fword-1@x/?api_key=url-key-1234&profile=visible-profile", Life::Recent);
+        learn_words(&words(&["srv", "--token", "argument-token-1", "postgres://u:dsn-password-1@h/d"]), Life::Recent);
+        learn_header("X-Own", "header-value-1", Life::Recent);
+        learn_header("authorization", "Basic YW5uOmJhc2ljLXBhc3N3b3JkLTE=", Life::Recent);
+        learn_header("Accept", "application/json", Life::Recent);
+        assert_eq!(redact("Basic YW5uOmJhc2ljLXBhc3N3b3JkLTE= and"), "Basic *** and");
+        for secret in [
+            "pass/word-1",
+            "pass%2Fword-1",
+            "url-key-1234",
+            "argument-token-1",
+            "dsn-password-1",
+            "header-value-1",
+            "basic-password-1",
+        ] {
+            assert_eq!(redact(&format!("echo {secret} end")), "echo *** end");
+        }
+        assert_eq!(redact("visible-profile application/json"), "visible-profile application/json");
+    }
+}
