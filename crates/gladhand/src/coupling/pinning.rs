@@ -1,8 +1,8 @@
-//! Pins: before a call passes in a session with an upstream, what the upstream says of itself in that very session is
-//! compared with the pins.
+//! Pins: before a call passes in a session with an upstream, the definitions that the upstream lists in that very session
+//! are compared with the pins.
 //!
-//! What the hub shows may be older than the session: lists are remembered between runs, and the first call opens the
-//! session. Without this, that call would reach a tool which changed meanwhile.
+//! The lists of the hub may be older than the session: they are remembered between runs, and the first call opens the
+//! session. Without this check, that call would reach a tool which changed meanwhile.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,7 +17,7 @@ use super::lists::Lists;
 use super::way::Way;
 use crate::upstream::Upstream;
 
-/// What was compared in the session of a way.
+/// The definitions that were compared in the session of a way.
 #[derive(Debug, Default)]
 pub(super) struct Pinning {
     compared: Mutex<Option<Arc<Compared>>>,
@@ -25,7 +25,7 @@ pub(super) struct Pinning {
     fetching: tokio::sync::Mutex<()>,
 }
 
-/// What an upstream says of itself in one session, compared with the pins.
+/// The definitions that an upstream lists in one session, compared with the pins.
 #[derive(Debug)]
 struct Compared {
     /// Stands for the session: each has its own.
@@ -33,7 +33,7 @@ struct Compared {
     lists: Arc<Lists>,
     tools: HashSet<String>,
     prompts: HashSet<String>,
-    /// What is stopped, and how often the governor had looked at the pins when that was found; `None`: not yet known.
+    /// The stopped definitions, and the governor's count of looks at the pins at that time; `None`: not compared yet.
     found: Option<(u64, Stopped)>,
 }
 
@@ -44,19 +44,19 @@ impl Compared {
         Self { agreement, lists, tools, prompts, found }
     }
 
-    /// What is stopped, if that was found after the governor looked at the pins so often.
+    /// The stopped definitions, if the comparison belongs to this count of looks.
     fn stopped(&self, looks: u64) -> Option<&Stopped> {
         self.found.as_ref().filter(|(at, _)| *at == looks).map(|(_, stopped)| stopped)
     }
 }
 
 impl Pinning {
-    /// Keeps what an upstream says of itself now. It is compared with the next call.
+    /// Keeps the lists that an upstream has now. The next call compares them.
     pub(super) fn note(&self, session: &Upstream, lists: &Arc<Lists>) {
         *self.lock() = Some(Arc::new(Compared::new(session.agreement(), Arc::clone(lists), None)));
     }
 
-    /// What was compared, if it was in this session.
+    /// The comparison of this session, if there is one.
     fn of(&self, agreement: &Arc<Agreement>) -> Option<Arc<Compared>> {
         self.lock().clone().filter(|compared| Arc::ptr_eq(&compared.agreement, agreement))
     }
@@ -67,7 +67,7 @@ impl Pinning {
 }
 
 impl Inner {
-    /// Whether calls have to wait for that.
+    /// Whether calls wait for the comparison.
     pub(super) fn is_pinning(&self) -> bool {
         self.bell.get().is_some_and(Bell::is_pinning)
     }
@@ -85,7 +85,7 @@ impl Inner {
             Ok(compared) => compared,
             Err(failure) if governor.stops_changes() => {
                 let why =
-                    format!("what {} says of itself could not be compared with the pins: {failure}", self.spec.name);
+                    format!("the definitions of {} could not be compared with the pins: {failure}", self.spec.name);
                 return Err(Failure::new(FailureKind::UpstreamLost, why));
             }
             Err(_) => return Ok(()),

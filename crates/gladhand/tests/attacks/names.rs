@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use crate::support::{MCP_INITIALIZED, PATIENCE, Process, gladhand, mcp_call, mcp_initialize};
 
-/// An MCP server of the handshake era. It reads what it says of itself from files, at each request anew, writes down what it
-/// is asked, says that its list of tools changed when the tool `poke` is called, and answers no call while there is a file `hold`.
+/// An MCP server of the handshake era. It reads its definitions from files at each request and writes down all requests. A
+/// call of the tool `poke` lets it announce that its list of tools changed. It answers no call while the file `hold` exists.
 const SERVER: &str = r#"
 cd "$1" || exit 1
 while IFS= read -r line; do

@@ -168,7 +168,7 @@ impl Definition {
             ("outputSchema", tool.output_schema.as_deref().map_or(Value::Null, read)),
             ("tags", tool.tags.clone().into()),
             ("deferred", tool.deferred.into()),
-            ("tasks", serde_json::to_value(tool.tasks).unwrap_or_default()),
+            ("execution.taskSupport", serde_json::to_value(tool.tasks).unwrap_or_default()),
         ] {
             whole.insert(name.to_owned(), value);
         }
