@@ -208,6 +208,9 @@ mod tests {
         assert_eq!((shot.path, shot.data_url.as_str()), (shown("shot.JPG"), "data:image/jpeg;base64,anBlZ2RhdGE="));
         assert_eq!(load("missing.png").unwrap_err(), format!("file not found: {}", shown("missing.png")));
         assert_eq!(load("dir.png").unwrap_err(), format!("not a file: {}", shown("dir.png")));
+        std::fs::create_dir(at(".ssh")).unwrap();
+        std::fs::write(at(".ssh/key.png"), b"png").unwrap();
+        assert!(load(".ssh/key.png").unwrap_err().starts_with("may hold secrets"));
         assert_eq!(load("big.png").unwrap_err(), "image too large (8.00 mb). max is 8.00 mb");
         let kinds = "supported: .png, .jpg, .jpeg, .webp, .gif";
         assert_eq!(load("notes.txt").unwrap_err(), format!("unsupported image type: .txt. {kinds}"));

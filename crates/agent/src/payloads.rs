@@ -122,7 +122,7 @@ pub(crate) struct ApprovalRequested<'a> {
     pub(crate) tool: &'a str,
     pub(crate) effect: &'a str,
     pub(crate) input: &'a RawValue,
-    /// What it uses beyond the workspace.
+    /// The files beyond the workspace that it uses.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) reason: Option<String>,
 }

@@ -15,7 +15,7 @@ pub trait Bench: std::fmt::Debug + Send + Sync {
     /// Gets ready what takes a while and is not needed before somebody asks for tools. Does nothing the second time.
     async fn ready(&self) {}
 
-    /// What one call would use beyond what its session may use freely: to be approved before it runs. Looks at files.
+    /// The places that a call would use and that need approval before it runs. Reads the file system.
     async fn reach(&self, _run: &Run<'_>) -> Vec<Place> {
         Vec::new()
     }
@@ -43,7 +43,7 @@ pub struct ToolDescription {
     pub effect: Effect,
     /// Which edition of the tool this is: a tool that was made anew under the same name has another. 0 for a built-in tool.
     pub edition: u64,
-    /// Whether a model made it since this program started. What an operator allowed by name was not meant for it.
+    /// Whether a model made it since this program started. A rule that allows its name was not meant for it.
     pub is_made_by_model: bool,
 }
 
@@ -77,7 +77,7 @@ pub struct Run<'a> {
     pub folder: &'a Path,
     /// Whether file tools use that folder freely.
     pub is_workspace: bool,
-    /// What was approved of what the call reaches ([`Bench::reach`]).
+    /// The places that were approved for this call ([`Bench::reach`]).
     pub approved: &'a [Place],
     /// Ends the call: processes are told to stop, then killed with their whole group.
     pub cancel: &'a CancellationToken,

@@ -20,7 +20,7 @@ pub struct Settings {
     pub roots: Vec<PathBuf>,
     /// Folders that file tools only read freely.
     pub readable: Vec<PathBuf>,
-    /// What file tools use only with approval, wherever it is, besides `data` and all places that are known to hold secrets.
+    /// Paths that file tools use only with approval, besides `data` and the known places of secrets.
     pub sensitive: Vec<PathBuf>,
     /// What no file tool reads or writes, wherever it is: our own keys.
     pub private: Vec<PathBuf>,

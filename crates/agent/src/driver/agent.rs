@@ -180,7 +180,7 @@ impl Core {
                 real.ok_or_else(|| Failure::invalid_argument("folder", format!("there is no folder {folder}")))?
             }
         };
-        // A peer of a network does not say by itself what is read without asking, nor does any where the operator said it.
+        // A peer of a network does not choose which files are read without asking. Where the operator named roots, no peer does.
         let AgentSettings { roots, folder: launched_in, .. } = &self.settings;
         let is_workspace = !is_chosen
             || roots.is_empty() && context.terms.party.is_none()

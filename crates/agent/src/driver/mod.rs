@@ -154,7 +154,7 @@ struct Room {
 #[derive(Debug, Clone)]
 pub(super) struct Asker {
     agreement: Arc<Agreement>,
-    /// Who that has proved to be, and what it may do.
+    /// Its principal and its scopes.
     terms: Terms<'static>,
 }
 

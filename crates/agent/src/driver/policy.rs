@@ -21,7 +21,7 @@ pub struct Policy {
     pub network: Rule,
     /// For calls that use files outside of the workspace, or files that may hold secrets: never less than the rule of the tool.
     pub outside: Rule,
-    /// What is denied whatever else is said: no rule for a single tool allows it.
+    /// Effects that are denied outright: no rule for a single tool allows them.
     pub denied: HashSet<Effect>,
 }
 

@@ -22,7 +22,7 @@ use crate::text;
 /// The longest name that every provider takes.
 const LONGEST_NAME: usize = 64;
 
-/// How long a turn waits for upstreams that do not know yet what they have.
+/// How long a turn waits for the tools of upstreams that are still starting.
 const SETTLING: Duration = Duration::from_secs(10);
 
 /// The tools of a turn.
@@ -34,7 +34,7 @@ pub(super) struct Toolset {
     pub(super) offers: Arc<[ToolOffer]>,
     /// The places of the tools, by the names that models use. There is no other way from a name to a tool.
     by_offer: HashMap<String, usize>,
-    /// What the workbench had, by name and edition.
+    /// The tools of the workbench at that time, by name and edition.
     workbench: Vec<(String, u64)>,
 }
 
@@ -51,8 +51,8 @@ impl Offered {
         Self { identity, description }
     }
 
-    /// What an upstream says of its tool is only a claim, so a tool of the hub may do anything unless a provider of our own
-    /// vouches for it.
+    /// Annotations of an upstream are only claims. A tool of the hub counts as one that runs programs, unless a provider of
+    /// this process vouches for it.
     fn of_hub(tool: &Tool) -> Self {
         let description = ToolDescription {
             name: tool.name.clone(),
@@ -180,7 +180,7 @@ impl Core {
         }
     }
 
-    /// What the hub shows to a caller. An upstream that does not know yet what it has is waited for, within limits.
+    /// The tools that the hub shows to a caller. Waits up to [`SETTLING`] for upstreams that are still starting.
     async fn hub_tools(&self, asker: &Asker) -> Arc<[Tool]> {
         let Some(hub) = self.hub.get() else { return Arc::default() };
         let inside: Arc<dyn Caller> = Arc::new(Inside);
@@ -189,7 +189,7 @@ impl Core {
         match tokio::time::timeout(SETTLING, listed).await {
             Ok(Ok(Reply::Tools(tools))) => tools,
             Ok(_) => Arc::default(),
-            // The hub decides about each call anyway. Those that are missing come with a later turn.
+            // Tools that are missing come with a later turn. The hub applies its policy to each call anyway.
             Err(_) => hub.tools(),
         }
     }
@@ -371,7 +371,7 @@ mod tests {
             workbench in workbench(), hub in hub(), policy in policy(),
         ) {
             let toolset = Toolset::of(workbench.clone(), &hub);
-            // What is decided about a tool as it is, apart from all names that models use.
+            // The rule of each tool, found without any name that a model uses.
             let mut decided: HashMap<ToolIdentity, Rule> = HashMap::new();
             for tool in &workbench {
                 let identity = ToolIdentity::Workbench { name: tool.name.clone(), edition: tool.edition };

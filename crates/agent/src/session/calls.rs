@@ -31,7 +31,7 @@ impl ToolIdentity {
     }
 }
 
-/// What a person decides about for the rest of a session: a tool, and what it uses beyond the workspace.
+/// The subject of a decision for the rest of a session: a tool, and the places that it uses beyond the workspace.
 pub(super) type Decided = (ToolIdentity, Vec<Place>);
 
 /// A call that a model wants.
@@ -48,7 +48,7 @@ pub(crate) struct Wanted {
     pub(crate) seal: Option<Box<RawValue>>,
     /// What it may do to the world, in one word.
     pub(crate) effect: &'static str,
-    /// What it uses beyond what its session may use freely.
+    /// The places that it uses and that need approval.
     pub(crate) reach: Vec<Place>,
     pub(crate) verdict: Verdict,
 }
@@ -74,12 +74,12 @@ impl Wanted {
         }
     }
 
-    /// What a decision for the rest of the session is about. One about a tool does not cover what it reaches later.
+    /// The subject of a decision for the rest of the session. A decision about a tool does not cover other places.
     pub(super) fn decided(&self) -> Decided {
         (self.tool.clone(), self.reach.clone())
     }
 
-    /// What it uses beyond the workspace, in words.
+    /// Why it needs approval beyond its effect: the places that it uses, in words.
     pub(crate) fn reason(&self) -> Option<String> {
         let place = |place: &Place| match place.is_sensitive {
             true => format!("{} may hold secrets", place.path.display()),

@@ -162,8 +162,8 @@ impl Inner {
         watcher: &(dyn Watcher + Sync),
     ) -> Result<Box<RawValue>, Failure> {
         let places = match folder {
-            // A model chooses the arguments then, and nobody is asked about them: it keeps to the session's folder, unless the
-            // operator allowed other folders.
+            // A model chooses the arguments here, and no approval is asked for. It keeps to the folder of its session, unless the
+            // operator named other folders.
             Some(folder) => {
                 let allowed = self.places.allowed.clone().unwrap_or_else(|| vec![folder.to_owned()]);
                 &Places { working_folder: folder.to_owned(), allowed: Some(allowed), ..self.places.clone() }
@@ -349,6 +349,21 @@ mod tests {
         let arguments = json::raw(r#"{"root":"."}"#.to_owned());
         let refused = tools.inner.run("analyze_repository", &arguments, Some(here.path()), &()).unwrap_err();
         assert_eq!(refused.kind, FailureKind::Denied, "what may be read is the same wherever one works");
+    }
+
+    #[test]
+    fn a_session_of_the_agent_keeps_to_its_folder() {
+        let (here, data) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let tools = RepositoryTools::new(&RepositoryConfig::default(), data.path().to_owned(), false);
+        for (name, arguments) in [
+            ("analyze_repository", r#"{"root":".."}"#),
+            ("analyze_repository", r#"{"root":"~"}"#),
+            ("faq", r#"{"query":"gizmo","docs":".."}"#),
+        ] {
+            let arguments = json::raw(arguments.to_owned());
+            let refused = tools.inner.run(name, &arguments, Some(here.path()), &()).unwrap_err();
+            assert_eq!(refused.kind, FailureKind::Denied, "{name} {arguments}");
+        }
     }
 
     /// `faq` with the folder that only a tool has.

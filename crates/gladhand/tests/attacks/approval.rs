@@ -94,7 +94,7 @@ impl Stage {
         command
     }
 
-    /// Has the model do everything in one turn of a chat in which no person can be asked; what it was told of each call.
+    /// Runs one turn of a chat in which no person can be asked. Returns the result of each call, as the model got it.
     pub(crate) fn chat(&self, arguments: &[&str]) -> Vec<String> {
         let mut command = self.gladhand(&["chat", "-p", "go"]);
         let output = command.args(arguments).output().expect("it starts");
@@ -102,7 +102,7 @@ impl Stage {
         self.results()
     }
 
-    /// What the model was told of each call.
+    /// The result of each call, as the model got it.
     pub(crate) fn results(&self) -> Vec<String> {
         let asked = self.provider.requests_of(COMPLETIONS).pop().expect("the model was asked").body;
         let said = asked["messages"].as_array().expect("messages").iter();
@@ -204,7 +204,7 @@ impl Listening {
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it starts");
         let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines().map_while(Result::ok);
         let url = lines.find_map(|line| line.split_once("listening on ").map(|(_, url)| url.to_owned()));
-        // What else it says must not fill the pipe.
+        // Its other output must not fill the pipe.
         std::thread::spawn(move || lines.for_each(drop));
         let address = url.as_deref().and_then(|url| url.split('/').nth(2)?.parse().ok());
         Self { child, address: address.expect("it listens") }
@@ -218,7 +218,7 @@ impl Drop for Listening {
     }
 }
 
-/// Has a principal say something to the agent over HTTP; what the model was told of its calls.
+/// Sends a prompt to the agent over HTTP in the name of a principal. Returns the results of its calls.
 fn agent_of(stage: &Stage, token: &str) -> Vec<String> {
     let server = Listening::start(stage.gladhand(&["serve", "--http", "127.0.0.1:0"]));
     let mut connection = client::Connection::open(server.address);

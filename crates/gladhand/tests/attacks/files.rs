@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::approval::Stage;
 use crate::support::Process;
 
-/// What no model is to see.
+/// A text that must not reach the model.
 const SECRET: &str = "correct-horse-battery-staple";
 
 /// A stage with secrets around the workspace and links to them in it. The model wants these tools called.
@@ -120,7 +120,7 @@ fn a_read_outside_of_the_workspace_runs_once_a_person_allows_it() {
         let asked = until(&mut client, |line| line["params"]["type"] == "session.approval.requested");
         let asked = &asked["params"]["payload"];
         assert_eq!(asked["reason"], format!("{} may hold secrets", stage.at(place).display()));
-        // What was allowed always is this file, and no other.
+        // `always` covers this file and no other.
         let params = json!({"session_id": session, "call_id": asked["call_id"], "allow": true, "always": true});
         client.send(&json!({"jsonrpc": "2.0", "id": id, "method": "session.approve", "params": params}).to_string());
     }
@@ -128,7 +128,7 @@ fn a_read_outside_of_the_workspace_runs_once_a_person_allows_it() {
     let told = stage.results();
     assert!(told[0].contains(SECRET) && told[1].contains(SECRET), "{told:?}");
     #[cfg(target_os = "linux")]
-    assert!(told[2].contains("is private") && !told[2].contains(SECRET), "nobody can allow that: {told:?}");
+    assert!(told[2].contains("is private") && !told[2].contains(SECRET), "approval does not cover it: {told:?}");
 }
 
 /// The first line that is meant.

@@ -17,23 +17,23 @@ use crate::settings::Settings;
 /// How many entries are looked at for files with a second name.
 const ENTRIES: usize = 20_000;
 
-/// What a path is opened for.
+/// The purpose for which a path is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Access {
     Read,
     Write,
 }
 
-/// What is the same for all calls of a workbench. All paths are real.
+/// Limits that all calls of a workbench share. All paths are real paths.
 #[derive(Debug)]
 pub(crate) struct Surroundings {
     /// Folders that file tools read and write freely.
     roots: Vec<PathBuf>,
     /// Folders that they only read freely.
     readable: Vec<PathBuf>,
-    /// What they never touch.
+    /// Paths that they never use.
     private: Vec<PathBuf>,
-    /// What they touch only with approval.
+    /// Paths that they use only with approval.
     sensitive: Vec<PathBuf>,
     /// The user's home.
     home: Option<PathBuf>,
@@ -106,7 +106,7 @@ pub(crate) struct Bounds {
     surroundings: Arc<Surroundings>,
     /// The folder of the session, unless it is not one to be used freely.
     workspace: Option<PathBuf>,
-    /// What was approved for this call.
+    /// Places that were approved for this call.
     approved: Vec<Place>,
     linked_secrets: Arc<OnceLock<HashSet<(u64, u64)>>>,
 }
@@ -124,7 +124,7 @@ impl Bounds {
         }
     }
 
-    /// What has to be approved before a path is used. Nothing for what does not exist: reading it fails anyway.
+    /// The place that needs approval before a path is used. A path that does not exist needs none: reading it fails anyway.
     pub(crate) fn reach(&self, path: &Path, access: Access) -> Option<Place> {
         let real = match access {
             Access::Read => path.canonicalize().ok()?,
@@ -148,7 +148,7 @@ impl Bounds {
         if !path.metadata().map_err(failed)?.is_file() {
             return Err(irregular());
         }
-        // A pipe in its place would otherwise wait for somebody who writes.
+        // Without this flag a pipe in its place would block until a writer comes.
         let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;
         let flags = i32::try_from(flags.bits()).unwrap_or_default();
         let file = std::fs::File::options().read(true).custom_flags(flags).open(path).map_err(failed)?;
@@ -165,7 +165,7 @@ impl Bounds {
         Ok(file)
     }
 
-    /// Whether a path may be listed or searched. What is found there is decided about again when it is opened.
+    /// Whether a path may be listed or searched. Each file that is found there is checked again when it is opened.
     pub(crate) fn enter(&self, path: &Path, real: &Path) -> Result<(), Problem> {
         self.check(path, real, None, Access::Read)
     }
@@ -178,7 +178,7 @@ impl Bounds {
         Ok(real)
     }
 
-    /// Whether what is in a folder is shown, by its real path.
+    /// Whether the entries of a folder are shown, by its real path.
     pub(crate) fn shows(&self, real: &Path) -> bool {
         self.enter(real, real).is_ok()
     }

@@ -90,7 +90,7 @@ impl Search {
         let (place, real, bounds) = (self.place.clone(), self.real.clone(), self.bounds.clone());
         walk.filter_entry(move |entry| {
             let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
-            let below = entry.path().strip_prefix(&place).unwrap_or(entry.path());
+            let below = entry.path().strip_prefix(&place).unwrap_or_else(|_| entry.path());
             !is_folder || entry.depth() == 0 || bounds.shows(&real.join(below))
         });
         Ok(walk.build())

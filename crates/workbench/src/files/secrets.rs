@@ -1,11 +1,11 @@
 //! Which files may hold secrets, by where they are and what they are called.
 //!
-//! The lists name places that programs of every user have. They are looked up by real paths; what a path really is, and
-//! whether a file has a second name, is found out in `bounds`.
+//! The lists name places that common programs use. Callers pass real paths; `bounds` resolves links and finds second names of
+//! files.
 
 use std::path::{Component, Path};
 
-/// Places of the system: its state, its devices, and what only its owner is to read.
+/// Places of the system: its state, its devices and its protected files.
 const SYSTEM: [&str; 12] = [
     "/proc",
     "/sys",
@@ -83,7 +83,7 @@ const SSH_KEYS: [&str; 4] = ["id_rsa", "id_dsa", "id_ecdsa", "id_ed25519"];
 /// Endings of files of variables that are made to be shown.
 const SHOWN: [&str; 5] = [".example", ".sample", ".template", ".dist", ".defaults"];
 
-/// Whether what is at a real path may hold secrets, by its place or its name.
+/// Whether a file or folder at a real path may hold secrets, by its place or its name.
 pub fn may_hold_secrets(real: &Path) -> bool {
     let is_of_system = SYSTEM.iter().any(|place| real.starts_with(place));
     is_of_system || is_below_any(real) || is_named(real)

@@ -3,7 +3,7 @@
 mod stage;
 
 use gladhand_models::{ModelError, Said};
-use gladhand_operations::{AgentCall, ModelChoice};
+use gladhand_operations::{AgentCall, ModelChoice, Party, Terms};
 use serde_json::Value;
 
 use self::stage::{Scene, Script, Stage, kinds, one};
@@ -177,6 +177,20 @@ async fn reading_beyond_the_workspace_needs_approval() {
     stage.ask(AgentCall::Approve { session: session.into(), call, allow, always: false }).await.unwrap();
     let told = stage.until_ready().await;
     assert_eq!(one(&told, "session.tool.call.completed")["data"]["executed"]["result"], "look ran");
+}
+
+#[tokio::test]
+async fn a_folder_that_a_peer_of_a_network_chooses_is_not_read_without_approval() {
+    let local = Terms::default();
+    let networked = Terms { party: Some(Party(1)), ..Terms::default() };
+    for (terms, folder, runs) in [(local, "/", true), (networked.clone(), "/", false), (networked, ".", true)] {
+        let stage = Stage::new(&[Scene::Wants("read_file"), Scene::Says("done")]);
+        let create = AgentCall::Create { title: None, folder: Some(folder.into()) };
+        let created = stage.ask_as(terms, create).await.unwrap();
+        stage.send(created["session_id"].as_str().unwrap(), "hi").await.unwrap();
+        let told = stage.until_ready().await;
+        assert_eq!(one(&told, "session.tool.call.completed")["data"]["executed"]["ok"], runs, "{folder}");
+    }
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use gladhand_accord::{Agreement, Defined, Minimum, Offer, Peer, Rules, VersionRu
 use gladhand_hub::{Asking, Caller, Hub, Kit, SessionId};
 use gladhand_models::{Heard, Listener, ModelError, ModelOption, Models, Piece, Round, Segment, Thinking, WantedCall};
 use gladhand_operations::{
-    AgentCall, AgentEvent, Call, CallId, Failure, FailureKind, ModelChoice, Notice, Operation, Reply,
+    AgentCall, AgentEvent, Call, CallId, Failure, FailureKind, ModelChoice, Notice, Operation, Reply, Terms,
 };
 use gladhand_wire::{RawValue, json};
 use gladhand_workbench::{Bench, Effect, Place, Ran, Run, ToolDescription};
@@ -238,7 +238,12 @@ impl Bench for Tools {
 
     async fn reach(&self, run: &Run<'_>) -> Vec<Place> {
         let secret = Place { path: "/home/u/.ssh/key".into(), is_sensitive: true };
-        if run.name == "look" { vec![secret] } else { Vec::new() }
+        let outside = Place { path: run.folder.to_owned(), is_sensitive: false };
+        match run.name {
+            "look" => vec![secret],
+            "read.file" if !run.is_workspace => vec![outside],
+            _ => Vec::new(),
+        }
     }
 
     async fn run(&self, run: Run<'_>) -> Ran {
@@ -345,8 +350,13 @@ impl Stage {
 
     /// Asks, and waits for the answer.
     pub(super) async fn ask(&self, call: AgentCall<'_>) -> Result<Value, String> {
+        self.ask_as(Terms::default(), call).await
+    }
+
+    /// The same as a caller of these terms.
+    pub(super) async fn ask_as(&self, terms: Terms<'_>, call: AgentCall<'_>) -> Result<Value, String> {
         let caller: Arc<dyn Caller> = self.client.clone();
-        let call = Call::new(CallId(1), Operation::Agent(call));
+        let call = Call { id: CallId(1), operation: Operation::Agent(call), terms };
         match self.hub.answer(call, &self.agreement, &caller).outcome().await {
             Ok(Reply::Agent(raw)) => Ok(serde_json::from_str(raw.get()).unwrap()),
             Ok(other) => panic!("the agent answers otherwise: {other:?}"),
