@@ -38,6 +38,11 @@ impl<'a> HandshakeRequest<'a> {
         fields.finish().map(|()| request)
     }
 
+    /// Who the agent says it is, and the token that it presented.
+    pub(super) fn credentials(&self) -> Credentials {
+        Credentials { agent_id: self.agent_id.clone().into_owned(), token: self.auth_token.clone() }
+    }
+
     /// The known names that were asked for, in order and without repeats.
     pub(super) fn known_names(&self) -> Vec<&'static str> {
         let mut names = Vec::with_capacity(capabilities::NAMES.len());
@@ -65,18 +70,13 @@ impl<'a> HandshakeRequest<'a> {
         };
         // An empty token in the configuration is no token: it would be given to everybody who sends none.
         let passes: Vec<_> = setup.passes.iter().filter(|pass| !pass.token.expose().is_empty()).collect();
-        let is_for = |pass: &&&Pass| pass.client.as_deref().is_none_or(|client| client == self.agent_id);
-        let tokens: Vec<_> = passes.iter().filter(is_for).map(|pass| pass.token.clone()).collect();
+        let tokens: Vec<_> =
+            passes.iter().filter(|pass| is_for(pass, &self.agent_id)).map(|pass| pass.token.clone()).collect();
         let is_locked_out = tokens.is_empty() && !passes.is_empty();
         let mut server = Offer { tokens, ..Offer::new(setup.identity.clone(), [VERSION]) };
         // Who may come in with several passes has what each of them opens.
-        let presented: Vec<_> =
-            passes.iter().filter(is_for).filter(|pass| pass.token.matches(&self.auth_token)).collect();
-        let is_open = |name: &str| {
-            let opens =
-                |pass: &&&&Pass| pass.capabilities.as_ref().is_none_or(|open| open.iter().any(|open| open == name));
-            passes.is_empty() || presented.iter().any(|pass| opens(&pass))
-        };
+        let credentials = self.credentials();
+        let is_open = |name: &str| credentials.open(&setup.passes, name);
         let tools = setup.menu.tools.then_some(TOOLS);
         for name in tools.into_iter().chain(setup.menu.capabilities.iter().copied()).filter(|name| is_open(name)) {
             server = server.providing(Capability::named(name));
@@ -100,6 +100,28 @@ impl<'a> HandshakeRequest<'a> {
             ..agreement
         })
     }
+}
+
+/// What an agent presented in a handshake.
+#[derive(Debug)]
+pub(super) struct Credentials {
+    agent_id: String,
+    token: Secret,
+}
+
+impl Credentials {
+    /// Whether these passes open a capability to the agent. Without any pass, everything is open.
+    pub(super) fn open(&self, passes: &[Pass], capability: &str) -> bool {
+        let mut passes = passes.iter().filter(|pass| !pass.token.expose().is_empty()).peekable();
+        let opens =
+            |pass: &Pass| pass.capabilities.as_ref().is_none_or(|open| open.iter().any(|open| open == capability));
+        passes.peek().is_none()
+            || passes.any(|pass| is_for(pass, &self.agent_id) && pass.token.matches(&self.token) && opens(pass))
+    }
+}
+
+fn is_for(pass: &Pass, agent_id: &str) -> bool {
+    pass.client.as_deref().is_none_or(|client| client == agent_id)
 }
 
 /// Writes `handshake/resp` for an agreement.
