@@ -1,6 +1,7 @@
 //! Authorization: who may come in over HTTP (`[authorization]` of the configuration), and where the tokens are that get us
 //! into the servers of others.
 
+mod access;
 mod tokens;
 
 use std::collections::BTreeMap;
@@ -12,6 +13,7 @@ use gladhand_auth::resource::{Dpop, Guard, Issuer, KeySource, KnownToken, Policy
 use serde::{Deserialize, Serialize};
 use url::Url;
 
+pub use access::Access;
 pub use tokens::KeptTokens;
 
 /// Whose tokens open the HTTP endpoint. With neither issuers nor tokens, it is open to everybody who can reach it.
@@ -90,6 +92,14 @@ pub enum BadAuthorization {
 }
 
 impl AuthorizationConfig {
+    /// Whether two sections say the same, tokens included.
+    fn is_same(&self, other: &Self) -> bool {
+        // Tokens are masked where a section is written, so they are compared apart.
+        let written = |config: &Self| serde_json::to_value(config).unwrap_or_default();
+        let mut tokens = self.tokens.iter().zip(&other.tokens);
+        tokens.all(|(one, other)| one.token.matches(&other.token)) && written(self) == written(other)
+    }
+
     /// The guard that these settings describe, if they describe one.
     pub fn guard(&self) -> Result<Option<Guard>, BadAuthorization> {
         if self.issuers.is_empty() && self.tokens.is_empty() {

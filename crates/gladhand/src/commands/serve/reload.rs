@@ -1,14 +1,16 @@
 //! Follows the configuration file while we serve.
 //!
-//! What can follow is the toolbox, the upstreams and the policy with its profiles; the rest is said to need a new start. A file
-//! that is wrong changes nothing, and is complained of once.
+//! What can follow is the toolbox, the upstreams, the policy with its profiles, and who may come in; the rest is said to need
+//! a new start. A file that is wrong changes nothing, and is complained of once.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use gladhand_hub::Hub;
 
 use super::mounted::Mounted;
+use crate::authorization::Access;
 use crate::commands::lookup::Sources;
 use crate::config::{self, Config, File, Reading};
 use crate::governing;
@@ -17,7 +19,10 @@ use crate::governing;
 const PERIOD: Duration = Duration::from_secs(1);
 
 /// Sections that follow the file.
-const FOLLOWING: [&str; 4] = ["upstreams", "toolbox", "policy", "profiles"];
+const FOLLOWING: [&str; 5] = ["upstreams", "toolbox", "policy", "profiles", "authorization"];
+
+/// What follows the file in a section that does not.
+const FOLLOWING_KEYS: [(&str, &str); 2] = [("a2e", "tokens"), ("a2e", "agents")];
 
 /// Follows a file for ever: reads it each second, and when SIGHUP comes and means that. It is small, and its text is a better witness of
 /// a change than its time.
@@ -39,6 +44,7 @@ pub(super) async fn follow(mut reader: Reader, mut following: Following, hang_up
 pub(super) struct Following {
     mounted: Mounted,
     hub: Hub,
+    access: Arc<Access>,
     /// Where pins are kept.
     data_dir: Option<PathBuf>,
     /// The policy that is in force, as it is written.
@@ -47,12 +53,37 @@ pub(super) struct Following {
 
 impl Following {
     /// Begins with what is in force.
-    pub(super) fn new(mounted: Mounted, hub: Hub, data_dir: Option<PathBuf>, config: &Config) -> Self {
-        Self { mounted, hub, data_dir, policy: written(config) }
+    pub(super) fn new(
+        mounted: Mounted,
+        hub: Hub,
+        access: Arc<Access>,
+        data_dir: Option<PathBuf>,
+        config: &Config,
+    ) -> Self {
+        Self { mounted, hub, access, data_dir, policy: written(config) }
+    }
+
+    /// Lets in those whom the configuration names now, and no one else. Says whether it could.
+    fn follow_access(&self, config: &Config) -> bool {
+        let token = config::token_in_environment().map_err(|error| error.to_string());
+        let followed = token.and_then(|token| {
+            let followed = self.access.follow(&config.authorization, config.a2e.passes(token));
+            followed.map_err(|error| error.to_string())
+        });
+        match &followed {
+            Ok(true) => tracing::info!("tokens follow the configuration"),
+            Ok(false) => {}
+            Err(error) => tracing::error!("the old configuration stays in force: {error}"),
+        }
+        followed.is_ok()
     }
 
     /// Does as the configuration says now.
     fn follow(&mut self, config: &Config) {
+        // Who may come in first: what is wrong with the rest does not keep a token alive that was taken back.
+        if !self.follow_access(config) {
+            return;
+        }
         let policy = written(config);
         // The policy first: what is new is under it from the beginning.
         if policy != self.policy {
@@ -107,7 +138,7 @@ pub(super) struct Reader {
 
 impl Reader {
     pub(super) fn new(file: File, sources: Sources) -> Self {
-        let settings: toml::Table = file.text.parse().unwrap_or_default();
+        let settings = lasting(&file.text);
         let in_force = settings.clone();
         Self { file, sources, is_unreadable: false, in_force, settings }
     }
@@ -145,13 +176,26 @@ impl Reader {
 
     /// Says what is different and cannot follow, once. What is again as it was is not different.
     fn mind_the_rest(&mut self) {
-        let settings: toml::Table = self.file.text.parse().unwrap_or_default();
+        let settings = lasting(&self.file.text);
         let is_in_force = |section: &&str| self.in_force.get(*section) == settings.get(*section);
         for section in different(&self.settings, &settings).into_iter().filter(|section| !is_in_force(section)) {
             tracing::warn!("[{section}] is different now: that holds from the next start on");
         }
         self.settings = settings;
     }
+}
+
+/// The settings of a file without the keys that follow it.
+fn lasting(text: &str) -> toml::Table {
+    let mut settings: toml::Table = text.parse().unwrap_or_default();
+    for (section, key) in FOLLOWING_KEYS {
+        if let Some(toml::Value::Table(section)) = settings.get_mut(section) {
+            section.remove(key);
+        }
+    }
+    // An empty section says nothing.
+    settings.retain(|_, section| section.as_table().is_none_or(|section| !section.is_empty()));
+    settings
 }
 
 /// The sections that are different and do not follow.
@@ -208,9 +252,10 @@ mod tests {
 
     #[test]
     fn only_what_cannot_follow_is_minded() {
-        let before = "[http]\nsessions = 1\n[mcp]\n[upstreams.a]\ncommand = 'a'\n".parse().unwrap();
-        let after = "[http]\nsessions = 2\n[mcp]\n[toolbox]\nenabled = false\n[a2e]\n".parse().unwrap();
-        assert_eq!(different(&before, &after), ["http", "a2e"]);
+        let before = lasting("[http]\nsessions = 1\n[mcp]\n[upstreams.a]\ncommand = 'a'\n[a2e]\ntokens = ['a']\n");
+        let after = "[http]\nsessions = 2\n[mcp]\n[toolbox]\nenabled = false\n[authorization]\nscopes = ['x']\n";
+        assert_eq!(different(&before, &lasting(after)), ["http"]);
+        assert_eq!(different(&before, &lasting(&format!("{after}[a2e]\nsessions = 5\n"))), ["http", "a2e"]);
     }
 
     #[test]

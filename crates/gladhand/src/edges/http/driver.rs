@@ -111,7 +111,7 @@ impl Session {
             Action::Deliver(mut call, agreement) => {
                 let caller = who.unwrap_or(&self.who);
                 (call.terms.principal, call.terms.party) = (caller.principal.clone(), Some(caller.party));
-                inner.running.insert(call.id, Running { lane, task: None });
+                inner.running.insert(call.id, Running { lane, who: who.cloned(), task: None });
                 return Some(Action::Deliver(call, agreement));
             }
             Action::Unwatch(_) | Action::RootsChanged => return Some(action),
@@ -275,7 +275,7 @@ impl Inner {
 
     /// Nobody wants a call any more. An exchange that waited for nothing else ends without an answer.
     fn cancel(&mut self, call: CallId) {
-        let Some(Running { lane, task }) = self.running.remove(&call) else { return };
+        let Some(Running { lane, task, .. }) = self.running.remove(&call) else { return };
         if let Some(task) = task {
             task.abort();
         }

@@ -54,7 +54,7 @@ pub(super) async fn serve(
         Method::POST if !endpoint.shared.has_room_for_answers() => {
             respond::unavailable("busy", "busy: too many answers wait to be read; try again later")
         }
-        Method::POST => match endpoint.read(body, sender).await {
+        Method::POST => match endpoint.read(body, &who, sender).await {
             Ok(body) => {
                 line.heard();
                 post(endpoint, headers, version, &body, who).await
@@ -149,10 +149,12 @@ async fn stateless(endpoint: &Endpoint, headers: &HeaderMap, message: Message<'_
         let status = StatusCode::from_u16(rejection.status).unwrap_or(StatusCode::BAD_REQUEST);
         return respond::json(status, rejection.body.into());
     }
-    answer(endpoint, endpoint.sessions.stateless().post(message, Some(who)), |line| {
-        StatusCode::from_u16(status(line)).unwrap_or(StatusCode::OK)
-    })
-    .await
+    let posted = endpoint.sessions.stateless().post(message, Some(who));
+    if endpoint.shared.has_withdrawn(who) {
+        // Those who look for what is to be ended may have looked before this was there.
+        endpoint.sessions.end_withdrawn();
+    }
+    answer(endpoint, posted, |line| StatusCode::from_u16(status(line)).unwrap_or(StatusCode::OK)).await
 }
 
 /// `initialize` without a session opens one, unless the answer is an error.

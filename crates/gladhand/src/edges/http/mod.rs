@@ -71,7 +71,7 @@ pub struct Http {
     pub listen: Vec<Address>,
     /// Encrypts what goes over TCP.
     pub tls: Option<Tls>,
-    /// Who may come in; without it, everybody who gets this far.
+    /// Who may come in; without it, the service's own guard decides, if it has one.
     pub authorize: Option<Arc<dyn Authorize>>,
     /// Bounds, and which hosts and origins are expected.
     pub config: HttpConfig,
@@ -97,28 +97,28 @@ impl HttpServer {
         }
         let addresses: Vec<_> = listeners.iter().map(Listener::address).collect::<io::Result<_>>()?;
         let bound: Vec<_> = addresses.into_iter().flatten().collect();
-        if http.authorize.is_none() && bound.iter().any(|address| !address.ip().is_loopback()) {
+        let is_authorized = http.authorize.is_some() || service.access().guard().is_some();
+        if !is_authorized && bound.iter().any(|address| !address.ip().is_loopback()) {
             tracing::warn!("listening beyond this machine, and everybody who can reach it may call every tool");
         }
         let (speaks_mcp, speaks_a2e) = (service.speaks(&MCP), service.speaks(&A2E));
         let path = if speaks_mcp { "/mcp" } else { "" };
         let urls = listeners.iter().map(|listener| listener.url(tls.is_some(), path)).collect::<io::Result<_>>()?;
-        let trust = Trust::of(&service, http.authorize.is_some());
         if speaks_a2e {
-            trust.announce(&service);
+            Trust::of(&service, is_authorized).announce(&service);
         }
         let seats = Arc::new(Semaphore::new(http.config.connections));
         let guard = Guard::new(&bound, http.config.allow_hosts.clone(), http.config.allow_origins.clone());
-        let shared = Arc::new(Shared::new(service, http.config, tokio::runtime::Handle::current()));
+        let runtime = tokio::runtime::Handle::current();
+        let shared = Arc::new(Shared::new(service, http.config, http.authorize, runtime));
         let sessions = Arc::new(Sessions::new(Arc::clone(&shared)));
-        let agents = speaks_a2e.then(|| Arc::new(Agents::new(Arc::clone(&shared), http.agents, trust)));
+        let agents = speaks_a2e.then(|| Arc::new(Agents::new(Arc::clone(&shared), http.agents)));
         let endpoint = Arc::new(Endpoint {
             shared,
             sessions,
             speaks_mcp,
             agents,
             guard,
-            authorize: http.authorize,
             stopping: AtomicBool::new(false),
             secret: RandomState::new(),
         });
@@ -147,6 +147,8 @@ impl HttpServer {
         tokio::spawn(chores.clone().run_until_cancelled_owned(async move { sessions.pass_on_changes().await }));
         let sessions = Arc::clone(&endpoint.sessions);
         tokio::spawn(chores.clone().run_until_cancelled_owned(async move { sessions.end_idle().await }));
+        let guarded = Arc::clone(&endpoint);
+        tokio::spawn(chores.clone().run_until_cancelled_owned(async move { guarded.follow_access().await }));
         if let Some(agents) = endpoint.agents.clone() {
             tokio::spawn(chores.clone().run_until_cancelled_owned(async move { agents.end_overdue().await }));
         }

@@ -60,7 +60,7 @@ pub(super) async fn message(
     let Some(session) = session.filter(|session| session.manner == Manner::Pair) else {
         return respond::text(StatusCode::NOT_FOUND, "no such session\n");
     };
-    let body = match endpoint.read(body, sender).await {
+    let body = match endpoint.read(body, who, sender).await {
         Ok(body) => body,
         Err(refusal) => return refusal,
     };

@@ -91,6 +91,8 @@ pub(super) struct Inner {
 #[derive(Debug)]
 pub(super) struct Running {
     pub(super) lane: Lane,
+    /// Whose it is, where the session is not somebody's.
+    pub(super) who: Option<Who>,
     /// How to stop it, once it is a task.
     pub(super) task: Option<AbortHandle>,
 }
@@ -166,6 +168,9 @@ impl Session {
         if !asks {
             inner.lanes.remove(lane);
             return Posted::Accepted;
+        }
+        if let Some(who) = who {
+            inner.lanes.belongs_to(lane, who.clone());
         }
         drop(inner);
         Posted::Later(Awaited::new(self.held(), lane, carried))
@@ -276,6 +281,26 @@ impl Session {
         inner.questions.forget();
         inner.lanes.end_all();
         inner.alarm.stop();
+    }
+
+    /// Ends the exchanges of some, where many share a session: their calls in flight are failed, their streams are ended.
+    pub(super) fn end_exchanges(&self, is_theirs: impl Fn(&Who) -> bool) {
+        let calls: Vec<_> = {
+            let mut inner = self.lock();
+            let theirs = inner.running.extract_if(.., |_, running| running.who.as_ref().is_some_and(&is_theirs));
+            theirs.map(|(call, running)| (call, running.task)).collect()
+        };
+        // The newest first: ending one that runs would start the next of a dialect's queue.
+        for (call, task) in calls.into_iter().rev() {
+            task.iter().for_each(AbortHandle::abort);
+            let failure = Failure::new(FailureKind::Stopping, "the token is not valid any more");
+            self.drive(Lane::MAIN, None, |server, ambient, out| server.resolve(call, Err(failure), ambient, out));
+        }
+        let unanswered = self.lock().lanes.unanswered(&is_theirs);
+        for lane in unanswered {
+            self.drive(Lane::MAIN, None, |server, ambient, out| server.hung_up(lane, ambient, out));
+            self.lock().lanes.end(lane);
+        }
     }
 
     /// Whether nobody has used it since a moment, and nobody is waiting for anything. Also tidies up.

@@ -86,7 +86,12 @@ impl Sessions {
     /// Opens a session under an id of its own.
     pub(super) fn open(&self, session: Arc<Session>) -> SessionId {
         let id = SessionId::draw();
+        let who = session.who.clone();
         self.open.write().unwrap_or_else(PoisonError::into_inner).insert(id, session);
+        if self.shared.has_withdrawn(&who) {
+            // Those who look for what is to be ended may have looked before this was there.
+            self.end(id);
+        }
         id
     }
 
@@ -96,6 +101,19 @@ impl Sessions {
         if let Some(session) = session {
             session.end(Stop::InputClosed);
         }
+    }
+
+    /// Ends the sessions and exchanges of those who have lost access: calls in flight are failed, streams are ended.
+    pub(super) fn end_withdrawn(&self) {
+        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
+        let is_over = |session: &Session| self.shared.has_withdrawn(&session.who);
+        let over: Vec<_> = open.iter().filter(|(_, session)| is_over(session)).map(|(id, _)| *id).collect();
+        drop(open);
+        if !over.is_empty() {
+            tracing::info!(sessions = over.len(), "ending sessions of those who have lost access");
+        }
+        over.into_iter().for_each(|id| self.end(id));
+        self.stateless.end_exchanges(|who| self.shared.has_withdrawn(who));
     }
 
     /// Tells everybody of changes, for as long as the hub has some.

@@ -11,8 +11,10 @@ use gladhand_operations::Tool;
 use tokio::runtime::Handle;
 use tokio_util::task::TaskTracker;
 
+use super::authorize::Authorize;
 use super::sandglass::Sandglass;
 use super::session::Manner;
+use super::who::Who;
 use crate::Service;
 use crate::config::HttpConfig;
 use crate::edges::clock::Clock;
@@ -31,6 +33,8 @@ const SMALL_ANSWER: usize = 64 * 1024;
 pub(super) struct Shared {
     pub(super) service: Service,
     pub(super) config: HttpConfig,
+    /// Who may come in, where the service's own guard is not asked.
+    authorize: Option<Arc<dyn Authorize>>,
     /// Calls that run as tasks.
     pub(super) calls: TaskTracker,
     /// For how long answers are waited for without a stream.
@@ -45,10 +49,16 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(service: Service, config: HttpConfig, runtime: Handle) -> Self {
+    pub(super) fn new(
+        service: Service,
+        config: HttpConfig,
+        authorize: Option<Arc<dyn Authorize>>,
+        runtime: Handle,
+    ) -> Self {
         Self {
             service,
             config,
+            authorize,
             calls: TaskTracker::new(),
             sandglass: Arc::default(),
             runtime,
@@ -57,6 +67,17 @@ impl Shared {
             reading: AtomicUsize::new(0),
             unwritten: Arc::default(),
         }
+    }
+
+    /// Decides who may come in; none where no one is asked for a token.
+    pub(super) fn authorize(&self) -> Option<Arc<dyn Authorize>> {
+        let guard = || self.service.access().guard().map(|guard| guard as Arc<dyn Authorize>);
+        self.authorize.clone().or_else(guard)
+    }
+
+    /// Whether a principal has lost access since it was let in.
+    pub(super) fn has_withdrawn(&self, who: &Who) -> bool {
+        self.service.access().has_withdrawn(who.principal.as_deref(), who.epoch)
     }
 
     /// Our side towards a new peer.

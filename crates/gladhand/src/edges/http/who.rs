@@ -35,17 +35,19 @@ pub(super) struct Who {
     pub(super) principal: Option<Arc<str>>,
     /// Whose share they take of what everybody has in common.
     pub(super) party: Party,
+    /// When they were let in: see [`Access`](crate::authorization::Access).
+    pub(super) epoch: u64,
 }
 
 impl Who {
     /// Nobody in particular.
-    pub(super) const NOBODY: Self = Self { principal: None, party: Party(0) };
+    pub(super) const NOBODY: Self = Self { principal: None, party: Party(0), epoch: u64::MAX };
 
-    /// A principal, or else everybody at an address.
-    pub(super) fn new(principal: Option<Arc<str>>, visitor: &Visitor, secret: &RandomState) -> Self {
+    /// A principal, or else everybody at an address, let in at an epoch.
+    pub(super) fn new(principal: Option<Arc<str>>, visitor: &Visitor, secret: &RandomState, epoch: u64) -> Self {
         let by_name = |principal| Party(secret.hash_one((0, principal)));
         let party = principal.as_ref().map_or(visitor.party, by_name);
-        Self { principal, party }
+        Self { principal, party, epoch }
     }
 }
 
@@ -57,7 +59,7 @@ mod tests {
     fn parties_are_principals_or_else_places() {
         let secret = RandomState::new();
         let party = |principal: Option<&str>, address: &str| {
-            Who::new(principal.map(Into::into), &Visitor::new(address.parse().ok(), &secret), &secret).party
+            Who::new(principal.map(Into::into), &Visitor::new(address.parse().ok(), &secret), &secret, 0).party
         };
         assert_eq!(party(Some("alice"), "10.0.0.1"), party(Some("alice"), "10.0.0.2"));
         assert_ne!(party(Some("alice"), "10.0.0.1"), party(Some("bob"), "10.0.0.1"));

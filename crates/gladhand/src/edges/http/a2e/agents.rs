@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant};
 
-use gladhand_dialects::{Door, Stop, a2e};
+use gladhand_dialects::{Door, Pass, Stop, a2e};
 
 use super::super::session_id::SessionId;
 use super::super::shared::Shared;
@@ -32,7 +32,7 @@ pub(in crate::edges::http) enum Trust {
 impl Trust {
     /// How agents of a service are let in that asks for authorization of its own, or does not.
     pub(in crate::edges::http) fn of(service: &Service, is_authorized: bool) -> Self {
-        if is_authorized || service.asks_for_tokens() { Self::Tokens } else { Self::Anybody }
+        if is_authorized || service.access().asks_for_passes() { Self::Tokens } else { Self::Anybody }
     }
 
     /// Says at the start what is not offered, and what would change that.
@@ -60,13 +60,12 @@ impl Trust {
 pub(in crate::edges::http) struct Agents {
     shared: Arc<Shared>,
     limits: AgentLimits,
-    trust: Trust,
     open: RwLock<HashMap<SessionId, Arc<AgentSession>>>,
 }
 
 impl Agents {
-    pub(in crate::edges::http) fn new(shared: Arc<Shared>, limits: AgentLimits, trust: Trust) -> Self {
-        Self { shared, limits, trust, open: RwLock::default() }
+    pub(in crate::edges::http) fn new(shared: Arc<Shared>, limits: AgentLimits) -> Self {
+        Self { shared, limits, open: RwLock::default() }
     }
 
     /// Opens a session; none if there are too many.
@@ -78,8 +77,13 @@ impl Agents {
         let id = SessionId::draw();
         let clock = Clock::start();
         let leaving = Leaving { agents: Arc::downgrade(self), id };
+        let epoch = self.shared.service.access().epoch();
         let session = AgentSession::new(Arc::clone(&self.shared), who, self.door(&clock), clock, leaving);
-        self.open.write().unwrap_or_else(PoisonError::into_inner).insert(id, session);
+        self.open.write().unwrap_or_else(PoisonError::into_inner).insert(id, Arc::clone(&session));
+        if self.shared.service.access().epoch() != epoch {
+            // Those who hold sessions to the passes of now may have looked before this was there.
+            self.hold_to(&session, &self.shared.service.access().passes());
+        }
         Some(id)
     }
 
@@ -106,6 +110,19 @@ impl Agents {
         }
     }
 
+    /// Ends the sessions of those who have lost access, and holds all others to the passes of now.
+    pub(in crate::edges::http) fn follow_access(&self) {
+        let passes = self.shared.service.access().passes();
+        self.all().iter().for_each(|session| self.hold_to(session, &passes));
+    }
+
+    fn hold_to(&self, session: &AgentSession, passes: &[Pass]) {
+        match self.shared.has_withdrawn(&session.who) {
+            true => session.end(),
+            false => session.readmit(passes),
+        }
+    }
+
     /// Everybody takes nothing new from now on.
     pub(in crate::edges::http) fn stop(&self, stop: Stop) {
         self.all().iter().for_each(|session| session.stop(stop));
@@ -123,7 +140,7 @@ impl Agents {
     /// Our side towards a new agent.
     fn door(&self, clock: &Clock) -> Door {
         let mut setup = self.shared.service.setup(clock);
-        if self.trust == Trust::Anybody {
+        if Trust::of(&self.shared.service, self.shared.authorize().is_some()) == Trust::Anybody {
             setup.menu.capabilities.retain(|name| !NEED_A_TOKEN.contains(name));
         }
         Door::pinned(&a2e::DIALECT, setup)

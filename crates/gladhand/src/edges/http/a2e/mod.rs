@@ -119,7 +119,10 @@ async fn send(
         }
     };
     let message = on_one_line(&body);
-    if let (Some(authorize), Some(sender)) = (&endpoint.authorize, sender)
+    if endpoint.shared.has_withdrawn(who) {
+        return detail(StatusCode::UNAUTHORIZED, "the token is not valid any more");
+    }
+    if let (Some(authorize), Some(sender)) = (endpoint.shared.authorize(), sender)
         && let Err(denied) = authorize.permit_tools(sender, &|| calls::called_tools(&message))
     {
         return denied.map(Content::Whole);

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use gladhand_dialects::{Door, Stop};
+use gladhand_dialects::{Door, Pass, Stop};
 use gladhand_hub::{Asking, Caller, SessionId, Settling, Visit};
 use gladhand_operations::{AgentEvent, CallId, CapabilityEvent, Notice, Outcome};
 use gladhand_wire::Line as Text;
@@ -165,6 +165,17 @@ impl AgentSession {
         let mut inner = self.lock();
         inner.touch();
         inner.outlet.detach(reader);
+    }
+
+    /// Other passes hold from now on: it ends if they do not open it.
+    pub(super) fn readmit(&self, passes: &[Pass]) {
+        let mut inner = self.lock();
+        if inner.has_ended {
+            return;
+        }
+        inner.clock.tick();
+        let errands = self.step(&mut inner, |door, ambient, out| door.readmit(passes, ambient, out));
+        self.follow_up(inner, errands);
     }
 
     /// Takes nothing new; calls in flight go on for a while.
