@@ -112,6 +112,9 @@ impl Endpoint {
         };
         let name = principal.as_ref().map(|principal| Arc::clone(&principal.name));
         let who = Who::new(name, &visitor, &self.secret, epoch);
+        if principal.is_some() {
+            line.belongs_to(who.party);
+        }
         if let Some(agents) = agents {
             return a2e::serve(self, agents, head, body, who, principal.as_ref(), line).await;
         }
@@ -129,7 +132,7 @@ impl Endpoint {
         who: &Who,
         sender: Option<&Principal>,
     ) -> Result<Bytes, Response<Content>> {
-        let body = read_body(body, &self.shared).await?;
+        let body = read_body(body, &self.shared, who.party).await?;
         if self.shared.has_withdrawn(who) {
             return Err(respond::withdrawn());
         }

@@ -195,6 +195,11 @@ impl Lanes {
         }
     }
 
+    /// Whose an exchange is, where that is remembered.
+    pub(super) fn owner(&self, lane: Lane) -> Option<&Who> {
+        self.owners.get(&lane)
+    }
+
     /// The exchanges of some that have no answer yet.
     pub(super) fn unanswered(&self, is_theirs: impl Fn(&Who) -> bool) -> Vec<Lane> {
         let is_open = |lane: &Lane| match &self.exchanges[lane] {

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant};
 
-use gladhand_dialects::{Door, Pass, Stop, a2e};
+use gladhand_dialects::shares::giving_way;
+use gladhand_dialects::{Door, Party, Pass, Stop, a2e};
 
 use super::super::session_id::SessionId;
 use super::super::shared::Shared;
@@ -68,10 +69,11 @@ impl Agents {
         Self { shared, limits, open: RwLock::default() }
     }
 
-    /// Opens a session; none if there are too many.
+    /// Opens a session; none if there are too many and no other gives way to it.
     pub(super) fn open(self: &Arc<Self>, who: Who) -> Option<SessionId> {
         // Looked at before anything is made, because there may be many who try.
-        if self.open.read().unwrap_or_else(PoisonError::into_inner).len() >= self.limits.sessions {
+        let count = self.open.read().unwrap_or_else(PoisonError::into_inner).len();
+        if count >= self.limits.sessions && !self.make_room(who.party) {
             return None;
         }
         let id = SessionId::draw();
@@ -92,6 +94,18 @@ impl Agents {
         let id = SessionId::read(id)?;
         let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
         open.get(&id).filter(|session| session.who.principal == who.principal).cloned()
+    }
+
+    /// Ends sessions that give way to a newcomer, as those of MCP do; says whether there are any.
+    fn make_room(&self, newcomer: Party) -> bool {
+        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
+        let holders: Vec<_> = open.iter().map(|(id, session)| session.holder(*id)).collect();
+        let leaving = giving_way(self.limits.sessions, &holders, newcomer);
+        let leaving: Vec<_> = leaving.iter().filter_map(|id| open.get(id).cloned()).collect();
+        drop(open);
+        tracing::info!(ended = leaving.len(), "too many sessions of agents");
+        leaving.iter().for_each(|session| session.end());
+        !leaving.is_empty()
     }
 
     /// Ends sessions whose time is over, again and again.
