@@ -122,7 +122,7 @@ mod tests {
                     if own.count() < share && parties <= most {
                         assert!(!gone.is_empty(), "{most} {first} {idle} {newcomer:?}");
                     }
-                    // Nobody at or below its share loses a place that it uses.
+                    // A party at or below its share never loses a busy place.
                     for lost in gone.iter().map(|id| &all[*id]).filter(|lost| !lost.is_idle) {
                         assert!(all.iter().filter(|held| held.party == lost.party).count() > share);
                     }

@@ -29,7 +29,7 @@ pub struct Access {
 #[derive(Debug, Clone, Default)]
 struct State {
     guard: Option<Arc<Guard>>,
-    /// What the guard was made from.
+    /// The section that the guard was made from.
     config: AuthorizationConfig,
     passes: Vec<Pass>,
     /// Whether the configuration has no pass any more, so that the one above is one that no one has.
@@ -71,7 +71,7 @@ impl Access {
         self.state().guard.clone()
     }
 
-    /// What lets agents in.
+    /// The passes that let agents in.
     pub fn passes(&self) -> Vec<Pass> {
         self.state().passes.clone()
     }
@@ -92,9 +92,9 @@ impl Access {
         self.change(|state, _| state.passes = passes);
     }
 
-    /// Does as the configuration says. What cannot be used changes nothing. Says whether something is different now.
+    /// Follows the configuration, and returns whether it changed something. An unusable section changes nothing.
     ///
-    /// What was closed stays closed: an endpoint that asked for tokens, and has none any more, lets in no one.
+    /// An endpoint that asked for tokens and has none any more lets in no one.
     pub fn follow(&self, config: &AuthorizationConfig, passes: Vec<Pass>) -> Result<bool, BadAuthorization> {
         let now = self.state();
         let is_new_guard = !config.is_same(&now.config);

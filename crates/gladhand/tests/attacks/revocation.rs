@@ -13,6 +13,9 @@ const ANN: (&str, &str) = ("Authorization", "Bearer open-sesame");
 const BOB: (&str, &str) = ("Authorization", "Bearer open-barley");
 const WAIT: &str = r#"{"ms":600000}"#;
 
+/// Streams say nothing by themselves, so that to wait for them in vain has a bound.
+const QUIET: &str = "[http]\nkeep_alive_ms = 3600000\n";
+
 /// `[authorization]` with the tokens of some principals.
 fn tokens(names: &[&str]) -> String {
     let token = |name: &&str| match *name {
@@ -20,7 +23,7 @@ fn tokens(names: &[&str]) -> String {
         "new ann" => "{ name = 'ann', token = 'open-rye' }",
         _ => "{ name = 'bob', token = 'open-barley' }",
     };
-    format!("[authorization]\ntokens = [{}]\n", names.iter().map(token).collect::<Vec<_>>().join(", "))
+    format!("{QUIET}[authorization]\ntokens = [{}]\n", names.iter().map(token).collect::<Vec<_>>().join(", "))
 }
 
 /// The status of a `ping` in a session.
@@ -145,7 +148,7 @@ fn the_last_token_that_is_removed_opens_the_endpoint_to_no_one() {
 
 #[test]
 fn a_first_token_closes_an_open_endpoint_at_reload() {
-    let server = Server::start("");
+    let server = Server::start(QUIET);
     let session = open_session_with(&mut server.connect(), "2025-11-25", &[]);
     let mut stream = server.connect();
     stream.send("GET", "/mcp", &[("Mcp-Session-Id", &session), ("Accept", "text/event-stream")], "");
@@ -158,13 +161,12 @@ fn a_first_token_closes_an_open_endpoint_at_reload() {
 
 #[test]
 fn an_agent_loses_its_session_with_its_token() {
-    let both = "[a2e]\ntokens = ['first', 'second']\n";
-    let server = Server::start(both);
+    let server = Server::start(&format!("{QUIET}[a2e]\ntokens = ['first', 'second']\n"));
     let (mut first, mut second) = (Agent::open(&server, &[], "first"), Agent::open(&server, &[], "second"));
     let late = Agent::unopened(&server, &[]);
     let wait = json!({"type": "tool/call/req", "id": "w", "tool_name": "wait", "arguments": {"ms": 600_000}});
     assert_eq!(first.send(&server, &[], &wait), 200);
-    server.reconfigure("[a2e]\ntokens = ['second']\n");
+    server.reconfigure(&format!("{QUIET}[a2e]\ntokens = ['second']\n"));
     let answer = first.hear().expect("every call is answered");
     assert_eq!((&answer["req_id"], &answer["type"]), (&json!("w"), &json!("error")), "{answer}");
     assert!(first.hear().is_none(), "the stream ends");

@@ -78,7 +78,7 @@ impl Server {
         Connection::open(self.address())
     }
 
-    /// What it has logged so far.
+    /// Its log so far.
     pub(crate) fn log(&self) -> String {
         self.log.lock().expect("no writer panics").clone()
     }

@@ -19,7 +19,7 @@ use crate::edges::memory;
 /// How often it is looked whether many connections are gone.
 const TIDY: Duration = Duration::from_secs(2);
 
-/// So many connections are worth a look for memory that nobody uses.
+/// With so many connections fewer, unused memory is given back.
 const MANY: usize = 500;
 
 /// All open connections.

@@ -198,7 +198,7 @@ fn within_open_files(connections: usize) -> usize {
         let open = open.and_then(|open| usize::try_from(open).ok()).unwrap_or(usize::MAX);
         let room = open.saturating_sub(FILES_KEPT).max(open / 2).max(1);
         if room < connections {
-            tracing::warn!(
+            tracing::info!(
                 connections,
                 room,
                 "the limit on open files allows for fewer connections than are configured"

@@ -20,13 +20,13 @@ pub(super) struct Portions {
     by_party: Mutex<HashMap<Party, usize>>,
 }
 
-/// What one party took at once, given back when it is dropped.
+/// One portion of a party, given back when it is dropped.
 #[derive(Debug)]
 pub(super) struct Portion {
     all: Arc<Portions>,
     party: Party,
     amount: usize,
-    /// What of it counts for the party.
+    /// The part of it that counts for the party.
     counted: usize,
 }
 
@@ -45,7 +45,7 @@ impl Portions {
         Portion { all: Arc::clone(self), party, amount: 0, counted: 0 }
     }
 
-    /// Whether a party has less than an equal part, with what is not counted for it.
+    /// Whether a party has less than an equal part, its uncounted amount included.
     fn is_below_share(&self, party: Party, uncounted: usize) -> bool {
         let by_party = self.lock();
         let own = by_party.get(&party);
