@@ -14,7 +14,7 @@ use gladhand_wire::json::{Kind, RawValue};
 use gladhand_wire::{Fault, Line, Members, TextPolicy, rpc};
 
 use crate::ambient::Ambient;
-use crate::side::{Askable, Claim, Dialect, FirstLine, Lane, Menu, Output, Server, ServerSetup, Stop};
+use crate::side::{Askable, Claim, Dialect, FirstLine, Lane, Menu, Output, Pass, Server, ServerSetup, Stop};
 
 /// One downstream, its dialect still open or settled.
 #[derive(Debug)]
@@ -166,6 +166,14 @@ impl Door {
             server.offer(identity.clone(), menu.clone());
         }
         (self.setup.identity, self.setup.menu) = (identity, menu);
+    }
+
+    /// See [`Server::readmit`]. It also holds for a session that is not open yet.
+    pub fn readmit(&mut self, passes: &[Pass], ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+        if let Some((_, server)) = &mut self.settled {
+            server.readmit(passes, ambient, out);
+        }
+        self.setup.passes = passes.to_vec();
     }
 
     /// See [`Server::hung_up`].

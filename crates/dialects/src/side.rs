@@ -353,6 +353,10 @@ pub trait Server: fmt::Debug + Send {
     /// agreed stays.
     fn offer(&mut self, _identity: Peer, _menu: Menu) {}
 
+    /// Other passes hold from now on. A session that they would not have opened as it is ends: its calls in flight are
+    /// answered, and [`Action::Close`] follows.
+    fn readmit(&mut self, _passes: &[Pass], _ambient: &mut Ambient<'_>, _out: &mut Output<'_>) {}
+
     /// The session must end. No line comes after this; calls in flight are still resolved.
     fn stop(&mut self, stop: Stop, ambient: &mut Ambient<'_>, out: &mut Output<'_>);
 

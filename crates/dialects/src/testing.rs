@@ -16,7 +16,7 @@ use gladhand_wire::{Line, Lines, Skim, json};
 use crate::ambient::{Ambient, Entropy, Moment, Party};
 use crate::door::Door;
 use crate::side::{
-    Action, Client, ClientSetup, Dialect, Event, Heard, Lane, Menu, Output, ServerSetup, Stop, Unagreed,
+    Action, Client, ClientSetup, Dialect, Event, Heard, Lane, Menu, Output, Pass, ServerSetup, Stop, Unagreed,
 };
 
 /// Ids that count: the first is 1.
@@ -212,6 +212,11 @@ impl TestServer {
     /// The peer lets go of an exchange.
     pub fn hung_up(&mut self, lane: Lane) -> Vec<String> {
         self.step(|door, ambient, out| door.hung_up(lane, ambient, out))
+    }
+
+    /// Other passes hold from now on.
+    pub fn readmit(&mut self, passes: &[Pass]) -> Vec<String> {
+        self.step(|door, ambient, out| door.readmit(passes, ambient, out))
     }
 
     /// Ends the session from our side.

@@ -1,6 +1,7 @@
 //! Authorization: who may come in over HTTP (`[authorization]` of the configuration), and where the tokens are that get us
 //! into the servers of others.
 
+mod access;
 mod tokens;
 
 use std::collections::BTreeMap;
@@ -13,6 +14,7 @@ use gladhand_redaction::{Life, learn};
 use serde::{Deserialize, Serialize};
 use url::Url;
 
+pub use access::Access;
 pub use tokens::KeptTokens;
 
 /// Whose tokens open the HTTP endpoint. With neither issuers nor tokens, it is open to everybody who can reach it.
@@ -94,6 +96,14 @@ impl AuthorizationConfig {
     /// Whether every request over HTTP needs a token.
     pub fn is_required(&self) -> bool {
         !self.issuers.is_empty() || !self.tokens.is_empty()
+    }
+
+    /// Whether two sections say the same, tokens included.
+    fn is_same(&self, other: &Self) -> bool {
+        // Tokens are masked where a section is written, so they are compared apart.
+        let written = |config: &Self| serde_json::to_value(config).unwrap_or_default();
+        let mut tokens = self.tokens.iter().zip(&other.tokens);
+        tokens.all(|(one, other)| one.token.matches(&other.token)) && written(self) == written(other)
     }
 
     /// The guard that these settings describe, if they describe one.

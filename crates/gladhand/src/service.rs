@@ -13,6 +13,7 @@ use gladhand_hub::policy::{Governor, Violations};
 use gladhand_operations::TaskSupport;
 use gladhand_wire::{RawValue, json};
 
+use crate::authorization::Access;
 use crate::config::{Limits, unnamed_pass};
 use crate::coupling::Coupled;
 use crate::edges::clock::Clock;
@@ -35,7 +36,7 @@ pub struct Service {
     cache: CacheHints,
     registry: &'static [&'static Dialect],
     pinned: Option<&'static Dialect>,
-    passes: Vec<Pass>,
+    access: Arc<Access>,
     max_parallel: u32,
     limits: Limits,
     waits_for_upstreams: bool,
@@ -68,7 +69,7 @@ impl Service {
             cache: CacheHints::default(),
             registry: REGISTRY,
             pinned: None,
-            passes: Vec::new(),
+            access: Arc::default(),
             max_parallel: 4,
             limits: Limits::default(),
             waits_for_upstreams: false,
@@ -129,7 +130,8 @@ impl Service {
 
     /// Lets in whom these passes are for where the dialect has tokens.
     pub fn passes(self, passes: Vec<Pass>) -> Self {
-        Self { passes, ..self }
+        self.access.set_passes(passes);
+        self
     }
 
     /// Runs this many calls at once where the dialect bounds them.
@@ -294,9 +296,9 @@ impl Service {
         }
     }
 
-    /// Whether a token must be shown, where the dialect has tokens.
-    pub(crate) fn asks_for_tokens(&self) -> bool {
-        self.passes.iter().any(|pass| !pass.token.expose().is_empty())
+    /// Who may come in, which may change while we serve.
+    pub fn access(&self) -> &Arc<Access> {
+        &self.access
     }
 
     /// The bounds that hold.
@@ -357,7 +359,7 @@ impl Service {
             identity: self.identified(),
             about: self.about.clone(),
             menu: self.menu(),
-            passes: self.passes.clone(),
+            passes: self.access.passes(),
             max_parallel: self.max_parallel,
             page_size: self.limits.page_size,
             max_in_flight: self.limits.in_flight,

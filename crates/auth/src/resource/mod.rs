@@ -10,6 +10,7 @@ mod proof;
 mod refusal;
 mod token;
 mod tools;
+mod withdrawal;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -26,6 +27,7 @@ use self::proof::Proofs;
 use self::refusal::{Refusal, Scheme, json_response};
 use self::token::Verifier;
 pub use self::tools::ToolScopes;
+pub use self::withdrawal::Withdrawal;
 use crate::error::AuthError;
 use crate::scopes::Scopes;
 
@@ -64,7 +66,7 @@ pub enum Dpop {
 }
 
 /// An authorization server whose tokens we accept.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Issuer {
     /// Its identifier, exactly as it writes it.
     pub issuer: String,
@@ -73,7 +75,7 @@ pub struct Issuer {
 }
 
 /// Where the public keys of an issuer are.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KeySource {
     /// Where its metadata says.
     Metadata,
@@ -119,6 +121,8 @@ impl Principal {
 /// Stands at the door of one endpoint.
 pub struct Guard {
     tokens: Vec<KnownToken>,
+    /// Those whose tokens the verifier accepts, as they were configured.
+    issuers: Vec<Issuer>,
     verifier: Verifier,
     scopes: Scopes,
     tools: ToolScopes,
@@ -147,14 +151,22 @@ impl Guard {
             audiences.push(identifier(resource));
         }
         let mut issuers = Vec::new();
-        for issuer in policy.issuers {
-            let keys = Keys::new(&issuer.issuer, issuer.keys)?;
-            issuers.push((issuer.issuer, keys));
+        for issuer in &policy.issuers {
+            let keys = Keys::new(&issuer.issuer, issuer.keys.clone())?;
+            issuers.push((issuer.issuer.clone(), keys));
         }
         let proofs = policy.resource.filter(|_| policy.dpop != Dpop::Off).map(Proofs::new);
-        let Policy { tokens, scopes, tools, dpop, .. } =
-            Policy { audiences: Vec::new(), issuers: Vec::new(), resource: None, ..policy };
-        Ok(Self { tokens, verifier: Verifier::new(issuers, audiences), scopes, tools, dpop, proofs, metadata })
+        let verifier = Verifier::new(issuers, audiences);
+        let Policy { tokens, issuers, scopes, tools, dpop, .. } =
+            Policy { audiences: Vec::new(), resource: None, ..policy };
+        Ok(Self { tokens, issuers, verifier, scopes, tools, dpop, proofs, metadata })
+    }
+
+    /// A guard that lets in no one.
+    pub fn closed() -> Self {
+        let verifier = Verifier::new(Vec::new(), Vec::new());
+        let Policy { tokens, issuers, scopes, tools, dpop, .. } = Policy::default();
+        Self { tokens, issuers, verifier, scopes, tools, dpop, proofs: None, metadata: None }
     }
 
     /// Who a request with this head comes from, or the answer that it gets instead.

@@ -1,7 +1,7 @@
 //! Proofs that a token is presented by whom it was issued to (RFC 9449 section 4.3 and 7).
 
 use std::collections::HashSet;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use aws_lc_rs::digest;
 use base64::Engine;
@@ -38,7 +38,7 @@ const LONGEST_ID: usize = 512;
 pub(crate) struct Proofs {
     /// Our address as callers know it.
     resource: Url,
-    seen: Mutex<Seen>,
+    seen: Arc<Mutex<Seen>>,
 }
 
 #[derive(Deserialize)]
@@ -52,7 +52,12 @@ struct Claims {
 
 impl Proofs {
     pub(crate) fn new(resource: Url) -> Self {
-        Self { resource, seen: Mutex::default() }
+        Self { resource, seen: Arc::default() }
+    }
+
+    /// Remembers what another has seen, from now on together with it.
+    pub(crate) fn take_over(&mut self, other: &Self) {
+        self.seen = Arc::clone(&other.seen);
     }
 
     /// Makes sure that whoever makes this request has the key that the token is bound to.

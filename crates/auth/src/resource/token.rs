@@ -37,6 +37,11 @@ impl Verifier {
         Self { issuers, audiences }
     }
 
+    /// The audiences that mean us.
+    pub(crate) fn audiences(&self) -> &[String] {
+        &self.audiences
+    }
+
     /// The principal that a token stands for, and the thumbprint of the key that it is bound to, if it is.
     pub(crate) async fn verify(&self, token: &Secret) -> Result<(Principal, Option<String>), Refusal> {
         let unknown = Refusal::InvalidToken("the token is unknown");

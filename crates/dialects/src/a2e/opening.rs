@@ -38,6 +38,11 @@ impl<'a> HandshakeRequest<'a> {
         fields.finish().map(|()| request)
     }
 
+    /// Who the agent says it is, and the token that it presented.
+    pub(super) fn credentials(&self) -> Credentials {
+        Credentials { agent_id: self.agent_id.clone().into_owned(), token: self.auth_token.clone() }
+    }
+
     /// The known names that were asked for, in order and without repeats.
     pub(super) fn known_names(&self) -> Vec<&'static str> {
         let mut names = Vec::with_capacity(capabilities::NAMES.len());
@@ -65,18 +70,13 @@ impl<'a> HandshakeRequest<'a> {
         };
         // An empty token in the configuration is no token: it would be given to everybody who sends none.
         let passes: Vec<_> = setup.passes.iter().filter(|pass| !pass.token.expose().is_empty()).collect();
-        let is_for = |pass: &&&Pass| pass.client.as_deref().is_none_or(|client| client == self.agent_id);
-        let tokens: Vec<_> = passes.iter().filter(is_for).map(|pass| pass.token.clone()).collect();
+        let tokens: Vec<_> =
+            passes.iter().filter(|pass| is_for(pass, &self.agent_id)).map(|pass| pass.token.clone()).collect();
         let is_locked_out = tokens.is_empty() && !passes.is_empty();
         let mut server = Offer { tokens, ..Offer::new(setup.identity.clone(), [VERSION]) };
         // Who may come in with several passes has what each of them opens.
-        let presented: Vec<_> =
-            passes.iter().filter(is_for).filter(|pass| pass.token.matches(&self.auth_token)).collect();
-        let is_open = |name: &str| {
-            let opens =
-                |pass: &&&&Pass| pass.capabilities.as_ref().is_none_or(|open| open.iter().any(|open| open == name));
-            passes.is_empty() || presented.iter().any(|pass| opens(&pass))
-        };
+        let credentials = self.credentials();
+        let is_open = |name: &str| credentials.open(&setup.passes, name);
         let tools = setup.menu.tools.then_some(TOOLS);
         for name in tools.into_iter().chain(setup.menu.capabilities.iter().copied()).filter(|name| is_open(name)) {
             server = server.providing(Capability::named(name));
@@ -85,7 +85,8 @@ impl<'a> HandshakeRequest<'a> {
             client = client.providing(Capability::named("sampling")).providing(Capability::named("roots"));
         }
         // A pass of this agent alone says more of it than one that is good for any agent.
-        let pass = presented.iter().find(|pass| pass.client.is_some()).or_else(|| presented.first());
+        let mut presented = credentials.presented(&setup.passes);
+        let pass = presented.clone().find(|pass| pass.client.is_some()).or_else(|| presented.next());
         let pass = pass.map(|pass| pass.principal.clone().unwrap_or_default());
         let agreement = match agree(&capabilities::rules(Minimum::OneCapability), &client, &server) {
             // No pass is for this agent, which is told only that.
@@ -104,6 +105,32 @@ impl<'a> HandshakeRequest<'a> {
             ..agreement
         })
     }
+}
+
+/// What an agent presented in a handshake.
+#[derive(Debug)]
+pub(super) struct Credentials {
+    agent_id: String,
+    token: Secret,
+}
+
+impl Credentials {
+    /// Whether these passes open a capability to the agent. Without any pass, everything is open.
+    pub(super) fn open(&self, passes: &[Pass], capability: &str) -> bool {
+        let opens =
+            |pass: &Pass| pass.capabilities.as_ref().is_none_or(|open| open.iter().any(|open| open == capability));
+        passes.iter().all(|pass| pass.token.expose().is_empty()) || self.presented(passes).any(opens)
+    }
+
+    /// The passes whose token the agent presented, and that are for it. An empty token is none.
+    fn presented<'p>(&self, passes: &'p [Pass]) -> impl Iterator<Item = &'p Pass> + Clone {
+        let is_presented = |pass: &&Pass| !pass.token.expose().is_empty() && pass.token.matches(&self.token);
+        passes.iter().filter(is_presented).filter(|pass| is_for(pass, &self.agent_id))
+    }
+}
+
+fn is_for(pass: &Pass, agent_id: &str) -> bool {
+    pass.client.as_deref().is_none_or(|client| client == agent_id)
 }
 
 /// Writes `handshake/resp` for an agreement.

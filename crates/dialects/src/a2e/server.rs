@@ -14,12 +14,12 @@ use gladhand_operations::{
 use gladhand_wire::Fault;
 use gladhand_wire::json::Kind;
 
-use super::capabilities::{MCP, TOOLS};
+use super::capabilities::{self, MCP, TOOLS};
 use super::errors::ErrorBody;
 use super::fields::Fields;
 use super::flights::{Asked, Flight, Flights};
 use super::message::{Message, Object};
-use super::opening::{self, HandshakeRequest};
+use super::opening::{self, Credentials, HandshakeRequest};
 use super::questions::Questions;
 use super::registry::{self, RULES, Role};
 use super::requests::{self, Decoded, Rejected, checked};
@@ -28,7 +28,7 @@ use super::tools::write_definition;
 use super::{message, schemas, tools};
 use crate::ambient::Ambient;
 use crate::breach::REQUEST_NOT_AGREED;
-use crate::side::{Action, Output, Server, ServerSetup, Stop, Unagreed};
+use crate::side::{Action, Output, Pass, Server, ServerSetup, Stop, Unagreed};
 
 /// Refused handshakes before the channel is closed.
 const MOST_REFUSALS: u32 = 5;
@@ -63,6 +63,8 @@ enum Standing {
 struct Session {
     agreement: Arc<Agreement>,
     gate: Gate,
+    /// What opened it.
+    credentials: Credentials,
 }
 
 impl Host {
@@ -97,7 +99,8 @@ impl Host {
                 opening::grant(id, &names, &self.setup.menu, &agreement, ambient, &mut out.wire);
                 out.actions.push(Action::Opened(Arc::clone(&agreement)));
                 let gate = Gate::new(RULES, &agreement);
-                self.standing = Standing::Open(Box::new(Session { agreement, gate }));
+                self.standing =
+                    Standing::Open(Box::new(Session { agreement, gate, credentials: request.credentials() }));
                 self.revoke(ambient, out);
             }
             Err(refusal) => {
@@ -367,6 +370,18 @@ impl Server for Host {
             })
             .with("seq", &seq)
             .send(&mut out.wire);
+    }
+
+    fn readmit(&mut self, passes: &[Pass], ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
+        self.setup.passes = passes.to_vec();
+        let Standing::Open(session) = &self.standing else { return };
+        let mut granted = capabilities::NAMES.iter().filter(|name| session.agreement.allows(Side::Server, name));
+        if granted.all(|name| session.credentials.open(passes, name)) {
+            return;
+        }
+        self.standing = Standing::Closing;
+        self.revoke(ambient, out);
+        out.actions.push(Action::Close(Duration::ZERO));
     }
 
     fn stop(&mut self, _stop: Stop, _ambient: &mut Ambient<'_>, _out: &mut Output<'_>) {

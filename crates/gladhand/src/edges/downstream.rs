@@ -87,6 +87,8 @@ pub async fn serve(service: Service, clock: Clock, mut input: Input, mut output:
         signalled: false,
     };
     session.warn_of_any_token();
+    let access = Arc::clone(session.service.access());
+    let mut epoch = access.epoch();
     let mut input_open = true;
     // Since when the downstream takes nothing, so that nothing is read from it.
     let mut stuck: Option<tokio::time::Instant> = None;
@@ -146,6 +148,10 @@ pub async fn serve(service: Service, clock: Clock, mut input: Input, mut output:
                 }
                 session.pass_events_on(|_| true);
                 session.finished(done);
+            }
+            () = access.changed_after(epoch), if session.has_tokens() => {
+                epoch = access.epoch();
+                session.readmit();
             }
             () = following.arrived(), if session.has_room() => session.pass_events_on(Session::has_room),
             Some(report) = reports.recv(), if session.has_room() => session.report(report),
@@ -358,6 +364,7 @@ impl Session {
         if let Some(dialect) = decided {
             tracing::info!(dialect = dialect.name, "the first line decided the dialect");
             meet(&self.service, &mut self.door, dialect);
+            self.readmit();
         }
         let mut out = Output::onto(self.outbox.lend());
         self.door.receive(line, &mut self.clock.ambient(), &mut out);
@@ -382,6 +389,18 @@ impl Session {
                 crate::config::env::A2E_TOKEN
             );
         }
+    }
+
+    /// Whether the downstream came in with a token, or may have to.
+    fn has_tokens(&self) -> bool {
+        self.door.dialect().is_some_and(|dialect| dialect.has_tokens)
+    }
+
+    /// Holds the session to the passes of now.
+    fn readmit(&mut self) {
+        let passes = self.service.access().passes();
+        self.clock.tick();
+        self.step(|door, ambient, out| door.readmit(&passes, ambient, out));
     }
 
     fn notice(&mut self, notice: Notice) {

@@ -17,6 +17,7 @@ pub mod http_client;
 pub mod leash;
 #[cfg(unix)]
 mod leashed;
+pub(crate) mod memory;
 mod outbox;
 pub(crate) mod questions;
 pub mod signals;

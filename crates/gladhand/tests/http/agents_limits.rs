@@ -141,10 +141,10 @@ fn sessions_are_limited_in_number_and_end_by_themselves() {
     let mut connection = program.connect();
     let agent = Agent::open(|| program.connect());
     let mute = new_session(&mut connection);
+    let mut waiting = listen(program.connect(), &mute);
     let refused = connection.ask("POST", "/session", &[], "");
     assert_eq!((refused.status, refused.json()), (503, json!({"detail": "Too many sessions"})));
     // Who never shakes hands goes, also if it reads.
-    let mut waiting = listen(program.connect(), &mute);
     assert!(waiting.event().is_none());
     until("there is room again", || connection.ask("POST", "/session", &[], "").status == 200);
     assert!(is_there(&mut connection, &agent.id), "who did stays");

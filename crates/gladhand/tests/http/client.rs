@@ -1,7 +1,7 @@
 //! A client that writes requests byte by byte and reads answers as they come. Every read has a bound.
 
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
@@ -84,7 +84,20 @@ impl Connection {
 
     /// Opens a connection, if somebody listens; everything that is waited for there comes within this time.
     pub(crate) fn reach(address: SocketAddr, patience: Duration) -> io::Result<Self> {
-        let wire = TcpStream::connect(address)?;
+        Self::over(TcpStream::connect(address)?, patience)
+    }
+
+    /// Opens a connection that comes from another address of this machine.
+    #[allow(dead_code, reason = "not every target that includes this file uses it")]
+    pub(crate) fn open_from(source: Ipv4Addr, address: SocketAddr) -> Self {
+        use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
+        let wire = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
+        bind(&wire, &SocketAddr::from((source, 0))).expect("an address of this machine");
+        connect(&wire, &address).expect("it listens");
+        Self::over(wire.into(), PATIENCE).expect("a connection")
+    }
+
+    fn over(wire: TcpStream, patience: Duration) -> io::Result<Self> {
         wire.set_read_timeout(Some(patience))?;
         wire.set_nodelay(true)?;
         Ok(Self { wire: Box::new(wire), buffer: Vec::new(), decoded: Vec::new() })

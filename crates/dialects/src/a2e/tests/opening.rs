@@ -260,3 +260,49 @@ fn a_pong_tells_for_how_long_we_have_been_there() {
     server.advance(Duration::from_millis(1500));
     assert_eq!(say(&mut server, r#"{"type":"ping","id":"p"}"#)[0]["uptime_seconds"], json!(1.5));
 }
+
+fn pass(token: &str, client: Option<&str>, capabilities: Option<&[&str]>) -> Pass {
+    let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    Pass {
+        token: Secret::new(token),
+        client: client.map(str::to_owned),
+        capabilities: capabilities.map(names),
+        principal: None,
+    }
+}
+
+const PRESENTED: &str =
+    r#"{"type":"handshake/req","id":"h","agent_id":"ann","agent_caps":["tools"],"auth_token":"k1"}"#;
+
+#[test]
+fn a_session_ends_when_no_pass_opens_it_any_more() {
+    let call = r#"{"type":"tool/call/req","id":"c","tool_name":"echo","arguments":{"message":"x"}}"#;
+    let cases: [(&[Pass], bool); 7] = [
+        (&[pass("k1", None, None)], true),
+        (&[pass("k2", None, None), pass("k1", Some("ann"), Some(&["tools"]))], true),
+        (&[], true),
+        (&[pass("k2", None, None)], false),
+        (&[pass("k1", Some("bob"), None)], false),
+        (&[pass("k1", None, Some(&["memory"]))], false),
+        (&[pass("k1", None, Some(&[]))], false),
+    ];
+    for (passes, stays) in cases {
+        let mut server = holding(ServerSetup { passes: vec![pass("k1", None, None)], ..server_setup() });
+        assert_eq!(say(&mut server, PRESENTED)[0]["ok"], json!(true));
+        assert!(say(&mut server, call).is_empty(), "it runs");
+        let said = bodies(&server.readmit(passes));
+        assert_eq!((said.is_empty(), server.cancelled.is_empty(), server.closed.is_none()), (stays, stays, stays));
+        assert_eq!(said.iter().filter(|answer| answer["req_id"] == "c").count(), usize::from(!stays), "{said:?}");
+        let ping = say(&mut server, r#"{"type":"ping","id":"p"}"#);
+        assert_eq!(ping.is_empty(), !stays, "{passes:?}");
+        assert_eq!(server.door.in_flight().len(), usize::from(stays));
+    }
+}
+
+#[test]
+fn a_handshake_is_held_to_the_passes_of_now() {
+    let mut server = holding(ServerSetup { passes: vec![pass("k1", None, None)], ..server_setup() });
+    assert!(server.readmit(&[pass("k2", None, None)]).is_empty());
+    assert_eq!(say(&mut server, PRESENTED)[0]["reason"], json!("auth_failed"));
+    assert_eq!(say(&mut server, &PRESENTED.replace("k1", "k2"))[0]["ok"], json!(true));
+}

@@ -20,7 +20,7 @@ use crate::config::{self, Config, ConfigError, HttpConfig};
 use crate::edges::clock::Clock;
 use crate::edges::downstream::Ended;
 use crate::edges::excuse;
-use crate::edges::http::{Authorize, Http, Tls};
+use crate::edges::http::{Http, Tls};
 use crate::exit::Exit;
 use crate::governing;
 pub(super) use assembly::{Assembly, Reached};
@@ -36,15 +36,16 @@ pub fn run(args: &ServeArgs) -> Result<ExitCode, CommandError> {
     }
     let reached = reached(&args.listen, &config)?;
     let Assembly { hub, mounted, is_circle } = Assembly::of(&mut config, &layers, data.as_deref(), reached);
+    let service = Service::new(hub.clone());
     let service = match is_circle || (layers.own.is_none() && layers.project.is_none()) {
         false => {
             let hang_up = hang_up_means(&args.listen);
             let reader = Reader::new(args.listen.config.clone(), data.as_deref(), layers, config.clone());
-            let following = Following::new(mounted, hub.clone(), data, &config);
+            let following = Following::new(mounted, hub, Arc::clone(service.access()), data, &config);
             let following = reload::follow(reader, following, hang_up);
-            Service::new(hub).alongside(following).outliving_hang_ups(hang_up == HangUp::Reload)
+            service.alongside(following).outliving_hang_ups(hang_up == HangUp::Reload)
         }
-        true => Service::new(hub),
+        true => service,
     };
     serve(service.shown_as("serve"), &args.listen, config)
 }
@@ -102,9 +103,9 @@ pub(super) fn serve(service: Service, args: &ListenArgs, config: Config) -> Resu
     let data = config::data_dir(args.data_dir.as_deref());
     let (service, _governing) = governing::govern(service, &config, data.as_deref())?;
     let passes = config.a2e.passes(config::token_in_environment().map_err(CommandError::usage)?);
+    service.access().follow(&config.authorization, passes).map_err(CommandError::usage)?;
     let cache = CacheHints { ttl_ms: config.mcp.cache_ms, public: false };
     let mut service = service
-        .passes(passes)
         .max_parallel(config.a2e.max_parallel)
         .limits(config.limits)
         .empty_lists(config.mcp.empty_lists)
@@ -116,8 +117,6 @@ pub(super) fn serve(service: Service, args: &ListenArgs, config: Config) -> Resu
         raise_open_files();
         let mut http = http(args, config.http)?;
         http.agents = config.a2e.limits();
-        let guard = config.authorization.guard().map_err(CommandError::usage)?;
-        http.authorize = guard.map(|guard| Arc::new(guard) as Arc<dyn Authorize>);
         return ended(service.serve_http(http, announce).map_err(not_listening)?);
     }
     if std::io::stdin().is_terminal() {

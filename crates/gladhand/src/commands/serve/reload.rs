@@ -1,26 +1,31 @@
 //! Follows the configuration files while we serve.
 //!
-//! The toolbox, the upstreams and the policy with its profiles follow; a change elsewhere needs a restart, and the log says
-//! so. A file that is wrong changes nothing, and the log says so once.
+//! The toolbox, the upstreams, the policy with its profiles, and the tokens that open our endpoints follow; a change
+//! elsewhere needs a restart, and the log says so. A file that is wrong changes nothing, and the log says so once.
 //!
 //! A change in a file that one of our own tools could have written narrows at once, and widens only after the user trusted it
 //! (`config::held`).
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use gladhand_hub::Hub;
 
 use super::mounted::Mounted;
+use crate::authorization::Access;
 use crate::commands::lookup::Sources;
-use crate::config::{Config, ConfigError, Grants, Layers, Loaded, Reading, Standing, TrustStore};
+use crate::config::{self, Config, ConfigError, File, Grants, Layers, Loaded, Reading, Standing, TrustStore};
 use crate::governing;
 
 /// How often the file is looked at.
 const PERIOD: Duration = Duration::from_secs(1);
 
 /// Sections that follow the file.
-const FOLLOWING: [&str; 4] = ["upstreams", "toolbox", "policy", "profiles"];
+const FOLLOWING: [&str; 5] = ["upstreams", "toolbox", "policy", "profiles", "authorization"];
+
+/// What follows the file in a section that does not.
+const FOLLOWING_KEYS: [(&str, &str); 2] = [("a2e", "tokens"), ("a2e", "agents")];
 
 /// Follows a file for ever: reads it each second, and when SIGHUP comes and means that. It is small, and its text is a better witness of
 /// a change than its time.
@@ -42,6 +47,7 @@ pub(super) async fn follow(mut reader: Reader, mut following: Following, hang_up
 pub(super) struct Following {
     mounted: Mounted,
     hub: Hub,
+    access: Arc<Access>,
     /// Where pins are kept.
     data_dir: Option<PathBuf>,
     /// The policy that is in force, as it is written.
@@ -50,12 +56,37 @@ pub(super) struct Following {
 
 impl Following {
     /// Begins with what is in force.
-    pub(super) fn new(mounted: Mounted, hub: Hub, data_dir: Option<PathBuf>, config: &Config) -> Self {
-        Self { mounted, hub, data_dir, policy: written(config) }
+    pub(super) fn new(
+        mounted: Mounted,
+        hub: Hub,
+        access: Arc<Access>,
+        data_dir: Option<PathBuf>,
+        config: &Config,
+    ) -> Self {
+        Self { mounted, hub, access, data_dir, policy: written(config) }
+    }
+
+    /// Lets in those whom the configuration names now, and no one else. Says whether it could.
+    fn follow_access(&self, config: &Config) -> bool {
+        let token = config::token_in_environment().map_err(|error| error.to_string());
+        let followed = token.and_then(|token| {
+            let followed = self.access.follow(&config.authorization, config.a2e.passes(token));
+            followed.map_err(|error| error.to_string())
+        });
+        match &followed {
+            Ok(true) => tracing::info!("tokens follow the configuration"),
+            Ok(false) => {}
+            Err(error) => tracing::error!("the old configuration stays in force: {error}"),
+        }
+        followed.is_ok()
     }
 
     /// Does as the configuration says now.
     fn follow(&mut self, config: &Config) {
+        // Who may come in first: what is wrong with the rest does not keep a token alive that was taken back.
+        if !self.follow_access(config) {
+            return;
+        }
         let policy = written(config);
         // The policy first: what is new is under it from the beginning.
         if policy != self.policy {
@@ -119,7 +150,7 @@ pub(super) struct Reader {
 impl Reader {
     /// Begins with the configuration that is in force.
     pub(super) fn new(named: Option<PathBuf>, data: Option<&Path>, layers: Layers, in_force: Config) -> Self {
-        let settings = table(&layers);
+        let settings = lasting(layers.own.as_ref());
         Self {
             named,
             trust: TrustStore::in_folder(data),
@@ -207,7 +238,7 @@ impl Reader {
 
     /// Says what is different and cannot follow, once. What is again as it was is not different.
     fn mind_the_rest(&mut self) {
-        let settings = table(&self.seen.0);
+        let settings = lasting(self.seen.0.own.as_ref());
         let is_in_force = |section: &&str| self.started_with.get(*section) == settings.get(*section);
         for section in different(&self.settings, &settings).into_iter().filter(|section| !is_in_force(section)) {
             tracing::warn!("[{section}] is different now: that holds from the next start on");
@@ -225,9 +256,18 @@ fn as_if_trusted(layers: &Layers) -> Layers {
     layers
 }
 
-/// The sections of the file of the operator or the user: a project file has none that need a restart.
-fn table(layers: &Layers) -> toml::Table {
-    layers.own.as_ref().and_then(|file| file.text.parse().ok()).unwrap_or_default()
+/// The settings of the file of the operator or the user, without the keys that follow it. A project file has none that need
+/// a restart.
+fn lasting(own: Option<&File>) -> toml::Table {
+    let mut settings: toml::Table = own.and_then(|file| file.text.parse().ok()).unwrap_or_default();
+    for (section, key) in FOLLOWING_KEYS {
+        if let Some(toml::Value::Table(section)) = settings.get_mut(section) {
+            section.remove(key);
+        }
+    }
+    // An empty section says nothing.
+    settings.retain(|_, section| section.as_table().is_none_or(|section| !section.is_empty()));
+    settings
 }
 
 /// The sections that are different and do not follow.
@@ -281,13 +321,14 @@ impl Hangups {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::File;
 
     #[test]
     fn only_what_cannot_follow_is_minded() {
-        let before = "[http]\nsessions = 1\n[mcp]\n[upstreams.a]\ncommand = 'a'\n".parse().unwrap();
-        let after = "[http]\nsessions = 2\n[mcp]\n[toolbox]\nenabled = false\n[a2e]\n".parse().unwrap();
-        assert_eq!(different(&before, &after), ["http", "a2e"]);
+        let lasting = |text: &str| lasting(Some(&File { path: PathBuf::new(), text: text.to_owned() }));
+        let before = lasting("[http]\nsessions = 1\n[mcp]\n[upstreams.a]\ncommand = 'a'\n[a2e]\ntokens = ['a']\n");
+        let after = "[http]\nsessions = 2\n[mcp]\n[toolbox]\nenabled = false\n[authorization]\nscopes = ['x']\n";
+        assert_eq!(different(&before, &lasting(after)), ["http"]);
+        assert_eq!(different(&before, &lasting(&format!("{after}[a2e]\nsessions = 5\n"))), ["http", "a2e"]);
     }
 
     #[test]

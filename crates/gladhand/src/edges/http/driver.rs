@@ -112,7 +112,7 @@ impl Session {
                 let caller = who.unwrap_or(&self.who);
                 (call.terms.principal, call.terms.party) = (caller.principal.clone(), Some(caller.party));
                 call.terms.scopes.clone_from(&caller.scopes);
-                inner.running.insert(call.id, Running { lane, task: None });
+                inner.running.insert(call.id, Running { lane, who: who.cloned(), task: None });
                 return Some(Action::Deliver(call, agreement));
             }
             Action::Unwatch(_) | Action::RootsChanged => return Some(action),
@@ -276,7 +276,7 @@ impl Inner {
 
     /// Nobody wants a call any more. An exchange that waited for nothing else ends without an answer.
     fn cancel(&mut self, call: CallId) {
-        let Some(Running { lane, task }) = self.running.remove(&call) else { return };
+        let Some(Running { lane, task, .. }) = self.running.remove(&call) else { return };
         if let Some(task) = task {
             task.abort();
         }

@@ -12,7 +12,6 @@ use http::request::Parts;
 use http::{Method, Request, Response, StatusCode, header};
 use hyper::body::Incoming;
 
-use super::authorize::Authorize;
 use super::guard::{Guard, Turned};
 use super::request::{is_json, read_body};
 use super::respond::{self, Content};
@@ -35,7 +34,6 @@ pub(super) struct Endpoint {
     /// Who speaks A2E, if that is spoken.
     pub(super) agents: Option<Arc<a2e::Agents>>,
     pub(super) guard: Guard,
-    pub(super) authorize: Option<Arc<dyn Authorize>>,
     pub(super) stopping: AtomicBool,
     /// What parties are told apart by.
     pub(super) secret: RandomState,
@@ -84,7 +82,7 @@ impl Endpoint {
     async fn serve(&self, head: &Parts, body: Incoming, visitor: Visitor, line: &Arc<Line>) -> Response<Content> {
         let path = head.uri.path();
         if head.method == Method::GET
-            && let Some(document) = self.authorize.as_ref().and_then(|authorize| authorize.document(path))
+            && let Some(document) = self.shared.authorize().and_then(|authorize| authorize.document(path))
         {
             return document.map(Content::Whole);
         }
@@ -103,14 +101,19 @@ impl Endpoint {
                 None => respond::unavailable("stopping", "the server is stopping"),
             };
         }
-        let principal = match &self.authorize {
+        // Looked at before the guard is asked: what changes meanwhile is looked at again.
+        let epoch = self.shared.service.access().epoch();
+        let principal = match self.shared.authorize() {
             None => None,
             Some(authorize) => match authorize.authorize(head).await {
                 Ok(principal) => principal,
                 Err(denied) => return denied.map(Content::Whole),
             },
         };
-        let who = Who::new(principal.as_ref(), &visitor, &self.secret);
+        let who = Who::new(principal.as_ref(), &visitor, &self.secret, epoch);
+        if principal.is_some() {
+            line.belongs_to(who.party);
+        }
         if let Some(agents) = agents {
             return a2e::serve(self, agents, head, body, who, principal.as_ref(), line).await;
         }
@@ -121,13 +124,33 @@ impl Endpoint {
         }
     }
 
-    /// Reads the message of a request, unless whoever sends it may not.
-    pub(super) async fn read(&self, body: Incoming, sender: Option<&Principal>) -> Result<Bytes, Response<Content>> {
-        let body = read_body(body, &self.shared).await?;
-        if let (Some(authorize), Some(sender)) = (&self.authorize, sender) {
+    /// Reads the message of a request, unless its sender may not send it.
+    pub(super) async fn read(
+        &self,
+        body: Incoming,
+        who: &Who,
+        sender: Option<&Principal>,
+    ) -> Result<Bytes, Response<Content>> {
+        let body = read_body(body, &self.shared, who.party).await?;
+        if self.shared.has_withdrawn(who) {
+            return Err(respond::withdrawn());
+        }
+        if let (Some(authorize), Some(sender)) = (self.shared.authorize(), sender) {
             authorize.permit(sender, &body).map_err(|denied| denied.map(Content::Whole))?;
         }
         Ok(body)
+    }
+
+    /// Ends what belongs to those who lose access, whenever that changes.
+    pub(super) async fn follow_access(&self) {
+        let access = self.shared.service.access();
+        let mut epoch = access.epoch();
+        loop {
+            access.changed_after(epoch).await;
+            epoch = access.epoch();
+            self.sessions.end_withdrawn();
+            self.agents.iter().for_each(|agents| agents.follow_access());
+        }
     }
 
     /// Who speaks A2E, if a request is meant for them.

@@ -7,10 +7,11 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use gladhand_dialects::Lane;
+use gladhand_dialects::{Lane, Party};
 use hyper::body::{Body, Frame};
 use tokio::time::{Instant, Sleep};
 
+use super::portions::Portion;
 use super::session::Session;
 use super::sessions::Farewell;
 use super::stream::{ReaderToken, Taken};
@@ -31,14 +32,16 @@ pub(super) struct Events {
     /// When to say something although there is nothing to say.
     silence: Pin<Box<Sleep>>,
     every: Duration,
+    /// Its part of all streams.
+    _portion: Portion,
 }
 
 impl Events {
-    pub(super) fn new(session: Arc<Session>, lane: Lane, reader: ReaderToken) -> Self {
-        session.shared.stream_opened();
+    pub(super) fn new(session: Arc<Session>, lane: Lane, reader: ReaderToken, party: Party) -> Self {
+        let portion = session.shared.streams.portion(party).with(1);
         let every = session.shared.config.keep_alive();
         let silence = Box::pin(tokio::time::sleep(every));
-        Self { session, lane, reader, preface: None, farewell: None, silence, every }
+        Self { session, lane, reader, preface: None, farewell: None, silence, every, _portion: portion }
     }
 
     /// The same stream with something before everything else, and a session that ends with it.
@@ -71,7 +74,6 @@ impl Body for Events {
 
 impl Drop for Events {
     fn drop(&mut self) {
-        self.session.shared.stream_closed();
         self.session.let_go(self.lane, self.reader);
     }
 }

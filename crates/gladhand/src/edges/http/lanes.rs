@@ -9,6 +9,7 @@ use gladhand_dialects::Lane;
 use gladhand_wire::rpc;
 
 use super::stream::{Numbering, Stream};
+use super::who::Who;
 
 /// How a peer that lost its stream is told to wait before it comes back.
 const RETRY: Duration = Duration::from_secs(1);
@@ -21,6 +22,8 @@ pub(super) struct Lanes {
     most: usize,
     main: Stream,
     exchanges: BTreeMap<Lane, Exchange>,
+    /// Whose `exchanges` are, where that is known and they take a while.
+    owners: BTreeMap<Lane, Who>,
     /// Those of numbered `exchanges` that have ended and are kept for a reader that comes back, in the order of their ends.
     ended: VecDeque<Lane>,
     ended_bytes: usize,
@@ -63,6 +66,7 @@ impl Lanes {
             most,
             main: Stream::new(Lane::MAIN, numbering, most),
             exchanges: BTreeMap::new(),
+            owners: BTreeMap::new(),
             ended: VecDeque::new(),
             ended_bytes: 0,
             last: 0,
@@ -81,7 +85,10 @@ impl Lanes {
     /// The answer of an exchange to which nothing else was written. It is over then.
     pub(super) fn take_answer(&mut self, lane: Lane) -> Option<Bytes> {
         match self.exchanges.remove(&lane)? {
-            Exchange::Answered(line) => Some(line),
+            Exchange::Answered(line) => {
+                self.owners.remove(&lane);
+                Some(line)
+            }
             other => {
                 self.exchanges.insert(lane, other);
                 None
@@ -181,6 +188,29 @@ impl Lanes {
         }
     }
 
+    /// Remembers whose an exchange is.
+    pub(super) fn belongs_to(&mut self, lane: Lane, who: Who) {
+        if self.exchanges.contains_key(&lane) {
+            self.owners.insert(lane, who);
+        }
+    }
+
+    /// Whose an exchange is, where that is remembered.
+    pub(super) fn owner(&self, lane: Lane) -> Option<&Who> {
+        self.owners.get(&lane)
+    }
+
+    /// The exchanges of some that have no answer yet.
+    pub(super) fn unanswered(&self, is_theirs: impl Fn(&Who) -> bool) -> Vec<Lane> {
+        let is_open = |lane: &Lane| match &self.exchanges[lane] {
+            Exchange::Fresh(_) => true,
+            Exchange::Answered(_) => false,
+            Exchange::Stream(stream) => stream.ended().is_none(),
+        };
+        let theirs = self.owners.iter().filter(|(lane, who)| is_theirs(who) && is_open(lane));
+        theirs.map(|(lane, _)| *lane).collect()
+    }
+
     /// Nothing more comes on any way.
     pub(super) fn end_all(&mut self) {
         let open: Vec<_> = self.exchanges.keys().copied().collect();
@@ -190,6 +220,7 @@ impl Lanes {
     /// Forgets an exchange and all that was written to it.
     pub(super) fn remove(&mut self, lane: Lane) {
         let Some(exchange) = self.exchanges.remove(&lane) else { return };
+        self.owners.remove(&lane);
         if let Some(at) = self.ended.iter().position(|ended| *ended == lane) {
             self.ended.remove(at);
             self.ended_bytes -= exchange.stream().map_or(0, Stream::bytes);

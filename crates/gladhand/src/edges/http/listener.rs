@@ -1,11 +1,13 @@
 //! Sockets: bound, accepted from, and served connection by connection.
 
-use std::io;
+use std::hash::RandomState;
+use std::io::{self, Write as _};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
@@ -14,14 +16,16 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 #[cfg(unix)]
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::Semaphore;
+use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::address::Address;
+use super::connections::{Connections, Place};
 use super::crew::{Crew, Seat};
 use super::endpoint::Endpoint;
+use super::first_bytes::{self, Begun};
 use super::patience::{Patience, Patient, Untimed};
 use super::served::Line;
 use super::who::Visitor;
@@ -37,6 +41,10 @@ const WRITE_GRACE: Duration = Duration::from_secs(30);
 
 /// How long to wait when there is no room for another socket.
 const OUT_OF_SOCKETS: Duration = Duration::from_millis(100);
+
+/// What is said to those for whom there is no room.
+const NO_ROOM: &[u8] =
+    b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
 
 /// A bound socket.
 #[derive(Debug)]
@@ -100,9 +108,8 @@ impl Listener {
     }
 
     /// Accepts and serves connections until it is told to stop.
-    pub(super) async fn serve(self, floor: Floor) {
+    pub(super) async fn serve(self, floor: Arc<Floor>) {
         loop {
-            let Ok(seat) = Arc::clone(&floor.seats).acquire_owned().await else { return };
             let accepted = tokio::select! {
                 biased;
                 () = floor.stopping.cancelled() => return,
@@ -116,18 +123,12 @@ impl Listener {
                     continue;
                 }
             };
-            let (floor_of_one, place) = (floor.clone(), floor.crew.seat());
-            let runtime = place.runtime().cloned();
-            let connection = async move {
-                if let Err(error) = floor_of_one.greet(stream, place).await {
-                    tracing::debug!(%error, "a connection could not be served");
-                }
-                drop(seat);
+            let visitor = stream.visitor(&floor.endpoint.secret);
+            let Some(place) = floor.connections.place(visitor.party, &floor.stopping).await else {
+                stream.refuse(floor.tls.is_some());
+                continue;
             };
-            match runtime {
-                Some(runtime) => floor.connections.spawn_on(connection, &runtime),
-                None => floor.connections.spawn(connection),
-            };
+            Connection { floor: Arc::clone(&floor), visitor, place, seat: floor.crew.seat() }.start(stream);
         }
     }
 
@@ -140,7 +141,11 @@ impl Listener {
                 Ok(Accepted::Tcp(stream.into_std()?, address.ip()))
             }
             #[cfg(unix)]
-            Self::Unix(listener, _) => Ok(Accepted::Unix(listener.accept().await?.0.into_std()?)),
+            Self::Unix(listener, _) => {
+                let (stream, _) = listener.accept().await?;
+                let user = stream.peer_cred().ok().map(|peer| peer.uid());
+                Ok(Accepted::Unix(stream.into_std()?, user))
+            }
         }
     }
 }
@@ -148,54 +153,127 @@ impl Listener {
 /// A new connection, which belongs to no thread yet.
 enum Accepted {
     Tcp(std::net::TcpStream, IpAddr),
+    /// With the user who connected, where the system says so.
     #[cfg(unix)]
-    Unix(std::os::unix::net::UnixStream),
+    Unix(std::os::unix::net::UnixStream, Option<u32>),
+}
+
+impl Accepted {
+    fn visitor(&self, secret: &RandomState) -> Visitor {
+        match self {
+            Self::Tcp(_, address) => Visitor::at(*address, secret),
+            #[cfg(unix)]
+            Self::Unix(_, user) => Visitor::on_socket(*user, secret),
+        }
+    }
+
+    /// Ends the connection, and says why where that takes no waiting.
+    fn refuse(self, is_encrypted: bool) {
+        // Those who do not hear it see that the connection is closed.
+        let _ = match self {
+            Self::Tcp(..) if is_encrypted => Ok(0),
+            Self::Tcp(mut stream, _) => stream.write(NO_ROOM),
+            #[cfg(unix)]
+            Self::Unix(mut stream, _) => stream.write(NO_ROOM),
+        };
+    }
 }
 
 /// What connections need.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct Floor {
     pub(super) endpoint: Arc<Endpoint>,
     pub(super) tls: Option<Arc<ServerConfig>>,
-    /// One for each connection that may be open.
-    pub(super) seats: Arc<Semaphore>,
+    pub(super) connections: Arc<Connections>,
     pub(super) crew: Arc<Crew>,
-    pub(super) connections: TaskTracker,
+    /// The connections that are served.
+    pub(super) tasks: TaskTracker,
     pub(super) stopping: CancellationToken,
 }
 
-impl Floor {
-    async fn greet(&self, stream: Accepted, place: Seat) -> io::Result<()> {
-        let visitor = |address| Visitor::new(address, &self.endpoint.secret);
-        match (stream, &self.tls) {
-            (Accepted::Tcp(stream, address), None) => {
-                self.serve(TcpStream::from_std(stream)?, visitor(Some(address)), place).await;
+/// One connection.
+#[derive(Debug)]
+struct Connection {
+    floor: Arc<Floor>,
+    visitor: Visitor,
+    place: Place,
+    seat: Seat,
+}
+
+impl Connection {
+    /// Serves it in a task, with the thread that it has its seat with.
+    fn start(self, stream: Accepted) {
+        match stream {
+            Accepted::Tcp(stream, _) if self.floor.tls.is_some() => {
+                self.spawn(|connection| async move { connection.encrypt(TcpStream::from_std(stream)?).await });
             }
-            (Accepted::Tcp(stream, address), Some(tls)) => {
-                let agreed = TlsAcceptor::from(Arc::clone(tls)).accept(TcpStream::from_std(stream)?);
-                match tokio::time::timeout(TLS_GRACE, agreed).await {
-                    Ok(Ok(stream)) => Box::pin(self.serve(stream, visitor(Some(address)), place)).await,
-                    Ok(Err(error)) => tracing::debug!(%error, "no encrypted connection"),
-                    Err(_) => tracing::debug!("a client took too long to agree on encryption"),
-                }
+            Accepted::Tcp(stream, _) => {
+                self.spawn(|connection| async move { connection.serve(TcpStream::from_std(stream)?).await });
             }
             // Only who may open the file gets here, so there is nothing that encryption would add.
             #[cfg(unix)]
-            (Accepted::Unix(stream), _) => {
-                self.serve(UnixStream::from_std(stream)?, visitor(None), place).await;
+            Accepted::Unix(stream, _) => {
+                self.spawn(|connection| async move { connection.serve(UnixStream::from_std(stream)?).await });
             }
+        }
+    }
+
+    fn spawn<F>(self, serve: impl FnOnce(Self) -> F)
+    where
+        F: Future<Output = io::Result<()>> + Send + 'static,
+    {
+        let (floor, runtime) = (Arc::clone(&self.floor), self.seat.runtime().cloned());
+        let served = serve(self).map(|served| {
+            if let Err(error) = served {
+                tracing::debug!(%error, "a connection could not be served");
+            }
+        });
+        match runtime {
+            Some(runtime) => floor.tasks.spawn_on(served, &runtime),
+            None => floor.tasks.spawn(served),
+        };
+    }
+
+    /// Agrees on encryption, and serves what is encrypted.
+    async fn encrypt(self, mut stream: TcpStream) -> io::Result<()> {
+        let until = self.line().opened() + TLS_GRACE;
+        let begun = begin(&mut stream, first_bytes::is_record, until, self.line()).await?;
+        let (Some(first), Some(tls)) = (begun, &self.floor.tls) else { return Ok(()) };
+        // What is large is made only now.
+        let agreed = Box::pin(TlsAcceptor::from(Arc::clone(tls)).accept(Begun::new(first, stream)));
+        match self.line().leaving().run_until_cancelled(tokio::time::timeout_at(until, agreed)).await {
+            Some(Ok(Ok(stream))) => Box::pin(self.serve(stream)).await,
+            Some(Ok(Err(error))) => Err(error),
+            Some(Err(_)) => Err(io::Error::new(io::ErrorKind::TimedOut, "no agreement on encryption in time")),
+            None => Ok(()),
+        }
+    }
+
+    /// Waits for the first request, and answers requests from then on.
+    async fn serve<S>(self, mut stream: S) -> io::Result<()>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let until = self.line().opened() + self.patience().head;
+        if let Some(first) = begin(&mut stream, first_bytes::is_head, until, self.line()).await? {
+            // What is large is made only now.
+            Box::pin(self.answer(first, stream)).await;
         }
         Ok(())
     }
 
-    async fn serve(&self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, visitor: Visitor, place: Seat) {
-        let line = Arc::<Line>::default();
-        let service = service_fn(|request| self.endpoint.answer(request, visitor, Arc::clone(&line)));
-        let head = Duration::from_millis(self.endpoint.shared.config.head_ms);
-        let stream = Patient::new(stream, Patience { head, write: WRITE_GRACE }, Arc::clone(&line), place);
+    /// Answers requests.
+    async fn answer<S>(self, first: Vec<u8>, stream: S)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let (patience, line) = (self.patience(), Arc::clone(self.line()));
+        let Self { floor, visitor, place: _place, seat } = self;
+        let stream = Patient::new(first, stream, patience, Arc::clone(&line), seat);
+        let service = service_fn(|request| floor.endpoint.answer(request, visitor, Arc::clone(&line)));
         let connection = http1::Builder::new()
             .timer(Untimed)
-            .header_read_timeout(head)
+            .header_read_timeout(patience.head)
             .max_buf_size(HEAD_BYTES)
             // The stream itself looks whether somebody is there: see `Patient`.
             .half_close(true)
@@ -203,7 +281,11 @@ impl Floor {
         let mut connection = std::pin::pin!(connection);
         let served = tokio::select! {
             served = connection.as_mut() => served,
-            () = self.stopping.cancelled() => {
+            () = line.leaving().cancelled() => {
+                if !floor.stopping.is_cancelled() {
+                    // It gives way to another one.
+                    return;
+                }
                 connection.as_mut().graceful_shutdown();
                 connection.await
             }
@@ -211,5 +293,28 @@ impl Floor {
         if let Err(error) = served {
             tracing::debug!(%error, "a connection ended");
         }
+    }
+
+    fn line(&self) -> &Arc<Line> {
+        &self.place.line
+    }
+
+    fn patience(&self) -> Patience {
+        Patience { head: Duration::from_millis(self.floor.endpoint.shared.config.head_ms), write: WRITE_GRACE }
+    }
+}
+
+/// The first bytes of a connection; none if it is to end before they come.
+async fn begin<S: AsyncRead + Unpin>(
+    stream: &mut S,
+    is_enough: fn(&[u8]) -> bool,
+    until: Instant,
+    line: &Line,
+) -> io::Result<Option<Vec<u8>>> {
+    let first = tokio::time::timeout_at(until, first_bytes::read(stream, is_enough));
+    match line.leaving().run_until_cancelled(first).await {
+        Some(Ok(first)) => first.map(|first| Some(first).filter(|first| !first.is_empty())),
+        Some(Err(_)) => Err(io::Error::new(io::ErrorKind::TimedOut, "no request came")),
+        None => Ok(None),
     }
 }

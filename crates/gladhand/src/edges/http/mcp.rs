@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use gladhand_auth::resource::Principal;
+use gladhand_dialects::Party;
 use gladhand_dialects::mcp::Message;
 use gladhand_dialects::mcp::http::{check_headers, status};
 use gladhand_dialects::mcp::revision::Revision;
@@ -51,10 +52,10 @@ pub(super) async fn serve(
         Method::POST if !is_unpacked(headers) => {
             respond::refusal(StatusCode::UNSUPPORTED_MEDIA_TYPE, "Content-Encoding must be identity")
         }
-        Method::POST if !endpoint.shared.has_room_for_answers() => {
+        Method::POST if !endpoint.shared.has_room_for_answers(who.party) => {
             respond::unavailable("busy", "busy: too many answers wait to be read; try again later")
         }
-        Method::POST => match endpoint.read(body, sender).await {
+        Method::POST => match endpoint.read(body, &who, sender).await {
             Ok(body) => {
                 line.heard();
                 post(endpoint, headers, version, &body, who).await
@@ -128,7 +129,7 @@ async fn post(endpoint: &Endpoint, headers: &HeaderMap, version: Version, body: 
     if session.is_refused() {
         endpoint.sessions.end(id);
     }
-    answer(endpoint, posted, |line| {
+    answer(endpoint, who.party, posted, |line| {
         // What answers no request in particular answers the exchange.
         let is_of_a_request = line.starts_with(b"[") || !line.starts_with(br#"{"jsonrpc":"2.0","id":null"#);
         if is_of_a_request { StatusCode::OK } else { StatusCode::BAD_REQUEST }
@@ -149,10 +150,12 @@ async fn stateless(endpoint: &Endpoint, headers: &HeaderMap, message: Message<'_
         let status = StatusCode::from_u16(rejection.status).unwrap_or(StatusCode::BAD_REQUEST);
         return respond::json(status, rejection.body.into());
     }
-    answer(endpoint, endpoint.sessions.stateless().post(message, Some(who)), |line| {
-        StatusCode::from_u16(status(line)).unwrap_or(StatusCode::OK)
-    })
-    .await
+    let posted = endpoint.sessions.stateless().post(message, Some(who));
+    if endpoint.shared.has_withdrawn(who) {
+        // Those who look for what is to be ended may have looked before this was there.
+        endpoint.sessions.end_withdrawn();
+    }
+    answer(endpoint, who.party, posted, |line| StatusCode::from_u16(status(line)).unwrap_or(StatusCode::OK)).await
 }
 
 /// `initialize` without a session opens one, unless the answer is an error.
@@ -162,7 +165,7 @@ async fn open(endpoint: &Endpoint, initialize: Message<'_>, who: Who) -> Respons
     };
     let posted = session.post(initialize, None);
     let is_open = matches!(&posted, Posted::Answer(line) if rpc::verdict(line) == Some(Verdict::Result));
-    let mut response = answer(endpoint, posted, |_| StatusCode::OK).await;
+    let mut response = answer(endpoint, session.who.party, posted, |_| StatusCode::OK).await;
     if is_open {
         let id = endpoint.sessions.open(session).written();
         let id = HeaderValue::from_str(&id).expect("hex digits are visible");
@@ -173,7 +176,7 @@ async fn open(endpoint: &Endpoint, initialize: Message<'_>, who: Who) -> Respons
 
 /// The stream that the session talks on by itself, or one that was lost.
 fn listen(endpoint: &Endpoint, headers: &HeaderMap, session: &Session) -> Response<Content> {
-    if !endpoint.shared.has_room_for_streams() {
+    if !endpoint.shared.streams.admits(session.who.party) {
         return respond::unavailable("busy", "busy: too many streams; try again later");
     }
     let Some(last) = headers.get(LAST_EVENT_ID) else { return respond::events(session.listen()) };
@@ -204,8 +207,13 @@ fn unknown_version() -> Response<Content> {
     respond::refusal(StatusCode::BAD_REQUEST, "MCP-Protocol-Version names no version that is spoken here")
 }
 
-/// The response to what was posted. The status of an answer depends on the era.
-async fn answer(endpoint: &Endpoint, posted: Posted, status: impl FnOnce(&[u8]) -> StatusCode) -> Response<Content> {
+/// The response to what a party posted. The status of an answer depends on the era.
+async fn answer(
+    endpoint: &Endpoint,
+    party: Party,
+    posted: Posted,
+    status: impl FnOnce(&[u8]) -> StatusCode,
+) -> Response<Content> {
     let came = match posted {
         Posted::Accepted => Came::Nothing,
         Posted::Answer(line) => Came::Answer(line),
@@ -216,7 +224,7 @@ async fn answer(endpoint: &Endpoint, posted: Posted, status: impl FnOnce(&[u8]) 
     };
     match came {
         Came::Nothing => respond::empty(StatusCode::ACCEPTED),
-        Came::Answer(line) => respond::json(status(&line), endpoint.shared.counted(line)),
+        Came::Answer(line) => respond::json(status(&line), endpoint.shared.counted(line, party)),
         Came::Stream(events) => respond::events(events),
     }
 }

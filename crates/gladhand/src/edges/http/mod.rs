@@ -9,10 +9,12 @@ mod address;
 mod alarm;
 mod authorize;
 mod awaited;
+mod connections;
 mod crew;
 mod driver;
 mod endpoint;
 mod events;
+mod first_bytes;
 mod guard;
 mod lanes;
 mod listener;
@@ -20,6 +22,7 @@ mod lookout;
 mod mcp;
 mod pair;
 mod patience;
+mod portions;
 mod request;
 mod respond;
 mod sandglass;
@@ -42,13 +45,13 @@ use std::time::Duration;
 use gladhand_dialects::Stop;
 use gladhand_dialects::a2e::DIALECT as A2E;
 use gladhand_dialects::mcp::DIALECT as MCP;
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::Service;
 use crate::config::HttpConfig;
 use a2e::{Agents, Trust};
+use connections::Connections;
 use endpoint::Endpoint;
 use guard::Guard;
 use listener::{Floor, Listener};
@@ -64,6 +67,10 @@ pub use tls::Tls;
 /// How long unread answers may hold up the end.
 const FLUSH_GRACE: Duration = Duration::from_secs(2);
 
+/// Open files that connections leave to upstreams, databases and logs.
+#[cfg(unix)]
+const FILES_KEPT: usize = 512;
+
 /// How to serve over HTTP.
 #[derive(Debug, Clone, Default)]
 pub struct Http {
@@ -71,7 +78,7 @@ pub struct Http {
     pub listen: Vec<Address>,
     /// Encrypts what goes over TCP.
     pub tls: Option<Tls>,
-    /// Who may come in; without it, everybody who gets this far.
+    /// Who may come in; without it, the service's own guard decides, if it has one.
     pub authorize: Option<Arc<dyn Authorize>>,
     /// Bounds, and which hosts and origins are expected.
     pub config: HttpConfig,
@@ -97,39 +104,39 @@ impl HttpServer {
         }
         let addresses: Vec<_> = listeners.iter().map(Listener::address).collect::<io::Result<_>>()?;
         let bound: Vec<_> = addresses.into_iter().flatten().collect();
-        if http.authorize.is_none() && bound.iter().any(|address| !address.ip().is_loopback()) {
+        let is_authorized = http.authorize.is_some() || service.access().guard().is_some();
+        if !is_authorized && bound.iter().any(|address| !address.ip().is_loopback()) {
             tracing::warn!("listening beyond this machine, and everybody who can reach it may call every tool");
         }
         let (speaks_mcp, speaks_a2e) = (service.speaks(&MCP), service.speaks(&A2E));
         let path = if speaks_mcp { "/mcp" } else { "" };
         let urls = listeners.iter().map(|listener| listener.url(tls.is_some(), path)).collect::<io::Result<_>>()?;
-        let trust = Trust::of(&service, http.authorize.is_some());
         if speaks_a2e {
-            trust.announce(&service);
+            Trust::of(&service, is_authorized).announce(&service);
         }
-        if speaks_a2e && speaks_mcp && service.asks_for_tokens() && http.authorize.is_none() {
+        if speaks_a2e && speaks_mcp && service.access().asks_for_passes() && !is_authorized {
             tracing::warn!(
                 "A2E agents need a token, and MCP at /mcp needs none (set [authorization], or --dialect a2e)"
             );
         }
-        let seats = Arc::new(Semaphore::new(http.config.connections));
+        let connections = Arc::new(Connections::of(within_open_files(http.config.connections)));
         let guard = Guard::new(&bound, http.config.allow_hosts.clone(), http.config.allow_origins.clone());
-        let shared = Arc::new(Shared::new(service, http.config, tokio::runtime::Handle::current()));
+        let runtime = tokio::runtime::Handle::current();
+        let shared = Arc::new(Shared::new(service, http.config, http.authorize, runtime));
         let sessions = Arc::new(Sessions::new(Arc::clone(&shared)));
-        let agents = speaks_a2e.then(|| Arc::new(Agents::new(Arc::clone(&shared), http.agents, trust)));
+        let agents = speaks_a2e.then(|| Arc::new(Agents::new(Arc::clone(&shared), http.agents)));
         let endpoint = Arc::new(Endpoint {
             shared,
             sessions,
             speaks_mcp,
             agents,
             guard,
-            authorize: http.authorize,
             stopping: AtomicBool::new(false),
             secret: RandomState::new(),
         });
-        let (connections, stopping) = (TaskTracker::new(), CancellationToken::new());
+        let (tasks, stopping) = (TaskTracker::new(), CancellationToken::new());
         let crew = Arc::new(Crew::of_one());
-        Ok(Self { listeners, urls, floor: Floor { endpoint, tls, seats, crew, connections, stopping } })
+        Ok(Self { listeners, urls, floor: Floor { endpoint, tls, connections, crew, tasks, stopping } })
     }
 
     /// Has connections served by several threads.
@@ -146,26 +153,31 @@ impl HttpServer {
     /// Serves until it is told to stop; then calls in flight are finished or failed, answers are written, and it ends.
     pub async fn run(self, stop: impl Future<Output = Stop>) {
         let Self { listeners, floor, .. } = self;
+        let floor = Arc::new(floor);
         let (endpoint, chores) = (Arc::clone(&floor.endpoint), CancellationToken::new());
         let _chores = chores.clone().drop_guard();
         let sessions = Arc::clone(&endpoint.sessions);
         tokio::spawn(chores.clone().run_until_cancelled_owned(async move { sessions.pass_on_changes().await }));
         let sessions = Arc::clone(&endpoint.sessions);
         tokio::spawn(chores.clone().run_until_cancelled_owned(async move { sessions.end_idle().await }));
+        let guarded = Arc::clone(&endpoint);
+        tokio::spawn(chores.clone().run_until_cancelled_owned(async move { guarded.follow_access().await }));
         if let Some(agents) = endpoint.agents.clone() {
             tokio::spawn(chores.clone().run_until_cancelled_owned(async move { agents.end_overdue().await }));
         }
         let crew = Arc::clone(&floor.crew);
-        tokio::spawn(chores.run_until_cancelled_owned(async move { crew.keep_awake().await }));
+        tokio::spawn(chores.clone().run_until_cancelled_owned(async move { crew.keep_awake().await }));
+        let connections = Arc::clone(&floor.connections);
+        tokio::spawn(chores.run_until_cancelled_owned(async move { connections.give_memory_back().await }));
         let accepting = TaskTracker::new();
         for listener in listeners {
-            accepting.spawn(listener.serve(floor.clone()));
+            accepting.spawn(listener.serve(Arc::clone(&floor)));
         }
         accepting.close();
         let stop = stop.await;
         tracing::info!(why = ?stop, "stopping");
         endpoint.stopping.store(true, Ordering::Relaxed);
-        floor.seats.close();
+        floor.connections.close();
         floor.stopping.cancel();
         endpoint.sessions.stop(stop);
         endpoint.agents.iter().for_each(|agents| agents.stop(stop));
@@ -176,9 +188,29 @@ impl HttpServer {
         endpoint.sessions.end_all(stop);
         endpoint.agents.iter().for_each(|agents| agents.end_all());
         accepting.wait().await;
-        floor.connections.close();
-        if tokio::time::timeout(FLUSH_GRACE, floor.connections.wait()).await.is_err() {
+        floor.tasks.close();
+        if tokio::time::timeout(FLUSH_GRACE, floor.tasks.wait()).await.is_err() {
             tracing::info!("a client did not read its answers");
         }
     }
+}
+
+/// How many connections fit into the files that this process may have open, with some left for everything else.
+fn within_open_files(connections: usize) -> usize {
+    #[cfg(unix)]
+    {
+        let open = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+        let open = open.and_then(|open| usize::try_from(open).ok()).unwrap_or(usize::MAX);
+        let room = open.saturating_sub(FILES_KEPT).max(open / 2).max(1);
+        if room < connections {
+            tracing::info!(
+                connections,
+                room,
+                "the limit on open files allows for fewer connections than are configured"
+            );
+        }
+        connections.min(room)
+    }
+    #[cfg(not(unix))]
+    connections
 }

@@ -30,7 +30,7 @@ pub(super) fn stream(endpoint: &Endpoint, method: &Method, headers: &HeaderMap, 
     if !accepts(headers, "text/event-stream") {
         return respond::refusal(StatusCode::NOT_ACCEPTABLE, "Accept must allow text/event-stream");
     }
-    if !endpoint.shared.has_room_for_streams() {
+    if !endpoint.shared.streams.admits(who.party) {
         return respond::unavailable("busy", "busy: too many streams; try again later");
     }
     let Some(session) = endpoint.sessions.prepare(Manner::Pair, who) else {
@@ -60,7 +60,7 @@ pub(super) async fn message(
     let Some(session) = session.filter(|session| session.manner == Manner::Pair) else {
         return respond::text(StatusCode::NOT_FOUND, "no such session\n");
     };
-    let body = match endpoint.read(body, sender).await {
+    let body = match endpoint.read(body, who, sender).await {
         Ok(body) => body,
         Err(refusal) => return refusal,
     };

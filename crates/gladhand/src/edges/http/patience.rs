@@ -14,6 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
 use super::crew::Seat;
+use super::first_bytes;
 use super::served::Line;
 
 /// What is small enough to be copied.
@@ -40,7 +41,7 @@ pub(super) struct Patient<S> {
     stalled: Option<Pin<Box<Sleep>>>,
     waiting: Waiting,
     line: Arc<Line>,
-    /// What came while an answer was under way: the beginning of the next request.
+    /// What was read before it was asked for: the first bytes, or what came while an answer was under way.
     ahead: Vec<u8>,
     /// Whether the end was reached before.
     was_at_end: bool,
@@ -60,9 +61,10 @@ struct Waiting {
 }
 
 impl<S> Patient<S> {
-    pub(super) fn new(stream: S, patience: Patience, line: Arc<Line>, seat: Seat) -> Self {
-        let waiting = Waiting { answered: 0, since: Instant::now(), is_early: true, timer: None, seat };
-        Self { stream, patience, stalled: None, waiting, line, ahead: Vec::new(), was_at_end: false }
+    /// A stream of which the first bytes were read before.
+    pub(super) fn new(first: Vec<u8>, stream: S, patience: Patience, line: Arc<Line>, seat: Seat) -> Self {
+        let waiting = Waiting { answered: 0, since: line.opened(), is_early: true, timer: None, seat };
+        Self { stream, patience, stalled: None, waiting, line, ahead: first, was_at_end: false }
     }
 
     /// Passes on what a write came to; one that waits is given its time.
@@ -80,9 +82,10 @@ impl<S> Patient<S> {
 
 impl Waiting {
     /// Begins, unless it has begun.
-    fn begin(&mut self, answered: u32) {
+    fn begin(&mut self, answered: u32, line: &Line) {
         if self.answered != answered {
             (self.answered, self.since) = (answered, Instant::now());
+            line.rests(self.since);
             self.rest(self.since);
         }
     }
@@ -127,14 +130,12 @@ impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
         let (before, has_room) = (buf.filled().len(), buf.remaining() > 0);
         let at_rest = this.line.at_rest();
         if let Some(answered) = at_rest {
-            this.waiting.begin(answered);
+            this.waiting.begin(answered, &this.line);
         }
         let read = if this.ahead.is_empty() {
             Pin::new(&mut this.stream).poll_read(cx, buf)
         } else {
-            let length = this.ahead.len().min(buf.remaining());
-            buf.put_slice(&this.ahead[..length]);
-            this.ahead.drain(..length);
+            first_bytes::take_from(&mut this.ahead, buf);
             Poll::Ready(Ok(()))
         };
         if at_rest.is_some() {
@@ -284,7 +285,7 @@ mod tests {
 
     fn patient(stream: DuplexStream, line: &Arc<Line>, head: Duration) -> Patient<DuplexStream> {
         let patience = Patience { head, write: Duration::from_millis(50) };
-        Patient::new(stream, patience, Arc::clone(line), Crew::of_one().seat())
+        Patient::new(Vec::new(), stream, patience, Arc::clone(line), Crew::of_one().seat())
     }
 
     #[tokio::test]

@@ -4,6 +4,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use gladhand_dialects::Party;
 use http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue};
 use http::{HeaderMap, Response, StatusCode};
 use http_body_util::BodyExt;
@@ -15,15 +16,15 @@ use super::shared::Shared;
 /// The kind of a stream.
 pub(super) const EVENTS: &str = "text/event-stream";
 
-/// Reads a body, within bounds of size, memory and time.
-pub(super) async fn read_body(mut body: Incoming, shared: &Shared) -> Result<Bytes, Response<Content>> {
+/// Reads a body of a party, within bounds of size, memory and time.
+pub(super) async fn read_body(mut body: Incoming, shared: &Shared, party: Party) -> Result<Bytes, Response<Content>> {
     let limit = shared.service.bounds().line_bytes;
     if body.size_hint().lower() > limit as u64 {
         return Err(too_large());
     }
     let within = Duration::from_millis(shared.config.body_ms);
     let read = async {
-        let mut room = shared.reading();
+        let mut room = shared.reading.portion(party);
         let mut whole = Bytes::new();
         let mut parts: Option<BytesMut> = None;
         while let Some(frame) = body.frame().await {

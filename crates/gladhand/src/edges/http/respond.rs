@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use gladhand_wire::rpc;
-use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
+use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, WWW_AUTHENTICATE};
 use http::{Response, StatusCode};
 use hyper::body::{Body, Frame, SizeHint};
 
@@ -80,6 +80,13 @@ pub(super) fn refusal(status: StatusCode, message: &'static str) -> Response<Con
 pub(super) fn unavailable(reason: &'static str, message: &'static str) -> Response<Content> {
     let error = rpc::Error::new(rpc::code::INTERNAL_ERROR, message).with(&serde_json::json!({ "reason": reason }));
     self::error(StatusCode::SERVICE_UNAVAILABLE, &error)
+}
+
+/// The sender was let in, and has lost access since.
+pub(super) fn withdrawn() -> Response<Content> {
+    let mut response = refusal(StatusCode::UNAUTHORIZED, "the token is not valid any more");
+    response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    response
 }
 
 /// A method that a path does not have.

@@ -12,8 +12,10 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use gladhand_dialects::Party;
 use hyper::body::{Body, Frame, SizeHint};
 use tokio::time::{Instant, Sleep};
+use tokio_util::sync::CancellationToken;
 
 use super::events::NOTHING_NEW;
 use super::respond::Content;
@@ -21,8 +23,8 @@ use super::respond::Content;
 /// How often it is looked whether a client that asks nothing more is still there.
 const PROBE: Duration = Duration::from_secs(1);
 
-/// What the reading and the writing half of a connection know of each other.
-#[derive(Debug, Default)]
+/// What the reading and the writing half of a connection know of each other, and others of both.
+#[derive(Debug)]
 pub(super) struct Line {
     /// How many requests came.
     asked: AtomicU32,
@@ -31,9 +33,72 @@ pub(super) struct Line {
     is_serving: AtomicBool,
     has_ended: AtomicBool,
     flushes: AtomicU64,
+    opened: Instant,
+    /// When the last answer was out, in milliseconds after it was opened.
+    rested_ms: AtomicU32,
+    /// The party whose share of all connections it takes.
+    party: AtomicU64,
+    leaving: CancellationToken,
+}
+
+impl Default for Line {
+    fn default() -> Self {
+        Self::new(Party(0), CancellationToken::new())
+    }
 }
 
 impl Line {
+    /// The line of a new connection, which is to end when `leaving` says so.
+    pub(super) fn new(party: Party, leaving: CancellationToken) -> Self {
+        Self {
+            asked: AtomicU32::new(0),
+            answered: AtomicU32::new(0),
+            is_serving: AtomicBool::new(false),
+            has_ended: AtomicBool::new(false),
+            flushes: AtomicU64::new(0),
+            opened: Instant::now(),
+            rested_ms: AtomicU32::new(0),
+            party: AtomicU64::new(party.0),
+            leaving,
+        }
+    }
+
+    /// When the connection was opened.
+    pub(super) fn opened(&self) -> Instant {
+        self.opened
+    }
+
+    /// All requests are answered at this moment.
+    pub(super) fn rests(&self, now: Instant) {
+        let ms = now.saturating_duration_since(self.opened).as_millis();
+        self.rested_ms.store(u32::try_from(ms).unwrap_or(u32::MAX), Ordering::Relaxed);
+    }
+
+    /// When it was last used.
+    pub(super) fn used(&self) -> Instant {
+        self.opened + Duration::from_millis(self.rested_ms.load(Ordering::Relaxed).into())
+    }
+
+    /// A principal uses it: from now on it takes that party's share.
+    pub(super) fn belongs_to(&self, party: Party) {
+        self.party.store(party.0, Ordering::Relaxed);
+    }
+
+    /// The party whose share of all connections it takes.
+    pub(super) fn party(&self) -> Party {
+        Party(self.party.load(Ordering::Relaxed))
+    }
+
+    /// Ends the connection.
+    pub(super) fn leave(&self) {
+        self.leaving.cancel();
+    }
+
+    /// Cancelled when the connection is to end.
+    pub(super) fn leaving(&self) -> &CancellationToken {
+        &self.leaving
+    }
+
     /// The head of a request came.
     pub(super) fn ask(&self) {
         self.asked.fetch_add(1, Ordering::Relaxed);

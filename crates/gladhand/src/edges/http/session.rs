@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use gladhand_dialects::mcp::{McpServer, Message};
+use gladhand_dialects::shares::Holder;
 use gladhand_dialects::{Breach, Lane, Server, Stop};
 use gladhand_hub::{Asking, Caller, SessionId, Visit};
 use gladhand_operations::{CallId, Failure, FailureKind, Notice};
@@ -19,6 +20,7 @@ use super::alarm::Alarm;
 use super::awaited::Awaited;
 use super::events::Events;
 use super::lanes::Lanes;
+use super::session_id::SessionId as WireId;
 use super::shared::Shared;
 use super::stream::{Numbering, ReaderToken, Stream, Taken};
 use super::who::Who;
@@ -91,6 +93,8 @@ pub(super) struct Inner {
 #[derive(Debug)]
 pub(super) struct Running {
     pub(super) lane: Lane,
+    /// Whose it is, where the session is not somebody's.
+    pub(super) who: Option<Who>,
     /// How to stop it, once it is a task.
     pub(super) task: Option<AbortHandle>,
 }
@@ -138,8 +142,9 @@ impl Session {
             let mut inner = self.lock();
             inner.touch();
             // Who gives something up, or answers a question of ours, is never in the way.
+            let party = who.unwrap_or(&self.who).party;
             let is_busy =
-                asks && (inner.lanes.under_way() >= self.most_exchanges() || !self.shared.has_room_for_streams());
+                asks && (inner.lanes.under_way() >= self.most_exchanges() || !self.shared.streams.admits(party));
             if inner.ended || is_busy || inner.server.held() > MOST_HELD {
                 return Posted::Busy;
             }
@@ -166,6 +171,9 @@ impl Session {
         if !asks {
             inner.lanes.remove(lane);
             return Posted::Accepted;
+        }
+        if let Some(who) = who {
+            inner.lanes.belongs_to(lane, who.clone());
         }
         drop(inner);
         Posted::Later(Awaited::new(self.held(), lane, carried))
@@ -278,16 +286,37 @@ impl Session {
         inner.alarm.stop();
     }
 
-    /// Whether nobody has used it since a moment, and nobody is waiting for anything. Also tidies up.
-    pub(super) fn is_idle(&self, since: Instant, answers_kept_since: Instant) -> bool {
-        self.lock().lanes.forget(answers_kept_since);
-        self.idle_since().is_some_and(|used| used < since)
+    /// Ends the exchanges of some, where many share a session: their calls in flight are failed, their streams are ended.
+    pub(super) fn end_exchanges(&self, is_theirs: impl Fn(&Who) -> bool) {
+        let calls: Vec<_> = {
+            let mut inner = self.lock();
+            let theirs = inner.running.extract_if(.., |_, running| running.who.as_ref().is_some_and(&is_theirs));
+            theirs.map(|(call, running)| (call, running.task)).collect()
+        };
+        // The newest first: ending one that runs would start the next of a dialect's queue.
+        for (call, task) in calls.into_iter().rev() {
+            task.iter().for_each(AbortHandle::abort);
+            let failure = Failure::new(FailureKind::Stopping, "the token is not valid any more");
+            self.drive(Lane::MAIN, None, |server, ambient, out| server.resolve(call, Err(failure), ambient, out));
+        }
+        let unanswered = self.lock().lanes.unanswered(&is_theirs);
+        for lane in unanswered {
+            self.drive(Lane::MAIN, None, |server, ambient, out| server.hung_up(lane, ambient, out));
+            self.lock().lanes.end(lane);
+        }
     }
 
-    /// Since when nobody has used it; `None` while somebody waits for something.
-    pub(super) fn idle_since(&self) -> Option<Instant> {
+    /// Whether nobody has used it since a moment, and nobody is waiting for anything. Also tidies up.
+    pub(super) fn is_idle(&self, since: Instant, answers_kept_since: Instant) -> bool {
+        let mut inner = self.lock();
+        inner.lanes.forget(answers_kept_since);
+        inner.is_idle() && inner.used < since
+    }
+
+    /// Itself as one of many, under its id.
+    pub(super) fn holder(&self, id: WireId) -> Holder<WireId, Instant> {
         let inner = self.lock();
-        (inner.running.is_empty() && !inner.lanes.is_busy()).then_some(inner.used)
+        Holder { id, party: self.who.party, used: inner.used, is_idle: inner.is_idle() }
     }
 
     fn fail_everything(&self) {
@@ -320,7 +349,8 @@ impl Session {
     }
 
     fn events(&self, lane: Lane, reader: ReaderToken) -> Events {
-        Events::new(self.held(), lane, reader)
+        let party = self.lock().lanes.owner(lane).unwrap_or(&self.who).party;
+        Events::new(self.held(), lane, reader, party)
     }
 
     /// Itself, by whoever holds it already.
@@ -334,6 +364,11 @@ impl Session {
 }
 
 impl Inner {
+    /// Whether nobody waits for anything.
+    fn is_idle(&self) -> bool {
+        self.running.is_empty() && !self.lanes.is_busy()
+    }
+
     /// Somebody uses it now.
     pub(super) fn touch(&mut self) {
         self.clock.tick();

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
+use gladhand_dialects::shares::giving_way;
 use gladhand_dialects::{Party, Stop};
 use gladhand_operations::Notice;
 use tokio::sync::broadcast::error::RecvError;
@@ -21,9 +22,6 @@ const TIDY: Duration = Duration::from_secs(30);
 
 /// How many sessions are told of a change before others get their turn.
 const BREATH: usize = 256;
-
-/// Whoever has more than one in so many of all the sessions that may be open has very many.
-const GREEDY: usize = 8;
 
 /// All sessions of one server.
 #[derive(Debug)]
@@ -51,42 +49,34 @@ impl Sessions {
         open.get(&id).filter(|session| session.who.principal == who.principal).cloned()
     }
 
-    /// A session that is not open yet; none if there are too many and all are in use.
+    /// A session that is not open yet; none if there are too many and no other gives way to it.
     pub(super) fn prepare(&self, manner: Manner, who: Who) -> Option<Arc<Session>> {
         let count = self.open.read().unwrap_or_else(PoisonError::into_inner).len();
         let has_room = count < self.shared.config.sessions || self.make_room(who.party);
         has_room.then(|| Session::new(manner, Arc::clone(&self.shared), who))
     }
 
-    /// Ends sessions that nobody uses at the moment, those first that nobody has used for longest; says whether there
-    /// were any. Their clients find out with their next request, and open new ones.
-    ///
-    /// Whoever has very many gives way before others do, and nobody gives way to them.
+    /// Ends sessions that give way to a newcomer; says whether there are any. Their clients find out with their next
+    /// request, and open new ones.
     fn make_room(&self, newcomer: Party) -> bool {
-        let most = self.shared.config.sessions;
         let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
-        let mut counts = HashMap::<Party, usize>::new();
-        open.values().for_each(|session| *counts.entry(session.who.party).or_default() += 1);
-        let is_greedy = |party: Party| counts.get(&party).is_some_and(|count| *count > most / GREEDY);
-        let mut idle: Vec<_> = open
-            .iter()
-            .filter(|(_, session)| session.who.party == newcomer || !is_greedy(newcomer))
-            .filter_map(|(id, session)| Some((!is_greedy(session.who.party), session.idle_since()?, *id)))
-            .collect();
+        let holders: Vec<_> = open.iter().map(|(id, session)| session.holder(*id)).collect();
         drop(open);
-        // A few at once, because looking for them takes a while.
-        let count = (most / 100).clamp(1, idle.len().max(1));
-        idle.sort_unstable_by_key(|(is_modest, since, _)| (*is_modest, *since));
-        idle.truncate(count);
-        tracing::info!(ended = idle.len(), "too many sessions");
-        idle.iter().for_each(|(.., id)| self.end(*id));
-        !idle.is_empty()
+        let leaving = giving_way(self.shared.config.sessions, &holders, newcomer);
+        tracing::info!(ended = leaving.len(), "too many sessions");
+        leaving.iter().for_each(|id| self.end(*id));
+        !leaving.is_empty()
     }
 
     /// Opens a session under an id of its own.
     pub(super) fn open(&self, session: Arc<Session>) -> SessionId {
         let id = SessionId::draw();
+        let who = session.who.clone();
         self.open.write().unwrap_or_else(PoisonError::into_inner).insert(id, session);
+        if self.shared.has_withdrawn(&who) {
+            // Those who look for what is to be ended may have looked before this was there.
+            self.end(id);
+        }
         id
     }
 
@@ -96,6 +86,19 @@ impl Sessions {
         if let Some(session) = session {
             session.end(Stop::InputClosed);
         }
+    }
+
+    /// Ends the sessions and exchanges of those who have lost access: calls in flight are failed, streams are ended.
+    pub(super) fn end_withdrawn(&self) {
+        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
+        let is_over = |session: &Session| self.shared.has_withdrawn(&session.who);
+        let over: Vec<_> = open.iter().filter(|(_, session)| is_over(session)).map(|(id, _)| *id).collect();
+        drop(open);
+        if !over.is_empty() {
+            tracing::info!(sessions = over.len(), "ending sessions of those who have lost access");
+        }
+        over.into_iter().for_each(|id| self.end(id));
+        self.stateless.end_exchanges(|who| self.shared.has_withdrawn(who));
     }
 
     /// Tells everybody of changes, for as long as the hub has some.

@@ -11,21 +11,26 @@ use gladhand_dialects::Party;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Visitor {
     /// Whose share whoever is there takes.
-    party: Party,
+    pub(super) party: Party,
     /// Whether requests on it are addressed to a host.
     pub(super) by_name: bool,
 }
 
 impl Visitor {
-    /// Somebody at an address, or on a socket in the file system. `secret` keeps strangers from choosing whom they are
-    /// mistaken for.
-    pub(super) fn new(address: Option<IpAddr>, secret: &RandomState) -> Self {
-        let place = match address.map(|address| address.to_canonical()) {
+    /// Somebody at an address. `secret` keeps strangers from choosing whom they are mistaken for.
+    pub(super) fn at(address: IpAddr, secret: &RandomState) -> Self {
+        let place = match address.to_canonical() {
             // Whoever has one of these addresses has all that differ only in the rest.
-            Some(IpAddr::V6(address)) => Some(IpAddr::V6((address.to_bits() & !u128::from(u64::MAX)).into())),
+            IpAddr::V6(address) => IpAddr::V6((address.to_bits() & !u128::from(u64::MAX)).into()),
             other => other,
         };
-        Self { party: Party(secret.hash_one((1, place))), by_name: address.is_some() }
+        Self { party: Party(secret.hash_one((1, place))), by_name: true }
+    }
+
+    /// A user of this machine on a socket in the file system.
+    #[cfg(unix)]
+    pub(super) fn on_socket(user: Option<u32>, secret: &RandomState) -> Self {
+        Self { party: Party(secret.hash_one((2, user))), by_name: false }
     }
 }
 
@@ -38,18 +43,20 @@ pub(super) struct Who {
     pub(super) scopes: Option<Arc<str>>,
     /// Whose share they take of what everybody has in common.
     pub(super) party: Party,
+    /// When they were let in: see [`Access`](crate::authorization::Access).
+    pub(super) epoch: u64,
 }
 
 impl Who {
     /// Nobody in particular.
-    pub(super) const NOBODY: Self = Self { principal: None, scopes: None, party: Party(0) };
+    pub(super) const NOBODY: Self = Self { principal: None, scopes: None, party: Party(0), epoch: u64::MAX };
 
-    /// A principal, or else everybody at an address.
-    pub(super) fn new(principal: Option<&Principal>, visitor: &Visitor, secret: &RandomState) -> Self {
+    /// A principal, or else everybody at an address, let in at an epoch.
+    pub(super) fn new(principal: Option<&Principal>, visitor: &Visitor, secret: &RandomState, epoch: u64) -> Self {
         let by_name = |principal: &Principal| Party(secret.hash_one((0, &principal.name)));
         let party = principal.map_or(visitor.party, by_name);
         let scopes = principal.map(|principal| principal.scopes.to_string().into());
-        Self { principal: principal.map(|principal| Arc::clone(&principal.name)), scopes, party }
+        Self { principal: principal.map(|principal| Arc::clone(&principal.name)), scopes, party, epoch }
     }
 }
 
@@ -63,7 +70,7 @@ mod tests {
         let secret = RandomState::new();
         let party = |principal: Option<&str>, address: &str| {
             let principal = principal.map(|name| Principal::named(name, Scopes::default()));
-            Who::new(principal.as_ref(), &Visitor::new(address.parse().ok(), &secret), &secret).party
+            Who::new(principal.as_ref(), &Visitor::at(address.parse().unwrap(), &secret), &secret, 0).party
         };
         assert_eq!(party(Some("alice"), "10.0.0.1"), party(Some("alice"), "10.0.0.2"));
         assert_ne!(party(Some("alice"), "10.0.0.1"), party(Some("bob"), "10.0.0.1"));
@@ -71,5 +78,7 @@ mod tests {
         assert_eq!(party(None, "10.0.0.1"), party(None, "::ffff:10.0.0.1"));
         assert_eq!(party(None, "2001:db8::1"), party(None, "2001:db8::ffff:2"));
         assert_ne!(party(None, "2001:db8::1"), party(None, "2001:db8:0:1::1"));
+        let user = |user| Visitor::on_socket(user, &secret).party;
+        assert!(user(Some(1)) == user(Some(1)) && user(Some(1)) != user(Some(2)) && user(Some(1)) != user(None));
     }
 }

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant};
 
-use gladhand_dialects::{Door, Stop, a2e};
+use gladhand_dialects::shares::giving_way;
+use gladhand_dialects::{Door, Party, Pass, Stop, a2e};
 
 use super::super::session_id::SessionId;
 use super::super::shared::Shared;
@@ -32,7 +33,7 @@ pub(in crate::edges::http) enum Trust {
 impl Trust {
     /// How agents of a service are let in that asks for authorization of its own, or does not.
     pub(in crate::edges::http) fn of(service: &Service, is_authorized: bool) -> Self {
-        if is_authorized || service.asks_for_tokens() { Self::Tokens } else { Self::Anybody }
+        if is_authorized || service.access().asks_for_passes() { Self::Tokens } else { Self::Anybody }
     }
 
     /// Says at the start what is not offered, and what would change that.
@@ -63,26 +64,31 @@ impl Trust {
 pub(in crate::edges::http) struct Agents {
     shared: Arc<Shared>,
     limits: AgentLimits,
-    trust: Trust,
     open: RwLock<HashMap<SessionId, Arc<AgentSession>>>,
 }
 
 impl Agents {
-    pub(in crate::edges::http) fn new(shared: Arc<Shared>, limits: AgentLimits, trust: Trust) -> Self {
-        Self { shared, limits, trust, open: RwLock::default() }
+    pub(in crate::edges::http) fn new(shared: Arc<Shared>, limits: AgentLimits) -> Self {
+        Self { shared, limits, open: RwLock::default() }
     }
 
-    /// Opens a session; none if there are too many.
+    /// Opens a session; none if there are too many and no other gives way to it.
     pub(super) fn open(self: &Arc<Self>, who: Who) -> Option<SessionId> {
         // Looked at before anything is made, because there may be many who try.
-        if self.open.read().unwrap_or_else(PoisonError::into_inner).len() >= self.limits.sessions {
+        let count = self.open.read().unwrap_or_else(PoisonError::into_inner).len();
+        if count >= self.limits.sessions && !self.make_room(who.party) {
             return None;
         }
         let id = SessionId::draw();
         let clock = Clock::start();
         let leaving = Leaving { agents: Arc::downgrade(self), id };
+        let epoch = self.shared.service.access().epoch();
         let session = AgentSession::new(Arc::clone(&self.shared), who, self.door(&clock), clock, leaving);
-        self.open.write().unwrap_or_else(PoisonError::into_inner).insert(id, session);
+        self.open.write().unwrap_or_else(PoisonError::into_inner).insert(id, Arc::clone(&session));
+        if self.shared.service.access().epoch() != epoch {
+            // Those who hold sessions to the passes of now may have looked before this was there.
+            self.hold_to(&session, &self.shared.service.access().passes());
+        }
         Some(id)
     }
 
@@ -91,6 +97,18 @@ impl Agents {
         let id = SessionId::read(id)?;
         let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
         open.get(&id).filter(|session| session.who.principal == who.principal).cloned()
+    }
+
+    /// Ends sessions that give way to a newcomer, as those of MCP do; says whether there are any.
+    fn make_room(&self, newcomer: Party) -> bool {
+        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
+        let holders: Vec<_> = open.iter().map(|(id, session)| session.holder(*id)).collect();
+        let leaving = giving_way(self.limits.sessions, &holders, newcomer);
+        let leaving: Vec<_> = leaving.iter().filter_map(|id| open.get(id).cloned()).collect();
+        drop(open);
+        tracing::info!(ended = leaving.len(), "too many sessions of agents");
+        leaving.iter().for_each(|session| session.end());
+        !leaving.is_empty()
     }
 
     /// Ends sessions whose time is over, again and again.
@@ -106,6 +124,19 @@ impl Agents {
                 tracing::debug!(sessions = overdue.len(), "ending sessions whose time is over");
             }
             overdue.iter().for_each(|session| session.end());
+        }
+    }
+
+    /// Ends the sessions of those who have lost access, and holds all others to the passes of now.
+    pub(in crate::edges::http) fn follow_access(&self) {
+        let passes = self.shared.service.access().passes();
+        self.all().iter().for_each(|session| self.hold_to(session, &passes));
+    }
+
+    fn hold_to(&self, session: &AgentSession, passes: &[Pass]) {
+        match self.shared.has_withdrawn(&session.who) {
+            true => session.end(),
+            false => session.readmit(passes),
         }
     }
 
@@ -126,7 +157,7 @@ impl Agents {
     /// Our side towards a new agent.
     fn door(&self, clock: &Clock) -> Door {
         let mut setup = self.shared.service.setup(clock);
-        if self.trust == Trust::Anybody {
+        if Trust::of(&self.shared.service, self.shared.authorize().is_some()) == Trust::Anybody {
             setup.menu.capabilities = self.shared.hub().open_capabilities();
         }
         Door::pinned(&a2e::DIALECT, setup)

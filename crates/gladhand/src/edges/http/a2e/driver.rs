@@ -32,7 +32,7 @@ impl AgentSession {
         let wire = Bytes::from(std::mem::take(&mut out.wire));
         let mut from = 0;
         for end in memchr::memchr_iter(b'\n', &wire) {
-            inner.outlet.push(self.shared.counted(wire.slice(from..end)));
+            inner.outlet.push(self.shared.counted(wire.slice(from..end), self.who.party));
             from = end + 1;
         }
         out.actions.into_iter().filter_map(|action| self.perform(inner, action)).collect()

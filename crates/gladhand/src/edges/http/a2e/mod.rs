@@ -108,10 +108,10 @@ async fn send(
         Ok(session) => session,
         Err((status, why)) => return detail(status, why),
     };
-    if !endpoint.shared.has_room_for_answers() {
+    if !endpoint.shared.has_room_for_answers(who.party) {
         return busy();
     }
-    let body = match read_body(body, &endpoint.shared).await {
+    let body = match read_body(body, &endpoint.shared, who.party).await {
         Ok(body) => body,
         Err(refusal) => {
             let status = refusal.status();
@@ -119,7 +119,10 @@ async fn send(
         }
     };
     let message = on_one_line(&body);
-    if let (Some(authorize), Some(sender)) = (&endpoint.authorize, sender)
+    if endpoint.shared.has_withdrawn(who) {
+        return detail(StatusCode::UNAUTHORIZED, "the token is not valid any more");
+    }
+    if let (Some(authorize), Some(sender)) = (endpoint.shared.authorize(), sender)
         && let Err(denied) = authorize.permit_tools(sender, &|| calls::called_tools(&message))
     {
         return denied.map(Content::Whole);
@@ -136,7 +139,7 @@ fn stream(endpoint: &Endpoint, agents: &Agents, head: &Parts, who: &Who, line: &
         Ok(session) => session,
         Err((status, why)) => return detail(status, why),
     };
-    if !endpoint.shared.has_room_for_streams() {
+    if !endpoint.shared.streams.admits(who.party) {
         return detail(StatusCode::SERVICE_UNAVAILABLE, "Too many streams");
     }
     let Some(stream) = session.listen(Arc::clone(line)) else { return not_found() };

@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use gladhand_dialects::{Door, Stop};
+use gladhand_dialects::shares::Holder;
+use gladhand_dialects::{Door, Pass, Stop};
 use gladhand_hub::{Asking, Caller, SessionId, Settling, Visit};
 use gladhand_operations::{AgentEvent, CallId, CapabilityEvent, Notice, Outcome};
 use gladhand_wire::Line as Text;
@@ -15,6 +16,7 @@ use tokio::task::AbortHandle;
 
 use super::super::alarm::Alarm;
 use super::super::served::Line;
+use super::super::session_id::SessionId as WireId;
 use super::super::shared::Shared;
 use super::super::stream::Taken;
 use super::super::who::Who;
@@ -167,6 +169,17 @@ impl AgentSession {
         inner.outlet.detach(reader);
     }
 
+    /// Other passes hold from now on: it ends if they do not open it.
+    pub(super) fn readmit(&self, passes: &[Pass]) {
+        let mut inner = self.lock();
+        if inner.has_ended {
+            return;
+        }
+        inner.clock.tick();
+        let errands = self.step(&mut inner, |door, ambient, out| door.readmit(passes, ambient, out));
+        self.follow_up(inner, errands);
+    }
+
     /// Takes nothing new; calls in flight go on for a while.
     pub(super) fn stop(&self, stop: Stop) {
         let mut inner = self.lock();
@@ -199,8 +212,13 @@ impl AgentSession {
     pub(super) fn is_overdue(&self, now: Instant, handshake: Duration, idle: Duration) -> bool {
         let inner = self.lock();
         let is_late = |since: Instant, patience| now.saturating_duration_since(since) > patience;
-        let is_idle = inner.running.is_empty() && !inner.outlet.is_read();
-        inner.client.is_none() && is_late(self.begun, handshake) || is_idle && is_late(inner.used, idle)
+        inner.client.is_none() && is_late(self.begun, handshake) || inner.is_idle() && is_late(inner.used, idle)
+    }
+
+    /// Itself as one of many, under its id.
+    pub(super) fn holder(&self, id: WireId) -> Holder<WireId, Instant> {
+        let inner = self.lock();
+        Holder { id, party: self.who.party, used: inner.used, is_idle: inner.is_idle() }
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -209,6 +227,11 @@ impl AgentSession {
 }
 
 impl Inner {
+    /// Whether nobody reads and nothing runs.
+    fn is_idle(&self) -> bool {
+        self.running.is_empty() && !self.outlet.is_read()
+    }
+
     /// Somebody uses it now.
     fn touch(&mut self) {
         self.clock.tick();

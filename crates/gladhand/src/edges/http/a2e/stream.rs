@@ -11,6 +11,7 @@ use hyper::body::{Body, Frame};
 use tokio::time::{Instant, Sleep};
 
 use super::super::events::NOTHING_NEW;
+use super::super::portions::Portion;
 use super::super::stream::Taken;
 use super::session::AgentSession;
 
@@ -22,13 +23,15 @@ pub(in crate::edges::http) struct AgentStream {
     /// When to say something although there is nothing to say.
     silence: Pin<Box<Sleep>>,
     every: Duration,
+    /// Its part of all streams.
+    _portion: Portion,
 }
 
 impl AgentStream {
     pub(super) fn new(session: Arc<AgentSession>, reader: u64) -> Self {
-        session.shared.stream_opened();
+        let portion = session.shared.streams.portion(session.who.party).with(1);
         let every = session.shared.config.keep_alive();
-        Self { session, reader, silence: Box::pin(tokio::time::sleep(every)), every }
+        Self { session, reader, silence: Box::pin(tokio::time::sleep(every)), every, _portion: portion }
     }
 }
 
@@ -51,7 +54,6 @@ impl Body for AgentStream {
 
 impl Drop for AgentStream {
     fn drop(&mut self) {
-        self.session.shared.stream_closed();
         self.session.let_go(self.reader);
     }
 }

@@ -1,0 +1,182 @@
+//! All open connections: how many there may be, and which give way when there are too many.
+//!
+//! A connection belongs to the address that it comes from, and to a principal as soon as one proves its identity on it. The
+//! rule is that of [`giving_way`]: connections without a request under way give way first, and a party below its share
+//! always gets a connection.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use gladhand_dialects::Party;
+use gladhand_dialects::shares::{Holder, giving_way};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError};
+use tokio_util::sync::CancellationToken;
+
+use super::served::Line;
+use crate::edges::memory;
+
+/// How often it is looked whether many connections are gone.
+const TIDY: Duration = Duration::from_secs(2);
+
+/// With so many connections fewer, unused memory is given back.
+const MANY: usize = 500;
+
+/// All open connections.
+#[derive(Debug)]
+pub(super) struct Connections {
+    most: usize,
+    /// One for each connection that may be open, also while it is being closed.
+    seats: Arc<Semaphore>,
+    open: Mutex<Open>,
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    lines: HashMap<u64, Arc<Line>>,
+    /// How many there have been.
+    opened: u64,
+    /// The most that there were at once since memory was last given back.
+    peak: usize,
+}
+
+/// The place of one connection, given back when it is dropped.
+#[derive(Debug)]
+pub(super) struct Place {
+    connections: Arc<Connections>,
+    id: u64,
+    pub(super) line: Arc<Line>,
+    _seat: OwnedSemaphorePermit,
+}
+
+impl Connections {
+    /// Room for so many.
+    pub(super) fn of(most: usize) -> Self {
+        Self { most, seats: Arc::new(Semaphore::new(most)), open: Mutex::default() }
+    }
+
+    /// A place for a new connection of a party; none if it has its share and all are in use, or when everything stops.
+    pub(super) async fn place(self: &Arc<Self>, party: Party, stopping: &CancellationToken) -> Option<Place> {
+        let seat = match Arc::clone(&self.seats).try_acquire_owned() {
+            Ok(seat) => seat,
+            Err(TryAcquireError::Closed) => return None,
+            // Those who give way are gone in a moment.
+            Err(TryAcquireError::NoPermits) if self.make_room(party) => {
+                Arc::clone(&self.seats).acquire_owned().await.ok()?
+            }
+            Err(TryAcquireError::NoPermits) => return None,
+        };
+        let line = Arc::new(Line::new(party, stopping.child_token()));
+        let mut open = self.lock();
+        open.opened += 1;
+        let id = open.opened;
+        open.lines.insert(id, Arc::clone(&line));
+        open.peak = open.peak.max(open.lines.len());
+        drop(open);
+        Some(Place { connections: Arc::clone(self), id, line, _seat: seat })
+    }
+
+    /// No connection is accepted any more.
+    pub(super) fn close(&self) {
+        self.seats.close();
+    }
+
+    /// Gives the memory of many connections back to the system after they are gone, again and again.
+    pub(super) async fn give_memory_back(&self) {
+        loop {
+            tokio::time::sleep(TIDY).await;
+            if self.has_shrunk() {
+                // It holds up those who want memory meanwhile, so it is done for many connections at once.
+                let _ = tokio::task::spawn_blocking(memory::give_back).await;
+            }
+        }
+    }
+
+    /// Whether many connections are gone since this was last asked.
+    fn has_shrunk(&self) -> bool {
+        let mut open = self.lock();
+        let has_shrunk = open.peak >= open.lines.len() + MANY;
+        if has_shrunk {
+            open.peak = open.lines.len();
+            open.lines.shrink_to_fit();
+        }
+        has_shrunk
+    }
+
+    /// Ends connections that give way to a newcomer; says whether there are any.
+    fn make_room(&self, newcomer: Party) -> bool {
+        let mut open = self.lock();
+        let holder = |(id, line): (&u64, &Arc<Line>)| Holder {
+            id: *id,
+            party: line.party(),
+            used: line.used(),
+            is_idle: line.at_rest().is_some(),
+        };
+        let holders: Vec<_> = open.lines.iter().map(holder).collect();
+        let leaving = giving_way(self.most, &holders, newcomer);
+        tracing::debug!(ended = leaving.len(), "too many connections");
+        // Not to be asked twice.
+        leaving.iter().filter_map(|id| open.lines.remove(id)).for_each(|line| line.leave());
+        !leaving.is_empty()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.connections.lock().lines.remove(&self.id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_idle_connection_gives_way_and_a_busy_one_only_above_its_share() {
+        let (connections, stopping) = (Arc::new(Connections::of(2)), CancellationToken::new());
+        let place = |party: u64| {
+            let (connections, stopping) = (Arc::clone(&connections), stopping.clone());
+            tokio::spawn(async move { connections.place(Party(party), &stopping).await })
+        };
+        let first = place(1).await.unwrap().expect("there is room");
+        let second = place(1).await.unwrap().expect("there is room");
+        second.line.ask();
+        let third = place(1);
+        first.line.leaving().cancelled().await;
+        assert!(!second.line.leaving().is_cancelled(), "it has a request under way");
+        drop(first);
+        let third = third.await.unwrap().expect("there is room again");
+        third.line.ask();
+        assert!(place(1).await.unwrap().is_none(), "all are in use by the same party");
+        let other = place(2);
+        second.line.leaving().cancelled().await;
+        drop(second);
+        let other = other.await.unwrap().expect("its share");
+        other.line.ask();
+        assert!(place(2).await.unwrap().is_none() && place(1).await.unwrap().is_none(), "both have their shares");
+        connections.close();
+        drop(other);
+        assert!(place(2).await.unwrap().is_none());
+    }
+
+    #[tokio::test]
+    async fn a_connection_counts_for_the_principal_that_uses_it() {
+        let (connections, stopping) = (Arc::new(Connections::of(2)), CancellationToken::new());
+        let first = connections.place(Party(1), &stopping).await.expect("there is room");
+        let second = connections.place(Party(1), &stopping).await.expect("there is room");
+        first.line.belongs_to(Party(7));
+        first.line.ask();
+        second.line.ask();
+        assert!(
+            connections.place(Party(7), &stopping).await.is_none()
+                && connections.place(Party(1), &stopping).await.is_none()
+        );
+        assert!(
+            !stopping.is_cancelled() && !first.line.leaving().is_cancelled() && !second.line.leaving().is_cancelled()
+        );
+    }
+}
