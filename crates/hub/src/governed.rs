@@ -63,6 +63,10 @@ impl Hub {
             logged.decided_by("pin");
             return logged.refused(Failure::new(FailureKind::Denied, why.clone()));
         }
+        if let Some(why) = routes.refused.get(&tool) {
+            logged.decided_by("invisible");
+            return logged.refused(Failure::new(FailureKind::Denied, why.clone()));
+        }
         let course = governor.course(&what, &call.arguments, context, &mut logged);
         if let Course::Refused(failure) = course {
             return logged.refused(failure);

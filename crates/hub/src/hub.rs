@@ -1,7 +1,7 @@
 //! Who is behind the hub and who is in front of it: providers are mounted, sessions come and go. How a call finds its
 //! provider is in `routing`.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
 
 use gladhand_operations::{Notice, Prompt, Resource, Template, Tool};
@@ -11,7 +11,7 @@ use crate::agent::Agent;
 use crate::apart::Apart;
 use crate::bell::Bell;
 use crate::guests::Guests;
-use crate::policy::{Governor, Offender, Violations};
+use crate::policy::{Governor, Invisible, Offender, Violations};
 use crate::provider::{Askable, Caller, Features, Provider, SessionId, Settling};
 use crate::routes::{HubError, Mount, Routes};
 use crate::status::{HubStatus, Offence};
@@ -38,6 +38,8 @@ pub(crate) struct Inner {
     changes: broadcast::Sender<Notice>,
     /// Whether arguments and results are held to the tools' schemas.
     pub(crate) validating: AtomicBool,
+    /// What is done about invisible text: an [`Invisible`].
+    invisible: AtomicU8,
     sessions: AtomicU64,
     /// Sessions that have begun and not ended.
     visitors: AtomicUsize,
@@ -88,7 +90,13 @@ impl Inner {
         if let Some(governor) = self.governor.get() {
             routes.stopped = governor.look(&routes);
         }
-        routes
+        // After the pins, which hold definitions to what the provider says.
+        routes.screened(self.invisible())
+    }
+
+    /// What is done about invisible text.
+    pub(crate) fn invisible(&self) -> Invisible {
+        Invisible::of(self.invisible.load(Ordering::Relaxed))
     }
 
     /// What a session sees.
@@ -131,6 +139,7 @@ impl Hub {
             apart: Apart::default(),
             changes: broadcast::Sender::new(CHANGES),
             validating: AtomicBool::new(false),
+            invisible: AtomicU8::new(Invisible::Show as u8),
             sessions: AtomicU64::new(1),
             visitors: AtomicUsize::new(0),
             agent: OnceLock::new(),
@@ -173,6 +182,22 @@ impl Hub {
     pub fn validating(self, validating: bool) -> Self {
         self.inner.validating.store(validating, Ordering::Relaxed);
         self
+    }
+
+    /// Strips or refuses invisible text of providers from now on, or lets it pass (the default).
+    pub fn screening(self, mode: Invisible) -> Self {
+        let before = self.inner.invisible.swap(mode as u8, Ordering::Relaxed);
+        if before != mode as u8 {
+            // Who is shown less than everything is shown that by a governor.
+            self.inner.governor.get_or_init(Arc::default);
+            self.look_again();
+        }
+        self
+    }
+
+    /// What is done about invisible text of providers.
+    pub fn invisible(&self) -> Invisible {
+        self.inner.invisible()
     }
 
     /// Holds all calls to a policy. Once only: a governor takes other policies later.

@@ -1,5 +1,7 @@
 //! What all providers have, under the names that it is shown under, and who is behind each name.
 
+mod screening;
+
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
@@ -7,7 +9,7 @@ use std::sync::Arc;
 use gladhand_operations::{CompletionOf, Prompt, Resource, Template, Tool, ToolCall};
 
 use crate::naming::Naming;
-use crate::policy::{Views, What};
+use crate::policy::{Invisible, Views, What};
 use crate::provider::{Listed, Provider, SessionId};
 use crate::schema::Checks;
 
@@ -82,6 +84,10 @@ pub(crate) struct Routes {
     tool_routes: Vec<Route>,
     /// Tools that policy has stopped, by their index, and why.
     pub(crate) stopped: HashMap<usize, String>,
+    /// What is done about invisible text.
+    pub(crate) invisible: Invisible,
+    /// Tools that are refused because of invisible text, by their index, and why.
+    pub(crate) refused: HashMap<usize, String>,
     /// What certain callers get to see of all this.
     pub(crate) views: Views,
 }
@@ -182,6 +188,8 @@ impl Routes {
             bundler,
             tool_routes,
             stopped: HashMap::new(),
+            invisible: Invisible::Show,
+            refused: HashMap::new(),
             views: Views::default(),
         };
         (routes, duplicate)

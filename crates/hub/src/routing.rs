@@ -256,12 +256,13 @@ impl Errand<'_> {
 /// so there is no state of ours that it could have left half changed.
 fn guarded(routes: &Routes, mount: usize, answer: impl FnOnce(&dyn Provider) -> Answer) -> Answer {
     let answer = AssertUnwindSafe(|| answer(&*routes.mounts[mount].provider));
-    catch_unwind(answer).unwrap_or_else(|_| Answer::Now(Err(Failure::panicked())))
+    let answer = catch_unwind(answer).unwrap_or_else(|_| Answer::Now(Err(Failure::panicked())));
+    routes.invisible.answer(answer)
 }
 
 /// Why somebody does not know what it has, if there is such a one.
 fn trouble(routes: &Routes) -> Option<Failure> {
-    routes.mounts.iter().find_map(|mount| mount.provider.trouble())
+    routes.mounts.iter().find_map(|mount| mount.provider.trouble()).map(|failure| routes.invisible.failure(failure))
 }
 
 /// Whether a call becomes a task, by what its caller wishes and what the tool can.

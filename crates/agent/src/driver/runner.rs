@@ -143,7 +143,8 @@ impl Core {
                 return core.call_hub(&wanted, &asker, &folder, &stop).await;
             }
             let Wanted { name, call_id, input, .. } = &wanted;
-            core.bench.run(Run { name, call_id, input, session: &session, folder: &folder, cancel: &stop }).await
+            let run = Run { name, call_id, input, session: &session, folder: &folder, cancel: &stop };
+            core.screened(&wanted, core.bench.run(run).await)
         });
         let late = async {
             cancel.cancelled().await;

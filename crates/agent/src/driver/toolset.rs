@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
+use gladhand_hub::policy::{Invisible, refusal};
 use gladhand_hub::{Answer, Asking, Caller};
 use gladhand_models::{ToolOffer, WantedCall};
 use gladhand_operations::{
@@ -113,6 +114,21 @@ impl Core {
             Ok(_) => failed(call, "error", "the tool answered something else than a result"),
             Err(failure) => failed(call, "error", &failure.message),
         }
+    }
+
+    /// What the model is told of a tool of the workbench. The hub has looked at its own already.
+    pub(super) fn screened(&self, call: &Wanted, ran: Ran) -> Ran {
+        let invisible = self.invisible();
+        let said = invisible.json(ran.output).and_then(|output| {
+            let error = ran.error.map(|error| invisible.text(error)).transpose()?;
+            Ok(Ran { ok: ran.ok, output, error })
+        });
+        said.unwrap_or_else(|found| failed(call, "error", &refusal("the result", &found)))
+    }
+
+    /// What is done about invisible text.
+    pub(super) fn invisible(&self) -> Invisible {
+        self.hub.get().map(|hub| hub.invisible()).unwrap_or_default()
     }
 
     /// What the hub shows to somebody, or all that it has.

@@ -173,9 +173,14 @@ const AUTHORIZATION: [Key; 7] = [
     ("tokens", Kind::Tokens, "Tokens that are accepted as they are."),
 ];
 
-const POLICY: [Key; 5] = [
+const POLICY: [Key; 6] = [
     ("validate_arguments", Kind::Bool, "Hold arguments and structured results to the tools' schemas."),
     ("pin", Kind::OneOf(&["off", "warn", "stop"]), "What is done about a tool whose definition changed."),
+    (
+        "invisible",
+        Kind::OneOf(&["show", "strip", "refuse"]),
+        "What is done about invisible text in definitions, results and questions.",
+    ),
     (
         "violations",
         Kind::OneOf(&["observe", "repair", "enforce"]),
