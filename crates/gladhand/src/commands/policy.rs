@@ -10,7 +10,8 @@ use gladhand_operations::Tool;
 use gladhand_wire::RawValue;
 
 use crate::cli::{PolicyApproveArgs, PolicyArgs, PolicyCommand, PolicyTestArgs};
-use crate::commands::{CommandError, written};
+use crate::commands::plain::{plain, plain_lines};
+use crate::commands::{CommandError, print_json, written};
 use crate::config::{self, Reading};
 use crate::exit::Exit;
 use crate::pins::{self, PinFile};
@@ -41,9 +42,10 @@ fn test(args: &PolicyTestArgs) -> Result<ExitCode, CommandError> {
     }
     let who = Who { principal: args.principal.as_deref(), client: &args.client, session: SessionId::NONE };
     let what = What { upstream: args.upstream.as_deref().unwrap_or_default(), own: &args.tool, tool: &tool };
-    let told =
-        if args.json { as_json(&policy, &who, &what, &arguments) } else { as_text(&policy, &who, &what, &arguments) };
-    written(writeln!(std::io::stdout(), "{told}"))?;
+    match args.json {
+        true => print_json(&as_json(&policy, &who, &what, &arguments))?,
+        false => written(writeln!(std::io::stdout(), "{}", plain_lines(&as_text(&policy, &who, &what, &arguments))))?,
+    }
     Ok(Exit::Success.into())
 }
 
@@ -93,7 +95,7 @@ fn approve(args: &PolicyApproveArgs) -> Result<ExitCode, CommandError> {
     let mut out = std::io::stdout();
     if args.names.is_empty() {
         for (tool, since, at) in file.waiting() {
-            written(writeln!(out, "{tool}: known since {since}, seen to be something else at {at}"))?;
+            written(writeln!(out, "{}: known since {since}, seen to be something else at {at}", plain(&tool)))?;
         }
         return Ok(Exit::Success.into());
     }
@@ -103,7 +105,7 @@ fn approve(args: &PolicyApproveArgs) -> Result<ExitCode, CommandError> {
         return Err(CommandError::new(Exit::Failure, error).hint("without a name, what waits is listed"));
     }
     for tool in approved {
-        written(writeln!(out, "approved {tool}"))?;
+        written(writeln!(out, "approved {}", plain(&tool)))?;
     }
     Ok(Exit::Success.into())
 }

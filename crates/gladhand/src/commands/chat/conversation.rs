@@ -11,6 +11,7 @@ use super::screen::Screen;
 use super::talk::Talk;
 use super::typed::{Typed, Typing};
 use crate::commands::CommandError;
+use crate::commands::plain::plain;
 use crate::edges::signals::Signals;
 
 /// A chat that is being held.
@@ -220,12 +221,16 @@ impl Conversation {
         let (tool, call) = (request.str("tool").unwrap_or_default(), request.str("call_id").unwrap_or_default());
         let effect = request.str("effect").unwrap_or_default();
         let input = brief::whole(request.raw("input").map_or("{}", RawValue::get));
-        let about = format!("{tool} wants to run ({effect}):\n{input}");
+        let mut ends = brief::ends(&input);
         let (allow, always) = loop {
-            match self.ask(about.trim_end(), "allow? [y]es, [n]o, [a]lways in this chat: ").await? {
+            let more = if ends.is_some() { ", [s]how all" } else { "" };
+            let about = format!("{} wants to run ({effect}):\n{}", plain(&tool), ends.as_ref().unwrap_or(&input));
+            let question = format!("allow? [y]es, [n]o, [a]lways in this chat{more}: ");
+            match self.ask(about.trim_end(), &question).await? {
                 Err(stop) => return Ok(Some(stop)),
                 Ok(None) => break (false, false),
                 Ok(Some(answer)) => match answer.as_str() {
+                    "s" | "show" => ends = None,
                     "y" | "yes" => break (true, false),
                     "a" | "always" => break (true, true),
                     "n" | "no" => break (false, false),

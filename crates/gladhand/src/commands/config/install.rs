@@ -75,7 +75,7 @@ fn diff(before: &str, after: &str) -> String {
     let mut show = |style: Style, mark: char, lines: &[&str]| {
         for line in lines {
             // A string takes everything.
-            let _ = writeln!(text, "{style}{mark} {line}{style:#}");
+            let _ = writeln!(text, "{style}{mark} {}{style:#}", crate::commands::plain::plain(line));
         }
     };
     show(Style::new(), ' ', &new[same.saturating_sub(AROUND)..same]);

@@ -1,6 +1,7 @@
 //! `gladhand doctor`: whether everything that is needed is there, and what to do where it is not.
 
 mod files;
+mod invisible;
 mod model;
 
 use std::fmt::Write as _;
@@ -16,7 +17,7 @@ use serde_json::json;
 
 use crate::commands::lookup::Sources;
 use crate::commands::plain::plain;
-use crate::commands::{CommandError, outside, written};
+use crate::commands::{CommandError, outside, print_json, written};
 use crate::config::{self, Config, File, Problem, UpstreamConfig, env};
 #[cfg(unix)]
 use crate::edges::control;
@@ -26,9 +27,10 @@ use crate::upstream::Target;
 
 const DOCTOR_HELP: &str = "\
 Looks at the configuration file and the folders and programs that it names, at
-each upstream's program or address, at who can read and change our files, at the
-data folder and its database, at the model that `gladhand chat` would ask, and
-at what running servers say of their upstreams. Nothing is started.
+each upstream's program or address, at invisible text in what it listed last, at
+who can read and change our files, at the data folder and its database, at the
+model that `gladhand chat` would ask, and at what running servers say of their
+upstreams. Nothing is started.
 Exit code 1 means that something is broken.
 
 Examples:
@@ -102,6 +104,7 @@ pub fn run(args: &DoctorArgs) -> Result<ExitCode, CommandError> {
     let missing = missing.filter(|one| !one.is_mistaken(mistakes.as_deref().unwrap_or_default()));
     findings.extend(missing.map(|one| Finding::broken(&one.key, one.message, one.advice)));
     findings.extend(config.iter().flat_map(upstreams));
+    findings.extend(config.iter().flat_map(|config| invisible::findings(config, data.clone())));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     if let Some((config, data)) = config.zip(data) {
         findings.push(runtime.block_on(model::of(config.agent, data)));
@@ -110,11 +113,10 @@ pub fn run(args: &DoctorArgs) -> Result<ExitCode, CommandError> {
     findings.extend(runtime.block_on(running()));
     findings.extend(args.http.iter().map(port));
     let is_broken = findings.iter().any(|finding| finding.state == State::Broken);
-    let report = match args.json {
-        true => format!("{:#}\n", json!({ "healthy": !is_broken, "findings": findings })),
-        false => drawn(&findings),
-    };
-    written(anstream::stdout().write_all(report.as_bytes()))?;
+    match args.json {
+        true => print_json(&format!("{:#}", json!({ "healthy": !is_broken, "findings": findings })))?,
+        false => written(anstream::stdout().write_all(drawn(&findings).as_bytes()))?,
+    }
     Ok(if is_broken { Exit::Failure } else { Exit::Success }.into())
 }
 
@@ -181,8 +183,8 @@ async fn running() -> Vec<Finding> {
     let mut findings = Vec::new();
     for process in control::everybody().await {
         for upstream in process.hub.upstreams.iter().filter(|upstream| upstream.state == "failed") {
-            let about = format!("upstream {} of process {}", plain(&upstream.name), process.pid);
-            let why = plain(upstream.detail.as_deref().unwrap_or("it could not be opened"));
+            let about = format!("upstream {} of process {}", upstream.name, process.pid);
+            let why = upstream.detail.as_deref().unwrap_or("it could not be opened");
             findings.push(Finding::broken(
                 &about,
                 why,
@@ -222,11 +224,11 @@ fn drawn(findings: &[Finding]) -> String {
             State::Broken => (AnsiColor::Red.on_default().bold(), "no"),
         };
         // A string takes everything.
-        let _ = writeln!(text, "{style}{mark}{style:#}  {about}: {message}");
+        let _ = writeln!(text, "{style}{mark}{style:#}  {}: {}", plain(about), plain(message));
         if let Some(advice) = advice {
             let faint = Style::new().dimmed();
             for line in advice.lines() {
-                let _ = writeln!(text, "    {faint}{line}{faint:#}");
+                let _ = writeln!(text, "    {faint}{}{faint:#}", plain(line));
             }
         }
     }

@@ -1,7 +1,5 @@
 //! An opening as one JSON object, documented in `docs/stability.md`.
 
-use std::io::Write;
-
 use gladhand_accord::{Agreement, Side};
 use gladhand_dialects::{Absence, Dialect, absent};
 use gladhand_operations::Feature;
@@ -12,13 +10,13 @@ use super::draw::millis;
 use super::exchange::{Message, Record, Verdict};
 use super::redact::Redactor;
 use crate::commands::session::{UNREACHABLE, not_started, unauthorized};
-use crate::commands::{CommandError, written};
+use crate::commands::{CommandError, print_json};
 use crate::upstream::Target;
 
 /// Prints the opening.
 pub(super) fn print(record: &Record, redactor: &Redactor) -> Result<(), CommandError> {
     let line = redactor.hide(json::to_raw(&Report::of(record)).get());
-    written(std::io::stdout().write_all(format!("{line}\n").as_bytes()))
+    print_json(&line)
 }
 
 #[derive(Serialize)]
