@@ -408,6 +408,9 @@ mod tests {
     async fn refused_text_is_not_listed_and_its_characters_are_named() {
         let hub = hub(Invisible::Refuse);
         assert_eq!(names(&tools(&hub).await), ["fine", "lies", "fails"]);
+        let all = hub.tools();
+        let described = all.iter().find(|tool| tool.name == "described").unwrap();
+        assert_eq!(described.description, "", "whoever asks for all tools is told nothing of it either");
         assert_eq!(said(&hub, "fine").await, "{\"a\":1.0} {\"a\":1.0}");
         let failure = call(&hub, "lies").await.unwrap_err();
         assert_eq!(failure.kind, FailureKind::Denied);

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use gladhand_operations::Tool;
 use gladhand_wire::invisible::{Found, Layout, escape};
 
 use super::{Route, Routes};
@@ -36,23 +37,22 @@ impl Routes {
         let mut tools = self.tools.to_vec();
         for (place, tool) in tools.iter_mut().enumerate() {
             let name = tool.name.clone();
-            let mut looked_at = tool.clone();
-            if let Err(found) = mode.look(&mut looked_at) {
+            if let Err(found) = mode.look(tool) {
                 warn("tool", &name, &found);
                 self.refused.insert(place, invisible::refusal(&format!("the definition of {}", shown(&name)), &found));
-                continue;
-            }
-            if looked_at.name != name {
-                if self.by_tool.contains_key(&looked_at.name) || looked_at.name.is_empty() {
+                // Of a tool that is refused nothing is told to anybody.
+                *tool = Tool::plain(name, "");
+            } else if tool.name != name {
+                if self.by_tool.contains_key(&tool.name) || tool.name.is_empty() {
                     let why = "without its invisible characters, its name is empty or that of another tool";
                     tracing::warn!(tool = name, "a tool is not shown: {why}");
                     self.refused.insert(place, format!("{}: {why}", shown(&name)));
+                    tool.name = name;
                     continue;
                 }
                 self.by_tool.remove(&name);
-                self.by_tool.insert(looked_at.name.clone(), place);
+                self.by_tool.insert(tool.name.clone(), place);
             }
-            *tool = looked_at;
         }
         self.tools = Arc::from(tools);
     }

@@ -21,7 +21,7 @@ pub(super) fn findings(config: &Config, data: Option<PathBuf>) -> Vec<Finding> {
         let mut found = Found::default();
         found.look(instructions.as_deref().unwrap_or_default());
         if !found.is_empty() {
-            places.push(("the instructions".to_owned(), found));
+            places.push(("`instructions`".to_owned(), found));
         }
         finding(name, &places, config.policy.invisible)
     });
