@@ -47,7 +47,7 @@ impl Bell {
         Some(Hub::behind(self.hub.upgrade()?, self))
     }
 
-    /// What is done about invisible text on its way to a downstream.
+    /// The mode for invisible text on its way to a downstream.
     pub fn invisible(&self) -> Invisible {
         self.hub.upgrade().map(|hub| hub.invisible()).unwrap_or_default()
     }

@@ -38,7 +38,7 @@ pub(crate) struct Inner {
     changes: broadcast::Sender<Notice>,
     /// Whether arguments and results are held to the tools' schemas.
     pub(crate) validating: AtomicBool,
-    /// What is done about invisible text: an [`Invisible`].
+    /// The mode for invisible text: an [`Invisible`].
     invisible: AtomicU8,
     sessions: AtomicU64,
     /// Sessions that have begun and not ended.
@@ -94,7 +94,7 @@ impl Inner {
         routes.screened(self.invisible())
     }
 
-    /// What is done about invisible text.
+    /// The mode for invisible text.
     pub(crate) fn invisible(&self) -> Invisible {
         Invisible::of(self.invisible.load(Ordering::Relaxed))
     }
@@ -188,14 +188,14 @@ impl Hub {
     pub fn screening(self, mode: Invisible) -> Self {
         let before = self.inner.invisible.swap(mode as u8, Ordering::Relaxed);
         if before != mode as u8 {
-            // Who is shown less than everything is shown that by a governor.
+            // A caller that is shown less than everything needs a governor.
             self.inner.governor.get_or_init(Arc::default);
             self.look_again();
         }
         self
     }
 
-    /// What is done about invisible text of providers.
+    /// The mode for invisible text of providers.
     pub fn invisible(&self) -> Invisible {
         self.inner.invisible()
     }

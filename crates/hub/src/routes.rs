@@ -84,7 +84,7 @@ pub(crate) struct Routes {
     tool_routes: Vec<Route>,
     /// Tools that policy has stopped, by their index, and why.
     pub(crate) stopped: HashMap<usize, String>,
-    /// What is done about invisible text.
+    /// The mode for invisible text that these lists were made with.
     pub(crate) invisible: Invisible,
     /// Tools that are refused because of invisible text, by their index, and why.
     pub(crate) refused: HashMap<usize, String>,

@@ -18,7 +18,7 @@ use memchr::memchr2;
 /// The code points that [`Found`] names; more are counted.
 const NAMED: usize = 8;
 
-/// What half a surrogate pair in raw JSON counts as. It is a noncharacter, so it is invisible.
+/// Stands for half a surrogate pair in raw JSON. It is a noncharacter, so it counts as invisible.
 const LONE_SURROGATE: char = '\u{ffff}';
 
 /// The flags of England, Scotland and Wales: the only emoji that are written with tag characters.
@@ -294,7 +294,7 @@ impl Iterator for Characters<'_> {
     }
 }
 
-/// Tells of each character whether it is invisible where it stands.
+/// Iterates over characters and decides for each whether it is invisible in its place.
 struct Scan<'t> {
     characters: Characters<'t>,
     /// The character before, unless it was invisible itself: then it justifies nothing.

@@ -116,7 +116,7 @@ impl Core {
         }
     }
 
-    /// What the model is told of a tool of the workbench. The hub has looked at its own already.
+    /// Applies the mode for invisible text to the result of a workbench tool. The hub does so for its own tools.
     pub(super) fn screened(&self, call: &Wanted, ran: Ran) -> Ran {
         let invisible = self.invisible();
         let said = invisible.json(ran.output).and_then(|output| {
@@ -126,7 +126,7 @@ impl Core {
         said.unwrap_or_else(|found| failed(call, "error", &refusal("the result", &found)))
     }
 
-    /// What is done about invisible text.
+    /// The mode for invisible text.
     pub(super) fn invisible(&self) -> Invisible {
         self.hub.get().map(|hub| hub.invisible()).unwrap_or_default()
     }

@@ -21,7 +21,7 @@ pub struct PolicyConfig {
     pub validate_arguments: bool,
     /// What is done about a tool whose definition changed.
     pub pin: PinMode,
-    /// What is done about invisible text of upstreams.
+    /// Whether invisible text of upstreams passes, is stripped or is refused.
     pub invisible: Invisible,
     /// What is done about violations of what was negotiated.
     pub violations: Handling,

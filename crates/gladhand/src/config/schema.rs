@@ -179,7 +179,7 @@ const POLICY: [Key; 6] = [
     (
         "invisible",
         Kind::OneOf(&["show", "strip", "refuse"]),
-        "What is done about invisible text in definitions, results and questions.",
+        "Whether invisible text in definitions, results and questions passes, is stripped or is refused.",
     ),
     (
         "violations",

@@ -223,7 +223,7 @@ impl WayHost {
         under_way.iter().for_each(|call| call.notice(Notice::Log(None, log.clone())));
     }
 
-    /// What is done about invisible text.
+    /// The mode for invisible text.
     fn invisible(&self) -> Invisible {
         self.bell.as_ref().map(Bell::invisible).unwrap_or_default()
     }

@@ -125,7 +125,7 @@ pub(crate) fn tool(name: &str) -> Value {
 struct Server {
     child: Child,
     address: SocketAddr,
-    /// Keeps the configuration there, where nobody else does.
+    /// The folder of the configuration, unless the test owns it.
     folder: Option<TempDir>,
 }
 
@@ -189,7 +189,7 @@ fn a_page_whose_name_was_rebound_to_loopback_gets_nothing() {
     let port = server.address.port();
     let evil = format!("evil.example:{port}");
     let page = format!("http://{evil}");
-    // What a browser sends after the page's name leads to 127.0.0.1, and what it sends across origins.
+    // A browser sends the first pair after the name was rebound to 127.0.0.1, and the second across origins.
     let own = format!("127.0.0.1:{port}");
     for headers in [[("Host", evil.as_str()), ("Origin", page.as_str())], [("Host", own.as_str()), ("Origin", &page)]] {
         for (method, path) in
@@ -310,7 +310,7 @@ fn request(stream: &mut impl Read) -> Option<(String, String)> {
     Some((head, String::from_utf8(body).ok()?))
 }
 
-/// What the recorder answers to a message.
+/// The recorder's answer to a message.
 fn answer(body: &str) -> String {
     let message: Value = serde_json::from_str(body).unwrap_or_default();
     let result = match message["method"].as_str() {
@@ -382,7 +382,7 @@ fn a_task_is_known_to_the_principal_who_began_it_and_to_no_other() {
     let result = json!({"content": [{"type": "text", "text": "for ann only"}]});
     let hostile = Hostile::new(&json!([slow])).answering("call_slow", &result);
     let config = hostile.configuration(TOKENS);
-    // What the upstream has is known before the server starts, so that it offers tasks from the first request on.
+    // The first process remembers the tools, so that the server offers tasks from its first request on.
     let mut process = Process::start(configured(&config, &["serve"]));
     process.ask(&crate::support::mcp_initialize("2025-11-25"));
     reply(&mut process, 1, LIST);
@@ -568,7 +568,7 @@ impl Model {
         command
     }
 
-    /// What the model was told last.
+    /// The last message that the model got.
     pub(crate) fn told(&self) -> String {
         let request = self.provider.requests_of(COMPLETIONS).pop().expect("it was asked");
         request.body["messages"].as_array().and_then(|messages| messages.last()).expect("a message").to_string()

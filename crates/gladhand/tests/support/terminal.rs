@@ -82,7 +82,7 @@ impl Terminal {
         kill_process(pid, Signal::INT).expect("it runs");
     }
 
-    /// Everything that is seen until it ends. What it writes is read while it runs, so that it never waits for us.
+    /// Everything on the screen until the program ends. Output is read while it runs, so that it never blocks.
     pub fn all(mut self) -> String {
         let begun = Instant::now();
         while self.child.try_wait().expect("it is our child").is_none() {

@@ -1,4 +1,4 @@
-//! Invisible text: what is done about characters that a model reads and a person does not see.
+//! Invisible text: strips or refuses characters that a model reads and a person does not see.
 //!
 //! [`gladhand_wire::invisible`] says which characters those are. This module knows where text is: in definitions, results,
 //! questions, notices and failures. It decides; `routes` applies it to lists and `routing` to the answers of providers.
@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::provider::{Answer, Listed, Work};
 
-/// What is done about invisible text on its way from a provider to a downstream or to the agent's model.
+/// The mode for invisible text on its way from a provider to a downstream or to the agent's model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[repr(u8)]
@@ -40,7 +40,7 @@ impl Invisible {
         }
     }
 
-    /// What is passed on of a call's outcome.
+    /// Applies the mode to the outcome of a call.
     pub fn outcome(self, outcome: Outcome) -> Outcome {
         match (self, outcome) {
             (Self::Show, outcome) => outcome,
@@ -49,7 +49,7 @@ impl Invisible {
         }
     }
 
-    /// What is told of a failure: it stays a failure, without the characters.
+    /// Strips a failure under either mode: an error has no further error to be refused with.
     pub fn failure(self, mut failure: Failure) -> Failure {
         if self != Self::Show {
             remove(&mut failure);
@@ -57,12 +57,12 @@ impl Invisible {
         failure
     }
 
-    /// What is asked, or why it is not asked.
+    /// Applies the mode to a question. The error is the answer to a question that is refused.
     pub fn question(self, mut question: Question) -> Result<Question, Failure> {
         self.admit(&mut question, "the question").map(|()| question)
     }
 
-    /// What is told. A notice has no answer that could say that it was refused, so it is told without the characters.
+    /// Strips a notice under either mode, because nothing answers a notice.
     pub fn notice(self, mut notice: Notice) -> Notice {
         if self != Self::Show {
             remove(&mut notice);
@@ -70,12 +70,12 @@ impl Invisible {
         notice
     }
 
-    /// What is passed on of a text such as instructions.
+    /// Applies the mode to a text such as instructions. The error is why the text is refused.
     pub fn text(self, mut text: String) -> Result<String, Found> {
         self.look(&mut text).map(|()| text)
     }
 
-    /// What is passed on of raw JSON.
+    /// Applies the mode to raw JSON. The error is why it is refused.
     pub fn json(self, mut json: Box<RawValue>) -> Result<Box<RawValue>, Found> {
         self.look(&mut json).map(|()| json)
     }
@@ -119,7 +119,7 @@ pub fn refusal(what: &str, found: &Found) -> String {
     format!("{what} has {found}, which `[policy] invisible = \"refuse\"` does not let pass")
 }
 
-/// What of all that a provider lists has invisible text: a name for each, as in ``tool `x` ``, and what was found.
+/// Names everything in the lists of a provider that has invisible text, as in ``tool `x` ``, with the characters.
 pub fn invisible_in(mut listed: Listed) -> Vec<(String, Found)> {
     fn each<T: Texts>(all: &mut [T], what: &'static str, name: fn(&T) -> &str) -> Vec<(String, Found)> {
         let named = all.iter_mut().map(|one| (format!("{what} `{}`", name(one)), found(one)));
@@ -410,7 +410,7 @@ mod tests {
         assert_eq!(names(&tools(&hub).await), ["fine", "lies", "fails"]);
         let all = hub.tools();
         let described = all.iter().find(|tool| tool.name == "described").unwrap();
-        assert_eq!(described.description, "", "whoever asks for all tools is told nothing of it either");
+        assert_eq!(described.description, "", "the list of all tools has no text of it either");
         assert_eq!(said(&hub, "fine").await, "{\"a\":1.0} {\"a\":1.0}");
         let failure = call(&hub, "lies").await.unwrap_err();
         assert_eq!(failure.kind, FailureKind::Denied);

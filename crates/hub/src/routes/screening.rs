@@ -40,7 +40,7 @@ impl Routes {
             if let Err(found) = mode.look(tool) {
                 warn("tool", &name, &found);
                 self.refused.insert(place, invisible::refusal(&format!("the definition of {}", shown(&name)), &found));
-                // Of a tool that is refused nothing is told to anybody.
+                // A refused tool keeps its name only, so that no list leaks its text.
                 *tool = Tool::plain(name, "");
             } else if tool.name != name {
                 if self.by_tool.contains_key(&tool.name) || tool.name.is_empty() {
