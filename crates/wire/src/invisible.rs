@@ -54,7 +54,7 @@ impl Escaper {
         }
         let mut shown = String::with_capacity(text.len() + 16);
         let mut scan = Scan::after(self.before, Characters::of_text(text));
-        while let Some((character, is_invisible)) = scan.next() {
+        for (character, is_invisible) in scan.by_ref() {
             let rest = &text[character.range.end..];
             match character.value {
                 '\n' if layout == Layout::Line => shown.push_str("\\n"),
@@ -170,14 +170,14 @@ fn replaced<'t>(
 
 /// The invisible characters of a text.
 fn invisible(text: &str) -> impl Iterator<Item = Character> {
-    let needs_look = text.bytes().any(|byte| byte >= 0x7f || byte < b' ');
+    let needs_look = text.bytes().any(|byte| !(b' '..0x7f).contains(&byte));
     let scan = needs_look.then(|| Scan::after(None, Characters::of_text(text)));
     scan.into_iter().flatten().filter_map(|(character, is_invisible)| is_invisible.then_some(character))
 }
 
 /// The invisible characters in the strings of JSON text.
 fn invisible_in_json(json: &str) -> impl Iterator<Item = Character> {
-    let strings = needs_look(json.as_bytes()).then(|| Strings { json: json.as_bytes(), at: 0 });
+    let strings = needs_look(json.as_bytes()).then_some(Strings { json: json.as_bytes(), at: 0 });
     strings.into_iter().flatten().flat_map(move |range| {
         // Most strings are plain, and that is told without reading them character by character.
         let characters = needs_look(&json.as_bytes()[range.clone()]).then(|| Characters::of_json(json, range));
