@@ -52,7 +52,7 @@ pub(crate) fn apply(hub: &Hub, config: &Config, data_dir: Option<&Path>) -> io::
     if let Some(file) = &pins {
         watch(hub.clone(), Arc::clone(file))?;
     }
-    hub.clone().validating(config.policy.validate_arguments);
+    hub.clone().validating(config.policy.validate_arguments).screening(config.policy.invisible);
     hub.violations().handle(config.policy.violations);
     if hub.governor().is_none() && !policy.is_empty() {
         hub.clone().governed(Arc::default());

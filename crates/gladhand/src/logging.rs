@@ -12,6 +12,7 @@ use std::sync::mpsc::{RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
 
 use gladhand_redaction::redact;
+use gladhand_wire::invisible::{Layout, escape};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
@@ -173,38 +174,38 @@ fn write_patiently(mut bytes: &[u8]) {
 /// The longest log line; what a peer says of itself may be longer.
 const LONGEST_LINE: usize = 4096;
 
-/// One line without secrets, whatever a peer put into it: line breaks and control characters are replaced, so that it
-/// can neither forge a second line nor reach the terminal. Our own colours pass.
+/// One line without secrets, whatever a peer put into it: line breaks, control and invisible characters are escaped, so that it can
+/// neither forge a second line nor reach the terminal. Our own colours pass.
 fn harmless(line: &[u8]) -> Vec<u8> {
     let text = String::from_utf8_lossy(line);
     // Before it is cut: half a secret would not be found.
-    let text = redact(&text);
-    let mut kept = String::with_capacity(text.len().min(LONGEST_LINE) + 8);
-    let mut rest = text.trim_end_matches('\n').chars();
-    while let Some(character) = rest.next() {
-        if kept.len() >= LONGEST_LINE {
-            kept.push('…');
-            break;
+    let whole = redact(&text);
+    let mut text = whole.trim_end_matches('\n');
+    if text.len() > LONGEST_LINE {
+        text = &text[..text.floor_char_boundary(LONGEST_LINE)];
+    }
+    let mut kept = String::with_capacity(text.len() + 8);
+    for (at, piece) in text.split('\u{1b}').enumerate() {
+        let colour = (at > 0).then(|| colour(piece)).flatten().unwrap_or_default();
+        match (at, colour) {
+            (0, _) => {}
+            (_, "") => kept.push_str("\\u{1b}"),
+            (_, colour) => kept.extend(["\u{1b}", colour]),
         }
-        match character {
-            '\u{1b}' => {
-                let after = rest.as_str();
-                let end = after.strip_prefix('[').and_then(|code| code.find(|c: char| !c.is_ascii_digit() && c != ';'));
-                match end {
-                    Some(end) if after[1 + end..].starts_with('m') => {
-                        kept.push('\u{1b}');
-                        kept.push_str(&after[..end + 2]);
-                        rest = after[end + 2..].chars();
-                    }
-                    _ => kept.push('\u{fffd}'),
-                }
-            }
-            c if c.is_control() => kept.push('\u{fffd}'),
-            c => kept.push(c),
-        }
+        kept.push_str(&escape(&piece[colour.len()..], Layout::Line));
+    }
+    if text.len() < whole.trim_end_matches('\n').len() {
+        kept.push('…');
     }
     kept.push('\n');
     kept.into_bytes()
+}
+
+/// The rest of a sequence that changes the colour, if that is what follows an escape character.
+fn colour(text: &str) -> Option<&str> {
+    let codes = text.strip_prefix('[')?;
+    let end = codes.find(|c: char| !c.is_ascii_digit() && c != ';')?;
+    codes[end..].starts_with('m').then(|| &text[..end + 2])
 }
 
 /// Collects one event and sends it as one line.
@@ -247,7 +248,7 @@ mod tests {
     #[test]
     fn a_peer_can_neither_forge_lines_nor_reach_the_terminal() {
         let line = "\u{1b}[33m WARN\u{1b}[0m name=a\nERROR b\u{1b}]0;x\u{7}\u{1b}[2J\u{9b}1m\n";
-        let shown = "\u{1b}[33m WARN\u{1b}[0m name=a�ERROR b�]0;x��[2J�1m\n";
+        let shown = "\u{1b}[33m WARN\u{1b}[0m name=a\\nERROR b\\u{1b}]0;x\\u{7}\\u{1b}[2J\\u{9b}1m\n";
         assert_eq!(String::from_utf8(harmless(line.as_bytes())).unwrap(), shown);
         assert!(harmless(&vec![b'x'; 1 << 20]).len() < LONGEST_LINE + 8);
     }

@@ -9,8 +9,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use gladhand_accord::{Peer, Secret};
 use gladhand_dialects::{CacheHints, Dialect, Door, Menu, Pass, REGISTRY, ServerSetup, Stop};
 use gladhand_hub::Hub;
-use gladhand_hub::policy::{Governor, Violations};
+use gladhand_hub::policy::{Governor, Invisible, Violations};
 use gladhand_operations::TaskSupport;
+use gladhand_wire::invisible::strip;
 use gladhand_wire::{RawValue, json};
 
 use crate::authorization::Access;
@@ -309,17 +310,26 @@ impl Service {
     /// Who we say we are.
     pub(crate) fn identified(&self) -> Peer {
         let fronted = self.in_front_of.as_ref().and_then(|upstream| upstream.introduction());
-        fronted.map(|(peer, _)| peer).filter(|peer| !peer.name.is_empty()).unwrap_or_else(|| self.identity.clone())
+        let fronted = fronted.and_then(|(peer, _)| {
+            let said = |text: String| self.hub.invisible().text(text).ok();
+            Some(Peer { name: said(peer.name)?, version: said(peer.version)? })
+        });
+        fronted.filter(|peer| !peer.name.is_empty()).unwrap_or_else(|| self.identity.clone())
     }
 
     /// How to use what there is, and what there is not although there should be.
     fn instructions_now(&self) -> Option<String> {
-        let fronted = || self.in_front_of.as_ref()?.introduction()?.1;
+        let invisible = self.hub.invisible();
+        let fronted = || {
+            let said = invisible.text(self.in_front_of.as_ref()?.introduction()?.1?);
+            said.inspect_err(|found| tracing::warn!("the upstream's instructions are left out: they have {found}")).ok()
+        };
         let own = self.instructions.clone().or_else(fronted);
         let status = self.hub.status();
         let failed = status.upstreams.iter().filter(|upstream| upstream.state == "failed");
         let told = failed.map(|upstream| {
             let why = upstream.detail.as_deref().unwrap_or("it could not be opened");
+            let why = if invisible == Invisible::Show { why.into() } else { strip(why) };
             format!("Not available at the moment: {} ({why}).", upstream.name)
         });
         let all: Vec<_> = own.into_iter().chain(told).collect();

@@ -3,18 +3,14 @@
 
 mod support;
 
-use std::fs::File;
 use std::io::{Read, Write};
-use std::os::fd::OwnedFd;
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::mpsc::{Receiver, channel};
 
 use gladhand_models::scripted::{Reply, Route, Script, ScriptedProvider};
 use rustix::process::{Pid, Signal, kill_process};
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use rustix::termios::{Winsize, tcsetwinsize};
 use serde_json::{Value, json};
-use support::{PATIENCE, gladhand};
+use support::gladhand;
+use support::terminal::Terminal;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
@@ -120,88 +116,6 @@ fn piped(mut command: Command, stdin: &str) -> Output {
     // One that does not read it may be gone already.
     let _ = child.stdin.take().expect("a pipe").write_all(stdin.as_bytes());
     child.wait_with_output().expect("it ends")
-}
-
-/// A terminal with a chat in it.
-struct Terminal {
-    child: Child,
-    keys: File,
-    shown: Receiver<String>,
-    screen: String,
-}
-
-impl Terminal {
-    /// One that does not know how wide it is.
-    fn start(command: Command) -> Self {
-        Self::with_columns(0, command)
-    }
-
-    fn with_columns(columns: u16, mut command: Command) -> Self {
-        let ours: OwnedFd = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
-        grantpt(&ours).expect("it is ours");
-        unlockpt(&ours).expect("it is ours");
-        let size = Winsize { ws_row: 24, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
-        tcsetwinsize(&ours, size).expect("it is a terminal");
-        let name = ptsname(&ours, Vec::new()).expect("it has a name").into_string().expect("UTF-8");
-        let side = || File::options().read(true).write(true).open(&name).expect("its other side");
-        command.stdin(side()).stdout(side()).stderr(side());
-        let child = command.spawn().expect("it starts");
-        let mut ours = File::from(ours);
-        let keys = ours.try_clone().expect("a second handle");
-        let (sender, shown) = channel();
-        // Its other side is kept open, so that the terminal does not hang up before everything is read.
-        let theirs = side();
-        std::thread::spawn(move || {
-            let (_theirs, mut buffer) = (theirs, [0; 4096]);
-            while let Ok(count) = ours.read(&mut buffer) {
-                if sender.send(String::from_utf8_lossy(&buffer[..count]).into_owned()).is_err() {
-                    return;
-                }
-            }
-        });
-        Self { child, keys, shown, screen: String::new() }
-    }
-
-    /// Waits until this is seen; what was seen up to there, and is not looked at again.
-    fn until(&mut self, end: &str) -> String {
-        loop {
-            if let Some(found) = self.screen.find(end) {
-                let rest = self.screen.split_off(found + end.len());
-                return std::mem::replace(&mut self.screen, rest);
-            }
-            match self.shown.recv_timeout(PATIENCE) {
-                Ok(shown) => self.screen.push_str(&shown),
-                Err(error) => panic!("waited for {end:?}, {error}: {}", self.screen),
-            }
-        }
-    }
-
-    /// Makes it so wide from here on.
-    fn resize(&self, columns: u16) {
-        let size = Winsize { ws_row: 24, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
-        tcsetwinsize(&self.keys, size).expect("it is a terminal");
-    }
-
-    fn types(&mut self, text: &str) {
-        self.keys.write_all(text.as_bytes()).expect("it reads");
-    }
-
-    fn interrupt(&self) {
-        interrupt(&self.child);
-    }
-
-    /// How it ends.
-    fn ends(mut self) -> Option<i32> {
-        self.child.wait().expect("it ends").code()
-    }
-}
-
-impl Drop for Terminal {
-    fn drop(&mut self) {
-        // After a test that failed.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 fn interrupt(child: &Child) {

@@ -105,9 +105,9 @@ fn the_drawing_is_the_exchange() {
     }
 }
 
-/// As the drawing shows a text: what would move the cursor is replaced.
+/// As the drawing shows a text: what would move the cursor is escaped.
 fn visible(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+    text.chars().map(|c| if c.is_control() { c.escape_default().to_string() } else { c.to_string() }).collect()
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::sync::Weak;
 use gladhand_operations::{Log, Notice};
 
 use crate::hub::{Hub, Inner};
+use crate::policy::Invisible;
 use crate::provider::SessionId;
 
 /// Rings in every session of a hub. Cheap to clone; does nothing once the hub is gone.
@@ -57,6 +58,11 @@ impl Bell {
     /// The hub that it hangs in, for who answers a call by making others; `None` once that is gone.
     pub fn hub(&self) -> Option<Hub> {
         Some(Hub::behind(self.hub.upgrade()?, self))
+    }
+
+    /// The mode for invisible text on its way to a downstream.
+    pub fn invisible(&self) -> Invisible {
+        self.hub.upgrade().map(|hub| hub.invisible()).unwrap_or_default()
     }
 
     /// Something worth writing down, which no call is known to have caused.

@@ -53,6 +53,12 @@ impl Hub {
                 logged.decided_by("pin");
                 return logged.refused(Failure::new(FailureKind::Denied, why));
             }
+            if let Target::Tool(tool) = &target
+                && let Some(why) = routes.refused.get(tool)
+            {
+                logged.decided_by("invisible");
+                return logged.refused(Failure::new(FailureKind::Denied, why.clone()));
+            }
             governor.course(&what, &arguments(&operation), context, &mut logged)
         };
         if let Course::Refused(failure) = course {

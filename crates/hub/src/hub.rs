@@ -1,7 +1,7 @@
 //! Who is behind the hub and who is in front of it: providers are mounted, sessions come and go. How a call finds its
 //! provider is in `routing`.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
 
 use gladhand_operations::{Notice, Prompt, Resource, Template, Tool};
@@ -12,7 +12,7 @@ use crate::apart::Apart;
 use crate::bell::Bell;
 use crate::claims::Claims;
 use crate::guests::Guests;
-use crate::policy::{Governor, Offender, Violations};
+use crate::policy::{Governor, Invisible, Offender, Violations};
 use crate::provider::{Askable, Caller, Features, Provider, SessionId, Settling};
 use crate::routes::{HubError, Mount, Routes};
 use crate::status::{HubStatus, Offence};
@@ -41,6 +41,8 @@ pub(crate) struct Inner {
     changes: broadcast::Sender<Notice>,
     /// Whether arguments and results are held to the tools' schemas.
     pub(crate) validating: AtomicBool,
+    /// The mode for invisible text: an [`Invisible`].
+    invisible: AtomicU8,
     sessions: AtomicU64,
     /// Sessions that have begun and not ended.
     visitors: AtomicUsize,
@@ -95,7 +97,13 @@ impl Inner {
         if let Some(governor) = self.governor.get() {
             routes.stopped = governor.look(&routes);
         }
-        routes
+        // After the pins, which hold definitions to what the provider says.
+        routes.screened(self.invisible())
+    }
+
+    /// The mode for invisible text.
+    pub(crate) fn invisible(&self) -> Invisible {
+        Invisible::of(self.invisible.load(Ordering::Relaxed))
     }
 
     /// What a session sees.
@@ -140,6 +148,7 @@ impl Hub {
             claims,
             changes: broadcast::Sender::new(CHANGES),
             validating: AtomicBool::new(false),
+            invisible: AtomicU8::new(Invisible::Show as u8),
             sessions: AtomicU64::new(1),
             visitors: AtomicUsize::new(0),
             agent: OnceLock::new(),
@@ -182,6 +191,22 @@ impl Hub {
     pub fn validating(self, validating: bool) -> Self {
         self.inner.validating.store(validating, Ordering::Relaxed);
         self
+    }
+
+    /// Strips or refuses invisible text of providers from now on, or lets it pass (the default).
+    pub fn screening(self, mode: Invisible) -> Self {
+        let before = self.inner.invisible.swap(mode as u8, Ordering::Relaxed);
+        if before != mode as u8 {
+            // A caller that is shown less than everything needs a governor.
+            self.inner.governor.get_or_init(Arc::default);
+            self.look_again();
+        }
+        self
+    }
+
+    /// The mode for invisible text of providers.
+    pub fn invisible(&self) -> Invisible {
+        self.inner.invisible()
     }
 
     /// Holds all calls to a policy. Once only: a governor takes other policies later.

@@ -1,5 +1,7 @@
 //! What all providers have, under the names that it is shown under, and who is behind each name.
 
+mod screening;
+
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -8,7 +10,7 @@ use gladhand_operations::{CompletionOf, Operation, Prompt, Resource, Template, T
 
 use crate::claims::{Claimed, Claims, Space, is_within};
 use crate::naming::Naming;
-use crate::policy::{Kind, Stopped, Views, What};
+use crate::policy::{Invisible, Kind, Stopped, Views, What};
 use crate::provider::{Listed, Provider, SessionId};
 use crate::schema::Checks;
 
@@ -112,6 +114,10 @@ pub(crate) struct Routes {
     tool_routes: Vec<Route>,
     /// What policy has stopped because its definition changed.
     pub(crate) stopped: Stopped,
+    /// The mode for invisible text that these lists were made with.
+    pub(crate) invisible: Invisible,
+    /// Tools that are refused because of invisible text, by their index, and why.
+    pub(crate) refused: HashMap<usize, String>,
     /// What certain callers get to see of all this.
     pub(crate) views: Views,
 }
@@ -233,6 +239,8 @@ impl Routes {
             bundler,
             tool_routes,
             stopped: Stopped::default(),
+            invisible: Invisible::Show,
+            refused: HashMap::new(),
             views: Views::default(),
             mounts,
         };

@@ -294,12 +294,13 @@ pub(crate) fn missing(operation: &Operation<'_>, routes: &Routes) -> Failure {
 /// so there is no state of ours that it could have left half changed.
 fn guarded(routes: &Routes, mount: usize, answer: impl FnOnce(&dyn Provider) -> Answer) -> Answer {
     let answer = AssertUnwindSafe(|| answer(&*routes.mounts[mount].provider));
-    catch_unwind(answer).unwrap_or_else(|_| Answer::Now(Err(Failure::panicked())))
+    let answer = catch_unwind(answer).unwrap_or_else(|_| Answer::Now(Err(Failure::panicked())));
+    routes.invisible.answer(answer)
 }
 
 /// Why providers do not know one of their lists, with their mounts.
 fn troubles(routes: &Routes, list: List) -> impl Iterator<Item = (&Mount, Failure)> {
-    routes.mounts.iter().filter_map(move |mount| Some((mount, mount.provider.trouble(list)?)))
+    routes.mounts.iter().filter_map(move |mount| Some((mount, routes.invisible.failure(mount.provider.trouble(list)?))))
 }
 
 /// Why the provider that a name would belong to does not know what it has. Where several could have it, all of them tell.

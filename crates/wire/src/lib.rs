@@ -5,6 +5,7 @@
 //! proportion to anything but the line it was given.
 
 pub mod id;
+pub mod invisible;
 pub mod json;
 pub mod lines;
 pub mod members;

@@ -2,7 +2,9 @@
 
 use std::sync::{Arc, OnceLock};
 
+use gladhand_hub::policy::Invisible;
 use gladhand_models::Models;
+use gladhand_wire::invisible::strip;
 
 use super::{Asker, Core};
 use crate::accounts::Chosen;
@@ -39,6 +41,11 @@ impl Core {
         let named = skills.named_in(text);
         let shown = folder.display().to_string();
         let instructions = instructions::instructions(self.desk.searches(), &shown, &skills.skills, &named);
+        // Skills are files of others. Without instructions there is no turn, so they are stripped in either mode.
+        let instructions = match self.invisible() {
+            Invisible::Show => instructions,
+            Invisible::Strip | Invisible::Refuse => strip(&instructions).into_owned(),
+        };
         let named = named.iter().map(|skill| skill.name.clone()).collect();
         if !text.is_empty() {
             self.desk.remember_prompt(text);

@@ -188,7 +188,7 @@ impl Core {
         let (core, wanted, cancel) = (Arc::clone(self), call.clone(), place.cancel.clone());
         let mut running = tokio::spawn(async move {
             match place.run(&wanted) {
-                Some(run) => core.bench.run(run).await,
+                Some(run) => core.screened(&wanted, core.bench.run(run).await),
                 None => core.call_hub(&wanted, &asker, &place).await,
             }
         });

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use gladhand_hub::policy::{Invisible, refusal};
 use gladhand_hub::{Asking, Caller};
 use gladhand_models::{ToolOffer, WantedCall};
 use gladhand_operations::{
@@ -178,6 +179,21 @@ impl Core {
             Ok(_) => failed(call, "error", "the tool answered something else than a result"),
             Err(failure) => failed(call, "error", &failure.message),
         }
+    }
+
+    /// Applies the mode for invisible text to the result of a workbench tool. The hub does so for its own tools.
+    pub(super) fn screened(&self, call: &Wanted, ran: Ran) -> Ran {
+        let invisible = self.invisible();
+        let said = invisible.json(ran.output).and_then(|output| {
+            let error = ran.error.map(|error| invisible.text(error)).transpose()?;
+            Ok(Ran { ok: ran.ok, output, error })
+        });
+        said.unwrap_or_else(|found| failed(call, "error", &refusal("the result", &found)))
+    }
+
+    /// The mode for invisible text.
+    pub(super) fn invisible(&self) -> Invisible {
+        self.hub.get().map(|hub| hub.invisible()).unwrap_or_default()
     }
 
     /// The tools that the hub shows to a caller. Waits up to [`SETTLING`] for upstreams that are still starting.

@@ -6,6 +6,7 @@
 use std::fmt;
 use std::path::Path;
 
+use gladhand_wire::invisible::{Layout, escape};
 use gladhand_wire::{Members, RawValue};
 use serde_json::{Map, Value};
 
@@ -45,8 +46,7 @@ impl fmt::Display for Found {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for note in &self.notes {
             // What a name holds must not become a line of its own.
-            let note: String = note.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
-            writeln!(f, "# {note}")?;
+            writeln!(f, "# {}", escape(note, Layout::Line))?;
         }
         writeln!(f, "[upstreams.{}]", self.name)?;
         self.settings.iter().try_for_each(|(key, value)| writeln!(f, "{key} = {}", text::value(value)))

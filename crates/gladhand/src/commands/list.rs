@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 use crate::cli::{PromptsArgs, ResourcesArgs, ToolsArgs};
 use crate::commands::call::person::Person;
-use crate::commands::plain::plain;
+use crate::commands::plain::{Reader, plain};
 use crate::commands::screen;
 use crate::commands::session::{Plan, reply};
 use crate::commands::show::{self, Album};
@@ -47,7 +47,9 @@ pub fn resources(args: ResourcesArgs, verbosity: u8) -> Result<ExitCode, Command
             let Reply::Contents(contents) = ask(&upstream, operation).await? else { return Err(mixed_up()) };
             return match args.server.json {
                 true => print_json(&json!({"contents": contents.parts})),
-                false => print(&show::contents(&contents, &Album::new(&args.save, "resource"))?),
+                false => {
+                    print_data(&show::contents(&contents, &Album::new(&args.save, "resource", Reader::of_stdout()))?)
+                }
             };
         }
         let Reply::Resources(resources) = ask(&upstream, Operation::ListResources).await? else {
@@ -99,7 +101,7 @@ pub fn prompts(args: PromptsArgs, verbosity: u8) -> Result<ExitCode, CommandErro
             };
             return match args.server.json {
                 true => print_json(&json!({"description": prompt.description, "messages": prompt.messages})),
-                false => print(&show::prompt_result(&prompt, &Album::new(&args.save, name))?),
+                false => print_data(&show::prompt_result(&prompt, &Album::new(&args.save, name, Reader::of_stdout()))?),
             };
         }
         let Reply::Prompts(prompts) = ask(&upstream, Operation::ListPrompts).await? else { return Err(mixed_up()) };
@@ -123,11 +125,16 @@ fn print(text: &str) -> Result<ExitCode, CommandError> {
     Ok(Exit::Success.into())
 }
 
+/// Prints what was read or filled in.
+fn print_data(text: &str) -> Result<ExitCode, CommandError> {
+    crate::commands::print_data(text)?;
+    Ok(Exit::Success.into())
+}
+
 fn print_json(value: &impl serde::Serialize) -> Result<ExitCode, CommandError> {
     let mut text = json::to_raw(value).get().as_bytes().to_vec();
     json::flatten(&mut text);
-    text.push(b'\n');
-    written(anstream::stdout().write_all(&text))?;
+    crate::commands::print_json(&String::from_utf8(text)?)?;
     Ok(Exit::Success.into())
 }
 

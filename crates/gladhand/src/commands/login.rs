@@ -15,7 +15,7 @@ use url::Url;
 use super::plain::plain;
 use super::session::Plan;
 use super::sign_in::{self, Manner};
-use super::{CommandError, written};
+use super::{CommandError, print_json, written};
 use crate::cli::ServerArgs;
 use crate::exit::Exit;
 use crate::upstream::{Alone, Target};
@@ -105,7 +105,7 @@ fn report(server: &str, record: Option<&Record>, as_json: bool) -> Result<(), Co
             "renew_at": grant.and_then(|grant| grant.renew_at),
             "renewable": grant.map(|grant| grant.refresh_token.is_some()),
         });
-        return written(writeln!(anstream::stdout(), "{report}"));
+        return print_json(&report.to_string());
     }
     let text = match issuer {
         Some(issuer) => format!("signed in to {server} with {}", plain(issuer)),
@@ -130,7 +130,7 @@ pub fn logout(args: &LogoutArgs) -> Result<ExitCode, CommandError> {
             Revocation::Failed(error) => json!({"issuer": issuer, "revoked": false, "why": error.to_string()}),
         });
         let report = json!({"server": server, "forgotten": each.collect::<Vec<_>>()});
-        written(writeln!(anstream::stdout(), "{report}"))?;
+        print_json(&report.to_string())?;
         return Ok(Exit::Success.into());
     }
     let mut text = String::new();

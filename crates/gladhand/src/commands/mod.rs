@@ -9,6 +9,7 @@ use gladhand_accord::Refusal;
 use gladhand_redaction::redact;
 
 use crate::exit::Exit;
+use plain::{Reader, plain_lines};
 
 pub mod bridge;
 pub mod call;
@@ -89,11 +90,22 @@ pub fn complain(error: &CommandError) -> ExitCode {
     let style = anstyle::AnsiColor::Red.on_default().bold();
     // Nobody reads stderr: then there is nobody to tell.
     let mut stderr = anstream::stderr();
-    let _ = writeln!(stderr, "{style}error:{style:#} {error}");
+    // An error may quote a peer, or a file that somebody else wrote.
+    let _ = writeln!(stderr, "{style}error:{style:#} {}", plain_lines(&error.to_string()));
     if let Some(hint) = &error.hint {
-        let _ = writeln!(stderr, "hint: {}", redact(hint));
+        let _ = writeln!(stderr, "hint: {}", plain_lines(&redact(hint)));
     }
     error.exit.into()
+}
+
+/// Prints data as it is: colours are not taken out of it, as they are of our own messages.
+fn print_data(text: &str) -> Result<(), CommandError> {
+    written(std::io::stdout().write_all(text.as_bytes()))
+}
+
+/// Prints JSON, and ends the line.
+fn print_json(json: &str) -> Result<(), CommandError> {
+    print_data(&format!("{}\n", Reader::of_stdout().json(json)))
 }
 
 /// Writing to somebody who stopped reading is no failure of ours.

@@ -1,19 +1,51 @@
 //! Text of a peer, made harmless for a terminal.
+//!
+//! Messages, names and descriptions are always escaped. The data of a command (what a tool returned, JSON) is escaped on
+//! a terminal only: a pipe gets it byte for byte.
 
-/// The text without what would move the cursor, change colours or turn the reading direction.
+use std::borrow::Cow;
+use std::io::IsTerminal as _;
+
+use gladhand_wire::invisible::{Layout, escape, escape_json};
+
+/// One line of text, in which characters that cannot be seen, or that steer the terminal, are written as `\u{200b}`.
 pub(super) fn plain(text: &str) -> String {
-    text.chars().map(harmless).collect()
+    escape(text, Layout::Line).into_owned()
 }
 
 /// The same for text of several lines: line breaks and tabs stay.
 pub(super) fn plain_lines(text: &str) -> String {
-    text.chars().map(|c| if matches!(c, '\n' | '\t') { c } else { harmless(c) }).collect()
+    escape(text, Layout::Lines).into_owned()
 }
 
-fn harmless(c: char) -> char {
-    match c {
-        c if c.is_control() => '\u{fffd}',
-        '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => '\u{fffd}',
-        c => c,
+/// Who reads what a command writes to stdout.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reader {
+    /// A person at a terminal.
+    Terminal,
+    /// A program, or a file.
+    Pipe,
+}
+
+impl Reader {
+    /// The reader of our stdout.
+    pub(super) fn of_stdout() -> Self {
+        if std::io::stdout().is_terminal() { Self::Terminal } else { Self::Pipe }
+    }
+
+    /// Data of several lines.
+    pub(super) fn text(self, text: &str) -> Cow<'_, str> {
+        match self {
+            Self::Terminal => escape(text, Layout::Lines),
+            Self::Pipe => text.into(),
+        }
+    }
+
+    /// JSON: the same for both, written in another way where a terminal could take it for more than text.
+    pub(super) fn json(self, json: &str) -> Cow<'_, str> {
+        match self {
+            Self::Terminal => escape_json(json),
+            Self::Pipe => json.into(),
+        }
     }
 }

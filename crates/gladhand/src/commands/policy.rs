@@ -10,9 +10,10 @@ use gladhand_operations::Tool;
 use gladhand_wire::RawValue;
 
 use crate::cli::{PolicyApproveArgs, PolicyArgs, PolicyCommand, PolicyTestArgs};
-use crate::commands::changes::{changes, escaped};
+use crate::commands::changes::changes;
+use crate::commands::plain::{plain, plain_lines};
 use crate::commands::settings::{self, Part, Settings};
-use crate::commands::{CommandError, written};
+use crate::commands::{CommandError, print_json, written};
 use crate::config::{self, Config};
 use crate::exit::Exit;
 use crate::pins::{self, PinFile, Waiting};
@@ -57,9 +58,10 @@ fn test(args: &PolicyTestArgs) -> Result<ExitCode, CommandError> {
         kind => What::named(kind, upstream, &args.tool, &args.tool),
     };
     let what = what.among(prefix.as_deref(), &prefixes);
-    let told =
-        if args.json { as_json(&policy, &who, &what, &arguments) } else { as_text(&policy, &who, &what, &arguments) };
-    written(writeln!(std::io::stdout(), "{told}"))?;
+    match args.json {
+        true => print_json(&as_json(&policy, &who, &what, &arguments))?,
+        false => written(writeln!(std::io::stdout(), "{}", plain_lines(&as_text(&policy, &who, &what, &arguments))))?,
+    }
     Ok(Exit::Success.into())
 }
 
@@ -126,7 +128,7 @@ fn approve(args: &PolicyApproveArgs) -> Result<ExitCode, CommandError> {
     let mut out = std::io::stdout();
     if args.names.is_empty() {
         for Waiting { name, since, at, texts } in file.waiting() {
-            written(writeln!(out, "{}: known since {since}, seen to be something else at {at}", escaped(&name)))?;
+            written(writeln!(out, "{}: known since {since}, seen to be something else at {at}", plain(&name)))?;
             let changed = match texts {
                 Some((before, after)) => changes(&before, &after),
                 None => vec!["what changed is not known: the definition was not kept".to_owned()],
@@ -143,7 +145,7 @@ fn approve(args: &PolicyApproveArgs) -> Result<ExitCode, CommandError> {
         return Err(CommandError::new(Exit::Failure, error).hint("without a name, what waits is listed"));
     }
     for name in approved {
-        written(writeln!(out, "approved {}", escaped(&name)))?;
+        written(writeln!(out, "approved {}", plain(&name)))?;
     }
     Ok(Exit::Success.into())
 }

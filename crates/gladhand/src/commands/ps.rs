@@ -8,7 +8,7 @@ use gladhand_hub::{Offence, UpstreamStatus};
 
 use crate::cli::PsArgs;
 use crate::commands::plain::plain;
-use crate::commands::{CommandError, written};
+use crate::commands::{CommandError, print_json, written};
 use crate::edges::control::{self, ProcessStatus};
 use crate::exit::Exit;
 
@@ -18,7 +18,7 @@ pub fn run(args: &PsArgs) -> Result<ExitCode, CommandError> {
     let all = runtime.block_on(control::everybody());
     let mut out = anstream::stdout();
     if args.json {
-        written(writeln!(out, "{}", serde_json::to_string_pretty(&all)?))?;
+        print_json(&serde_json::to_string_pretty(&all)?)?;
         return Ok(Exit::Success.into());
     }
     if all.is_empty() {
@@ -33,13 +33,13 @@ fn describe(process: &ProcessStatus) -> String {
     let bold = anstyle::Style::new().bold();
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let age = age(Duration::from_secs(now.saturating_sub(process.since)));
-    let place = if process.listening.is_empty() { "stdin".to_owned() } else { process.listening.join(", ") };
+    let place = if process.listening.is_empty() { "stdin".to_owned() } else { plain(&process.listening.join(", ")) };
     let (sessions, tools) = (process.hub.sessions, process.hub.tools);
     let memory = megabytes(process.pid);
     let mut text = format!(
         "{bold}{} gladhand {}{bold:#}  {place}  for {age}, {} of memory, {}, {}\n",
         process.pid,
-        process.command,
+        plain(&process.command),
         memory,
         count(sessions, "session"),
         count(tools, "tool"),

@@ -1,7 +1,7 @@
 //! `gladhand repo`: the repository tools from the command line, as tables for people and as JSON for programs.
 
 use std::fmt::Write as _;
-use std::io::{IsTerminal, Read as _, Write as _};
+use std::io::{IsTerminal, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::commands::plain::plain;
 use crate::commands::settings::{self, Part, Settings};
-use crate::commands::{CommandError, screen, written};
+use crate::commands::{CommandError, print_data, print_json, screen};
 use crate::config;
 use crate::exit::Exit;
 use crate::providers::RepositoryTools;
@@ -148,8 +148,10 @@ fn surest(found: &Value) -> Result<String, CommandError> {
 }
 
 fn print(answer: &Value, as_json: bool, text: fn(&Value) -> String) -> Result<ExitCode, CommandError> {
-    let text = if as_json { format!("{answer:#}\n") } else { text(answer) };
-    written(std::io::stdout().write_all(text.as_bytes()))?;
+    match as_json {
+        true => print_json(&format!("{answer:#}"))?,
+        false => print_data(&text(answer))?,
+    }
     Ok(Exit::Success.into())
 }
 

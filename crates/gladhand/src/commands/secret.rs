@@ -11,7 +11,7 @@ use gladhand_store::{Keeper, SecretError, Secrets};
 use serde_json::json;
 
 use super::plain::plain;
-use super::{CommandError, secret_prompt, written};
+use super::{CommandError, print_json, secret_prompt, written};
 use crate::config::{self, env};
 use crate::exit::Exit;
 use crate::secrets::{self, NoSecrets};
@@ -95,7 +95,7 @@ pub fn run(args: SecretArgs) -> Result<ExitCode, CommandError> {
             let key = Some(secrets.key_file()).filter(|_| keeper == Keeper::File);
             let names = secrets.names().map_err(refused)?;
             let report = json!({"names": names, "file": secrets.file(), "key": word(keeper), "key_file": key});
-            written(writeln!(anstream::stdout(), "{report}"))?;
+            print_json(&report.to_string())?;
         }
         SecretCommand::Rm { name } => {
             if !secrets.remove(&name).map_err(refused)? {

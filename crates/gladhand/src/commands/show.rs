@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use gladhand_operations::{Content, Contents, PromptResult, ToolResult};
 use gladhand_wire::{Members, RawValue, json};
 
-use crate::commands::plain::{plain, plain_lines};
+use crate::commands::plain::{Reader, plain};
 
 /// How many files of one name are tried before giving up.
 const MOST_FILES: usize = 10_000;
@@ -19,14 +19,16 @@ const MOST_FILES: usize = 10_000;
 pub(super) struct Album {
     folder: PathBuf,
     name: String,
+    /// Who reads the text between them.
+    reader: Reader,
 }
 
 impl Album {
     /// Media are saved into a folder, named after what returned them.
-    pub(super) fn new(folder: &Path, name: &str) -> Self {
+    pub(super) fn new(folder: &Path, name: &str, reader: Reader) -> Self {
         let safe = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.') { c } else { '-' };
         let name: String = name.chars().map(safe).take(64).collect();
-        Self { folder: folder.to_owned(), name: name.trim_start_matches(['.', '-']).to_owned() }
+        Self { folder: folder.to_owned(), name: name.trim_start_matches(['.', '-']).to_owned(), reader }
     }
 
     /// Saves data under a free name.
@@ -45,6 +47,14 @@ impl Album {
             }
         }
         anyhow::bail!("{} is full of files named {}-…", self.folder.display(), self.name)
+    }
+
+    fn text(&self, text: &str) -> String {
+        self.reader.text(text).into_owned()
+    }
+
+    fn json(&self, json: &str) -> String {
+        self.reader.json(json).into_owned()
     }
 
     fn saved(&self, what: &str, mime_type: &str, data: &str) -> Result<String> {
@@ -79,14 +89,14 @@ pub(super) fn tool_result(result: &ToolResult, album: &Album) -> Result<String> 
     let mut blocks = Vec::new();
     for content in &result.content {
         blocks.push(match content {
-            Content::Text(text) => plain_lines(&json::string(text).unwrap_or_else(|| text.get().into())),
+            Content::Text(text) => album.text(&json::string(text).unwrap_or_else(|| text.get().into())),
             Content::Block(block) => content_block(block, album)?,
         });
     }
     if blocks.is_empty()
         && let Some(structured) = &result.structured
     {
-        blocks.push(plain_lines(&pretty(structured)));
+        blocks.push(album.json(&pretty(structured)));
     }
     Ok(joined(blocks))
 }
@@ -118,29 +128,29 @@ fn content_block(block: &RawValue, album: &Album) -> Result<String> {
     let members = Members::of(block).unwrap_or_default();
     let text = |name: &str| members.str(name).unwrap_or_default();
     Ok(match text("type").as_ref() {
-        "text" => plain_lines(&text("text")),
+        "text" => album.text(&text("text")),
         kind @ ("image" | "audio") => album.saved(kind, &text("mimeType"), &text("data"))?,
         "resource" => match members.raw("resource") {
             Some(resource) => resource_part(resource, album)?,
-            None => plain_lines(&pretty(block)),
+            None => album.json(&pretty(block)),
         },
         "resource_link" => {
             let name = plain(&text("name"));
             format!("[resource {name}: {}]", plain(&text("uri")))
         }
-        _ => plain_lines(&pretty(block)),
+        _ => album.json(&pretty(block)),
     })
 }
 
 fn resource_part(part: &RawValue, album: &Album) -> Result<String> {
     let members = Members::of(part).unwrap_or_default();
     match (members.str("text"), members.str("blob")) {
-        (Some(text), _) => Ok(plain_lines(&text)),
+        (Some(text), _) => Ok(album.text(&text)),
         (None, Some(blob)) => {
             let what = format!("resource {}", plain(&members.str("uri").unwrap_or_default()));
             album.saved(&what, &members.str("mimeType").unwrap_or_default(), &blob)
         }
-        (None, None) => Ok(plain_lines(&pretty(part))),
+        (None, None) => Ok(album.json(&pretty(part))),
     }
 }
 
@@ -195,16 +205,31 @@ mod tests {
     #[test]
     fn text_is_printed_and_media_are_saved_under_free_names() {
         let folder = tempfile::tempdir().unwrap();
-        let album = Album::new(folder.path(), "../get image");
+        let album = Album::new(folder.path(), "../get image", Reader::Terminal);
         let image = || block(json!({"type": "image", "mimeType": "image/png", "data": "AAEC"}));
         let result =
             ToolResult { content: vec![Content::text("a\u{1b}b\n"), image(), image()], ..ToolResult::default() };
         let text = tool_result(&result, &album).unwrap();
         let path = |number: u8| folder.path().join(format!("get-image-{number}.png"));
         let expected =
-            format!("a\u{fffd}b\n[image saved as {}]\n[image saved as {}]\n", path(1).display(), path(2).display());
+            format!("a\\u{{1b}}b\n[image saved as {}]\n[image saved as {}]\n", path(1).display(), path(2).display());
         assert_eq!(text, expected);
         assert_eq!(std::fs::read(path(2)).unwrap(), [0, 1, 2]);
+    }
+
+    #[test]
+    fn a_pipe_gets_text_byte_for_byte_and_a_terminal_gets_it_escaped() {
+        let hostile = "a\u{1b}]52;c;eA==\u{7}\r\nb\u{202e}\u{e0041}";
+        let structured = Some(json::to_raw(&json!({"\u{200b}": "\u{9b}"})));
+        let results = [ToolResult::text(hostile), ToolResult { structured, ..ToolResult::default() }];
+        let shown = |reader| {
+            let album = Album::new(Path::new("."), "x", reader);
+            results.iter().map(|result| tool_result(result, &album).unwrap()).collect::<Vec<_>>()
+        };
+        let exact = [format!("{hostile}\n"), "{\n  \"\u{200b}\": \"\u{9b}\"\n}\n".to_owned()];
+        assert_eq!(shown(Reader::Pipe), exact);
+        let escaped = ["a\\u{1b}]52;c;eA==\\u{7}\r\nb\\u{202e}\\u{e0041}\n", "{\n  \"\\u200b\": \"\\u009b\"\n}\n"];
+        assert_eq!(shown(Reader::Terminal), escaped);
     }
 
     #[test]
@@ -212,7 +237,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let bad = block(json!({"type": "audio", "mimeType": "audio/wav", "data": "%"}));
         let result = ToolResult { content: vec![bad, Content::text("the rest")], ..ToolResult::default() };
-        let text = tool_result(&result, &Album::new(folder.path(), "x")).unwrap();
+        let text = tool_result(&result, &Album::new(folder.path(), "x", Reader::Pipe)).unwrap();
         assert_eq!(text, "[audio not saved: it is no base64]\nthe rest\n");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
     }
@@ -221,7 +246,7 @@ mod tests {
     fn structured_data_is_shown_where_there_is_no_text() {
         let structured = Some(json::to_raw(&json!({"a": 1})));
         let result = ToolResult { structured, ..ToolResult::default() };
-        let text = tool_result(&result, &Album::new(Path::new("."), "x")).unwrap();
+        let text = tool_result(&result, &Album::new(Path::new("."), "x", Reader::Pipe)).unwrap();
         assert_eq!(text, "{\n  \"a\": 1\n}\n");
         let json = tool_result_json(&result).unwrap();
         assert_eq!(json, r#"{"content":[],"structuredContent":{"a":1},"isError":false}"#);

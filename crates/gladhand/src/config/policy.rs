@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use gladhand_hub::Pattern;
 use gladhand_hub::policy::{
-    ArgumentSchema, Callers, Effect, Expression, ExpressionError, Handling, Limit, NeededScopes, PinMode, Policy,
-    Profile, Rate, Rule, Subjects, Tools, UnknownClass,
+    ArgumentSchema, Callers, Effect, Expression, ExpressionError, Handling, Invisible, Limit, NeededScopes, PinMode,
+    Policy, Profile, Rate, Rule, Subjects, Tools, UnknownClass,
 };
 use serde::{Deserialize, Serialize, Serializer};
 
@@ -21,6 +21,8 @@ pub struct PolicyConfig {
     pub validate_arguments: bool,
     /// What is done about a tool or prompt whose definition changed, and about changed instructions.
     pub pin: PinMode,
+    /// Whether invisible text of upstreams passes, is stripped or is refused.
+    pub invisible: Invisible,
     /// What is done about violations of what was negotiated.
     pub violations: Handling,
     /// `[[policy.rules]]`: the first that matches a call decides.

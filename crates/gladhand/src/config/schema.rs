@@ -178,9 +178,14 @@ const AUTHORIZATION: [Key; 7] = [
     ("tokens", Kind::Tokens, "Tokens that are accepted as they are."),
 ];
 
-const POLICY: [Key; 5] = [
+const POLICY: [Key; 6] = [
     ("validate_arguments", Kind::Bool, "Hold arguments and structured results to the tools' schemas."),
     ("pin", Kind::OneOf(&["off", "warn", "stop"]), "What is done about a tool, a prompt or instructions that changed."),
+    (
+        "invisible",
+        Kind::OneOf(&["show", "strip", "refuse"]),
+        "Whether invisible text in definitions, results and questions passes, is stripped or is refused.",
+    ),
     (
         "violations",
         Kind::OneOf(&["observe", "repair", "enforce"]),

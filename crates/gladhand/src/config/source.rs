@@ -3,6 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 
+use gladhand_wire::invisible::{Layout, escape};
 use serde::de::DeserializeOwned;
 use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue};
@@ -201,10 +202,9 @@ fn member<'s, 't>(table: &'s DeTable<'t>, name: &str, place: &mut Range<usize>) 
     Some(item.get_ref())
 }
 
-/// Text of the file without what would move the cursor or begin a new line.
+/// Text of the file as one line, in which everything can be seen.
 fn harmless(text: &str) -> String {
-    let shown = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
-    text.chars().map(shown).collect()
+    escape(text, Layout::Line).into_owned()
 }
 
 /// The key of a table in whose name or value a byte is.

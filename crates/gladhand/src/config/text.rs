@@ -1,5 +1,8 @@
 //! Values as they are written in TOML.
 
+use std::fmt::Write as _;
+
+use gladhand_wire::invisible::escape_with;
 use serde_json::Value;
 
 /// A value on one line. What is null is left away.
@@ -29,9 +32,15 @@ pub(crate) fn key(name: &str) -> String {
     if is_bare { name.to_owned() } else { string(name) }
 }
 
-/// A string in quotes. JSON's escapes are TOML's, but for one character that JSON does not escape.
+/// A string in quotes. JSON's escapes are TOML's; what JSON leaves as it is and cannot be seen is escaped as well.
 fn string(text: &str) -> String {
-    serde_json::to_string(text).unwrap_or_default().replace('\u{7f}', "\\u007F")
+    let quoted = serde_json::to_string(text).unwrap_or_default();
+    let escaped = escape_with(&quoted, |out, value| {
+        let value = u32::from(value);
+        // Writing to a String cannot fail.
+        let _ = if value > 0xffff { write!(out, "\\U{value:08X}") } else { write!(out, "\\u{value:04X}") };
+    });
+    escaped.into_owned()
 }
 
 #[cfg(test)]
@@ -43,7 +52,7 @@ mod tests {
     #[test]
     fn what_is_written_is_read_again() {
         let written = json!({
-            "text": "a \"b\" \\ \n \u{1} \u{7f} ü",
+            "text": "a \"b\" \\ \n \u{1} \u{7f} ü \u{202e} \u{e0041} 👩🏽‍🚀",
             "list": [1, -2, 2.5, true, "x"],
             "a key": { "in.ner": [], "deep": { "x": {} } },
         });
@@ -55,6 +64,7 @@ mod tests {
             .collect();
         let read: toml::Table = lines.join("\n").parse().unwrap();
         assert_eq!(serde_json::to_value(read).unwrap(), written);
+        assert_eq!(value(&json!("a\u{202e}\u{e0041}")), r#""a\u202E\U000E0041""#);
         assert_eq!(value(&json!({ "a": null, "b": 1 })), "{ b = 1 }");
     }
 }

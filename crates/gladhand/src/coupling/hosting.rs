@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use futures_util::future::BoxFuture;
-use gladhand_hub::{Asking, Bell, Caller, List};
+use gladhand_hub::policy::Invisible;
+use gladhand_hub::{Asking, Bell, Caller, Context, List};
 use gladhand_operations::{Answered, CallId, Failure, FailureKind, Log, Notice, Question};
 use tokio::sync::{oneshot, watch};
 
@@ -26,13 +27,20 @@ pub(super) struct CallHost {
     call: CallId,
     pub(super) caller: Arc<dyn Caller>,
     principal: Option<Arc<str>>,
+    bell: Bell,
     /// How many questions wait for the caller.
     open: Arc<AtomicUsize>,
 }
 
 impl CallHost {
-    pub(super) fn new(call: CallId, caller: &Arc<dyn Caller>, principal: Option<Arc<str>>) -> Arc<Self> {
-        Arc::new(Self { call, caller: Arc::clone(caller), principal, open: Arc::default() })
+    pub(super) fn of(context: &Context<'_>) -> Arc<Self> {
+        Arc::new(Self {
+            call: context.call,
+            caller: Arc::clone(context.caller),
+            principal: context.terms.principal.clone(),
+            bell: context.bell.clone(),
+            open: Arc::default(),
+        })
     }
 
     /// Whether the call cannot go on before its caller has answered.
@@ -47,7 +55,7 @@ impl Host for CallHost {
     }
 
     fn ask_together(&self, questions: Vec<Question>) -> Vec<BoxFuture<'static, Answered>> {
-        ask(&self.caller, Some(self.call), questions)
+        ask(&self.caller, Some(self.call), questions, self.bell.invisible())
             .into_iter()
             .map(|answer| {
                 let open = Open::of(&self.open);
@@ -61,7 +69,7 @@ impl Host for CallHost {
 
     fn notice(&self, notice: Notice) {
         // Our own name for a call is not the upstream session's.
-        match notice {
+        match self.bell.invisible().notice(notice) {
             Notice::Progress(_, progress) => self.caller.tell(Notice::Progress(self.call, progress)),
             Notice::Log(_, log) => self.caller.tell(Notice::Log(Some(self.call), log)),
             Notice::GoesOnAsTask(_) => self.caller.tell(Notice::GoesOnAsTask(self.call)),
@@ -160,10 +168,11 @@ impl Host for WayHost {
         let Some(mut session) = self.session.clone() else {
             return Box::pin(std::future::ready(Err(Failure::missing_capability(question.kind.capability()))));
         };
+        let invisible = self.invisible();
         Box::pin(async move {
             let caller = session.wait_for(Option::is_some).await.ok().and_then(|caller| caller.clone());
             match caller.and_then(|caller| caller.upgrade()) {
-                Some(caller) => match ask(&caller, None, vec![question]).pop() {
+                Some(caller) => match ask(&caller, None, vec![question], invisible).pop() {
                     Some(answer) => answer.await,
                     None => Err(unanswered()),
                 },
@@ -173,7 +182,7 @@ impl Host for WayHost {
     }
 
     fn notice(&self, notice: Notice) {
-        match notice {
+        match self.invisible().notice(notice) {
             Notice::ToolsChanged => self.stale.mark(&[List::Tools], self.way.clone()),
             Notice::ResourcesChanged => self.stale.mark(&[List::Resources], self.way.clone()),
             Notice::PromptsChanged => self.stale.mark(&[List::Prompts], self.way.clone()),
@@ -214,6 +223,11 @@ impl WayHost {
         under_way.iter().for_each(|call| call.notice(Notice::Log(None, log.clone())));
     }
 
+    /// The mode for invisible text.
+    fn invisible(&self) -> Invisible {
+        self.bell.as_ref().map(Bell::invisible).unwrap_or_default()
+    }
+
     fn ring(&self, ring: impl FnOnce(&Bell)) {
         if let Some(bell) = &self.bell {
             ring(bell);
@@ -237,19 +251,27 @@ impl Drop for UnderWay {
     }
 }
 
-fn ask(caller: &Arc<dyn Caller>, call: Option<CallId>, questions: Vec<Question>) -> Vec<BoxFuture<'static, Answered>> {
-    let (asking, awaited): (Vec<_>, Vec<_>) = questions
-        .into_iter()
-        .map(|question| {
-            let (answer, awaited) = oneshot::channel();
-            (Asking { question, answer }, awaited)
-        })
-        .unzip();
-    caller.ask(call, asking);
-    let answer = |awaited: oneshot::Receiver<Answered>| {
-        Box::pin(async move { awaited.await.unwrap_or_else(|_| Err(unanswered())) }) as _
-    };
-    awaited.into_iter().map(answer).collect()
+/// Asks a caller. The answers come in the order of the questions; one that is refused is answered here.
+fn ask(
+    caller: &Arc<dyn Caller>,
+    call: Option<CallId>,
+    questions: Vec<Question>,
+    invisible: Invisible,
+) -> Vec<BoxFuture<'static, Answered>> {
+    let (mut asking, mut answers) = (Vec::with_capacity(questions.len()), Vec::with_capacity(questions.len()));
+    for question in questions {
+        let (answer, awaited) = oneshot::channel::<Answered>();
+        match invisible.question(question) {
+            Ok(question) => asking.push(Asking { question, answer }),
+            // The receiver is right here.
+            Err(failure) => drop(answer.send(Err(failure))),
+        }
+        answers.push(Box::pin(async move { awaited.await.unwrap_or_else(|_| Err(unanswered())) }) as _);
+    }
+    if !asking.is_empty() {
+        caller.ask(call, asking);
+    }
+    answers
 }
 
 fn unanswered() -> Failure {

@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
+use gladhand_hub::Listed;
+
 use super::lists::Lists;
 
 /// The largest file that is read again.
@@ -30,6 +32,12 @@ pub(super) fn recall(file: &Path) -> Option<Lists> {
 pub(crate) fn names(file: &Path) -> Option<Vec<String>> {
     let Lists { tools, prompts, .. } = recall(file)?;
     Some(tools.into_iter().map(|tool| tool.name).chain(prompts.into_iter().map(|prompt| prompt.name)).collect())
+}
+
+/// Everything that an upstream listed, and its instructions. None if nothing is remembered.
+pub(crate) fn listed(file: &Path) -> Option<(Listed, Option<String>)> {
+    let lists = recall(file)?;
+    Some((lists.listed(), lists.instructions))
 }
 
 /// Remembers. What cannot be remembered is asked for again next time.

@@ -171,7 +171,7 @@ impl Coupled {
             operation: operation.into_owned(),
             terms: context.terms.clone().into_owned(),
             agreement: Arc::clone(context.agreement),
-            host: CallHost::new(context.call, context.caller, context.terms.principal.clone()),
+            host: CallHost::of(context),
         };
         let may_become_task = inner.known().is_some_and(|lists| lists.tasks);
         let mut repeatable = repeatable;

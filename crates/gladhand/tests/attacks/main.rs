@@ -13,6 +13,7 @@ mod environment;
 mod exhaustion;
 mod files;
 mod invisible;
+mod known;
 mod leash;
 mod memory;
 mod names;

@@ -3,6 +3,9 @@
 //! Every wait has a bound, so a hang is a failed test and never a stuck one.
 #![allow(dead_code, unreachable_pub, reason = "each test target includes this module and uses another part of it")]
 
+#[cfg(unix)]
+pub mod terminal;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};

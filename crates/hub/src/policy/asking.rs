@@ -2,6 +2,7 @@
 
 use gladhand_accord::{Agreement, Side};
 use gladhand_operations::{Answered, Question};
+use gladhand_wire::invisible::{Layout, escape, escape_json};
 use gladhand_wire::{Members, RawValue};
 use serde_json::json;
 
@@ -33,12 +34,14 @@ pub(super) fn question(tool: &str, arguments: &RawValue, reason: &str, offers_al
     let hint = if offers_always { "`always`: also the next times, in this session" } else { "Whether it is done" };
     let answer = json!({"type": "string", "title": "Allow it?", "description": hint, "enum": answers});
     let schema = json!({"type": "object", "properties": {"answer": answer}, "required": ["answer"]});
+    let tool = escape(tool, Layout::Line);
     Question::form(&format!("Allow {tool} with {shown}?{why}"), &schema).named("consent")
 }
 
 /// Arguments as a person is shown them: as they were sent, so that a name given twice is seen twice, without blanks that
-/// would push something out of sight, and with word of what is left out.
+/// would push something out of sight, with invisible characters written as `\u200b`, and with word of what is left out.
 fn shown(arguments: &str) -> String {
+    let arguments = escape_json(arguments);
     let (mut in_string, mut is_escaped) = (false, false);
     let squeezed: Vec<char> = arguments
         .chars()
@@ -85,6 +88,8 @@ mod tests {
         let hiding = format!(r#"{{"path":"/safe"{blanks},"path":"/etc/shadow","cmd":"rm \" -rf  /"}}"#);
         assert_eq!(shown(&hiding), r#"{"path":"/safe","path":"/etc/shadow","cmd":"rm \" -rf  /"}"#);
         let long = shown(&format!(r#"{{"a":"{}","cmd":"rm"}}"#, "x".repeat(5000)));
+        let hidden = shown("{\"cmd\":\"ls \u{202e}\u{e0041}\u{9b}2J\"}");
+        assert_eq!(hidden, r#"{"cmd":"ls \u202e\udb40\udc41\u009b2J"}"#, "a person sees what is run");
         assert!(long.ends_with(r#""cmd":"rm"}"#) && long.contains("characters are left out"), "{long}");
     }
 }

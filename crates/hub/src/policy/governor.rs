@@ -209,7 +209,7 @@ impl Governor {
     /// What somebody gets to see, unless it is everything.
     pub(crate) fn view(&self, who: &Who<'_>, routes: &Routes) -> Option<Arc<View>> {
         let regime = self.regime();
-        let is_partial = regime.hides_anything || !routes.stopped.is_empty();
+        let is_partial = regime.hides_anything || !routes.stopped.is_empty() || !routes.refused.is_empty();
         is_partial.then(|| routes.views.of(&regime.policy, who, routes))
     }
 

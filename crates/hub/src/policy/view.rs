@@ -41,7 +41,8 @@ impl View {
                 continue;
             }
             by_name.insert(name.clone(), index);
-            if routes.stopped.why(&what).is_none() && policy.denied_always(who, &what).is_none() {
+            let is_stopped = routes.stopped.why(&what).is_some() || routes.refused.contains_key(&index);
+            if !is_stopped && policy.denied_always(who, &what).is_none() {
                 tools.push(Tool { name, ..tool.clone() });
             }
         }

@@ -19,9 +19,9 @@ use gladhand_operations::{Operation, Reply, Tool, ToolCall};
 use gladhand_wire::json;
 
 use crate::cli::{CallArgs, Cli};
-use crate::commands::plain::plain;
+use crate::commands::plain::{Reader, plain};
 use crate::commands::session::{Plan, reply};
-use crate::commands::{CommandError, written};
+use crate::commands::{CommandError, print_data, print_json, written};
 use crate::exit::Exit;
 use crate::upstream::Upstream;
 
@@ -65,11 +65,13 @@ pub fn run(args: CallArgs, verbosity: u8) -> Result<ExitCode, CommandError> {
         let Reply::Tool(result) = reply(outcome)? else {
             return Err(CommandError::new(Exit::PeerFailed, anyhow!("the server's answer is no tool result")));
         };
-        let text = match args.server.json {
-            true => show::tool_result_json(&result)? + "\n",
-            false => show::tool_result(&result, &Album::new(&args.save, &tool.name))?,
-        };
-        written(anstream::stdout().write_all(text.as_bytes()))?;
+        match args.server.json {
+            true => print_json(&show::tool_result_json(&result)?)?,
+            false => {
+                let album = Album::new(&args.save, &tool.name, Reader::of_stdout());
+                print_data(&show::tool_result(&result, &album)?)?;
+            }
+        }
         Ok(if result.failed { Exit::CallFailed } else { Exit::Success }.into())
     })
 }

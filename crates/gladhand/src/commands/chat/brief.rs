@@ -2,14 +2,18 @@
 
 use std::fmt::Write as _;
 
+use gladhand_wire::invisible::escape_json;
+use gladhand_wire::{Members, RawValue, json};
 use serde_json::Value;
 
-use crate::commands::plain::plain;
+use crate::commands::plain::{plain, plain_lines};
 
 /// The longest text of one value.
 const LONGEST: usize = 100;
-/// How much of a call is shown to whoever decides about it.
-const SHOWN: usize = 4000;
+/// How much of a call is shown to the person who decides about it: of its beginning, and of its end.
+const SHOWN: (usize, usize) = (3000, 1000);
+/// Longer runs of blanks and line breaks are counted instead of shown.
+const BLANKS: usize = 40;
 /// Where the outcome of a tool has its words, the best place first.
 const WORDS: [&str; 8] = ["output", "stdout", "stderr", "text", "content", "result", "message", "error"];
 
@@ -25,22 +29,41 @@ pub(super) fn input(json: &str) -> String {
     }
 }
 
-/// What a tool is called with, for whoever decides about it: nothing of it is left out quietly.
+/// What a tool is called with, for the person who decides about it. Nothing is left out: a member that is given twice is
+/// shown twice, what cannot be seen is escaped, and blanks that would push something out of sight are counted.
 pub(super) fn whole(json: &str) -> String {
-    let said = match serde_json::from_str(json) {
-        Ok(Value::Object(members)) => {
-            let member = |(name, member): (&String, &Value)| match member {
-                Value::String(text) => format!("  {name}: {}\n", text.replace('\n', "\n    ")),
-                other => format!("  {name}: {other}\n"),
-            };
-            members.iter().map(member).collect()
-        }
-        _ => format!("  {json}"),
+    let Ok(members) = Members::parse(json) else { return format!("  {}", visible(json)) };
+    let member = |(name, value): (&str, &RawValue)| {
+        let value = json::string(value).map_or_else(|| escape_json(value.get()).into_owned(), |text| visible(&text));
+        format!("  {}: {}\n", plain(name), value.replace('\n', "\n    "))
     };
-    match said.char_indices().nth(SHOWN) {
-        Some((end, _)) => format!("{}… ({} characters more)", &said[..end], said[end..].chars().count()),
-        None => said,
+    members.iter().map(member).collect()
+}
+
+/// The beginning and the end of a text that is too long to be read at once; none if it is not.
+pub(super) fn ends(text: &str) -> Option<String> {
+    let (beginning, end) = SHOWN;
+    let left_out = text.chars().count().checked_sub(beginning + end).filter(|left_out| *left_out > 0)?;
+    let at = |place: usize| text.char_indices().nth(place).map_or(text.len(), |(at, _)| at);
+    let (head, tail) = (&text[..at(beginning)], &text[at(beginning + left_out)..]);
+    Some(format!("{head}\n  … ({left_out} characters are left out here) …\n{tail}"))
+}
+
+/// Text of several lines in which everything can be seen.
+fn visible(text: &str) -> String {
+    let (mut shown, escaped) = (String::new(), plain_lines(text));
+    let mut rest = escaped.as_str();
+    while let Some(start) = rest.find(char::is_whitespace) {
+        let length = rest[start..].find(|c: char| !c.is_whitespace()).unwrap_or(rest.len() - start);
+        let (before, blanks) = (&rest[..start], &rest[start..start + length]);
+        shown.push_str(before);
+        match blanks.chars().count() {
+            count if count > BLANKS => drop(write!(shown, " … ({count} blanks) … ")),
+            _ => shown.push_str(blanks),
+        }
+        rest = &rest[start + length..];
     }
+    shown + rest
 }
 
 /// What came of a tool, in one line.
@@ -175,7 +198,27 @@ mod tests {
         assert_eq!(outcome(r#"{"status":"ok","output":"one\ntwo\nthree\n"}"#), "one (+2 lines)");
         assert_eq!(outcome(r#"{"content":[{"type":"text","text":"hello"}]}"#), "hello");
         assert_eq!(outcome(r#"{"count":3}"#), r#"{"count":3}"#);
-        assert_eq!(outcome("\"\\u001b[2J\""), "\u{fffd}[2J");
+        assert_eq!(outcome("\"\\u001b[2J\""), "\\u{1b}[2J");
+    }
+
+    #[test]
+    fn a_call_is_shown_whole_to_the_person_who_decides_about_it() {
+        assert_eq!(whole(r#"{"b":"x\ny","a":[1, 2.0]}"#), "  b: x\n    y\n  a: [1, 2.0]\n");
+        assert_eq!(whole(r#"{"command":"ls","command":"rm"}"#), "  command: ls\n  command: rm\n", "both are sent");
+        let hidden = "{\"a\\nb\":\"ls \u{202e}x\\u001b[2K\\r\",\"o\":{\"\u{200b}\":1}}";
+        assert_eq!(whole(hidden), "  a\\nb: ls \\u{202e}x\\u{1b}[2K\\r\n  o: {\"\\u200b\":1}\n");
+        let far = json!({"command": format!("ls{};rm", " ".repeat(3000))}).to_string();
+        assert_eq!(whole(&far), "  command: ls … (3000 blanks) … ;rm\n");
+        let far = json!({"command": format!("ls{};rm", "\n".repeat(300))}).to_string();
+        assert_eq!(whole(&far), "  command: ls … (300 blanks) … ;rm\n");
+    }
+
+    #[test]
+    fn the_end_of_a_long_call_is_in_view() {
+        assert_eq!(ends(&"x".repeat(SHOWN.0 + SHOWN.1)), None);
+        let long = ends(&format!("{}rm -rf /", "é".repeat(9000))).unwrap();
+        assert!(long.starts_with('é') && long.ends_with("rm -rf /"), "{long}");
+        assert!(long.contains("(5008 characters are left out here)"), "{long}");
     }
 
     #[test]

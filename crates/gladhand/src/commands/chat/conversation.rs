@@ -11,6 +11,7 @@ use super::screen::Screen;
 use super::talk::Talk;
 use super::typed::{Typed, Typing};
 use crate::commands::CommandError;
+use crate::commands::plain::{plain, plain_lines};
 use crate::edges::signals::Signals;
 
 /// A chat that is being held.
@@ -220,13 +221,18 @@ impl Conversation {
         let (tool, call) = (request.str("tool").unwrap_or_default(), request.str("call_id").unwrap_or_default());
         let effect = request.str("effect").unwrap_or_default();
         let input = brief::whole(request.raw("input").map_or("{}", RawValue::get));
-        let reason = request.str("reason").map(|reason| format!("\n{reason}")).unwrap_or_default();
-        let about = format!("{tool} wants to run ({effect}):\n{}{reason}", input.trim_end());
+        let reason = request.str("reason").map(|reason| format!("\n{}", plain_lines(&reason))).unwrap_or_default();
+        let mut ends = brief::ends(&input);
         let (allow, always) = loop {
-            match self.ask(&about, "allow? [y]es, [n]o, [a]lways in this chat: ").await? {
+            let more = if ends.is_some() { ", [s]how all" } else { "" };
+            let call = ends.as_ref().unwrap_or(&input).trim_end();
+            let about = format!("{} wants to run ({effect}):\n{call}{reason}", plain(&tool));
+            let question = format!("allow? [y]es, [n]o, [a]lways in this chat{more}: ");
+            match self.ask(&about, &question).await? {
                 Err(stop) => return Ok(Some(stop)),
                 Ok(None) => break (false, false),
                 Ok(Some(answer)) => match answer.as_str() {
+                    "s" | "show" => ends = None,
                     "y" | "yes" => break (true, false),
                     "a" | "always" => break (true, true),
                     "n" | "no" => break (false, false),

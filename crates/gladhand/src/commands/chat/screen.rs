@@ -4,6 +4,7 @@ use std::io::{self, IsTerminal as _};
 
 use anstyle::{AnsiColor, Style};
 use gladhand_operations::AgentEvent;
+use gladhand_wire::invisible::{Escaper, Layout};
 use gladhand_wire::{Members, RawValue, json};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -14,7 +15,7 @@ use super::markdown::Markdown;
 use super::pane::Pane;
 use super::status::Status;
 use super::talk::Speaker;
-use crate::commands::plain::{plain, plain_lines};
+use crate::commands::plain::{Reader, plain, plain_lines};
 
 const DIM: Style = Style::new().dimmed();
 const THOUGHT: Style = Style::new().dimmed().italic();
@@ -45,6 +46,8 @@ pub(super) struct Screen {
     markdown: Markdown,
     /// What the model thinks, on its way to stderr.
     thoughts: Ink,
+    /// Makes what the model says harmless, piece by piece: answers and thoughts.
+    escapers: [Escaper; 2],
     /// What is going on, where somebody can see that.
     status: Option<Status>,
     /// Whether a line can come and go.
@@ -91,6 +94,7 @@ impl Screen {
             form,
             markdown: if out.is_styled { Markdown::default() } else { Markdown::bare() },
             thoughts: Ink::default(),
+            escapers: Default::default(),
             status: None,
             has_status: form != Form::Json && terminals == (true, true) && can_erase,
             waiting: 0,
@@ -326,6 +330,7 @@ impl Screen {
     }
 
     fn line(&mut self, kind: &str, payload: &RawValue) -> io::Result<()> {
+        let payload = Reader::of_stdout().json(payload.get());
         self.out.write(&format!("{{\"type\":\"{kind}\",\"payload\":{payload}}}\n"))
     }
 
@@ -339,7 +344,8 @@ impl Screen {
             }
             self.hide()?;
             self.thoughts.fit(self.err.width());
-            self.thoughts.put(&plain_lines(&segment.text), self.err.style(THOUGHT));
+            let text = self.escapers[1].escape(&segment.text, Layout::Lines);
+            self.thoughts.put(&text, self.err.style(THOUGHT));
             let thought = self.thoughts.take();
             return self.err.write(&thought);
         }
@@ -355,7 +361,8 @@ impl Screen {
             return self.out.write(&segment.text);
         }
         self.markdown.fit(self.out.width());
-        let text = self.markdown.feed(&plain_lines(&segment.text.replace('\r', "")));
+        let text = segment.text.replace('\r', "");
+        let text = self.markdown.feed(&self.escapers[0].escape(&text, Layout::Lines));
         self.out.write(&text)
     }
 

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::{CheckArgs, counted};
 use crate::commands::lookup::Sources;
+use crate::commands::plain::plain_lines;
 use crate::commands::serve::Memory;
 use crate::commands::{CommandError, outside};
 use crate::config::{
@@ -145,7 +146,7 @@ fn drawn(file: Option<&File>, verdict: &Verdict) -> String {
             let place = format!("{}:{line}:{column}", file.path.display());
             let key = if key.is_empty() { String::new() } else { format!("{key}: ") };
             // A string takes everything.
-            let _ = writeln!(text, "{place}: {style}{word}:{style:#} {key}{message}");
+            let _ = writeln!(text, "{place}: {style}{word}:{style:#} {}", plain_lines(&format!("{key}{message}")));
         }
     }
     let upstreams = counted(verdict.upstreams, "upstream");

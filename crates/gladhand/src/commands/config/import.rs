@@ -10,7 +10,6 @@ use super::{ImportArgs, counted, say};
 use crate::clients::import::{self, Found, LeftOut, Servers};
 use crate::clients::{self, Client};
 use crate::commands::CommandError;
-use crate::commands::plain::plain;
 use crate::config::{self, Reading};
 use crate::exit::Exit;
 
@@ -56,7 +55,7 @@ fn read(file: &Path) -> Result<Servers, CommandError> {
 /// The servers that are taken over; the others are named.
 fn told(servers: Servers) -> Vec<Found> {
     for LeftOut { name, why } in &servers.left_out {
-        say(&format!("  {} is left out: {why}", plain(name)));
+        say(&format!("  {name} is left out: {why}"));
     }
     servers.found
 }

@@ -15,6 +15,7 @@ use clap::{Args, Subcommand, ValueHint};
 use serde_json::Value;
 
 use crate::clients::Client;
+use crate::commands::plain::plain_lines;
 use crate::commands::{CommandError, written};
 use crate::config::env;
 use crate::exit::Exit;
@@ -201,13 +202,14 @@ fn print(text: &str) -> Result<ExitCode, CommandError> {
 }
 
 fn print_json(value: &Value) -> Result<ExitCode, CommandError> {
-    print(&format!("{value:#}\n"))
+    crate::commands::print_json(&format!("{value:#}"))?;
+    Ok(Exit::Success.into())
 }
 
 /// Tells the person something that is not the report.
 fn say(text: &str) {
     // Nobody reads stderr: then there is nobody to tell.
-    let _ = writeln!(anstream::stderr(), "{text}");
+    let _ = writeln!(anstream::stderr(), "{}", plain_lines(text));
 }
 
 /// A number of things, in words.

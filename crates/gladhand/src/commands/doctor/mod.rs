@@ -1,6 +1,7 @@
 //! `gladhand doctor`: whether everything that is needed is there, and what to do where it is not.
 
 mod files;
+mod invisible;
 mod model;
 mod packages;
 
@@ -19,7 +20,7 @@ use serde_json::json;
 
 use crate::commands::lookup::Sources;
 use crate::commands::plain::plain;
-use crate::commands::{CommandError, outside, written};
+use crate::commands::{CommandError, outside, print_json, written};
 use crate::config::{self, Config, Layers, PROJECT_FILE, Problem, Reading, SetAside, TrustStore, UpstreamConfig, env};
 #[cfg(unix)]
 use crate::edges::control;
@@ -29,10 +30,11 @@ use crate::upstream::Target;
 
 const DOCTOR_HELP: &str = "\
 Looks at the configuration file and the folders and programs that it names, at
-each upstream's program or address and whether it names a version of what it
-fetches, at who can read and change our files, at the data folder and its
-database, at the model that `gladhand chat` would ask, and at what running
-servers say of their upstreams. Nothing is started.
+each upstream's program or address, at whether it names a version of what it
+fetches, at invisible text in what it listed last, at who can read and change
+our files, at the data folder and its database, at the model that `gladhand
+chat` would ask, and at what running servers say of their upstreams. Nothing is
+started.
 Exit code 1 means that something is broken.
 
 Examples:
@@ -120,6 +122,7 @@ pub fn run(args: &DoctorArgs) -> Result<ExitCode, CommandError> {
         let clashes = config.upstreams.clashes().into_iter();
         let clashes = clashes.map(|(name, message)| Finding::doubtful(&format!("upstream {name}"), message, PREFIXES));
         findings.extend(clashes);
+        findings.extend(invisible::findings(config, data.clone()));
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     if let Some((settings, data)) = settings.zip(data) {
@@ -130,11 +133,10 @@ pub fn run(args: &DoctorArgs) -> Result<ExitCode, CommandError> {
     findings.extend(args.http.iter().map(port));
     let is_broken = findings.iter().any(|finding| finding.state == State::Broken);
     findings.iter_mut().for_each(Finding::redact);
-    let report = match args.json {
-        true => format!("{:#}\n", json!({ "healthy": !is_broken, "findings": findings })),
-        false => drawn(&findings),
-    };
-    written(anstream::stdout().write_all(report.as_bytes()))?;
+    match args.json {
+        true => print_json(&format!("{:#}", json!({ "healthy": !is_broken, "findings": findings })))?,
+        false => written(anstream::stdout().write_all(drawn(&findings).as_bytes()))?,
+    }
     Ok(if is_broken { Exit::Failure } else { Exit::Success }.into())
 }
 
@@ -293,11 +295,11 @@ fn drawn(findings: &[Finding]) -> String {
             State::Broken => (AnsiColor::Red.on_default().bold(), "no"),
         };
         // A string takes everything.
-        let _ = writeln!(text, "{style}{mark}{style:#}  {about}: {message}");
+        let _ = writeln!(text, "{style}{mark}{style:#}  {}: {}", plain(about), plain(message));
         if let Some(advice) = advice {
             let faint = Style::new().dimmed();
             for line in advice.lines() {
-                let _ = writeln!(text, "    {faint}{line}{faint:#}");
+                let _ = writeln!(text, "    {faint}{}{faint:#}", plain(line));
             }
         }
     }

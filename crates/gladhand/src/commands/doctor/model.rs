@@ -7,7 +7,6 @@ use gladhand_agent::accounts::{Means, Outlook, Provider, env};
 use super::Finding;
 use crate::agent::LaterAgent;
 use crate::commands::chat::WAYS;
-use crate::commands::plain::plain;
 use crate::config::AgentConfig;
 
 const ABOUT: &str = "model";
@@ -27,12 +26,12 @@ pub(super) async fn of(config: AgentConfig, data: PathBuf) -> Finding {
 fn finding(outlook: &Outlook, origin: impl Fn(Provider, Means) -> String) -> Finding {
     match outlook {
         Outlook::Model { model, provider, means } => {
-            let (model, origin) = (plain(model), origin(*provider, *means));
+            let origin = origin(*provider, *means);
             Finding::fine(ABOUT, format!("`gladhand chat` asks {model} of {provider}: {origin}"))
         }
         Outlook::Trouble(why) => {
             let advice = "see that it runs and is reached, or choose another: `/model` in `gladhand chat`";
-            Finding::broken(ABOUT, plain(why), advice)
+            Finding::broken(ABOUT, why.as_str(), advice)
         }
         Outlook::Unlisted(providers) => {
             let one = |(provider, means): &(Provider, Means)| format!("{provider} ({})", origin(*provider, *means));

@@ -1,7 +1,5 @@
 //! An opening as one JSON object, documented in `docs/stability.md`.
 
-use std::io::Write;
-
 use gladhand_accord::{Agreement, Side};
 use gladhand_dialects::{Absence, Dialect, absent};
 use gladhand_operations::Feature;
@@ -12,14 +10,13 @@ use serde::Serialize;
 use super::draw::millis;
 use super::exchange::{Message, Record, Verdict};
 use crate::commands::session::{UNREACHABLE, not_started, unauthorized};
-use crate::commands::{CommandError, written};
+use crate::commands::{CommandError, print_json};
 use crate::upstream::Target;
 
 /// Prints the opening.
 pub(super) fn print(record: &Record) -> Result<(), CommandError> {
     let line = json::to_raw(&Report::of(record));
-    let line = redact(line.get());
-    written(std::io::stdout().write_all(format!("{line}\n").as_bytes()))
+    print_json(&redact(line.get()))
 }
 
 #[derive(Serialize)]

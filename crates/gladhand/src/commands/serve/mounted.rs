@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use gladhand_accord::Secret;
 use gladhand_hub::policy::Violations;
-use gladhand_hub::{Mount, Provider, Settling};
+use gladhand_hub::{Listed, Mount, Provider, Settling};
 
 use super::within::Within;
 use crate::commands::{lookup, sign_in};
@@ -34,6 +34,11 @@ impl Memory {
     /// The names of the tools and prompts that an upstream had when it was last asked; none if nothing is remembered.
     pub(in crate::commands) fn names(&self, name: &str, target: &Target) -> Option<Vec<String>> {
         memory::names(&self.file(name, target)?)
+    }
+
+    /// Everything that an upstream listed when it was last asked, and its instructions; none if nothing is remembered.
+    pub(in crate::commands) fn listed(&self, name: &str, target: &Target) -> Option<(Listed, Option<String>)> {
+        memory::listed(&self.file(name, target)?)
     }
 
     /// The file in which what an upstream has is remembered.
