@@ -148,9 +148,9 @@ fn walk(value: &mut Spanned<DeValue<'_>>, path: &mut Vec<String>, lookup: &Looku
 
 /// Whether a project file may read a variable.
 pub(super) fn may_read(grants: &Grants, variable: &str) -> bool {
-    let is_plain = |name: &&str| Pattern((*name).to_owned()).fits(variable);
+    let is_plain = |name: &str| Pattern(name.to_owned()).fits(variable);
     let granted = &grants.variables;
-    granted.contains(variable) || granted.contains(EVERY_VARIABLE) || PLAIN.iter().any(|name| is_plain(&name))
+    granted.contains(variable) || granted.contains(EVERY_VARIABLE) || PLAIN.iter().any(|name| is_plain(name))
 }
 
 /// What each enabled upstream refers to that needs a grant.

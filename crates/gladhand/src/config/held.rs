@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use super::{Approve, Config, UpstreamConfig};
+use super::{A2eConfig, Approve, Config, UpstreamConfig};
+use crate::authorization::AuthorizationConfig;
 
 /// How many lists of rules and how many limits changes may add before the user trusts one of them.
 const MOST_PENDING: usize = 64;
@@ -34,6 +35,7 @@ impl Config {
             }
         }
         held.policy.pin = held.policy.pin.max(proposed.policy.pin);
+        held.policy.invisible = held.policy.invisible.max(proposed.policy.invisible);
         held.policy.violations = held.policy.violations.max(proposed.policy.violations);
         held.policy.validate_arguments |= proposed.policy.validate_arguments;
         for (name, profile) in &mut held.profiles {
@@ -42,6 +44,8 @@ impl Config {
             }
         }
         held.toolbox.enabled &= proposed.toolbox.enabled;
+        held.authorization.hold(&proposed.authorization);
+        held.a2e.hold(&proposed.a2e);
         held
     }
 
@@ -66,6 +70,40 @@ impl Config {
                 .iter()
                 .filter(|(_, one)| one.enabled)
                 .any(|(_, one)| one.folders().any(|one| holds(&one)))
+    }
+}
+
+impl AuthorizationConfig {
+    /// Keeps the tokens and issuers that a proposed section has too, and asks for the scopes of both.
+    fn hold(&mut self, proposed: &Self) {
+        self.tokens.retain_mut(|token| {
+            let kept = proposed.tokens.iter().find(|kept| kept.name == token.name && kept.token.matches(&token.token));
+            if let Some(scopes) = kept.and_then(|kept| kept.scopes.as_ref()) {
+                let own = token.scopes.get_or_insert_with(|| scopes.clone());
+                own.retain(|scope| scopes.contains(scope));
+            }
+            kept.is_some()
+        });
+        self.issuers.retain(|issuer| proposed.issuers.iter().any(|kept| is_same(kept, issuer)));
+        add_new(&mut self.scopes, &proposed.scopes);
+        for (tool, scopes) in &proposed.tool_scopes {
+            add_new(self.tool_scopes.entry(tool.clone()).or_default(), scopes);
+        }
+    }
+}
+
+impl A2eConfig {
+    /// Keeps the tokens that a proposed section has too, with the capabilities that both open.
+    fn hold(&mut self, proposed: &Self) {
+        self.tokens.retain(|token| proposed.tokens.iter().any(|kept| kept.matches(token)));
+        self.agents.retain_mut(|agent| {
+            let kept = proposed.agents.iter().find(|kept| kept.id == agent.id && kept.token == agent.token);
+            if let Some(capabilities) = kept.and_then(|kept| kept.capabilities.as_ref()) {
+                let own = agent.capabilities.get_or_insert_with(|| capabilities.clone());
+                own.retain(|name| capabilities.contains(name));
+            }
+            kept.is_some()
+        });
     }
 }
 
@@ -131,6 +169,16 @@ mod tests {
         assert_eq!((held.policy.rules.len(), held.policy.narrowing.len(), held.policy.limits.len()), (1, 1, 1));
         assert_eq!(held.policy.pin, before.policy.pin);
         assert!(!held.toolbox.enabled);
+        // A token that is gone is gone, and a new one does not come in.
+        let tokens = |names: &[&str]| {
+            let token = |name: &&str| format!("[[authorization.tokens]]\nname = '{name}'\ntoken = '{name}'\n");
+            let agent = |name: &&str| format!("[[a2e.agents]]\nid = '{name}'\ntoken = '{name}'\n");
+            config(&names.iter().map(token).chain(names.iter().map(agent)).collect::<String>())
+        };
+        let kept = tokens(&["ann", "bob"]).held(&tokens(&["bob", "eve"]));
+        let names: Vec<_> = kept.authorization.tokens.iter().map(|token| token.name.as_str()).collect();
+        let agents: Vec<_> = kept.a2e.agents.iter().map(|agent| agent.id.as_str()).collect();
+        assert_eq!((names, agents), (vec!["bob"], vec!["bob"]));
         // The same change again adds nothing, and going back and forth stays bounded.
         let mut again = held.held(&proposed);
         assert_eq!(again.policy.narrowing.len(), 1);

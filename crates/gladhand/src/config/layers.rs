@@ -45,6 +45,17 @@ pub struct Loaded {
     pub set_aside: Vec<SetAside>,
 }
 
+/// The layers as far as they can be read.
+#[derive(Debug)]
+pub(crate) struct ExaminedLayers<'f> {
+    /// The settings; none if the user's or operator's own file has none.
+    pub(crate) config: Option<Config>,
+    /// What a project file says and may not.
+    pub(crate) set_aside: Vec<SetAside>,
+    /// The files that are wrong, with their problems.
+    pub(crate) wrong: Vec<(&'f File, Vec<Problem>)>,
+}
+
 impl Layers {
     /// Finds and reads the files. A project file that cannot be read is left out with a warning in the log.
     pub fn find(named: Option<&Path>, trust: &TrustStore) -> Result<Self, ConfigError> {
@@ -73,8 +84,8 @@ impl Layers {
 
     /// The configuration that the files make up. Without a file, the defaults hold.
     pub fn load(&self, reading: Reading<'_>) -> Result<Loaded, ConfigError> {
-        let (config, set_aside, mut problems) = self.examine(reading);
-        match (config, problems.pop()) {
+        let ExaminedLayers { config, set_aside, mut wrong } = self.examine(reading);
+        match (config, wrong.pop()) {
             (Some(config), None) => Ok(Loaded { config, set_aside }),
             (_, Some((file, problems))) => Err(ConfigError::Invalid { path: file.path.clone(), problems }),
             (None, None) => Ok(Loaded { config: Config::default(), set_aside }),
@@ -82,7 +93,7 @@ impl Layers {
     }
 
     /// The configuration as far as it can be read, what of it is set aside, and what is wrong with which file.
-    pub(crate) fn examine(&self, reading: Reading<'_>) -> (Option<Config>, Vec<SetAside>, Vec<(&File, Vec<Problem>)>) {
+    pub(crate) fn examine(&self, reading: Reading<'_>) -> ExaminedLayers<'_> {
         let (mut config, mut set_aside, mut wrong) = (Some(Config::default()), Vec::new(), Vec::new());
         if let Some(file) = &self.own {
             let examined = file.examine(reading);
@@ -101,7 +112,7 @@ impl Layers {
             }
             wrong.extend((!examined.problems.is_empty()).then_some((file, examined.problems)));
         }
-        (config, set_aside, wrong)
+        ExaminedLayers { config, set_aside, wrong }
     }
 
     /// The project file, if the user trusted it, with what was granted to it.

@@ -37,6 +37,7 @@ pub use a2e::{
 };
 pub use agent::{AgentConfig, Approve};
 pub use expand::Lookup;
+pub(crate) use layers::ExaminedLayers;
 pub use layers::{Layers, Loaded, PROJECT_FILE, Project, references};
 pub use policy::{AuditConfig, PolicyConfig, ProfileConfig};
 pub use project::SetAside;

@@ -61,6 +61,7 @@ impl Config {
         let AgentConfig { approve, enabled, deny, ask, .. } = &project.agent;
         match path {
             ["policy", "pin"] => stricter(&mut self.policy.pin, project.policy.pin),
+            ["policy", "invisible"] => stricter(&mut self.policy.invisible, project.policy.invisible),
             ["policy", "violations"] => stricter(&mut self.policy.violations, project.policy.violations),
             ["policy", "validate_arguments"] => {
                 stricter(&mut self.policy.validate_arguments, project.policy.validate_arguments)

@@ -1,12 +1,10 @@
 //! A2E over HTTP without a token: an agent that has proved nothing gets no program, no model, no MCP server and no file.
 
-pub(crate) mod client;
-
 use std::path::Path;
 
 use serde_json::{Value, json};
 
-use self::client::{Agent, Prepared, write};
+use crate::a2e_agent::{Agent, Prepared, write};
 use crate::support::gladhand;
 
 /// All capabilities that have messages.

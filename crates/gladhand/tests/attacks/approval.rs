@@ -12,10 +12,6 @@ use tokio::runtime::Runtime;
 
 use crate::support::{gladhand, mcp_call};
 
-#[path = "../http/client.rs"]
-#[allow(dead_code, reason = "this suite uses a part of the client")]
-mod client;
-
 const COMPLETIONS: &str = "/v1/chat/completions";
 
 /// A server of MCP whose one tool leaves a mark, and claims that it only reads.
@@ -221,10 +217,10 @@ impl Drop for Listening {
 /// Sends a prompt to the agent over HTTP in the name of a principal. Returns the results of its calls.
 fn agent_of(stage: &Stage, token: &str) -> Vec<String> {
     let server = Listening::start(stage.gladhand(&["serve", "--http", "127.0.0.1:0"]));
-    let mut connection = client::Connection::open(server.address);
+    let mut connection = crate::client::Connection::open(server.address);
     let token = format!("Bearer {token}");
     let authorization = ("Authorization", token.as_str());
-    let session = client::open_session_with(&mut connection, "2025-11-25", &[authorization]);
+    let session = crate::client::open_session_with(&mut connection, "2025-11-25", &[authorization]);
     let mut call = |id, tool: &str, arguments: Value| -> Value {
         let headers = [authorization, ("Mcp-Session-Id", &*session), ("MCP-Protocol-Version", "2025-11-25")];
         let answer = connection.post(&headers, &mcp_call(id, tool, &arguments.to_string()));

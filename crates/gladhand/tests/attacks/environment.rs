@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::a2e_over_http::client::{Prepared, ask, write};
+use crate::a2e_agent::{Prepared, ask, write};
 use crate::support::Process;
 
 fn opened(prepared: &Prepared, capabilities: &[&str]) -> Process {

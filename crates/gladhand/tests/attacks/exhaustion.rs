@@ -5,8 +5,8 @@ use std::net::Ipv4Addr;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
 
-use crate::revocation::serving::client::{Connection, open_session, open_session_with};
-use crate::revocation::serving::{Agent, PING, Server, until};
+use crate::client::{Connection, open_session, open_session_with};
+use crate::serving::{Agent, PING, Server, until};
 use crate::support::{mcp_call, mcp_initialize};
 
 /// Another address of this machine, which counts as another party.

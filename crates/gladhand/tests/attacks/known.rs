@@ -16,11 +16,9 @@ use tokio::runtime::Runtime;
 use crate::support::terminal::Terminal;
 use crate::support::{Process, gladhand, mcp_call};
 
-#[path = "../http/client.rs"]
-#[allow(dead_code, reason = "the tests of the HTTP edge use more of it")]
-mod client;
-
-use client::{Connection, STATELESS, call_with_progress, open_session, open_session_with, stateless, stateless_call};
+use crate::client::{
+    Connection, STATELESS, call_with_progress, open_session, open_session_with, stateless, stateless_call,
+};
 
 /// A server of MCP that answers each method with what is in a file of that name, asks what is in `ask_TOOL` before it
 /// answers the call of that tool, and keeps what it hears.
@@ -410,7 +408,7 @@ fn a_task_is_known_to_the_principal_who_began_it_and_to_no_other() {
 }
 
 /// The last message of an answer, whether it came alone or on a stream.
-fn last(response: &client::Response) -> Value {
+fn last(response: &crate::client::Response) -> Value {
     let data = response.body.lines().filter_map(|line| line.strip_prefix("data: ")).next_back();
     let text = data.unwrap_or(&response.body);
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error} in {response:?}"))

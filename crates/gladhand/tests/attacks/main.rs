@@ -4,9 +4,13 @@
 //! removed. Run them with `cargo xtask test -- --test attacks`.
 #![cfg(unix)]
 
+#[path = "../http/client.rs"]
+#[allow(dead_code, reason = "the tests of the HTTP edge use more of it")]
+mod client;
 #[path = "../support/mod.rs"]
 mod support;
 
+mod a2e_agent;
 mod a2e_over_http;
 mod approval;
 mod environment;
@@ -25,4 +29,5 @@ mod reload;
 mod restarts;
 mod revocation;
 mod secrets;
+mod serving;
 mod state;

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::a2e_over_http::client::{Agent, Prepared, ask, remembered};
+use crate::a2e_agent::{Agent, Prepared, ask, remembered};
 
 const KEPT: [&str; 3] = ["memory", "learning", "planning"];
 

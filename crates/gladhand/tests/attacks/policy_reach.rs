@@ -8,11 +8,7 @@ use serde_json::{Value, json};
 
 use crate::names::Place;
 
-#[path = "../http/client.rs"]
-#[allow(dead_code, reason = "the tests of the HTTP edge use more of it")]
-mod client;
-
-use client::{Connection, STATELESS, open_session_with};
+use crate::client::{Connection, STATELESS, open_session_with};
 
 /// `gladhand serve --http` in a place.
 struct Server {

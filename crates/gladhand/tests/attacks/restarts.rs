@@ -13,11 +13,7 @@ use serde_json::Value;
 
 use crate::support::{PATIENCE, example, gladhand, mcp_call, mcp_session};
 
-#[path = "../http/client.rs"]
-#[allow(dead_code, reason = "the tests of the HTTP edge use more of it")]
-mod client;
-
-use client::{Connection, open_session};
+use crate::client::{Connection, open_session};
 
 /// A bridge over HTTP to the example `unreliable`, which is started with a word that tells it from others.
 struct Bridge {
@@ -91,8 +87,8 @@ impl Caller {
         self.calls += 1;
         let body = mcp_call(self.calls, tool, r#"{"text":"grüezi"}"#);
         let response = self.connection.post(&[("Mcp-Session-Id", &self.session)], &body);
-        let data = response.body.lines().filter_map(|line| line.strip_prefix("data: "));
-        let text = data.filter(|data| !data.is_empty()).next_back().unwrap_or(&response.body);
+        let mut data = response.body.lines().filter_map(|line| line.strip_prefix("data: "));
+        let text = data.rfind(|data| !data.is_empty()).unwrap_or(&response.body);
         serde_json::from_str(text).unwrap_or_else(|error| panic!("{error} in {response:?}"))
     }
 }

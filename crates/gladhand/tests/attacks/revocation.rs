@@ -1,13 +1,10 @@
 //! Revocation: a removed token stops working at reload, and open sessions of its principal end.
 
-#[path = "serving.rs"]
-pub(crate) mod serving;
-
 use serde_json::{Value, json};
 
+use crate::client::{STATELESS, open_session_with, stateless};
+use crate::serving::{Agent, PING, Server, until};
 use crate::support::{Process, mcp_call};
-use serving::client::{STATELESS, open_session_with, stateless};
-use serving::{Agent, PING, Server, until};
 
 const ANN: (&str, &str) = ("Authorization", "Bearer open-sesame");
 const BOB: (&str, &str) = ("Authorization", "Bearer open-barley");

@@ -1,9 +1,6 @@
 //! `gladhand serve --http` with a configuration that a test changes while it runs.
 #![allow(dead_code, reason = "each module of attacks uses another part of it")]
 
-#[path = "../http/client.rs"]
-pub(crate) mod client;
-
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::process::{Child, Stdio};
@@ -12,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use crate::client::Connection;
 use crate::support::{PATIENCE, gladhand};
-use client::Connection;
 
 /// A `ping` of MCP.
 pub(crate) const PING: &str = r#"{"jsonrpc":"2.0","id":7,"method":"ping"}"#;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use serde_json::json;
 
-use crate::a2e_over_http::client::{Agent, Prepared, ask, remembered};
+use crate::a2e_agent::{Agent, Prepared, ask, remembered};
 use crate::support::PATIENCE;
 
 const SECRET: &str = "a-secret-that-was-remembered";

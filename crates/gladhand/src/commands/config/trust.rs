@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::anyhow;
+use gladhand_redaction::redact;
 use serde_json::json;
 
 use super::{TrustArgs, counted, say};
@@ -66,7 +67,7 @@ pub(super) fn run(args: &TrustArgs) -> Result<ExitCode, CommandError> {
 
 /// The files that the question is about: those of a folder's project, or the one that is named.
 fn files(named: Option<&Path>) -> Result<Vec<File>, CommandError> {
-    let path = named.unwrap_or(Path::new("."));
+    let path = named.unwrap_or_else(|| Path::new("."));
     if !path.is_dir() {
         return Ok(vec![read(path).map_err(CommandError::usage)?]);
     }
@@ -89,7 +90,7 @@ fn describe(file: &File, standing: &Standing) -> String {
     match standing {
         Standing::Changed { before } => {
             let _ = writeln!(text, "  has changed since it was trusted:");
-            for line in difference::of(&plain_lines(before), &plain_lines(&file.text)).lines() {
+            for line in difference::of(&redact(before), &redact(&file.text)).lines() {
                 let _ = writeln!(text, "    {line}");
             }
         }
@@ -124,18 +125,18 @@ fn describe(file: &File, standing: &Standing) -> String {
 fn effects(config: &Config) -> String {
     let mut text = String::new();
     for (name, upstream) in config.upstreams.0.iter().filter(|(_, upstream)| upstream.enabled) {
-        let words: Vec<_> = upstream.command.iter().chain(&upstream.args).map(|word| plain(word)).collect();
+        let words: Vec<_> = upstream.command.iter().chain(&upstream.args).map(|word| plain(&redact(word))).collect();
         if !words.is_empty() {
             let _ = writeln!(text, "  starts    {}: {}", plain(name), words.join(" "));
         }
-        for (variable, _) in &upstream.env {
+        for variable in upstream.env.keys() {
             let _ = writeln!(text, "            with the variable {} set", plain(variable));
         }
         if let Some(folder) = &upstream.cwd {
             let _ = writeln!(text, "            in {}", shown(folder));
         }
         if let Some(url) = &upstream.url {
-            let _ = writeln!(text, "  connects  {}: {}", plain(name), plain(url));
+            let _ = writeln!(text, "  connects  {}: {}", plain(name), plain(&redact(url)));
         }
     }
     text

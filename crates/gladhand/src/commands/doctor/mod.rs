@@ -21,7 +21,9 @@ use serde_json::json;
 use crate::commands::lookup::Sources;
 use crate::commands::plain::plain;
 use crate::commands::{CommandError, outside, print_json, written};
-use crate::config::{self, Config, Layers, PROJECT_FILE, Problem, Reading, SetAside, TrustStore, UpstreamConfig, env};
+use crate::config::{
+    self, Config, ExaminedLayers, Layers, PROJECT_FILE, Problem, Reading, SetAside, TrustStore, UpstreamConfig, env,
+};
 #[cfg(unix)]
 use crate::edges::control;
 use crate::edges::http::Address;
@@ -171,7 +173,7 @@ fn configuration(args: &DoctorArgs, findings: &mut Vec<Finding>) -> Option<Setti
     if let Some(line) = layers.untrusted() {
         findings.push(Finding::doubtful(about, line, "look at the file before you trust it"));
     }
-    let (config, set_aside, wrong) =
+    let ExaminedLayers { config, set_aside, wrong } =
         Sources::with_store_in(data).lookup(|lookup| layers.examine(Reading::Whole(lookup)));
     for file in layers.in_force() {
         let problems = wrong.iter().find(|(other, _)| *other == file).map(|(_, problems)| problems);

@@ -232,7 +232,7 @@ impl Reader {
         let own = own.filter(|own| approved.exposes(&own.path) && !self.trust.trusts(&own.path, &own.text));
         let was_used = before.trusted_project().is_some();
         let project = layers.project.as_ref().filter(|_| was_used && layers.trusted_project().is_none());
-        let path = own.or(project.map(|project| &project.file)).map(|file| &file.path)?;
+        let path = own.or_else(|| project.map(|project| &project.file)).map(|file| &file.path)?;
         Some(std::path::absolute(path).unwrap_or_else(|_| path.clone()))
     }
 

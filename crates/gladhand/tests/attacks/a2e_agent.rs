@@ -1,9 +1,5 @@
 //! A host of A2E in a folder of its own, and agents that open it over HTTP or on standard streams.
 
-#[allow(dead_code, reason = "the tests of HTTP use more of it")]
-#[path = "../../http/client.rs"]
-mod connection;
-
 use std::io::{BufRead, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Stdio};
@@ -13,8 +9,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::client::Connection;
 use crate::support::{PATIENCE, Process, gladhand};
-use connection::Connection;
 
 /// A folder with a configuration and data, that a host is started in.
 pub(crate) struct Prepared {
