@@ -31,3 +31,18 @@ mod revocation;
 mod secrets;
 mod serving;
 mod state;
+
+/// The security page promises nothing that no test holds.
+#[test]
+fn the_security_page_names_tests_that_exist() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let page = std::fs::read_to_string(root.join("../../docs/security.md")).expect("the page is there");
+    let mut named = 0;
+    for (module, test) in page.split('`').filter_map(|word| word.split_once("::")) {
+        let file = root.join("tests/attacks").join(format!("{module}.rs"));
+        let source = std::fs::read_to_string(&file).unwrap_or_else(|error| panic!("{module}::{test}: {error}"));
+        assert!(source.contains(&format!("#[test]\nfn {test}() {{")), "there is no test {module}::{test}");
+        named += 1;
+    }
+    assert!(named > 50, "the page names only {named} tests");
+}
