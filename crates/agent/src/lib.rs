@@ -16,6 +16,6 @@ mod skills;
 mod text;
 
 pub use desk::{Changed, Desk, Standing};
-pub use driver::{AgentSettings, Conversations, Policy, Rule};
+pub use driver::{AgentSettings, Conversations, LivePolicy, Policy, Rule};
 pub use moment::Moment;
 pub use skills::{TrustedFiles, project_skills};

@@ -19,6 +19,7 @@ pub(crate) const DOCUMENTS: [(&str, &str); 13] = [
     ("docs/mcp.md", include_str!("../../../docs/mcp.md")),
     ("docs/peers.md", include_str!("../../../docs/peers.md")),
     ("docs/policy.md", include_str!("../../../docs/policy.md")),
+    ("docs/policy.md", include_str!("../../../docs/security.md")),
     ("docs/stability.md", include_str!("../../../docs/stability.md")),
 ];
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use gladhand_agent::accounts::{Accounts, CompatibleServer, Outlook, Settings, env as accounts};
-use gladhand_agent::{AgentSettings, Conversations, Policy, Rule, TrustedFiles};
+use gladhand_agent::{AgentSettings, Conversations, LivePolicy, Policy, Rule, TrustedFiles};
 use gladhand_hub::{Agent, Answer, Context, Hub, SessionId, Settling};
 use gladhand_operations::{AgentCall, Failure, FailureKind};
 use gladhand_workbench::{Bench, Effect, Workbench};
@@ -39,6 +39,8 @@ pub struct LaterAgent {
 #[derive(Debug)]
 struct Inner {
     config: AgentConfig,
+    /// Which tools may run: it follows the configuration.
+    policy: LivePolicy,
     /// Where everything of ours is kept.
     data: PathBuf,
     hub: OnceLock<Hub>,
@@ -48,7 +50,13 @@ struct Inner {
 impl LaterAgent {
     /// The agent of a configuration, with its files below this folder.
     pub fn new(config: AgentConfig, data: PathBuf) -> Self {
-        Self { inner: Arc::new(Inner { config, data, hub: OnceLock::new(), agent: OnceCell::new() }) }
+        let policy = LivePolicy::new(policy(&config));
+        Self { inner: Arc::new(Inner { config, policy, data, hub: OnceLock::new(), agent: OnceCell::new() }) }
+    }
+
+    /// Decides about tools as a changed configuration says. The rest of that holds from the next start on.
+    pub fn follow(&self, config: &AgentConfig) {
+        self.inner.policy.replace(policy(config));
     }
 
     /// Gives it the tools of a hub. Once only.
@@ -93,7 +101,7 @@ impl Inner {
         let roots = self.config.roots.clone();
         let trust = TrustStore::in_folder(Some(&self.data));
         let trusted = TrustedFiles(Arc::new(move |path, text| trust.trusts(path, text)));
-        let settings = AgentSettings { data: folder, folder: here, home, roots, policy: policy(&self.config), trusted };
+        let settings = AgentSettings { data: folder, folder: here, home, roots, policy: self.policy.clone(), trusted };
         if !bench.may_have_more() {
             self.look_for_strangers(&*bench);
         }

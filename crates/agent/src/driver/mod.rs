@@ -28,7 +28,7 @@ use gladhand_workbench::Bench;
 use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
-pub use policy::{Policy, Rule};
+pub use policy::{LivePolicy, Policy, Rule};
 
 use self::followers::Followers;
 use self::preparing::Setup;
@@ -53,7 +53,7 @@ pub struct AgentSettings {
     /// Folders that are used freely besides that of a session.
     pub roots: Vec<PathBuf>,
     /// Which tools may run.
-    pub policy: Policy,
+    pub policy: LivePolicy,
     /// Which skills of projects may be used.
     pub trusted: TrustedFiles,
 }

@@ -1,6 +1,7 @@
 //! Which tools may run.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use gladhand_workbench::{Effect, ToolDescription};
 
@@ -23,6 +24,27 @@ pub struct Policy {
     pub outside: Rule,
     /// Effects that are denied outright: no rule for a single tool allows them.
     pub denied: HashSet<Effect>,
+}
+
+/// The policy in force, which can be replaced while conversations go on. Each call is decided by the policy of its moment.
+#[derive(Debug, Clone, Default)]
+pub struct LivePolicy(Arc<RwLock<Arc<Policy>>>);
+
+impl LivePolicy {
+    /// Begins with a policy.
+    pub fn new(policy: Policy) -> Self {
+        Self(Arc::new(RwLock::new(Arc::new(policy))))
+    }
+
+    /// Decides by another policy from the next call on.
+    pub fn replace(&self, policy: Policy) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(policy);
+    }
+
+    /// The policy in force.
+    pub(super) fn now(&self) -> Arc<Policy> {
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
 }
 
 /// Whether a tool may run. A later one is stricter.

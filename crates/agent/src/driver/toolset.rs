@@ -149,7 +149,7 @@ impl Core {
     }
 
     fn verdict(&self, tool: &ToolDescription, wanted: &Wanted) -> Verdict {
-        let policy = &self.settings.policy;
+        let policy = self.settings.policy.now();
         let rule = policy.rule(tool);
         let rule = if wanted.reach.is_empty() { rule } else { rule.max(policy.beyond_workspace()) };
         match rule {

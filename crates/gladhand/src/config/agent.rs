@@ -88,6 +88,17 @@ pub enum Approve {
     None,
 }
 
+impl Approve {
+    /// The other one if it is stricter, else this one.
+    pub(crate) fn or_stricter(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::None, _) | (_, Self::None) => Self::None,
+            (Self::Ask, _) | (_, Self::Ask) => Self::Ask,
+            (Self::All, Self::All) => Self::All,
+        }
+    }
+}
+
 impl Default for AgentConfig {
     fn default() -> Self {
         Self {

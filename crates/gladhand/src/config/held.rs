@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use super::{A2eConfig, Approve, Config, UpstreamConfig};
+use super::{A2eConfig, AgentConfig, Approve, Config, UpstreamConfig};
 use crate::authorization::AuthorizationConfig;
 
 /// How many lists of rules and how many limits changes may add before the user trusts one of them.
@@ -44,6 +44,7 @@ impl Config {
             }
         }
         held.toolbox.enabled &= proposed.toolbox.enabled;
+        held.agent.hold(&proposed.agent);
         held.authorization.hold(&proposed.authorization);
         held.a2e.hold(&proposed.a2e);
         held
@@ -70,6 +71,16 @@ impl Config {
                 .iter()
                 .filter(|(_, one)| one.enabled)
                 .any(|(_, one)| one.folders().any(|one| holds(&one)))
+    }
+}
+
+impl AgentConfig {
+    /// Asks and denies where one of the two does, and allows what both allow.
+    fn hold(&mut self, proposed: &Self) {
+        add_new(&mut self.deny, &proposed.deny);
+        add_new(&mut self.ask, &proposed.ask);
+        self.allow.retain(|name| proposed.allow.contains(name));
+        self.approve = self.approve.or_stricter(proposed.approve);
     }
 }
 

@@ -3,7 +3,7 @@
 //! Everything else in it is set aside, with its place, and the rest of the file holds.
 
 use super::source::{Problem, Source};
-use super::{AgentConfig, Approve, Config};
+use super::{AgentConfig, Config};
 
 /// Something that a project file says and that has no effect, with its place and the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,13 +66,10 @@ impl Config {
             ["policy", "validate_arguments"] => {
                 stricter(&mut self.policy.validate_arguments, project.policy.validate_arguments)
             }
-            ["agent", "approve"] => match (self.agent.approve, *approve) {
-                (own, other) if strictness(other) >= strictness(own) => {
-                    self.agent.approve = other;
-                    true
-                }
-                _ => false,
-            },
+            ["agent", "approve"] => {
+                self.agent.approve = self.agent.approve.or_stricter(*approve);
+                self.agent.approve == *approve
+            }
             ["agent", "enabled"] => disabled(&mut self.agent.enabled, *enabled),
             ["agent", "deny"] => {
                 self.agent.deny.extend(deny.iter().cloned());
@@ -92,17 +89,9 @@ impl Config {
     }
 }
 
-fn strictness(approve: Approve) -> u8 {
-    match approve {
-        Approve::All => 0,
-        Approve::Ask => 1,
-        Approve::None => 2,
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::{File, Reading};
+    use super::super::{Approve, File, Reading};
     use super::*;
 
     fn narrowed(own: &str, project: &str) -> (Config, Vec<String>) {

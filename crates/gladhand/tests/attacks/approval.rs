@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
-use crate::support::{gladhand, mcp_call};
+use crate::support::{PATIENCE, gladhand, mcp_call};
 
 const COMPLETIONS: &str = "/v1/chat/completions";
 
@@ -49,16 +49,21 @@ impl Stage {
     /// A model that wants these tools called one after the other, and then has done. In what they are given `<WORK>` is the
     /// workspace.
     pub(crate) fn new(config: &str, calls: &[(&str, Value)]) -> Self {
+        Self::playing(config, |work| {
+            calls.iter().map(|(tool, input)| wants(tool, &input.to_string().replace("<WORK>", work))).collect()
+        })
+    }
+
+    /// A model that gives these replies, made for a workspace, and then has done.
+    fn playing(config: &str, replies: impl FnOnce(&str) -> Vec<Reply>) -> Self {
         let folder = tempfile::tempdir().expect("there is room for a folder");
         let work = folder.path().canonicalize().expect("it is there").join("work").display().to_string();
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime = runtime.expect("a runtime");
         let models = Reply::json(&json!({"object": "list", "data": [{"id": "parrot", "object": "model"}]}));
         let route = |path: &str, replies, otherwise| Route { method: None, path: path.to_owned(), replies, otherwise };
-        let replies =
-            calls.iter().map(|(tool, input)| wants(tool, &input.to_string().replace("<WORK>", &work))).collect();
-        let routes =
-            vec![route("/v1/models", Vec::new(), Some(models)), route(COMPLETIONS, replies, Some(says("done")))];
+        let replies = route(COMPLETIONS, replies(&work), Some(says("done")));
+        let routes = vec![route("/v1/models", Vec::new(), Some(models)), replies];
         let provider = runtime.block_on(ScriptedProvider::start(Script { routes })).expect("a free port");
         let stage = Self { folder, provider, _runtime: runtime };
         for name in ["home", "work"] {
@@ -217,6 +222,10 @@ impl Drop for Listening {
 /// Sends a prompt to the agent over HTTP in the name of a principal. Returns the results of its calls.
 fn agent_of(stage: &Stage, token: &str) -> Vec<String> {
     let server = Listening::start(stage.gladhand(&["serve", "--http", "127.0.0.1:0"]));
+    ask_agent(&server, stage, token)
+}
+
+fn ask_agent(server: &Listening, stage: &Stage, token: &str) -> Vec<String> {
     let mut connection = crate::client::Connection::open(server.address);
     let token = format!("Bearer {token}");
     let authorization = ("Authorization", token.as_str());
@@ -246,6 +255,29 @@ fn a_rule_about_a_principal_holds_for_tools_that_the_agent_calls_for_it() {
     let stage = Stage::new(config, &[("c_write_everything", json!({}))]);
     let told = agent_of(&stage, "of-ann");
     assert!(stage.was_called(), "the rule is not about ann: {told:?}");
+}
+
+#[test]
+fn a_tool_that_the_configuration_denies_meanwhile_is_denied_in_a_running_server() {
+    let config = "[agent]\napprove = 'all'\ntools = true\n\
+        [authorization]\ntokens = [{ name = 'ann', token = 'of-ann' }]\n";
+    let turn = || [wants("c_write_everything", "{}"), says("done")];
+    let stage = Stage::playing(config, |_| (0..100).flat_map(|_| turn()).collect());
+    let server = Listening::start(stage.gladhand(&["serve", "--http", "127.0.0.1:0"]));
+    ask_agent(&server, &stage, "of-ann");
+    assert!(stage.was_called());
+    let file = std::fs::read_to_string(stage.at("gladhand.toml")).expect("it is there");
+    let stricter = file.replace("tools = true", "tools = true\ndeny = ['c__write_everything']");
+    std::fs::write(stage.at("gladhand.toml"), stricter).expect("it can be written");
+    let begun = std::time::Instant::now();
+    loop {
+        let told = ask_agent(&server, &stage, "of-ann");
+        if told.iter().all(|told| told.contains("it is forbidden here")) {
+            return;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{told:?}");
+        std::thread::sleep(std::time::Duration::from_millis(300));
+    }
 }
 
 #[test]

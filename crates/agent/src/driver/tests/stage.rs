@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::accounts::{Chosen, Tell};
 use crate::desk::{Changed, Desk, Standing};
-use crate::driver::{AgentSettings, Conversations, Policy};
+use crate::driver::{AgentSettings, Conversations, LivePolicy};
 
 /// What a model does in one round.
 #[derive(Debug, Clone)]
@@ -326,7 +326,7 @@ impl Stage {
             folder: std::env::temp_dir(),
             roots: Vec::new(),
             home: None,
-            policy: Policy::default(),
+            policy: LivePolicy::default(),
             trusted: crate::skills::TrustedFiles(Arc::new(|_, _| true)),
         };
         let agent = Conversations::new(settings, desk, Arc::new(Tools::default()));

@@ -111,7 +111,9 @@ fn describe(file: &File, standing: &Standing) -> String {
     if let Some(config) = &examined.config {
         text.push_str(&effects(config));
         for config::SetAside(problem) in config.set_aside(&examined.places) {
-            let _ = writeln!(text, "  ignored   {problem}");
+            let config::Problem { line, key, message, .. } = problem;
+            let why = message.strip_prefix("not used: ").unwrap_or(&message);
+            let _ = writeln!(text, "  ignored   {} (line {line})\n            {}", plain(&key), plain(why));
         }
     }
     let grants = needed(file);
@@ -129,14 +131,20 @@ fn effects(config: &Config) -> String {
         if !words.is_empty() {
             let _ = writeln!(text, "  starts    {}: {}", plain(name), words.join(" "));
         }
-        for variable in upstream.env.keys() {
-            let _ = writeln!(text, "            with the variable {} set", plain(variable));
+        // A variable can change what a program does, so its value is shown, too.
+        for (variable, value) in &upstream.env {
+            let value = redact(value.0.expose());
+            let _ = writeln!(text, "            with {}={}", plain(variable), plain(&value));
         }
         if let Some(folder) = &upstream.cwd {
             let _ = writeln!(text, "            in {}", shown(folder));
         }
         if let Some(url) = &upstream.url {
             let _ = writeln!(text, "  connects  {}: {}", plain(name), plain(&redact(url)));
+        }
+        for (header, value) in &upstream.headers {
+            let value = redact(value.0.expose());
+            let _ = writeln!(text, "            with {}: {}", plain(header), plain(&value));
         }
     }
     text

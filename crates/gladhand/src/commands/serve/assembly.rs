@@ -18,6 +18,8 @@ use crate::providers::{AgentTools, RepositoryTools};
 pub(in crate::commands) struct Assembly {
     /// In front of everything.
     pub(in crate::commands) hub: Hub,
+    /// The agent, if there is one.
+    pub(super) agent: Option<Arc<LaterAgent>>,
     /// What is mounted in it.
     pub(super) mounted: Mounted,
     /// Whether we were started by somebody with the same configuration.
@@ -74,10 +76,10 @@ impl Assembly {
         let parts = Parts { config: &config.a2e, data, agent: agent_of_parts };
         mounted.add_capabilities(parts.assemble());
         let mut hub = Hub::of(mounted.mounts());
-        if let Some(agent) = agent {
+        if let Some(agent) = agent.clone() {
             agent.with_hub(hub.clone());
             hub = hub.with_agent(agent);
         }
-        Self { hub, mounted, is_circle }
+        Self { hub, agent, mounted, is_circle }
     }
 }

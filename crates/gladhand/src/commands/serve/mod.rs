@@ -35,13 +35,14 @@ pub fn run(args: &ServeArgs) -> Result<ExitCode, CommandError> {
         config.agent.approve = approve;
     }
     let reached = reached(&args.listen, &config)?;
-    let Assembly { hub, mounted, is_circle } = Assembly::of(&mut config, &layers, data.as_deref(), reached);
+    let Assembly { hub, agent, mounted, is_circle } = Assembly::of(&mut config, &layers, data.as_deref(), reached);
     let service = Service::new(hub.clone());
     let service = match is_circle || (layers.own.is_none() && layers.project.is_none()) {
         false => {
             let hang_up = hang_up_means(&args.listen);
-            let reader = Reader::new(args.listen.config.clone(), data.as_deref(), layers, config.clone());
-            let following = Following::new(mounted, hub, Arc::clone(service.access()), data, &config);
+            let named = args.listen.config.clone();
+            let reader = Reader::new(named, data.as_deref(), layers, config.clone()).approving(args.approve);
+            let following = Following::new(mounted, hub, Arc::clone(service.access()), data, &config).with(agent);
             let following = reload::follow(reader, following, hang_up);
             service.alongside(following).outliving_hang_ups(hang_up == HangUp::Reload)
         }

@@ -13,9 +13,10 @@ use std::time::Duration;
 use gladhand_hub::Hub;
 
 use super::mounted::Mounted;
+use crate::agent::LaterAgent;
 use crate::authorization::Access;
 use crate::commands::lookup::Sources;
-use crate::config::{self, Config, ConfigError, File, Grants, Layers, Loaded, Reading, Standing, TrustStore};
+use crate::config::{self, Approve, Config, ConfigError, File, Grants, Layers, Loaded, Reading, Standing, TrustStore};
 use crate::governing;
 
 /// How often the file is looked at.
@@ -25,7 +26,14 @@ const PERIOD: Duration = Duration::from_secs(1);
 const FOLLOWING: [&str; 5] = ["upstreams", "toolbox", "policy", "profiles", "authorization"];
 
 /// What follows the file in a section that does not.
-const FOLLOWING_KEYS: [(&str, &str); 2] = [("a2e", "tokens"), ("a2e", "agents")];
+const FOLLOWING_KEYS: [(&str, &str); 6] = [
+    ("a2e", "tokens"),
+    ("a2e", "agents"),
+    ("agent", "approve"),
+    ("agent", "allow"),
+    ("agent", "ask"),
+    ("agent", "deny"),
+];
 
 /// Follows a file for ever: reads it each second, and when SIGHUP comes and means that. It is small, and its text is a better witness of
 /// a change than its time.
@@ -48,6 +56,7 @@ pub(super) struct Following {
     mounted: Mounted,
     hub: Hub,
     access: Arc<Access>,
+    agent: Option<Arc<LaterAgent>>,
     /// Where pins are kept.
     data_dir: Option<PathBuf>,
     /// The policy that is in force, as it is written.
@@ -63,7 +72,12 @@ impl Following {
         data_dir: Option<PathBuf>,
         config: &Config,
     ) -> Self {
-        Self { mounted, hub, access, data_dir, policy: written(config) }
+        Self { mounted, hub, access, agent: None, data_dir, policy: written(config) }
+    }
+
+    /// The rules of this agent follow, too.
+    pub(super) fn with(self, agent: Option<Arc<LaterAgent>>) -> Self {
+        Self { agent, ..self }
     }
 
     /// Lets in those whom the configuration names now, and no one else. Says whether it could.
@@ -86,6 +100,9 @@ impl Following {
         // Who may come in first: what is wrong with the rest does not keep a token alive that was taken back.
         if !self.follow_access(config) {
             return;
+        }
+        if let Some(agent) = &self.agent {
+            agent.follow(&config.agent);
         }
         let policy = written(config);
         // The policy first: what is new is under it from the beginning.
@@ -137,6 +154,8 @@ pub(super) struct Reader {
     /// The files whose content was last in force as a whole, and their configuration. It decides which files are exposed:
     /// a tool that removes its own upstream from a file has still written that file.
     approved: (Layers, Config),
+    /// What the command line says instead of `agent.approve`.
+    approve: Option<Approve>,
     /// The settings in force: the approved ones, narrowed by later changes.
     in_force: Config,
     /// Whether the files could not be read, and the log says so.
@@ -157,11 +176,17 @@ impl Reader {
             sources: Sources::with_store_in(data.map(Path::to_owned)),
             seen: (layers.clone(), false),
             approved: (layers, in_force.clone()),
+            approve: None,
             in_force,
             is_unreadable: false,
             started_with: settings.clone(),
             settings,
         }
+    }
+
+    /// Keeps what the command line says instead of `agent.approve`.
+    pub(super) fn approving(self, approve: Option<Approve>) -> Self {
+        Self { approve, ..self }
     }
 
     /// The configuration, if there is one to follow.
@@ -188,7 +213,10 @@ impl Reader {
         };
         self.seen = seen;
         let config = match config {
-            Ok(Loaded { config, .. }) => config,
+            Ok(Loaded { mut config, .. }) => {
+                config.agent.approve = self.approve.unwrap_or(config.agent.approve);
+                config
+            }
             Err(error) => {
                 tracing::error!("the old configuration stays in force: {error}");
                 return None;
