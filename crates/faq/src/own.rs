@@ -6,7 +6,7 @@ use crate::sections::Format;
 pub(crate) const FORMAT: Format = Format::Markdown;
 
 /// Each document with its path in the repository, by path.
-pub(crate) const DOCUMENTS: [(&str, &str); 13] = [
+pub(crate) const DOCUMENTS: [(&str, &str); 14] = [
     ("ARCHITECTURE.md", include_str!("../../../ARCHITECTURE.md")),
     ("README.md", include_str!("../../../README.md")),
     ("docs/a2e.md", include_str!("../../../docs/a2e.md")),
@@ -19,7 +19,7 @@ pub(crate) const DOCUMENTS: [(&str, &str); 13] = [
     ("docs/mcp.md", include_str!("../../../docs/mcp.md")),
     ("docs/peers.md", include_str!("../../../docs/peers.md")),
     ("docs/policy.md", include_str!("../../../docs/policy.md")),
-    ("docs/policy.md", include_str!("../../../docs/security.md")),
+    ("docs/security.md", include_str!("../../../docs/security.md")),
     ("docs/stability.md", include_str!("../../../docs/stability.md")),
 ];
 
