@@ -585,7 +585,7 @@ pub struct PolicyApproveArgs {
     /// Tools and prompts by the names under which they were shown, or `instructions:UPSTREAM`.
     #[arg(value_name = "NAME")]
     pub names: Vec<String>,
-    /// The configuration file [default: ./gladhand.toml, then the user's config folder].
+    /// The configuration file [default: your own, and ./gladhand.toml if you trust it].
     #[arg(long, value_name = "FILE", env = env::CONFIG, value_hint = ValueHint::FilePath)]
     pub config: Option<PathBuf>,
     /// The data folder [default: the user's data folder].

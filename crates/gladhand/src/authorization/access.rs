@@ -141,7 +141,7 @@ impl State {
         };
         let next = next.unwrap_or_else(|| {
             tracing::warn!(
-                "[authorization] has no token and no issuer any more: no request is let in until the next start"
+                "[authorization] has no token and no issuer any more: no request is let in until a token is added; the next start is open to everybody who can reach it"
             );
             Guard::closed()
         });
@@ -154,7 +154,7 @@ impl Withdrawn {
     fn add(&mut self, withdrawal: Withdrawal, epoch: u64) {
         let Withdrawal { names, issuers } = withdrawal;
         for name in &names {
-            tracing::info!(name, "a token was taken back");
+            tracing::warn!(name, "a token was taken back: it is refused from now on");
         }
         self.names.extend(names.into_iter().map(|name| (name, epoch)));
         self.issuers.extend(issuers.into_iter().map(|issuer| (issuer, epoch)));

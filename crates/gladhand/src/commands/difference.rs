@@ -3,30 +3,32 @@
 use std::fmt::Write as _;
 
 use anstyle::{AnsiColor, Style};
+use similar::{ChangeTag, TextDiff};
 
 const OLD: Style = AnsiColor::Red.on_default();
 const NEW: Style = AnsiColor::Green.on_default();
 
-/// How many lines are shown around the difference.
+/// How many lines are shown around each difference.
 const AROUND: usize = 2;
 
-/// The lines between the first and the last difference of two texts, with some lines around them.
+/// The lines that differ, with some lines around them.
 pub(super) fn of(before: &str, after: &str) -> String {
-    let (old, new): (Vec<_>, Vec<_>) = (before.lines().collect(), after.lines().collect());
-    let same = old.iter().zip(&new).take_while(|(old, new)| old == new).count();
-    let rest = old.len().min(new.len()) - same;
-    let tail = old.iter().rev().zip(new.iter().rev()).take(rest).take_while(|(old, new)| old == new).count();
+    let diff = TextDiff::from_lines(before, after);
     let mut text = String::new();
-    let mut show = |style: Style, mark: char, lines: &[&str]| {
-        for line in lines {
-            // A string takes everything.
-            let _ = writeln!(text, "{style}{mark} {line}{style:#}");
+    for (at, group) in diff.grouped_ops(AROUND).iter().enumerate() {
+        if at > 0 {
+            text.push_str("  …\n");
         }
-    };
-    show(Style::new(), ' ', &new[same.saturating_sub(AROUND)..same]);
-    show(OLD, '-', &old[same..old.len() - tail]);
-    show(NEW, '+', &new[same..new.len() - tail]);
-    show(Style::new(), ' ', &new[new.len() - tail..new.len().min(new.len() - tail + AROUND)]);
+        for change in group.iter().flat_map(|operation| diff.iter_changes(operation)) {
+            let (style, mark) = match change.tag() {
+                ChangeTag::Equal => (Style::new(), ' '),
+                ChangeTag::Delete => (OLD, '-'),
+                ChangeTag::Insert => (NEW, '+'),
+            };
+            // A string takes everything.
+            let _ = writeln!(text, "{style}{mark} {}{style:#}", change.value().trim_end_matches(['\r', '\n']));
+        }
+    }
     text
 }
 
@@ -34,15 +36,16 @@ pub(super) fn of(before: &str, after: &str) -> String {
 mod tests {
     use super::*;
 
-    fn plain(text: &str) -> String {
-        anstream::adapter::strip_str(text).to_string()
-    }
-
     #[test]
-    fn a_diff_shows_what_is_different_and_a_little_around_it() {
-        let (before, after) = ("1\n2\n3\n4\n5\n6\n", "1\n2\n3\nx\n4b\n5\n6\n");
-        assert_eq!(plain(&of(before, after)), "  2\n  3\n- 4\n+ x\n+ 4b\n  5\n  6\n");
-        assert_eq!(plain(&of("", "a\n")), "+ a\n");
-        assert_eq!(plain(&of("a\na\n", "a\na\na\n")), "  a\n  a\n+ a\n");
+    fn a_difference_is_shown_with_a_little_around_it() {
+        let plain = |before, after| anstream::adapter::strip_str(&of(before, after)).to_string();
+        let (before, after) = ("1\n2\n3\n4\n5\n6\n7\n8\n9\n", "0\n1\n2\n3\nx\n4b\n5\n6\n7\n8\n9\n");
+        let expected = "+ 0\n  1\n  2\n  3\n- 4\n+ x\n+ 4b\n  5\n  6\n";
+        assert_eq!(plain(before, after), expected);
+        assert_eq!(plain("", "a\n"), "+ a\n");
+        assert_eq!(
+            plain("1\n2\n3\n4\n5\n6\n7\n", "0\n1\n2\n3\n4\n5\n6\n7\n8\n"),
+            "+ 0\n  1\n  2\n  …\n  6\n  7\n+ 8\n"
+        );
     }
 }

@@ -7,7 +7,7 @@ use anyhow::anyhow;
 use gladhand_hub::policy::{Kind, PinMode, Policy, What, Who};
 use gladhand_hub::{BETWEEN, Provider, SessionId};
 use gladhand_operations::Tool;
-use gladhand_wire::RawValue;
+use gladhand_wire::{RawValue, json};
 
 use crate::cli::{PolicyApproveArgs, PolicyArgs, PolicyCommand, PolicyTestArgs};
 use crate::commands::changes::changes;
@@ -32,8 +32,12 @@ fn test(args: &PolicyTestArgs) -> Result<ExitCode, CommandError> {
     let loaded = settings::load(args.config.as_deref(), data.as_deref(), Part::AsWritten);
     let Settings { config, .. } = loaded.map_err(CommandError::usage)?;
     let policy = config.policy.policy(&config.profiles, &config.authorization.tool_scopes);
-    let arguments: Box<RawValue> = serde_json::from_str(&args.args)
-        .map_err(|error| CommandError::usage(anyhow!("--args is not JSON: {error}")))?;
+    let arguments = match (args.kind, args.args.as_str()) {
+        // Conditions about a resource see its URI.
+        (Kind::Resource, "{}") => json::to_raw(&serde_json::json!({ "uri": args.tool })),
+        (_, text) => serde_json::from_str::<Box<RawValue>>(text)
+            .map_err(|error| CommandError::usage(anyhow!("--args is not JSON: {error}")))?,
+    };
     let ours = Toolbox.tools().into_iter().find(|tool| tool.name == args.tool);
     if ours.is_none() && args.kind == Kind::Tool && std::io::stderr().is_terminal() {
         let note =
@@ -44,8 +48,8 @@ fn test(args: &PolicyTestArgs) -> Result<ExitCode, CommandError> {
     if args.read_only {
         tool = tool.with("annotations", &serde_json::json!({"readOnlyHint": true}));
     }
-    let who =
-        Who { principal: args.principal.as_deref(), client: &args.client, session: SessionId::NONE, scopes: None };
+    let principal = args.principal.as_deref().map(|name| name.strip_prefix("principal:").unwrap_or(name));
+    let who = Who { principal, client: &args.client, session: SessionId::NONE, scopes: None };
     let upstream = args.upstream.as_deref().unwrap_or_default();
     let mut prefixes = prefixes_of(args, &config);
     let prefix = prefixes.pop();

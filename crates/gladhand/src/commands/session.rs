@@ -69,7 +69,8 @@ impl Plan {
         };
         if is_ours {
             // The server that we start says the same, on a stderr that is not shown.
-            settings::note_unused(std::env::var_os(env::CONFIG).map(PathBuf::from).as_deref());
+            let named = std::env::var_os(env::CONFIG).map(PathBuf::from);
+            settings::check(named.as_deref()).map_err(CommandError::usage)?;
         }
         Ok(Self { target, options, timeout, token, sign_in: sign_in::Manner::InPassing, is_ours })
     }

@@ -1,7 +1,7 @@
 //! The configuration of a command: its files are found and read, and the user hears what is not used of them.
 
 use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::lookup::Sources;
 use super::plain::plain;
@@ -41,18 +41,42 @@ pub(super) fn load(named: Option<&Path>, data: Option<&Path>, part: Part) -> Res
     }
     let Loaded { config, set_aside } = loaded?;
     if let Some((file, _)) = layers.trusted_project() {
-        for SetAside(problem) in set_aside {
-            note(&format!("{}: {problem}", file.path.display()));
+        let path = std::path::absolute(&file.path).unwrap_or_else(|_| file.path.clone());
+        match &set_aside[..] {
+            [] => {}
+            [SetAside(problem)] => note(&format!("{}: {problem}", path.display())),
+            all => note(&format!(
+                "{}: {} settings are not used; `gladhand config check` lists them",
+                path.display(),
+                all.len()
+            )),
         }
     }
     Ok(Settings { config, layers })
 }
 
-/// Notes what is not used of the files that apply here, for a command that leaves them to another process.
-pub(super) fn note_unused(named: Option<&Path>) {
+/// Reads the configuration for a command that leaves it to a server of our own, so that the user hears of mistakes here.
+pub(super) fn check(named: Option<&Path>) -> Result<(), ConfigError> {
     let data = config::data_dir(std::env::var_os(env::DATA_DIR).as_deref().map(Path::new));
-    // The other process reports a file that is wrong.
-    let _ = load(named, data.as_deref(), Part::AsWritten);
+    load(named, data.as_deref(), Part::Whole).map(drop)
+}
+
+/// Notes the skills of the project around the current folder that are not used.
+pub(super) fn note_skills(data: Option<&Path>) {
+    let untrusted = untrusted_skills(data);
+    if let Some(first) = untrusted.first() {
+        let more = if untrusted.len() > 1 { format!(" and {} more", untrusted.len() - 1) } else { String::new() };
+        note(&format!("the skill {}{more} is not used: `gladhand config trust` shows it and asks", first.display()));
+    }
+}
+
+/// Skills of the project around the current folder that the user has not trusted as they are.
+pub(super) fn untrusted_skills(data: Option<&Path>) -> Vec<PathBuf> {
+    let trust = TrustStore::in_folder(data);
+    let Ok(here) = std::env::current_dir() else { return Vec::new() };
+    let mut skills = gladhand_agent::project_skills(&here, etcetera::home_dir().ok().as_deref());
+    skills.retain(|skill| !config::read(skill).is_ok_and(|text| trust.trusts(skill, &text)));
+    skills
 }
 
 /// One line on stderr, in one write.

@@ -25,7 +25,7 @@ const PLAIN: [&str; 12] =
     ["HOME", "USER", "LOGNAME", "USERPROFILE", "PWD", "PATH", "SHELL", "LANG", "TMPDIR", "TEMP", "TMP", "XDG_*"];
 
 /// What grants every variable: `inherit_env = "all"` asks for it.
-const EVERY_VARIABLE: &str = "*";
+pub(super) const EVERY_VARIABLE: &str = "*";
 
 /// Where what is referred to is looked up.
 #[derive(Clone, Copy)]
@@ -196,21 +196,38 @@ fn inherited(upstream: &DeValue<'_>, needed: &mut Grants) {
 pub(super) fn take_ungranted(source: &mut Source<'_>, grants: &Grants) -> Vec<Problem> {
     let mut refused = Vec::new();
     for (name, needed) in references(source) {
-        let secrets = needed.secrets.iter().filter(|name| !grants.secrets.contains(*name));
-        let variables = needed.variables.iter().filter(|name| !may_read(grants, name));
-        let missing: Vec<_> = secrets.map(|name| format!("secret:{name}")).chain(variables.cloned()).collect();
+        let missing: Vec<_> =
+            needed.each().filter(|(_, one)| !is_granted(grants, one)).map(|(words, _)| words).collect();
         if missing.is_empty() {
             continue;
         }
-        let message =
-            format!("not used: `{}` is not granted to this file: `gladhand config trust`", missing.join("`, `"));
+        let message = format!("not used: it may not read {}; `gladhand config trust` asks", missing.join(", "));
         refused.push(source.problem(&["upstreams", &name], message));
-        let upstreams = source.root.iter_mut().find(|(key, _)| key.get_ref().as_ref() == "upstreams");
-        if let Some(DeValue::Table(upstreams)) = upstreams.map(|(_, value)| value.get_mut()) {
-            upstreams.remove(name.as_str());
-        }
+        remove(source, &name);
     }
     refused
+}
+
+fn is_granted(grants: &Grants, one: &Grants) -> bool {
+    one.secrets.is_subset(&grants.secrets) && one.variables.iter().all(|name| may_read(grants, name))
+}
+
+/// Takes out the upstreams that refer to something that is not there, and says so.
+pub(super) fn take_unresolved(source: &mut Source<'_>, unresolved: Vec<Problem>) -> Vec<Problem> {
+    for problem in &unresolved {
+        if let Some(name) = problem.key.split('.').nth(1) {
+            remove(source, name);
+        }
+    }
+    let not_used = |problem: Problem| Problem { message: format!("not used: {}", problem.message), ..problem };
+    unresolved.into_iter().map(not_used).collect()
+}
+
+fn remove(source: &mut Source<'_>, upstream: &str) {
+    let upstreams = source.root.iter_mut().find(|(key, _)| key.get_ref().as_ref() == "upstreams");
+    if let Some(DeValue::Table(upstreams)) = upstreams.map(|(_, value)| value.get_mut()) {
+        upstreams.remove(upstream);
+    }
 }
 
 #[cfg(test)]

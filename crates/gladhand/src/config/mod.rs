@@ -355,7 +355,7 @@ pub fn users_file() -> Option<PathBuf> {
 pub enum Reading<'l> {
     /// All of it; what upstreams refer to is looked up.
     Whole(&'l Lookup<'l>),
-    /// All of it; upstreams that refer to something that was not granted are taken out.
+    /// All of it; upstreams that refer to something that was not granted or is not there are taken out.
     Granted(&'l Lookup<'l>, &'l Grants),
     /// All of it; references in upstreams and relative paths stay as they are written, and nobody asks whether they can
     /// be used.
@@ -387,7 +387,7 @@ pub(crate) struct Examined<'t> {
     pub(crate) config: Option<Config>,
     /// What is wrong, from the beginning of the file to its end.
     pub(crate) problems: Vec<Problem>,
-    /// Upstreams that were taken out because they refer to something that was not granted.
+    /// Upstreams that were taken out because they refer to something that was not granted or is not there.
     pub(crate) refused: Vec<Problem>,
     /// Where everything is.
     pub(crate) places: Source<'t>,
@@ -413,7 +413,10 @@ fn read_through<'t>(text: &'t str, folder: Option<&Path>, reading: Reading<'_>) 
         Reading::Whole(lookup) => expand::expand_all(&mut source, lookup),
         Reading::Granted(lookup, grants) => {
             refused = expand::take_ungranted(&mut source, grants);
-            layers::with_granted(lookup, grants, |lookup| expand::expand_all(&mut source, lookup))
+            let expanded = layers::with_granted(lookup, grants, |lookup| expand::expand_all(&mut source, lookup));
+            // One upstream of a project that cannot be had does not stop the others.
+            refused.extend(expand::take_unresolved(&mut source, expanded));
+            Vec::new()
         }
         Reading::AsWritten => Vec::new(),
         Reading::WithoutUpstreams => {

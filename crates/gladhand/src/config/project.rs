@@ -39,9 +39,9 @@ impl Config {
         set_aside
     }
 
-    /// What of this project file has no effect, whatever the user's own configuration says.
-    pub(crate) fn set_aside(&self, places: &Source<'_>) -> Vec<SetAside> {
-        Self::default().narrow(self.clone(), places)
+    /// What of a project file has no effect beside this configuration.
+    pub(crate) fn set_aside(&self, project: &Self, places: &Source<'_>) -> Vec<SetAside> {
+        self.clone().narrow(project.clone(), places)
     }
 
     /// Takes over one setting if it is as strict as the one in force or stricter. Returns whether it was.

@@ -50,9 +50,35 @@ pub struct Grants {
 }
 
 impl Grants {
-    /// Whether nothing is granted.
-    pub fn is_empty(&self) -> bool {
-        self.secrets.is_empty() && self.variables.is_empty()
+    /// Everything that any of these grants.
+    pub fn sum<'g>(all: impl IntoIterator<Item = &'g Self>) -> Self {
+        let mut sum = Self::default();
+        for grants in all {
+            sum.secrets.extend(grants.secrets.iter().cloned());
+            sum.variables.extend(grants.variables.iter().cloned());
+        }
+        sum
+    }
+
+    /// Whether these grants include others.
+    pub fn covers(&self, others: &Self) -> bool {
+        self.secrets.is_superset(&others.secrets) && self.variables.is_superset(&others.variables)
+    }
+
+    /// Each grant alone, with the words for it.
+    pub fn each(&self) -> impl Iterator<Item = (String, Self)> {
+        let secrets = self
+            .secrets
+            .iter()
+            .map(|name| (format!("the secret {name}"), Self { secrets: [name.clone()].into(), ..Self::default() }));
+        let variables = self.variables.iter().map(|name| {
+            let words = match name.as_str() {
+                super::expand::EVERY_VARIABLE => "all variables of your environment".to_owned(),
+                name => format!("the variable {name}"),
+            };
+            (words, Self { variables: [name.clone()].into(), ..Self::default() })
+        });
+        secrets.chain(variables)
     }
 }
 

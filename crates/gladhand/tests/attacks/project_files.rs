@@ -195,9 +195,58 @@ fn a_project_changes_no_model_endpoint_and_sees_no_key() {
     for arguments in [&["doctor"][..], &["chat", "-p", "hi"]] {
         let said = stderr(&ask(arguments)) + &stdout(&ask(arguments));
         assert!(thief.accept().is_err(), "{arguments:?} connected after the file was trusted");
-        assert!(said.contains("a project file can only add upstreams and narrow policy"), "{said}");
-        assert!(said.contains("cannot widen what your own configuration allows"), "{said}");
+        assert!(said.contains("not used"), "{said}");
     }
+    let listed = stdout(&clone.run(&["config", "check"]));
+    assert!(listed.contains("a project file can only add upstreams and narrow policy"), "{listed}");
+    assert!(listed.contains("cannot widen what your own configuration allows"), "{listed}");
+}
+
+#[test]
+fn the_question_shows_everything_that_a_file_says() {
+    let file = "[upstreams.a]\ncommand = ['sh', '-c', 'echo a b']\nenv = { LD_PRELOAD = './evil.so' }\n\
+                [upstreams.b]\nurl = 'https://b.example/mcp'\nca = 'evil.pem'\nheaders = { X = 'y' }\n\
+                [[policy.rules]]\ntools = ['echo']\neffect = 'deny'\n# \u{202e} unseen\n";
+    let clone = Clone::with(file);
+    let screen = clone.trust(&["n"]);
+    for expected in [
+        "starts    a: sh -c 'echo a b'",
+        "with LD_PRELOAD=./evil.so",
+        "connects  b: https://b.example/mcp",
+        "ca = 'evil.pem'",
+        "headers = { X = 'y' }",
+        "narrows   policy with 1 rule",
+        "\\u{202e} unseen",
+    ] {
+        assert!(screen.contains(expected), "{expected} is missing in\n{screen}");
+    }
+}
+
+#[test]
+fn a_question_about_one_folder_is_not_about_another() {
+    let clone = Clone::with("");
+    clone.write("project/.git/HEAD", "");
+    clone.write("project/.agents/skills/own/SKILL.md", "Mine.\n");
+    clone.write("other/gladhand.toml", "[toolbox]\nenabled = false\n");
+    let screen = at_terminal(clone.gladhand(&["config", "trust", "../other"]), &["y"]);
+    assert!(screen.contains("/other/gladhand.toml") && !screen.contains("SKILL.md"), "{screen}");
+    assert!(!screen.contains(".."), "{screen}");
+    // A folder that is gone can be revoked as a whole.
+    std::fs::remove_dir_all(clone.path("other")).expect("it is there");
+    let revoked = clone.run(&["config", "trust", "--revoke", "../other"]);
+    assert!(stderr(&revoked).contains("is not trusted any more"), "{}", stderr(&revoked));
+}
+
+#[test]
+fn an_upstream_of_a_project_that_cannot_be_had_does_not_stop_the_others() {
+    let clone = Clone::with("");
+    let mark = clone.path("mark");
+    let broken = "[upstreams.broken]\ncommand = ['x', '${NO_SUCH_VARIABLE}']\n";
+    clone.write("project/gladhand.toml", &(marking(&mark) + broken));
+    clone.trust(&["y", "y"]);
+    let output = clone.run(&["tools"]);
+    assert!(stdout(&output).contains("evil__echo"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("not used: the variable NO_SUCH_VARIABLE is not set"), "{}", stderr(&output));
 }
 
 #[test]
@@ -230,14 +279,15 @@ fn a_project_reads_only_secrets_and_variables_that_were_granted() {
         command.env("GLADHAND_SECRET_TICKETS", "hush-1").env("API_KEY", "hush-2");
         stderr(&command.stdin(Stdio::null()).output().expect("it starts"))
     };
-    let screen = clone.trust(&["y", "n"]);
-    assert!(screen.contains("read the secret tickets, the variable API_KEY?"), "{screen}");
+    let screen = clone.trust(&["y", "n", "y"]);
+    assert!(screen.contains("Let it read the secret tickets?"), "{screen}");
+    assert!(screen.contains("Let it read the variable API_KEY?"), "{screen}");
     let said = tools();
-    assert!(said.contains("`secret:tickets`, `API_KEY` is not granted to this file"), "{said}");
+    assert!(said.contains("it may not read the secret tickets; `gladhand config trust` asks"), "{said}");
     assert!(!seen.exists());
-    // Asked again, the answer may be another one.
-    clone.run(&["config", "trust", "--revoke"]);
-    clone.trust(&["y", "y"]);
+    // Asked again for what is missing, the answer may be another one.
+    let screen = clone.trust(&["y"]);
+    assert!(screen.contains("Let it read the secret tickets?"), "{screen}");
     tools();
     assert_eq!(std::fs::read_to_string(&seen).expect("it ran").trim(), "hush-1 hush-2");
 }

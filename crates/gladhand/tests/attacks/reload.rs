@@ -114,3 +114,23 @@ fn a_project_file_that_changes_while_it_is_used_adds_nothing() {
     clone.trust(&["y"]);
     upstreams_become(&mut process, &["a", "evil"]);
 }
+
+#[test]
+fn a_project_that_is_revoked_or_removed_loses_its_upstreams_at_once() {
+    let clone = Clone::with("");
+    let a = upstream("a", &clone.path("nowhere"));
+    let rule = "[[policy.rules]]\ntools = ['wait']\neffect = 'deny'\n";
+    clone.write("project/gladhand.toml", &(a + rule));
+    clone.trust(&["y"]);
+    let mut process = session(&clone);
+    upstreams_become(&mut process, &["a"]);
+    let revoke = clone.gladhand(&["config", "trust", "--revoke"]).output().expect("it starts");
+    assert!(revoke.status.success());
+    upstreams_become(&mut process, &[]);
+    clone.trust(&["y"]);
+    upstreams_become(&mut process, &["a"]);
+    // A tool that removes the file takes its upstreams away, and not its rules.
+    std::fs::remove_file(clone.path("project/gladhand.toml")).expect("it is there");
+    upstreams_become(&mut process, &[]);
+    assert!(!tools(&mut process).contains(&"wait".to_owned()));
+}

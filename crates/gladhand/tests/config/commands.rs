@@ -45,7 +45,7 @@ gladhand.toml:2:1: warning: upstreams.a.command: `no-such-program` is not on the
     setting.write("[upstreams.a]\nurl = \"hush\"\n[upstreams.b]\ncommand = [\"x\", \"hush-${NO_SUCH_VARIABLE}\"]\n");
     let (code, report) = setting.json(&["config", "check", "--json"]);
     let problem = |line: u32, column: u32, key: &str, message: &str| json!({ "severity": "error", "line": line, "column": column, "key": key, "message": message });
-    let expected = json!({
+    let mut expected = json!({
         "file": "gladhand.toml",
         "ok": false,
         "upstreams": 2,
@@ -54,6 +54,7 @@ gladhand.toml:2:1: warning: upstreams.a.command: `no-such-program` is not on the
             problem(4, 17, "upstreams.b.command", "the variable NO_SUCH_VARIABLE is not set"),
         ],
     });
+    expected["files"] = json!([expected]);
     assert_eq!((code, report), (Some(2), expected));
     // And serve does not start with it.
     let output = setting.run(&["serve"]);

@@ -51,6 +51,7 @@ pub fn run(args: &ChatArgs) -> Result<ExitCode, CommandError> {
     let data = config::data_dir(args.data_dir.as_deref());
     let loaded = settings::load(args.config.as_deref(), data.as_deref(), Part::Whole);
     let Settings { mut config, layers } = loaded.map_err(CommandError::usage)?;
+    settings::note_skills(data.as_deref());
     if let Some(approve) = args.approve {
         config.agent.approve = approve;
     }

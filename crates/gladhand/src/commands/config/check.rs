@@ -15,7 +15,8 @@ use crate::commands::plain::plain_lines;
 use crate::commands::serve::Memory;
 use crate::commands::{CommandError, outside};
 use crate::config::{
-    self, Examined, File, Grants, Layers, Problem, Project, Reading, SetAside, Standing, TrustStore, UpstreamConfig,
+    self, Config, Examined, File, Grants, Layers, Problem, Project, Reading, SetAside, Standing, TrustStore,
+    UpstreamConfig,
 };
 use crate::exit::Exit;
 
@@ -27,23 +28,35 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, CommandError> {
     let data = config::data_dir(args.data_dir.as_deref());
     let named = args.file.as_ref().or(args.config.as_ref()).map(PathBuf::as_path);
     let layers = Layers::find(named, &TrustStore::in_folder(data.as_deref())).map_err(CommandError::usage)?;
-    let nothing = Grants::default();
-    // The project file is the one that a person in this folder works on.
-    let (file, grants) = match &layers.project {
-        Some(Project { file, standing: Standing::Trusted(grants) }) => (Some(file), Some(grants)),
-        Some(Project { file, .. }) => (Some(file), Some(&nothing)),
-        None => (layers.own.as_ref(), None),
-    };
-    let verdict = file.map(|file| judge(file, grants, data)).unwrap_or_default();
+    let own = layers.own.as_ref().map(|file| (file, judge(file, None, data.clone())));
+    let project = layers.project.as_ref().map(|Project { file, standing }| {
+        let grants = match standing {
+            Standing::Trusted(grants) => grants.clone(),
+            Standing::Changed { .. } | Standing::Unknown => Grants::default(),
+        };
+        let beside = layers.own.as_ref().and_then(|own| own.examine(Reading::AsWritten).config).unwrap_or_default();
+        (file, judge(file, Some((&beside, &grants)), data.clone()))
+    });
+    let checked: Vec<_> = own.into_iter().chain(project).collect();
     if args.json {
-        super::print_json(&as_json(file, &verdict))?;
+        // The nearest file as always, and all of them.
+        let nothing = Verdict::default();
+        let (file, verdict) = checked.last().map_or((None, &nothing), |(file, verdict)| (Some(*file), verdict));
+        let mut report = as_json(file, verdict);
+        report["files"] = checked.iter().map(|(file, verdict)| as_json(Some(file), verdict)).collect();
+        super::print_json(&report)?;
     } else {
-        super::print(&drawn(file, &verdict))?;
+        let drawn = match &checked[..] {
+            [] => "There is no configuration file: the defaults hold.\n".to_owned(),
+            checked => checked.iter().map(|(file, verdict)| drawn(file, verdict)).collect(),
+        };
+        super::print(&drawn)?;
         if let Some(line) = layers.untrusted() {
             super::say(&line);
         }
     }
-    Ok(verdict.exit().into())
+    let worst = checked.iter().map(|(_, verdict)| verdict.exit()).max_by_key(|exit| *exit as u8);
+    Ok(worst.unwrap_or(Exit::Success).into())
 }
 
 /// What was found.
@@ -66,17 +79,17 @@ impl Verdict {
     }
 }
 
-/// Examines a file. A project file has grants, and may say less than another.
-fn judge(file: &File, grants: Option<&Grants>, data: Option<PathBuf>) -> Verdict {
+/// Examines a file. A project file stands beside the user's own configuration, has grants, and may say less than another.
+fn judge(file: &File, of_project: Option<(&Config, &Grants)>, data: Option<PathBuf>) -> Verdict {
     let (sources, memory) = (Sources::with_store_in(data.clone()), Memory::in_folder(data));
     let examined = sources.lookup(|lookup| {
         let whole = Reading::Whole(lookup);
-        file.examine(grants.map_or(whole, |grants| whole.granted(grants)))
+        file.examine(of_project.map_or(whole, |(_, grants)| whole.granted(grants)))
     });
     let Examined { config, problems: errors, refused: warnings, places } = examined;
     let mut verdict = Verdict { errors, warnings, ..Verdict::default() };
-    if let (Some(config), Some(_)) = (&config, grants) {
-        verdict.warnings.extend(config.set_aside(&places).into_iter().map(|SetAside(problem)| problem));
+    if let (Some(config), Some((own, _))) = (&config, of_project) {
+        verdict.warnings.extend(own.set_aside(config, &places).into_iter().map(|SetAside(problem)| problem));
     }
     let left_open = config.iter().filter_map(outside::left_open);
     for missing in config.iter().flat_map(outside::missing_elsewhere).chain(left_open) {
@@ -137,8 +150,7 @@ fn as_json(file: Option<&File>, verdict: &Verdict) -> Value {
     })
 }
 
-fn drawn(file: Option<&File>, verdict: &Verdict) -> String {
-    let Some(file) = file else { return "There is no configuration file: the defaults hold.\n".to_owned() };
+fn drawn(file: &File, verdict: &Verdict) -> String {
     let mut text = String::new();
     for (style, word, problems) in [(BAD, "error", &verdict.errors), (ODD, "warning", &verdict.warnings)] {
         for problem in problems {

@@ -7,6 +7,7 @@ use anyhow::{Context as _, anyhow};
 
 use super::{InstallArgs, say};
 use crate::clients::{self, jsonc};
+use crate::commands::plain::plain_lines;
 use crate::commands::{CommandError, difference, own_program};
 use crate::exit::Exit;
 
@@ -26,7 +27,11 @@ pub(super) fn run(args: &InstallArgs) -> Result<ExitCode, CommandError> {
         return Ok(Exit::Success.into());
     };
     if args.dry_run {
-        return super::print(&format!("{}\n{}", file.display(), difference::of(&before, &after)));
+        return super::print(&format!(
+            "{}\n{}",
+            file.display(),
+            difference::of(&plain_lines(&before), &plain_lines(&after))
+        ));
     }
     if !before.is_empty() {
         let backup = free_name(&file);

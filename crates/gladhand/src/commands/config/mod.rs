@@ -162,6 +162,7 @@ with --config: it is used as it is.
 Examples:
   gladhand config trust
   gladhand config trust ../other-project
+  gladhand config trust --revoke ../other-project
   gladhand config trust --list";
 
 #[derive(Debug, Args)]
@@ -170,7 +171,7 @@ struct TrustArgs {
     /// A project's folder, or one file [default: the current folder].
     #[arg(value_name = "PATH", value_hint = ValueHint::AnyPath)]
     path: Option<PathBuf>,
-    /// Take trust back.
+    /// Take trust back from a file, or from all files below a folder.
     #[arg(long, conflicts_with = "list")]
     revoke: bool,
     /// List the trusted files.

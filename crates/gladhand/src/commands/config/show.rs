@@ -55,7 +55,9 @@ fn shown(config: &Config, extent: Extent) -> Result<String, CommandError> {
     let mut shown = String::new();
     for (name, section, usual) in &sections {
         let is_worth_it = |(key, value): &(&String, &Value)| {
-            !value.is_null() && (extent == Extent::All || usual.get(key) != Some(value))
+            // Rules of a project are no key of a file.
+            let is_key = name != "policy" || *key != "narrowing";
+            is_key && !value.is_null() && (extent == Extent::All || usual.get(key) != Some(value))
         };
         let lines = section.as_object().into_iter().flatten().filter(is_worth_it);
         let lines: String =

@@ -1,11 +1,11 @@
-//! `gladhand config trust`: shows what the files of a project would do, and asks whether to use them.
+//! `gladhand config trust`: shows the files of a project and what they would do, and asks whether to use them.
 //!
 //! The answer must come from a terminal. A program that runs in the project, an agent among them, cannot give it through a
 //! pipe. The content that was shown is the content that is trusted: a file that changes meanwhile is asked about again.
 
 use std::fmt::Write as _;
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::anyhow;
@@ -15,7 +15,9 @@ use serde_json::json;
 use super::{TrustArgs, counted, say};
 use crate::commands::plain::{plain, plain_lines};
 use crate::commands::{CommandError, difference};
-use crate::config::{self, Config, File, Grants, PROJECT_FILE, Reading, Standing, TrustStore};
+use crate::config::{
+    self, Config, File, Grants, Layers, PROJECT_FILE, Problem, Reading, SetAside, Standing, TrustStore, UpstreamConfig,
+};
 use crate::exit::Exit;
 
 pub(super) fn run(args: &TrustArgs) -> Result<ExitCode, CommandError> {
@@ -33,140 +35,186 @@ pub(super) fn run(args: &TrustArgs) -> Result<ExitCode, CommandError> {
         say("There is nothing to trust here: no gladhand.toml and no skill in .agents/skills.");
         return Ok(Exit::Success.into());
     }
-    let asked: Vec<_> = files.iter().filter(|file| !store.trusts(&file.path, &file.text)).collect();
-    if asked.is_empty() {
+    let questions: Vec<_> = files.iter().filter_map(|file| Question::about(file, &store)).collect();
+    if questions.is_empty() {
         say(&format!("{} trusted already.", counted(files.len(), "file")));
         return Ok(Exit::Success.into());
     }
-    let mut report = String::new();
-    for file in &asked {
-        report.push_str(&describe(file, &store.standing(&file.path, &file.text)));
-    }
-    super::print(&report)?;
+    super::print(&shown_files(&questions))?;
     if !std::io::stdin().is_terminal() {
         let error = anyhow!("nothing is trusted: the question must be answered at a terminal");
         let hint = "run `gladhand config trust` yourself, or name a file that you know with --config FILE";
         return Err(CommandError::usage(error).hint(hint));
     }
-    if !confirm(&format!("Trust {} as shown?", counted(asked.len(), "file")))? {
-        say("Nothing is trusted, and nothing of it is used.");
+    let new = questions.iter().filter(|question| !question.is_trusted()).count();
+    if new > 0 && !confirm(&format!("Trust {} as shown?", counted(new, "file")))? {
+        say("Nothing is trusted.");
         return Ok(Exit::Failure.into());
     }
-    for file in asked {
-        let grants = needed(file);
-        let is_granted =
-            grants.is_empty() || confirm(&format!("May {} read {}?", shown(&file.path), list_of(&grants)))?;
-        store.trust(&file.path, &file.text, if is_granted { grants } else { Grants::default() })?;
-        if !is_granted {
-            say("Upstreams that refer to what is not granted are not used.");
-        }
+    for question in &questions {
+        question.settle(&store)?;
     }
-    say("Trusted. A change of these files asks again; `gladhand config trust --revoke` takes it back.");
+    say("Trusted. A change of a file asks again.\n`gladhand config trust --revoke` takes trust back.");
     Ok(Exit::Success.into())
 }
 
-/// The files that the question is about: those of a folder's project, or the one that is named.
-fn files(named: Option<&Path>) -> Result<Vec<File>, CommandError> {
-    let path = named.unwrap_or_else(|| Path::new("."));
-    if !path.is_dir() {
-        return Ok(vec![read(path).map_err(CommandError::usage)?]);
+/// A file that the user is asked about.
+struct Question<'f> {
+    file: &'f File,
+    standing: Standing,
+    /// Everything that its enabled upstreams refer to, by upstream.
+    references: Vec<(String, Grants)>,
+}
+
+impl<'f> Question<'f> {
+    /// A question, if there is one: the content is not trusted, or it refers to something that is not granted.
+    fn about(file: &'f File, store: &TrustStore) -> Option<Self> {
+        let standing = store.standing(&file.path, &file.text);
+        let question = Self { file, standing, references: config::references(file) };
+        let is_settled = question.is_trusted() && question.ungranted().is_empty();
+        (!is_settled).then_some(question)
     }
-    let config = Some(path.join(PROJECT_FILE)).filter(|file| file.exists());
-    let home = etcetera::home_dir().ok();
-    let skills = gladhand_agent::project_skills(&std::path::absolute(path)?, home.as_deref());
-    config.into_iter().chain(skills).map(|file| read(&file).map_err(CommandError::usage)).collect()
-}
 
-fn read(path: &Path) -> std::io::Result<File> {
-    let text = config::read(path)?;
-    Ok(File { path: std::path::absolute(path)?, text })
-}
+    fn is_trusted(&self) -> bool {
+        matches!(self.standing, Standing::Trusted(_))
+    }
 
-/// What a person has to know before trusting a file.
-fn describe(file: &File, standing: &Standing) -> String {
-    let mut text = String::new();
-    // A string takes everything.
-    let _ = writeln!(text, "{}", shown(&file.path));
-    match standing {
-        Standing::Changed { before } => {
-            let _ = writeln!(text, "  has changed since it was trusted:");
-            for line in difference::of(&redact(before), &redact(&file.text)).lines() {
-                let _ = writeln!(text, "    {line}");
+    fn granted(&self) -> Grants {
+        match &self.standing {
+            Standing::Trusted(grants) => grants.clone(),
+            Standing::Changed { .. } | Standing::Unknown => Grants::default(),
+        }
+    }
+
+    /// References that were not granted yet, as words for a person, each with what it adds to the grants.
+    fn ungranted(&self) -> Vec<(String, Grants)> {
+        let granted = self.granted();
+        let all = Grants::sum(self.references.iter().map(|(_, grants)| grants));
+        all.each().filter(|(_, one)| !granted.covers(one)).collect()
+    }
+
+    /// Asks for each reference, and records the answers.
+    fn settle(&self, store: &TrustStore) -> Result<(), CommandError> {
+        let mut granted = self.granted();
+        for (words, one) in self.ungranted() {
+            if confirm(&format!("Let it read {words}?"))? {
+                granted = Grants::sum([&granted, &one]);
+            } else {
+                say("An upstream that refers to it is not used.");
             }
         }
-        Standing::Unknown | Standing::Trusted(_) => {}
+        Ok(store.trust(&self.file.path, &self.file.text, granted)?)
     }
-    if file.path.extension().is_none_or(|kind| kind != "toml") {
-        if *standing == Standing::Unknown {
-            for line in plain_lines(&file.text).lines() {
-                let _ = writeln!(text, "    {line}");
-            }
-        }
-        return text + "\n";
-    }
-    let examined = file.examine(Reading::AsWritten);
-    for problem in &examined.problems {
-        let _ = writeln!(text, "  wrong     {problem}");
-    }
-    if let Some(config) = &examined.config {
-        text.push_str(&effects(config));
-        for config::SetAside(problem) in config.set_aside(&examined.places) {
-            let config::Problem { line, key, message, .. } = problem;
-            let why = message.strip_prefix("not used: ").unwrap_or(&message);
-            let _ = writeln!(text, "  ignored   {} (line {line})\n            {}", plain(&key), plain(why));
-        }
-    }
-    let grants = needed(file);
-    if !grants.is_empty() {
-        let _ = writeln!(text, "  reads     {}", list_of(&grants));
-    }
-    text + "\n"
 }
 
-/// The programs that a configuration starts and the addresses that it connects to.
-fn effects(config: &Config) -> String {
+/// The files of all questions: first their contents, then what they do, right above the question.
+fn shown_files(questions: &[Question<'_>]) -> String {
     let mut text = String::new();
-    for (name, upstream) in config.upstreams.0.iter().filter(|(_, upstream)| upstream.enabled) {
-        let words: Vec<_> = upstream.command.iter().chain(&upstream.args).map(|word| plain(&redact(word))).collect();
-        if !words.is_empty() {
-            let _ = writeln!(text, "  starts    {}: {}", plain(name), words.join(" "));
+    for Question { file, standing, .. } in questions {
+        // A string takes everything.
+        let _ = writeln!(text, "{}", shown(&file.path));
+        let content = match standing {
+            Standing::Trusted(_) => continue,
+            Standing::Changed { before } => {
+                let _ = writeln!(text, "  has changed since it was trusted:");
+                difference::of(&plain_lines(&redact(before)), &plain_lines(&redact(&file.text)))
+            }
+            Standing::Unknown => plain_lines(&redact(&file.text)),
+        };
+        for line in content.lines() {
+            let _ = writeln!(text, "  | {line}");
         }
-        // A variable can change what a program does, so its value is shown, too.
-        for (variable, value) in &upstream.env {
-            let value = redact(value.0.expose());
-            let _ = writeln!(text, "            with {}={}", plain(variable), plain(&value));
-        }
-        if let Some(folder) = &upstream.cwd {
-            let _ = writeln!(text, "            in {}", shown(folder));
-        }
-        if let Some(url) = &upstream.url {
-            let _ = writeln!(text, "  connects  {}: {}", plain(name), plain(&redact(url)));
-        }
-        for (header, value) in &upstream.headers {
-            let value = redact(value.0.expose());
-            let _ = writeln!(text, "            with {}: {}", plain(header), plain(&value));
-        }
+    }
+    text.push('\n');
+    for question in questions.iter().filter(|question| is_configuration(question.file)) {
+        text.push_str(&effects(question));
     }
     text
 }
 
-/// Everything that the enabled upstreams of a file refer to.
-fn needed(file: &File) -> Grants {
-    let mut all = Grants::default();
-    for (_, grants) in config::references(file) {
-        all.secrets.extend(grants.secrets);
-        all.variables.extend(grants.variables);
+/// What a configuration starts, connects to, reads, and says in vain.
+fn effects(question: &Question<'_>) -> String {
+    let examined = question.file.examine(Reading::AsWritten);
+    let mut text = String::new();
+    for problem in &examined.problems {
+        // A string takes everything.
+        let _ = writeln!(text, "  wrong     {}", plain(&problem.to_string()));
     }
-    all
+    let Some(project) = &examined.config else { return text };
+    let own = Layers::find(None, &TrustStore::default()).ok().and_then(|layers| layers.own);
+    let is_of_user =
+        own.as_ref().is_some_and(|own| fs_err::canonicalize(&own.path).is_ok_and(|own| own == question.file.path));
+    let own = own.filter(|_| !is_of_user).and_then(|file| file.examine(Reading::AsWritten).config).unwrap_or_default();
+    let is_own = |name: &str| own.upstreams.0.iter().any(|(own, _)| own == name);
+    for (name, upstream) in project.upstreams.0.iter().filter(|(name, one)| one.enabled && !is_own(name)) {
+        text.push_str(&effect(name, upstream));
+        let read = question.references.iter().filter(|(other, _)| other == name).flat_map(|(_, grants)| grants.each());
+        for (words, _) in read {
+            let _ = writeln!(text, "            reads {words}");
+        }
+    }
+    let count = |number: usize, what: &str| (number > 0).then(|| counted(number, what));
+    let Config { policy, .. } = project;
+    let narrowing = [count(policy.rules.len(), "rule"), count(policy.limits.len(), "limit")];
+    let narrowing: Vec<_> = narrowing.into_iter().flatten().collect();
+    if !narrowing.is_empty() {
+        let _ = writeln!(text, "  narrows   policy with {}", narrowing.join(" and "));
+    }
+    // The user's own file may say everything.
+    let set_aside = if is_of_user { Vec::new() } else { own.set_aside(project, &examined.places) };
+    for SetAside(Problem { line, key, message, .. }) in set_aside {
+        let why = message.strip_prefix("not used: ").unwrap_or(&message);
+        let _ = writeln!(text, "  ignored   {} (line {line})\n            {}", plain(&key), plain(why));
+    }
+    text.push('\n');
+    text
 }
 
-fn list_of(grants: &Grants) -> String {
-    let secrets = grants.secrets.iter().map(|name| format!("the secret {}", plain(name)));
-    let variables = grants.variables.iter().map(|name| match name.as_str() {
-        "*" => "all variables of your environment".to_owned(),
-        name => format!("the variable {}", plain(name)),
-    });
-    secrets.chain(variables).collect::<Vec<_>>().join(", ")
+/// The program that an upstream starts, or the address that it connects to.
+fn effect(name: &str, upstream: &UpstreamConfig) -> String {
+    let mut text = String::new();
+    let words: Vec<_> = upstream.command.iter().chain(&upstream.args).map(|word| quoted(&redact(word))).collect();
+    // A string takes everything.
+    if !words.is_empty() {
+        let _ = writeln!(text, "  starts    {}: {}", plain(name), words.join(" "));
+    }
+    if let Some(url) = &upstream.url {
+        let _ = writeln!(text, "  connects  {}: {}", plain(name), plain(&redact(url)));
+    }
+    // A variable can change what a program does, so its value is shown, too.
+    for (variable, value) in &upstream.env {
+        let _ = writeln!(text, "            with {}={}", plain(variable), quoted(&redact(value.0.expose())));
+    }
+    text
+}
+
+/// A word as a shell would have it.
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=@%+,${}".contains(c);
+    match !word.is_empty() && word.chars().all(is_plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", plain(&word.replace('\'', r"'\''"))),
+    }
+}
+
+/// The files that the question is about: those of a folder's project, or the one that is named.
+fn files(named: Option<&Path>) -> Result<Vec<File>, CommandError> {
+    let path = fs_err::canonicalize(named.unwrap_or_else(|| Path::new("."))).map_err(CommandError::usage)?;
+    let read = |path: PathBuf| -> Result<File, CommandError> {
+        let text = config::read(&path).map_err(CommandError::usage)?;
+        Ok(File { path, text })
+    };
+    if !path.is_dir() {
+        return Ok(vec![read(path)?]);
+    }
+    let config = Some(path.join(PROJECT_FILE)).filter(|file| file.exists());
+    let home = etcetera::home_dir().ok();
+    let skills = gladhand_agent::project_skills(&path, home.as_deref());
+    config.into_iter().chain(skills).map(read).collect()
+}
+
+fn is_configuration(file: &File) -> bool {
+    file.path.extension().is_some_and(|kind| kind == "toml")
 }
 
 fn shown(path: &Path) -> String {
@@ -184,35 +232,53 @@ fn confirm(question: &str) -> Result<bool, CommandError> {
 
 fn list(store: &TrustStore, as_json: bool) -> Result<ExitCode, CommandError> {
     let records = store.records();
+    let state = |path: &Path| match config::read(path) {
+        Ok(text) if store.trusts(path, &text) => "unchanged",
+        Ok(_) => "changed",
+        Err(_) => "gone",
+    };
     if as_json {
-        let files: Vec<_> = records
-            .iter()
-            .map(|record| {
-                json!({ "path": record.path, "sha256": record.sha256, "since": record.since, "grants": record.grants })
-            })
-            .collect();
-        return super::print_json(&json!({ "trusted": files }));
+        let files = records.iter().map(|record| {
+            let config::TrustRecord { path, sha256, since, grants, .. } = record;
+            json!({ "path": path, "sha256": sha256, "since": since, "grants": grants, "state": state(path) })
+        });
+        return super::print_json(&json!({ "trusted": files.collect::<Vec<_>>() }));
+    }
+    if records.is_empty() {
+        say("No file is trusted.");
     }
     let mut text = String::new();
     for record in &records {
-        let grants =
-            if record.grants.is_empty() { String::new() } else { format!(", reads {}", list_of(&record.grants)) };
         // A string takes everything.
-        let _ = writeln!(text, "{}  since {}{grants}", shown(&record.path), record.since);
+        let _ = writeln!(text, "{}\n  since {}, {}", shown(&record.path), record.since, state(&record.path));
+        for (words, _) in record.grants.each() {
+            let _ = writeln!(text, "  reads {words}");
+        }
     }
     super::print(&text)
 }
 
+/// A path that may be gone, without `..`.
+fn without_parents(path: PathBuf) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => drop(plain.pop()),
+            part => plain.push(part),
+        }
+    }
+    plain
+}
+
+/// Forgets the trust in a file, or in every file below a folder. Both may be gone.
 fn revoke(store: &TrustStore, named: Option<&Path>) -> Result<ExitCode, CommandError> {
-    let paths: Vec<PathBuf> = match named {
-        // A file that is gone can still be revoked by its path.
-        Some(path) if !path.exists() => vec![std::path::absolute(path)?],
-        _ => files(named)?.into_iter().map(|file| file.path).collect(),
-    };
+    let path = named.unwrap_or_else(|| Path::new("."));
+    let path = fs_err::canonicalize(path).or_else(|_| std::path::absolute(path).map(without_parents))?;
+    let records = store.records().into_iter().filter(|record| record.path.starts_with(&path));
     let mut revoked = 0;
-    for path in paths {
-        if store.revoke(&path)? {
-            say(&format!("{} is not trusted any more.", shown(&path)));
+    for record in records {
+        if store.revoke(&record.path)? {
+            say(&format!("{} is not trusted any more.", shown(&record.path)));
             revoked += 1;
         }
     }

@@ -20,7 +20,7 @@ use serde_json::json;
 
 use crate::commands::lookup::Sources;
 use crate::commands::plain::plain;
-use crate::commands::{CommandError, outside, print_json, written};
+use crate::commands::{CommandError, outside, print_json, settings, written};
 use crate::config::{
     self, Config, ExaminedLayers, Layers, PROJECT_FILE, Problem, Reading, SetAside, TrustStore, UpstreamConfig, env,
 };
@@ -190,8 +190,13 @@ fn configuration(args: &DoctorArgs, findings: &mut Vec<Finding>) -> Option<Setti
         findings.push(Finding::doubtful(
             about,
             format!("{PROJECT_FILE}: {problem}"),
-            "move it to your own configuration",
+            "it has no effect; remove it from the project's file if you do not want to read this again",
         ));
+    }
+    let skills = settings::untrusted_skills(config::data_dir(args.data_dir.as_deref()).as_deref());
+    for skill in skills {
+        let message = format!("{} is not used: you have not trusted it as it is", skill.display());
+        findings.push(Finding::doubtful("skill", message, "`gladhand config trust` shows it and asks"));
     }
     if layers.in_force().next().is_none() {
         findings.push(Finding::fine(about, "there is no file: the defaults hold"));

@@ -16,7 +16,9 @@ use super::mounted::Mounted;
 use crate::agent::LaterAgent;
 use crate::authorization::Access;
 use crate::commands::lookup::Sources;
-use crate::config::{self, Approve, Config, ConfigError, File, Grants, Layers, Loaded, Reading, Standing, TrustStore};
+use crate::config::{
+    self, Approve, Config, ConfigError, File, Grants, Layers, Loaded, Project, Reading, Standing, TrustStore,
+};
 use crate::governing;
 
 /// How often the file is looked at.
@@ -160,6 +162,8 @@ pub(super) struct Reader {
     in_force: Config,
     /// Whether the files could not be read, and the log says so.
     is_unreadable: bool,
+    /// Whether the project file was not there when it was last looked for.
+    is_away: bool,
     /// The settings that hold until the next start, where they do not follow.
     started_with: toml::Table,
     /// The settings as they were last right.
@@ -179,6 +183,7 @@ impl Reader {
             approve: None,
             in_force,
             is_unreadable: false,
+            is_away: false,
             started_with: settings.clone(),
             settings,
         }
@@ -202,7 +207,7 @@ impl Reader {
             }
         };
         self.is_unreadable = false;
-        let pending = self.pending(&layers);
+        let pending = self.pending(&layers).filter(|_| !self.is_revoked(&layers));
         let seen = (layers, pending.is_some());
         if !is_asked_for && seen == self.seen {
             return None;
@@ -241,16 +246,34 @@ impl Reader {
         Some(self.in_force.clone())
     }
 
-    /// Reads the files again. A file that is gone may be on its way to be replaced.
-    fn read(&self) -> Result<Layers, ConfigError> {
-        let layers = Layers::find(self.named.as_deref(), &self.trust)?;
+    /// Reads the files again. A file that is gone may be on its way to be replaced: the old one stays in force. A project file
+    /// that stays away is taken for an empty one.
+    fn read(&mut self) -> Result<Layers, ConfigError> {
+        let mut layers = Layers::find(self.named.as_deref(), &self.trust)?;
+        let gone = |file: &File| {
+            let message = format!("{} is gone", file.path.display());
+            ConfigError::Unreadable(std::io::Error::new(std::io::ErrorKind::NotFound, message))
+        };
         let (before, _) = &self.approved;
-        let is_gone =
-            (before.own.is_some() && layers.own.is_none()) || (before.project.is_some() && layers.project.is_none());
-        match is_gone {
-            true => Err(ConfigError::Unreadable(std::io::ErrorKind::NotFound.into())),
-            false => Ok(layers),
+        if let (Some(own), None) = (&before.own, &layers.own) {
+            return Err(gone(own));
         }
+        let was_away = std::mem::replace(&mut self.is_away, before.project.is_some() && layers.project.is_none());
+        if let (Some(project), true) = (&before.project, self.is_away) {
+            if !was_away {
+                return Err(gone(&project.file));
+            }
+            let file = File { text: String::new(), ..project.file.clone() };
+            layers.project = Some(Project { file, standing: Standing::Unknown });
+        }
+        Ok(layers)
+    }
+
+    /// Whether the user took back the trust in a project file that is as it was. Then nothing of it is used any more.
+    fn is_revoked(&self, layers: &Layers) -> bool {
+        let (before, _) = &self.approved;
+        let (Some(project), Some(now)) = (&before.project, &layers.project) else { return false };
+        project.file == now.file && layers.trusted_project().is_none() && layers.own == before.own
     }
 
     /// The file that changed, may have been changed by a peer, and is not trusted as it is now.
