@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use super::{A2eConfig, AgentConfig, Approve, Config, UpstreamConfig};
+use super::{A2eConfig, AgentConfig, Approve, Config, Inherit, UpstreamConfig};
 use crate::authorization::AuthorizationConfig;
 
 /// How many lists of rules and how many limits changes may add before the user trusts one of them.
@@ -53,10 +53,10 @@ impl Config {
     /// Whether a tool or an agent of this process could have written a file without a question to the user.
     ///
     /// Such tools are: the agent, if it writes or runs without approval; processes and skills of A2E below their roots; and an
-    /// upstream that is told of a folder around the file, in its arguments, its variables or its working folder.
+    /// upstream that is told of the file or of a folder around it, in its arguments, its variables or its `cwd`.
     pub(crate) fn exposes(&self, file: &Path) -> bool {
         let Ok(file) = std::fs::canonicalize(file) else { return true };
-        let holds = |folder: &Path| std::fs::canonicalize(folder).is_ok_and(|folder| file.starts_with(folder));
+        let holds = |place: &Path| std::fs::canonicalize(place).is_ok_and(|place| file.starts_with(place));
         let agent = &self.agent;
         let is_free =
             agent.approve == Approve::All || agent.allow.iter().any(|name| name != "reads" && name != "network");
@@ -70,7 +70,7 @@ impl Config {
                 .0
                 .iter()
                 .filter(|(_, one)| one.enabled)
-                .any(|(_, one)| one.folders().any(|one| holds(&one)))
+                .any(|(_, one)| one.places().any(|one| holds(&one)))
     }
 }
 
@@ -128,17 +128,25 @@ impl UpstreamConfig {
         }
     }
 
-    /// Every folder that the program is told of. An argument that names no folder is none.
-    fn folders(&self) -> impl Iterator<Item = PathBuf> {
-        let arguments = self.command.iter().skip(1).chain(&self.args).map(String::as_str);
-        let variables = self.env.values().map(|value| value.0.expose());
-        let values = arguments.chain(variables).flat_map(|value| {
-            let behind_equals = value.split_once('=').map(|(_, value)| value);
-            [Some(value), behind_equals].into_iter().flatten().flat_map(std::env::split_paths)
+    /// Every file and folder that the program is told of, in whatever syntax: `--mount src=DIR,dst=/x`, `{"root":"DIR"}`, `~/x`.
+    fn places(&self) -> impl Iterator<Item = PathBuf> {
+        let inherited = match &self.inherit_env {
+            Inherit::All => Vec::new(),
+            Inherit::Also(names) => names.iter().filter_map(|name| std::env::var(name).ok()).collect(),
+        };
+        let arguments = self.command.iter().skip(1).chain(&self.args).cloned();
+        let variables = self.env.values().map(|value| value.0.expose().to_owned());
+        let (home, start) = (etcetera::home_dir().ok(), self.cwd.clone().unwrap_or_else(|| PathBuf::from(".")));
+        let named = arguments.chain(variables).chain(inherited).flat_map(move |value| {
+            let parts = value.split(|c: char| c.is_whitespace() || "=,:;\"'{}[]()<>&|".contains(c));
+            let place = |part: &str| match (part.strip_prefix('~'), &home) {
+                (Some(rest), Some(home)) => home.join(rest.trim_start_matches('/')),
+                _ => start.join(part),
+            };
+            let whole = start.join(&value);
+            parts.filter(|part| !part.is_empty()).map(place).chain([whole]).collect::<Vec<_>>()
         });
-        let start = self.cwd.clone().unwrap_or_else(|| PathBuf::from("."));
-        let named = values.filter(|path| !path.as_os_str().is_empty()).map(move |path| start.join(path));
-        named.chain(self.cwd.clone()).filter(|path| path.is_dir())
+        named.chain(self.cwd.clone()).filter(|place| place.exists())
     }
 }
 
@@ -213,6 +221,10 @@ mod tests {
         assert!(!exposes(upstream("args = ['--verbose', '/no/such/folder']".to_owned())));
         assert!(exposes(upstream(format!("args = ['{folder}']"))));
         assert!(exposes(upstream(format!("args = ['--root={inner}/../inner']"))));
+        assert!(exposes(upstream(format!("args = ['--mount', 'type=bind,src={folder},dst=/x']"))));
+        assert!(exposes(upstream(format!("args = ['sh', '-c', 'cd {folder} && exec serve']"))));
+        assert!(exposes(upstream(format!("args = [{:?}]", format!("{{\"root\":\"{inner}\"}}")))));
+        assert!(exposes(upstream(format!("args = ['{}']", file.display()))));
         assert!(exposes(upstream(format!("env = {{ DIRS = '/no/such:{inner}' }}"))));
         assert!(exposes(upstream(format!("args = ['.']\ncwd = '{inner}'"))));
         assert!(!exposes(upstream(format!("enabled = false\nargs = ['{folder}']"))));

@@ -25,6 +25,8 @@ pub struct Layers {
     pub own: Option<File>,
     /// The project file, trusted or not. There is none if the operator named a file.
     pub project: Option<Project>,
+    /// Whether the operator named the file.
+    pub is_named: bool,
 }
 
 /// The project file.
@@ -61,7 +63,7 @@ impl Layers {
     pub fn find(named: Option<&Path>, trust: &TrustStore) -> Result<Self, ConfigError> {
         if let Some(path) = named {
             let text = read(path).map_err(ConfigError::Unreadable)?;
-            return Ok(Self { own: Some(File { path: path.to_owned(), text }), project: None });
+            return Ok(Self { own: Some(File { path: path.to_owned(), text }), project: None, is_named: true });
         }
         let own = match users_file() {
             Some(path) => read_if_there(path).map_err(ConfigError::Unreadable)?,
@@ -71,7 +73,7 @@ impl Layers {
             let real = |path: &Path| std::fs::canonicalize(path).ok();
             own.as_ref().is_some_and(|own| real(&own.path) == real(path))
         };
-        let project = match read_if_there(PathBuf::from(PROJECT_FILE)) {
+        let project = match read_project() {
             Ok(file) => file.filter(|file| !is_own(&file.path)),
             Err(error) => {
                 tracing::warn!(%error, "the project file could not be read and is not loaded");
@@ -79,7 +81,7 @@ impl Layers {
             }
         };
         let project = project.map(|file| Project { standing: trust.standing(&file.path, &file.text), file });
-        Ok(Self { own, project })
+        Ok(Self { own, project, is_named: false })
     }
 
     /// The configuration that the files make up. Without a file, the defaults hold.
@@ -98,6 +100,9 @@ impl Layers {
         if let Some(file) = &self.own {
             let examined = file.examine(reading);
             config = examined.config;
+            if let (Some(config), false) = (&mut config, self.is_named) {
+                config.start_at_home();
+            }
             wrong.extend((!examined.problems.is_empty()).then_some((file, examined.problems)));
         }
         if let Some((file, grants)) = self.trusted_project() {
@@ -139,6 +144,26 @@ impl Layers {
         let path = std::path::absolute(&file.path).unwrap_or_else(|_| file.path.clone());
         Some(format!("{} is not loaded: {why}; `gladhand config trust` shows it and asks", path.display()))
     }
+}
+
+impl Config {
+    /// Lets upstreams without a working folder start in the user's home. The current folder may be a stranger's repository, and
+    /// many programs (`npx`, `python -m`) run code that they find in their working folder.
+    fn start_at_home(&mut self) {
+        let home = etcetera::home_dir().ok().filter(|home| home.is_dir()).unwrap_or_else(std::env::temp_dir);
+        for (_, upstream) in &mut self.upstreams.0 {
+            upstream.default_cwd = Some(home.clone());
+        }
+    }
+}
+
+/// The project file. A link is none: relative paths in it would mean other files than where it leads.
+fn read_project() -> std::io::Result<Option<File>> {
+    let path = PathBuf::from(PROJECT_FILE);
+    if std::fs::symlink_metadata(&path).is_ok_and(|data| data.is_symlink()) {
+        return Err(std::io::Error::other(format!("{PROJECT_FILE} is a link")));
+    }
+    read_if_there(path)
 }
 
 fn read_if_there(path: PathBuf) -> std::io::Result<Option<File>> {

@@ -44,6 +44,7 @@ pub use project::SetAside;
 pub use repository::RepositoryConfig;
 pub use source::Problem;
 use source::{Source, in_order};
+pub(crate) use trust::place;
 pub use trust::{Grants, Standing, TrustRecord, TrustStore};
 pub use upstreams::{Hidden, Inherit, UpstreamConfig, Upstreams};
 

@@ -2,6 +2,8 @@
 //!
 //! Everything else in it is set aside, with its place, and the rest of the file holds.
 
+use gladhand_hub::BETWEEN;
+
 use super::source::{Problem, Source};
 use super::{AgentConfig, Config};
 
@@ -23,6 +25,9 @@ impl Config {
                 ["upstreams", name] if self.upstreams.0.iter().any(|(own, _)| own == name) => {
                     refuse(&path, "not used: your own configuration has an upstream of this name");
                 }
+                ["upstreams", name] if self.has_names_of(&project, name) => {
+                    refuse(&path, "not used: its names would begin like those of one of your own upstreams");
+                }
                 ["upstreams", name] => {
                     let added = project.upstreams.0.iter().find(|(added, _)| added == name);
                     self.upstreams.0.extend(added.cloned());
@@ -37,6 +42,19 @@ impl Config {
             }
         }
         set_aside
+    }
+
+    /// Whether an upstream of a project would show names that look like those of one of the user's upstreams.
+    fn has_names_of(&self, project: &Self, name: &str) -> bool {
+        let Some((_, added)) = project.upstreams.0.iter().find(|(added, _)| added == name) else { return false };
+        let is_within = |name: &str, prefix: &str| {
+            name == prefix || name.strip_prefix(prefix).is_some_and(|rest| rest.starts_with(BETWEEN))
+        };
+        let prefix = added.effective_prefix(name);
+        self.upstreams.0.iter().filter_map(|(name, own)| own.effective_prefix(name)).any(|own| {
+            let is_close = prefix.is_some_and(|prefix| is_within(prefix, own) || is_within(own, prefix));
+            is_close || added.rename.values().any(|renamed| is_within(renamed, own))
+        })
     }
 
     /// What of a project file has no effect beside this configuration.
@@ -111,6 +129,17 @@ mod tests {
             config.upstreams.0.iter().map(|(name, one)| (name.as_str(), one.command[0].as_str())).collect();
         assert_eq!(names, [("z", "own"), ("y", "y"), ("b", "b")]);
         assert_eq!(set_aside, ["upstreams.z"]);
+    }
+
+    #[test]
+    fn an_upstream_of_a_project_has_no_names_that_look_like_the_users() {
+        let own = "[upstreams.gh]\ncommand = 'own'\n";
+        let project = "[upstreams.gh__adm]\ncommand = 'x'\n[upstreams.y]\ncommand = 'y'\nprefix = 'gh'\n\
+                       [upstreams.z]\ncommand = 'z'\nrename = { w = 'gh__w' }\n[upstreams.ghost]\ncommand = 'g'\n";
+        let (config, set_aside) = narrowed(own, project);
+        let names: Vec<_> = config.upstreams.0.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["gh", "ghost"]);
+        assert_eq!(set_aside, ["upstreams.gh__adm", "upstreams.y", "upstreams.z"]);
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //!
 //! A file in a cloned repository can start programs, so it is used only after the user has trusted exactly its content
 //! (`gladhand config trust`). There is one record per file, in `trust/` of the data folder, named after the SHA-256 of the
-//! file's real path. A record holds the content's hash, and the content itself to show a later difference.
+//! file's place: the real path of its folder, and its name. A link to a trusted file is another place, because relative paths
+//! in it mean other files. A record holds the content's hash, and the content itself to show a later difference.
 //!
 //! This module keeps records. It asks no questions and reads no project file.
 
@@ -28,7 +29,7 @@ pub struct TrustStore {
 /// A file that was trusted, with the content that it had then.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrustRecord {
-    /// The file's real path.
+    /// The file's place.
     pub path: PathBuf,
     /// The SHA-256 of its content, in hexadecimal.
     pub sha256: String,
@@ -118,7 +119,7 @@ impl TrustStore {
 
     /// Trusts exactly this content of a file.
     pub fn trust(&self, path: &Path, text: &str, grants: Grants) -> io::Result<()> {
-        let path = fs_err::canonicalize(path)?;
+        let path = place(path)?;
         let file = self.file(&path).ok_or_else(|| io::Error::other("there is no data folder to keep trust in"))?;
         let (sha256, since) = (sha256(text.as_bytes()), utc::now());
         let record = TrustRecord { path, sha256, since, grants, text: text.to_owned() };
@@ -127,8 +128,8 @@ impl TrustStore {
 
     /// Forgets that a file was trusted. Returns whether it was.
     pub fn revoke(&self, path: &Path) -> io::Result<bool> {
-        let real = fs_err::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        let Some(file) = self.file(&real) else { return Ok(false) };
+        let place = place(path).unwrap_or_else(|_| path.to_owned());
+        let Some(file) = self.file(&place) else { return Ok(false) };
         match fs_err::remove_file(file) {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
@@ -145,13 +146,27 @@ impl TrustStore {
     }
 
     fn record(&self, path: &Path) -> Option<TrustRecord> {
-        let real = std::fs::canonicalize(path).ok()?;
-        read(&self.file(&real)?).filter(|record| record.path == real)
+        let place = place(path).ok()?;
+        read(&self.file(&place)?).filter(|record| record.path == place)
     }
 
-    fn file(&self, real: &Path) -> Option<PathBuf> {
-        let name = sha256(real.as_os_str().as_encoded_bytes());
+    /// The folder of the records.
+    pub(crate) fn folder(&self) -> Option<&Path> {
+        self.folder.as_deref()
+    }
+
+    fn file(&self, place: &Path) -> Option<PathBuf> {
+        let name = sha256(place.as_os_str().as_encoded_bytes());
         Some(self.folder.as_ref()?.join(format!("{name}.json")))
+    }
+}
+
+/// Where a file is: the real path of its folder, and its own name. The last part is not followed if it is a link.
+pub(crate) fn place(path: &Path) -> io::Result<PathBuf> {
+    let whole = std::path::absolute(path)?;
+    match (whole.parent(), whole.file_name()) {
+        (Some(folder), Some(name)) => Ok(fs_err::canonicalize(folder)?.join(name)),
+        _ => fs_err::canonicalize(whole),
     }
 }
 
@@ -181,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn trust_belongs_to_the_real_path() {
+    fn trust_belongs_to_the_place() {
         let folder = tempfile::tempdir().unwrap();
         let store = TrustStore::in_folder(Some(folder.path()));
         let (file, copy) = (folder.path().join("g.toml"), folder.path().join("copy.toml"));
@@ -193,7 +208,10 @@ mod tests {
         {
             let link = folder.path().join("link.toml");
             std::os::unix::fs::symlink(&file, &link).unwrap();
-            assert!(store.trusts(&link, "a"), "a link to the same file");
+            assert!(!store.trusts(&link, "a"), "a link to the same file");
+            let folder_link = folder.path().join("link");
+            std::os::unix::fs::symlink(folder.path(), &folder_link).unwrap();
+            assert!(store.trusts(&folder_link.join("g.toml"), "a"), "the same file through another way to its folder");
         }
         assert!(!TrustStore::in_folder(None).trusts(&file, "a"));
     }

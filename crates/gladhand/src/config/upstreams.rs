@@ -44,6 +44,9 @@ pub struct UpstreamConfig {
     pub args: Vec<String>,
     /// The folder that the program starts in.
     pub cwd: Option<PathBuf>,
+    /// The folder that the program starts in if there is no `cwd`; none: ours.
+    #[serde(skip)]
+    pub default_cwd: Option<PathBuf>,
     /// Variables for the program.
     pub env: BTreeMap<String, Hidden>,
     /// Which of our variables the program gets beside the usual ones.
@@ -87,6 +90,7 @@ impl Default for UpstreamConfig {
             command: Vec::new(),
             args: Vec::new(),
             cwd: None,
+            default_cwd: None,
             env: BTreeMap::new(),
             inherit_env: Inherit::default(),
             url: None,
@@ -159,7 +163,7 @@ impl UpstreamConfig {
             }
         };
         let variables = self.env.iter().map(|(name, value)| (name.clone(), value.0.clone())).collect();
-        Surroundings { folder: self.cwd.clone(), inherits, variables }
+        Surroundings { folder: self.cwd.clone().or_else(|| self.default_cwd.clone()), inherits, variables }
     }
 
     /// What its names begin with, if anything.

@@ -339,3 +339,40 @@ fn an_import_writes_servers_of_a_project_only_if_the_file_is_named() {
     let output = clone.run(&["config", "import", ".mcp.json", "--write"]);
     assert!(own().contains("[upstreams.evil]"), "{}", stderr(&output));
 }
+
+#[test]
+fn a_link_to_a_trusted_file_is_not_trusted() {
+    let clone = Clone::with("[upstreams.s]\ncommand = ['./server']\n");
+    clone.trust(&["y"]);
+    clone.write("evil/server", "#!/bin/sh\ntouch ../mark\n");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(clone.path("evil/server"), mode).expect("it is ours");
+    std::os::unix::fs::symlink("../project/gladhand.toml", clone.path("evil/gladhand.toml")).expect("a link");
+    let output = clone.gladhand(&["tools"]).current_dir(clone.path("evil")).output().expect("it starts");
+    assert!(!clone.path("mark").exists(), "{}", stderr(&output));
+    assert!(stderr(&output).contains("gladhand.toml is a link"), "{}", stderr(&output));
+}
+
+#[test]
+fn upstreams_of_the_user_do_not_start_in_the_clone() {
+    let clone = Clone::with("");
+    std::fs::create_dir_all(clone.path("home")).expect("a folder");
+    let own = format!("[upstreams.a]\ncommand = ['sh', '-c', 'pwd > {}']\n", clone.path("seen").display());
+    clone.write("config/gladhand/gladhand.toml", &own);
+    clone.run(&["tools", "--timeout", "5"]);
+    let seen = std::fs::read_to_string(clone.path("seen")).expect("it ran");
+    let home = clone.path("home").canonicalize().expect("it is there");
+    assert_eq!(
+        Path::new(seen.trim()).canonicalize().expect("a folder"),
+        home,
+        "programs run code of their working folder"
+    );
+}
+
+#[test]
+fn the_question_hides_nothing_that_looks_like_a_secret() {
+    let command = "TOKEN=\"$(touch evil)\" exec cat";
+    let clone = Clone::with(&format!("[upstreams.a]\ncommand = ['sh', '-c', {}]\n", Value::from(command)));
+    let screen = clone.trust(&["n"]);
+    assert!(screen.contains("sh -c 'TOKEN=\"$(touch evil)\" exec cat'"), "{screen}");
+}

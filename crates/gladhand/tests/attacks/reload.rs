@@ -134,3 +134,25 @@ fn a_project_that_is_revoked_or_removed_loses_its_upstreams_at_once() {
     upstreams_become(&mut process, &[]);
     assert!(!tools(&mut process).contains(&"wait".to_owned()));
 }
+
+#[test]
+fn a_tool_that_can_write_records_of_trust_cannot_trust_its_own_change() {
+    let clone = Clone::with("");
+    std::fs::remove_file(clone.path("project/gladhand.toml")).expect("it is there");
+    let own = "config/gladhand/gladhand.toml";
+    // The upstream is told of a folder that holds the configuration and the data folder.
+    let (a, evil) = ["a", "evil"].map(|name| upstream(name, &clone.path("."))).into();
+    clone.write(own, &a);
+    let mut process = session(&clone);
+    upstreams_become(&mut process, &["a"]);
+    let rule = "[[policy.rules]]\ntools = ['wait']\neffect = 'deny'\n";
+    clone.write(own, &(a + &evil + rule));
+    let path = clone.path(own).into_os_string().into_string().expect("UTF-8");
+    at_terminal(clone.gladhand(&["config", "trust", &path]), &["y"]);
+    let begun = Instant::now();
+    while tools(&mut process).contains(&"wait".to_owned()) {
+        assert!(begun.elapsed() < PATIENCE, "the change is not read");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    upstreams_become(&mut process, &["a"]);
+}

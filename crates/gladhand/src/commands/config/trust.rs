@@ -2,6 +2,7 @@
 //!
 //! The answer must come from a terminal. A program that runs in the project, an agent among them, cannot give it through a
 //! pipe. The content that was shown is the content that is trusted: a file that changes meanwhile is asked about again.
+//! Nothing in it is redacted: text that looks like a secret could hide what a command does.
 
 use std::fmt::Write as _;
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
@@ -9,7 +10,6 @@ use std::path::{Component, Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::anyhow;
-use gladhand_redaction::redact;
 use serde_json::json;
 
 use super::{TrustArgs, counted, say};
@@ -97,7 +97,7 @@ impl<'f> Question<'f> {
     fn settle(&self, store: &TrustStore) -> Result<(), CommandError> {
         let mut granted = self.granted();
         for (words, one) in self.ungranted() {
-            if confirm(&format!("Let it read {words}?"))? {
+            if confirm(&format!("Let it read {}?", plain(&words)))? {
                 granted = Grants::sum([&granted, &one]);
             } else {
                 say("An upstream that refers to it is not used.");
@@ -117,9 +117,9 @@ fn shown_files(questions: &[Question<'_>]) -> String {
             Standing::Trusted(_) => continue,
             Standing::Changed { before } => {
                 let _ = writeln!(text, "  has changed since it was trusted:");
-                difference::of(&plain_lines(&redact(before)), &plain_lines(&redact(&file.text)))
+                difference::of(&plain_lines(before), &plain_lines(&file.text))
             }
-            Standing::Unknown => plain_lines(&redact(&file.text)),
+            Standing::Unknown => plain_lines(&file.text),
         };
         for line in content.lines() {
             let _ = writeln!(text, "  | {line}");
@@ -143,14 +143,14 @@ fn effects(question: &Question<'_>) -> String {
     let Some(project) = &examined.config else { return text };
     let own = Layers::find(None, &TrustStore::default()).ok().and_then(|layers| layers.own);
     let is_of_user =
-        own.as_ref().is_some_and(|own| fs_err::canonicalize(&own.path).is_ok_and(|own| own == question.file.path));
+        own.as_ref().is_some_and(|own| config::place(&own.path).is_ok_and(|own| own == question.file.path));
     let own = own.filter(|_| !is_of_user).and_then(|file| file.examine(Reading::AsWritten).config).unwrap_or_default();
     let is_own = |name: &str| own.upstreams.0.iter().any(|(own, _)| own == name);
     for (name, upstream) in project.upstreams.0.iter().filter(|(name, one)| one.enabled && !is_own(name)) {
         text.push_str(&effect(name, upstream));
         let read = question.references.iter().filter(|(other, _)| other == name).flat_map(|(_, grants)| grants.each());
         for (words, _) in read {
-            let _ = writeln!(text, "            reads {words}");
+            let _ = writeln!(text, "            reads {}", plain(&words));
         }
     }
     let count = |number: usize, what: &str| (number > 0).then(|| counted(number, what));
@@ -173,17 +173,17 @@ fn effects(question: &Question<'_>) -> String {
 /// The program that an upstream starts, or the address that it connects to.
 fn effect(name: &str, upstream: &UpstreamConfig) -> String {
     let mut text = String::new();
-    let words: Vec<_> = upstream.command.iter().chain(&upstream.args).map(|word| quoted(&redact(word))).collect();
+    let words: Vec<_> = upstream.command.iter().chain(&upstream.args).map(|word| quoted(word)).collect();
     // A string takes everything.
     if !words.is_empty() {
         let _ = writeln!(text, "  starts    {}: {}", plain(name), words.join(" "));
     }
     if let Some(url) = &upstream.url {
-        let _ = writeln!(text, "  connects  {}: {}", plain(name), plain(&redact(url)));
+        let _ = writeln!(text, "  connects  {}: {}", plain(name), plain(url));
     }
     // A variable can change what a program does, so its value is shown, too.
     for (variable, value) in &upstream.env {
-        let _ = writeln!(text, "            with {}={}", plain(variable), quoted(&redact(value.0.expose())));
+        let _ = writeln!(text, "            with {}={}", plain(variable), quoted(value.0.expose()));
     }
     text
 }
@@ -199,7 +199,9 @@ fn quoted(word: &str) -> String {
 
 /// The files that the question is about: those of a folder's project, or the one that is named.
 fn files(named: Option<&Path>) -> Result<Vec<File>, CommandError> {
-    let path = fs_err::canonicalize(named.unwrap_or_else(|| Path::new("."))).map_err(CommandError::usage)?;
+    let path = named.unwrap_or_else(|| Path::new("."));
+    let path = if path.is_dir() { fs_err::canonicalize(path) } else { config::place(path) };
+    let path = path.map_err(CommandError::usage)?;
     let read = |path: PathBuf| -> Result<File, CommandError> {
         let text = config::read(&path).map_err(CommandError::usage)?;
         Ok(File { path, text })
@@ -252,7 +254,7 @@ fn list(store: &TrustStore, as_json: bool) -> Result<ExitCode, CommandError> {
         // A string takes everything.
         let _ = writeln!(text, "{}\n  since {}, {}", shown(&record.path), record.since, state(&record.path));
         for (words, _) in record.grants.each() {
-            let _ = writeln!(text, "  reads {words}");
+            let _ = writeln!(text, "  reads {}", plain(&words));
         }
     }
     super::print(&text)
@@ -273,7 +275,11 @@ fn without_parents(path: PathBuf) -> PathBuf {
 /// Forgets the trust in a file, or in every file below a folder. Both may be gone.
 fn revoke(store: &TrustStore, named: Option<&Path>) -> Result<ExitCode, CommandError> {
     let path = named.unwrap_or_else(|| Path::new("."));
-    let path = fs_err::canonicalize(path).or_else(|_| std::path::absolute(path).map(without_parents))?;
+    let path = if path.is_dir() {
+        fs_err::canonicalize(path)?
+    } else {
+        config::place(path).or_else(|_| std::path::absolute(path).map(without_parents))?
+    };
     let records = store.records().into_iter().filter(|record| record.path.starts_with(&path));
     let mut revoked = 0;
     for record in records {
