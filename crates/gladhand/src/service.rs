@@ -5,6 +5,7 @@ use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use gladhand_accord::{Peer, Secret};
 use gladhand_dialects::{CacheHints, Dialect, Door, Menu, Pass, REGISTRY, ServerSetup, Stop};
@@ -43,6 +44,8 @@ pub struct Service {
     waits_for_upstreams: bool,
     in_front_of: Option<Arc<Coupled>>,
     alongside: Option<Work>,
+    /// A chore that can wait until the first moments are over.
+    chore: Option<fn()>,
     tools_may_change: bool,
     outlives_hang_ups: bool,
     shown_as: Option<String>,
@@ -76,6 +79,7 @@ impl Service {
             waits_for_upstreams: false,
             in_front_of: None,
             alongside: None,
+            chore: None,
             tools_may_change: false,
             outlives_hang_ups: false,
             shown_as: None,
@@ -186,8 +190,19 @@ impl Service {
         Self { outlives_hang_ups, ..self }
     }
 
+    /// Does a chore once, on a thread of its own, after a second of serving: a start must not wait for it.
+    pub(crate) fn with_chore(self, chore: fn()) -> Self {
+        Self { chore: Some(chore), ..self }
+    }
+
     /// Begins what is to be done alongside.
     fn begin_alongside(&mut self) {
+        if let Some(chore) = self.chore.take() {
+            tokio::spawn(async move {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                let _ = tokio::task::spawn_blocking(chore).await;
+            });
+        }
         if let Some(Work(work)) = self.alongside.take() {
             // It ends with the runtime.
             tokio::spawn(work.into_inner().unwrap_or_else(PoisonError::into_inner));

@@ -58,6 +58,8 @@ pub fn run(args: &ChatArgs) -> Result<ExitCode, CommandError> {
     if !config.agent.enabled {
         return Err(CommandError::usage(anyhow!("the configuration has no agent")).hint("set `enabled` of [agent]"));
     }
+    // If no thread can be started, the next start removes them.
+    let _ = std::thread::Builder::new().spawn(gladhand_workbench::remove_leftovers);
     let Assembly { hub, .. } = Assembly::of(&mut config, &layers, data.as_deref(), Reached::Here);
     if hub.agent().is_none() {
         return Err(

@@ -55,9 +55,6 @@ impl Assembly {
             // Whoever comes from elsewhere gets to see what is here, and not what else this user may read.
             config.agent.roots.extend(std::env::current_dir());
         }
-        // On a thread of its own, because the folder for temporary files may be large. If there is none, the next start
-        // removes them.
-        let _ = std::thread::Builder::new().spawn(gladhand_workbench::remove_leftovers);
         let agent = data.filter(|_| config.agent.enabled);
         let agent = agent.map(|data| Arc::new(LaterAgent::new(config.agent.clone(), data.to_owned())));
         let mut mounted = Mounted::new(config, Memory::in_folder(data.map(Path::to_owned)), within);

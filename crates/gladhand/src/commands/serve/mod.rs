@@ -36,7 +36,7 @@ pub fn run(args: &ServeArgs) -> Result<ExitCode, CommandError> {
     }
     let reached = reached(&args.listen, &config)?;
     let Assembly { hub, agent, mounted, is_circle } = Assembly::of(&mut config, &layers, data.as_deref(), reached);
-    let service = Service::new(hub.clone());
+    let service = Service::new(hub.clone()).with_chore(gladhand_workbench::remove_leftovers);
     let service = match is_circle || (layers.own.is_none() && layers.project.is_none()) {
         false => {
             let hang_up = hang_up_means(&args.listen);
