@@ -276,6 +276,22 @@ fn where_nothing_is_hidden_everybody_shares_one_list() {
     assert!(Arc::ptr_eq(&list(&hiding), &list(&hiding)), "and a list that was made is kept");
 }
 
+#[test]
+fn callers_share_a_view_unless_the_policy_names_them() {
+    let everyone = hub(rules(vec![rule("none", &[], &["git__add"], None, Effect::Deny)]));
+    let some = hub(rules(vec![rule("none", &["client:a*"], &["git__add"], None, Effect::Deny)]));
+    for n in 0..200 {
+        assert_eq!(Someone::called(&format!("a{n}")).tools(&everyone), ["git__read", "git__push", "echo"]);
+        assert_eq!(Someone::called(&format!("a{n}")).tools(&some), ["git__read", "git__push", "echo"]);
+        let other = Someone::called(&format!("b{n}")).tools(&some);
+        assert_eq!(other, ["git__read", "git__add", "git__push", "echo"]);
+    }
+    assert_eq!(everyone.inner.routes().views.count(), 1);
+    assert_eq!(some.inner.routes().views.count(), 2);
+    let whole = Someone::called("b").answer(&some, Operation::ListTools);
+    assert!(matches!(whole, Answer::Now(Ok(Reply::Tools(tools))) if Arc::ptr_eq(&tools, &some.tools())));
+}
+
 #[tokio::test]
 async fn a_profile_shows_what_it_says_under_the_names_it_says() {
     let profile = Profile {
