@@ -888,26 +888,47 @@ async fn a_pattern_that_begins_with_a_prefix_is_about_that_upstream_alone() {
         let naming = if prefix.is_empty() { Naming::default() } else { Naming::prefixed(prefix) };
         Mount { provider: Arc::new(kit), naming }
     };
-    for (pattern, meant) in [
-        ("a__*", &["a__x", "a__b_x"][..]),
-        ("a__b__*", &["a__b__x"]),
-        ("a__b__x", &["a__b__x"]),
-        ("a*", &["a__x", "a__b_x", "a__b__x", "a_x"]),
-        ("*x", &["a__x", "a__b__x"]),
+    for (pattern, allowed, denied) in [
+        ("a__*", &["a__x", "a__b_x"][..], &["a__x", "a__b_x", "a_x"][..]),
+        ("a__b__*", &["a__b__x"], &["a__b_x", "a__b__x"]),
+        ("a__b__x", &["a__b__x"], &["a__b_x", "a__b__x"]),
+        ("a*", &["a__x", "a__b_x", "a__b__x", "a_x"], &["a__x", "a__b_x", "a__b__x", "a_x"]),
+        ("*x", &["a__x", "a__b__x"], &["a__x", "a__b_x", "a__b__x", "a_x"]),
     ] {
         let mounts = vec![mount("a", &["x", "b__x"]), mount("a__b", &["x"]), mount("", &["a__x"])];
         let all: Vec<String> = Hub::of(mounts.clone()).tools().iter().map(|tool| tool.name.clone()).collect();
-        let policy = rules(vec![rule("r", &[], &[pattern], None, Effect::Deny)]);
-        let hub = Hub::of(mounts).governed(Arc::new(Governor::new(policy)));
-        let listed = Someone::called("c").tools(&hub);
-        let denied = all.iter().filter(|name| !listed.contains(name));
+        let listed = |rules: Vec<Rule>| {
+            let policy = Policy { rules, ..Policy::default() };
+            Someone::called("c").tools(&Hub::of(mounts.clone()).governed(Arc::new(Governor::new(policy))))
+        };
         // Those that got another name have a mark at its end.
         let unmarked = |name: &String| match name.rsplit_once('_') {
             Some((name, mark)) if mark.len() == 8 => name.to_owned(),
             _ => name.clone(),
         };
-        let denied: Vec<_> = denied.map(unmarked).collect();
-        assert_eq!(denied, meant, "{pattern} of {all:?}");
+        let about = |effect| rule("r", &[], &[pattern], None, effect);
+        let seen = listed(vec![about(Effect::Allow), rule("rest", &[], &[], None, Effect::Deny)]);
+        assert_eq!(seen.iter().map(unmarked).collect::<Vec<_>>(), allowed, "{pattern} of {all:?}");
+        // A rule that denies is about the names that tools would have without the others, too.
+        let seen = listed(vec![about(Effect::Deny)]);
+        let unseen: Vec<_> = all.iter().filter(|name| !seen.contains(name)).map(unmarked).collect();
+        assert_eq!(unseen, denied, "{pattern} of {all:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_upstream_that_is_added_does_not_free_a_tool_from_its_rule() {
+    let says = |_: ToolCall<'_>, _: &crate::Context<'_>| Ok(ToolResult::text("done"));
+    let kit = Arc::new(Kit::new().tool(Tool::plain("adm__delete", ""), says));
+    let own = Mount { provider: kit, naming: Naming::prefixed("gh") };
+    let dead = Mount { provider: Arc::new(Kit::new()), naming: Naming::prefixed("gh__adm") };
+    for effect in [Effect::Deny, Effect::Ask] {
+        let policy = rules(vec![rule("keep", &[], &["gh__adm__delete"], None, effect)]);
+        let hub = Hub::of(vec![own.clone(), dead.clone()]).governed(Arc::new(Governor::new(policy)));
+        let name: &'static str = hub.tools()[0].name.clone().leak();
+        assert!(name.starts_with("gh__adm_delete_"), "{name}");
+        let failure = Someone::called("c").call(&hub, name, json!({})).await.unwrap_err();
+        assert!(failure.message.contains("rule `keep`"), "{failure}");
     }
 }
 
