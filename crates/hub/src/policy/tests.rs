@@ -808,6 +808,38 @@ async fn a_rule_about_everything_holds_for_everything_that_a_caller_can_reach() 
 }
 
 #[tokio::test]
+async fn a_condition_sees_every_argument_of_a_completion() {
+    use gladhand_operations::{CompletionCall, CompletionOf};
+    let deny = Rule {
+        about: Subjects { prompts: vec![Pattern("vault__greet".to_owned())], ..Subjects::default() },
+        ..rule("root", &[], &[], Some(r#"who == "root""#), Effect::Deny)
+    };
+    let (hub, someone) = (of_all_kinds(Governor::new(rules(vec![deny]))), Someone::called("c"));
+    for (argument, value, context, is_denied) in [
+        ("who", "ann", None, false),
+        ("who", "root", None, true),
+        ("tone", "x", Some("{ }"), false),
+        ("tone", "x", Some(r#"{"who":"ann"}"#), false),
+        ("tone", "x", Some(r#"{"who":"root"}"#), true),
+        ("tone", "x", Some(r#"{"who":"root","who":"ann"}"#), true),
+        ("who", "ann", Some(r#"{"who":"ann"}"#), false),
+        ("who", "ann", Some(r#"{"who":"root"}"#), true),
+        ("who", "ann", Some(r#"{"who":"root","who":"ann"}"#), true),
+        ("who", "ann", Some("[]"), true),
+    ] {
+        let completion = CompletionCall {
+            of: CompletionOf::Prompt("vault__greet".into()),
+            argument: argument.into(),
+            value: value.into(),
+            context: context.map(|context| std::borrow::Cow::Owned(json::raw(context.to_owned()))),
+        };
+        let outcome = someone.answer(&hub, Operation::Complete(completion)).outcome().await;
+        let denied = outcome.is_err_and(|failure| failure.kind == FailureKind::Denied);
+        assert_eq!(denied, is_denied, "{argument} {value} {context:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_rule_is_about_the_kinds_and_upstreams_that_it_names() {
     let pattern = |text: &str| vec![Pattern(text.to_owned())];
     for (about, denied) in [
