@@ -7,8 +7,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use gladhand_operations::{CompletionCall, CompletionOf, Failure, FailureKind, Operation};
-use gladhand_wire::{RawValue, json};
-use serde_json::{Map, Value};
+use gladhand_wire::{Members, RawValue, json};
 
 use crate::hub::Hub;
 use crate::policy::{Asked, Course, Governor, Logged, View, Who};
@@ -186,16 +185,33 @@ fn sent<'o>(operation: &'o Operation<'_>) -> Option<&'o RawValue> {
 fn arguments<'o>(operation: &'o Operation<'_>) -> Cow<'o, RawValue> {
     match operation {
         Operation::Complete(CompletionCall { of: CompletionOf::Prompt(_), argument, value, context }) => {
-            let known = context.as_ref().and_then(|context| serde_json::from_str(context.get()).ok());
-            let mut known: Map<String, Value> = known.unwrap_or_default();
-            known.insert(argument.clone().into_owned(), value.clone().into_owned().into());
-            Cow::Owned(json::to_raw(&known))
+            with_context(argument, value, context.as_deref())
         }
         operation => match sent(operation) {
             Some(sent) => Cow::Borrowed(sent),
             None => Cow::Owned(of_uri(name(operation))),
         },
     }
+}
+
+/// An argument and the others that are known, as the caller wrote them: a name that is there twice stays so, and rules
+/// that look at arguments refuse it.
+fn with_context<'c>(argument: &str, value: &str, context: Option<&'c RawValue>) -> Cow<'c, RawValue> {
+    let own = json::to_raw(&serde_json::json!({ argument: value }));
+    let Some(context) = context else { return Cow::Owned(own) };
+    if Members::of(context).and_then(|known| known.str(argument)).as_deref() == Some(value) {
+        return Cow::Borrowed(context);
+    }
+    fn members(object: &str) -> Option<&str> {
+        object.trim().strip_prefix('{')?.strip_suffix('}').map(str::trim)
+    }
+    let own = members(own.get()).unwrap_or_default();
+    // What is no object cannot be read. The own argument twice stands for that.
+    let text = match members(context.get()).unwrap_or(own) {
+        "" => format!("{{{own}}}"),
+        others => format!("{{{own},{others}}}"),
+    };
+    Cow::Owned(json::raw(text))
 }
 
 fn of_uri(uri: &str) -> Box<RawValue> {

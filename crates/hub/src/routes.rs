@@ -69,11 +69,13 @@ pub(crate) struct Route {
     pub(crate) own: String,
     /// Prefixes of other mounts which the shown name begins with too.
     rivals: Vec<String>,
+    /// The name that it would have if that did not belong to another provider.
+    natural: Option<String>,
 }
 
 impl Route {
     fn to(mount: usize, own: &str) -> Self {
-        Self { mount, own: own.to_owned(), rivals: Vec::new() }
+        Self { mount, own: own.to_owned(), rivals: Vec::new(), natural: None }
     }
 }
 
@@ -167,15 +169,17 @@ impl Routes {
                 let Some(mut shown) = naming.shown(&tool.name).filter(|_| own_names.insert(tool.name.clone())) else {
                     continue;
                 };
+                let mut natural = None;
                 if round.claim(Space::Tool, &shown, index).is_none() || by_tool.contains_key(&shown) {
                     note("tool", &shown);
-                    shown = naming.instead(&tool.name);
+                    natural = Some(std::mem::replace(&mut shown, naming.instead(&tool.name)));
                     if round.claim(Space::Tool, &shown, index).is_none() {
                         continue;
                     }
                 }
                 if let Entry::Vacant(free) = by_tool.entry(shown.clone()) {
-                    let route = Route { rivals: rivals(&shown, index, &mounts), ..Route::to(index, &tool.name) };
+                    let rivals = rivals(&shown, index, &mounts);
+                    let route = Route { rivals, natural, ..Route::to(index, &tool.name) };
                     tool.name = shown;
                     let seen = match bundles {
                         Some(bundles) => bundles.shown(tool, session),
@@ -210,15 +214,17 @@ impl Routes {
                 else {
                     continue;
                 };
+                let mut natural = None;
                 if round.claim(Space::Prompt, &shown, index).is_none() || by_prompt.contains_key(&shown) {
                     note("prompt", &shown);
-                    shown = naming.instead(&prompt.name);
+                    natural = Some(std::mem::replace(&mut shown, naming.instead(&prompt.name)));
                     if round.claim(Space::Prompt, &shown, index).is_none() {
                         continue;
                     }
                 }
                 if let Entry::Vacant(free) = by_prompt.entry(shown.clone()) {
-                    free.insert(Route { rivals: rivals(&shown, index, &mounts), ..Route::to(index, &prompt.name) });
+                    let rivals = rivals(&shown, index, &mounts);
+                    free.insert(Route { rivals, natural, ..Route::to(index, &prompt.name) });
                     prompt.name = shown;
                     prompts.push(prompt);
                 }
@@ -306,7 +312,7 @@ impl Routes {
         let prefix = |mount: usize| self.mounts[mount].naming.prefix.as_deref();
         let routed = |kind, route: &'a Route, name| {
             let what = What::named(kind, self.upstream(route.mount), &route.own, name);
-            what.among(prefix(route.mount), &route.rivals)
+            what.among(prefix(route.mount), &route.rivals).instead_of(route.natural.as_deref())
         };
         match target {
             Target::Tool(tool) => self.tool(*tool),
@@ -322,7 +328,8 @@ impl Routes {
     pub(crate) fn tool(&self, tool: usize) -> What<'_> {
         let (route, tool) = (self.route_of(tool), &self.tools[tool]);
         let prefix = self.mounts[route.mount].naming.prefix.as_deref();
-        What::tool(self.upstream(route.mount), &route.own, tool).among(prefix, &route.rivals)
+        let what = What::tool(self.upstream(route.mount), &route.own, tool).among(prefix, &route.rivals);
+        what.instead_of(route.natural.as_deref())
     }
 
     /// A resource that no provider lists, as one that the provider of a mount may have.

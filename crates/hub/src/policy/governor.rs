@@ -108,15 +108,14 @@ impl Governor {
         self.pinboard.get().is_some()
     }
 
-    /// Applies another policy from now on. What was used up of limits counts on if they are the same; what was allowed for
+    /// Applies another policy from now on. What was used up counts on for limits that stay the same; what was allowed for
     /// the rest of a session is asked for again. Returns whether anybody may get to see something else:
     /// [`crate::Hub::look_again`] makes it so.
     pub fn replace(&self, policy: Policy) -> bool {
         let mut regime = self.regime.write().unwrap_or_else(PoisonError::into_inner);
         let shows_something_else = !policy.shows_the_same_as(&regime.policy);
-        let is_as_limited = policy.limits == regime.policy.limits;
-        let meters = if is_as_limited { Arc::clone(&regime.meters) } else { Arc::default() };
-        *regime = Regime::of(policy, meters);
+        let meters = regime.meters.succeeded(&regime.policy.limits, &policy.limits);
+        *regime = Regime::of(policy, Arc::new(meters));
         drop(regime);
         self.note_pinning();
         shows_something_else

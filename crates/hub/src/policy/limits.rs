@@ -50,11 +50,15 @@ pub struct Rate {
 /// What was used up so far.
 #[derive(Debug, Default)]
 pub(super) struct Meters {
-    all: Mutex<HashMap<Key, Meter>>,
+    /// The id of each limit, in the order of the limits.
+    ids: Vec<u64>,
+    last_id: u64,
+    /// Shared with the meters of the policies before and after.
+    all: Arc<Mutex<HashMap<Key, Meter>>>,
 }
 
-/// The limit's place among the limits, and who is counted.
-type Key = (usize, Counted);
+/// The id of the limit, and who is counted.
+type Key = (u64, Counted);
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Counted {
@@ -81,6 +85,22 @@ impl Meter {
 }
 
 impl Meters {
+    /// The meters for other limits. What was used up counts on for those limits that stay the same.
+    pub(super) fn succeeded(&self, before: &[Limit], limits: &[Limit]) -> Self {
+        let mut known: Vec<_> = before.iter().zip(&self.ids).collect();
+        let mut last_id = self.last_id;
+        let id_of = |limit: &Limit| match known.iter().position(|(old, _)| *old == limit) {
+            Some(at) => *known.remove(at).1,
+            None => {
+                last_id += 1;
+                last_id
+            }
+        };
+        let ids: Vec<_> = limits.iter().map(id_of).collect();
+        self.all().retain(|(id, _), meter| meter.running > 0 || ids.contains(id));
+        Self { ids, last_id, all: Arc::clone(&self.all) }
+    }
+
     /// Takes what a call needs from all limits that fit it, or says which of them has no more.
     pub(super) fn admit(
         self: &Arc<Self>,
@@ -89,25 +109,27 @@ impl Meters {
         what: &What<'_>,
         now: Instant,
     ) -> Result<Permit, Failure> {
-        let fits = |limit: &Limit| limit.about.fit(what) && any_fits(&limit.who, |callers| callers.fits(who));
-        let fitting: Vec<_> = limits.iter().enumerate().filter(|(_, limit)| fits(limit)).collect();
+        let fits = |limit: &Limit| {
+            what.is_within(|what| limit.about.fit(what)) && any_fits(&limit.who, |callers| callers.fits(who))
+        };
+        let fitting: Vec<_> = limits.iter().zip(&self.ids).filter(|(limit, _)| fits(limit)).collect();
         let smallest = |bound: Option<usize>, one: Option<usize>| bound.into_iter().chain(one).min();
         let mut permit = Permit::default();
-        for (_, limit) in &fitting {
+        for (limit, _) in &fitting {
             permit.timeout = permit.timeout.into_iter().chain(limit.timeout).min();
             permit.result_bytes = smallest(permit.result_bytes, limit.result_bytes);
         }
         let counting: Vec<_> = fitting
             .into_iter()
-            .filter(|(_, limit)| limit.rate.is_some() || limit.concurrent.is_some())
-            .map(|(index, limit)| ((index, counted(limit, who)), limit))
+            .filter(|(limit, _)| limit.rate.is_some() || limit.concurrent.is_some())
+            .map(|(limit, id)| ((*id, counted(limit, who)), limit))
             .collect();
         if counting.is_empty() {
             return Ok(permit);
         }
         let mut meters = self.all();
         if meters.len() > MANY {
-            forget(&mut meters, limits, now);
+            self.forget(&mut meters, limits, now);
         }
         for (key, limit) in &counting {
             let full = limit.rate.map_or(0.0, |rate| f64::from(rate.calls));
@@ -136,15 +158,16 @@ impl Meters {
     fn all(&self) -> MutexGuard<'_, HashMap<Key, Meter>> {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
 
-/// Throws away what says nothing: nothing runs, and the bucket is full again.
-fn forget(meters: &mut HashMap<Key, Meter>, limits: &[Limit], now: Instant) {
-    meters.retain(|(index, _), meter| {
-        let Some(rate) = limits.get(*index).and_then(|limit| limit.rate) else { return meter.running > 0 };
-        meter.refill(rate, now);
-        meter.running > 0 || meter.tokens < f64::from(rate.calls)
-    });
+    /// Throws away what says nothing: nothing runs, and the bucket is full again.
+    fn forget(&self, meters: &mut HashMap<Key, Meter>, limits: &[Limit], now: Instant) {
+        meters.retain(|(id, _), meter| {
+            let limit = self.ids.iter().position(|own| own == id).and_then(|at| limits.get(at));
+            let Some(rate) = limit.and_then(|limit| limit.rate) else { return meter.running > 0 };
+            meter.refill(rate, now);
+            meter.running > 0 || meter.tokens < f64::from(rate.calls)
+        });
+    }
 }
 
 fn counted(limit: &Limit, who: &Who<'_>) -> Counted {
@@ -230,6 +253,10 @@ mod tests {
         vec![Limit { name: "l".to_owned(), ..limit }]
     }
 
+    fn meters(limits: &[Limit]) -> Arc<Meters> {
+        Arc::new(Meters::default().succeeded(&[], limits))
+    }
+
     fn who(session: u64) -> Who<'static> {
         Who { principal: None, client: "c", session: SessionId(session), scopes: None }
     }
@@ -241,7 +268,7 @@ mod tests {
     #[test]
     fn a_bucket_is_emptied_and_fills_evenly() {
         let limits = limits(Limit { rate: Some(Rate { calls: 2, per: Duration::from_secs(1) }), ..Limit::default() });
-        let (meters, tool, start) = (Arc::<Meters>::default(), Tool::plain("t", ""), Instant::now());
+        let (meters, tool, start) = (meters(&limits), Tool::plain("t", ""), Instant::now());
         let what = What::tool("", "t", &tool);
         let at = |session, ms| {
             let now = start + Duration::from_millis(ms);
@@ -260,7 +287,7 @@ mod tests {
     #[test]
     fn those_who_are_nobody_are_counted_together_and_so_is_who_the_limit_says() {
         let mut limits = limits(Limit { concurrent: Some(1), ..Limit::default() });
-        let (meters, tool, now) = (Arc::<Meters>::default(), Tool::plain("t", ""), Instant::now());
+        let (meters, tool, now) = (meters(&limits), Tool::plain("t", ""), Instant::now());
         let what = What::tool("", "t", &tool);
         let held = meters.admit(&limits, &who(0), &what, now).unwrap();
         let other = Who { client: "another name", ..who(0) };
@@ -283,11 +310,27 @@ mod tests {
             Limit { rate: Some(rate), together: true, ..Limit::default() },
             Limit { concurrent: Some(0), about: tools("b"), ..Limit::default() },
         ];
-        let (meters, a, b, now) =
-            (Arc::<Meters>::default(), Tool::plain("a", ""), Tool::plain("b", ""), Instant::now());
+        let (meters, a, b, now) = (meters(&limits), Tool::plain("a", ""), Tool::plain("b", ""), Instant::now());
         let what = |tool| What::tool("", "", tool);
         assert!(meters.admit(&limits, &who(1), &what(&b), now).is_err());
         assert!(meters.admit(&limits, &who(1), &what(&a), now).is_ok());
+    }
+
+    #[test]
+    fn what_was_used_up_counts_on_for_limits_that_stay() {
+        let rate = Some(Rate { calls: 1, per: Duration::from_secs(3600) });
+        let limit = |name: &str| Limit { name: name.to_owned(), rate, about: tools(name), ..Limit::default() };
+        let (before, after) = ([limit("a"), limit("b")], [limit("c"), limit("b")]);
+        let (b, c, now) = (Tool::plain("b", ""), Tool::plain("c", ""), Instant::now());
+        let first = meters(&before);
+        let running = first.admit(&before, &who(1), &What::tool("", "b", &b), now).unwrap();
+        let second = Arc::new(first.succeeded(&before, &after));
+        assert!(second.admit(&after, &who(1), &What::tool("", "b", &b), now).is_err());
+        assert!(second.admit(&after, &who(1), &What::tool("", "c", &c), now).is_ok());
+        drop(running);
+        assert!(second.all().values().all(|meter| meter.running == 0), "a call that ends later is counted off");
+        let none = second.succeeded(&after, &[]);
+        assert!(none.all().is_empty(), "what no limit counts is forgotten");
     }
 
     #[test]
@@ -295,7 +338,7 @@ mod tests {
         let limits = [100, 10].map(|most| Limit { result_bytes: Some(most), ..Limit::default() });
         let tool = Tool::plain("t", "");
         let what = What::tool("", "t", &tool);
-        let permit = Arc::<Meters>::default().admit(&limits, &who(1), &what, Instant::now()).unwrap();
+        let permit = meters(&limits).admit(&limits, &who(1), &what, Instant::now()).unwrap();
         let capped = |text: &str| permit.capped(Ok(Reply::Tool(ToolResult::text(text)))).map_err(|error| error.message);
         assert!(capped("12345678").is_ok());
         assert_eq!(capped("123456789").unwrap_err(), "the result has 11 bytes, and 10 are allowed");
@@ -304,7 +347,7 @@ mod tests {
     #[test]
     fn meters_that_say_nothing_are_thrown_away() {
         let limits = limits(Limit { rate: Some(Rate { calls: 1, per: Duration::from_secs(1) }), ..Limit::default() });
-        let (meters, tool, start) = (Arc::<Meters>::default(), Tool::plain("t", ""), Instant::now());
+        let (meters, tool, start) = (meters(&limits), Tool::plain("t", ""), Instant::now());
         let what = What::tool("", "t", &tool);
         for session in 1..=10_000 {
             let now = start + Duration::from_millis(session);

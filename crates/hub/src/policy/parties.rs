@@ -87,6 +87,8 @@ pub struct What<'a> {
     prefix: Option<&'a str>,
     /// Prefixes of other providers which the shown name begins with too.
     rivals: &'a [String],
+    /// The name that it would have if no other provider had it.
+    natural: Option<&'a str>,
 }
 
 impl<'a> What<'a> {
@@ -97,13 +99,24 @@ impl<'a> What<'a> {
 
     /// Something that is not a tool.
     pub fn named(kind: Kind, upstream: &'a str, own: &'a str, name: &'a str) -> Self {
-        Self { kind, upstream, own, name, tool: None, prefix: None, rivals: &[] }
+        Self { kind, upstream, own, name, tool: None, prefix: None, rivals: &[], natural: None }
     }
 
     /// The same thing among all providers: what the names of its own begin with, and prefixes of others which its shown name
     /// begins with too.
     pub fn among(self, prefix: Option<&'a str>, rivals: &'a [String]) -> Self {
         Self { prefix, rivals, ..self }
+    }
+
+    /// The same thing, which would have this name if no other provider had it.
+    pub(crate) fn instead_of(self, natural: Option<&'a str>) -> Self {
+        Self { natural, ..self }
+    }
+
+    /// Whether something restrictive is about it, also by the name that it would have without a conflict. Otherwise a
+    /// provider that is added could lift a restriction: its prefix changes the shown names of others.
+    pub(super) fn is_within(&self, fits: impl Fn(&Self) -> bool) -> bool {
+        fits(self) || self.natural.is_some_and(|name| fits(&Self { name, rivals: &[], natural: None, ..*self }))
     }
 
     /// Whether a pattern of shown names means it.
@@ -268,7 +281,7 @@ impl NeededScopes {
     pub(super) fn lacking(all: &[Self], who: &Who<'_>, what: &What<'_>) -> Option<String> {
         who.principal?;
         let granted = |scope: &&String| who.scopes.unwrap_or_default().split(' ').any(|granted| granted == *scope);
-        let needed = all.iter().filter(|one| one.fits(what)).flat_map(|one| &one.scopes);
+        let needed = all.iter().filter(|one| what.is_within(|what| one.fits(what))).flat_map(|one| &one.scopes);
         let lacking: BTreeSet<_> = needed.filter(|scope| !granted(scope)).map(String::as_str).collect();
         (!lacking.is_empty()).then(|| lacking.into_iter().collect::<Vec<_>>().join(" "))
     }

@@ -37,7 +37,7 @@ impl Profile {
     pub fn shown(&self, what: &What<'_>) -> Option<String> {
         let seen = self.shows_upstream(what.upstream)
             && any_fits(&self.only, |pattern| what.is_meant_by(pattern))
-            && !self.hidden.iter().any(|pattern| what.is_meant_by(pattern));
+            && !self.hidden.iter().any(|pattern| what.is_within(|what| what.is_meant_by(pattern)));
         seen.then(|| self.renamed.get(what.name).map_or(what.name, String::as_str).to_owned())
     }
 }

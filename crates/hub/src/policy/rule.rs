@@ -108,7 +108,11 @@ impl Rule {
 
     /// Whether it is about this caller and this tool, whatever the arguments.
     pub(super) fn concerns(&self, who: &Who<'_>, what: &What<'_>) -> Match {
-        if !self.about.fit(what) {
+        let is_about_it = match self.effect {
+            Effect::Allow => self.about.fit(what),
+            Effect::Deny | Effect::Ask => what.is_within(|what| self.about.fit(what)),
+        };
+        if !is_about_it {
             Match::OtherTools
         } else if !any_fits(&self.who, |callers| callers.fits(who)) {
             Match::OtherCallers

@@ -276,6 +276,22 @@ fn where_nothing_is_hidden_everybody_shares_one_list() {
     assert!(Arc::ptr_eq(&list(&hiding), &list(&hiding)), "and a list that was made is kept");
 }
 
+#[test]
+fn callers_share_a_view_unless_the_policy_names_them() {
+    let everyone = hub(rules(vec![rule("none", &[], &["git__add"], None, Effect::Deny)]));
+    let some = hub(rules(vec![rule("none", &["client:a*"], &["git__add"], None, Effect::Deny)]));
+    for n in 0..200 {
+        assert_eq!(Someone::called(&format!("a{n}")).tools(&everyone), ["git__read", "git__push", "echo"]);
+        assert_eq!(Someone::called(&format!("a{n}")).tools(&some), ["git__read", "git__push", "echo"]);
+        let other = Someone::called(&format!("b{n}")).tools(&some);
+        assert_eq!(other, ["git__read", "git__add", "git__push", "echo"]);
+    }
+    assert_eq!(everyone.inner.routes().views.count(), 1);
+    assert_eq!(some.inner.routes().views.count(), 2);
+    let whole = Someone::called("b").answer(&some, Operation::ListTools);
+    assert!(matches!(whole, Answer::Now(Ok(Reply::Tools(tools))) if Arc::ptr_eq(&tools, &some.tools())));
+}
+
 #[tokio::test]
 async fn a_profile_shows_what_it_says_under_the_names_it_says() {
     let profile = Profile {
@@ -792,6 +808,38 @@ async fn a_rule_about_everything_holds_for_everything_that_a_caller_can_reach() 
 }
 
 #[tokio::test]
+async fn a_condition_sees_every_argument_of_a_completion() {
+    use gladhand_operations::{CompletionCall, CompletionOf};
+    let deny = Rule {
+        about: Subjects { prompts: vec![Pattern("vault__greet".to_owned())], ..Subjects::default() },
+        ..rule("root", &[], &[], Some(r#"who == "root""#), Effect::Deny)
+    };
+    let (hub, someone) = (of_all_kinds(Governor::new(rules(vec![deny]))), Someone::called("c"));
+    for (argument, value, context, is_denied) in [
+        ("who", "ann", None, false),
+        ("who", "root", None, true),
+        ("tone", "x", Some("{ }"), false),
+        ("tone", "x", Some(r#"{"who":"ann"}"#), false),
+        ("tone", "x", Some(r#"{"who":"root"}"#), true),
+        ("tone", "x", Some(r#"{"who":"root","who":"ann"}"#), true),
+        ("who", "ann", Some(r#"{"who":"ann"}"#), false),
+        ("who", "ann", Some(r#"{"who":"root"}"#), true),
+        ("who", "ann", Some(r#"{"who":"root","who":"ann"}"#), true),
+        ("who", "ann", Some("[]"), true),
+    ] {
+        let completion = CompletionCall {
+            of: CompletionOf::Prompt("vault__greet".into()),
+            argument: argument.into(),
+            value: value.into(),
+            context: context.map(|context| std::borrow::Cow::Owned(json::raw(context.to_owned()))),
+        };
+        let outcome = someone.answer(&hub, Operation::Complete(completion)).outcome().await;
+        let denied = outcome.is_err_and(|failure| failure.kind == FailureKind::Denied);
+        assert_eq!(denied, is_denied, "{argument} {value} {context:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_rule_is_about_the_kinds_and_upstreams_that_it_names() {
     let pattern = |text: &str| vec![Pattern(text.to_owned())];
     for (about, denied) in [
@@ -872,26 +920,47 @@ async fn a_pattern_that_begins_with_a_prefix_is_about_that_upstream_alone() {
         let naming = if prefix.is_empty() { Naming::default() } else { Naming::prefixed(prefix) };
         Mount { provider: Arc::new(kit), naming }
     };
-    for (pattern, meant) in [
-        ("a__*", &["a__x", "a__b_x"][..]),
-        ("a__b__*", &["a__b__x"]),
-        ("a__b__x", &["a__b__x"]),
-        ("a*", &["a__x", "a__b_x", "a__b__x", "a_x"]),
-        ("*x", &["a__x", "a__b__x"]),
+    for (pattern, allowed, denied) in [
+        ("a__*", &["a__x", "a__b_x"][..], &["a__x", "a__b_x", "a_x"][..]),
+        ("a__b__*", &["a__b__x"], &["a__b_x", "a__b__x"]),
+        ("a__b__x", &["a__b__x"], &["a__b_x", "a__b__x"]),
+        ("a*", &["a__x", "a__b_x", "a__b__x", "a_x"], &["a__x", "a__b_x", "a__b__x", "a_x"]),
+        ("*x", &["a__x", "a__b__x"], &["a__x", "a__b_x", "a__b__x", "a_x"]),
     ] {
         let mounts = vec![mount("a", &["x", "b__x"]), mount("a__b", &["x"]), mount("", &["a__x"])];
         let all: Vec<String> = Hub::of(mounts.clone()).tools().iter().map(|tool| tool.name.clone()).collect();
-        let policy = rules(vec![rule("r", &[], &[pattern], None, Effect::Deny)]);
-        let hub = Hub::of(mounts).governed(Arc::new(Governor::new(policy)));
-        let listed = Someone::called("c").tools(&hub);
-        let denied = all.iter().filter(|name| !listed.contains(name));
+        let listed = |rules: Vec<Rule>| {
+            let policy = Policy { rules, ..Policy::default() };
+            Someone::called("c").tools(&Hub::of(mounts.clone()).governed(Arc::new(Governor::new(policy))))
+        };
         // Those that got another name have a mark at its end.
         let unmarked = |name: &String| match name.rsplit_once('_') {
             Some((name, mark)) if mark.len() == 8 => name.to_owned(),
             _ => name.clone(),
         };
-        let denied: Vec<_> = denied.map(unmarked).collect();
-        assert_eq!(denied, meant, "{pattern} of {all:?}");
+        let about = |effect| rule("r", &[], &[pattern], None, effect);
+        let seen = listed(vec![about(Effect::Allow), rule("rest", &[], &[], None, Effect::Deny)]);
+        assert_eq!(seen.iter().map(unmarked).collect::<Vec<_>>(), allowed, "{pattern} of {all:?}");
+        // A rule that denies is about the names that tools would have without the others, too.
+        let seen = listed(vec![about(Effect::Deny)]);
+        let unseen: Vec<_> = all.iter().filter(|name| !seen.contains(name)).map(unmarked).collect();
+        assert_eq!(unseen, denied, "{pattern} of {all:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_upstream_that_is_added_does_not_free_a_tool_from_its_rule() {
+    let says = |_: ToolCall<'_>, _: &crate::Context<'_>| Ok(ToolResult::text("done"));
+    let kit = Arc::new(Kit::new().tool(Tool::plain("adm__delete", ""), says));
+    let own = Mount { provider: kit, naming: Naming::prefixed("gh") };
+    let dead = Mount { provider: Arc::new(Kit::new()), naming: Naming::prefixed("gh__adm") };
+    for effect in [Effect::Deny, Effect::Ask] {
+        let policy = rules(vec![rule("keep", &[], &["gh__adm__delete"], None, effect)]);
+        let hub = Hub::of(vec![own.clone(), dead.clone()]).governed(Arc::new(Governor::new(policy)));
+        let name: &'static str = hub.tools()[0].name.clone().leak();
+        assert!(name.starts_with("gh__adm_delete_"), "{name}");
+        let failure = Someone::called("c").call(&hub, name, json!({})).await.unwrap_err();
+        assert!(failure.message.contains("rule `keep`"), "{failure}");
     }
 }
 

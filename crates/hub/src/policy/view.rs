@@ -9,8 +9,8 @@ use super::Policy;
 use super::parties::Who;
 use crate::routes::{Routes, Target};
 
-/// Views that are kept; more callers than this see theirs made anew.
-const KEPT: usize = 1024;
+/// Views that are kept. Callers share a view unless the policy names them differently.
+const KEPT: usize = 64;
 
 /// What one caller gets to see.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ impl View {
     fn of(policy: &Policy, who: &Who<'_>, routes: &Routes) -> Self {
         let profile = policy.profile(who);
         let shows = |mount: usize| profile.is_none_or(|profile| profile.shows_upstream(routes.upstream(mount)));
-        let (mut tools, mut by_name) = (Vec::new(), HashMap::new());
+        let (mut places, mut by_name) = (Vec::new(), HashMap::new());
         for (index, tool) in routes.tools.iter().enumerate() {
             let what = routes.tool(index);
             let Some(name) = profile.map_or_else(|| Some(tool.name.clone()), |profile| profile.shown(&what)) else {
@@ -43,9 +43,17 @@ impl View {
             by_name.insert(name.clone(), index);
             let is_stopped = routes.stopped.why(&what).is_some() || routes.refused.contains_key(&index);
             if !is_stopped && policy.denied_always(who, &what).is_none() {
-                tools.push(Tool { name, ..tool.clone() });
+                places.push((index, name));
             }
         }
+        // A list that is whole is shared with the routes: a copy of it would cost memory for each view.
+        let is_whole = places.len() == routes.tools.len()
+            && places.iter().zip(&*routes.tools).all(|((_, name), tool)| *name == tool.name);
+        let tools = if is_whole {
+            Arc::clone(&routes.tools)
+        } else {
+            places.into_iter().map(|(index, name)| Tool { name, ..routes.tools[index].clone() }).collect()
+        };
         let is_seen = |target: Option<Target>, name: &str| {
             target.is_some_and(|target| {
                 let what = routes.what(&target, name);
@@ -54,12 +62,13 @@ impl View {
                     && policy.denied_always(who, &what).is_none()
             })
         };
-        fn seen<T: Clone>(all: &[T], is_seen: impl Fn(usize, &T) -> bool) -> Arc<[T]> {
+        fn seen<T: Clone>(all: &Arc<[T]>, is_seen: impl Fn(usize, &T) -> bool) -> Arc<[T]> {
             let seen = all.iter().enumerate().filter(|(index, one)| is_seen(*index, one));
-            seen.map(|(_, one)| one.clone()).collect()
+            let seen: Vec<_> = seen.map(|(_, one)| one).collect();
+            if seen.len() == all.len() { Arc::clone(all) } else { seen.into_iter().cloned().collect() }
         }
         Self {
-            tools: tools.into(),
+            tools,
             by_name,
             resources: seen(&routes.resources, |_, one| {
                 is_seen(routes.resource(&one.uri).map(Target::Resource), &one.uri)
@@ -85,19 +94,36 @@ impl View {
     }
 }
 
-type Seer = (Option<String>, String);
+/// What decides on the view of a caller: the index of its profile, and the indices of those rules that name it. Names of
+/// clients are no part of it, because a caller can choose as many as it likes.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Standpoint {
+    profile: Option<usize>,
+    rules: Vec<usize>,
+}
+
+impl Standpoint {
+    fn of(policy: &Policy, who: &Who<'_>) -> Self {
+        let rules = policy.lists().flatten().enumerate();
+        let named = rules.filter(|(_, rule)| rule.who.iter().any(|callers| callers.fits(who)));
+        Self {
+            profile: policy.profiles.iter().position(|profile| profile.fits(who)),
+            rules: named.map(|(index, _)| index).collect(),
+        }
+    }
+}
 
 /// The views of all callers on the same routes, made when they are first needed.
 #[derive(Debug, Default)]
 pub(crate) struct Views {
-    by_caller: Mutex<HashMap<Seer, Arc<View>>>,
+    made: Mutex<HashMap<Standpoint, Arc<View>>>,
 }
 
 impl Views {
-    /// What somebody gets to see.
+    /// What a caller gets to see.
     pub(super) fn of(&self, policy: &Policy, who: &Who<'_>, routes: &Routes) -> Arc<View> {
-        let seer = (who.principal.map(ToOwned::to_owned), who.client.to_owned());
-        if let Some(view) = self.lock().get(&seer) {
+        let standpoint = Standpoint::of(policy, who);
+        if let Some(view) = self.lock().get(&standpoint) {
             return Arc::clone(view);
         }
         let view = Arc::new(View::of(policy, who, routes));
@@ -105,11 +131,17 @@ impl Views {
         if views.len() >= KEPT {
             views.clear();
         }
-        views.insert(seer, Arc::clone(&view));
+        views.insert(standpoint, Arc::clone(&view));
         view
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Seer, Arc<View>>> {
-        self.by_caller.lock().unwrap_or_else(PoisonError::into_inner)
+    /// How many views are kept.
+    #[cfg(test)]
+    pub(super) fn count(&self) -> usize {
+        self.lock().len()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Standpoint, Arc<View>>> {
+        self.made.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
