@@ -163,17 +163,28 @@ impl Round<'_> {
     }
 
     /// Claims the URI of a resource. It is refused also if the URI follows a template that another provider had before.
-    pub(crate) fn claim_uri(&mut self, uri: &str, mount: usize, templates: &[Claimed<Template>]) -> bool {
+    pub(crate) fn claim_uri(&mut self, uri: &str, mount: usize, templates: &[(&Claimed<Template>, bool)]) -> bool {
         let is_known = self.ledger.owned.contains_key(&(Space::Resource, uri.to_owned()));
         let now = (self.ledger.round, mount);
         let is_covered =
             |one: &&Claimed<Template>| one.mount != mount && one.since < now && one.thing.variables(uri).is_some();
-        if let Some(one) = templates.iter().find(is_covered).filter(|_| !is_known) {
+        if let Some(one) = templates.iter().map(|(one, _)| *one).find(is_covered).filter(|_| !is_known) {
             let owner = Some(one.mount);
             self.refuse(Space::Resource, uri, mount, owner);
             return false;
         }
         self.claim(Space::Resource, uri, mount).is_some()
+    }
+
+    /// The names that providers own without offering them in this round, with the places of the providers.
+    pub(crate) fn held(&self, space: Space) -> Vec<Claimed<String>> {
+        let owned = self.ledger.owned.iter();
+        let unused = owned.filter(|((of, _), claim)| *of == space && claim.offered < self.ledger.round);
+        let placed = unused.filter_map(|((_, name), claim)| {
+            let mount = self.owners.iter().position(|owner| *owner == claim.owner)?;
+            Some(Claimed { thing: name.clone(), mount, since: claim.since })
+        });
+        placed.collect()
     }
 
     /// Ends a round. A provider that owns too many names which it does not offer loses those.
@@ -214,6 +225,12 @@ pub(crate) struct Claimed<T> {
     pub(crate) thing: T,
     pub(crate) mount: usize,
     pub(crate) since: Age,
+}
+
+impl<T> Claimed<T> {
+    pub(crate) fn map<U>(self, with: impl FnOnce(T) -> U) -> Claimed<U> {
+        Claimed { thing: with(self.thing), mount: self.mount, since: self.since }
+    }
 }
 
 /// How strong a title to a name the configuration gives to a provider. The longest prefix is the strongest of prefixes, and

@@ -39,7 +39,7 @@ impl Hub {
         let Some(target) = target else {
             return match &operation {
                 Operation::ReadResource(uri) => {
-                    let candidates = candidates(&routes).filter(|mount| shows(*mount));
+                    let candidates = candidates(uri, &routes).filter(|mount| shows(*mount));
                     self.read_unlisted_governed(governor, uri, candidates.collect(), &routes, context, logged)
                 }
                 operation => logged.refused(missing(operation, &routes)),
@@ -52,11 +52,9 @@ impl Hub {
                 logged.decided_by("pin");
                 return logged.refused(Failure::new(FailureKind::Denied, why));
             }
-            if let Target::Tool(tool) = &target
-                && let Some(why) = routes.refused.get(tool)
-            {
+            if let Some(why) = routes.refusal(&target) {
                 logged.decided_by("invisible");
-                return logged.refused(Failure::new(FailureKind::Denied, why.clone()));
+                return logged.refused(Failure::new(FailureKind::Denied, why));
             }
             governor.course(&what, &arguments(&operation), context, &mut logged)
         };
@@ -83,22 +81,41 @@ impl Hub {
         mut candidates: Vec<usize>,
         routes: &Arc<Routes>,
         context: &Context<'_>,
-        logged: Logged,
+        mut logged: Logged,
     ) -> Answer {
         let (arguments, mut refused) = (of_uri(uri), None);
         candidates.retain(|mount| {
             let target = routes.unlisted(uri, *mount);
-            let refusal = governor.refuses(&routes.what(&target, uri), &arguments, context);
+            let refusal = governor.refusal(&routes.what(&target, uri), &arguments, context);
             let is_permitted = refusal.is_none();
-            refused = refused.take().or(refusal);
+            refused = refused.take().or(refusal.map(|refusal| (*mount, refusal)));
             is_permitted
         });
         let Some(first) = candidates.first() else {
-            return logged.refused(refused.unwrap_or_else(|| Failure::unknown_resource(uri)));
+            let Some((mount, (rule, failure))) = refused else {
+                return logged.refused(Failure::unknown_resource(uri));
+            };
+            logged.leads_to(routes.upstream(mount), uri);
+            logged.decided_by(&rule);
+            return logged.refused(failure);
         };
         let target = routes.unlisted(uri, *first);
         match governor.admit(&routes.what(&target, uri), context) {
-            Ok(leave) => leave.hold(self.read_unlisted(uri, candidates, routes, context), logged),
+            Ok(leave) => {
+                let answered_by = Arc::default();
+                let answer = leave.bound(self.read_unlisted(uri, candidates, routes, context, &answered_by));
+                let (routes, uri) = (Arc::clone(routes), uri.to_owned());
+                let end = move |outcome| {
+                    if let Some(mount) = answered_by.get() {
+                        logged.leads_to(routes.upstream(*mount), &uri);
+                    }
+                    logged.end(outcome)
+                };
+                match answer {
+                    Answer::Now(outcome) => Answer::Now(end(outcome)),
+                    answer => Answer::later(async move { end(answer.outcome().await) }),
+                }
+            }
             Err(failure) => logged.refused(failure),
         }
     }

@@ -71,11 +71,24 @@ pub(crate) struct Route {
     rivals: Vec<String>,
     /// The name that it would have if that did not belong to another provider.
     natural: Option<String>,
+    /// Why it is refused because of invisible text.
+    refused: Option<Arc<str>>,
+}
+
+/// A template that decides which provider has the URIs that follow it.
+#[derive(Debug)]
+struct Family {
+    template: Template,
+    mount: usize,
+    /// Whether the provider lists the template now. If not, it still owns it.
+    is_listed: bool,
+    /// Why its resources are refused because of invisible text.
+    refused: Option<Arc<str>>,
 }
 
 impl Route {
     fn to(mount: usize, own: &str) -> Self {
-        Self { mount, own: own.to_owned(), rivals: Vec::new(), natural: None }
+        Self { mount, own: own.to_owned(), rivals: Vec::new(), natural: None, refused: None }
     }
 }
 
@@ -103,6 +116,10 @@ pub(crate) struct Routes {
     pub(crate) checks: Vec<Checks>,
     pub(crate) resources: Arc<[Resource]>,
     by_uri: HashMap<String, Route>,
+    /// The places of the providers that own URIs which they do not list now.
+    held: HashMap<String, usize>,
+    /// All templates that providers own, the oldest first: of two that a URI follows, that one counts.
+    families: Vec<Family>,
     pub(crate) templates: Arc<[Template]>,
     /// The place of each template's provider.
     template_mounts: Vec<usize>,
@@ -152,8 +169,12 @@ impl Routes {
                 }
             }
         }
-        // Of two templates that a URI follows, the older one counts.
         templates.sort_by_key(|one| one.since);
+        let listed = templates.iter().map(|one| (one, true));
+        let unlisted = round.held(Space::Template).into_iter();
+        let unlisted: Vec<_> = unlisted.map(|one| one.map(|text| Template::new(text, "", ""))).collect();
+        let mut owned: Vec<_> = listed.chain(unlisted.iter().map(|one| (one, false))).collect();
+        owned.sort_by_key(|(one, _)| one.since);
         for (index, (mount, listed)) in mounts.iter().zip(lists).enumerate() {
             let naming = &mount.naming;
             for capability in mount.provider.capabilities() {
@@ -194,11 +215,11 @@ impl Routes {
             }
             for mut resource in listed.resources {
                 let mut shown = resource.uri.clone();
-                if !round.claim_uri(&shown, index, &templates) || by_uri.contains_key(&shown) {
+                if !round.claim_uri(&shown, index, &owned) || by_uri.contains_key(&shown) {
                     note("resource", &shown);
                     let Some(other) = naming.other_uri(&shown) else { continue };
                     shown = other;
-                    if !round.claim_uri(&shown, index, &templates) {
+                    if !round.claim_uri(&shown, index, &owned) {
                         continue;
                     }
                 }
@@ -230,6 +251,14 @@ impl Routes {
                 }
             }
         }
+        let held = round.held(Space::Resource).into_iter().map(|one| (one.thing, one.mount)).collect();
+        let families = owned.into_iter().map(|(one, is_listed)| Family {
+            template: Template::new(&one.thing.uri_template, "", ""),
+            mount: one.mount,
+            is_listed,
+            refused: None,
+        });
+        let families = families.collect();
         round.end();
         let routes = Self {
             checks: tools.iter().map(|_| Checks::default()).collect(),
@@ -237,6 +266,8 @@ impl Routes {
             by_tool,
             resources: resources.into(),
             by_uri,
+            held,
+            families,
             template_mounts: templates.iter().map(|one| one.mount).collect(),
             templates: templates.into_iter().map(|one| one.thing).collect(),
             prompts: prompts.into(),
@@ -350,11 +381,32 @@ impl Routes {
     /// Who has the resource of a URI: by name, else by a template that it follows.
     pub(crate) fn resource(&self, uri: &str) -> Option<Route> {
         let by_template = || {
-            let mut templates = self.templates.iter().zip(&self.template_mounts);
-            let follows = templates.find(|(template, _)| template.variables(uri).is_some());
-            follows.map(|(_, mount)| Route::to(*mount, uri))
+            let family = self.family(uri).filter(|family| family.is_listed)?;
+            Some(Route { refused: family.refused.clone(), ..Route::to(family.mount, uri) })
         };
         self.by_uri.get(uri).cloned().or_else(by_template)
+    }
+
+    /// The place of the provider that a URI belongs to, also if the provider does not list it now.
+    pub(crate) fn owner(&self, uri: &str) -> Option<usize> {
+        let by_name = self.by_uri.get(uri).map(|route| route.mount).or_else(|| self.held.get(uri).copied());
+        by_name.or_else(|| self.family(uri).map(|family| family.mount))
+    }
+
+    /// The template that decides on a URI which no provider lists now.
+    fn family(&self, uri: &str) -> Option<&Family> {
+        let owner = self.held.get(uri);
+        let mut families = self.families.iter().filter(|family| owner.is_none_or(|owner| *owner == family.mount));
+        families.find(|family| family.template.variables(uri).is_some())
+    }
+
+    /// Why a target is refused because of invisible text.
+    pub(crate) fn refusal<'a>(&'a self, target: &'a Target) -> Option<&'a str> {
+        match target {
+            Target::Tool(tool) => self.refused.get(tool).map(String::as_str),
+            Target::Resource(route) | Target::Prompt(route) => route.refused.as_deref(),
+            Target::Capability(..) => None,
+        }
     }
 
     /// The capabilities that somebody serves, in the order of the mounts.

@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
 
 use gladhand_accord::Agreement;
 use gladhand_operations::{
@@ -79,8 +79,8 @@ impl Hub {
                 },
                 None => match &operation {
                     Operation::ReadResource(uri) => {
-                        let candidates = candidates(&routes).collect();
-                        self.read_unlisted(uri, candidates, &routes, &context)
+                        let candidates = candidates(uri, &routes).collect();
+                        self.read_unlisted(uri, candidates, &routes, &context, &Arc::default())
                     }
                     operation => Answer::Now(Err(missing(operation, &routes))),
                 },
@@ -148,19 +148,25 @@ impl Hub {
         }
     }
 
-    /// Reads what no provider lists: those that may have such are asked, one after the other.
+    /// Reads what no provider lists: those that may have such are asked, one after the other. `asked` hears the place of
+    /// the provider that answered.
     pub(crate) fn read_unlisted(
         &self,
         uri: &str,
         candidates: Vec<usize>,
         routes: &Arc<Routes>,
         context: &Context<'_>,
+        asked: &Arc<OnceLock<usize>>,
     ) -> Answer {
         match candidates[..] {
             [] => return Answer::Now(Err(Failure::unknown_resource(uri))),
-            [one] => return guarded(routes, one, |provider| provider.read(uri, context)),
+            [one] => {
+                let _ = asked.set(one);
+                return guarded(routes, one, |provider| provider.read(uri, context));
+            }
             _ => {}
         }
+        let answered_by = Arc::clone(asked);
         let (uri, routes, bell) = (uri.to_owned(), Arc::clone(routes), self.bell.clone());
         let (call, terms) = (context.call, context.terms.clone().into_owned());
         let (agreement, caller) = (Arc::clone(context.agreement), Arc::clone(context.caller));
@@ -172,7 +178,10 @@ impl Hub {
                 };
                 match answer.outcome().await {
                     Err(failure) if failure.kind == FailureKind::UnknownResource => {}
-                    outcome => return outcome,
+                    outcome => {
+                        let _ = answered_by.set(candidate);
+                        return outcome;
+                    }
                 }
             }
             Err(Failure::unknown_resource(&uri))
@@ -258,10 +267,14 @@ impl Errand<'_> {
     }
 }
 
-/// The places of the providers that may have resources which they do not list.
-pub(crate) fn candidates(routes: &Routes) -> impl Iterator<Item = usize> {
-    let may_have_it = |mount: &Mount| mount.provider.features().unlisted_resources;
-    routes.mounts.iter().enumerate().filter(move |(_, mount)| may_have_it(mount)).map(|(index, _)| index)
+/// The places of the providers that may have a resource which no provider lists. If its URI belongs to a provider, no
+/// other is asked.
+pub(crate) fn candidates(uri: &str, routes: &Routes) -> impl Iterator<Item = usize> {
+    let owner = routes.owner(uri);
+    let may_have_it = move |(index, mount): &(usize, &Mount)| {
+        owner.is_none_or(|owner| owner == *index) && mount.provider.features().unlisted_resources
+    };
+    routes.mounts.iter().enumerate().filter(may_have_it).map(|(index, _)| index)
 }
 
 /// Why there is no answer to an operation about something that no provider is known to have.

@@ -258,13 +258,26 @@ impl Governor {
 
     /// Why something may not be called, where no person can be asked first: then that is a refusal too.
     pub fn refuses(&self, what: &What<'_>, arguments: &RawValue, context: &Context<'_>) -> Option<Failure> {
+        self.refusal(what, arguments, context).map(|(_, failure)| failure)
+    }
+
+    /// The same with the rule that refuses.
+    pub(crate) fn refusal(
+        &self,
+        what: &What<'_>,
+        arguments: &RawValue,
+        context: &Context<'_>,
+    ) -> Option<(String, Failure)> {
         let (who, regime) = (Who::of(context), self.regime());
         if let Some(scopes) = regime.policy.lacking_scopes(&who, what) {
-            return Some(out_of_scope(what.name, &scopes));
+            return Some((SCOPES.to_owned(), out_of_scope(what.name, &scopes)));
         }
         match regime.policy.decide(&who, what, arguments) {
             Decision::Allow => None,
-            Decision::Deny { rule, reason } | Decision::Ask { rule, reason } => Some(denied(what.name, &rule, &reason)),
+            Decision::Deny { rule, reason } | Decision::Ask { rule, reason } => {
+                let failure = denied(what.name, &rule, &reason);
+                Some((rule, failure))
+            }
         }
     }
 

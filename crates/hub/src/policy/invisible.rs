@@ -279,7 +279,7 @@ impl Texts for Notice {
 pub(crate) fn listed<T: Texts + Clone>(
     mode: Invisible,
     all: &Arc<[T]>,
-    refused: impl Fn(&T, Found),
+    mut refused: impl FnMut(&T, Found),
 ) -> Vec<(usize, T)> {
     let mut kept = Vec::with_capacity(all.len());
     for (place, one) in all.iter().enumerate() {

@@ -977,3 +977,128 @@ async fn consent_is_for_the_tool_of_the_upstream_and_not_for_its_name() {
     assert_eq!(who.call(&hub, "go", json!({})).await.unwrap(), "added");
     assert_eq!(who.person.asked.lock().unwrap().len(), 2, "it is another tool");
 }
+
+/// Reads any URI, listed or not, unless it is down.
+#[derive(Debug, Default)]
+struct Reader {
+    name: &'static str,
+    is_down: AtomicBool,
+    resources: Mutex<Vec<Resource>>,
+    templates: Mutex<Vec<&'static str>>,
+}
+
+impl crate::Provider for Reader {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn features(&self) -> crate::Features {
+        crate::Features { unlisted_resources: true, ..crate::Features::default() }
+    }
+
+    fn resources(&self) -> Vec<Resource> {
+        self.resources.lock().unwrap().clone()
+    }
+
+    fn templates(&self) -> Vec<gladhand_operations::Template> {
+        let texts = self.templates.lock().unwrap();
+        texts.iter().map(|text| gladhand_operations::Template::new(*text, "t", "")).collect()
+    }
+
+    fn read(&self, uri: &str, _: &crate::Context<'_>) -> Answer {
+        match self.is_down.load(Ordering::Relaxed) {
+            true => Answer::Now(Err(Failure::unknown_resource(uri))),
+            false => Contents::text(uri, "text/plain", self.name).into(),
+        }
+    }
+}
+
+/// An upstream that owns `note:1` and `user:{id}`, and another before it that reads any URI.
+fn owner_and_other() -> (Arc<Reader>, Arc<Reader>, Vec<Mount>) {
+    let owner = Reader { name: "owner", ..Reader::default() };
+    owner.resources.lock().unwrap().push(Resource::new("note:1", "n", ""));
+    owner.templates.lock().unwrap().push("user:{id}");
+    let (owner, other) = (Arc::new(owner), Arc::new(Reader { name: "other", ..Reader::default() }));
+    let mounts = [&other, &owner].map(|one| Mount::plain(Arc::clone(one) as _)).to_vec();
+    (owner, other, mounts)
+}
+
+async fn read(hub: &Hub, uri: &'static str) -> Result<String, FailureKind> {
+    let outcome = Someone::called("c").answer(hub, Operation::ReadResource(uri.into())).outcome().await;
+    match outcome.map_err(|failure| failure.kind)? {
+        Reply::Contents(contents) => {
+            let part: Value = serde_json::from_str(contents.parts[0].get()).unwrap();
+            Ok(part["text"].as_str().unwrap().to_owned())
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_uri_is_read_from_its_owner_alone_also_while_it_is_not_listed() {
+    for is_governed in [false, true] {
+        let (owner, other, mounts) = owner_and_other();
+        let mut hub = Hub::of(mounts);
+        if is_governed {
+            hub = hub.governed(Arc::default());
+        }
+        owner.resources.lock().unwrap().clear();
+        owner.templates.lock().unwrap().clear();
+        hub.look_again();
+        for uri in ["note:1", "user:7"] {
+            assert_eq!(read(&hub, uri).await.as_deref(), Ok("owner"), "{uri}");
+        }
+        owner.is_down.store(true, Ordering::Relaxed);
+        for takes_over in [false, true] {
+            if takes_over {
+                other.templates.lock().unwrap().extend(["note:{id}", "user:{name}"]);
+                other.resources.lock().unwrap().push(Resource::new("user:7", "u", ""));
+                hub.look_again();
+            }
+            for uri in ["note:1", "user:7"] {
+                assert_eq!(read(&hub, uri).await, Err(FailureKind::UnknownResource), "{uri} {takes_over}");
+            }
+            assert_eq!(read(&hub, "free:1").await.as_deref(), Ok("other"));
+        }
+        assert_eq!(read(&hub, "note:2").await.as_deref(), Ok("other"), "no other owns it");
+    }
+}
+
+#[tokio::test]
+async fn a_resource_that_is_left_out_does_not_fall_to_another_upstream() {
+    let (owner, _, mounts) = owner_and_other();
+    owner.resources.lock().unwrap()[0].name = "n\u{200b}\u{e0041}".to_owned();
+    owner.templates.lock().unwrap().push("us\u{e0041}er/{id}");
+    let book = Arc::new(Book::default());
+    let governor = Governor::default().audited(Arc::clone(&book) as _);
+    let hub = Hub::of(mounts.clone()).governed(Arc::new(governor)).screening(Invisible::Refuse);
+    assert!(hub.resources().is_empty());
+    assert_eq!(read(&hub, "note:1").await, Err(FailureKind::Denied));
+    assert_eq!(read(&hub, "us\u{e0041}er/7").await, Err(FailureKind::Denied));
+    let expected = ["note:1 owner/note:1", "us\u{e0041}er/7 owner/us\u{e0041}er/7"];
+    assert_eq!(book.told(), expected.map(|line| format!("{line} denied invisible")));
+    let profile = Profile { upstreams: vec![Pattern("other".to_owned())], ..Profile::default() };
+    let policy = Policy { profiles: vec![profile], ..Policy::default() };
+    let hub = Hub::of(mounts).governed(Arc::new(Governor::new(policy)));
+    for uri in ["note:1", "user:7"] {
+        assert_eq!(read(&hub, uri).await, Err(FailureKind::UnknownResource), "{uri}");
+    }
+}
+
+#[tokio::test]
+async fn a_read_of_what_is_not_listed_is_written_down_with_who_answered_and_what_refused() {
+    let (_, other, mounts) = owner_and_other();
+    let deny = Rule {
+        about: Subjects { resources: vec![Pattern("no:*".to_owned())], ..Subjects::default() },
+        ..Rule::new("not-those", Effect::Deny)
+    };
+    let book = Arc::new(Book::default());
+    let governor = Governor::new(rules(vec![deny])).audited(Arc::clone(&book) as _);
+    let hub = Hub::of(mounts).governed(Arc::new(governor));
+    assert_eq!(read(&hub, "no:1").await, Err(FailureKind::Denied));
+    assert_eq!(read(&hub, "free:1").await.as_deref(), Ok("other"));
+    other.is_down.store(true, Ordering::Relaxed);
+    assert_eq!(read(&hub, "free:1").await.as_deref(), Ok("owner"));
+    let expected = ["no:1 other/no:1 denied not-those", "free:1 other/free:1 ok -", "free:1 owner/free:1 ok -"];
+    assert_eq!(book.told(), expected);
+}

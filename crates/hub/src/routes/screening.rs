@@ -18,16 +18,41 @@ impl Routes {
             return self;
         }
         self.screen_tools(mode);
-        let resources = invisible::listed(mode, &self.resources, |one, found| warn("resource", &one.uri, &found));
+        let mut refused = HashMap::new();
+        let resources = invisible::listed(mode, &self.resources, |one, found| {
+            warn("resource", &one.uri, &found);
+            refused.insert(one.uri.clone(), why(&one.uri, &found));
+        });
         let uris = resources.iter().map(|(place, one)| (self.resources[*place].uri.as_str(), one.uri.as_str()));
-        self.by_uri = renamed(&mut self.by_uri, uris);
+        // What a provider itself calls a resource still belongs to it.
+        for (before, _) in uris.clone().filter(|(before, now)| before != now) {
+            self.held.extend(self.by_uri.get(before).map(|route| (before.to_owned(), route.mount)));
+        }
+        let uris = renamed(&mut self.by_uri, uris);
+        // A resource that is refused still belongs to its provider: no other may answer for it.
+        let left = std::mem::replace(&mut self.by_uri, uris);
+        for (uri, route) in left {
+            let refused = refused.remove(&uri);
+            self.by_uri.entry(uri).or_insert(Route { refused, ..route });
+        }
         self.resources = resources.into_iter().map(|(_, one)| one).collect();
         let prompts = invisible::listed(mode, &self.prompts, |one, found| warn("prompt", &one.name, &found));
         let names = prompts.iter().map(|(place, one)| (self.prompts[*place].name.as_str(), one.name.as_str()));
         self.by_prompt = renamed(&mut self.by_prompt, names);
         self.prompts = prompts.into_iter().map(|(_, one)| one).collect();
-        let templates =
-            invisible::listed(mode, &self.templates, |one, found| warn("resource template", &one.uri_template, &found));
+        let mut refused = HashMap::new();
+        let templates = invisible::listed(mode, &self.templates, |one, found| {
+            warn("resource template", &one.uri_template, &found);
+            refused.insert(one.uri_template.clone(), why(&one.uri_template, &found));
+        });
+        let texts = templates.iter().map(|(place, one)| (&self.templates[*place].uri_template, &one.uri_template));
+        let mut texts: HashMap<_, _> = texts.collect();
+        for family in self.families.iter_mut().filter(|family| family.is_listed) {
+            family.refused = refused.remove(&family.template.uri_template);
+            if let Some(text) = texts.remove(&family.template.uri_template) {
+                family.template.uri_template.clone_from(text);
+            }
+        }
         self.template_mounts = templates.iter().map(|(place, _)| self.template_mounts[*place]).collect();
         self.templates = templates.into_iter().map(|(_, one)| one).collect();
         self
@@ -39,14 +64,14 @@ impl Routes {
             let name = tool.name.clone();
             if let Err(found) = mode.look(tool) {
                 warn("tool", &name, &found);
-                self.refused.insert(place, invisible::refusal(&format!("the definition of {}", shown(&name)), &found));
+                self.refused.insert(place, why(&name, &found).to_string());
                 // A refused tool keeps its name only, so that no list leaks its text.
                 *tool = Tool::plain(name, "");
             } else if tool.name != name {
                 if self.by_tool.contains_key(&tool.name) || tool.name.is_empty() {
-                    let why = "without its invisible characters, its name is empty or that of another tool";
-                    tracing::warn!(tool = name, "a tool is not shown: {why}");
-                    self.refused.insert(place, format!("{}: {why}", shown(&name)));
+                    let problem = "without its invisible characters, its name is empty or that of another tool";
+                    tracing::warn!(tool = name, "a tool is not shown: {problem}");
+                    self.refused.insert(place, format!("{}: {problem}", shown(&name)));
                     tool.name = name;
                     continue;
                 }
@@ -70,6 +95,10 @@ fn renamed<'n>(
         }
     }
     renamed
+}
+
+fn why(name: &str, found: &Found) -> Arc<str> {
+    invisible::refusal(&format!("the definition of {}", shown(name)), found).into()
 }
 
 fn shown(name: &str) -> String {
