@@ -14,6 +14,9 @@ use serde_json::value::RawValue;
 use crate::offer::{Capability, Defined, Minimum, Offer, Peer, Rules, Side, VersionRule, Wants, shorten};
 use crate::refusal::Refusal;
 
+/// What the name of a principal that a token stands for comes after, so that no name is the digest of a token.
+pub const NAMED: &str = "named:";
+
 /// What survived two offers. Fixed for the session (for the request, in stateless MCP).
 #[derive(Debug, Clone, Serialize)]
 pub struct Agreement {
@@ -42,7 +45,8 @@ pub struct Agreement {
     pub max_parallel: Option<u32>,
     /// Everything that was declared or wanted, and what became of it.
     pub terms: Vec<Term>,
-    /// Whom the token of the opening stands for, where the dialect has tokens. Never the token itself.
+    /// Whom the token of the opening stands for, where the dialect has tokens: a name after [`NAMED`], or the digest of a
+    /// token without a name. Never the token itself.
     #[serde(skip)]
     pub pass: Option<Arc<str>>,
     /// Switches by which we are more lenient than what was agreed, for peers that do not look.
@@ -134,6 +138,12 @@ impl fmt::Display for Why {
 }
 
 impl Agreement {
+    /// Whom the token of the opening stands for, as rules name it.
+    pub fn principal(&self) -> Option<&str> {
+        let pass = self.pass.as_deref()?;
+        Some(pass.strip_prefix(NAMED).unwrap_or(pass)).filter(|principal| !principal.is_empty())
+    }
+
     /// Whether a capability of `owner` is in force.
     pub fn allows(&self, owner: Side, capability: &str) -> bool {
         self.term(owner, capability).is_some_and(|term| term.verdict == Verdict::Agreed)

@@ -11,7 +11,7 @@ mod offer;
 mod refusal;
 mod secret;
 
-pub use agreement::{Agreement, Stance, Term, Verdict, Why, agree};
+pub use agreement::{Agreement, NAMED, Stance, Term, Verdict, Why, agree};
 pub use gate::{Closed, Gate, Kind, Need, Rule};
 pub use offer::{Capability, Defined, Minimum, Offer, Peer, Rules, Side, VersionRule, Wants};
 pub use refusal::Refusal;

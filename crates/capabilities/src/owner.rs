@@ -68,6 +68,12 @@ impl Owner {
         }
     }
 
+    /// What the owners of all entries in memory of the principal begin with. The local user has no such beginning, and may
+    /// use all the room that there is.
+    pub(crate) fn memory_of_all(&self) -> Option<String> {
+        self.shared_memory().strip_suffix(']').filter(|_| self.principal != LOCAL).map(ToOwned::to_owned)
+    }
+
     /// The owner of entries in memory that all agents of the principal see.
     pub(crate) fn shared_memory(&self) -> String {
         match self.principal.as_str() {

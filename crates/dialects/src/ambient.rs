@@ -1,6 +1,7 @@
 //! Time and identity, handed in: nothing below the effects line fetches them itself.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 pub use gladhand_operations::Party;
@@ -46,6 +47,8 @@ pub struct Ambient<'e> {
     pub lane: Lane,
     /// Who the peer has proved to be, where the transport knows.
     pub principal: Option<&'e str>,
+    /// The scopes of what is handed in, separated by spaces, where the transport knows.
+    pub scopes: Option<Arc<str>>,
     /// Whose share it takes, where the side serves more than one peer.
     pub party: Option<Party>,
 }
@@ -53,7 +56,7 @@ pub struct Ambient<'e> {
 impl<'e> Ambient<'e> {
     /// For a step on the only way there is, by nobody in particular.
     pub fn new(now: Moment, entropy: &'e mut dyn Entropy) -> Self {
-        Self { now, entropy, lane: Lane::MAIN, principal: None, party: None }
+        Self { now, entropy, lane: Lane::MAIN, principal: None, scopes: None, party: None }
     }
 }
 

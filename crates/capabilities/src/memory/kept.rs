@@ -27,6 +27,9 @@ const HITS: &str = "SELECT entry, sum(times) FROM \
     GROUP BY entry";
 const WHOLE: &str = "SELECT key, content, tier, tags, source, ttl, created_at, updated_at FROM memory WHERE id = ?1";
 
+const TAKEN: &str = "SELECT coalesce(sum(bytes), 0), \
+    coalesce(sum(CASE WHEN substr(owner, 1, length(?1)) = ?1 THEN bytes END), 0) FROM memory_usage";
+
 /// How many places of the index are looked at for one word of a question.
 const PLACES: u32 = 50_000;
 
@@ -59,9 +62,9 @@ impl Kept<'_> {
         if number > settings.semantic.entries || bytes > settings.semantic.bytes {
             return Err(Setback::of("memory_full", "there is no room left in semantic memory"));
         }
-        let all = "SELECT coalesce(sum(bytes), 0) FROM memory_usage";
-        let all: i64 = self.rows.prepare_cached(all)?.query_row([], |row| row.get(0))?;
-        if to_size(all) > settings.total_bytes {
+        let (all, own) = self.taken()?;
+        // Agents can invent ids: no principal but the local user gets more than half of what the others leave.
+        if all + own > settings.total_bytes {
             return Err(Setback::of("memory_full", "there is no room left in memory"));
         }
         Ok(())
@@ -118,6 +121,13 @@ impl Kept<'_> {
                 None => return Ok(()),
             }
         }
+    }
+
+    /// The bytes of everything together, and those of them that belong to the principal, unless that is the local user.
+    fn taken(&self) -> rusqlite::Result<(usize, usize)> {
+        let principal = self.corner.owner.memory_of_all();
+        let mut taken = self.rows.prepare_cached(TAKEN)?;
+        taken.query_row([principal], |row| Ok((to_size(row.get(0)?), to_size(row.get(1)?))))
     }
 
     fn usage(&self, owner: &str) -> rusqlite::Result<(usize, usize)> {

@@ -4,6 +4,7 @@ use gladhand_capabilities::memory::{Bound, Settings};
 use serde_json::{Value, json};
 use tempfile::tempdir;
 
+use super::house::Proof;
 use super::memory::{Mind, house};
 
 fn entry(tier: &str, key: usize, bytes: usize) -> Value {
@@ -84,6 +85,27 @@ fn there_is_an_end_to_everything_together() {
     let eve = Mind::new(house.agent("eve"));
     assert_eq!(eve.refusal(json!([entry("episodic", 1, 900)])).0, "memory_full");
     eve.store(json!([entry("episodic", 1, 10), entry("working", 1, 900)]));
+}
+
+#[test]
+fn agents_that_invent_ids_leave_room_for_others() {
+    let folder = tempdir().unwrap();
+    let house = house(&folder, Settings { total_bytes: 8000, ..Settings::default() });
+    let agent = |name: &str, proof| Mind::new(house.agent_of(name, proof));
+    for (proof, most) in [(Proof::Anonymous, 4000), (Proof::Principal("ann"), 2500), (Proof::Pass("ann"), 2000)] {
+        let mut ids = 0;
+        let refused = loop {
+            let mind = agent(&format!("invented {ids}"), proof);
+            let message = json!({ "memory_id": mind.id, "entries": [entry("episodic", 1, 400)] });
+            match mind.agent.ask("memory/store/req", message) {
+                Ok(_) => ids += 1,
+                Err(refused) => break refused,
+            }
+        };
+        assert!(ids > 0 && ids * 400 <= most, "{proof:?} has {ids}");
+        assert_eq!(refused.0, "memory_full");
+    }
+    agent("ada", Proof::Local).store(json!([entry("episodic", 1, 400)]));
 }
 
 #[test]

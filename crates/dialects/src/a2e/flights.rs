@@ -13,6 +13,7 @@ use super::capabilities::TOOLS;
 use super::registry::MessageType;
 use super::requests::Request;
 use super::tools::Filter;
+use crate::ambient::Ambient;
 use crate::side::{Action, ServerSetup};
 
 /// The longest queue, whatever the setup says.
@@ -125,8 +126,9 @@ impl Flights {
         request: Request<'a>,
         is_urgent: bool,
         agreement: &Arc<Agreement>,
-        now: Duration,
+        ambient: &Ambient<'_>,
     ) -> Result<Option<Action<'a>>, Full> {
+        let now = ambient.now.elapsed;
         let Request { asked, operation, timeout, .. } = request;
         let request = id;
         let must_wait = !is_urgent && (self.delivered >= self.max_parallel || !self.queue.is_empty());
@@ -145,7 +147,8 @@ impl Flights {
         self.last_call += 1;
         let id = CallId(self.last_call);
         let wants_progress = matches!(asked, Asked::Tool { streaming: true, .. });
-        let terms = Terms { wants_progress, timeout, ..Terms::default() };
+        // A call that waits keeps the scopes that it came with.
+        let terms = Terms { wants_progress, timeout, scopes: ambient.scopes.clone(), ..Terms::default() };
         let call = Call { id, operation, terms };
         let deadline = timeout.map(|timeout| now.saturating_add(timeout));
         self.deadlines.extend(deadline.map(|deadline| (deadline, id)));

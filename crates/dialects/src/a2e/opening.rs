@@ -2,6 +2,7 @@
 //! page's four reasons, and its `handshake/resp` (a2e §§5.1, 6).
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use gladhand_accord::{Agreement, Capability, Minimum, Offer, Peer, Refusal, Secret, Side, Wants, agree};
 use gladhand_wire::{Id, Members};
@@ -84,10 +85,7 @@ impl<'a> HandshakeRequest<'a> {
         if is_open(MCP) && setup.menu.capabilities.contains(&MCP) && self.known_names().contains(&MCP) {
             client = client.providing(Capability::named("sampling")).providing(Capability::named("roots"));
         }
-        // A pass of this agent alone says more of it than one that is good for any agent.
-        let mut presented = credentials.presented(&setup.passes);
-        let pass = presented.clone().find(|pass| pass.client.is_some()).or_else(|| presented.next());
-        let pass = pass.map(|pass| pass.principal.clone().unwrap_or_default());
+        let pass = credentials.principal(&setup.passes);
         let agreement = match agree(&capabilities::rules(Minimum::OneCapability), &client, &server) {
             // No pass is for this agent, which is told only that.
             Ok(_) | Err(Refusal::NoCapabilities { .. }) if is_locked_out => return Err(Refusal::AuthFailed),
@@ -120,6 +118,14 @@ impl Credentials {
         let opens =
             |pass: &Pass| pass.capabilities.as_ref().is_none_or(|open| open.iter().any(|open| open == capability));
         passes.iter().all(|pass| pass.token.expose().is_empty()) || self.presented(passes).any(opens)
+    }
+
+    /// Whom the agent stands for by these passes.
+    pub(super) fn principal(&self, passes: &[Pass]) -> Option<Arc<str>> {
+        // A pass of this agent alone says more of it than one that is good for any agent.
+        let mut presented = self.presented(passes);
+        let pass = presented.clone().find(|pass| pass.client.is_some()).or_else(|| presented.next());
+        pass.map(|pass| pass.principal.clone().unwrap_or_default())
     }
 
     /// The passes whose token the agent presented, and that are for it. An empty token is none.

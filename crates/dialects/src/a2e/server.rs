@@ -162,7 +162,12 @@ impl Host {
     }
 
     /// A request that only an open session may make.
-    fn request<'a>(&mut self, line: &Decoded<'a>, now: Duration, out: &mut Output<'a>) -> Result<(), ErrorBody> {
+    fn request<'a>(
+        &mut self,
+        line: &Decoded<'a>,
+        ambient: &Ambient<'_>,
+        out: &mut Output<'a>,
+    ) -> Result<(), ErrorBody> {
         let Standing::Open(session) = &self.standing else { return Err(ErrorBody::handshake_required()) };
         let name = line.message.name;
         // The one request that either side may make of the other (a2e §8).
@@ -199,7 +204,7 @@ impl Host {
         }
         let agreement = &session.agreement;
         let is_urgent = line.message.is_urgent();
-        let accepted = self.flights.accept(line.id.clone(), request, is_urgent, agreement, now);
+        let accepted = self.flights.accept(line.id.clone(), request, is_urgent, agreement, ambient);
         out.actions.extend(accepted.map_err(|_| ErrorBody::busy())?);
         Ok(())
     }
@@ -282,7 +287,7 @@ impl Server for Host {
             "handshake/req" => self.handshake(&line, ambient, out),
             "ping" => self.ping(&line, ambient, out),
             "shutdown" => self.shutdown(&line, out),
-            _ => self.request(&line, ambient.now.elapsed, out),
+            _ => self.request(&line, ambient, out),
         };
         if let Err(error) = done {
             error.send(line.id.as_ref(), ambient, &mut out.wire);
@@ -376,7 +381,9 @@ impl Server for Host {
         self.setup.passes = passes.to_vec();
         let Standing::Open(session) = &self.standing else { return };
         let mut granted = capabilities::NAMES.iter().filter(|name| session.agreement.allows(Side::Server, name));
-        if granted.all(|name| session.credentials.open(passes, name)) {
+        let principal = session.credentials.principal(passes);
+        let is_same = principal.is_none_or(|principal| session.agreement.pass.as_ref() == Some(&principal));
+        if is_same && granted.all(|name| session.credentials.open(passes, name)) {
             return;
         }
         self.standing = Standing::Closing;

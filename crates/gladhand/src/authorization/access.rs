@@ -179,7 +179,9 @@ fn unknown_pass() -> Pass {
 
 fn are_same(some: &[Pass], others: &[Pass]) -> bool {
     let is_same = |one: &Pass, other: &Pass| {
-        one.token.matches(&other.token) && one.client == other.client && one.capabilities == other.capabilities
+        one.token.matches(&other.token)
+            && (&one.client, &one.capabilities, &one.principal)
+                == (&other.client, &other.capabilities, &other.principal)
     };
     some.len() == others.len() && some.iter().zip(others).all(|(one, other)| is_same(one, other))
 }
@@ -225,6 +227,16 @@ mod tests {
         // With a token again, it is open to that one.
         access.follow(&config(&[("bob", "b")]), vec![pass("q")]).unwrap();
         assert!(are_same(&access.passes(), &[pass("q")]));
+    }
+
+    #[test]
+    fn a_pass_that_stands_for_another_principal_is_another_one() {
+        let of = |principal: &str| vec![Pass { principal: Some(principal.into()), ..pass("p") }];
+        let access = Access::default();
+        access.set_passes(of("named:team"));
+        assert!(!access.follow(&config(&[]), of("named:team")).unwrap());
+        assert!(access.follow(&config(&[]), of("named:ops")).unwrap());
+        assert_eq!(access.passes()[0].principal.as_deref(), Some("named:ops"));
     }
 
     #[test]

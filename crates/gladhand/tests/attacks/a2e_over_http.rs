@@ -223,3 +223,16 @@ fn tokens_of_a2e_that_leave_mcp_open_cause_a_warning() {
         }
     }
 }
+
+#[test]
+fn a_session_without_a_handshake_gives_way_even_if_it_is_read() {
+    let host = Prepared::new("[a2e]\nsessions = 2\n").listen(&[]);
+    let mut ann = Agent::open(&host);
+    ann.shake_hands("ann", &["memory"], "");
+    let _silent = Agent::open(&host);
+    let mut bob = Agent::open(&host);
+    bob.shake_hands("bob", &["memory"], "");
+    for agent in [&mut ann, &mut bob] {
+        assert_eq!(agent.ask(json!({"type": "ping"}))["type"], "pong");
+    }
+}

@@ -6,9 +6,10 @@ use std::process::{Child, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::names::Place;
-
+use crate::a2e_agent::ask;
 use crate::client::{Connection, STATELESS, open_session_with};
+use crate::names::Place;
+use crate::support::Process;
 
 /// `gladhand serve --http` in a place.
 struct Server {
@@ -61,8 +62,55 @@ impl Caller {
     }
 }
 
-const TOKENS: &str =
-    "tokens = [{ name = 'ann', token = 'open-sesame' }, { name = 'bob', token = 'open-barley', scopes = [] }]\n";
+/// An agent in a session of A2E.
+struct AgentCaller {
+    sending: Connection,
+    stream: Connection,
+    bearer: String,
+    session: String,
+}
+
+impl AgentCaller {
+    /// Opens a session with a token for the endpoint and one for the handshake.
+    fn open(server: &Server, token: &str, pass: &str) -> Self {
+        let bearer = format!("Bearer {token}");
+        let mut sending = Connection::open(server.address);
+        let opened = sending.ask("POST", "/session", &[("Authorization", &bearer)], "");
+        let session = opened.json()["session_id"].as_str().expect("an id").to_owned();
+        let mut stream = Connection::open(server.address);
+        let headers = [("Authorization", bearer.as_str()), ("X-Session-Id", &session), ("Accept", "text/event-stream")];
+        stream.send("GET", "/stream", &headers, "");
+        stream.head();
+        let mut agent = Self { sending, stream, bearer, session };
+        let hello = json!({"a2e": "1.0", "type": "handshake/req", "id": "h1", "agent_id": "t",
+            "agent_caps": ["memory", "tools"], "auth_token": pass});
+        agent.ask(&hello);
+        agent
+    }
+
+    fn send(&mut self, message: &Value) -> u16 {
+        let headers = [("Authorization", self.bearer.as_str()), ("X-Session-Id", &self.session)];
+        self.sending.ask("POST", "/send", &headers, &message.to_string()).status
+    }
+
+    fn ask(&mut self, message: &Value) -> Value {
+        assert_eq!(self.send(message), 200);
+        self.stream.event().expect("an answer").json()
+    }
+
+    /// Calls a tool.
+    fn call(&mut self, tool: &str) -> String {
+        self.ask(&call_of(tool)).to_string()
+    }
+}
+
+fn call_of(tool: &str) -> Value {
+    json!({"type": "tool/call/req", "id": "c", "tool_name": tool, "arguments": {}})
+}
+
+/// Two tokens of ann, of which one has no scope, and one of bob.
+const TOKENS: &str = "tokens = [{ name = 'ann', token = 'open-sesame' }, { name = 'ann', token = 'open-oats', scopes = [] }, \
+    { name = 'bob', token = 'open-barley', scopes = [] }]\n";
 
 /// A vault with a tool, a prompt and a resource.
 fn vault(authorization: &str, more: &str) -> Place {
@@ -144,6 +192,9 @@ fn scopes_are_needed_for_every_way_to_what_they_name() {
         assert!(answer.contains(expected), "{told}: {answer}");
     }
     assert_eq!(reached(&place), reachable().len(), "each of them once, and for ann");
+    crate::names::until("all of it is written down", || audited(&place).len() >= 10);
+    let lines = reachable().map(|(_, _, told, _)| [format!("bob {told} denied tool_scopes"), format!("ann {told} ok")]);
+    assert_eq!(audited(&place), lines.concat(), "also what the transport refused");
 }
 
 #[test]
@@ -226,27 +277,89 @@ fn a_capability_that_a_rule_denies_is_denied_request_by_request() {
     let rule = "[[policy.rules]]\nname = 'no-store'\nwho = ['principal:bob']\ncapabilities = ['memory/store/req']\neffect = 'deny'\n";
     let place = vault("", rule);
     let server = Server::start(&place);
-    let ask = |token: &str, message: &Value| {
-        let bearer = format!("Bearer {token}");
-        let mut sending = Connection::open(server.address);
-        let opened = sending.ask("POST", "/session", &[("Authorization", &bearer)], "");
-        let id = opened.json()["session_id"].as_str().expect("an id").to_owned();
-        let headers = [("Authorization", bearer.as_str()), ("X-Session-Id", id.as_str())];
-        let mut stream = Connection::open(server.address);
-        stream.send("GET", "/stream", &[headers[0], headers[1], ("Accept", "text/event-stream")], "");
-        stream.head();
-        let hello = json!({"a2e": "1.0", "type": "handshake/req", "id": "h1", "agent_id": "t", "agent_caps": ["memory"], "auth_token": ""});
-        let mut answers = [&hello, message].map(|message| {
-            assert_eq!(sending.ask("POST", "/send", &headers, &message.to_string()).status, 200);
-            stream.event().expect("an answer").json()
-        });
-        std::mem::take(&mut answers[1])
-    };
+    let ask = |token: &str, message: &Value| AgentCaller::open(&server, token, "").ask(message).to_string();
     let entry = json!({"key": "k", "value": "v"});
     let store = json!({"type": "memory/store/req", "id": "s", "memory_id": "", "entries": [entry]});
-    let refused = ask("open-barley", &store).to_string();
+    let refused = ask("open-barley", &store);
     assert!(refused.contains("no-store"), "{refused}");
-    assert!(!ask("open-sesame", &store).to_string().contains("no-store"));
+    assert!(!ask("open-sesame", &store).contains("no-store"));
     crate::names::until("both are written down", || audited(&place).len() >= 2);
     assert!(audited(&place)[0].starts_with("bob capability memory/store/req denied no-store"), "{:?}", audited(&place));
+}
+
+#[test]
+fn a_token_has_its_own_scopes_also_in_a_session_that_another_token_opened() {
+    let profile = "[profiles.renaming]\nrename = { vault__look = 'harmless' }\n";
+    let place = vault("tool_scopes = { 'vault__*' = ['ops'] }", profile);
+    let server = Server::start(&place);
+    let lacking = "needs a scope that was not granted: ops";
+    let mut ann = server.caller("open-sesame");
+    ann.bearer = "Bearer open-oats".to_owned();
+    let renamed = ("tools/call", json!({"name": "harmless", "arguments": {}}), "", "");
+    for (method, params, ..) in reachable().into_iter().skip(1).chain([renamed]) {
+        let (_, answer) = ann.request(method, &params);
+        assert!(answer.contains(lacking), "{method}: {answer}");
+    }
+
+    let (high, low) = (("Authorization", "Bearer open-sesame"), ("Authorization", "Bearer open-oats"));
+    let mut pair = Connection::open(server.address);
+    pair.send("GET", "/sse", &[high, ("Accept", "text/event-stream")], "");
+    pair.head();
+    let messages = pair.event().expect("the address for messages").data;
+    let mut sending = Connection::open(server.address);
+    let mut post = |token, message: Value| {
+        let headers = [token, ("Content-Type", "application/json")];
+        assert_eq!(sending.ask("POST", &messages, &headers, &message.to_string()).status, 202);
+    };
+    let opening =
+        json!({"protocolVersion": "2024-11-05", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
+    post(high, json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": opening}));
+    pair.event().expect("it is open");
+    post(high, json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+    post(low, json!({"jsonrpc": "2.0", "id": 2, "method": "resources/read", "params": {"uri": "x:1"}}));
+    let answer = pair.event().expect("an answer").data;
+    assert!(answer.contains(lacking), "{answer}");
+
+    let mut agent = AgentCaller::open(&server, "open-sesame", "");
+    agent.bearer = "Bearer open-oats".to_owned();
+    let answer = agent.call("harmless");
+    assert!(answer.contains(lacking), "{answer}");
+    let before = audited(&place).len();
+    assert_eq!(agent.send(&call_of("vault__look")), 403);
+    crate::names::until("it is written down", || audited(&place).len() > before);
+    let lines = audited(&place);
+    assert_eq!(lines.last().map(String::as_str), Some("ann tool vault__look denied tool_scopes"), "{lines:?}");
+    assert_eq!(reached(&place), 0, "nothing reached the vault");
+    agent.bearer = "Bearer open-sesame".to_owned();
+    let answer = agent.call("harmless");
+    assert!(answer.contains("said by vault"), "{answer}");
+}
+
+#[test]
+fn the_principal_of_an_agent_s_token_is_known_to_rules_limits_and_the_audit_file() {
+    let place = Place::new();
+    let upstream = place.server("vault", &["look", "peek"]);
+    place.configure(&format!(
+        "[[a2e.agents]]\nid = 't'\ntoken = 'hush-hush'\nprincipal = 'team'\n[audit]\nfile = 'audit.jsonl'\n\
+        [[policy.rules]]\nname = 'not-team'\nwho = ['principal:team']\ntools = ['vault__look']\neffect = 'deny'\n\
+        [[policy.limits]]\nname = 'once'\ncalls = 1\nper_s = 3600\ntools = ['vault__peek']\n{upstream}"
+    ));
+    let server = Server::start(&place);
+    let open = || AgentCaller::open(&server, "", "hush-hush");
+    let (mut first, mut second) = (open(), open());
+    let refused = first.call("vault__look");
+    assert!(refused.contains("not-team"), "{refused}");
+    let answer = first.call("vault__peek");
+    assert!(answer.contains("said by vault"), "{answer}");
+    let refused = second.call("vault__peek");
+    assert!(refused.contains("\"reason\":\"busy\""), "sessions of a principal are counted together: {refused}");
+    crate::names::until("all of it is written down", || audited(&place).len() >= 3);
+    let lines = audited(&place);
+    assert_eq!(lines[..2], ["team tool vault__look denied not-team", "team tool vault__peek ok"]);
+    assert!(lines[2].starts_with("team tool vault__peek "), "{lines:?}");
+    let mut process = Process::start(place.gladhand(&["serve", "--dialect", "a2e"]));
+    let hello = json!({"type": "handshake/req", "agent_id": "t", "agent_caps": ["tools"], "auth_token": "hush-hush"});
+    assert_eq!(ask(&mut process, hello)["ok"], json!(true));
+    let refused = ask(&mut process, call_of("vault__look")).to_string();
+    assert!(refused.contains("not-team"), "also on standard streams: {refused}");
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
-use gladhand_operations::{Content, Outcome, Reply};
+use gladhand_operations::{Content, FailureKind, Outcome, Reply};
 use gladhand_wire::{RawValue, json};
 use serde::Serialize;
 
@@ -73,6 +73,36 @@ pub struct Record {
     pub result: Option<Vec<Box<RawValue>>>,
 }
 
+impl Record {
+    /// The call of a tool that a transport refused before a session took it.
+    pub(super) fn refused(principal: &str, dialect: &'static str, tool: &str, rule: &str) -> Self {
+        Self {
+            session: None,
+            principal: Some(short(principal)),
+            client: String::new(),
+            client_version: String::new(),
+            dialect,
+            dialect_version: String::new(),
+            upstream: String::new(),
+            operation: "tool",
+            tool: short(tool),
+            own_name: String::new(),
+            outcome: FailureKind::Denied.word(),
+            rule: Some(rule.to_owned()),
+            duration_ms: 0.0,
+            bytes_in: 0,
+            bytes_out: 0,
+            arguments: None,
+            result: None,
+        }
+    }
+}
+
+/// As much of what a peer calls something as is written down.
+fn short(text: &str) -> String {
+    text.chars().take(LONGEST).collect()
+}
+
 /// A call that is under way. If this is dropped before the end, the call was cancelled, and that is written down.
 #[derive(Debug)]
 pub(super) struct Entry {
@@ -90,7 +120,6 @@ impl Entry {
         context: &Context<'_>,
     ) -> Self {
         let who = Who::of(context);
-        let short = |text: &str| text.chars().take(LONGEST).collect::<String>();
         let agreement = context.agreement;
         let bytes_in = arguments.map_or(0, |arguments| arguments.get().len());
         let has_payload = auditor.wants_payloads() && bytes_in <= LARGEST_PAYLOAD;

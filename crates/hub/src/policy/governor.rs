@@ -9,7 +9,7 @@ use gladhand_operations::{Failure, FailureKind, Outcome};
 use gladhand_wire::{RawValue, json};
 
 use super::asking::{self, Consent};
-use super::audit::{Auditor, Entry};
+use super::audit::{Auditor, Entry, Record};
 use super::limits::{Meters, Permit};
 use super::pins::{Definition, PinMode, Pinboard, Standing, Stopped};
 use super::view::View;
@@ -221,6 +221,12 @@ impl Governor {
         context: &Context<'_>,
     ) -> Logged {
         Logged(self.auditor.as_ref().map(|auditor| Entry::begin(auditor, operation, name, arguments, context)))
+    }
+
+    /// Writes down calls of tools that a transport refused because the principal's token lacks scopes.
+    pub fn refused_for_scopes(&self, principal: &str, dialect: &'static str, tools: &[String]) {
+        let Some(auditor) = &self.auditor else { return };
+        tools.iter().for_each(|tool| auditor.record(Record::refused(principal, dialect, tool, SCOPES)));
     }
 
     /// How a call goes on.

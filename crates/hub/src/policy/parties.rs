@@ -14,24 +14,25 @@ use crate::provider::{Context, SessionId};
 /// Who calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Who<'a> {
-    /// Who it has proved to be, where the transport knows.
+    /// Who it has proved to be, to the transport or else by the token of its opening.
     pub principal: Option<&'a str>,
     /// What it calls itself. Nobody checks that.
     pub client: &'a str,
     /// The session, where there are sessions.
     pub session: SessionId,
-    /// The scopes that its principal was granted, separated by spaces.
+    /// The scopes that its principal was granted, separated by spaces. None: it came by a transport that has no scopes.
     pub scopes: Option<&'a str>,
 }
 
 impl<'a> Who<'a> {
     /// Who made a call.
     pub(crate) fn of(context: &Context<'a>) -> Self {
+        let (terms, agreement) = (context.terms, context.agreement);
         Self {
-            principal: context.terms.principal.as_deref(),
-            client: &context.agreement.client.name,
+            principal: terms.principal.as_deref().or_else(|| agreement.principal()),
+            client: &agreement.client.name,
             session: context.caller.session(),
-            scopes: context.terms.scopes.as_deref(),
+            scopes: terms.principal.as_ref().map(|_| terms.scopes.as_deref().unwrap_or_default()),
         }
     }
 }
@@ -276,11 +277,10 @@ pub struct NeededScopes {
 }
 
 impl NeededScopes {
-    /// The scopes that a caller lacks, separated by spaces. A caller who has proved nothing came by a transport that has
-    /// no scopes.
+    /// The scopes that a caller lacks, separated by spaces.
     pub(super) fn lacking(all: &[Self], who: &Who<'_>, what: &What<'_>) -> Option<String> {
-        who.principal?;
-        let granted = |scope: &&String| who.scopes.unwrap_or_default().split(' ').any(|granted| granted == *scope);
+        let granted = who.scopes?;
+        let granted = |scope: &&String| granted.split(' ').any(|granted| granted == *scope);
         let needed = all.iter().filter(|one| what.is_within(|what| one.fits(what))).flat_map(|one| &one.scopes);
         let lacking: BTreeSet<_> = needed.filter(|scope| !granted(scope)).map(String::as_str).collect();
         (!lacking.is_empty()).then(|| lacking.into_iter().collect::<Vec<_>>().join(" "))

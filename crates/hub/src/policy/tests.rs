@@ -900,6 +900,10 @@ async fn scopes_are_needed_for_everything_and_go_with_the_principal() {
         ending_with(FailureKind::Denied, &Someone::called("c"), &hub("*")).await.is_empty(),
         "not by this transport"
     );
+    let mut agreement = Agreement::clone(&bob.agreement);
+    agreement.pass = Some("named:bob".into());
+    let with_pass = Someone { principal: None, agreement: Arc::new(agreement), ..Someone::called("c") };
+    assert!(ending_with(FailureKind::Denied, &with_pass, &hub("*")).await.is_empty(), "a token of A2E has no scopes");
     for (granted, is_enough) in [(None, false), (Some("talk opsy"), false), (Some("talk ops"), true)] {
         let mut call = Call::new(CallId(1), reachable().remove(0).1);
         call.terms.principal = Some("bob".into());

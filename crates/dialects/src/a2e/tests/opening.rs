@@ -277,7 +277,8 @@ const PRESENTED: &str =
 #[test]
 fn a_session_ends_when_no_pass_opens_it_any_more() {
     let call = r#"{"type":"tool/call/req","id":"c","tool_name":"echo","arguments":{"message":"x"}}"#;
-    let cases: [(&[Pass], bool); 7] = [
+    let team = Pass { principal: Some("named:team".into()), ..pass("k1", None, None) };
+    let cases: [(&[Pass], bool); 8] = [
         (&[pass("k1", None, None)], true),
         (&[pass("k2", None, None), pass("k1", Some("ann"), Some(&["tools"]))], true),
         (&[], true),
@@ -285,6 +286,7 @@ fn a_session_ends_when_no_pass_opens_it_any_more() {
         (&[pass("k1", Some("bob"), None)], false),
         (&[pass("k1", None, Some(&["memory"]))], false),
         (&[pass("k1", None, Some(&[]))], false),
+        (&[team], false),
     ];
     for (passes, stays) in cases {
         let mut server = holding(ServerSetup { passes: vec![pass("k1", None, None)], ..server_setup() });

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use gladhand_accord::Secret;
+use gladhand_accord::{NAMED, Secret};
 use gladhand_capabilities::owner;
 use gladhand_dialects::Pass;
 use serde::{Deserialize, Serialize};
@@ -192,7 +192,7 @@ impl AgentPass {
             token: self.token.0.clone(),
             client: Some(self.id.clone()),
             capabilities: self.capabilities.as_ref().map(names),
-            principal: Some(format!("named:{}", self.principal.as_ref().unwrap_or(&self.id)).into()),
+            principal: Some(format!("{NAMED}{}", self.principal.as_ref().unwrap_or(&self.id)).into()),
         }
     }
 }

@@ -99,10 +99,15 @@ impl Session {
         let mut ambient = inner.clock.ambient();
         ambient.lane = lane;
         ambient.principal = who.unwrap_or(&self.who).principal.as_deref();
-        ambient.party = who.map(|who| who.party);
+        ambient.party = self.among_many(who).map(|who| who.party);
         step(&mut inner.server, &mut ambient, &mut out);
         inner.send(&mut out, self.manner);
         out.actions.into_iter().filter_map(|action| self.perform(inner, lane, who, action)).collect()
+    }
+
+    /// The sender of a message, where the session has more than one.
+    fn among_many<'w>(&self, who: Option<&'w Who>) -> Option<&'w Who> {
+        who.filter(|_| self.manner == Manner::Stateless)
     }
 
     /// Does what an action asks for, or hands it back for the hub.
@@ -112,7 +117,7 @@ impl Session {
                 let caller = who.unwrap_or(&self.who);
                 (call.terms.principal, call.terms.party) = (caller.principal.clone(), Some(caller.party));
                 call.terms.scopes.clone_from(&caller.scopes);
-                inner.running.insert(call.id, Running { lane, who: who.cloned(), task: None });
+                inner.running.insert(call.id, Running { lane, who: self.among_many(who).cloned(), task: None });
                 return Some(Action::Deliver(call, agreement));
             }
             Action::Unwatch(_) | Action::RootsChanged => return Some(action),

@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use gladhand_auth::resource::Principal;
+use gladhand_dialects::mcp::DIALECT;
+use gladhand_dialects::mcp::http::called_tools;
 use http::header::{HeaderName, HeaderValue, ORIGIN, VARY};
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode, header};
@@ -136,7 +138,10 @@ impl Endpoint {
             return Err(respond::withdrawn());
         }
         if let (Some(authorize), Some(sender)) = (self.shared.authorize(), sender) {
-            authorize.permit(sender, &body).map_err(|denied| denied.map(Content::Whole))?;
+            authorize.permit(sender, &body).map_err(|denied| {
+                self.shared.refused_for_scopes(sender, &DIALECT, &called_tools(&body));
+                denied.map(Content::Whole)
+            })?;
         }
         Ok(body)
     }

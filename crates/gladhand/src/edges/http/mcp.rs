@@ -125,7 +125,7 @@ async fn post(endpoint: &Endpoint, headers: &HeaderMap, version: Version, body: 
     if version == Version::Unknown {
         return unknown_version();
     }
-    let posted = session.post(message, None);
+    let posted = session.post(message, &who);
     if session.is_refused() {
         endpoint.sessions.end(id);
     }
@@ -150,7 +150,7 @@ async fn stateless(endpoint: &Endpoint, headers: &HeaderMap, message: Message<'_
         let status = StatusCode::from_u16(rejection.status).unwrap_or(StatusCode::BAD_REQUEST);
         return respond::json(status, rejection.body.into());
     }
-    let posted = endpoint.sessions.stateless().post(message, Some(who));
+    let posted = endpoint.sessions.stateless().post(message, who);
     if endpoint.shared.has_withdrawn(who) {
         // Those who look for what is to be ended may have looked before this was there.
         endpoint.sessions.end_withdrawn();
@@ -163,7 +163,7 @@ async fn open(endpoint: &Endpoint, initialize: Message<'_>, who: Who) -> Respons
     let Some(session) = endpoint.sessions.prepare(Manner::Session, who) else {
         return respond::unavailable("busy", "busy: too many sessions; try again later");
     };
-    let posted = session.post(initialize, None);
+    let posted = session.post(initialize, &session.who);
     let is_open = matches!(&posted, Posted::Answer(line) if rpc::verdict(line) == Some(Verdict::Result));
     let mut response = answer(endpoint, session.who.party, posted, |_| StatusCode::OK).await;
     if is_open {

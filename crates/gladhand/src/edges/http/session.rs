@@ -134,17 +134,17 @@ impl Session {
         self.lock().server.knows(message, version)
     }
 
-    /// A message came; it says from whom where the session is not somebody's.
-    pub(super) fn post(&self, message: Message<'_>, who: Option<&Who>) -> Posted {
+    /// A message came. In a session its sender is the principal of the session, but may have another token with other
+    /// scopes.
+    pub(super) fn post(&self, message: Message<'_>, who: &Who) -> Posted {
         // On a pair of addresses the answer goes elsewhere.
         let asks = self.manner != Manner::Pair && message.wants_answer();
         let (inner, lane) = {
             let mut inner = self.lock();
             inner.touch();
             // Who gives something up, or answers a question of ours, is never in the way.
-            let party = who.unwrap_or(&self.who).party;
             let is_busy =
-                asks && (inner.lanes.under_way() >= self.most_exchanges() || !self.shared.streams.admits(party));
+                asks && (inner.lanes.under_way() >= self.most_exchanges() || !self.shared.streams.admits(who.party));
             if inner.ended || is_busy || inner.server.held() > MOST_HELD {
                 return Posted::Busy;
             }
@@ -152,7 +152,7 @@ impl Session {
             (inner, lane)
         };
         let (mut breaches, text) = (Vec::new(), message.text());
-        let carried = self.drive_on(inner, lane, who, asks, |server, ambient, out| {
+        let carried = self.drive_on(inner, lane, Some(who), asks, |server, ambient, out| {
             server.take(message, ambient, out);
             breaches = violations::of_actions(&out.actions);
         });
@@ -172,7 +172,7 @@ impl Session {
             inner.lanes.remove(lane);
             return Posted::Accepted;
         }
-        if let Some(who) = who {
+        if self.manner == Manner::Stateless {
             inner.lanes.belongs_to(lane, who.clone());
         }
         drop(inner);

@@ -3,9 +3,10 @@
 use std::sync::{Arc, PoisonError, RwLock};
 
 use bytes::Bytes;
-use gladhand_dialects::Party;
+use gladhand_auth::resource::Principal;
 use gladhand_dialects::mcp::McpServer;
 use gladhand_dialects::mcp::http::Mirrors;
+use gladhand_dialects::{Dialect, Party};
 use gladhand_hub::Hub;
 use gladhand_operations::Tool;
 use tokio::runtime::Handle;
@@ -115,6 +116,13 @@ impl Shared {
     /// Who answers calls.
     pub(super) fn hub(&self) -> &Hub {
         self.service.hub()
+    }
+
+    /// Writes down calls that were refused because the sender's token lacks scopes.
+    pub(super) fn refused_for_scopes(&self, sender: &Principal, dialect: &Dialect, tools: &[String]) {
+        if let Some(governor) = self.hub().governor() {
+            governor.refused_for_scopes(&sender.name, dialect.name, tools);
+        }
     }
 
     /// Whether what a party was answered before has been read, by and large.

@@ -43,7 +43,6 @@ impl AgentSession {
         match action {
             Action::Deliver(mut call, agreement) => {
                 (call.terms.principal, call.terms.party) = (self.who.principal.clone(), Some(self.who.party));
-                call.terms.scopes.clone_from(&self.who.scopes);
                 inner.running.insert(call.id, None);
                 return Some(Action::Deliver(call, agreement));
             }

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use gladhand_auth::resource::Principal;
+use gladhand_dialects::a2e::DIALECT;
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{Method, Response, StatusCode};
@@ -125,9 +126,10 @@ async fn send(
     if let (Some(authorize), Some(sender)) = (endpoint.shared.authorize(), sender)
         && let Err(denied) = authorize.permit_tools(sender, &|| calls::called_tools(&message))
     {
+        endpoint.shared.refused_for_scopes(sender, &DIALECT, &calls::called_tools(&message));
         return denied.map(Content::Whole);
     }
-    match session.send(&message) {
+    match session.send(&message, who) {
         Sent::Taken => respond::json(StatusCode::OK, Bytes::from_static(br#"{"ok":true}"#)),
         Sent::Deaf => not_found(),
         Sent::Busy => busy(),

@@ -112,8 +112,9 @@ impl AgentSession {
         })
     }
 
-    /// A message came. Its answer, if it gets one, goes to the stream.
-    pub(super) fn send(&self, message: &[u8]) -> Sent {
+    /// A message came from the principal of the session, whose token may have other scopes than the one that opened it.
+    /// Its answer, if it gets one, goes to the stream.
+    pub(super) fn send(&self, message: &[u8], who: &Who) -> Sent {
         let mut inner = self.lock();
         inner.touch();
         if inner.closing.is_some() || inner.has_ended {
@@ -126,6 +127,7 @@ impl AgentSession {
         }
         let mut breaches = Vec::new();
         let errands = self.step(&mut inner, |door, ambient, out| {
+            ambient.scopes.clone_from(&who.scopes);
             door.receive(Text::Bytes(message), ambient, out);
             breaches = violations::of_actions(&out.actions);
         });
@@ -215,10 +217,10 @@ impl AgentSession {
         inner.client.is_none() && is_late(self.begun, handshake) || inner.is_idle() && is_late(inner.used, idle)
     }
 
-    /// Itself as one of many, under its id.
-    pub(super) fn holder(&self, id: WireId) -> Holder<WireId, Instant> {
+    /// Itself as one of many, under its id. One without a handshake counts as used before all others.
+    pub(super) fn holder(&self, id: WireId) -> Holder<WireId, (bool, Instant)> {
         let inner = self.lock();
-        Holder { id, party: self.who.party, used: inner.used, is_idle: inner.is_idle() }
+        Holder { id, party: self.who.party, used: (inner.client.is_some(), inner.used), is_idle: inner.is_idle() }
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -227,9 +229,9 @@ impl AgentSession {
 }
 
 impl Inner {
-    /// Whether nobody reads and nothing runs.
+    /// Whether nothing runs, and nobody reads who has shaken hands.
     fn is_idle(&self) -> bool {
-        self.running.is_empty() && !self.outlet.is_read()
+        self.running.is_empty() && !(self.client.is_some() && self.outlet.is_read())
     }
 
     /// Somebody uses it now.
