@@ -68,6 +68,10 @@ impl Survey {
                 survey.warnings.push(format!("{path}: could not be looked at"));
                 continue;
             };
+            if (limits.secrets.0)(entry.path(), &about) {
+                survey.warnings.push(format!("{path}: left out, may hold secrets"));
+                continue;
+            }
             if about.len() > limits.file_bytes {
                 survey.warnings.push(format!("{path}: left out, has more than {} bytes", limits.file_bytes));
                 continue;

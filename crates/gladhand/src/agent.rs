@@ -189,8 +189,7 @@ impl Inner {
         }
         // What programs are told of the surroundings reaches the model, and with it whoever runs it.
         settings.environment.retain(|name, _| !SECRET.iter().any(|secret| name == secret));
-        settings.private = crate::config::config_dir().into_iter().chain([self.data.join("secrets.sealed")]).collect();
-        settings.sensitive = vec![self.data.clone()];
+        keep_secret(&mut settings, &self.data);
         let skills = etcetera::home_dir().ok().map(|home| home.join(".agents/skills"));
         settings.readable = skills.into_iter().chain([folder.join("skills")]).collect();
         let base = std::env::var(env::EXA_BASE).ok().or_else(|| self.config.exa_base.clone());
@@ -201,6 +200,12 @@ impl Inner {
         settings.exa_key = Arc::new(move || accounts.exa_key().map(|key| key.expose().to_owned()));
         settings
     }
+}
+
+/// Keeps the configuration and the data folder from all tools that read files.
+pub(crate) fn keep_secret(settings: &mut gladhand_workbench::Settings, data: &Path) {
+    settings.private = crate::config::config_dir().into_iter().chain([data.join("secrets.sealed")]).collect();
+    settings.sensitive = vec![data.to_owned()];
 }
 
 /// Which tools may run.

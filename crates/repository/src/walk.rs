@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use ignore::{DirEntry, WalkBuilder, WalkState};
 
-use crate::{Limits, Progress, RepositoryError, Stage};
+use crate::{Limits, Progress, RepositoryError, Secrets, Stage};
 
 /// Folders that hold what tools made or fetched, never what people wrote.
 const SKIPPED: [&str; 24] = [
@@ -55,13 +55,14 @@ pub(crate) struct Listing {
 pub(crate) struct Scan<'a> {
     limits: Limits,
     progress: &'a dyn Progress,
+    secrets: &'a Secrets,
     until: Instant,
     late: AtomicBool,
 }
 
 impl<'a> Scan<'a> {
-    pub(crate) fn new(limits: Limits, progress: &'a dyn Progress) -> Self {
-        Self { limits, progress, until: Instant::now() + limits.time, late: AtomicBool::new(false) }
+    pub(crate) fn new(limits: Limits, progress: &'a dyn Progress, secrets: &'a Secrets) -> Self {
+        Self { limits, progress, secrets, until: Instant::now() + limits.time, late: AtomicBool::new(false) }
     }
 
     /// Whether to stop now, because time is up or nobody waits any more.
@@ -158,7 +159,7 @@ impl<'a> Scan<'a> {
                 }
                 for (at, file) in files.iter().enumerate().skip(from).take(STRIDE) {
                     if let Some(most) = wanted(file) {
-                        let content = Content::read(&root.join(file), most, &mut buffer);
+                        let content = Content::read(self.secrets.open(&root.join(file)), most, &mut buffer);
                         spent.fetch_add(content.bytes().len() as u64, Ordering::Relaxed);
                         made.push((at, make(file, content)));
                     }
@@ -197,9 +198,9 @@ pub(crate) enum Content<'a> {
 }
 
 impl<'a> Content<'a> {
-    fn read(path: &Path, most: usize, buffer: &'a mut Vec<u8>) -> Self {
+    fn read(file: std::io::Result<File>, most: usize, buffer: &'a mut Vec<u8>) -> Self {
         buffer.clear();
-        let read = File::open(path).and_then(|file| file.take(most as u64 + 1).read_to_end(buffer));
+        let read = file.and_then(|file| file.take(most as u64 + 1).read_to_end(buffer));
         match read {
             Err(_) => Self::Unreadable,
             Ok(length) if length > most => Self::Beginning(&buffer[..most]),
@@ -278,7 +279,7 @@ mod tests {
     }
 
     fn listed(folder: &Path, limits: Limits) -> Listing {
-        Scan::new(limits, &()).list(folder).unwrap()
+        Scan::new(limits, &(), &Secrets::default()).list(folder).unwrap()
     }
 
     #[test]
@@ -324,7 +325,7 @@ mod tests {
             }
         }
         let folder = tree(&[("a.py", "")]);
-        let refused = Scan::new(Limits::default(), &Impatient).list(folder.path());
+        let refused = Scan::new(Limits::default(), &Impatient, &Secrets::default()).list(folder.path());
         assert_eq!(refused.err(), Some(RepositoryError::Cancelled));
     }
 

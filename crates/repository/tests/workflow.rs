@@ -42,8 +42,7 @@ impl Documents for Shelf {
 
 fn run(text: &str, input: &WorkflowInput, progress: &dyn Progress) -> Result<serde_json::Value, RepositoryError> {
     let tree = common::tree(text);
-    let places =
-        Places { working_folder: tree.path().canonicalize().expect("the tree is there"), home: None, allowed: None };
+    let places = Places { working_folder: tree.path().canonicalize().expect("the tree is there"), ..Places::default() };
     let recipes = Recipes::shipped();
     let setting = Setting {
         limits: Limits::default(),

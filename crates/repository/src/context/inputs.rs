@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{CollectInput, LONG, RepoProfile, SHORT, Topic, collect_repo_profile, may_hold_secrets, preview};
+use super::{CollectInput, LARGEST, LONG, RepoProfile, SHORT, Topic, collect_repo_profile, preview};
 use crate::root::Root;
 use crate::{RepositoryError, Setting, text};
 
@@ -94,10 +94,7 @@ pub fn fetch_base_input_context(
 
 /// A file inside the root with its beginning, if it can be read and holds no secrets.
 pub(super) fn shown(root: &Root, path: &str, most: usize) -> Option<Preview> {
-    if may_hold_secrets(path) {
-        return None;
-    }
-    let bytes = std::fs::read(root.inside(path).ok()?).ok()?;
+    let bytes = root.secrets().read(&root.inside(path).ok()?, LARGEST).ok()?;
     Some(Preview { path: path.to_owned(), preview: preview(&text::decode(&bytes), most) })
 }
 

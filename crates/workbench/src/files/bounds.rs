@@ -224,6 +224,29 @@ impl Bounds {
     }
 }
 
+/// The same rule for other readers: the files and folders that file tools use only with approval, wherever they are, and those
+/// that they never use.
+#[derive(Debug, Clone)]
+pub struct SecretFiles(Bounds);
+
+impl SecretFiles {
+    /// As the settings say.
+    pub fn new(settings: &Settings) -> Self {
+        let surroundings = Arc::new(Surroundings::new(settings));
+        Self(Bounds { surroundings, workspace: None, approved: Vec::new(), linked_secrets: Arc::default() })
+    }
+
+    /// The same rule for a further call: second names of files are looked for anew.
+    pub fn anew(&self) -> Self {
+        Self(Bounds { linked_secrets: Arc::default(), ..self.0.clone() })
+    }
+
+    /// Whether a file or folder at a real path is among them.
+    pub fn contain(&self, real: &Path, about: &Metadata) -> bool {
+        matches!(self.0.standing(real, Some(about), Access::Read), Standing::Sensitive | Standing::Private)
+    }
+}
+
 /// Where a path really leads. What does not exist yet lies where the nearest existing folder is; a link that leads
 /// nowhere has no such place.
 fn real(path: &Path) -> Option<PathBuf> {
