@@ -128,12 +128,8 @@ impl<'a> Scan<'a> {
     fn builder(&self, root: &Path) -> WalkBuilder {
         let in_work_tree = root.ancestors().any(|folder| folder.join(".git").exists());
         let mut builder = WalkBuilder::new(root);
-        builder.hidden(false).git_global(false).require_git(false).parents(in_work_tree).follow_links(false);
-        builder.filter_entry(|entry| {
-            entry.depth() == 0
-                || !entry.file_type().is_some_and(|kind| kind.is_dir())
-                || !entry.file_name().to_str().is_some_and(|name| SKIPPED.contains(&name))
-        });
+        builder.hidden(false).require_git(false).parents(in_work_tree).follow_links(false);
+        use_plain_ignore_files(&mut builder, root);
         builder
     }
 
@@ -187,6 +183,25 @@ impl<'a> Scan<'a> {
     pub(crate) fn was_late(&self) -> bool {
         self.late.load(Ordering::Relaxed)
     }
+}
+
+/// Lets a walk read ignore files only where they are plain: a folder with others is left out, and a walk that begins in one reads
+/// none. Folders that hold what tools made are left out as well.
+pub(crate) fn use_plain_ignore_files(builder: &mut WalkBuilder, root: &Path) {
+    let are_plain = root.ancestors().all(has_plain_ignore_files);
+    builder.git_global(false).git_exclude(false).git_ignore(are_plain).ignore(are_plain);
+    builder.filter_entry(move |entry| {
+        entry.depth() == 0
+            || !entry.file_type().is_some_and(|kind| kind.is_dir())
+            || !entry.file_name().to_str().is_some_and(|name| SKIPPED.contains(&name))
+                && (!are_plain || has_plain_ignore_files(entry.path()))
+    });
+}
+
+/// Whether the ignore files of a folder are regular files of a usual size. A link to a device would be read without end.
+fn has_plain_ignore_files(folder: &Path) -> bool {
+    let is_plain = |about: std::fs::Metadata| about.is_file() && about.len() <= 1 << 20;
+    [".ignore", ".gitignore"].iter().all(|name| folder.join(name).symlink_metadata().map_or(true, is_plain))
 }
 
 /// The beginning of a file, or all of it.
@@ -300,6 +315,19 @@ mod tests {
         let listing = listed(folder.path(), Limits::default());
         assert_eq!(listing.files, [".github/workflows/ci.yml", ".gitignore", "a/.gitignore", "a/keep.log", "b.py"]);
         assert_eq!(listing.directories, 3);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn an_ignore_file_without_end_is_not_read() {
+        let folder = tree(&[("a.py", ""), ("deep/b.py", ""), ("plain/c.py", "")]);
+        let endless = |path: &str| std::os::unix::fs::symlink("/dev/zero", folder.path().join(path)).unwrap();
+        endless("deep/.gitignore");
+        assert_eq!(listed(folder.path(), Limits::default()).files, ["a.py", "plain/c.py"]);
+        endless(".ignore");
+        assert_eq!(listed(folder.path(), Limits::default()).files, ["a.py", "deep/b.py", "plain/c.py"]);
+        let inner = folder.path().join("plain");
+        assert_eq!(listed(&inner, Limits::default()).files, ["c.py"], "nor is one above");
     }
 
     #[test]
