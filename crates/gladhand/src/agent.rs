@@ -210,10 +210,8 @@ pub(crate) fn keep_secret(settings: &mut gladhand_workbench::Settings, data: &Pa
 
 /// Which tools may run.
 fn policy(config: &AgentConfig) -> Policy {
-    let mut policy = Policy { approve_all: config.approve == Approve::All, ..Policy::default() };
-    if config.approve == Approve::None {
-        (policy.writes, policy.runs, policy.network, policy.outside) = (Rule::Deny, Rule::Deny, Rule::Deny, Rule::Deny);
-    }
+    let (approve_all, approve_none) = (config.approve == Approve::All, config.approve == Approve::None);
+    let mut policy = Policy { approve_all, approve_none, ..Policy::default() };
     // What is stricter comes last.
     for (names, rule) in [(&config.allow, Rule::Allow), (&config.ask, Rule::Ask), (&config.deny, Rule::Deny)] {
         for name in names {
@@ -281,6 +279,13 @@ impl Agent for LaterAgent {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nobody_is_asked_where_nobody_approves() {
+        let ask = vec!["bash".to_owned(), "writes".to_owned()];
+        let policy = policy(&AgentConfig { approve: Approve::None, ask, ..AgentConfig::default() });
+        assert!(policy.approve_none, "a question is then a denial");
+    }
 
     #[test]
     fn what_is_stricter_wins() {
