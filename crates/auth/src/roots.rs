@@ -1,12 +1,16 @@
 //! Whose certificates are trusted: the system's authorities, and those that somebody names.
 
 use std::fmt;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use reqwest::{Certificate, Client, ClientBuilder};
 
 /// The variable that names a file to be used in place of the system's authorities.
 pub const SSL_CERT_FILE: &str = "SSL_CERT_FILE";
+
+/// The largest file of certificates that is read, in bytes.
+const LARGEST: u64 = 1 << 20;
 
 /// Authorities that are trusted beside those of the system. By default: none.
 #[derive(Clone, Default)]
@@ -64,7 +68,15 @@ impl fmt::Debug for Roots {
 
 fn certificates(file: &Path) -> Result<Vec<Certificate>, BadRoots> {
     let wrong = |problem| BadRoots::NoCertificates { file: file.to_owned(), problem };
-    let pem = std::fs::read(file).map_err(|source| BadRoots::Unreadable { file: file.to_owned(), source })?;
+    let unreadable = |source| BadRoots::Unreadable { file: file.to_owned(), source };
+    // A device or a pipe would be read without end.
+    let about = std::fs::metadata(file).map_err(unreadable)?;
+    if !about.is_file() || about.len() > LARGEST {
+        return Err(wrong("not a regular file of at most 1 MiB"));
+    }
+    let mut pem = Vec::new();
+    let opened = std::fs::File::open(file).map_err(unreadable)?;
+    opened.take(LARGEST).read_to_end(&mut pem).map_err(unreadable)?;
     let certificates = Certificate::from_pem_bundle(&pem).map_err(|_| wrong("not a PEM file"))?;
     if certificates.is_empty() {
         return Err(wrong("no certificate in it"));
@@ -102,5 +114,12 @@ mod tests {
         std::fs::remove_file(&file).unwrap();
         assert!(Roots::read(Some(&file)).unwrap_err().to_string().contains("No such file"));
         assert!(Roots::read(None).is_ok());
+        #[cfg(unix)]
+        for endless in ["/dev/zero", "/dev/null", "/"] {
+            let problem = Roots::read(Some(Path::new(endless))).unwrap_err().to_string();
+            assert_eq!(problem, format!("{endless}: not a regular file of at most 1 MiB"));
+        }
+        std::fs::File::create(&file).unwrap().set_len(LARGEST + 1).unwrap();
+        assert!(Roots::read(Some(&file)).unwrap_err().to_string().contains("at most 1 MiB"));
     }
 }

@@ -26,4 +26,4 @@ mod words;
 pub use answer::{Answer, Citation, NOT_FOUND};
 pub use error::FaqError;
 pub use library::Library;
-pub use question::{Context, Limits, Question};
+pub use question::{Context, Limits, Question, Secrets};

@@ -1,5 +1,8 @@
 //! What is asked, and what answering it may cost.
 
+use std::fs::Metadata;
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use schemars::JsonSchema;
@@ -66,6 +69,31 @@ pub struct Limits {
     pub fresh: Duration,
     /// The score that a section must reach to be an answer, from 0 to 1. See [`Limits::default`] for why it is what it is.
     pub min_score: f64,
+    /// The files that are not read.
+    pub secrets: Secrets,
+}
+
+/// The rule of the caller about files that are not read: by real path, and by what the system says of them.
+#[derive(Clone)]
+pub struct Secrets(pub Arc<dyn Fn(&Path, &Metadata) -> bool + Send + Sync>);
+
+/// Nothing is secret.
+impl Default for Secrets {
+    fn default() -> Self {
+        Self(Arc::new(|_, _| false))
+    }
+}
+
+impl PartialEq for Secrets {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl std::fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Secrets").finish_non_exhaustive()
+    }
 }
 
 impl Default for Limits {
@@ -80,6 +108,7 @@ impl Default for Limits {
             time: Duration::from_secs(20),
             fresh: Duration::from_secs(1),
             min_score: 0.43,
+            secrets: Secrets::default(),
         }
     }
 }

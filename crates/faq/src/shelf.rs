@@ -131,7 +131,7 @@ impl Shelf {
         let mut complete = survey.complete;
         if survey.found.len() != known.len() || !survey.found.iter().all(same) {
             let mut change = self.index.change()?;
-            complete &= update(&mut change, &survey, limits.file_bytes, deadline)?;
+            complete &= update(&mut change, &survey, limits, deadline)?;
             change.commit()?;
         }
         if !complete {
@@ -149,7 +149,7 @@ fn is_same(found: &Found, stamp: &Stamp) -> bool {
 }
 
 /// Puts what changed into the index, and takes out what is gone. Says whether there was time for all of it.
-fn update(change: &mut Change<'_>, survey: &Survey, most: u64, deadline: Instant) -> rusqlite::Result<bool> {
+fn update(change: &mut Change<'_>, survey: &Survey, limits: &Limits, deadline: Instant) -> rusqlite::Result<bool> {
     let mut known = change.stamps()?;
     for found in &survey.found {
         let before = known.remove(&found.path);
@@ -159,7 +159,7 @@ fn update(change: &mut Change<'_>, survey: &Survey, most: u64, deadline: Instant
         if Instant::now() >= deadline {
             return Ok(false);
         }
-        let (text, warning) = match read(found, most) {
+        let (text, warning) = match read(found, limits) {
             Ok((text, warning)) => (Some(text), warning),
             Err(why) => (None, Some(why)),
         };
@@ -181,10 +181,17 @@ fn update(change: &mut Change<'_>, survey: &Survey, most: u64, deadline: Instant
 }
 
 /// The text of a document, and what is wrong with it; or why it cannot be read.
-fn read(found: &Found, most: u64) -> Result<(String, Option<String>), String> {
+fn read(found: &Found, limits: &Limits) -> Result<(String, Option<String>), String> {
+    let failed = |error: std::io::Error| error.kind().to_string();
+    // The survey saw a regular file, which may have been replaced since.
+    let is_file = fs::symlink_metadata(&found.file).map_err(failed)?.is_file();
+    let file = if is_file { fs::File::open(&found.file).map_err(failed)? } else { return Err("is no file".to_owned()) };
+    let about = file.metadata().map_err(failed)?;
+    if !about.is_file() || (limits.secrets.0)(&found.file, &about) {
+        return Err("left out, may hold secrets".to_owned());
+    }
     let mut bytes = Vec::new();
-    let opened = fs::File::open(&found.file);
-    opened.and_then(|file| file.take(most).read_to_end(&mut bytes)).map_err(|error| error.kind().to_string())?;
+    file.take(limits.file_bytes).read_to_end(&mut bytes).map_err(failed)?;
     if bytes.contains(&0) {
         return Err("left out, is no text".to_owned());
     }

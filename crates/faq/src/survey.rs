@@ -40,12 +40,20 @@ impl Survey {
     pub(crate) fn of(folder: &Path, limits: &Limits, deadline: Instant) -> Self {
         let mut survey = Self { complete: true, ..Self::default() };
         let mut bytes = 0;
+        let are_plain = folder.ancestors().all(has_plain_ignore_files);
         let walk = WalkBuilder::new(folder)
             .follow_links(false)
             .git_global(false)
+            .git_exclude(false)
+            .git_ignore(are_plain)
+            .ignore(are_plain)
             .require_git(false)
             .sort_by_file_name(std::ffi::OsStr::cmp)
-            .filter_entry(|entry| entry.file_name() != "node_modules")
+            .filter_entry(move |entry| {
+                let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
+                entry.file_name() != "node_modules"
+                    && (!is_folder || !are_plain || has_plain_ignore_files(entry.path()))
+            })
             .build();
         for entry in walk {
             if Instant::now() >= deadline {
@@ -68,6 +76,10 @@ impl Survey {
                 survey.warnings.push(format!("{path}: could not be looked at"));
                 continue;
             };
+            if (limits.secrets.0)(entry.path(), &about) {
+                survey.warnings.push(format!("{path}: left out, may hold secrets"));
+                continue;
+            }
             if about.len() > limits.file_bytes {
                 survey.warnings.push(format!("{path}: left out, has more than {} bytes", limits.file_bytes));
                 continue;
@@ -85,6 +97,12 @@ impl Survey {
         }
         survey
     }
+}
+
+/// Whether the ignore files of a folder are regular files of a usual size. A link to a device would be read without end.
+fn has_plain_ignore_files(folder: &Path) -> bool {
+    let is_plain = |about: std::fs::Metadata| about.is_file() && about.len() <= 1 << 20;
+    [".ignore", ".gitignore"].iter().all(|name| folder.join(name).symlink_metadata().map_or(true, is_plain))
 }
 
 fn settled(modified: SystemTime) -> i64 {
@@ -105,4 +123,26 @@ fn name(folder: &Path, file: &Path) -> String {
 /// A message of the system that speaks of files below the folder.
 fn without(folder: &Path, message: &str) -> String {
     message.replace(&format!("{}{}", folder.display(), std::path::MAIN_SEPARATOR), "")
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_ignore_file_without_end_is_not_read() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("deep")).unwrap();
+        for file in ["a.md", "deep/b.md"] {
+            std::fs::write(folder.path().join(file), "# Gizmo").unwrap();
+        }
+        let found = || {
+            let survey = Survey::of(folder.path(), &Limits::default(), Instant::now() + Duration::from_secs(60));
+            survey.found.into_iter().map(|found| found.path).collect::<Vec<_>>()
+        };
+        std::os::unix::fs::symlink("/dev/zero", folder.path().join("deep/.gitignore")).unwrap();
+        assert_eq!(found(), ["a.md"]);
+        std::os::unix::fs::symlink("/dev/zero", folder.path().join(".ignore")).unwrap();
+        assert_eq!(found(), ["a.md", "deep/b.md"]);
+    }
 }

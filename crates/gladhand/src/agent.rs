@@ -189,8 +189,7 @@ impl Inner {
         }
         // What programs are told of the surroundings reaches the model, and with it whoever runs it.
         settings.environment.retain(|name, _| !SECRET.iter().any(|secret| name == secret));
-        settings.private = crate::config::config_dir().into_iter().chain([self.data.join("secrets.sealed")]).collect();
-        settings.sensitive = vec![self.data.clone()];
+        keep_secret(&mut settings, &self.data);
         let skills = etcetera::home_dir().ok().map(|home| home.join(".agents/skills"));
         settings.readable = skills.into_iter().chain([folder.join("skills")]).collect();
         let base = std::env::var(env::EXA_BASE).ok().or_else(|| self.config.exa_base.clone());
@@ -203,12 +202,16 @@ impl Inner {
     }
 }
 
+/// Keeps the configuration and the data folder from all tools that read files.
+pub(crate) fn keep_secret(settings: &mut gladhand_workbench::Settings, data: &Path) {
+    settings.private = crate::config::config_dir().into_iter().chain([data.join("secrets.sealed")]).collect();
+    settings.sensitive = vec![data.to_owned()];
+}
+
 /// Which tools may run.
 fn policy(config: &AgentConfig) -> Policy {
-    let mut policy = Policy { approve_all: config.approve == Approve::All, ..Policy::default() };
-    if config.approve == Approve::None {
-        (policy.writes, policy.runs, policy.network, policy.outside) = (Rule::Deny, Rule::Deny, Rule::Deny, Rule::Deny);
-    }
+    let (approve_all, approve_none) = (config.approve == Approve::All, config.approve == Approve::None);
+    let mut policy = Policy { approve_all, approve_none, ..Policy::default() };
     // What is stricter comes last.
     for (names, rule) in [(&config.allow, Rule::Allow), (&config.ask, Rule::Ask), (&config.deny, Rule::Deny)] {
         for name in names {
@@ -276,6 +279,13 @@ impl Agent for LaterAgent {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nobody_is_asked_where_nobody_approves() {
+        let ask = vec!["bash".to_owned(), "writes".to_owned()];
+        let policy = policy(&AgentConfig { approve: Approve::None, ask, ..AgentConfig::default() });
+        assert!(policy.approve_none, "a question is then a denial");
+    }
 
     #[test]
     fn what_is_stricter_wins() {

@@ -40,7 +40,7 @@ pub use integration::IntegrationInput;
 pub use plan::{Edit, EditAnchor, Patch, Payload, Plan, Rollback, propose_edit_plan};
 pub use profile::{AnalyzeInput, Member, Profile, Risk, Stats, analyze_repository};
 pub use recipes::{RecipeError, Recipes};
-pub use setting::{Documents, Limits, Passage, Places, Progress, Setting, Stage};
+pub use setting::{Documents, Limits, Passage, Places, Progress, Secrets, Setting, Stage};
 pub use steps::{Step, Steps, generate_integration_steps};
 pub use tools::{RepositoryTool, tool, tools};
 pub use validate::{Problem, ValidateInput, Validation, validate_edit_plan};

@@ -2,12 +2,13 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use crate::{Places, RepositoryError};
+use crate::{Places, RepositoryError, Secrets};
 
 /// A folder that a tool looks at.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Root {
     path: PathBuf,
+    secrets: Secrets,
 }
 
 /// Why a path of an edit plan is not used.
@@ -46,16 +47,20 @@ impl Root {
         };
         let path = resolved(&from_home.unwrap_or_else(|| places.working_folder.join(given)));
         let allowed = |folder: &PathBuf| path.starts_with(resolved(folder));
-        match &places.allowed {
-            Some(folders) if !folders.iter().any(allowed) => {
-                Err(RepositoryError::RootNotAllowed(path.to_string_lossy().into_owned()))
-            }
-            _ => Ok(Self { path }),
+        let is_allowed = places.allowed.as_ref().is_none_or(|folders| folders.iter().any(allowed));
+        if !is_allowed || places.secrets.cover(&path) {
+            return Err(RepositoryError::RootNotAllowed(path.to_string_lossy().into_owned()));
         }
+        Ok(Self { path, secrets: places.secrets.clone() })
     }
 
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The files and folders in it that are not read.
+    pub(crate) fn secrets(&self) -> &Secrets {
+        &self.secrets
     }
 
     /// The absolute path as answers show it.
@@ -105,7 +110,8 @@ mod tests {
     use super::*;
 
     fn places(folder: &Path) -> Places {
-        Places { working_folder: folder.to_path_buf(), home: Some(folder.join("home")), allowed: None }
+        let home = Some(folder.join("home"));
+        Places { working_folder: folder.to_path_buf(), home, ..Places::default() }
     }
 
     #[test]

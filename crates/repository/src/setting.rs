@@ -2,7 +2,10 @@
 //!
 //! Nothing in this crate asks for the time of day, the environment or the working folder: whoever calls says what they are.
 
-use std::path::PathBuf;
+use std::fs::{File, Metadata};
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::recipes::Recipes;
@@ -79,6 +82,65 @@ pub struct Places {
     pub home: Option<PathBuf>,
     /// The only folders that may be looked at, with what is in them. None: all that this process may read.
     pub allowed: Option<Vec<PathBuf>>,
+    /// The files and folders among them that no tool reads.
+    pub secrets: Secrets,
+}
+
+/// The rule of the caller about files and folders that no tool reads: by real path, and by what the system says of them.
+#[derive(Clone)]
+pub struct Secrets(pub Arc<dyn Fn(&Path, &Metadata) -> bool + Send + Sync>);
+
+impl Secrets {
+    /// Whether the rule covers a real path.
+    pub(crate) fn cover(&self, real: &Path) -> bool {
+        real.symlink_metadata().is_ok_and(|about| (self.0)(real, &about))
+    }
+
+    /// Opens a regular file that the rule does not cover. The folders in the path are real; the file may be a link.
+    pub(crate) fn open(&self, path: &Path) -> std::io::Result<File> {
+        let refused = || std::io::Error::from(std::io::ErrorKind::PermissionDenied);
+        let mut about = path.symlink_metadata()?;
+        let mut real = std::borrow::Cow::Borrowed(path);
+        if about.is_symlink() {
+            real = path.canonicalize()?.into();
+            about = real.symlink_metadata()?;
+        }
+        // Opening a pipe or a device may block.
+        if !about.is_file() {
+            return Err(refused());
+        }
+        let file = File::open(&real)?;
+        let about = file.metadata()?;
+        if about.is_file() && !(self.0)(&real, &about) { Ok(file) } else { Err(refused()) }
+    }
+
+    /// All bytes of a file that may be opened, unless they are more than `most`.
+    pub(crate) fn read(&self, path: &Path, most: u64) -> std::io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        self.open(path)?.take(most + 1).read_to_end(&mut bytes)?;
+        if bytes.len() as u64 > most { Err(std::io::ErrorKind::FileTooLarge.into()) } else { Ok(bytes) }
+    }
+}
+
+/// Nothing is secret.
+impl Default for Secrets {
+    fn default() -> Self {
+        Self(Arc::new(|_, _| false))
+    }
+}
+
+impl PartialEq for Secrets {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Secrets {}
+
+impl std::fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Secrets").finish_non_exhaustive()
+    }
 }
 
 /// Who is told how far a tool is, and may end it. Called from several threads.

@@ -70,7 +70,7 @@ pub(crate) enum Depth {
 impl Survey {
     /// Looks at a tree. A root that is a file has nothing in it.
     pub(crate) fn take(root: Root, depth: Depth, setting: &Setting<'_>) -> Result<Self, RepositoryError> {
-        let scan = Scan::new(setting.limits, setting.progress);
+        let scan = Scan::new(setting.limits, setting.progress, &setting.places.secrets);
         let mut survey = Self {
             root,
             files: Vec::new(),
@@ -216,8 +216,7 @@ impl Survey {
 
     fn bytes_of(&self, path: &str) -> Option<Vec<u8>> {
         let file = self.root.inside(path).ok()?;
-        file.metadata().ok().filter(|facts| facts.is_file() && facts.len() <= LARGEST)?;
-        std::fs::read(file).ok()
+        self.root.secrets().read(&file, LARGEST).ok()
     }
 }
 

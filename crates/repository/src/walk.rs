@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use ignore::{DirEntry, WalkBuilder, WalkState};
 
-use crate::{Limits, Progress, RepositoryError, Stage};
+use crate::{Limits, Progress, RepositoryError, Secrets, Stage};
 
 /// Folders that hold what tools made or fetched, never what people wrote.
 const SKIPPED: [&str; 24] = [
@@ -55,13 +55,14 @@ pub(crate) struct Listing {
 pub(crate) struct Scan<'a> {
     limits: Limits,
     progress: &'a dyn Progress,
+    secrets: &'a Secrets,
     until: Instant,
     late: AtomicBool,
 }
 
 impl<'a> Scan<'a> {
-    pub(crate) fn new(limits: Limits, progress: &'a dyn Progress) -> Self {
-        Self { limits, progress, until: Instant::now() + limits.time, late: AtomicBool::new(false) }
+    pub(crate) fn new(limits: Limits, progress: &'a dyn Progress, secrets: &'a Secrets) -> Self {
+        Self { limits, progress, secrets, until: Instant::now() + limits.time, late: AtomicBool::new(false) }
     }
 
     /// Whether to stop now, because time is up or nobody waits any more.
@@ -127,12 +128,8 @@ impl<'a> Scan<'a> {
     fn builder(&self, root: &Path) -> WalkBuilder {
         let in_work_tree = root.ancestors().any(|folder| folder.join(".git").exists());
         let mut builder = WalkBuilder::new(root);
-        builder.hidden(false).git_global(false).require_git(false).parents(in_work_tree).follow_links(false);
-        builder.filter_entry(|entry| {
-            entry.depth() == 0
-                || !entry.file_type().is_some_and(|kind| kind.is_dir())
-                || !entry.file_name().to_str().is_some_and(|name| SKIPPED.contains(&name))
-        });
+        builder.hidden(false).require_git(false).parents(in_work_tree).follow_links(false);
+        use_plain_ignore_files(&mut builder, root);
         builder
     }
 
@@ -158,7 +155,7 @@ impl<'a> Scan<'a> {
                 }
                 for (at, file) in files.iter().enumerate().skip(from).take(STRIDE) {
                     if let Some(most) = wanted(file) {
-                        let content = Content::read(&root.join(file), most, &mut buffer);
+                        let content = Content::read(self.secrets.open(&root.join(file)), most, &mut buffer);
                         spent.fetch_add(content.bytes().len() as u64, Ordering::Relaxed);
                         made.push((at, make(file, content)));
                     }
@@ -188,6 +185,25 @@ impl<'a> Scan<'a> {
     }
 }
 
+/// Lets a walk read ignore files only where they are plain: a folder with others is left out, and a walk that begins in one reads
+/// none. Folders that hold what tools made are left out as well.
+pub(crate) fn use_plain_ignore_files(builder: &mut WalkBuilder, root: &Path) {
+    let are_plain = root.ancestors().all(has_plain_ignore_files);
+    builder.git_global(false).git_exclude(false).git_ignore(are_plain).ignore(are_plain);
+    builder.filter_entry(move |entry| {
+        entry.depth() == 0
+            || !entry.file_type().is_some_and(|kind| kind.is_dir())
+            || !entry.file_name().to_str().is_some_and(|name| SKIPPED.contains(&name))
+                && (!are_plain || has_plain_ignore_files(entry.path()))
+    });
+}
+
+/// Whether the ignore files of a folder are regular files of a usual size. A link to a device would be read without end.
+fn has_plain_ignore_files(folder: &Path) -> bool {
+    let is_plain = |about: std::fs::Metadata| about.is_file() && about.len() <= 1 << 20;
+    [".ignore", ".gitignore"].iter().all(|name| folder.join(name).symlink_metadata().map_or(true, is_plain))
+}
+
 /// The beginning of a file, or all of it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Content<'a> {
@@ -197,9 +213,9 @@ pub(crate) enum Content<'a> {
 }
 
 impl<'a> Content<'a> {
-    fn read(path: &Path, most: usize, buffer: &'a mut Vec<u8>) -> Self {
+    fn read(file: std::io::Result<File>, most: usize, buffer: &'a mut Vec<u8>) -> Self {
         buffer.clear();
-        let read = File::open(path).and_then(|file| file.take(most as u64 + 1).read_to_end(buffer));
+        let read = file.and_then(|file| file.take(most as u64 + 1).read_to_end(buffer));
         match read {
             Err(_) => Self::Unreadable,
             Ok(length) if length > most => Self::Beginning(&buffer[..most]),
@@ -278,7 +294,7 @@ mod tests {
     }
 
     fn listed(folder: &Path, limits: Limits) -> Listing {
-        Scan::new(limits, &()).list(folder).unwrap()
+        Scan::new(limits, &(), &Secrets::default()).list(folder).unwrap()
     }
 
     #[test]
@@ -299,6 +315,19 @@ mod tests {
         let listing = listed(folder.path(), Limits::default());
         assert_eq!(listing.files, [".github/workflows/ci.yml", ".gitignore", "a/.gitignore", "a/keep.log", "b.py"]);
         assert_eq!(listing.directories, 3);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn an_ignore_file_without_end_is_not_read() {
+        let folder = tree(&[("a.py", ""), ("deep/b.py", ""), ("plain/c.py", "")]);
+        let endless = |path: &str| std::os::unix::fs::symlink("/dev/zero", folder.path().join(path)).unwrap();
+        endless("deep/.gitignore");
+        assert_eq!(listed(folder.path(), Limits::default()).files, ["a.py", "plain/c.py"]);
+        endless(".ignore");
+        assert_eq!(listed(folder.path(), Limits::default()).files, ["a.py", "deep/b.py", "plain/c.py"]);
+        let inner = folder.path().join("plain");
+        assert_eq!(listed(&inner, Limits::default()).files, ["c.py"], "nor is one above");
     }
 
     #[test]
@@ -324,7 +353,7 @@ mod tests {
             }
         }
         let folder = tree(&[("a.py", "")]);
-        let refused = Scan::new(Limits::default(), &Impatient).list(folder.path());
+        let refused = Scan::new(Limits::default(), &Impatient, &Secrets::default()).list(folder.path());
         assert_eq!(refused.err(), Some(RepositoryError::Cancelled));
     }
 

@@ -5,8 +5,8 @@ mod common;
 use std::sync::Mutex;
 
 use gladhand_repository::{
-    ContextFile, ContextInput, Documents, Limits, Passage, Places, Progress, Recipes, RepositoryError, Setting, Stage,
-    WorkflowInput, collect_repo_profile, run_integration_workflow, tools,
+    ContextFile, ContextInput, Documents, Limits, Passage, Places, Progress, Recipes, RepositoryError, Secrets,
+    Setting, Stage, WorkflowInput, collect_repo_profile, run_integration_workflow, tools,
 };
 
 const FASTAPI: &str = "-- requirements.txt --\nfastapi\n-- app/main.py --\nfrom fastapi import FastAPI\n\napp = FastAPI()\n-- .env --\nFLUXLOOP_RUNNER_TARGET=app.main:app\nAPI_KEY=hunter2\n-- agents/tracer.py --\nimport fluxloop\n\n\nclass Tracer(object):\n    pass\n-- configs/simulation.yaml --\nrunner:\n  type: python-function\n  target: app.main:app\n";
@@ -42,8 +42,9 @@ impl Documents for Shelf {
 
 fn run(text: &str, input: &WorkflowInput, progress: &dyn Progress) -> Result<serde_json::Value, RepositoryError> {
     let tree = common::tree(text);
-    let places =
-        Places { working_folder: tree.path().canonicalize().expect("the tree is there"), home: None, allowed: None };
+    let working_folder = tree.path().canonicalize().expect("the tree is there");
+    let secrets = Secrets(std::sync::Arc::new(|real, _| real.ends_with(".env")));
+    let places = Places { working_folder, secrets, ..Places::default() };
     let recipes = Recipes::shipped();
     let setting = Setting {
         limits: Limits::default(),

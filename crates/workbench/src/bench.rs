@@ -73,7 +73,7 @@ impl Workbench {
         let built_in = catalogue::built_in();
         let mut extras = if settings.extras { catalogue::extras() } else { Vec::new() };
         extras.retain(|tool| tool.name != "run_python" || programs::find("python3", &settings.environment).is_some());
-        let taken = built_in.iter().map(|tool| tool.name.clone()).collect();
+        let taken = built_in.iter().cloned().chain(catalogue::extras()).map(|tool| tool.name).collect();
         let custom = Custom::new(&settings, taken);
         Arc::new(Self {
             surroundings: Arc::new(Surroundings::new(&settings)),

@@ -19,6 +19,7 @@ mod web;
 
 pub use bench::Workbench;
 pub use contract::{Bench, Effect, Place, Ran, Run, ToolDescription};
+pub use files::bounds::SecretFiles;
 pub use files::secrets::may_hold_secrets;
 pub use process::Environment;
 pub use process::starting::{Channels, Held, Program, Starter};

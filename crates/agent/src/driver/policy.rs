@@ -10,6 +10,8 @@ use gladhand_workbench::{Effect, ToolDescription};
 pub struct Policy {
     /// Whether everything that is not denied runs without asking.
     pub approve_all: bool,
+    /// Whether everything that would have to be asked about is denied.
+    pub approve_none: bool,
     /// For single tools.
     pub tools: HashMap<String, Rule>,
     /// For tools that read.
@@ -62,6 +64,7 @@ impl Default for Policy {
     fn default() -> Self {
         Self {
             approve_all: false,
+            approve_none: false,
             tools: HashMap::new(),
             reads: Rule::Allow,
             writes: Rule::Ask,
@@ -99,9 +102,13 @@ impl Policy {
         self.approved(self.outside)
     }
 
-    /// Approval of everything answers every question, and changes nothing about what is denied.
+    /// Approval of everything or of nothing answers every question, and changes nothing about what is denied.
     fn approved(&self, rule: Rule) -> Rule {
-        if self.approve_all && rule == Rule::Ask { Rule::Allow } else { rule }
+        match rule {
+            Rule::Ask if self.approve_none => Rule::Deny,
+            Rule::Ask if self.approve_all => Rule::Allow,
+            rule => rule,
+        }
     }
 }
 
@@ -118,6 +125,22 @@ pub(super) fn word(effect: Effect) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_question_does_not_loosen_what_nobody_approves() {
+        let tools = HashMap::from([("bash".to_owned(), Rule::Ask), ("make".to_owned(), Rule::Allow)]);
+        let policy = Policy { approve_none: true, tools, writes: Rule::Ask, ..Policy::default() };
+        for (name, effect, rule) in [
+            ("bash", Effect::Runs, Rule::Deny),
+            ("python", Effect::Runs, Rule::Deny),
+            ("apply_patch", Effect::Writes, Rule::Deny),
+            ("make", Effect::Runs, Rule::Allow),
+            ("read_file", Effect::Reads, Rule::Allow),
+        ] {
+            assert_eq!(policy.rule(&tool(name, effect)), rule, "{name}");
+        }
+        assert_eq!(policy.beyond_workspace(), Rule::Deny);
+    }
 
     fn tool(name: &str, effect: Effect) -> ToolDescription {
         let (description, input_schema) = (String::new(), None);

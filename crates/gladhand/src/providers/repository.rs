@@ -7,6 +7,7 @@
 //! Twelve tools more are not what somebody with another purpose wants to find in a list: unless the configuration says
 //! otherwise, they are there for who speaks Fluxloop, and for nobody else.
 
+use std::fs::Metadata;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -16,9 +17,10 @@ use gladhand_faq::{Library, Question};
 use gladhand_hub::{Answer, Bell, Context, Provider, Reporter};
 use gladhand_operations::{Failure, FailureKind, Progress, Tool, ToolCall, ToolResult};
 use gladhand_repository::{
-    Documents, Limits, Passage, Places, Progress as Watcher, Recipes, RepositoryError, Setting, Stage, tool,
+    Documents, Limits, Passage, Places, Progress as Watcher, Recipes, RepositoryError, Secrets, Setting, Stage, tool,
 };
 use gladhand_wire::{RawValue, json};
+use gladhand_workbench::SecretFiles;
 use serde::Deserialize;
 
 use crate::config::RepositoryConfig;
@@ -45,6 +47,8 @@ pub struct RepositoryTools {
 #[derive(Debug)]
 struct Inner {
     places: Places,
+    /// The files that file tools do not read freely: these tools never read them.
+    secrets: SecretFiles,
     /// The folder that `faq` answers from unless a call names another.
     docs: Option<PathBuf>,
     /// Where further recipes are.
@@ -75,11 +79,15 @@ impl RepositoryTools {
     /// configured folders and nothing else.
     pub fn new(config: &RepositoryConfig, data: PathBuf, is_networked: bool) -> Self {
         let allowed = (is_networked || !config.roots.is_empty()).then(|| config.roots.clone());
+        let mut settings = gladhand_workbench::Settings::new(data.join("agent"));
+        crate::agent::keep_secret(&mut settings, &data);
         let inner = Inner {
+            secrets: SecretFiles::new(&settings),
             places: Places {
                 working_folder: std::env::current_dir().unwrap_or_default(),
                 home: etcetera::home_dir().ok(),
                 allowed,
+                ..Places::default()
             },
             docs: config.docs.clone(),
             recipes_in: config.recipes.clone(),
@@ -161,15 +169,15 @@ impl Inner {
         folder: Option<&Path>,
         watcher: &(dyn Watcher + Sync),
     ) -> Result<Box<RawValue>, Failure> {
-        let places = match folder {
+        let mut places = Places { secrets: Secrets(self.is_secret()), ..self.places.clone() };
+        if let Some(folder) = folder {
             // A model chooses the arguments here, and no approval is asked for. It keeps to the folder of its session, unless the
-            // operator named other folders.
-            Some(folder) => {
-                let allowed = self.places.allowed.clone().unwrap_or_else(|| vec![folder.to_owned()]);
-                &Places { working_folder: folder.to_owned(), allowed: Some(allowed), ..self.places.clone() }
-            }
-            None => &self.places,
-        };
+            // operator named other folders. The root of all files is no such folder.
+            let is_root = folder.canonicalize().is_ok_and(|real| real.parent().is_none());
+            folder.clone_into(&mut places.working_folder);
+            places.allowed.get_or_insert_with(|| if is_root { Vec::new() } else { vec![folder.to_owned()] });
+        }
+        let places = &places;
         if name == "faq" {
             return self.answer(arguments, places);
         }
@@ -198,11 +206,23 @@ impl Inner {
             Some(named) => Some(allowed(named, places)?),
             None => self.docs.clone(),
         };
-        let answer = self.library.ask(&asked.question, folder.as_deref(), &gladhand_faq::Limits::default());
+        let answer = self.library.ask(&asked.question, folder.as_deref(), &self.limits());
         answer.map(|answer| json::to_raw(&answer)).map_err(|error| match error {
             gladhand_faq::FaqError::Blank => Failure::invalid_argument("query", "required"),
             other => Failure::new(FailureKind::ToolFailed, other.to_string()),
         })
+    }
+
+    /// The rule about files for one call.
+    fn is_secret(&self) -> Arc<dyn Fn(&Path, &Metadata) -> bool + Send + Sync> {
+        let secrets = self.secrets.anew();
+        Arc::new(move |real, about| secrets.contain(real, about))
+    }
+
+    /// What `faq` reads in one call.
+    fn limits(&self) -> gladhand_faq::Limits {
+        let secrets = gladhand_faq::Secrets(self.is_secret());
+        gladhand_faq::Limits { secrets, ..gladhand_faq::Limits::default() }
     }
 
     fn recipes(&self) -> &Recipes {
@@ -221,7 +241,7 @@ impl Inner {
 impl Documents for Inner {
     fn best(&self, query: &str, most: usize) -> Vec<Passage> {
         let question = Question { top_k: u32::try_from(most).ok(), ..Question::new(query) };
-        let answer = self.library.ask(&question, self.docs.as_deref(), &gladhand_faq::Limits::default());
+        let answer = self.library.ask(&question, self.docs.as_deref(), &self.limits());
         let citations = answer.map(|answer| answer.citations).unwrap_or_default();
         let passage = |(number, citation): (usize, gladhand_faq::Citation)| Passage {
             path: citation.path,
@@ -237,8 +257,13 @@ impl Documents for Inner {
 fn allowed(named: &Path, places: &Places) -> Result<PathBuf, Failure> {
     let folder = places.working_folder.join(named);
     let denied = || Failure::new(FailureKind::Denied, format!("{} may not be read here", named.display()));
-    let Some(allowed) = &places.allowed else { return Ok(folder) };
-    let real = std::fs::canonicalize(&folder).map_err(|_| denied())?;
+    let Ok(real) = std::fs::canonicalize(&folder) else {
+        return if places.allowed.is_none() { Ok(folder) } else { Err(denied()) };
+    };
+    if real.metadata().is_ok_and(|about| (places.secrets.0)(&real, &about)) {
+        return Err(denied());
+    }
+    let Some(allowed) = &places.allowed else { return Ok(real) };
     let is_inside = |root: &PathBuf| std::fs::canonicalize(root).is_ok_and(|root| real.starts_with(root));
     if allowed.iter().any(is_inside) { Ok(real) } else { Err(denied()) }
 }
@@ -364,6 +389,47 @@ mod tests {
             let refused = tools.inner.run(name, &arguments, Some(here.path()), &()).unwrap_err();
             assert_eq!(refused.kind, FailureKind::Denied, "{name} {arguments}");
         }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn no_tool_shows_what_may_hold_secrets() {
+        let (home, data) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let here = home.path().canonicalize().unwrap();
+        for folder in [".aws", "docs/.ssh", ".kube"] {
+            std::fs::create_dir_all(here.join(folder)).unwrap();
+        }
+        std::fs::write(data.path().join("kept.md"), "# Gizmo\n\ngizmo hunter2\n").unwrap();
+        std::fs::hard_link(data.path().join("kept.md"), here.join("docs/linked.md")).unwrap();
+        for file in [".aws/credentials", "docs/.ssh/a.md", ".kube/config"] {
+            std::fs::write(here.join(file), "gizmo hunter2").unwrap();
+        }
+        let tools = RepositoryTools::new(&RepositoryConfig::default(), data.path().to_owned(), false);
+        let run = |name: &str, arguments: String, folder: &Path| {
+            let answer = tools.inner.run(name, &json::raw(arguments), Some(folder), &());
+            answer.map(|answer| answer.get().to_owned())
+        };
+        for target in [".aws/credentials", ".kube/config", "docs/linked.md"] {
+            let arguments = format!(r#"{{"root":".","context":{{"targets":["{target}"]}}}}"#);
+            let answer = run("fetch_integration_context", arguments, &here).unwrap();
+            assert!(answer.contains("may hold secrets") && !answer.contains("hunter2"), "{target}: {answer}");
+        }
+        for docs in [".", "docs"] {
+            let answer = run("faq", format!(r#"{{"query":"gizmo","docs":"{docs}"}}"#), &here).unwrap();
+            assert!(!answer.contains("hunter2"), "{docs}: {answer}");
+        }
+        for (name, arguments) in [
+            ("faq", r#"{"query":"gizmo","docs":".aws"}"#),
+            ("fetch_integration_context", r#"{"root":".aws","context":{"targets":["credentials"]}}"#),
+        ] {
+            assert_eq!(run(name, arguments.to_owned(), &here).unwrap_err().kind, FailureKind::Denied, "{name}");
+        }
+        let environment = r#"{"root":"/proc/self","context":{"targets":["environ"]}}"#;
+        for folder in [Path::new("/"), Path::new("/proc")] {
+            let refused = run("fetch_integration_context", environment.to_owned(), folder).unwrap_err();
+            assert_eq!(refused.kind, FailureKind::Denied, "{}", folder.display());
+        }
+        assert!(run("analyze_repository", r#"{"root":"/"}"#.to_owned(), Path::new("/")).is_err());
     }
 
     /// `faq` with the folder that only a tool has.

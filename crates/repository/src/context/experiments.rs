@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::inputs::shown;
-use super::{LONG, LimitedInput, Preview, RepoProfile, RunnerConfig, Topic};
+use super::{LARGEST, LONG, LimitedInput, Preview, RepoProfile, RunnerConfig, Topic};
 use crate::root::Root;
 use crate::{RepositoryError, Setting};
 
@@ -128,8 +128,9 @@ pub fn fetch_insight_context(input: &LimitedInput, setting: &Setting<'_>) -> Res
     let mut reports = Vec::new();
     for folder in folders.into_iter().flatten().take(input.most()) {
         let path = format!("{folder}/summary.json");
-        let Some(text) = root.inside(&path).ok().and_then(|file| std::fs::read_to_string(file).ok()) else { continue };
-        match serde_json::from_str::<Value>(&text) {
+        let Ok(file) = root.inside(&path) else { continue };
+        let Ok(text) = root.secrets().read(&file, LARGEST) else { continue };
+        match serde_json::from_slice::<Value>(&text) {
             Ok(summary) => reports.push(Report {
                 path,
                 results: summary.get("results").cloned().unwrap_or(Value::Null),

@@ -5,7 +5,7 @@ use std::path::Path;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{SHORT, may_hold_secrets};
+use super::{LARGEST, SHORT};
 use crate::root::Root;
 use crate::text;
 
@@ -117,6 +117,9 @@ fn look(root: &Root, target: &str) -> Result<ContextFile, String> {
         Ok(relative) => relative.to_string_lossy().replace('\\', "/"),
         Err(_) => return Err("Target outside workspace; skipped".to_owned()),
     };
+    if root.secrets().cover(&path) {
+        return Err("Files that may hold secrets are not shown".to_owned());
+    }
     if path.is_dir() {
         let entries = std::fs::read_dir(&path).map_err(|why| format!("Unable to read directory: {}", why.kind()))?;
         let mut names: Vec<String> =
@@ -125,10 +128,8 @@ fn look(root: &Root, target: &str) -> Result<ContextFile, String> {
         names.truncate(MOST);
         Ok(ContextFile::Directory { path: shown, entries: names })
     } else if path.is_file() {
-        if may_hold_secrets(&shown) {
-            return Err("Files that may hold secrets are not shown".to_owned());
-        }
-        let bytes = std::fs::read(&path).map_err(|why| format!("Unable to read file: {}", why.kind()))?;
+        let bytes =
+            root.secrets().read(&path, LARGEST).map_err(|why| format!("Unable to read file: {}", why.kind()))?;
         let snippet = text::decode(&bytes).chars().take(SHORT).collect();
         Ok(ContextFile::File { path: shown, size: bytes.len() as u64, snippet })
     } else {

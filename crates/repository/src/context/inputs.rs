@@ -3,8 +3,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{CollectInput, LONG, RepoProfile, SHORT, Topic, collect_repo_profile, may_hold_secrets, preview};
+use super::{CollectInput, LARGEST, LONG, RepoProfile, SHORT, Topic, collect_repo_profile, preview};
 use crate::root::Root;
+use crate::walk::use_plain_ignore_files;
 use crate::{RepositoryError, Setting, text};
 
 /// How many things are shown where nothing else is asked for.
@@ -94,18 +95,17 @@ pub fn fetch_base_input_context(
 
 /// A file inside the root with its beginning, if it can be read and holds no secrets.
 pub(super) fn shown(root: &Root, path: &str, most: usize) -> Option<Preview> {
-    if may_hold_secrets(path) {
-        return None;
-    }
-    let bytes = std::fs::read(root.inside(path).ok()?).ok()?;
+    let bytes = root.secrets().read(&root.inside(path).ok()?, LARGEST).ok()?;
     Some(Preview { path: path.to_owned(), preview: preview(&text::decode(&bytes), most) })
 }
 
 /// The first files below `inputs`, in the order of paths.
 fn samples(root: &Root, most: usize) -> Vec<InputSample> {
-    let walk =
-        ignore::WalkBuilder::new(root.path().join("inputs")).sort_by_file_name(Ord::cmp).require_git(false).build();
-    let files = walk.flatten().filter(|entry| entry.file_type().is_some_and(|kind| kind.is_file()));
+    let Ok(inputs) = root.inside("inputs") else { return Vec::new() };
+    let mut walk = ignore::WalkBuilder::new(&inputs);
+    walk.sort_by_file_name(Ord::cmp).require_git(false);
+    use_plain_ignore_files(&mut walk, &inputs);
+    let files = walk.build().flatten().filter(|entry| entry.file_type().is_some_and(|kind| kind.is_file()));
     let sample = |entry: ignore::DirEntry| {
         let path = entry.path().strip_prefix(root.path()).ok()?.to_string_lossy().replace('\\', "/");
         let size = entry.metadata().ok()?.len();

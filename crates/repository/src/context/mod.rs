@@ -23,6 +23,8 @@ pub(crate) use self::topics::{documents, workflow_topics};
 const SHORT: usize = 2000;
 /// How much of a file is shown where its content matters.
 const LONG: usize = 4000;
+/// The largest file, in bytes, that is read to show some of it.
+const LARGEST: u64 = 8 << 20;
 
 /// The beginning of a text, and that it is only that.
 fn preview(text: &str, most: usize) -> String {
@@ -30,16 +32,4 @@ fn preview(text: &str, most: usize) -> String {
         Some((end, _)) => format!("{}\n...[truncated]", &text[..end]),
         None => text.to_owned(),
     }
-}
-
-/// Whether a file is likely to hold secrets, which no answer shows.
-fn may_hold_secrets(path: &str) -> bool {
-    let name = path.rsplit('/').next().unwrap_or(path).to_ascii_lowercase();
-    name == ".env"
-        || name.starts_with(".env.")
-        || name.ends_with(".pem")
-        || name.ends_with(".key")
-        || ["id_rsa", "id_dsa", "id_ecdsa", "id_ed25519"].iter().any(|key| name.starts_with(key))
-        || name == ".netrc"
-        || [".npmrc", ".pypirc", ".git-credentials", ".pgpass"].contains(&name.as_str())
 }

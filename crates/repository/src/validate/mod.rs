@@ -225,8 +225,7 @@ impl Check<'_> {
             self.outcomes.insert(path.to_owned(), Outcome::created(number, code));
             return;
         }
-        let readable = file.is_file() && file.metadata().is_ok_and(|facts| facts.len() <= LARGEST);
-        let Some(bytes) = readable.then(|| std::fs::read(&file).ok()).flatten() else {
+        let Ok(bytes) = self.root.secrets().read(&file, LARGEST) else {
             return self.issue(Some(number), Some(path), None, format!("Edit #{number}: unable to read '{path}'."));
         };
         let document = Document::new(&text::decode(&bytes));

@@ -53,8 +53,7 @@ pub(crate) fn tree(text: &str) -> tempfile::TempDir {
 
 /// Runs something with a setting whose working folder is the given one.
 pub(crate) fn within<T>(folder: &Path, run: impl FnOnce(&Setting<'_>) -> T) -> T {
-    let places =
-        Places { working_folder: folder.canonicalize().expect("the folder is there"), home: None, allowed: None };
+    let places = Places { working_folder: folder.canonicalize().expect("the folder is there"), ..Places::default() };
     run(&Setting {
         limits: Limits::default(),
         progress: &(),

@@ -4,6 +4,7 @@ mod helper;
 mod persistent;
 
 use std::collections::BTreeSet;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -156,7 +157,7 @@ impl Custom {
             input_schema: described.schema,
             effect: Effect::Runs,
             edition: version,
-            is_made_by_model: false,
+            is_made_by_model: is_marked(path).map_err(|error| error.to_string())?,
         };
         Ok(Tool { description, path: path.to_owned() })
     }
@@ -171,6 +172,13 @@ impl Custom {
         tools.push(tool);
         Ok(())
     }
+}
+
+/// Whether a file says that the model wrote it.
+fn is_marked(path: &Path) -> std::io::Result<bool> {
+    let mut beginning = Vec::new();
+    fs_err::File::open(path)?.take(persistent::MARK.len() as u64).read_to_end(&mut beginning)?;
+    Ok(beginning == persistent::MARK.as_bytes())
 }
 
 /// Whether a tool may be called so.

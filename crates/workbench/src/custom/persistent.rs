@@ -9,6 +9,9 @@ use super::{Custom, is_name};
 use crate::bench::Job;
 use crate::outcome::{Outcome, Problem, done};
 
+/// The first line of each file that the model wrote.
+pub(super) const MARK: &str = "// Made by create_persistent_tool.";
+
 impl Custom {
     /// Runs the tool.
     pub(crate) async fn create(&self, job: &Job<'_>) -> Outcome {
@@ -47,14 +50,13 @@ impl Custom {
         }
         fs_err::create_dir_all(&self.folder)?;
         fs_err::write(&path, text)?;
-        let mut tool = match self.load_file(&path).await {
+        let tool = match self.load_file(&path).await {
             Ok(tool) => tool,
             Err(why) => {
                 put_back(&path, before.as_deref())?;
                 return Err(Problem::invalid(format!("the tool could not be loaded and was not kept: {why}")));
             }
         };
-        tool.description.is_made_by_model = true;
         {
             let mut tools = self.lock();
             tools.retain(|other| other.path != path);
@@ -118,7 +120,7 @@ fn module(name: &str, description: &str, schema: Option<&str>, code: &str) -> Re
     let args = schema.map(|schema| format!("  args: {schema},\n")).unwrap_or_default();
     let body: Vec<_> = code.trim().lines().map(|line| format!("    {line}").trim_end().to_owned()).collect();
     Ok(format!(
-        "export default {{\n  name: {},\n  description: {},\n{args}  async run(input, context) {{\n{}\n  }},\n}};\n",
+        "{MARK}\nexport default {{\n  name: {},\n  description: {},\n{args}  async run(input, context) {{\n{}\n  }},\n}};\n",
         quoted(name)?,
         quoted(description)?,
         body.join("\n"),

@@ -94,6 +94,8 @@ enum Standing {
     Free,
     /// It is outside of the workspace.
     Outside,
+    /// It is in the workspace, is to be written, and says which programs run.
+    Steering,
     /// It may hold secrets.
     Sensitive,
     /// It is never used.
@@ -133,7 +135,7 @@ impl Bounds {
         let about = real.symlink_metadata().ok();
         let is_sensitive = match self.standing(&real, about.as_ref(), access) {
             Standing::Free | Standing::Private => return None,
-            Standing::Outside => false,
+            Standing::Outside | Standing::Steering => false,
             Standing::Sensitive => true,
         };
         Some(Place { path: real, is_sensitive })
@@ -189,7 +191,7 @@ impl Bounds {
         let mut approvals = self.approved.iter().filter(covers);
         let is_allowed = match standing {
             Standing::Free => true,
-            Standing::Outside => approvals.next().is_some(),
+            Standing::Outside | Standing::Steering => approvals.next().is_some(),
             Standing::Sensitive => approvals.any(|place| place.is_sensitive),
             Standing::Private => false,
         };
@@ -198,6 +200,7 @@ impl Bounds {
             _ if is_allowed => Ok(()),
             Standing::Private => Err(Problem::plain(format!("{path} is private"))),
             Standing::Sensitive => Err(Problem::plain(format!("{path} may hold secrets and was not approved"))),
+            Standing::Steering => Err(Problem::plain(format!("{path} says which programs run and was not approved"))),
             _ => Err(Problem::plain(format!("{path} is outside of the workspace and was not approved"))),
         }
     }
@@ -212,8 +215,13 @@ impl Bounds {
         if secrets::may_hold_secrets(real) || is_in(sensitive) && !is_readable || self.is_linked_secret(about) {
             return Standing::Sensitive;
         }
-        let is_of_workspace = is_in(roots) || self.workspace.as_ref().is_some_and(|folder| real.starts_with(folder));
-        if is_of_workspace || is_readable { Standing::Free } else { Standing::Outside }
+        let mut below =
+            roots.iter().chain(&self.workspace).filter_map(|folder| real.strip_prefix(folder).ok()).peekable();
+        if below.peek().is_none() {
+            return if is_readable { Standing::Free } else { Standing::Outside };
+        }
+        let is_steering = access == Access::Write && below.any(secrets::steers_programs);
+        if is_steering { Standing::Steering } else { Standing::Free }
     }
 
     /// Whether a file is another name of one in a sensitive place.
@@ -221,6 +229,29 @@ impl Bounds {
         let Some(about) = about.filter(|about| about.is_file() && about.nlink() > 1) else { return false };
         let known = self.linked_secrets.get_or_init(|| self.surroundings.linked_secrets());
         known.contains(&(about.dev(), about.ino()))
+    }
+}
+
+/// The same rule for other readers: the files and folders that file tools use only with approval, wherever they are, and those
+/// that they never use.
+#[derive(Debug, Clone)]
+pub struct SecretFiles(Bounds);
+
+impl SecretFiles {
+    /// As the settings say.
+    pub fn new(settings: &Settings) -> Self {
+        let surroundings = Arc::new(Surroundings::new(settings));
+        Self(Bounds { surroundings, workspace: None, approved: Vec::new(), linked_secrets: Arc::default() })
+    }
+
+    /// The same rule for a further call: second names of files are looked for anew.
+    pub fn anew(&self) -> Self {
+        Self(Bounds { linked_secrets: Arc::default(), ..self.0.clone() })
+    }
+
+    /// Whether a file or folder at a real path is among them.
+    pub fn contain(&self, real: &Path, about: &Metadata) -> bool {
+        matches!(self.0.standing(real, Some(about), Access::Read), Standing::Sensitive | Standing::Private)
     }
 }
 
@@ -303,6 +334,37 @@ mod tests {
         }
         assert!(bounds.write_to(&home.at("data/skills/SKILL.md")).is_err(), "what is readable is not writable");
         assert!(bounds.write_to(&home.at("work/new/file")).is_ok());
+    }
+
+    #[test]
+    fn a_file_that_says_which_programs_run_is_written_only_with_approval() {
+        let home = Home::new();
+        std::fs::create_dir(home.at("work/.git")).unwrap();
+        std::fs::write(home.at("work/.git/config"), "x").unwrap();
+        symlink(home.at("work/.git"), home.at("work/deep/alias")).unwrap();
+        let bounds = home.bounds(&[]);
+        for steering in [
+            "work/.git/config",
+            "work/deep/alias/config",
+            "work/.GIT/hooks/pre-commit",
+            "work/.envrc",
+            "work/.npmrc",
+            "work/.vscode/tasks.json",
+            "work/deep/.idea/workspace.xml",
+            "work/.husky/pre-commit",
+            "work/gladhand.toml",
+            "work/.agents/skills/a/SKILL.md",
+            "work/.mcp.json",
+            "work/.cursor/mcp.json",
+        ] {
+            let place = bounds.reach(&home.at(steering), Access::Write).unwrap();
+            assert!(bounds.write_to(&home.at(steering)).is_err(), "{steering}");
+            assert!(home.bounds(&[place]).write_to(&home.at(steering)).is_ok(), "{steering}");
+        }
+        assert!(bounds.open(&home.at("work/.git/config")).is_ok(), "it is read freely");
+        for plain in ["work/.gitignore", "work/.github/a", "work/git"] {
+            assert_eq!(bounds.reach(&home.at(plain), Access::Write), None, "{plain}");
+        }
     }
 
     #[test]

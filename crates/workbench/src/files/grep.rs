@@ -88,10 +88,14 @@ impl Search {
         }
         // Links are not followed, so what is below the place is as far below where that really is.
         let (place, real, bounds) = (self.place.clone(), self.real.clone(), self.bounds.clone());
+        let are_plain = real.ancestors().all(has_plain_ignore_files);
+        walk.git_exclude(false).git_ignore(are_plain).ignore(are_plain);
         walk.filter_entry(move |entry| {
             let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
             let below = entry.path().strip_prefix(&place).unwrap_or_else(|_| entry.path());
-            !is_folder || entry.depth() == 0 || bounds.shows(&real.join(below))
+            !is_folder
+                || entry.depth() == 0
+                || bounds.shows(&real.join(below)) && (!are_plain || has_plain_ignore_files(entry.path()))
         });
         Ok(walk.build())
     }
@@ -115,6 +119,12 @@ impl Search {
         }
         Ok(if found.is_empty() { nothing() } else { done(&newest_first(found, self.limit)) })
     }
+}
+
+/// Whether the ignore files of a folder are regular files of a usual size. A link to a device would be read without end.
+fn has_plain_ignore_files(folder: &Path) -> bool {
+    let is_plain = |about: std::fs::Metadata| about.is_file() && about.len() <= 1 << 20;
+    [".ignore", ".gitignore"].iter().all(|name| folder.join(name).symlink_metadata().map_or(true, is_plain))
 }
 
 /// Finding nothing is no success, but no error either.

@@ -89,6 +89,27 @@ pub fn may_hold_secrets(real: &Path) -> bool {
     is_of_system || is_below_any(real) || is_named(real)
 }
 
+/// Folders and files of a workspace that say which programs run: hooks, settings of editors, servers of agents.
+const STEERING: [&str; 12] = [
+    ".git",
+    ".gitmodules",
+    ".husky",
+    ".vscode",
+    ".idea",
+    ".cursor",
+    ".agents",
+    ".claude",
+    ".mcp.json",
+    ".envrc",
+    ".npmrc",
+    "gladhand.toml",
+];
+
+/// Whether a path below a workspace says which programs run.
+pub(crate) fn steers_programs(below: &Path) -> bool {
+    below.iter().any(|part| STEERING.iter().any(|name| part.eq_ignore_ascii_case(name)))
+}
+
 /// Whether a real path shows the memory or the environment of a process, this one among them.
 pub(crate) fn shows_process(real: &Path) -> bool {
     real.starts_with("/proc")

@@ -178,6 +178,20 @@ async fn a_tool_that_was_made_anew_is_not_run_in_place_of_the_one_that_was_offer
 }
 
 #[tokio::test]
+async fn a_tool_that_the_model_made_stays_the_models_after_a_restart() {
+    needs("node");
+    let shop = Shop::open().await;
+    let made = json!({"name": "adder", "description": "x", "handler_code": "return 1;"});
+    assert!(shop.call("create_persistent_tool", made).await.ok);
+    let extra = json!({"name": "run_python", "description": "x", "handler_code": "return 1;"});
+    assert!(shop.call("create_persistent_tool", extra).await.error.unwrap().contains("cannot overwrite"));
+    let again = gladhand_workbench::Workbench::open(Settings::new(shop.home.path().join("data")));
+    again.ready().await;
+    assert!(again.tools().iter().any(|tool| tool.name == "adder" && tool.is_made_by_model));
+    again.close().await;
+}
+
+#[tokio::test]
 async fn a_made_tool_is_written_as_recorded() {
     needs("node");
     let shop = Shop::open().await;
@@ -199,6 +213,6 @@ async fn a_made_tool_is_written_as_recorded() {
     let read = |path: &Path| std::fs::read_to_string(path).unwrap();
     assert_eq!(
         read(&shop.home.path().join("data/tools/adder.mjs")),
-        "export default {\n  name: \"adder\",\n  description: \"adds\",\n  args: {\n    \"type\": \"object\",\n    \"properties\": {\n      \"a\": {\n        \"type\": \"number\"\n      },\n      \"b\": {\n        \"type\": \"number\"\n      }\n    }\n  },\n  async run(input, context) {\n    return {sum: input.a + input.b};\n  },\n};\n"
+        "// Made by create_persistent_tool.\nexport default {\n  name: \"adder\",\n  description: \"adds\",\n  args: {\n    \"type\": \"object\",\n    \"properties\": {\n      \"a\": {\n        \"type\": \"number\"\n      },\n      \"b\": {\n        \"type\": \"number\"\n      }\n    }\n  },\n  async run(input, context) {\n    return {sum: input.a + input.b};\n  },\n};\n"
     );
 }

@@ -231,3 +231,16 @@ async fn what_a_call_reaches_is_read_once_it_is_approved() {
         assert!(!is_secret, "approval of a folder does not cover the secrets in it: {said:?}");
     }
 }
+
+#[tokio::test]
+async fn an_ignore_file_without_end_is_not_read() {
+    let shop = Shop::open().await;
+    std::fs::create_dir(shop.folder().join("deep")).unwrap();
+    std::fs::write(shop.folder().join("found.txt"), "needle").unwrap();
+    std::os::unix::fs::symlink("/dev/zero", shop.folder().join("deep/.gitignore")).unwrap();
+    for endless in ["deep/.ignore", ".ignore"] {
+        std::os::unix::fs::symlink("/dev/zero", shop.folder().join(endless)).unwrap();
+        let said = call(&shop, "grep_files", json!({"pattern": "needle"})).await;
+        assert_eq!(fine(&said), "<CWD>/found.txt");
+    }
+}
