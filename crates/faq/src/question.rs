@@ -73,9 +73,12 @@ pub struct Limits {
     pub secrets: Secrets,
 }
 
+/// Decides whether a file may hold secrets.
+type Decides = dyn Fn(&Path, &Metadata) -> bool + Send + Sync;
+
 /// The rule of the caller about files that are not read: by real path, and by what the system says of them.
 #[derive(Clone)]
-pub struct Secrets(pub Arc<dyn Fn(&Path, &Metadata) -> bool + Send + Sync>);
+pub struct Secrets(pub Arc<Decides>);
 
 /// Nothing is secret.
 impl Default for Secrets {

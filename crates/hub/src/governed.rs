@@ -88,7 +88,7 @@ impl Hub {
             let target = routes.unlisted(uri, *mount);
             let refusal = governor.refusal(&routes.what(&target, uri), &arguments, context);
             let is_permitted = refusal.is_none();
-            refused = refused.take().or(refusal.map(|refusal| (*mount, refusal)));
+            refused = refused.take().or_else(|| refusal.map(|refusal| (*mount, refusal)));
             is_permitted
         });
         let Some(first) = candidates.first() else {

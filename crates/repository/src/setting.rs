@@ -86,9 +86,12 @@ pub struct Places {
     pub secrets: Secrets,
 }
 
+/// Decides whether a file may hold secrets.
+type Decides = dyn Fn(&Path, &Metadata) -> bool + Send + Sync;
+
 /// The rule of the caller about files and folders that no tool reads: by real path, and by what the system says of them.
 #[derive(Clone)]
-pub struct Secrets(pub Arc<dyn Fn(&Path, &Metadata) -> bool + Send + Sync>);
+pub struct Secrets(pub Arc<Decides>);
 
 impl Secrets {
     /// Whether the rule covers a real path.

@@ -88,7 +88,7 @@ pub struct Run<'a> {
 pub struct Place {
     /// Its real path.
     pub path: PathBuf,
-    /// Whether it may hold secrets. Otherwise it is outside of the workspace.
+    /// Whether it may hold secrets. Otherwise it is outside of the workspace, or a setting there says which programs run.
     pub is_sensitive: bool,
 }
 

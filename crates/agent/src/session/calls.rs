@@ -83,7 +83,7 @@ impl Wanted {
     pub(crate) fn reason(&self) -> Option<String> {
         let place = |place: &Place| match place.is_sensitive {
             true => format!("{} may hold secrets", place.path.display()),
-            false => format!("{} is outside of the workspace", place.path.display()),
+            false => format!("{} is outside of the workspace, or says which programs run", place.path.display()),
         };
         let places: Vec<_> = self.reach.iter().map(place).collect();
         (!places.is_empty()).then(|| places.join("; "))

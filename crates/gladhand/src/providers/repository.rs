@@ -214,9 +214,9 @@ impl Inner {
     }
 
     /// The rule about files for one call.
-    fn is_secret(&self) -> Arc<dyn Fn(&Path, &Metadata) -> bool + Send + Sync> {
+    fn is_secret(&self) -> Arc<impl Fn(&Path, &Metadata) -> bool + Send + Sync + use<>> {
         let secrets = self.secrets.anew();
-        Arc::new(move |real, about| secrets.contain(real, about))
+        Arc::new(move |real: &Path, about: &Metadata| secrets.contain(real, about))
     }
 
     /// What `faq` reads in one call.
