@@ -56,6 +56,11 @@ pub(super) fn rewritten(file: &str, text: String) -> String {
                 "d=>{console.log('got',String(d).trim());import('fs').then(f=>f.writeFileSync('said',''))}",
             )
             .replace("sleep 0.4", "until [ -e said ]; do sleep 0.05; done"),
+        // A tool that the model made is marked as such in its file, so that rules for the operator's tools do not cover it.
+        "46_custom_and_persistent_tool" => text.replace(
+            "\"export default {\\n  name: \\\"adder\\\"",
+            "\"// Made by create_persistent_tool.\\nexport default {\\n  name: \\\"adder\\\"",
+        ),
         // §16.5: the service is configured by its base address.
         "48_search_web" => text.replace("\"path\":\"/exa\"", "\"path\":\"/exa/search\""),
         _ => text,
