@@ -139,15 +139,21 @@ fn what_runs_ends_with_its_session() {
 fn sessions_are_limited_in_number_and_end_by_themselves() {
     let (program, _folder) = Program::configured("[a2e]\nsessions = 2\nhandshake_seconds = 1\n");
     let mut connection = program.connect();
-    let agent = Agent::open(|| program.connect());
-    let mute = new_session(&mut connection);
-    let mut waiting = listen(program.connect(), &mute);
+    let (agent, other) = (Agent::open(|| program.connect()), Agent::open(|| program.connect()));
     let refused = connection.ask("POST", "/session", &[], "");
     assert_eq!((refused.status, refused.json()), (503, json!({"detail": "Too many sessions"})));
-    // Who never shakes hands goes, also if it reads.
+    // A session that no agent reads gives way.
+    drop(other);
+    let mut mute = None;
+    until("there is room again", || {
+        let opened = connection.ask("POST", "/session", &[], "");
+        mute = opened.json()["session_id"].as_str().map(str::to_owned);
+        opened.status == 200
+    });
+    // A session without a handshake ends, also if it is read.
+    let mut waiting = listen(program.connect(), &mute.expect("a session"));
     assert!(waiting.event().is_none());
-    until("there is room again", || connection.ask("POST", "/session", &[], "").status == 200);
-    assert!(is_there(&mut connection, &agent.id), "who did stays");
+    assert!(is_there(&mut connection, &agent.id), "an agent that shook hands stays");
 }
 
 #[test]
