@@ -309,7 +309,13 @@ fn secret_in_environment(name: &'static str) -> Result<Option<Secret>, ConfigErr
 pub(crate) fn read(path: &Path) -> std::io::Result<String> {
     let mut text = String::new();
     crate::files::no_pipe(path)?;
-    let length = fs_err::File::open(path)?.take(LARGEST + 1).read_to_string(&mut text)?;
+    let read = fs_err::File::open(path)?.take(LARGEST + 1).read_to_string(&mut text);
+    let length = read.map_err(|error| match error.kind() {
+        std::io::ErrorKind::InvalidData => {
+            std::io::Error::new(error.kind(), format!("{} is not UTF-8", path.display()))
+        }
+        _ => error,
+    })?;
     if length as u64 > LARGEST {
         return Err(std::io::Error::other(format!("{} is larger than {LARGEST} bytes", path.display())));
     }
