@@ -7,9 +7,10 @@ from fastmcp.client import Client as FastClient
 from fastmcp.client.elicitation import ElicitResult
 from fastmcp.client.transports import SSETransport, StdioTransport, StreamableHttpTransport
 from mcp import types
+from mcp.client import advertise
 from mcp.client.subscriptions import listen
 
-from session import FORM, SAID, leave_scope, run
+from session import FORM, HEARD, ROOT, SAID, VIEW, leave_scope, run
 
 STATELESS = "2026-07-28"
 
@@ -21,24 +22,42 @@ def transport(kind, target):
 
 
 async def elicit(message, response_type, params, context):
+    HEARD.ask("elicit", params)
     # What is left out of the form is to be left out, and not null.
     return ElicitResult(action="accept", content=FORM)
 
 
 async def sample(messages, params, context):
+    HEARD.ask("sample", params)
     return SAID
+
+
+async def list_roots(context):
+    HEARD.ask("roots", None)
+    return [types.Root(**ROOT)]
 
 
 class Client:
     def __init__(self, client, updated, changes):
         self.changes = changes
         self.client = client
+        self.session = client.session
         self.updated = updated
         self.protocol = client.protocol_version
         self.tools = client.list_tools
         self.read = client.read_resource
         self.prompt = client.get_prompt
         self.give_up = leave_scope
+
+    def identity(self):
+        return {"info": self.client.server_info, "instructions": self.client.instructions}
+
+    def capabilities(self):
+        return self.client.server_capabilities
+
+    def reference(self, reference):
+        kinds = {"ref/prompt": types.PromptReference, "ref/resource": types.ResourceTemplateReference}
+        return kinds[reference["type"]](**reference)
 
     async def call(self, name, arguments, progress):
         return await self.client.call_tool(name, arguments, progress_handler=progress)
@@ -93,6 +112,10 @@ async def connect(target, plan, updated):
 
     changes = []
     answers = {"elicitation_handler": elicit, "sampling_handler": sample, "message_handler": message}
+    if "trials" in plan:
+        info = types.Implementation(name="fastmcp", title="A client", version="1")
+        answers |= {"roots": list_roots, "log_handler": HEARD.log, "client_info": info}
+        answers |= {"extensions": [advertise(*VIEW)]}
     async with FastClient(transport(plan["transport"], target), mode=plan["mode"], **answers) as client:
         yield Client(client, updated, changes)
 

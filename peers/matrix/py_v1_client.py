@@ -8,7 +8,7 @@ from mcp.client.sse import sse_client
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
-from session import FORM, SAID, run
+from session import FORM, HEARD, ROOT, SAID, run
 
 
 def transport(kind, target):
@@ -18,21 +18,41 @@ def transport(kind, target):
 
 
 async def elicit(context, params):
+    HEARD.ask("elicit", params)
     return types.ElicitResult(action="accept", content=FORM)
 
 
 async def sample(context, params):
+    HEARD.ask("sample", params)
     content = types.TextContent(type="text", text=SAID)
     return types.CreateMessageResult(role="assistant", model="m", content=content)
 
 
+async def list_roots(context):
+    HEARD.ask("roots", None)
+    return types.ListRootsResult(roots=[types.Root(**ROOT)])
+
+
 class Client:
+    tool_result = types.CallToolResult
+
     def __init__(self, session, opened, changes):
         self.changes = changes
         self.session = session
+        self.opened = opened
         self.protocol = opened.protocolVersion
         self.read = session.read_resource
         self.prompt = session.get_prompt
+
+    def identity(self):
+        return {"info": self.opened.serverInfo, "instructions": self.opened.instructions}
+
+    def capabilities(self):
+        return self.opened.capabilities
+
+    def reference(self, reference):
+        kinds = {"ref/prompt": types.PromptReference, "ref/resource": types.ResourceTemplateReference}
+        return kinds[reference["type"]](**reference)
 
     async def tools(self):
         return (await self.session.list_tools()).tools
@@ -75,6 +95,9 @@ async def connect(target, plan, updated):
 
     changes = []
     answers = {"elicitation_callback": elicit, "sampling_callback": sample, "message_handler": message}
+    if "trials" in plan:
+        info = types.Implementation(name="py-v1", title="A client", version="1")
+        answers |= {"list_roots_callback": list_roots, "logging_callback": HEARD.log, "client_info": info}
     async with transport(plan["transport"], target) as (read, write, *_), ClientSession(read, write, **answers) as session:
         yield Client(session, await session.initialize(), changes)
 

@@ -71,6 +71,16 @@ async def touch(context: Context) -> str:
     return "touched"
 
 
+@server.tool()
+async def grow(context: Context) -> str:
+    def grown() -> str:
+        return "here"
+
+    server.add_tool(grown)
+    await context.session.send_tool_list_changed()
+    return "grown"
+
+
 @server.resource("test://watched")
 def watched() -> str:
     return "still water"

@@ -5,9 +5,10 @@ from contextlib import asynccontextmanager
 import anyio
 from mcp import StdioServerParameters, types
 from mcp.client import Client as SdkClient
+from mcp.client import advertise
 from mcp.client.sse import sse_client
 
-from session import FORM, SAID, leave_scope, run
+from session import FORM, HEARD, ROOT, SAID, VIEW, leave_scope, run
 
 STATELESS = "2026-07-28"
 
@@ -19,18 +20,26 @@ def transport(kind, target):
 
 
 async def elicit(context, params):
+    HEARD.ask("elicit", params)
     return types.ElicitResult(action="accept", content=FORM)
 
 
 async def sample(context, params):
+    HEARD.ask("sample", params)
     content = types.TextContent(type="text", text=SAID)
     return types.CreateMessageResult(role="assistant", model="m", content=content)
+
+
+async def list_roots(context):
+    HEARD.ask("roots", None)
+    return types.ListRootsResult(roots=[types.Root(**ROOT)])
 
 
 class Client:
     def __init__(self, client, updated, changes):
         self.changes = changes
         self.client = client
+        self.session = client.session
         self.updated = updated
         self.protocol = client.protocol_version
         self.read = client.read_resource
@@ -39,6 +48,16 @@ class Client:
 
     async def tools(self):
         return (await self.client.list_tools()).tools
+
+    def identity(self):
+        return {"info": self.client.server_info, "instructions": self.client.instructions}
+
+    def capabilities(self):
+        return self.client.server_capabilities
+
+    def reference(self, reference):
+        kinds = {"ref/prompt": types.PromptReference, "ref/resource": types.ResourceTemplateReference}
+        return kinds[reference["type"]](**reference)
 
     async def call(self, name, arguments, progress):
         return await self.client.call_tool(name, arguments, progress_callback=progress)
@@ -89,6 +108,10 @@ async def connect(target, plan, updated):
 
     changes = []
     answers = {"elicitation_callback": elicit, "sampling_callback": sample, "message_handler": message}
+    if "trials" in plan:
+        info = types.Implementation(name="py-v2", title="A client", version="1")
+        answers |= {"list_roots_callback": list_roots, "logging_callback": HEARD.log, "client_info": info}
+        answers |= {"extensions": [advertise(*VIEW)], "log_level": "debug"}
     async with SdkClient(transport(plan["transport"], target), mode=plan["mode"], **answers) as client:
         yield Client(client, updated, changes)
 

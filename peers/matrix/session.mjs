@@ -9,8 +9,10 @@
 //   session.watch(uri)                                  has updates of a resource told to `updated`
 //   session.follow()                                    has changes of the list of tools told to `changed`
 //
-// A plan with `steps` is for a server behind our bridge: see coupled.mjs.
+// A plan with `steps` is for a server behind our bridge: see coupled.mjs. One with `trials` compares what a client sees
+// of an ordinary server with and without a bridge between them: see features.mjs.
 import { coupled } from './coupled.mjs';
+import { features } from './features.mjs';
 
 const PATIENCE = 20_000;
 const SILENCE = 1200;
@@ -19,6 +21,7 @@ const WATCHED = 'test://watched-resource';
 export async function run(connect) {
   const plan = JSON.parse(process.argv[2]);
   if (plan.steps) return coupled(connect, plan);
+  if (plan.trials) return features(connect, plan);
   const updates = watcher();
   const answers = {
     elicit: () => ({ action: 'accept', content: { username: 'ada', email: 'ada@example.org' } }),

@@ -10,7 +10,8 @@ context whose value has: `protocol`, `tools()`, `call(name, arguments, progress)
 returns, except that `watch` sees to it that `updated(uri)` is called. `follow(changed)` is a context too, in which
 `changed()` is called when the list of tools changes.
 
-A plan with `steps` is for a server behind our bridge: see coupled.py.
+A plan with `steps` is for a server behind our bridge: see coupled.py. One with `trials` compares what a client sees of
+an ordinary server with and without a bridge between them: see features.py.
 """
 
 import json
@@ -25,6 +26,28 @@ WATCHED = "test://watched-resource"
 PLAN = json.loads(sys.argv[1])
 FORM = PLAN.get("form", {"username": "ada", "email": "ada@example.org"})
 SAID = "Bern"
+ROOT = {"uri": PLAN.get("root", "file:///"), "name": "one"}
+VIEW = ("org.example/view", {"mimeTypes": ["text/html"]})
+
+
+class Heard:
+    """What a server told and asked a client outside of its answers."""
+
+    def __init__(self):
+        self.asked = []
+        self.logs = []
+        self.updates = []
+
+    async def log(self, message):
+        self.logs.append(message)
+
+    def ask(self, kind, params):
+        shown = params.model_dump(mode="json", by_alias=True, exclude_none=True) if params else {}
+        shown.pop("_meta", None)
+        self.asked.append({"kind": kind, "params": shown})
+
+
+HEARD = Heard()
 
 
 def run(connect):
@@ -32,6 +55,10 @@ def run(connect):
         from coupled import coupled
 
         return anyio.run(coupled, connect, PLAN)
+    if "trials" in PLAN:
+        from features import features
+
+        return anyio.run(features, connect, PLAN, HEARD)
     anyio.run(session, connect, PLAN)
 
 

@@ -6,6 +6,8 @@ import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/
 import {
   CreateMessageRequestSchema,
   ElicitRequestSchema,
+  ListRootsRequestSchema,
+  LoggingMessageNotificationSchema,
   ResourceUpdatedNotificationSchema,
   ToolListChangedNotificationSchema,
 } from '@modelcontextprotocol/sdk/types.js';
@@ -17,10 +19,14 @@ const transports = {
   sse: (url) => new SSEClientTransport(new URL(url)),
 };
 
-await run(async (target, { transport: kind }, { elicit, sample, updated, changed }) => {
-  const client = new Client({ name: 'ts-v1', version: '1' }, { capabilities: { sampling: {}, elicitation: {} } });
+await run(async (target, { transport: kind, declares }, answers) => {
+  const { elicit, sample, roots, updated, changed, logged } = answers;
+  const capabilities = { sampling: {}, elicitation: {}, ...declares };
+  const client = new Client({ name: 'ts-v1', title: 'A client', version: '1' }, { capabilities });
   client.setRequestHandler(ElicitRequestSchema, elicit);
   client.setRequestHandler(CreateMessageRequestSchema, sample);
+  if (capabilities.roots) client.setRequestHandler(ListRootsRequestSchema, roots);
+  if (logged) client.setNotificationHandler(LoggingMessageNotificationSchema, ({ params }) => logged(params));
   client.setNotificationHandler(ResourceUpdatedNotificationSchema, ({ params }) => updated(params.uri));
   client.setNotificationHandler(ToolListChangedNotificationSchema, changed);
   const transport = transports[kind](target);

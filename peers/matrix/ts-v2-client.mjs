@@ -11,12 +11,15 @@ const transports = {
 };
 const negotiation = { default: undefined, auto: { mode: 'auto' } };
 
-await run(async (target, { transport, mode }, { elicit, sample, updated, changed }) => {
+await run(async (target, { transport, mode, declares }, { elicit, sample, roots, updated, changed, logged }) => {
   const versionNegotiation = mode in negotiation ? negotiation[mode] : { mode: { pin: mode } };
-  const capabilities = { sampling: {}, elicitation: {} };
-  const client = new Client({ name: 'ts-v2', version: '1' }, { capabilities, versionNegotiation });
+  const capabilities = { sampling: {}, elicitation: {}, ...declares };
+  const about = { name: 'ts-v2', title: 'A client', version: '1' };
+  const client = new Client(about, { capabilities, versionNegotiation });
   client.setRequestHandler('elicitation/create', elicit);
   client.setRequestHandler('sampling/createMessage', sample);
+  if (capabilities.roots) client.setRequestHandler('roots/list', roots);
+  if (logged) client.setNotificationHandler('notifications/message', ({ params }) => logged(params));
   client.setNotificationHandler('notifications/resources/updated', ({ params }) => updated(params.uri));
   client.setNotificationHandler('notifications/tools/list_changed', changed);
   await client.connect(transports[transport](target));
@@ -24,7 +27,7 @@ await run(async (target, { transport, mode }, { elicit, sample, updated, changed
   return {
     client,
     protocol,
-    call: (name, params, options) => client.callTool({ name, arguments: params }, options),
+    call: (name, params, options, _meta) => client.callTool({ name, arguments: params, _meta }, options),
     watch: (uri) =>
       protocol() === STATELESS ? client.listen({ resourceSubscriptions: [uri] }) : client.subscribeResource({ uri }),
     follow: async () => protocol() === STATELESS && client.listen({ toolsListChanged: true }),

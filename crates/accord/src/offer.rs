@@ -3,8 +3,10 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
 use crate::secret::Secret;
@@ -66,21 +68,67 @@ impl fmt::Display for Capability {
 }
 
 /// Who a peer says it is. Self-reported: never a basis for trust.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Peer {
     /// Its name; empty if it gave none.
-    #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
     /// Its own version; empty if it gave none.
-    #[serde(skip_serializing_if = "String::is_empty")]
     pub version: String,
+    /// The JSON object in which it says so, where that has more members: `title`, `icons`, `websiteUrl`.
+    description: Option<Arc<str>>,
 }
 
 impl Peer {
     /// A peer with a name and a version, which are cut if they are longer than any real ones.
     pub fn new(name: impl Into<String>, version: impl Into<String>) -> Self {
-        Self { name: shorten(name.into()), version: shorten(version.into()) }
+        Self { name: shorten(name.into()), version: shorten(version.into()), description: None }
+    }
+
+    /// The same peer, which described itself in this JSON object. The object is kept if it says more than name and version,
+    /// and is not longer than `longest` bytes.
+    pub fn described(mut self, object: &RawValue, longest: usize) -> Self {
+        let members = serde_json::from_str::<BTreeMap<String, IgnoredAny>>(object.get()).unwrap_or_default();
+        let says_more = members.keys().any(|name| name != "name" && name != "version");
+        self.description = (says_more && object.get().len() <= longest).then(|| object.get().into());
+        self
+    }
+
+    /// The JSON object in which it described itself, where that was kept.
+    pub fn description(&self) -> Option<&str> {
+        self.description.as_deref()
+    }
+}
+
+/// A peer as it writes itself on the wire: the object in which it described itself, or name and version.
+impl Serialize for Peer {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Brief<'a> {
+            #[serde(skip_serializing_if = "str::is_empty")]
+            name: &'a str,
+            #[serde(skip_serializing_if = "str::is_empty")]
+            version: &'a str,
+        }
+        let whole = self.description().and_then(|text| serde_json::from_str::<&RawValue>(text).ok());
+        match whole {
+            Some(whole) => whole.serialize(serializer),
+            None => Brief { name: &self.name, version: &self.version }.serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Peer {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(default)]
+        #[derive(Default)]
+        struct Brief {
+            name: String,
+            version: String,
+        }
+        let whole = Box::<RawValue>::deserialize(deserializer)?;
+        let brief: Brief = serde_json::from_str(whole.get()).map_err(serde::de::Error::custom)?;
+        Ok(Self::new(brief.name, brief.version).described(&whole, whole.get().len()))
     }
 }
 
@@ -132,6 +180,12 @@ pub struct Offer {
     pub wants: Wants,
     /// Tokens: those it presents (a client: at most one) or those it accepts (a server: none means any).
     pub tokens: Vec<Secret>,
+}
+
+impl Default for Offer {
+    fn default() -> Self {
+        Self::new(Peer::default(), [""; 0])
+    }
 }
 
 impl Offer {

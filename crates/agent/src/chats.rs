@@ -107,7 +107,7 @@ impl Chats {
 
     /// Whether a chat could be written down now.
     pub(crate) fn is_writable(&self) -> io::Result<()> {
-        fs_err::create_dir_all(self.data.join("sessions"))
+        gladhand_store::make_folder(&self.data.join("sessions"))
     }
 
     /// All chats, the newest first.
@@ -220,7 +220,7 @@ fn private() -> fs_err::OpenOptions {
 }
 
 fn make_folder_of(path: &Path) -> io::Result<()> {
-    path.parent().map_or(Ok(()), fs_err::create_dir_all)
+    path.parent().map_or(Ok(()), gladhand_store::make_folder)
 }
 
 /// Puts a new file in place of the old one, whole or not at all, also if the machine stops meanwhile.

@@ -36,6 +36,21 @@ pub(crate) struct Skills {
     pub(crate) skills: Vec<Skill>,
 }
 
+/// What is done with links in a folder of skills.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Links {
+    /// They lead to more skills of the user.
+    Followed,
+    /// A project could name a skill by them that the user trusted for another project, or hide a skill of the user.
+    Skipped,
+}
+
+impl Links {
+    fn skip(self, path: &Path) -> bool {
+        self == Self::Skipped && path.is_symlink()
+    }
+}
+
 /// Decides whether the user trusted exactly this content of a project's file.
 type Decides = dyn Fn(&Path, &str) -> bool + Send + Sync;
 
@@ -54,7 +69,7 @@ pub fn project_skills(folder: &Path, home: Option<&Path>) -> Vec<PathBuf> {
     let mut found = Skills::default();
     let mut seen = HashSet::new();
     for root in project_roots(folder, home) {
-        found.look_into(&root, &mut seen, &|_, _| true);
+        found.look_into(&root, Links::Skipped, &mut seen, &|_, _| true);
     }
     found.skills.into_iter().map(|skill| PathBuf::from(skill.source_path)).collect()
 }
@@ -67,11 +82,11 @@ impl Skills {
         let mut seen = HashSet::new();
         for root in project_roots(folder, home) {
             found.directories.push(root.display().to_string());
-            found.look_into(&root, &mut seen, &*trusted.0);
+            found.look_into(&root, Links::Skipped, &mut seen, &*trusted.0);
         }
         for root in own_roots(data, home) {
             found.directories.push(root.display().to_string());
-            found.look_into(&root, &mut seen, &|_, _| true);
+            found.look_into(&root, Links::Followed, &mut seen, &|_, _| true);
         }
         found.skills.sort_by(|one, other| {
             text::collate(&one.name, &other.name).then_with(|| text::collate(&one.source_path, &other.source_path))
@@ -93,7 +108,11 @@ impl Skills {
         named
     }
 
-    fn look_into(&mut self, root: &Path, seen: &mut HashSet<PathBuf>, trusts: &Decides) {
+    fn look_into(&mut self, root: &Path, links: Links, seen: &mut HashSet<PathBuf>, trusts: &Decides) {
+        // A repository can bring `.agents` or `.agents/skills` as a link too.
+        if let Some(link) = root.ancestors().take(2).find(|place| links.skip(place)) {
+            return self.skip_link(link);
+        }
         let mut folders = VecDeque::from([(root.to_owned(), 0)]);
         let mut looked = 0;
         let mut visited = HashSet::new();
@@ -121,6 +140,7 @@ impl Skills {
                 let path = folder.join(&name);
                 match name.to_str() {
                     Some(name) if name.starts_with('.') => {}
+                    _ if links.skip(&path) => self.skip_link(&path),
                     Some("SKILL.md") if path.is_file() => self.read(&path, seen, trusts),
                     _ if depth < DEPTH && path.is_dir() => folders.push_back((path, depth + 1)),
                     _ => {}
@@ -129,10 +149,14 @@ impl Skills {
         }
     }
 
+    fn skip_link(&mut self, path: &Path) {
+        self.errors.push(format!("skipped {}: it is a link, which a project's skills cannot be", path.display()));
+    }
+
     fn read(&mut self, path: &Path, seen: &mut HashSet<PathBuf>, trusts: &Decides) {
         let real = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         // A link to some other file is no skill: what is in it would be told to the model.
-        if real.file_name().is_none_or(|name| name != "SKILL.md") || !seen.insert(real.clone()) {
+        if real.file_name().is_none_or(|name| name != "SKILL.md") || seen.contains(&real) {
             return;
         }
         let source_path = real.display().to_string();
@@ -157,6 +181,7 @@ impl Skills {
         let description = description(&text);
         let description_preview = preview(&description);
         self.skills.push(Skill { name, description, description_preview, source_path, text });
+        seen.insert(real);
     }
 }
 
@@ -317,6 +342,34 @@ mod tests {
         let [error] = &found.errors[..] else { panic!("{:?}", found.errors) };
         assert!(error.contains("evil/SKILL.md: its project is not trusted"), "{error}");
         assert_eq!(project_skills(&root.join("cwd"), None).len(), 2);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_link_in_a_project_is_no_skill_and_hides_none() {
+        for (link, to) in [
+            ("cwd/.agents/skills/zz", "../../../home/.agents/skills/mine"),
+            ("cwd/.agents/skills/zz", "../../../other/.agents/skills/trusted"),
+            ("cwd/.agents/skills/SKILL.md", "../../../other/.agents/skills/trusted/SKILL.md"),
+            ("cwd/.agents/skills", "../../other/.agents/skills"),
+            ("cwd/.agents", "../other/.agents"),
+        ] {
+            let folder = with(&[
+                ("home/.agents/skills/mine/SKILL.md", "mine"),
+                ("other/.agents/skills/trusted/SKILL.md", "trusted elsewhere"),
+                ("cwd/.git/HEAD", ""),
+            ]);
+            let root = std::fs::canonicalize(folder.path()).unwrap();
+            std::fs::create_dir_all(root.join(link).parent().unwrap()).unwrap();
+            std::os::unix::fs::symlink(to, root.join(link)).unwrap();
+            let home = root.join("home");
+            let trusted = TrustedFiles(Arc::new(|_, _| true));
+            let found = Skills::scan(&root.join("cwd"), &root.join("data"), Some(&home), &trusted);
+            let names: Vec<_> = found.skills.iter().map(|skill| skill.name.as_str()).collect();
+            assert_eq!(names, ["mine"], "{link} -> {to}");
+            assert!(found.errors.iter().any(|error| error.contains("it is a link")), "{:?}", found.errors);
+            assert!(project_skills(&root.join("cwd"), Some(&home)).is_empty());
+        }
     }
 
     #[test]

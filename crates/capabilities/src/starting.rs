@@ -3,9 +3,10 @@
 pub(crate) mod ending;
 mod plain;
 
+use std::ffi::OsStr;
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 
 use async_trait::async_trait;
@@ -71,6 +72,26 @@ pub trait Held: fmt::Debug + Send + Sync {
 pub trait Starter: fmt::Debug + Send + Sync {
     /// Starts a process with pipes, in a group of its own.
     async fn start(&self, plan: &Plan) -> io::Result<Started>;
+}
+
+/// The file of a program that may be started. A name without a folder is looked up in the absolute folders of `path`; a
+/// name with a folder begins in `base`, or else where we were started. The working folder of the process plays no part: the
+/// caller may choose that, and would choose the program with it. A program that is not found keeps its name, and starting
+/// it fails.
+pub fn located(name: &str, path: &OsStr, base: Option<&Path>) -> String {
+    let file = if name.contains('/') {
+        let base = base.map(Path::to_owned).or_else(|| std::env::current_dir().ok());
+        Some(base.unwrap_or_default().join(name))
+    } else {
+        let folders = std::env::split_paths(path).filter(|folder| folder.is_absolute());
+        folders.map(|folder| folder.join(name)).find(|file| is_program(file))
+    };
+    file.map_or_else(|| name.to_owned(), |file| file.to_string_lossy().into_owned())
+}
+
+fn is_program(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::metadata(path).is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
 }
 
 /// The environment of whoever is given no other: where programs are, where home is, which language and terminal.

@@ -8,13 +8,13 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use gladhand_accord::Peer;
+use gladhand_accord::{Offer, Peer};
 use gladhand_operations::{CallId, Notice, Outcome, Question, QuestionId};
 use gladhand_wire::json::{Kind, RawValue};
 use gladhand_wire::{Fault, Line, Members, TextPolicy, rpc};
 
 use crate::ambient::Ambient;
-use crate::side::{Askable, Claim, Dialect, FirstLine, Lane, Menu, Output, Pass, Server, ServerSetup, Stop};
+use crate::side::{Claim, Dialect, FirstLine, Lane, Menu, Output, Pass, Server, ServerSetup, Stop};
 
 /// One downstream, its dialect still open or settled.
 #[derive(Debug)]
@@ -86,13 +86,13 @@ impl Door {
         }
     }
 
-    /// What whoever begins with this line can be asked; `None` if the line does not decide who it is.
-    pub fn foresee(&self, line: &[u8]) -> Option<Askable> {
+    /// What the client that begins with this line declares; `None` if the line does not decide which dialect it speaks.
+    pub fn foresee(&self, line: &[u8]) -> Option<Offer> {
         let line = without_mark(line);
         let dialect = self.foresees(line)?;
         let text = std::str::from_utf8(line).ok()?;
         let raw: &RawValue = serde_json::from_str(text).ok()?;
-        Some((dialect.askable)(&FirstLine { text, members: Members::of(raw) }))
+        Some((dialect.offer)(&FirstLine { text, members: Members::of(raw) }))
     }
 
     /// Whether whoever begins with this line may want to talk with the agent.

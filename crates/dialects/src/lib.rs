@@ -15,6 +15,7 @@ pub mod loaf;
 pub mod mcp;
 pub mod shares;
 pub mod side;
+pub mod storage;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
@@ -23,9 +24,13 @@ pub use ambient::{Ambient, Entropy, Moment, Party};
 pub use breach::Breach;
 pub use door::Door;
 pub use side::{
-    Action, Askable, CacheHints, Claim, Client, ClientSetup, Dialect, Event, FirstLine, Heard, Lane, Loss, Menu,
-    Output, Pass, Server, ServerSetup, Stop, Unagreed, askable, carried, carried_name, is_askable,
+    Action, CacheHints, Claim, Client, ClientSetup, Declared, Declined, Dialect, Event, FirstLine, Heard, Lane, Loss,
+    Menu, Output, Pass, Server, ServerSetup, Stop, TASKS_EXTENSION, Unagreed, askable, carried, carried_name,
+    is_askable, is_passed_on, passed_on,
 };
+
+/// How many tools the list of an upstream may have, in any dialect.
+const MAX_TOOLS: usize = 10_000;
 
 /// All dialects. Order matters only between claims of equal strength.
 pub static REGISTRY: &[&Dialect] = &[&mcp::DIALECT, &loaf::DIALECT, &a2e::DIALECT, &fluxloop::DIALECT];

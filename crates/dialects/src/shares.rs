@@ -52,8 +52,9 @@ pub struct Holder<I, T> {
 ///
 /// The share of a party is an equal part of all places. A party below its share always gets a place:
 ///
-/// 1. Idle holders give way first: those of parties above their share, then the others, the least recently used first.
-///    Up to a hundredth of all places becomes free at once, because to find them takes a look at all holders.
+/// 1. Idle holders give way first: those of parties above their share, the largest party first, then the others. Within
+///    that order the least recently used is first. Up to a hundredth of all places becomes free at once, because to find
+///    them takes a look at all holders.
 /// 2. Without an idle holder, a busy one of the party that has the most gives way, if that party is above its share.
 ///
 /// A party that has its share or more gets a place only from its own idle holders.
@@ -70,7 +71,8 @@ pub fn giving_way<I: Copy, T: Copy + Ord>(most: usize, holders: &[Holder<I, T>],
         let first = busy.max_by_key(|holder| (counts[&holder.party], Reverse(holder.used)));
         return first.map(|holder| holder.id).into_iter().collect();
     }
-    idle.sort_unstable_by_key(|holder| (!is_above(holder), holder.used));
+    let above = |holder: &Holder<I, T>| if is_above(holder) { counts[&holder.party] } else { 0 };
+    idle.sort_unstable_by_key(|holder| (Reverse(above(holder)), holder.used));
     idle.iter().take((most / 100).max(1)).map(|holder| holder.id).collect()
 }
 
@@ -91,6 +93,7 @@ mod tests {
     fn idle_holders_of_large_parties_give_way_first() {
         assert_eq!(giving_way(4, &holders(&[(1, 1, 0), (2, 2, 1)]), Party(3)), [1], "the oldest of the larger party");
         assert_eq!(giving_way(3, &holders(&[(1, 1, 0), (2, 1, 0), (3, 0, 1)]), Party(4)), [0], "the oldest of all");
+        assert_eq!(giving_way(9, &holders(&[(1, 4, 0), (2, 5, 0)]), Party(3)), [4], "the oldest of the largest party");
         assert_eq!(giving_way(300, &holders(&[(1, 300, 0)]), Party(1)), [0, 1, 2], "a few at once");
     }
 

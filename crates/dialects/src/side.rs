@@ -9,13 +9,15 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gladhand_accord::{Agreement, Capability, Peer, Refusal, Rule, Secret, Side};
+use gladhand_accord::{Agreement, Capability, Offer, Peer, Refusal, Rule, Secret, Side};
 use gladhand_operations::{
-    Answered, Call, CallId, Failure, Feature, Level, Notice, Outcome, Question, QuestionId, QuestionKind,
+    Answered, Call, CallId, Failure, Feature, Level, Notice, Outcome, Question, QuestionId, QuestionKind, WatchId,
 };
 use gladhand_wire::{Fault, Members, RawValue, Skim, TextPolicy};
 
 use crate::ambient::{Ambient, Moment};
+use crate::breach::{Breach, REQUEST_NOT_AGREED};
+use crate::storage::Storage;
 
 /// A wire language: what the rest of the house may know of it.
 #[derive(Debug)]
@@ -36,8 +38,8 @@ pub struct Dialect {
     pub claim: fn(&FirstLine<'_>) -> Claim,
     /// Whether a line is how a server of this dialect answers somebody who began in another, so that it is known by it.
     pub puzzled: fn(&FirstLine<'_>) -> bool,
-    /// What whoever begins with this line can be asked in the middle of a call.
-    pub askable: fn(&FirstLine<'_>) -> Askable,
+    /// What the client that begins with this line declares, as far as the line says so.
+    pub offer: fn(&FirstLine<'_>) -> Offer,
     /// The rows of its table that carry a feature; none: it has no words for it.
     pub carriers: fn(Feature) -> Vec<Rule>,
     /// Answers a first line with why nobody can be served, in the dialect's own error; nothing if it wants no answer.
@@ -48,8 +50,11 @@ pub struct Dialect {
     pub client: fn(ClientSetup) -> Box<dyn Client>,
 }
 
-/// What a client can be asked in the middle of a call, with settings, in the words that all dialects share.
-pub type Askable = Vec<(Capability, Option<Box<RawValue>>)>;
+/// The extension by which calls may become tasks. We declare it ourselves, whoever the client is.
+pub const TASKS_EXTENSION: &str = "extensions.io.modelcontextprotocol/tasks";
+
+/// Capabilities of a client with their settings, in the words that all dialects share.
+pub type Declared = Vec<(Capability, Option<Box<RawValue>>)>;
 
 /// How sure a dialect is that a first line is its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -103,9 +108,13 @@ pub struct Menu {
     pub instructions: Option<String>,
     /// Private agreements by their prefixed names, with settings.
     pub extensions: Vec<(String, Box<RawValue>)>,
+    /// Experimental features that are declared, by name, with settings.
+    pub experimental: Vec<(String, Box<RawValue>)>,
     /// Answer lists of what there is none of with an empty list in place of an error: some hosts abandon a server
     /// that says what it has not.
     pub empty_lists: bool,
+    /// Why nothing can be served, where that is so. A dialect whose opening can say it refuses the opening.
+    pub outage: Option<String>,
     /// For how long answers may be kept.
     pub cache: CacheHints,
 }
@@ -179,6 +188,8 @@ pub struct ServerSetup {
     pub started: Moment,
     /// What becomes of what was not agreed.
     pub unagreed: Unagreed,
+    /// Where outcomes wait for callers that come back.
+    pub storage: Arc<dyn Storage>,
 }
 
 /// What a client side is made of.
@@ -259,16 +270,18 @@ pub enum Action<'a> {
     Opened(Arc<Agreement>),
     /// There will be no session, for now.
     Refused(Refusal),
-    /// Something came that was dropped without an answer, as the dialect demands, or refused because of what was agreed.
+    /// Something came that was dropped without an answer, as the dialect demands.
     /// [`Breach::of`](crate::Breach::of) tells whether that broke a rule.
     Dropped(&'static str),
+    /// A request was refused because of what was agreed.
+    Declined(Declined),
     /// Something was not agreed and passed all the same ([`Unagreed::Passes`]); which rule that breaks tells
     /// [`Breach::of`](crate::Breach::of).
     Passed(&'static str),
     /// A question that was handed to [`Server::ask`] has been answered, or never will be.
     Answered(QuestionId, Answered),
-    /// Changes of a resource need not be told of any more: takes back one [`gladhand_operations::Operation::Watch`] of this URI.
-    Unwatch(String),
+    /// A subscription to the resource of this URI ends: takes back its [`gladhand_operations::Operation::Watch`].
+    Unwatch(String, WatchId),
     /// The folders that the downstream works in have changed.
     RootsChanged,
     /// Let go of this exchange; the caller comes back for the rest after a pause. Only where the transport can.
@@ -286,13 +299,32 @@ impl Action<'_> {
             Self::Opened(agreement) => Action::Opened(agreement),
             Self::Refused(refusal) => Action::Refused(refusal),
             Self::Dropped(what) => Action::Dropped(what),
+            Self::Declined(declined) => Action::Declined(declined),
             Self::Passed(what) => Action::Passed(what),
             Self::Answered(question, answered) => Action::Answered(question, answered),
-            Self::Unwatch(uri) => Action::Unwatch(uri),
+            Self::Unwatch(uri, id) => Action::Unwatch(uri, id),
             Self::RootsChanged => Action::RootsChanged,
             Self::LetGo(lane, pause) => Action::LetGo(lane, pause),
             Self::Close(grace) => Action::Close(grace),
         }
+    }
+}
+
+/// A request that was refused because its capability is not in force.
+#[derive(Debug, Clone)]
+pub struct Declined {
+    /// The request, by the name that the wire has for it: `proc/spawn/req`, `resources/read`.
+    pub request: String,
+    /// The capability that it needs.
+    pub capability: &'static str,
+    /// What was agreed.
+    pub agreement: Arc<Agreement>,
+}
+
+impl Declined {
+    /// The rule that the peer broke with it.
+    pub fn breach(&self) -> Option<Breach> {
+        Breach::of(REQUEST_NOT_AGREED)
     }
 }
 
@@ -382,6 +414,19 @@ pub fn askable(agreement: &Agreement) -> impl Iterator<Item = (Capability, Optio
     terms.map(|term| (term.capability.clone(), term.settings.clone()))
 }
 
+/// The capabilities of the client of an agreement that an upstream hears of when a session is opened or a call is made for
+/// that client: what it can be asked, and what is between it and the upstream alone.
+pub fn passed_on(agreement: &Agreement) -> impl Iterator<Item = (Capability, Option<Box<RawValue>>)> {
+    let terms = agreement.agreed(Side::Client).filter(|term| is_passed_on(&term.capability));
+    terms.map(|term| (term.capability.clone(), term.settings.clone()))
+}
+
+/// Whether an upstream hears that a client has a capability.
+pub fn is_passed_on(capability: &Capability) -> bool {
+    let is_their_own = matches!(capability.0.split_once('.'), Some(("extensions" | "experimental", _)));
+    is_askable(capability) || is_their_own && capability.0 != TASKS_EXTENSION
+}
+
 /// The capabilities of the server of an agreement that are carried whole, in their own words.
 pub fn carried(agreement: &Agreement) -> impl Iterator<Item = &'static str> {
     let dialect = crate::REGISTRY.iter().find(|dialect| dialect.name == agreement.dialect);
@@ -437,8 +482,14 @@ pub enum Loss {
     Status(u16),
     /// The answer came, and is longer than this many bytes, which is the limit.
     TooLong(usize),
+    /// The answer came, and there is no room for it beside others that arrive.
+    NoRoom,
     /// The upstream does not let us in, and this is why.
     Denied(Box<str>),
+    /// A web page came in place of an answer, with this HTTP status.
+    WebPage(u16),
+    /// The upstream refuses this request with HTTP status 403 and these words. Credentials would not help.
+    Forbidden(Box<str>),
 }
 
 /// What one step of a client side produced.

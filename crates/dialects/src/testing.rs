@@ -18,6 +18,7 @@ use crate::door::Door;
 use crate::side::{
     Action, Client, ClientSetup, Dialect, Event, Heard, Lane, Menu, Output, Pass, ServerSetup, Stop, Unagreed,
 };
+use crate::storage::Unshared;
 
 /// Ids that count: the first is 1.
 #[derive(Debug, Default)]
@@ -42,6 +43,7 @@ pub fn server_setup() -> ServerSetup {
         max_in_flight: 64,
         started: Moment::default(),
         unagreed: Unagreed::default(),
+        storage: Arc::new(Unshared),
     }
 }
 
@@ -103,6 +105,8 @@ pub struct TestServer {
     pub lane: Lane,
     /// Who the peer has proved to be.
     pub principal: Option<String>,
+    /// The scopes of what is handed in, separated by spaces.
+    pub scopes: Option<Arc<str>>,
     /// Whose share the next step takes.
     pub party: Option<Party>,
     /// Which way each line of the last step went.
@@ -139,6 +143,7 @@ impl TestServer {
             let_go: Vec::new(),
             lane: Lane::MAIN,
             principal: None,
+            scopes: None,
             party: None,
             lanes: Vec::new(),
             answers_itself: true,
@@ -239,6 +244,7 @@ impl TestServer {
         let principal = self.principal.clone();
         let mut ambient = Ambient::new(now, &mut self.entropy);
         (ambient.lane, ambient.principal, ambient.party) = (self.lane, principal.as_deref(), self.party);
+        ambient.scopes.clone_from(&self.scopes);
         step(&mut self.door, &mut ambient, &mut out);
         loop {
             let mut outcomes = Vec::new();
@@ -256,8 +262,9 @@ impl TestServer {
                     Action::Opened(agreement) => self.opened.push(agreement),
                     Action::Refused(refusal) => self.refused.push(refusal.word()),
                     Action::Dropped(what) | Action::Passed(what) => self.dropped.push(what),
+                    Action::Declined(declined) => self.dropped.extend(declined.breach().map(|breach| breach.told)),
                     Action::Answered(question, answered) => self.answered.push((question, answered)),
-                    Action::Unwatch(uri) => self.unwatched.push(uri),
+                    Action::Unwatch(uri, _) => self.unwatched.push(uri),
                     Action::RootsChanged => self.roots_changes += 1,
                     Action::LetGo(lane, pause) => self.let_go.push((lane, pause)),
                     Action::Close(grace) => self.closed = Some(grace),

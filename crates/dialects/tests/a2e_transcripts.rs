@@ -121,7 +121,7 @@ fn fixture(call: &Call<'_>) -> (Vec<Notice>, Outcome) {
                 let progress = Progress { progress: step as f64, total: Some(total as f64), message };
                 notices.push(Notice::Progress(call.id, progress));
             }
-            let log = Log { level: Level::Info, logger: None, data: to_raw("finished") };
+            let log = Log::new(Level::Info, None, to_raw("finished"));
             notices.push(Notice::Log(Some(call.id), log));
             structured(json!({"steps": total}))
         }

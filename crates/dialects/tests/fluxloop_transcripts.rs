@@ -152,7 +152,7 @@ fn page_form(with_id: impl Fn(Value) -> Value, asked: &serde_json::Map<String, V
         Some("unknown_tool") => with_id(json!({"type": "error", "error": {
             "code": "tool_not_found",
             "message": format!("Unknown tool: {}", asked["tool"].as_str().unwrap()),
-            "details": {"availableTools": ["handshake", "analyze_repository", "faq"]},
+            "details": {"availableTools": ["handshake", "faq", "analyze_repository"]},
         }})),
         // §22: `message` is a string.
         Some("tool_error") => {
@@ -165,8 +165,10 @@ fn page_form(with_id: impl Fn(Value) -> Value, asked: &serde_json::Map<String, V
 
 fn page_handshake(names: &[Value]) -> Value {
     let fallback = [json!("analyze_repository"), json!("faq")];
-    let names = if names.is_empty() { &fallback[..] } else { names };
-    let tools: Vec<Value> = std::iter::once(json!("handshake")).chain(names.iter().cloned()).collect();
+    let mut names = if names.is_empty() { fallback.to_vec() } else { names.to_vec() };
+    // The page has `faq` first (§3).
+    names.sort_by_key(|name| name != "faq");
+    let tools: Vec<Value> = std::iter::once(json!("handshake")).chain(names).collect();
     json!({
         "name": "fluxloop-mcp", "version": "0.1.0", "capabilities": {"tools": tools},
         "implementation": {"name": "gladhand", "version": "0.0.0-test"},

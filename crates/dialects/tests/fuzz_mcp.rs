@@ -10,7 +10,9 @@ use std::time::Duration;
 use gladhand_dialects::mcp::DIALECT;
 use gladhand_dialects::testing::{Counting, TestServer, bare_call, client_setup, lines_of, moment, server_setup};
 use gladhand_dialects::{Ambient, Heard, Menu, ServerSetup, Stop};
-use gladhand_operations::{Call, CallId, Level, Log, Notice, Operation, Progress, Question, QuestionId, Reply};
+use gladhand_operations::{
+    Call, CallId, Level, Log, Notice, Operation, Progress, Question, QuestionId, Reply, Update, WatchId,
+};
 use gladhand_wire::{Line, Lines, json};
 use proptest::prelude::*;
 use serde_json::Value;
@@ -69,10 +71,10 @@ fn tell_everything(server: &mut TestServer) -> Vec<String> {
         }
         lines.extend(ask(server, call));
         lines.extend(server.notice(Notice::Progress(call, Progress { progress: 1.0, total: None, message: None })));
-        let log = Log { level: Level::Error, logger: None, data: json::raw("1".to_owned()) };
+        let log = Log::new(Level::Error, None, json::raw("1".to_owned()));
         lines.extend(server.notice(Notice::Log(Some(call), log)));
     }
-    for notice in [Notice::ToolsChanged, Notice::ResourcesChanged, Notice::ResourceUpdated("a://b".to_owned())] {
+    for notice in [Notice::ToolsChanged, Notice::ResourcesChanged, Notice::ResourceUpdated(Update::of("a://b"))] {
         lines.extend(server.notice(notice));
     }
     lines
@@ -84,7 +86,7 @@ fn resolve_next(server: &mut TestServer, watched: &mut usize) {
         Operation::Watch(_) => {
             *watched += 1;
             let call = server.delivered.pop_front().unwrap().call.id;
-            server.resolve(call, Ok(Reply::Done));
+            server.resolve(call, Ok(Reply::Watching(WatchId(1))));
         }
         _ => {
             server.resolve_next();

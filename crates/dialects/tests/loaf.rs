@@ -148,7 +148,7 @@ fn progress_and_logs_of_a_call_are_events_before_its_response() {
     let id = pair.server.delivered[0].call.id;
     assert!(pair.server.delivered[0].call.terms.wants_progress);
     let progress = Progress { progress: 1.0, total: Some(2.5), message: Some("half".into()) };
-    let log = Log { level: Level::Warning, logger: None, data: json::raw("[1]".into()) };
+    let log = Log::new(Level::Warning, None, json::raw("[1]".into()));
     let mut lines = pair.server.notice(Notice::Progress(id, progress.clone()));
     lines.extend(pair.server.notice(Notice::Log(Some(id), log)));
     assert_eq!(
@@ -190,7 +190,7 @@ fn json_that_others_spread_over_lines_leaves_on_one() {
         r#"-> {"jsonrpc":"2.0","id":2,"method":"tools.call","params":{"name":"echo","arguments":{ "a": 1}}}"#
     );
     let call = pair.server.delivered[0].call.id;
-    let log = Log { level: Level::Info, logger: None, data: json::raw("[\n1]".into()) };
+    let log = Log::new(Level::Info, None, json::raw("[\n1]".into()));
     assert!(pair.server.notice(Notice::Log(Some(call), log))[0].ends_with(r#""data":[ 1]}}}"#));
     let spread = ToolResult::structured(json::raw("{\r\n\"a\":1\n}".to_owned()));
     assert_eq!(
@@ -213,6 +213,8 @@ fn lines_are_classified_as_the_table_says() {
         ("{}", invalid),
         (r#"{"jsonrpc":2.0,"id":1,"method":"system.ping"}"#, invalid),
         (r#"{"jsonrpc":"2.0","id":1,"method":" \ufeff"}"#, invalid),
+        (r#"{"jsonrpc":"2.0","method":""}"#, invalid),
+        (r#"{"jsonrpc":"2.0","id":false,"method":""}"#, invalid),
         (r#"{"jsonrpc":"2.0","id":false,"method":"system.ping"}"#, invalid),
         (r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, invalid),
         (
@@ -233,6 +235,18 @@ fn lines_are_classified_as_the_table_says() {
         assert_eq!(server.line(silent), [""; 0], "{silent:?}");
     }
     assert_eq!((server.dropped.len(), server.opened.len(), server.closed), (1, 0, None));
+}
+
+#[test]
+fn a_request_with_an_empty_method_is_answered_under_its_id() {
+    for id in ["1", "\"a\"", "1e3", "null"] {
+        assert_eq!(
+            server().line(&format!(r#"{{"jsonrpc":"2.0","id":{id},"method":""}}"#)),
+            [format!(
+                r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32600,"message":"invalid request","data":{{"reason":"invalid_request"}}}}}}"#
+            )]
+        );
+    }
 }
 
 #[test]

@@ -15,7 +15,7 @@ use crate::sections::Section;
 use crate::words::stems;
 
 /// What the tables look like. Another number means another program wrote them.
-const FORMAT: i32 = 1;
+const FORMAT: i32 = 5;
 
 /// How long one process waits for another to write. A look at a folder takes at most a few seconds less.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -25,16 +25,17 @@ const TABLES: &str = "
         id INTEGER PRIMARY KEY, path TEXT NOT NULL UNIQUE, size INTEGER NOT NULL, modified INTEGER NOT NULL,
         hash BLOB NOT NULL, warning TEXT);
     CREATE TABLE sections (
-        id INTEGER PRIMARY KEY, file INTEGER NOT NULL, line INTEGER NOT NULL, heading TEXT NOT NULL, body TEXT NOT NULL);
+        id INTEGER PRIMARY KEY, file INTEGER NOT NULL, line INTEGER NOT NULL, heading TEXT NOT NULL, body TEXT NOT NULL,
+        source TEXT, is_title INTEGER NOT NULL);
     CREATE INDEX sections_of_file ON sections (file);
     CREATE VIRTUAL TABLE words USING fts5 (
-        above, heading, body, content='', contentless_delete=1, tokenize='unicode61 remove_diacritics 0');
+        above, title, heading, body, content='', contentless_delete=1, tokenize='unicode61 remove_diacritics 0');
     CREATE TABLE state (generation INTEGER NOT NULL);
     INSERT INTO state VALUES (1);
 ";
 
 /// The numbers say how much a word counts above, in and below a heading. BM25 of SQLite is negative.
-const MATCHES: &str = "SELECT rowid, -bm25(words, 1.5, 5.0, 1.0) FROM words WHERE words MATCH ?1";
+const MATCHES: &str = "SELECT rowid, -bm25(words, 1.5, 2.5, 5.0, 1.0) FROM words WHERE words MATCH ?1";
 
 /// What is remembered of a file, to see whether it changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,6 +60,13 @@ pub(crate) struct Shown {
     pub(crate) line: usize,
     pub(crate) heading: String,
     pub(crate) body: String,
+    /// The heading is the title of the document.
+    pub(crate) is_title: bool,
+}
+
+/// Whether an error says that another process uses the file just now.
+fn is_busy(error: &rusqlite::Error) -> bool {
+    matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
 }
 
 /// Whether an error says that the file itself is damaged, or none of ours.
@@ -87,11 +95,24 @@ impl Index {
     pub(crate) fn open(path: &Path) -> rusqlite::Result<Self> {
         let mut index = Self { db: Connection::open(path)?, was_damaged: false };
         index.db.busy_timeout(PATIENCE)?;
-        match index.prepare() {
+        match index.prepare_patiently() {
             Err(error) if is_damage(&error) => index.repair()?,
             outcome => outcome?,
         }
         Ok(index)
+    }
+
+    /// Prepares the index, again while another process does so: SQLite does not wait for a change of the journal mode.
+    fn prepare_patiently(&mut self) -> rusqlite::Result<()> {
+        let begun = std::time::Instant::now();
+        loop {
+            match self.prepare() {
+                Err(error) if is_busy(&error) && begun.elapsed() < PATIENCE => {
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+                outcome => return outcome,
+            }
+        }
     }
 
     /// Throws away what is damaged, to be built anew.
@@ -148,7 +169,8 @@ impl Index {
     /// All sections, in the order of paths and lines.
     pub(crate) fn sections(&self) -> rusqlite::Result<Vec<i64>> {
         let mut all = self.db.prepare_cached(
-            "SELECT sections.id FROM sections JOIN files ON files.id = sections.file ORDER BY path, line, sections.id",
+            "SELECT sections.id FROM sections JOIN files ON files.id = sections.file
+             ORDER BY coalesce(source, path), line, sections.id",
         )?;
         all.query_map([], |row| row.get(0))?.collect()
     }
@@ -162,7 +184,7 @@ impl Index {
     /// One section with its text.
     pub(crate) fn show(&self, section: i64) -> rusqlite::Result<Option<Shown>> {
         let mut found = self.db.prepare_cached(
-            "SELECT path, line, heading, body FROM sections JOIN files ON files.id = sections.file WHERE sections.id = ?1",
+            "SELECT coalesce(source, path), line, heading, body, is_title FROM sections JOIN files ON files.id = sections.file WHERE sections.id = ?1",
         )?;
         found
             .query_one([section], |row| {
@@ -171,6 +193,7 @@ impl Index {
                     line: row.get::<_, u32>(1)? as usize,
                     heading: row.get(2)?,
                     body: row.get(3)?,
+                    is_title: row.get(4)?,
                 })
             })
             .optional()
@@ -221,21 +244,29 @@ impl Change<'_> {
             .prepare_cached("INSERT INTO files (path, size, modified, hash, warning) VALUES (?1, ?2, ?3, ?4, ?5)")?
             .execute(params![path, size, modified, hash, warning])?;
         let file = self.transaction.last_insert_rowid();
-        // The name of a file often says what it is about.
-        let name = stems(&path.replace(['/', '.'], " "));
-        for Section { heading, above, begins, line, body } in sections {
-            // The heading speaks loudest for the piece that it stands above.
-            let (above, loud) =
-                if *begins { (above.clone(), heading.as_str()) } else { (format!("{above} {heading}"), "") };
+        for Section { heading, above, begins, line, body, lead, source } in sections {
+            // The name of a document often says what it is about.
+            let name = source.as_deref().unwrap_or(path);
+            let name = stems(&name.rsplit_once('.').map_or(name, |(name, _)| name).replace(['/', '.'], " "));
+            // The title says what the whole document is about, and not only what stands right below it. Any other heading
+            // speaks loudest for the piece that it stands above.
+            let is_title = above.is_empty();
+            let (title, loud) = match (is_title, *begins) {
+                (true, true) => (heading.as_str(), ""),
+                (false, true) => ("", heading.as_str()),
+                (_, false) => ("", ""),
+            };
+            let above = if *begins { above.clone() } else { format!("{above} {heading}") };
             self.transaction
-                .prepare_cached("INSERT INTO sections (file, line, heading, body) VALUES (?1, ?2, ?3, ?4)")?
-                .execute(params![file, *line as i64, heading, body])?;
+                .prepare_cached("INSERT INTO sections (file, line, heading, body, source, is_title) VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?
+                .execute(params![file, *line as i64, heading, body, source, is_title])?;
             self.transaction
-                .prepare_cached("INSERT INTO words (rowid, above, heading, body) VALUES (?1, ?2, ?3, ?4)")?
+                .prepare_cached("INSERT INTO words (rowid, above, title, heading, body) VALUES (?1, ?2, ?3, ?4, ?5)")?
                 .execute(params![
                     self.transaction.last_insert_rowid(),
                     format!("{name} {}", stems(&above)),
-                    stems(loud),
+                    stems(title),
+                    format!("{} {}", stems(loud), stems(lead)),
                     stems(body)
                 ])?;
         }

@@ -2,8 +2,9 @@
 //!
 //! A folder is cut into sections by its headings (`sections/`), indexed with BM25 in one SQLite file of the data directory
 //! (`index`), and looked at again when its files may have changed (`survey`, `shelf`). A question becomes words (`words`),
-//! the words find sections (`rank`), these are read once and kept (`reading`), and the most fitting passage of each (`passage`)
-//! becomes the answer (`answer`). Without a folder the project's own documentation answers, which is part of the program (`own`).
+//! the words and those that mean the same (`synonyms`, `sought`) find sections (`rank`), these are read once and kept
+//! (`reading`), and the most fitting passage of each (`passage`) becomes the answer (`answer`). Without a folder the project's
+//! own documentation answers, which is part of the program (`own`).
 //!
 //! Everything here is synchronous and blocks for as long as the disk takes. It knows nothing of dialects, tools or who may read
 //! what: whoever calls decides which folder may be asked about. It never writes into that folder, follows no link and runs
@@ -20,10 +21,12 @@ mod rank;
 mod reading;
 mod sections;
 mod shelf;
+mod sought;
 mod survey;
+mod synonyms;
 mod words;
 
-pub use answer::{Answer, Citation, NOT_FOUND};
+pub use answer::{Answer, Citation, Extract, NOT_FOUND};
 pub use error::FaqError;
 pub use library::Library;
 pub use question::{Context, Limits, Question, Secrets};

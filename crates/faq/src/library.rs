@@ -7,9 +7,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use fs_err as fs;
 use sha2::{Digest as _, Sha256};
 
-use crate::answer::Answer;
+use crate::answer::{Answer, Extract};
 use crate::error::FaqError;
 use crate::question::{Limits, Question};
+use crate::sections::INDEX_FILE;
 use crate::shelf::Shelf;
 
 /// The most folders that are kept open; the one that was not asked about for longest is closed first.
@@ -43,6 +44,26 @@ impl Library {
     /// Answers from the documentation in `folder`, or from our own when there is none. The first question about a folder takes as
     /// long as it takes to index it, within `limits`; the index is kept for the next time.
     pub fn ask(&self, question: &Question, folder: Option<&Path>, limits: &Limits) -> Result<Answer, FaqError> {
+        self.with_shelf(question, folder, |shelf| shelf.ask(question, limits))
+    }
+
+    /// The passages that an answer would be taken from, the best first, each with about `longest` bytes at most.
+    pub fn extracts(
+        &self,
+        question: &Question,
+        folder: Option<&Path>,
+        limits: &Limits,
+        longest: usize,
+    ) -> Result<Vec<Extract>, FaqError> {
+        self.with_shelf(question, folder, |shelf| shelf.extracts(question, limits, |_| longest))
+    }
+
+    fn with_shelf<T>(
+        &self,
+        question: &Question,
+        folder: Option<&Path>,
+        ask: impl FnOnce(&mut Shelf) -> Result<T, FaqError>,
+    ) -> Result<T, FaqError> {
         if question.query.trim().is_empty() {
             return Err(FaqError::Blank);
         }
@@ -56,7 +77,7 @@ impl Library {
                 None => Shelf::own()?,
             }),
         };
-        shelf.ask(question, limits)
+        ask(shelf)
     }
 
     /// The file that holds the index of a folder.
@@ -83,11 +104,14 @@ impl Shelves {
     }
 }
 
-/// The folder by its one true name, so that it has one index.
+/// The folder by its one true name, so that it has one index. The file of a Fluxloop index stands for its folder.
 fn resolve(folder: &Path) -> Result<PathBuf, FaqError> {
     // The error names the path itself, and the one of `fs_err` would do so again.
-    let resolved =
+    let mut resolved =
         std::fs::canonicalize(folder).map_err(|source| FaqError::Folder { path: folder.to_owned(), source })?;
+    if resolved.file_name().is_some_and(|name| name == INDEX_FILE) && resolved.is_file() {
+        resolved.pop();
+    }
     if !fs::metadata(&resolved).is_ok_and(|about| about.is_dir()) {
         return Err(FaqError::NotAFolder { path: folder.to_owned() });
     }

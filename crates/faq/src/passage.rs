@@ -3,54 +3,134 @@
 //! Of the units that a section was cut into (`reading`), the run is taken that has most of what was asked for in least room. Code stays
 //! in its fence and a table keeps its head.
 
+use std::collections::VecDeque;
 use std::ops::Range;
 
-use crate::rank::Term;
 use crate::reading::{Block, Kind, Reading, Words};
+use crate::sought::{Found, Sought, Terms};
 
-/// Words stand close together when no more than this many bytes are around them.
-const CLOSE: usize = 300;
+/// The least room that is filled with a part of a longer block, in bytes.
+const WORTH_FILLING: usize = 200;
+
+/// The weight of a term that a unit has in another form than the question.
+const OTHER_FORM: f32 = 0.5;
 
 /// How much more a term counts at the beginning of a unit, where definitions have it.
 const LEADS: f32 = 0.2;
+
+/// How much more a term counts that is the very first word of a unit, when sections are compared.
+const AT_FIRST: f32 = 0.3;
+
+/// The weight of a term that stands right before or after a unit, for the unit.
+const NEAR: f32 = 0.7;
+
+/// The weight of a term that stands anywhere in the piece of a section that the unit is in.
+const FAR: f32 = 0.55;
+
+/// The weight of a term that stands in the heading above a unit.
+const IN_HEADING: f32 = 0.75;
+
+/// The weight of a synonym or a related word in a unit, relative to the word itself.
+const IN_OTHER_WORDS: f32 = 0.7;
+
+/// The number of words at the beginning of a unit that name its subject.
+const BEGINNING: usize = 4;
 
 /// A section, with a question in mind.
 #[derive(Debug)]
 pub(crate) struct Passages<'a> {
     reading: &'a Reading,
-    weights: Vec<f32>,
+    sought: &'a Sought,
     /// What is met in each unit.
     met: Vec<Met>,
     /// The terms that the heading has.
     in_heading: Terms,
+    /// The terms that the section has in the same form as the question.
+    exact: Terms,
+    /// What is met in the head of each block, in order.
+    heads: Vec<Terms>,
+    /// The share of the heading that consists of terms sought.
+    coverage: f32,
 }
-
-/// Which of the terms are met, one bit each.
-type Terms = u64;
 
 /// What is met in a piece of text.
 #[derive(Debug, Clone)]
 struct Met {
     place: Range<usize>,
-    terms: Terms,
+    found: Found,
     /// The terms that it begins with.
     leads: Terms,
+    /// The terms among its first words.
+    beginning: Terms,
 }
 
 impl<'a> Passages<'a> {
     /// Looks through a section.
-    pub(crate) fn of(reading: &'a Reading, sought: &[(Term, f32)]) -> Self {
-        let weights = sought.iter().map(|(_, weight)| *weight).take(Terms::BITS as usize).collect();
+    pub(crate) fn of(reading: &'a Reading, sought: &'a Sought) -> Self {
         let met = reading.units.iter().map(|unit| Met::of(&unit.words, unit.place.clone(), sought)).collect();
-        let in_heading = Met::of(&reading.heading_words, 0..0, sought).terms;
-        Self { reading, weights, met, in_heading }
+        let in_heading = sought.text(&reading.heading_words).met;
+        let heads = reading.blocks.iter().map(|block| sought.text(&block.head).met).collect();
+        let by_heading = if reading.is_title { 0.0 } else { coverage(&reading.heading_words, sought) };
+        let coverage = by_heading.max(coverage(&reading.lead_words, sought));
+        let mut exact = 0;
+        for (bit, (term, _)) in sought.terms.iter().enumerate() {
+            exact |= Terms::from(has_word(&reading.lower, &term.form)) << bit;
+        }
+        Self { reading, sought, met, in_heading, exact, heads, coverage }
     }
 
-    /// The share of what was sought that stands close together, the heading included.
-    pub(crate) fn closeness(&self) -> f32 {
-        let run = best_run(&self.met, CLOSE, |terms, _| self.worth(terms | self.in_heading));
-        let terms = self.met[run].iter().fold(self.in_heading, |terms, met| terms | met.terms);
-        self.worth(terms) / self.worth(Terms::MAX).max(f32::MIN_POSITIVE)
+    /// The share of the terms sought, by weight.
+    fn share(&self, terms: Terms) -> f32 {
+        self.sought.worth(terms) / self.sought.worth(Terms::MAX).max(f32::MIN_POSITIVE)
+    }
+
+    /// The largest share of the terms sought that one sentence, row or list item has.
+    pub(crate) fn in_one_unit(&self) -> f32 {
+        let share =
+            |met: &Met| self.share(met.found.met & self.exact) + OTHER_FORM * self.share(met.found.met & !self.exact);
+        self.met.iter().map(share).fold(0.0, f32::max)
+    }
+
+    /// The largest share of the terms sought that the first words of one sentence, row or list item have.
+    pub(crate) fn at_a_beginning(&self) -> f32 {
+        let share = |met: &Met| self.share(met.beginning) + AT_FIRST * self.share(met.leads);
+        self.met.iter().map(share).fold(0.0, f32::max)
+    }
+
+    /// The largest share of the terms sought that one unit has, where those count less that stand near it or above it.
+    pub(crate) fn focus(&self) -> f32 {
+        let heading = self.sought.text(&self.reading.heading_words).join(self.sought.text(&self.reading.lead_words));
+        let all = self.met.iter().fold(Found::default(), |all, met| all.join(met.found));
+        let found = |at: usize| self.met.get(at).map(|met| met.found).unwrap_or_default();
+        let share = |at: usize| {
+            let near = found(at.wrapping_sub(1)).join(found(at + 1));
+            self.graded_share([(found(at), 1.0), (near, NEAR), (all, FAR), (heading, IN_HEADING)])
+        };
+        (0..self.met.len()).map(share).fold(0.0, f32::max)
+    }
+
+    /// The share of the terms sought, each in the place where it counts most.
+    fn graded_share(&self, places: [(Found, f32); 4]) -> f32 {
+        let credit = |bit: usize| {
+            let grade = |(found, grade): (Found, f32)| match 1 << bit {
+                term if found.named & term != 0 => grade,
+                term if (found.met | found.related) & term != 0 => grade * IN_OTHER_WORDS,
+                _ => 0.0,
+            };
+            places.into_iter().map(grade).fold(0.0, f32::max)
+        };
+        let credits = self.sought.terms.iter().enumerate().map(|(bit, (_, weight))| weight * credit(bit));
+        credits.sum::<f32>() / self.sought.worth(Terms::MAX).max(f32::MIN_POSITIVE)
+    }
+
+    /// The share of the terms sought that the section has in the same form as the question.
+    pub(crate) fn exactness(&self) -> f32 {
+        self.share(self.exact)
+    }
+
+    /// The share of the heading, or of the bold words at the beginning, that consists of terms sought.
+    pub(crate) fn heading_coverage(&self) -> f32 {
+        self.coverage
     }
 
     /// The passage that has most of what the heading does not say already, with about `longest` bytes at most.
@@ -59,7 +139,8 @@ impl<'a> Passages<'a> {
         if text.len() <= longest || blocks.is_empty() {
             return text.clone();
         }
-        let wholes: Vec<Met> = blocks.iter().map(|block| self.whole(block)).collect();
+        let wholes = blocks.iter().zip(&self.heads).map(|(block, head)| self.whole(block, *head));
+        let wholes: Vec<Met> = wholes.collect();
         let mut run = best_run(&wholes, longest, |terms, leads| self.novelty(terms, leads));
         // A sentence that ends in a colon and what it announces belong together.
         if run.start > 0 && self.announces(run.start - 1) {
@@ -68,7 +149,25 @@ impl<'a> Passages<'a> {
         if run.end < wholes.len() && self.announces(run.end - 1) {
             run.end += 1;
         }
-        blocks[run].iter().map(|block| self.shorten(block, longest)).collect::<Vec<_>>().join("\n\n")
+        let (before, rest) = (&blocks[..run.start], &blocks[run.end..]);
+        let mut passage: VecDeque<String> = blocks[run].iter().map(|block| self.shorten(block, longest)).collect();
+        let room = |passage: &VecDeque<String>| longest.saturating_sub(passage.iter().map(|part| part.len() + 2).sum());
+        // The remaining room is filled with the blocks that follow, then with those before.
+        for block in rest {
+            let room = room(&passage);
+            if block.place.len() > room && room < WORTH_FILLING {
+                break;
+            }
+            passage.push_back(self.shorten(block, room));
+        }
+        for block in before.iter().rev() {
+            let room = room(&passage);
+            if block.place.len() > room && room < WORTH_FILLING {
+                break;
+            }
+            passage.push_front(self.shorten(block, room));
+        }
+        Vec::from(passage).join("\n\n")
     }
 
     fn announces(&self, block: usize) -> bool {
@@ -76,13 +175,13 @@ impl<'a> Passages<'a> {
     }
 
     /// What is met in a whole block.
-    fn whole(&self, block: &Block) -> Met {
-        let (mut terms, mut leads) = (0, 0);
+    fn whole(&self, block: &Block, head: Terms) -> Met {
+        let (mut terms, mut leads) = (head, 0);
         for met in &self.met[block.units.clone()] {
-            terms |= met.terms;
+            terms |= met.found.met;
             leads |= met.leads;
         }
-        Met { place: block.place.clone(), terms, leads }
+        Met { place: block.place.clone(), found: Found { met: terms, ..Found::default() }, leads, beginning: 0 }
     }
 
     /// The best part of a block.
@@ -98,6 +197,9 @@ impl<'a> Passages<'a> {
         while run.end < units.len() && units[run.end].place.end - units[run.start].place.start <= longest {
             run.end += 1;
         }
+        while run.start > 0 && units[run.end - 1].place.end - units[run.start - 1].place.start <= longest {
+            run.start -= 1;
+        }
         let part = &text[units[run.start].place.start..units[run.end - 1].place.end];
         let cut = if part.len() <= 2 * longest { part.len() } else { part.floor_char_boundary(longest) };
         let part = format!("{}{}", &part[..cut], if cut < part.len() { "…" } else { "" });
@@ -108,12 +210,8 @@ impl<'a> Passages<'a> {
         }
     }
 
-    fn worth(&self, terms: Terms) -> f32 {
-        self.weights.iter().enumerate().filter(|(bit, _)| terms & (1 << bit) != 0).map(|(_, weight)| weight).sum()
-    }
-
     fn novelty(&self, terms: Terms, leads: Terms) -> f32 {
-        self.worth(terms & !self.in_heading) + LEADS * self.worth(leads & !self.in_heading)
+        self.sought.worth(terms & !self.in_heading) + LEADS * self.sought.worth(leads & !self.in_heading)
     }
 }
 
@@ -129,7 +227,7 @@ fn best_run(units: &[Met], longest: usize, worth: impl Fn(Terms, Terms) -> f32) 
             if length > longest && end > start {
                 break;
             }
-            terms |= unit.terms;
+            terms |= unit.found.met;
             let worth = worth(terms, first.leads);
             if worth > most.0 || worth == most.0 && worth > 0.0 && length < most.1 {
                 most = (worth, length);
@@ -144,21 +242,30 @@ fn best_run(units: &[Met], longest: usize, worth: impl Fn(Terms, Terms) -> f32) 
     best
 }
 
+/// The share of words that are terms sought; a synonym counts half.
+fn coverage(words: &Words, sought: &Sought) -> f32 {
+    let is_part = |word: &str| sought.terms.iter().any(|(term, _)| term.parts.iter().any(|part| part == word));
+    let worth = |word: &str| match sought.word(word) {
+        found if found.named != 0 || is_part(word) => 1.0,
+        found if found.met != 0 => 0.5,
+        _ => 0.0,
+    };
+    words.iter().map(worth).sum::<f32>() / words.iter().count().max(1) as f32
+}
+
+/// Whether a text has a whole word; both are in lower case.
+fn has_word(text: &str, word: &str) -> bool {
+    let is_apart = |c: Option<char>| c.is_none_or(|c| !c.is_alphanumeric());
+    let is_whole =
+        |at: usize| is_apart(text[..at].chars().next_back()) && is_apart(text[at + word.len()..].chars().next());
+    !word.is_empty() && text.match_indices(word).any(|(at, _)| is_whole(at))
+}
+
 impl Met {
-    fn of(words: &Words, place: Range<usize>, sought: &[(Term, f32)]) -> Self {
-        let mut met = Self { place, terms: 0, leads: 0 };
-        for (bit, (term, _)) in sought.iter().enumerate().take(Terms::BITS as usize) {
-            let first = words.iter().position(|word| term.is_met_by(word));
-            let in_parts =
-                || !term.parts.is_empty() && term.parts.iter().all(|part| words.iter().any(|word| word == part));
-            if first.is_some() || in_parts() {
-                met.terms |= 1 << bit;
-            }
-            if first == Some(0) {
-                met.leads |= 1 << bit;
-            }
-        }
-        met
+    fn of(words: &Words, place: Range<usize>, sought: &Sought) -> Self {
+        let first: Vec<Terms> = words.iter().take(BEGINNING).map(|word| sought.word(word).met).collect();
+        let beginning = first.iter().fold(0, |all, terms| all | terms);
+        Self { place, found: sought.text(words), leads: first.first().copied().unwrap_or_default(), beginning }
     }
 }
 
@@ -170,8 +277,9 @@ mod tests {
 
     fn about(question: &str, text: &str, longest: usize) -> String {
         let sought: Vec<_> = terms(question).into_iter().map(|term| (term, 1.0)).collect();
-        let shown = Shown { path: String::new(), line: 1, heading: String::new(), body: text.to_owned() };
-        Passages::of(&Reading::of(shown), &sought).best(longest)
+        let shown =
+            Shown { path: String::new(), line: 1, heading: String::new(), body: text.to_owned(), is_title: false };
+        Passages::of(&Reading::of(shown), &Sought::new(sought)).best(longest)
     }
 
     #[test]

@@ -7,7 +7,10 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::index::Index;
+use crate::passage::Passages;
 use crate::question::{Limits, Question};
+use crate::sought::Sought;
+use crate::synonyms::{implied, related, synonyms};
 use crate::words::words;
 
 /// No more of a question is read.
@@ -23,30 +26,72 @@ const SHORTEST_BEGINNING: usize = 4;
 const MOST_REMEMBERED: usize = 4_000_000;
 
 /// What a word counts that only begins with the one asked for.
-const BEGINNING: f32 = 0.6;
+const BEGINNING: f32 = 0.8;
 
-/// What is left of the score of a section that has all words but nothing else to show for itself. The rest is for the best
-/// BM25, for words in its heading, for words that follow each other as in the question, and for words that stand close together.
-const BY_WORDS: f32 = 0.35;
-const BY_RELEVANCE: f32 = 0.2;
-const BY_HEADING: f32 = 0.2;
-const BY_ORDER: f32 = 0.05;
-const BY_CLOSENESS: f32 = 0.2;
+/// The weight of a synonym, relative to the word itself.
+const SIMILAR: f32 = 0.8;
 
-/// How many sections are read for that, at least.
-const CLOSELY: usize = 8;
+/// The weight of a word that the answer may have instead.
+const RELATED: f32 = 0.7;
+
+/// The weight of what a phrase of the question means without saying it.
+const IMPLIED: f32 = 0.9;
+
+/// The share of the sections with a synonym that count as sections with the word itself when its rarity is determined: a
+/// question that says `directory` is about folders where the documents say `folder`.
+const AS_COMMON: f32 = 0.45;
+
+/// The weight of BM25. These weights and those below are fitted to all of `tests/questions*.txt`.
+const BY_RELEVANCE: f32 = 0.85;
+
+/// The weight of question words in the title, the path and the headings.
+const BY_NAME: f32 = 1.1;
+
+/// The weight of words that follow each other as in the question.
+const BY_ORDER: f32 = 0.8;
+
+/// The weight of a heading that consists of question words only.
+const BY_COVERAGE: f32 = 0.3;
+
+/// The weight of question words that one sentence, row or list item has.
+const BY_UNIT: f32 = 0.2;
+
+/// The weight of question words among the first words of one sentence, row or list item, where its subject is.
+const BY_BEGINNING: f32 = 0.8;
+
+/// The weight of question words in and around one sentence, row or list item.
+const BY_FOCUS: f32 = 0.25;
+
+/// How much the share of words in and around one unit decides about the whole, rather than the share of words in the section.
+const FOCUSED: f32 = 0.25;
+
+/// The share of the evidence that a section loses if it has all its words in other forms than the question.
+const OTHER_FORMS: f32 = 0.1;
+
+/// The amount of evidence that gives a score of one half.
+const HALF: f32 = 0.7;
+
+/// The number of sections that are read to rank them, at least.
+const CLOSELY: usize = 24;
 
 /// What a word counts that is more about asking than about what is asked.
-const WEAK: f32 = 0.3;
+const WEAK: f32 = 0.55;
+
+/// The weight of an identifier such as `page_size`: a question that names one is about exactly that.
+const STRONG: f32 = 1.4;
 
 /// What a section gains by speaking of the framework that the asker uses.
-const BY_FRAMEWORK: f32 = 0.1;
+const BY_FRAMEWORK: f32 = 0.3;
 
 /// Words by which people ask rather than what they ask about, in any form. Documents need not have them.
 const ASKING: &str =
-    "add allow became become best big change choose come correct create define deal different difference enable
-    exactly example fast fix go good handle help integrate keep kept large look made make mean need new old order place possible
-    put right see set setup small start support take thing try turn use work";
+    "above across add after again against allow along already although always among apart around away back became become
+    before behind below beside besides best beyond big certain change choose come correct create deal define difference different
+    during earlier early either enable enough every everybody everyone everything exactly example except far fast find first fix
+    forever further go good handle help however instead integrate keep kept large last late later least less long look low
+    made make maybe mean need neither never new next nobody none nothing off old once one order otherwise over own per perhaps
+    pick place possible put rather return right run same see set setup several show since small soon start support sure take
+    talk thing try turn two under unless use usual various whatever whenever wherever whole within without work";
 
 /// A word of a question, or a name with its parts.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,22 +100,54 @@ pub(crate) struct Term {
     pub(crate) stem: String,
     /// The parts of a name.
     pub(crate) parts: Vec<String>,
+    /// The form in which it was asked for, in lower case.
+    pub(crate) form: String,
     /// Longer words that begin with it count as well.
     begins_others: bool,
+    /// Words that mean the same.
+    others: &'static [String],
+    /// Words that the answer may have instead.
+    related: &'static [String],
+    /// The question does not say it, but has a phrase that means one of `others`.
+    implied: bool,
 }
 
 impl Term {
+    /// What a phrase of the question means without saying it: any of these words.
+    fn implied(others: &'static [String]) -> Self {
+        let (stem, form) = (String::new(), String::new());
+        Self { stem, parts: Vec::new(), form, begins_others: false, others, related: &[], implied: true }
+    }
+
     /// Whether a word of a text is this one, or begins with it.
+    pub(crate) fn is_named_by(&self, stem: &str) -> bool {
+        match self.implied {
+            true => self.others.iter().any(|other| other == stem),
+            false => self.stem == stem || self.begins_others && stem.starts_with(&self.stem),
+        }
+    }
+
+    /// Whether a word of a text is this one, begins with it, or means the same.
     pub(crate) fn is_met_by(&self, stem: &str) -> bool {
-        self.stem == stem || self.begins_others && stem.starts_with(&self.stem)
+        self.is_named_by(stem) || self.others.iter().any(|other| other == stem)
+    }
+
+    /// Whether a word of a text has to do with this one.
+    pub(crate) fn is_related_to(&self, stem: &str) -> bool {
+        self.related.iter().any(|other| other == stem)
+    }
+
+    /// Whether it is an identifier, such as `page_size`, and not a word of a language.
+    fn is_identifier(&self) -> bool {
+        !self.parts.is_empty() || self.stem.contains(|c: char| c.is_ascii_digit())
     }
 
     /// The expression that finds it.
     fn expression(&self) -> String {
-        if self.parts.is_empty() {
-            quoted(&self.stem)
-        } else {
-            format!("{} OR \"{}\"", quoted(&self.stem), self.parts.join(" "))
+        match self.parts.is_empty() {
+            true if self.implied => any_of(self.others),
+            true => quoted(&self.stem),
+            false => format!("{} OR \"{}\"", quoted(&self.stem), self.parts.join(" ")),
         }
     }
 }
@@ -78,7 +155,8 @@ impl Term {
 /// The terms of a text, each once, in order.
 pub(crate) fn terms(text: &str) -> Vec<Term> {
     let mut terms: Vec<Term> = Vec::new();
-    for word in words(&text[..text.floor_char_boundary(LONGEST_QUESTION)]) {
+    let text = clipped(text);
+    for word in words(text) {
         match terms.last_mut() {
             Some(name) if word.part => {
                 name.parts.push(word.stem);
@@ -87,7 +165,17 @@ pub(crate) fn terms(text: &str) -> Vec<Term> {
             _ => {
                 let begins_others =
                     word.stem.chars().count() >= SHORTEST_BEGINNING && word.stem.chars().all(char::is_alphabetic);
-                terms.push(Term { stem: word.stem, parts: Vec::new(), begins_others });
+                let form = text[word.place].to_lowercase();
+                let (others, related) = (synonyms(&word.stem), related(&word.stem));
+                terms.push(Term {
+                    stem: word.stem,
+                    parts: Vec::new(),
+                    form,
+                    begins_others,
+                    others,
+                    related,
+                    implied: false,
+                });
             }
         }
     }
@@ -97,8 +185,18 @@ pub(crate) fn terms(text: &str) -> Vec<Term> {
     terms
 }
 
+/// As much of a question as is read.
+fn clipped(text: &str) -> &str {
+    &text[..text.floor_char_boundary(LONGEST_QUESTION)]
+}
+
 fn quoted(word: &str) -> String {
     format!("\"{word}\"")
+}
+
+/// The expression that finds any of some words.
+fn any_of(words: &[String]) -> String {
+    words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" OR ")
 }
 
 /// The sections that may fit, the best first as far as can be said without reading them.
@@ -111,7 +209,7 @@ pub(crate) struct Ranking {
     /// The score that they must reach.
     pub(crate) least: f64,
     /// What was looked for, with how much it counts.
-    pub(crate) sought: Vec<(Term, f32)>,
+    pub(crate) sought: Sought,
 }
 
 /// A section that may fit.
@@ -120,14 +218,36 @@ pub(crate) struct Candidate {
     pub(crate) section: i64,
     /// The share of the question's words that it has.
     words: f32,
-    /// What else speaks for it.
-    merit: f32,
+    /// Its BM25, as a share of the best.
+    relevance: f32,
+    /// The share of the question's words that are in the title, the path, its heading or one above.
+    named: f32,
+    /// The share of the question's pairs of words that follow each other in it.
+    order: f32,
+    /// It speaks of the framework that the asker uses.
+    framework: bool,
 }
 
 impl Candidate {
-    /// How well the section fits, from 0 to 1, if this share of the words stands close together in it.
-    pub(crate) fn score(&self, closeness: f32) -> f64 {
-        let score = f64::from(self.words * (self.merit + BY_CLOSENESS * closeness)).min(1.0);
+    /// The evidence that is known without reading the section.
+    fn promise(&self) -> f32 {
+        BY_RELEVANCE * self.relevance
+            + BY_NAME * self.named
+            + BY_ORDER * self.order
+            + if self.framework { BY_FRAMEWORK } else { 0.0 }
+    }
+
+    /// How well the section fits, from 0 to 1.
+    pub(crate) fn score(&self, passages: &Passages<'_>) -> f64 {
+        let focus = passages.focus();
+        let read = BY_COVERAGE * passages.heading_coverage().powi(2)
+            + BY_UNIT * passages.in_one_unit()
+            + BY_BEGINNING * passages.at_a_beginning()
+            + BY_FOCUS * focus;
+        let forms = 1.0 - OTHER_FORMS + OTHER_FORMS * (passages.exactness() / self.words).min(1.0);
+        let words = FOCUSED * focus + (1.0 - FOCUSED) * self.words;
+        let evidence = forms * words * (self.promise() + read);
+        let score = f64::from(evidence / (evidence + HALF));
         (score * 1e4).round() / 1e4
     }
 }
@@ -154,7 +274,7 @@ type Place = (u32, f32);
 struct Merits {
     relevance: f32,
     words: f32,
-    heading: f32,
+    named: f32,
     order: f32,
     /// The last term that was counted, plus one.
     counted: u32,
@@ -192,26 +312,33 @@ impl Finder {
         for (number, term) in (1..).zip(&terms) {
             sought.push((term.clone(), self.weigh(index, term, number, &mut merits)?));
         }
-        let pairs = terms.len().saturating_sub(1).max(1) as f32;
-        for pair in terms.windows(2) {
+        // What a phrase means is welcome, but a section need not have it.
+        let whole = sought.iter().map(|(_, weight)| weight).sum();
+        let pair_weight = |pair: &[(Term, f32)]| pair[0].1.min(pair[1].1);
+        let pairs = sought.windows(2).map(pair_weight).sum::<f32>().max(f32::MIN_POSITIVE);
+        for (pair, weighed) in terms.windows(2).zip(sought.windows(2)) {
+            let weight = pair_weight(weighed);
             if self.is_nowhere(&pair[0]) || self.is_nowhere(&pair[1]) {
                 continue;
             }
             let first = pair[0].parts.last().unwrap_or(&pair[0].stem);
-            for (slot, relevance) in self.places(index, format!("\"{first} {}\"", pair[1].stem))?.iter() {
-                merits[*slot as usize].relevance += 0.5 * relevance;
-                merits[*slot as usize].order += 1.0 / pairs;
+            for (slot, _) in self.places(index, format!("\"{first} {}\"", pair[1].stem))?.iter() {
+                merits[*slot as usize].order += weight / pairs;
             }
+        }
+        for (number, meanings) in (1 + MOST_TERMS as u32..).zip(implied(clipped(&question.query))) {
+            let term = Term::implied(meanings);
+            let weight = self.weigh(index, &term, number, &mut merits)?;
+            sought.push((term, weight));
         }
         for term in self::terms(question.framework()) {
             for (slot, _) in self.places(index, term.expression())?.iter() {
                 merits[*slot as usize].framework = true;
             }
         }
-        let whole = sought.iter().map(|(_, weight)| weight).sum();
         let wanted = question.sections();
-        let candidates = self.candidates(&merits, whole, CLOSELY.max(wanted * 3 / 2));
-        Ok(Ranking { candidates, wanted, least: limits.min_score, sought })
+        let candidates = self.candidates(&merits, whole, CLOSELY.max(wanted * 3));
+        Ok(Ranking { candidates, wanted, least: limits.min_score, sought: Sought::new(sought) })
     }
 
     /// Gives each section what it deserves for a term, and says how much the term counts: rare ones count more, and those
@@ -222,24 +349,42 @@ impl Finder {
             true => self.places(index, format!("{}*", quoted(&term.stem)))?,
             false => Arc::default(),
         };
+        let similar = if term.implied { Arc::default() } else { self.any(index, term.others)? };
+        let related = self.any(index, term.related)?;
         let having = if exact.is_empty() { beginning.len() } else { exact.len() }.max(1) as f32;
-        let strength = if self.asking.contains(&term.stem) { WEAK } else { 1.0 };
+        let having = having.max(AS_COMMON * similar.len() as f32);
+        let strength = self.strength(term);
         let weight = strength * (1.0 + ((merits.len() as f32 - having).max(0.0) + 0.5) / (having + 0.5)).ln();
-        for (places, share) in [(&exact, 1.0), (&beginning, BEGINNING)] {
+        for (places, share) in [(&exact, 1.0), (&beginning, BEGINNING), (&similar, SIMILAR), (&related, RELATED)] {
             for (slot, relevance) in places.iter() {
                 let merits = &mut merits[*slot as usize];
                 if merits.counted != number {
                     merits.counted = number;
-                    merits.relevance += share * relevance;
+                    merits.relevance += share * strength * relevance;
                     merits.words += share * weight;
                 }
             }
         }
-        let expression = format!("heading : ({})", term.expression());
+        let expression = format!("{{above title heading}} : ({})", term.expression());
         for (slot, _) in self.places(index, expression)?.iter() {
-            merits[*slot as usize].heading += weight;
+            merits[*slot as usize].named += weight;
         }
         Ok(weight)
+    }
+
+    /// Where any of some words is.
+    fn any(&mut self, index: &Index, words: &[String]) -> rusqlite::Result<Arc<[Place]>> {
+        if words.is_empty() { Ok(Arc::default()) } else { self.places(index, any_of(words)) }
+    }
+
+    /// The weight of a term by its kind: question words, identifiers, other words.
+    fn strength(&self, term: &Term) -> f32 {
+        match self.asking.contains(&term.stem) {
+            _ if term.implied => IMPLIED,
+            true => WEAK,
+            false if term.is_identifier() => STRONG,
+            false => 1.0,
+        }
     }
 
     /// Whether a term that was weighed is in no section, so that nothing that it is part of can be.
@@ -249,19 +394,19 @@ impl Finder {
 
     fn candidates(&self, merits: &[Merits], whole: f32, most: usize) -> Vec<Candidate> {
         let best = merits.iter().map(|merits| merits.relevance).fold(f32::MIN_POSITIVE, f32::max);
-        let merit = |merits: &Merits| {
-            BY_WORDS
-                + BY_RELEVANCE * merits.relevance / best
-                + BY_HEADING * merits.heading / whole
-                + BY_ORDER * merits.order
-                + if merits.framework { BY_FRAMEWORK } else { 0.0 }
-        };
         // By what can be said so far, and equals in the order of their documents.
         let mut found: Vec<(f32, usize, Candidate)> = (self.order.iter().zip(merits).enumerate())
             .filter(|(_, (_, merits))| merits.counted > 0)
             .map(|(slot, (section, merits))| {
-                let candidate = Candidate { section: *section, words: merits.words / whole, merit: merit(merits) };
-                (candidate.words * candidate.merit, slot, candidate)
+                let candidate = Candidate {
+                    section: *section,
+                    words: merits.words / whole,
+                    relevance: merits.relevance / best,
+                    named: merits.named / whole,
+                    order: merits.order,
+                    framework: merits.framework,
+                };
+                (candidate.words * candidate.promise(), slot, candidate)
             })
             .collect();
         let better = |a: &(f32, usize, Candidate), b: &(f32, usize, Candidate)| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1));
@@ -305,13 +450,11 @@ mod tests {
 
     #[test]
     fn a_name_is_one_term_with_parts() {
-        let name = Term {
-            stem: "widgettoken".to_owned(),
-            parts: vec!["widget".to_owned(), "token".to_owned()],
-            begins_others: false,
-        };
-        let set = Term { stem: "set".to_owned(), parts: Vec::new(), begins_others: false };
-        assert_eq!(terms("How do I set WIDGET_TOKEN? Set it!"), [set, name.clone()]);
+        let terms = terms("How do I set WIDGET_TOKEN? Set it!");
+        assert_eq!(terms.iter().map(|term| &*term.stem).collect::<Vec<_>>(), ["set", "widgettoken"]);
+        let name = &terms[1];
+        assert_eq!((&*name.form, name.begins_others), ("widget_token", false));
+        assert_eq!(name.parts, ["widget", "token"]);
         assert_eq!(name.expression(), "\"widgettoken\" OR \"widget token\"");
     }
 

@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::index::{Index, Shown};
-use crate::sections::Fence;
+use crate::sections::{Fence, lead_of};
 use crate::words::stems;
 
 /// The most bytes of text whose readings are kept. They take some three times as much memory.
@@ -19,9 +19,15 @@ pub(crate) struct Reading {
     pub(crate) path: String,
     pub(crate) line: usize,
     pub(crate) heading: String,
+    /// The heading is the title of the document.
+    pub(crate) is_title: bool,
     pub(crate) text: String,
     /// The words of the heading.
     pub(crate) heading_words: Words,
+    /// The words that the text begins with in bold.
+    pub(crate) lead_words: Words,
+    /// Path, heading and text in lower case.
+    pub(crate) lower: String,
     pub(crate) blocks: Vec<Block>,
     /// Those of all blocks, in order.
     pub(crate) units: Vec<Unit>,
@@ -34,6 +40,8 @@ pub(crate) struct Block {
     pub(crate) kind: Kind,
     /// Which units are in it.
     pub(crate) units: Range<usize>,
+    /// The words of the head of a table.
+    pub(crate) head: Words,
 }
 
 /// How a block is cut and put together again.
@@ -71,16 +79,28 @@ impl Words {
 
 impl Reading {
     /// Reads a section.
-    pub(crate) fn of(Shown { path, line, heading, body: text }: Shown) -> Self {
+    pub(crate) fn of(Shown { path, line, heading, body: text, is_title }: Shown) -> Self {
         let mut units = Vec::new();
         let mut block = |place: Range<usize>| {
             let (kind, places) = cut(&text, place.clone());
             let first = units.len();
             units.extend(places.into_iter().map(|place| Unit { words: Words::of(&text[place.clone()]), place }));
-            Block { place, kind, units: first..units.len() }
+            let head = if let Kind::Table(end) = kind { &text[place.start..end] } else { "" };
+            Block { head: Words::of(head), place, kind, units: first..units.len() }
         };
         let blocks = blocks(&text).into_iter().map(&mut block).collect();
-        Self { heading_words: Words::of(&heading), path, line, heading, blocks, units, text }
+        Self {
+            heading_words: Words::of(&heading),
+            lead_words: Words::of(lead_of(&text)),
+            lower: format!("{path}\n{heading}\n{text}").to_lowercase(),
+            path,
+            line,
+            heading,
+            is_title,
+            blocks,
+            units,
+            text,
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use fs_err as fs;
 use sha2::{Digest as _, Sha256};
 
-use crate::answer::{Answer, compose};
+use crate::answer::{Answer, Extract, extracts};
 use crate::error::FaqError;
 use crate::index::{Change, Index, Stamp, is_damage};
 use crate::own;
@@ -83,36 +83,51 @@ impl Shelf {
 
     /// Answers from what the folder says now.
     pub(crate) fn ask(&mut self, question: &Question, limits: &Limits) -> Result<Answer, FaqError> {
-        match self.try_ask(question, limits) {
-            Err(error) if is_damage(&error) => {
-                self.index.repair()?;
-                (self.finder, self.readings) = (Finder::default(), Readings::default());
-                self.looked = None;
-                self.about_index = Some(REBUILT.to_owned());
-                Ok(self.try_ask(question, limits)?)
-            }
-            outcome => Ok(outcome?),
-        }
-    }
-
-    fn try_ask(&mut self, question: &Question, limits: &Limits) -> rusqlite::Result<Answer> {
-        self.look(limits)?;
-        let Self { index, finder, readings, about_files, .. } = self;
-        let mut answer = index.read(|index| {
-            let generation = index.generation()?;
-            if about_files.0 != generation {
-                *about_files = (generation, index.warnings()?);
-            }
-            let ranking = finder.find(index, generation, question, limits)?;
-            readings.begin(generation);
-            compose(index, readings, &ranking)
-        })?;
+        let mut answer = Answer::of(self.extracts(question, limits, Answer::longest)?);
         let warnings = || self.about_index.iter().chain(&self.left_out).chain(&self.about_files.1);
         answer.warnings = warnings().take(MOST_WARNINGS).cloned().collect();
         if let more @ 1.. = warnings().count().saturating_sub(MOST_WARNINGS) {
             answer.warnings.push(format!("and {more} more"));
         }
         Ok(answer)
+    }
+
+    /// The passages that fit a question, the best section first, each as long as `longest` says for its place.
+    pub(crate) fn extracts(
+        &mut self,
+        question: &Question,
+        limits: &Limits,
+        longest: impl Fn(usize) -> usize,
+    ) -> Result<Vec<Extract>, FaqError> {
+        match self.try_extracts(question, limits, &longest) {
+            Err(error) if is_damage(&error) => {
+                self.index.repair()?;
+                (self.finder, self.readings) = (Finder::default(), Readings::default());
+                self.looked = None;
+                self.about_index = Some(REBUILT.to_owned());
+                Ok(self.try_extracts(question, limits, &longest)?)
+            }
+            outcome => Ok(outcome?),
+        }
+    }
+
+    fn try_extracts(
+        &mut self,
+        question: &Question,
+        limits: &Limits,
+        longest: impl Fn(usize) -> usize,
+    ) -> rusqlite::Result<Vec<Extract>> {
+        self.look(limits)?;
+        let Self { index, finder, readings, about_files, .. } = self;
+        index.read(|index| {
+            let generation = index.generation()?;
+            if about_files.0 != generation {
+                *about_files = (generation, index.warnings()?);
+            }
+            let ranking = finder.find(index, generation, question, limits)?;
+            readings.begin(generation);
+            extracts(index, readings, &ranking, longest)
+        })
     }
 
     /// Brings the index up to date with the folder, unless that was done a moment ago.
@@ -191,7 +206,7 @@ fn read(found: &Found, limits: &Limits) -> Result<(String, Option<String>), Stri
         return Err("left out, may hold secrets".to_owned());
     }
     let mut bytes = Vec::new();
-    file.take(limits.file_bytes).read_to_end(&mut bytes).map_err(failed)?;
+    file.take(limits.bytes_of(found.format)).read_to_end(&mut bytes).map_err(failed)?;
     if bytes.contains(&0) {
         return Err("left out, is no text".to_owned());
     }

@@ -40,22 +40,10 @@ impl Survey {
     pub(crate) fn of(folder: &Path, limits: &Limits, deadline: Instant) -> Self {
         let mut survey = Self { complete: true, ..Self::default() };
         let mut bytes = 0;
-        let are_plain = folder.ancestors().all(has_plain_ignore_files);
-        let walk = WalkBuilder::new(folder)
-            .follow_links(false)
-            .git_global(false)
-            .git_exclude(false)
-            .git_ignore(are_plain)
-            .ignore(are_plain)
-            .require_git(false)
-            .sort_by_file_name(std::ffi::OsStr::cmp)
-            .filter_entry(move |entry| {
-                let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
-                entry.file_name() != "node_modules"
-                    && (!is_folder || !are_plain || has_plain_ignore_files(entry.path()))
-            })
-            .build();
-        for entry in walk {
+        let mut walk = WalkBuilder::new(folder);
+        walk.follow_links(false).git_global(false).require_git(false).sort_by_file_name(std::ffi::OsStr::cmp);
+        gladhand_ignore_files::use_plain(&mut walk, folder, |entry| entry.file_name() != "node_modules");
+        for entry in walk.build() {
             if Instant::now() >= deadline {
                 survey.complete = false;
                 break;
@@ -80,8 +68,9 @@ impl Survey {
                 survey.warnings.push(format!("{path}: left out, may hold secrets"));
                 continue;
             }
-            if about.len() > limits.file_bytes {
-                survey.warnings.push(format!("{path}: left out, has more than {} bytes", limits.file_bytes));
+            let most = limits.bytes_of(format);
+            if about.len() > most {
+                survey.warnings.push(format!("{path}: left out, has more than {most} bytes"));
                 continue;
             }
             if survey.found.len() >= limits.files || bytes + about.len() > limits.total_bytes {
@@ -97,12 +86,6 @@ impl Survey {
         }
         survey
     }
-}
-
-/// Whether the ignore files of a folder are regular files of a usual size. A link to a device would be read without end.
-fn has_plain_ignore_files(folder: &Path) -> bool {
-    let is_plain = |about: std::fs::Metadata| about.is_file() && about.len() <= 1 << 20;
-    [".ignore", ".gitignore"].iter().all(|name| folder.join(name).symlink_metadata().map_or(true, is_plain))
 }
 
 fn settled(modified: SystemTime) -> i64 {

@@ -15,6 +15,8 @@ pub(crate) struct Word {
     pub(crate) stem: String,
     /// It is one part of a name whose whole comes right before its parts.
     pub(crate) part: bool,
+    /// Where it stands in the text.
+    pub(crate) place: Range<usize>,
 }
 
 /// The words of `text`, in order.
@@ -22,37 +24,42 @@ pub(crate) fn words(text: &str) -> Vec<Word> {
     let mut found = Vec::with_capacity(text.len() / 6);
     for name in names(text) {
         if is_simple(&text[name.clone()]) {
-            let word = clip(text[name].to_ascii_lowercase());
+            let word = clip(text[name.clone()].to_ascii_lowercase());
             if !is_stop(&word) {
-                found.push(Word { stem: stem(word), part: false });
+                found.push(Word { stem: stem(word), part: false, place: name });
             }
             continue;
         }
-        let parts = parts(text, name);
+        let parts = parts(text, name.clone());
         let part = parts.len() > 1;
         if part {
             let whole = parts.iter().map(|part| lower(&text[part.clone()])).collect();
-            found.push(Word { stem: clip(whole), part: false });
+            found.push(Word { stem: clip(whole), part: false, place: name });
         }
         for place in parts {
-            let written = &text[place];
+            let written = &text[place.clone()];
             if written.contains(unspaced) {
-                pairs(written, &mut found);
+                pairs(written, &place, &mut found);
                 continue;
             }
             let word = clip(lower(written));
             if !is_stop(&word) {
-                found.push(Word { stem: stem(word), part });
+                found.push(Word { stem: stem(word), part, place });
             }
         }
     }
     found
 }
 
-/// The words of `text` with blanks between them: what the index stores.
+/// The words of `text` with blanks between them: what the index stores. Where a link leads says nothing.
 pub(crate) fn stems(text: &str) -> String {
     let mut joined = String::with_capacity(text.len());
+    let mut targets = text.match_indices("](").map(|(at, _)| at..at + text[at..].find(')').unwrap_or(0)).peekable();
     for word in words(text) {
+        while targets.next_if(|target| target.end <= word.place.start).is_some() {}
+        if targets.peek().is_some_and(|target| target.contains(&word.place.start)) {
+            continue;
+        }
         if !joined.is_empty() {
             joined.push(' ');
         }
@@ -114,10 +121,11 @@ fn unspaced(c: char) -> bool {
     matches!(c, '\u{3040}'..='\u{30ff}' | '\u{3400}'..='\u{9fff}' | '\u{ac00}'..='\u{d7af}' | '\u{e00}'..='\u{e7f}' | '\u{20000}'..='\u{3ffff}')
 }
 
-fn pairs(run: &str, found: &mut Vec<Word>) {
+fn pairs(run: &str, place: &Range<usize>, found: &mut Vec<Word>) {
     let chars: Vec<char> = run.chars().collect();
     for pair in chars.windows(2.min(chars.len())) {
-        found.push(Word { stem: pair.iter().flat_map(|c| c.to_lowercase()).collect(), part: false });
+        let stem = pair.iter().flat_map(|c| c.to_lowercase()).collect();
+        found.push(Word { stem, part: false, place: place.clone() });
     }
 }
 
@@ -151,8 +159,13 @@ fn stem(mut word: String) -> String {
     if word.ends_with('s') && !["ss", "us", "is"].iter().any(|kept| word.ends_with(kept)) {
         word.pop();
     }
+    // `decision` and `decide`, `extension` and `extend`; but `version` and `session` are no verbs.
+    if let Some(rest) = word.strip_suffix("sion").filter(|rest| rest.len() >= 4 && !rest.ends_with(['r', 's'])) {
+        word.truncate(rest.len());
+        word.push('d');
+    }
     // `need` and `speed` end in nothing that could be taken off.
-    if !word.ends_with("eed") {
+    if !["eed", "quest", "ggest"].iter().any(|kept| word.ends_with(kept)) {
         let ending = ENDINGS.iter().find(|(ending, least)| {
             word.strip_suffix(ending)
                 .is_some_and(|rest| rest.len() >= *least && rest.bytes().any(|byte| b"aeiouy".contains(&byte)))
@@ -169,10 +182,11 @@ fn stem(mut word: String) -> String {
 }
 
 /// Endings, the longest first, with the least number of letters that must be left.
-const ENDINGS: [(&str, usize); 19] = [
+const ENDINGS: [(&str, usize); 21] = [
     ("ization", 3),
     ("isation", 3),
     ("ation", 4),
+    ("ature", 4),
     ("ating", 4),
     ("izing", 3),
     ("ising", 3),
@@ -184,6 +198,7 @@ const ENDINGS: [(&str, usize); 19] = [
     ("ize", 3),
     ("ise", 3),
     ("ate", 4),
+    ("est", 3),
     ("ing", 2),
     ("ion", 4),
     ("ed", 2),
@@ -233,6 +248,11 @@ mod tests {
             &["colour", "colors", "color"],
             &["initialise", "initialize", "initialized", "initialisation"],
             &["delete", "deleted", "deleting", "deletion"],
+            &["decide", "decided", "decision", "decisions"],
+            &["sign", "signed", "signing", "signature"],
+            &["long", "longest"],
+            &["large", "largest"],
+            &["request", "requests", "requested", "requesting"],
         ] {
             let stems: Vec<String> = forms.iter().map(|form| stem((*form).to_owned())).collect();
             assert!(stems.iter().all(|stem| *stem == stems[0]), "{forms:?} became {stems:?}");
@@ -252,6 +272,11 @@ mod tests {
             "set widgettoken widget token maxretries max retri simulationyaml simul yaml"
         );
         assert_eq!(stems("W200 is the server's code; don't retry"), "w200 server cod retri");
+    }
+
+    #[test]
+    fn where_a_link_leads_says_nothing() {
+        assert_eq!(stems("see the [store](#secrets) of [a](b.md"), "se stor bmd b md");
     }
 
     #[test]

@@ -70,7 +70,7 @@ const OWN: [Expected; 16] = [
     ("How do I keep a secret out of the file?", "docs/configuration.md", "Secrets", "secret"),
     ("which effects can a policy rule have", "docs/policy.md", "Rules", "allow"),
     ("path within a folder condition", "docs/policy.md", "Conditions", "within"),
-    ("what is written into the audit log", "docs/policy.md", "Audit", "JSON"),
+    ("what is written into the audit log", "docs/policy.md", "Audit", "Arguments and results are written down"),
     ("which platforms are supported", "docs/stability.md", "Platforms", "Linux"),
     ("How does an A2E session open?", "docs/dialects.md", "A2E 1.0", "handshake/req"),
     ("loaf rpc handshake", "docs/dialects.md", "loaf RPC 1.0.0", "rpc.handshake"),
@@ -184,4 +184,29 @@ fn the_framework_of_the_asker_comes_first() {
     assert_eq!(ask(None), "Django.md");
     assert_eq!(ask(Some("flask")), "Flask.md");
     assert_eq!(ask(Some("fastapi")), "FastAPI.md");
+}
+
+#[test]
+fn the_example_of_the_protocol_page_is_answered_where_the_folder_has_the_answer() {
+    let (data, docs) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let write = |path: &str, text: &str| {
+        let path = docs.path().join(path);
+        fs_err::create_dir_all(path.parent().unwrap()).unwrap();
+        fs_err::write(path, text).unwrap();
+    };
+    write(
+        "packages/website/docs-sdk/integration/fastapi.md",
+        "# FastAPI\n\n## Installation\n\nInstall the package and add the middleware to the application.\n\n## Traces\n\nEach request is a trace.\n",
+    );
+    write("packages/website/docs-sdk/integration/express.md", "# Express\n\n## Installation\n\nInstall the package.\n");
+    write("packages/website/docs-cli/start.md", "# Start\n\n## Integration\n\nIntegrate the tool into any project.\n");
+    let library = Library::open(data.path());
+    let answer =
+        library.ask(&Question::new("How do I integrate FastAPI?"), Some(docs.path()), &Limits::default()).unwrap();
+    let best = answer.citations.iter().max_by(|a, b| a.score.total_cmp(&b.score)).unwrap();
+    assert_eq!(
+        (best.path.as_str(), best.section.as_str()),
+        ("packages/website/docs-sdk/integration/fastapi.md", "Installation")
+    );
+    assert!(answer.answer.starts_with("Install the package and add the middleware"), "{}", answer.answer);
 }

@@ -52,20 +52,20 @@ fn an_answer_has_the_fields_of_the_reference_and_some_more() {
     let place = Place::new();
     place.write("guides/tea.md", "# Tea\n\n## Brewing\n\nBoil the kettle.\n");
     let answer = place.ask(&place.library(), "how do I boil the kettle");
-    let citation = Citation { path: "guides/tea.md".to_owned(), section: "Brewing".to_owned(), line: 3, score: 0.8 };
+    let citation = Citation { path: "guides/tea.md".to_owned(), section: "Brewing".to_owned(), line: 3, score: 0.8118 };
     assert_eq!(
         answer,
         Answer {
             answer: "Boil the kettle.".to_owned(),
             citations: vec![citation],
-            score: 0.8,
+            score: 0.8118,
             chunks_used: 1,
             warnings: Vec::new()
         }
     );
     assert_eq!(
         serde_json::to_string(&answer).unwrap(),
-        r#"{"answer":"Boil the kettle.","citations":[{"path":"guides/tea.md","section":"Brewing","line":3,"score":0.8}],"score":0.8,"chunks_used":1}"#
+        r#"{"answer":"Boil the kettle.","citations":[{"path":"guides/tea.md","section":"Brewing","line":3,"score":0.8118}],"score":0.8118,"chunks_used":1}"#
     );
 }
 

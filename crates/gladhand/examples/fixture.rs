@@ -148,7 +148,7 @@ impl Provider for Toolbox {
                         reporter.progress(Progress { message, ..progress(step, steps) });
                         tokio::time::sleep(Duration::from_millis(5)).await;
                     }
-                    reporter.log(Log { level: Level::Info, logger: None, data: json::to_raw("finished") });
+                    reporter.log(Log::new(Level::Info, None, json::to_raw("finished")));
                     returned(json::to_raw(&serde_json::json!({"steps": steps})))
                 })
             }

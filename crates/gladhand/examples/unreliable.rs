@@ -80,7 +80,10 @@ fn call(id: &Value, params: &Value, output: &mut impl Write) -> io::Result<Optio
     let text = arguments["text"].as_str().unwrap_or_default();
     let answer = result(id, &json!({"content": [{"type": "text", "text": text}]}));
     match params["name"].as_str() {
-        Some("die") => std::process::exit(1),
+        Some("die") => {
+            writeln!(io::stderr(), "dying as asked")?;
+            std::process::exit(1);
+        }
         Some("vanish") => {
             let line = answer.to_string();
             output.write_all(&line.as_bytes()[..line.len() / 2])?;

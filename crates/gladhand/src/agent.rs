@@ -1,5 +1,6 @@
 //! The agent of this process: put together from the configuration, when somebody first wants it.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -11,14 +12,11 @@ use gladhand_operations::{AgentCall, Failure, FailureKind};
 use gladhand_workbench::{Bench, Effect, Workbench};
 use tokio::sync::OnceCell;
 
-use crate::config::{AgentConfig, Approve, TrustStore, env};
+use crate::config::{AgentConfig, Approve, OwnFiles, TrustStore, env};
 use crate::secrets;
 
-/// Variables that no tool of the agent gets to see.
-const SECRET: [&str; 9] = [
-    env::PASSPHRASE,
-    env::A2E_TOKEN,
-    env::MCP_TOKEN,
+/// Keys of the agent itself. Its tools do not get them, beside the variables that no program gets.
+const KEYS: [&str; 6] = [
     accounts::OPENAI_API_KEY,
     accounts::OPENROUTER_API_KEY,
     accounts::ANTHROPIC_API_KEY,
@@ -42,16 +40,16 @@ struct Inner {
     /// Which tools may run: it follows the configuration.
     policy: LivePolicy,
     /// Where everything of ours is kept.
-    data: PathBuf,
+    files: OwnFiles,
     hub: OnceLock<Hub>,
     agent: OnceCell<Result<Conversations, String>>,
 }
 
 impl LaterAgent {
-    /// The agent of a configuration, with its files below this folder.
-    pub fn new(config: AgentConfig, data: PathBuf) -> Self {
-        let policy = LivePolicy::new(policy(&config));
-        Self { inner: Arc::new(Inner { config, policy, data, hub: OnceLock::new(), agent: OnceCell::new() }) }
+    /// The agent of a configuration, with its files below the data folder.
+    pub fn new(config: AgentConfig, files: impl Into<OwnFiles>) -> Self {
+        let (policy, files) = (LivePolicy::new(policy(&config)), files.into());
+        Self { inner: Arc::new(Inner { config, policy, files, hub: OnceLock::new(), agent: OnceCell::new() }) }
     }
 
     /// Decides about tools as a changed configuration says. The rest of that holds from the next start on.
@@ -99,7 +97,7 @@ impl Inner {
         let _ = tokio::time::timeout(PATIENCE, refreshing).await;
         let bench = Workbench::open(self.workbench(&folder, &accounts));
         let roots = self.config.roots.clone();
-        let trust = TrustStore::in_folder(Some(&self.data));
+        let trust = TrustStore::in_folder(Some(&self.files.data));
         let trusted = TrustedFiles(Arc::new(move |path, text| trust.trusts(path, text)));
         let settings = AgentSettings { data: folder, folder: here, home, roots, policy: self.policy.clone(), trusted };
         if !bench.may_have_more() {
@@ -114,21 +112,32 @@ impl Inner {
 
     /// Where the agent keeps what is its own.
     fn folder(&self) -> PathBuf {
-        self.config.folder.clone().unwrap_or_else(|| self.data.join("agent"))
+        self.config.folder.clone().unwrap_or_else(|| self.files.data.join("agent"))
     }
 
-    /// A name that no tool has is a mistake more often than not, and one that forbids nothing is a bad one.
+    /// A name that no tool has is a mistake more often than not, and one that forbids nothing is a bad one. A name that
+    /// several upstreams can have allows nothing.
     fn look_for_strangers(&self, bench: &dyn Bench) {
         let ours: Vec<String> = bench.tools().into_iter().map(|tool| tool.name).collect();
-        let hub = self.hub.get().map(|hub| hub.tools());
+        let hub = self.hub.get().map(|hub| hub.tools()).unwrap_or_default();
+        // Each name, and whether it names one tool for certain.
+        let mut known: HashMap<&str, bool> = HashMap::new();
+        for name in hub.iter().filter_map(|tool| tool.origin.as_ref()).flat_map(|origin| &origin.names) {
+            *known.entry(&name.name).or_default() |= name.is_exclusive;
+        }
         let is_known = |name: &String| {
             ["reads", "writes", "runs", "network"].contains(&name.as_str())
                 || ours.contains(name)
-                || hub.as_ref().is_some_and(|tools| tools.iter().any(|tool| tool.name == *name))
+                || known.contains_key(name.as_str())
         };
         let named = [&self.config.allow, &self.config.ask, &self.config.deny].into_iter().flatten();
         for name in named.filter(|name| !is_known(name)) {
             tracing::warn!(name, "[agent] has a rule for a tool that is not there");
+        }
+        let is_ambiguous = |name: &&String| known.get(name.as_str()) == Some(&false) && !ours.contains(name);
+        for name in self.config.allow.iter().filter(is_ambiguous) {
+            let why = "other upstreams can have a tool of this name; UPSTREAM__TOOL names one";
+            tracing::warn!(name, "[agent] allow has no effect: {why}");
         }
     }
 
@@ -157,7 +166,7 @@ impl Inner {
         });
         settings.embedded = self.embedded();
         settings.started_in = Some(here.to_owned());
-        settings.secrets = match secrets::open(&self.data) {
+        settings.secrets = match secrets::open(&self.files.data) {
             Ok(secrets) => Some(Arc::new(secrets)),
             Err(error) => {
                 tracing::warn!(%error, "keys and tokens of the agent are forgotten when it ends");
@@ -170,7 +179,7 @@ impl Inner {
     /// The model that works offline, where this build can run it and its file is there.
     #[cfg(feature = "local-model")]
     fn embedded(&self) -> Option<Arc<dyn gladhand_models::Models>> {
-        gladhand_local_model::find(&self.data).map(|file| gladhand_local_model::open(&file))
+        gladhand_local_model::find(&self.files.data).map(|file| gladhand_local_model::open(&file))
     }
 
     /// This build runs no model itself.
@@ -187,9 +196,9 @@ impl Inner {
         if let Some(starter) = crate::edges::tools::starter() {
             settings.starter = starter;
         }
-        // What programs are told of the surroundings reaches the model, and with it whoever runs it.
-        settings.environment.retain(|name, _| !SECRET.iter().any(|secret| name == secret));
-        keep_secret(&mut settings, &self.data);
+        // The output of a program reaches the model, and with it the service that runs the model.
+        settings.environment.retain(|name, _| !env::is_never_passed_on(name) && !KEYS.iter().any(|key| name == key));
+        self.files.keep_from(&mut settings);
         let skills = etcetera::home_dir().ok().map(|home| home.join(".agents/skills"));
         settings.readable = skills.into_iter().chain([folder.join("skills")]).collect();
         let base = std::env::var(env::EXA_BASE).ok().or_else(|| self.config.exa_base.clone());
@@ -200,12 +209,6 @@ impl Inner {
         settings.exa_key = Arc::new(move || accounts.exa_key().map(|key| key.expose().to_owned()));
         settings
     }
-}
-
-/// Keeps the configuration and the data folder from all tools that read files.
-pub(crate) fn keep_secret(settings: &mut gladhand_workbench::Settings, data: &Path) {
-    settings.private = crate::config::config_dir().into_iter().chain([data.join("secrets.sealed")]).collect();
-    settings.sensitive = vec![data.to_owned()];
 }
 
 /// Which tools may run.

@@ -15,6 +15,7 @@ use std::time::Duration;
 use fs_err::File;
 use gladhand_hub::policy::{Auditor, Record};
 use gladhand_redaction::{redact, redact_raw};
+use gladhand_wire::invisible::escape_json;
 use serde::Serialize;
 
 use crate::config::AuditConfig;
@@ -143,7 +144,7 @@ struct Book {
 impl Book {
     fn open(path: &Path, max_bytes: u64, keep: u32) -> io::Result<Self> {
         if let Some(folder) = path.parent() {
-            fs_err::create_dir_all(folder)?;
+            gladhand_store::make_folder(folder)?;
         }
         let file = append_to(path)?;
         let length = file.metadata()?.len();
@@ -151,12 +152,14 @@ impl Book {
     }
 
     fn write(&mut self, line: &impl Serialize) -> io::Result<()> {
-        let mut line = serde_json::to_vec(line)?;
-        line.push(b'\n');
+        // Peers choose names and payloads, and a terminal may show the file.
+        let line = serde_json::to_string(line)?;
+        let mut line = escape_json(&line).into_owned();
+        line.push('\n');
         if self.length > 0 && self.length + line.len() as u64 > self.max_bytes {
             self.turn()?;
         }
-        self.file.write_all(&line)?;
+        self.file.write_all(line.as_bytes())?;
         self.length += line.len() as u64;
         Ok(())
     }
@@ -197,6 +200,24 @@ fn append_to(path: &Path) -> io::Result<File> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn text_that_could_steer_a_terminal_is_escaped_and_stays_the_same_text() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("audit.jsonl");
+        let mut book = Book::open(&path, 1000, 2).unwrap();
+        let text = "a\u{202e}b\u{2028}c\u{2029}d\u{e0041}e\u{200b}f\u{9b}g\u{7f}h\u{1b}[31m\u{feff}\n";
+        let raw = gladhand_wire::json::raw(format!("\"{}\"", "\u{202e}\u{85}"));
+        book.write(&serde_json::json!({"tool": text, (text): raw.get()})).unwrap();
+        book.write(&raw).unwrap();
+        let written = fs_err::read_to_string(&path).unwrap();
+        assert!(written.bytes().all(|byte| byte == b'\n' || (b' '..0x7f).contains(&byte)), "{written:?}");
+        let lines: Vec<serde_json::Value> = written.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!((&lines[0]["tool"], &lines[1]), (&text.into(), &"\u{202e}\u{85}".into()));
+        assert!(
+            written.contains("a\\u202eb\\u2028c\\u2029d\\udb40\\udc41e\\u200bf\\u009bg\\u007fh\\u001b[31m\\ufeff\\n")
+        );
+    }
 
     #[test]
     fn a_full_file_is_moved_aside_and_the_oldest_goes() {

@@ -14,6 +14,8 @@ use gladhand_redaction::{Life, learn};
 use serde::{Deserialize, Serialize};
 use url::Url;
 
+use crate::edges::http::ENDPOINT;
+
 pub use access::Access;
 pub use tokens::KeptTokens;
 
@@ -35,6 +37,9 @@ pub struct AuthorizationConfig {
     pub issuers: Vec<IssuerConfig>,
     /// Tokens that are accepted as they are.
     pub tokens: Vec<TokenConfig>,
+    /// Whether no request is let in because a change that asks for the first token is not trusted yet.
+    #[serde(skip)]
+    pub(crate) is_closed: bool,
 }
 
 /// Whether tokens of issuers may or must be bound to a key of their owner (RFC 9449).
@@ -103,13 +108,15 @@ impl AuthorizationConfig {
         // Tokens are masked where a section is written, so they are compared apart.
         let written = |config: &Self| serde_json::to_value(config).unwrap_or_default();
         let mut tokens = self.tokens.iter().zip(&other.tokens);
-        tokens.all(|(one, other)| one.token.matches(&other.token)) && written(self) == written(other)
+        tokens.all(|(one, other)| one.token.matches(&other.token))
+            && written(self) == written(other)
+            && self.is_closed == other.is_closed
     }
 
     /// The guard that these settings describe, if they describe one.
     pub fn guard(&self) -> Result<Option<Guard>, BadAuthorization> {
         if !self.is_required() {
-            return Ok(None);
+            return Ok(self.is_closed.then(Guard::closed));
         }
         let url = |text: &String| Url::parse(text).map_err(|_| BadAuthorization::NotUrl(text.clone()));
         let resource = self.resource.as_ref().map(url).transpose()?;
@@ -143,8 +150,16 @@ impl AuthorizationConfig {
             DpopConfig::Accepted => Dpop::Accepted,
             DpopConfig::Required => Dpop::Required,
         };
-        Ok(Some(Guard::new(Policy { resource, audiences, issuers, tokens, scopes, tools, dpop })?))
+        let endpoint = ENDPOINT.to_owned();
+        Ok(Some(Guard::new(Policy { resource, endpoint, audiences, issuers, tokens, scopes, tools, dpop })?))
     }
+}
+
+/// A token that no client has.
+pub(crate) fn random_token() -> Secret {
+    let mut bytes = [0; 32];
+    getrandom::fill(&mut bytes).expect("the operating system has random bytes once it has booted");
+    Secret::new(bytes.map(|byte| format!("{byte:02x}")).concat())
 }
 
 fn masked<S: serde::Serializer>(_: &Secret, serializer: S) -> Result<S::Ok, S::Error> {

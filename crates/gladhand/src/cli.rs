@@ -3,12 +3,15 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, FromArgMatches, Parser, Subcommand, ValueHint};
-use gladhand_hub::policy::Kind;
+use clap::error::ContextKind;
+use clap::{ArgMatches, Args, CommandFactory as _, FromArgMatches, Parser, Subcommand, ValueHint};
 
+use crate::cli_separator;
+use crate::commands::Audience;
 use crate::config::{Approve, env};
 use crate::edges::http::Address;
 use crate::logging::LogFormat;
+use crate::upstream::Speak;
 
 /// No line of help is wider, so that examples are not broken on any usual terminal.
 const WIDTH: usize = 80;
@@ -42,21 +45,65 @@ pub struct Cli {
     /// Options of all commands.
     #[command(flatten)]
     pub global: Global,
+    /// Who reads the report, and hears of failures.
+    #[arg(skip = Audience::Person)]
+    pub audience: Audience,
+}
+
+/// A command line that cannot be read, or that asks for help.
+#[derive(Debug)]
+pub struct Misuse {
+    /// What clap says of it.
+    pub error: clap::Error,
+    /// What to do about it, beyond what clap knows.
+    pub hint: Option<String>,
+    /// Who is told.
+    pub audience: Audience,
+}
+
+impl Misuse {
+    fn new(mut error: clap::Error, words: &[OsString]) -> Self {
+        let texts: Vec<String> = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+        let argument = cli_separator::explain_argument(&error, &Cli::command(), &texts);
+        if argument.is_some() {
+            // It would suggest an option that is not meant.
+            error.remove(ContextKind::SuggestedArg);
+            error.remove(ContextKind::Suggested);
+        }
+        let hint = argument.or_else(|| cli_separator::explain(&error, &Cli::command(), &texts));
+        if hint.is_some() {
+            // It would put the `--` elsewhere.
+            error.remove(ContextKind::TrailingArg);
+        }
+        Self { error, hint, audience: audience_of_misuse(words) }
+    }
 }
 
 impl Cli {
-    /// Reads the command line of this process; ends it where that asks for help or is wrong.
+    /// Reads the command line of this process.
     ///
     /// Hosts start `serve` and `bridge` all day and wait for them, so for these only that one command is put together.
     /// Whatever it does not understand is left to the whole tree.
-    pub fn read() -> Self {
+    pub fn read() -> Result<Self, Misuse> {
         let first = std::env::args_os().nth(1);
         let quickly = match first.as_ref().and_then(|word| word.to_str()) {
             Some("serve") => Self::quickly(std::env::args_os(), "serve", Command::Serve),
             Some("bridge") => Self::quickly(std::env::args_os(), "bridge", Command::Bridge),
             _ => None,
         };
-        quickly.unwrap_or_else(Self::parse)
+        match quickly {
+            Some(cli) => Ok(cli),
+            None => Self::whole(&std::env::args_os().collect::<Vec<_>>()),
+        }
+    }
+
+    fn whole(words: &[OsString]) -> Result<Self, Misuse> {
+        let mut tree = Self::command();
+        let read = tree.try_get_matches_from_mut(words).and_then(|said| {
+            let cli = Self::from_arg_matches(&said).map_err(|error| error.format(&mut tree))?;
+            Ok(Self { audience: audience_of(&said), ..cli })
+        });
+        read.map_err(|error| Misuse::new(error, words))
     }
 
     fn quickly<A: Args>(
@@ -67,8 +114,35 @@ impl Cli {
         let root = clap::Command::new("gladhand").subcommand(A::augment_args(clap::Command::new(name)));
         let said = Global::augment_args(root).try_get_matches_from(words).ok()?;
         let own = A::from_arg_matches(said.subcommand_matches(name)?).ok()?;
-        Some(Self { command: command(own), global: Global::from_arg_matches(&said).ok()? })
+        let global = Global::from_arg_matches(&said).ok()?;
+        Some(Self { command: command(own), global, audience: Audience::Person })
     }
+}
+
+/// The id of the flag `--json`, which is the same in every command that has it.
+const JSON: &str = "json";
+
+/// Whether the command that is named asks for JSON.
+fn audience_of(said: &ArgMatches) -> Audience {
+    match said.subcommand() {
+        Some((_, below)) => audience_of(below),
+        None if matches!(said.try_get_one(JSON), Ok(Some(true))) => Audience::Program,
+        None => Audience::Person,
+    }
+}
+
+/// The same for a command line that cannot be read. The stdout of a command without the flag belongs to others: peers, shells.
+fn audience_of_misuse(words: &[OsString]) -> Audience {
+    let words = words.iter().take_while(|word| *word != "--").filter_map(|word| word.to_str());
+    let (mut root, mut asks) = (Cli::command(), false);
+    root.build();
+    let mut named = &root;
+    for word in words.skip(1) {
+        asks |= word == "--json";
+        named = named.find_subcommand(word).unwrap_or(named);
+    }
+    let may_ask = named.has_subcommands() || named.get_arguments().any(|argument| argument.get_id() == JSON);
+    if asks && may_ask { Audience::Program } else { Audience::Person }
 }
 
 /// Options of all commands.
@@ -121,24 +195,32 @@ pub enum Command {
     /// Sign out of a server, and forget its tokens.
     Logout(crate::commands::login::LogoutArgs),
     /// Explain what policy makes of a call, and approve tools that changed.
-    Policy(PolicyArgs),
+    Policy(crate::commands::policy::PolicyArgs),
     /// Print a completion script for a shell.
-    ///
-    /// For bash:
-    ///   gladhand completions bash \
-    ///     > ~/.local/share/bash-completion/completions/gladhand
-    #[command(verbatim_doc_comment)]
+    #[command(after_help = COMPLETIONS_HELP)]
     Completions {
         /// The shell.
         shell: clap_complete::Shell,
     },
     /// Print the manual page, or write one page per command into a folder.
+    #[command(after_help = MAN_HELP)]
     Man {
         /// The folder to write into.
         #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
         out: Option<PathBuf>,
     },
 }
+
+const COMPLETIONS_HELP: &str = "\
+Examples:
+  gladhand completions bash \\
+    > ~/.local/share/bash-completion/completions/gladhand
+  gladhand completions fish > ~/.config/fish/completions/gladhand.fish";
+
+const MAN_HELP: &str = "\
+Examples:
+  gladhand man | man -l -
+  gladhand man --out ~/.local/share/man/man1";
 
 const SERVE_HELP: &str = "\
 The dialect is decided by the peer's first line, unless --dialect pins it.
@@ -167,8 +249,21 @@ in the configuration.
 When stdin closes or a signal comes, calls in flight are finished or failed,
 everything is written, and the exit code is 0. A second signal ends at once.";
 
+/// The help of `--as`, which means the same in every command that has it.
+const AS: &str =
+    "What to speak to the server, as a client: `auto` finds out what it speaks, `mcp` which revision of MCP";
+
+/// The clients that `open` can be: those of every command, and all of them one beside the other.
+fn open_clients() -> clap::builder::PossibleValuesParser {
+    clients_beside(&[Speak::AUTO, crate::commands::open::ALL])
+}
+
 /// `auto`, `mcp`, `mcp@2025-06-18` and so on, from the registry of dialects.
 fn clients() -> clap::builder::PossibleValuesParser {
+    clients_beside(&[Speak::AUTO])
+}
+
+fn clients_beside(words: &[&'static str]) -> clap::builder::PossibleValuesParser {
     let each = gladhand_dialects::REGISTRY.iter().flat_map(|dialect| {
         let versions = dialect.versions.iter().map(|version| {
             let name = format!("{}@{version}", dialect.name);
@@ -176,10 +271,10 @@ fn clients() -> clap::builder::PossibleValuesParser {
         });
         std::iter::once(clap::builder::PossibleValue::new(dialect.name)).chain(versions)
     });
-    std::iter::once(clap::builder::PossibleValue::new("auto")).chain(each).collect::<Vec<_>>().into()
+    words.iter().map(|word| clap::builder::PossibleValue::new(*word)).chain(each).collect::<Vec<_>>().into()
 }
 
-fn seconds(text: &str) -> Result<u64, String> {
+pub(crate) fn seconds(text: &str) -> Result<u64, String> {
     let whole = text.parse().ok().filter(|seconds| (1..=3600).contains(seconds));
     whole.ok_or_else(|| "expected whole seconds, from 1 to 3600".to_owned())
 }
@@ -237,7 +332,9 @@ one side lacks is translated, or absent from what is offered. The server starts
 with the client's first line, with exactly what that client can be asked. With
 --http any number of clients share it where that is safe.
 
-Put it before the command of any server in a client's configuration:
+Put it before the command of any server in a client's configuration.
+
+Examples:
   gladhand bridge -- npx -y @modelcontextprotocol/server-everything stdio
   gladhand bridge https://example.org/mcp
   gladhand bridge --http 127.0.0.1:8080 -- my-old-server --stdio
@@ -251,8 +348,8 @@ GLADHAND_A2E_TOKEN the one in the handshake with a host of A2E.";
 pub struct BridgeArgs {
     /// The server's URL, unless a command follows.
     pub url: Option<String>,
-    /// What to speak to the server; `auto` finds out what it speaks, `mcp` which revision of it.
-    #[arg(long = "as", value_name = "DIALECT[@VERSION]", default_value = "auto", value_parser = clients(), ignore_case = true)]
+    /// As which client to talk to the server.
+    #[arg(long = "as", value_name = "DIALECT[@VERSION]", default_value = "auto", value_parser = clients(), ignore_case = true, help = AS)]
     pub client: String,
     /// Give up opening the server after this many seconds.
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
@@ -269,6 +366,10 @@ pub struct BridgeArgs {
     /// Give every client a server of its own, also where one could be shared.
     #[arg(long, requires = "http")]
     pub isolate: bool,
+    /// A folder that clients over HTTP may name as a root to the server; may be given several times. Without it, roots on
+    /// this machine are left out of what clients answer.
+    #[arg(long, value_name = "FOLDER", requires = "http", value_hint = ValueHint::DirPath)]
+    pub client_root: Vec<PathBuf>,
     /// Whom to serve, and how.
     #[command(flatten)]
     pub listen: ListenArgs,
@@ -277,12 +378,26 @@ pub struct BridgeArgs {
     pub command: Vec<String>,
 }
 
+const PS_HELP: &str = "\
+Lists every `gladhand serve` and `gladhand bridge` of this user, whatever its
+data folder: its sessions (client, principal, dialect and revision, age, calls,
+what runs) and its upstreams.
+
+Examples:
+  gladhand ps
+  gladhand ps --watch
+  gladhand ps --json";
+
 /// Options of `ps`.
 #[derive(Debug, Args)]
+#[command(after_help = PS_HELP)]
 pub struct PsArgs {
-    /// Print JSON.
+    /// Print JSON; with --watch, one line each time.
     #[arg(long)]
     pub json: bool,
+    /// Show it again every two seconds, until Ctrl-C.
+    #[arg(long)]
+    pub watch: bool,
 }
 
 const OPEN_HELP: &str = "\
@@ -295,6 +410,7 @@ Examples:
   gladhand open --as mcp@2025-06-18
   gladhand open --as mcp -- npx -y @modelcontextprotocol/server-everything stdio
   gladhand open --as mcp@2026-07-28 https://example.org/mcp
+  gladhand open --as all -- my-server
   gladhand open --as a2e --want tools,memory --json -- my-a2e-host
 
 GLADHAND_A2E_TOKEN is the token that `--as a2e` presents, GLADHAND_MCP_TOKEN the
@@ -305,8 +421,8 @@ to see the variables.";
 #[derive(Debug, Args)]
 #[command(after_help = OPEN_HELP)]
 pub struct OpenArgs {
-    /// The client to open as: without a version, the preferred one of the dialect; `auto` finds out what the server speaks.
-    #[arg(long = "as", value_name = "DIALECT[@VERSION]", default_value = "auto", value_parser = clients(), ignore_case = true)]
+    /// As which client to talk to the server.
+    #[arg(long = "as", value_name = "DIALECT[@VERSION]", default_value = "auto", value_parser = open_clients(), ignore_case = true, help = format!("{AS}; `all` opens as every client and prints one table"))]
     pub client: String,
     /// Print one JSON object instead of the drawing.
     #[arg(long)]
@@ -336,8 +452,8 @@ pub struct OpenArgs {
 /// Which server, and how to talk to it.
 #[derive(Debug, Args)]
 pub struct ServerArgs {
-    /// The client to be; `auto` finds out what the server speaks, `mcp` which revision of it.
-    #[arg(long = "as", value_name = "DIALECT[@VERSION]", default_value = "auto", value_parser = clients(), ignore_case = true)]
+    /// As which client to talk to the server.
+    #[arg(long = "as", value_name = "DIALECT[@VERSION]", default_value = "auto", value_parser = clients(), ignore_case = true, help = AS)]
     pub client: String,
     /// Print JSON.
     #[arg(long)]
@@ -369,6 +485,7 @@ Examples:
   gladhand call get-sum a=2 b=3 -- npx my-server
   gladhand call search query=@question.txt --json https://example.org/mcp
   gladhand call search --args '{\"query\": \"x\"}' https://example.org/mcp
+  gladhand call search --args @query.json https://example.org/mcp
 
 GLADHAND_MCP_TOKEN is the bearer token that is presented over HTTP; a server
 that is started does not get to see the variable.";
@@ -383,8 +500,8 @@ pub struct CallArgs {
     /// Its arguments as key=value, and the URL of the server unless a command follows.
     #[arg(value_name = "KEY=VALUE|URL")]
     pub words: Vec<String>,
-    /// All arguments as one JSON object; key=value adds to it.
-    #[arg(long, value_name = "JSON")]
+    /// All arguments as one JSON object, from a file (@FILE) or from standard input (-); key=value adds to it.
+    #[arg(long, value_name = "JSON|@FILE|-", allow_hyphen_values = true)]
     pub args: Option<String>,
     /// Save images and other media into this folder.
     #[arg(long, value_name = "DIR", default_value = ".", value_hint = ValueHint::DirPath)]
@@ -406,7 +523,8 @@ runs one that may do harm; a script is not asked, and such tools are refused
 unless --approve all. Answers go to stdout, everything else to stderr.
 
 Ctrl-C stops the answer, Ctrl-D leaves, /help lists the commands. A line that
-ends in a backslash goes on in the next one.
+ends in a backslash goes on in the next one; lines that are pasted together are
+one message. The arrow keys bring back earlier messages, Ctrl-R searches them.
 
 Examples:
   gladhand chat
@@ -515,82 +633,6 @@ pub struct PromptsArgs {
     /// Which server, and how.
     #[command(flatten)]
     pub server: ServerArgs,
-}
-
-const POLICY_HELP: &str = "\
-Examples:
-  gladhand policy test git__push --args '{\"branch\": \"main\"}' --as alice
-  gladhand policy test git__status --read-only --client cursor --json
-  gladhand policy test vault://keys --kind resource --as alice
-  gladhand policy approve            list what changed and waits
-  gladhand policy approve git__push  let one back in";
-
-/// Options of `policy`.
-#[derive(Debug, Args)]
-#[command(after_help = POLICY_HELP)]
-pub struct PolicyArgs {
-    /// What to do.
-    #[command(subcommand)]
-    pub command: PolicyCommand,
-}
-
-/// What `policy` does.
-#[derive(Debug, Subcommand)]
-pub enum PolicyCommand {
-    /// Explain, rule by rule, what becomes of a call. Nothing is called.
-    Test(PolicyTestArgs),
-    /// Approve tools, prompts and instructions that are not what they were; without a name, list what changed in them.
-    Approve(PolicyApproveArgs),
-}
-
-/// Options of `policy test`.
-#[derive(Debug, Args)]
-pub struct PolicyTestArgs {
-    /// The tool or prompt, by the name under which it is shown; the URI of a resource; a request to a capability of A2E.
-    #[arg(value_name = "NAME")]
-    pub tool: String,
-    /// What it is: `tool`, `resource`, `prompt` or `capability`.
-    #[arg(long, value_name = "KIND", default_value = "tool", value_parser = Kind::parse)]
-    pub kind: Kind,
-    /// Its arguments.
-    #[arg(long, value_name = "JSON", default_value = "{}")]
-    pub args: String,
-    /// Who the caller has proved to be: the name of its token, or issuer and subject of its JWT with a space between
-    /// them, as `who` in a rule names it. Without it, the caller is nobody in particular.
-    #[arg(long = "as", value_name = "PRINCIPAL")]
-    pub principal: Option<String>,
-    /// What the caller calls itself.
-    #[arg(long, value_name = "NAME", default_value = "")]
-    pub client: String,
-    /// The upstream that has the tool, for profiles.
-    #[arg(long, value_name = "NAME")]
-    pub upstream: Option<String>,
-    /// Take the tool for one that says that it changes nothing.
-    #[arg(long)]
-    pub read_only: bool,
-    /// Print one JSON object.
-    #[arg(long)]
-    pub json: bool,
-    /// The configuration file [default: your own, and ./gladhand.toml if you trust it].
-    #[arg(long, value_name = "FILE", env = env::CONFIG, value_hint = ValueHint::FilePath)]
-    pub config: Option<PathBuf>,
-    /// The data folder [default: the user's data folder].
-    #[arg(long, value_name = "DIR", env = env::DATA_DIR, value_hint = ValueHint::DirPath)]
-    pub data_dir: Option<PathBuf>,
-}
-
-/// Options of `policy approve`.
-#[derive(Debug, Args)]
-pub struct PolicyApproveArgs {
-    /// Tools and prompts by the names under which they were shown, or `instructions:UPSTREAM`.
-    #[arg(value_name = "NAME")]
-    pub names: Vec<String>,
-    /// The configuration file [default: your own, and ./gladhand.toml if you trust it].
-    #[arg(long, value_name = "FILE", env = env::CONFIG, value_hint = ValueHint::FilePath)]
-    pub config: Option<PathBuf>,
-    /// The data folder [default: the user's data folder].
-    #[arg(long, value_name = "DIR", env = env::DATA_DIR, value_hint = ValueHint::DirPath)]
-    pub data_dir: Option<PathBuf>,
 }
 
 #[cfg(test)]

@@ -30,6 +30,18 @@ impl Exit {
         (Self::PeerFailed, "the peer could not be started, went away, was silent, or broke its protocol"),
         (Self::CallFailed, "for `call` and its like: the tool reports a failure, or the server answered with an error"),
     ];
+
+    /// The `code` of an error under `--json` that has no word of its own.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Success => "success",
+            Self::Failure => "failure",
+            Self::Usage => "usage",
+            Self::Refused => "refused",
+            Self::PeerFailed => "peer_failed",
+            Self::CallFailed => "call_failed",
+        }
+    }
 }
 
 impl From<Exit> for ExitCode {

@@ -18,6 +18,7 @@ pub mod agent;
 mod audit;
 pub mod authorization;
 pub mod cli;
+mod cli_separator;
 mod clients;
 pub mod commands;
 pub mod config;
@@ -31,6 +32,7 @@ mod pins;
 pub mod providers;
 mod secrets;
 mod service;
+mod spelling;
 pub mod upstream;
 mod utc;
 

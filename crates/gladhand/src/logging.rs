@@ -1,22 +1,33 @@
-//! Logs: to stderr only, never in the way.
+//! Logs: to stderr only, without ever blocking a session.
 //!
 //! A host may start us and never read our stderr, and a full pipe must not stop a session; so lines
 //! go through a bounded queue to a thread of their own, and are counted and dropped when the queue
 //! is full. Payloads are never logged, at any level, and each line is redacted: a peer may repeat a secret of ours.
+//!
+//! With `--log-format json` every line on stderr is a JSON object: log lines, and what commands say there ([`say`]),
+//! errors of the command line included. [`choose`] therefore runs before the command line is parsed.
 
+use std::ffi::OsString;
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use gladhand_redaction::redact;
-use gladhand_wire::invisible::{Layout, escape};
+use gladhand_redaction::redact_cut;
+use gladhand_wire::invisible::{Layout, escape, escape_json};
+use serde::de::IgnoredAny;
+use serde_json::{Value, json};
+use tracing::Level;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::FormatTime;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
+
+use crate::utc;
 
 /// How log lines look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -49,6 +60,43 @@ const QUEUE: usize = 1024;
 /// How long the end of the process waits for the last log lines.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
+/// How lines on stderr look in this process.
+static FORMAT: OnceLock<LogFormat> = OnceLock::new();
+
+/// Finds the format in the words of a command line that is not parsed yet, and keeps it for the whole process.
+pub fn choose(words: impl Iterator<Item = OsString>) {
+    // Words behind `--` are for another program.
+    let mut words = words.take_while(|word| word != "--").peekable();
+    let mut is_json = false;
+    while let Some(word) = words.next() {
+        is_json |= word == "--log-format=json"
+            || (word == "--log-format" && words.peek().is_some_and(|format| format == "json"));
+    }
+    // The first choice holds.
+    let _ = FORMAT.set(if is_json { LogFormat::Json } else { LogFormat::Human });
+}
+
+/// Whether everything on stderr is JSON.
+pub fn is_json() -> bool {
+    FORMAT.get() == Some(&LogFormat::Json)
+}
+
+/// Writes something to stderr that is not subject to the log level: as JSON if that was chosen, else the human text as it
+/// stands. `fields` are members beside the message.
+pub fn say(level: Level, message: &str, fields: &[(&str, &str)], human: &str) {
+    let text = if is_json() { json_line(level, message, fields) } else { human.as_bytes().to_vec() };
+    // A reader that has closed stderr misses the line and nothing else. In one write: no other line comes between.
+    let _ = anstream::stderr().write_all(&text);
+}
+
+/// A line in the form that `tracing` writes.
+fn json_line(level: Level, message: &str, fields: &[(&str, &str)]) -> Vec<u8> {
+    let mut all = serde_json::Map::from_iter([("message".to_owned(), Value::from(message.trim_end()))]);
+    all.extend(fields.iter().map(|(name, value)| ((*name).to_owned(), Value::from(*value))));
+    let line = json!({"timestamp": utc::now(), "level": level.as_str(), "fields": all, "target": "gladhand"});
+    harmless_json(line.to_string().as_bytes())
+}
+
 /// Starts logging. Keep the guard: dropping it writes what is left, if stderr takes it.
 pub fn start(choice: &LogChoice) -> Result<LogGuard, BadFilter> {
     let targets = match choice.filter.as_deref().map(str::trim).filter(|filter| !filter.is_empty()) {
@@ -62,15 +110,17 @@ pub fn start(choice: &LogChoice) -> Result<LogGuard, BadFilter> {
             3.. => LevelFilter::TRACE,
         }),
     };
-    let writer = Lossy::new();
+    let writer = Lossy::new(choice.format);
     let guard = LogGuard(writer.clone());
     let registry = tracing_subscriber::registry().with(targets);
     match choice.format {
-        LogFormat::Json => registry.with(tracing_subscriber::fmt::layer().json().with_writer(writer)).init(),
+        LogFormat::Json => {
+            registry.with(tracing_subscriber::fmt::layer().json().with_timer(Timer).with_writer(writer)).init();
+        }
         LogFormat::Human => registry
             .with(
                 tracing_subscriber::fmt::layer()
-                    .without_time()
+                    .with_timer(Timer)
                     .with_target(false)
                     .with_ansi(
                         io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|no| no.is_empty()),
@@ -80,6 +130,15 @@ pub fn start(choice: &LogChoice) -> Result<LogGuard, BadFilter> {
             .init(),
     }
     Ok(guard)
+}
+
+/// The time on every line.
+struct Timer;
+
+impl FormatTime for Timer {
+    fn format_time(&self, line: &mut Writer<'_>) -> fmt::Result {
+        line.write_str(&utc::now())
+    }
 }
 
 /// Flushes the log when it is dropped, within bounds.
@@ -105,7 +164,8 @@ enum Message {
 #[derive(Clone)]
 struct Lossy {
     /// The thread is started by the first line, so that a silent process has none.
-    queue: Arc<std::sync::OnceLock<SyncSender<Message>>>,
+    queue: Arc<OnceLock<SyncSender<Message>>>,
+    format: LogFormat,
     dropped: Arc<AtomicU64>,
 }
 
@@ -116,8 +176,8 @@ impl fmt::Debug for Lossy {
 }
 
 impl Lossy {
-    fn new() -> Self {
-        Self { queue: Arc::default(), dropped: Arc::default() }
+    fn new(format: LogFormat) -> Self {
+        Self { queue: Arc::default(), format, dropped: Arc::default() }
     }
 
     fn send(&self, message: Message) -> bool {
@@ -135,7 +195,7 @@ impl Lossy {
 
     fn start_thread(&self) -> SyncSender<Message> {
         let (sender, receiver) = sync_channel(QUEUE);
-        let dropped = Arc::clone(&self.dropped);
+        let (dropped, format) = (Arc::clone(&self.dropped), self.format);
         // If no thread can be had, the receiver is gone and lines are dropped.
         let _ = std::thread::Builder::new().name("log".to_owned()).spawn(move || {
             while let Ok(message) = receiver.recv() {
@@ -147,13 +207,20 @@ impl Lossy {
                 }
                 let lost = dropped.swap(0, Ordering::Relaxed);
                 if lost > 0 {
-                    write_patiently(
-                        format!("gladhand: {lost} log lines dropped, stderr is read too slowly\n").as_bytes(),
-                    );
+                    write_patiently(&lost_lines(lost, format));
                 }
             }
         });
         sender
+    }
+}
+
+/// Says that lines were dropped, as a log line.
+fn lost_lines(lost: u64, format: LogFormat) -> Vec<u8> {
+    let message = format!("{lost} log lines dropped, stderr is read too slowly");
+    match format {
+        LogFormat::Json => json_line(Level::WARN, &message, &[]),
+        LogFormat::Human => format!("{}  WARN {message}\n", utc::now()).into_bytes(),
     }
 }
 
@@ -179,7 +246,7 @@ const LONGEST_LINE: usize = 4096;
 fn harmless(line: &[u8]) -> Vec<u8> {
     let text = String::from_utf8_lossy(line);
     // Before it is cut: half a secret would not be found.
-    let whole = redact(&text);
+    let whole = redact_cut(&text);
     let mut text = whole.trim_end_matches('\n');
     if text.len() > LONGEST_LINE {
         text = &text[..text.floor_char_boundary(LONGEST_LINE)];
@@ -199,6 +266,49 @@ fn harmless(line: &[u8]) -> Vec<u8> {
     }
     kept.push('\n');
     kept.into_bytes()
+}
+
+/// The same for a line that is a JSON object, which stays one: long strings are cut, not the line.
+fn harmless_json(line: &[u8]) -> Vec<u8> {
+    let text = String::from_utf8_lossy(line);
+    let whole = redact_cut(text.trim_end_matches('\n'));
+    let is_whole = whole.len() <= LONGEST_LINE && serde_json::from_str::<IgnoredAny>(&whole).is_ok();
+    let mut kept = if is_whole { escape_json(&whole).into_owned() } else { shortened(&text) };
+    kept.push('\n');
+    kept.into_bytes()
+}
+
+/// A JSON object with its strings redacted one by one and cut.
+fn shortened(line: &str) -> String {
+    const LONGEST_FIELD: usize = 1024;
+    fn shorten(value: &mut Value, room: usize) {
+        match value {
+            Value::String(text) => {
+                let redacted = redact_cut(text);
+                let cut = &redacted[..redacted.floor_char_boundary(room)];
+                let more = if cut.len() < redacted.len() { "…" } else { "" };
+                *text = format!("{cut}{more}");
+            }
+            Value::Array(items) => items.iter_mut().for_each(|item| shorten(item, room)),
+            Value::Object(members) => members.values_mut().for_each(|member| shorten(member, room)),
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
+    // Every line was written as JSON before.
+    let mut value = serde_json::from_str(line).unwrap_or_else(|_| json!({}));
+    for room in [LONGEST_FIELD, LONGEST_FIELD / 16] {
+        shorten(&mut value, room);
+        let text = value.to_string();
+        let text = escape_json(&text);
+        if text.len() <= LONGEST_LINE {
+            return text.into_owned();
+        }
+    }
+    // Many fields, or many escapes: only what every line has stays.
+    let message = value["fields"]["message"].take();
+    let (timestamp, level, target) = (value["timestamp"].take(), value["level"].take(), value["target"].take());
+    let line = json!({"timestamp": timestamp, "level": level, "fields": {"message": message}, "target": target});
+    escape_json(&line.to_string()).into_owned()
 }
 
 /// The rest of a sequence that changes the colour, if that is what follows an escape character.
@@ -228,7 +338,11 @@ impl Write for LineWriter<'_> {
 impl Drop for LineWriter<'_> {
     fn drop(&mut self) {
         if !self.line.is_empty() {
-            self.lossy.send(Message::Line(harmless(&self.line)));
+            let line = match self.lossy.format {
+                LogFormat::Human => harmless(&self.line),
+                LogFormat::Json => harmless_json(&self.line),
+            };
+            self.lossy.send(Message::Line(line));
         }
     }
 }
@@ -251,5 +365,31 @@ mod tests {
         let shown = "\u{1b}[33m WARN\u{1b}[0m name=a\\nERROR b\\u{1b}]0;x\\u{7}\\u{1b}[2J\\u{9b}1m\n";
         assert_eq!(String::from_utf8(harmless(line.as_bytes())).unwrap(), shown);
         assert!(harmless(&vec![b'x'; 1 << 20]).len() < LONGEST_LINE + 8);
+    }
+
+    #[test]
+    fn a_json_line_stays_json_whatever_a_peer_put_into_it() {
+        let long = |length: usize| "ü\u{202e}\u{1b}\"\n".repeat(length);
+        for (message, fields) in [("x\u{202e}y".to_owned(), 1), (long(10_000), 1), (long(100), 200)] {
+            let fields: serde_json::Map<_, _> = (0..fields)
+                .map(|number| (format!("field{number}"), Value::from(long(20))))
+                .chain([("message".to_owned(), Value::from(message.as_str()))])
+                .collect();
+            let line = json!({"timestamp": "now", "level": "INFO", "fields": fields, "target": "t"}).to_string();
+            let kept = String::from_utf8(harmless_json(line.as_bytes())).unwrap();
+            let read: Value = serde_json::from_str(&kept).expect("JSON");
+            assert!(kept.len() <= LONGEST_LINE + 1 && kept.ends_with('\n'), "{} bytes", kept.len());
+            assert!(!kept.contains(['\u{202e}', '\u{1b}']) && kept.matches('\n').count() == 1, "{kept:?}");
+            let said = read["fields"]["message"].as_str().expect("a message");
+            assert!(message.starts_with(said.trim_end_matches('…')) && !said.is_empty(), "{said:?}");
+        }
+    }
+
+    #[test]
+    fn a_message_of_a_command_has_the_form_of_a_log_line() {
+        let line: Value = serde_json::from_slice(&json_line(Level::ERROR, "no\n", &[("hint", "yes")])).unwrap();
+        assert_eq!(line["level"], "ERROR");
+        assert_eq!(line["fields"], json!({"message": "no", "hint": "yes"}));
+        assert!(line["timestamp"].is_string() && line["target"].is_string(), "{line}");
     }
 }

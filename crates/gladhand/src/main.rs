@@ -21,7 +21,13 @@ fn main() -> ExitCode {
     if let Some(code) = leash::enable() {
         return code;
     }
-    let cli = Cli::read();
+    // Before anything can be said on stderr.
+    logging::choose(std::env::args_os().skip(1));
+    let cli = match Cli::read() {
+        Ok(cli) => cli,
+        Err(misuse) => return commands::complain_of_usage(&misuse),
+    };
+    let audience = cli.audience;
     let choice = LogChoice {
         verbosity: i8::try_from(cli.global.verbose).unwrap_or(i8::MAX)
             - i8::try_from(cli.global.quiet).unwrap_or(i8::MAX),
@@ -30,7 +36,7 @@ fn main() -> ExitCode {
     };
     let guard = match logging::start(&choice) {
         Ok(guard) => guard,
-        Err(error) => return commands::complain(&CommandError::usage(error)),
+        Err(error) => return commands::complain(&CommandError::usage(error), audience),
     };
     // Through the log, which never blocks; the message itself may quote what a peer sent.
     std::panic::set_hook(Box::new(|panic| {
@@ -61,7 +67,7 @@ fn main() -> ExitCode {
     drop(guard);
     match ended {
         Ok(code) => code,
-        Err(error) => commands::complain(&error),
+        Err(error) => commands::complain(&error, audience),
     }
 }
 

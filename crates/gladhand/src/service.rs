@@ -3,11 +3,13 @@
 use std::fmt;
 use std::future::Future;
 use std::io;
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use gladhand_accord::{Peer, Secret};
+use gladhand_dialects::storage::Unshared;
 use gladhand_dialects::{CacheHints, Dialect, Door, Menu, Pass, REGISTRY, ServerSetup, Stop};
 use gladhand_hub::Hub;
 use gladhand_hub::policy::{Governor, Invisible, Violations};
@@ -19,12 +21,15 @@ use crate::authorization::Access;
 use crate::config::{Limits, unnamed_pass};
 use crate::coupling::Coupled;
 use crate::edges::clock::Clock;
-use crate::edges::control::Control;
+use crate::edges::control::{Control, Introduction};
 use crate::edges::downstream::{self, Ended};
 use crate::edges::http::{Crew, Http, HttpServer};
 use crate::edges::signals::{self, Signals};
 use crate::edges::stdio::{Input, Output};
 use crate::edges::violations;
+
+/// How long a session waits for upstreams of which nothing is known yet. What they have is then shown when they are open.
+const FIRST_OPENING: Duration = Duration::from_secs(2);
 
 /// A hub, ready to be served.
 #[derive(Debug)]
@@ -41,14 +46,15 @@ pub struct Service {
     access: Arc<Access>,
     max_parallel: u32,
     limits: Limits,
-    waits_for_upstreams: bool,
+    /// How long the first session waits for upstreams of which nothing is known yet.
+    opening_patience: Duration,
     in_front_of: Option<Arc<Coupled>>,
     alongside: Option<Work>,
     /// A chore that can wait until the first moments are over.
     chore: Option<fn()>,
     tools_may_change: bool,
     outlives_hang_ups: bool,
-    shown_as: Option<String>,
+    shown_as: Option<Introduction>,
 }
 
 /// Something that goes on while we serve. In a mutex only because a service is shared between threads.
@@ -76,7 +82,7 @@ impl Service {
             access: Arc::default(),
             max_parallel: 4,
             limits: Limits::default(),
-            waits_for_upstreams: false,
+            opening_patience: FIRST_OPENING,
             in_front_of: None,
             alongside: None,
             chore: None,
@@ -169,14 +175,14 @@ impl Service {
         Self { in_front_of: Some(upstream), ..self }
     }
 
-    /// Is seen by `gladhand ps`, as this.
-    pub fn shown_as(self, command: impl Into<String>) -> Self {
-        Self { shown_as: Some(command.into()), ..self }
+    /// Is seen by `gladhand ps`, as this command with this data folder.
+    pub fn shown_as(self, command: impl Into<String>, data_dir: Option<PathBuf>) -> Self {
+        Self { shown_as: Some(Introduction { command: command.into(), data_dir }), ..self }
     }
 
     /// Opens upstreams before the session that they are for, so that what it is offered is exactly what they have.
     pub fn waiting_for_upstreams(self) -> Self {
-        Self { waits_for_upstreams: true, ..self }
+        Self { opening_patience: Duration::MAX, ..self }
     }
 
     /// Does this while it serves, in the runtime that [`Self::serve_stdio`] and [`Self::serve_http`] make. It may put
@@ -218,9 +224,11 @@ impl Service {
             self.begin_alongside();
             let clock = Clock::start();
             let hub = self.hub.clone();
-            // There is something to see only where there are upstreams.
-            let _control = hub.features().questions.then(|| self.control(Vec::new()));
+            let shown = tokio::spawn(shown(hub.clone(), self.shown_as.clone()));
             let ended = downstream::serve(self, clock, Input::stdin()?, Output::stdout()?).await;
+            shown.abort();
+            // Once it has ended, its socket is gone.
+            let _ = shown.await;
             if !matches!(ended, Ok(Ended::AtOnce(_))) {
                 hub.closed().await;
             }
@@ -245,16 +253,14 @@ impl Service {
                 false => Signals::listen()?,
             };
             let hub = self.hub.clone();
-            if self.waits_for_upstreams {
-                tokio::select! {
-                    () = hub.settled() => {}
-                    stop = signals.next() => return Ok(Ended::AtOnce(signals::exit_status(stop))),
-                }
+            tokio::select! {
+                () = self.open_upstreams() => {}
+                stop = signals.next() => return Ok(Ended::AtOnce(signals::exit_status(stop))),
             }
-            let command = self.shown_as.clone();
+            let shown_as = self.shown_as.clone();
             let server = self.bind_http(http).await?.served_by(crew);
             listening(server.urls());
-            let _control = control(&hub, command.as_deref(), server.urls().to_vec());
+            let _control = control(&hub, shown_as.as_ref(), server.urls().to_vec());
             let (first, stop) = tokio::sync::oneshot::channel();
             let mut first = Some(first);
             // The sender is dropped only after it was used.
@@ -279,18 +285,17 @@ impl Service {
         ended
     }
 
-    fn control(&self, listening: Vec<String>) -> Option<Control> {
-        control(&self.hub, self.shown_as.as_deref(), listening)
-    }
-
     /// Binds an HTTP server for a runtime of the caller's own; [`HttpServer::run`] serves.
     pub async fn bind_http(self, http: Http) -> io::Result<HttpServer> {
         HttpServer::bind(self, http).await
     }
 
-    /// Whether a session waits until its upstreams are open, so that what it is offered is exactly what they have.
-    pub(crate) fn waits_for_upstreams(&self) -> bool {
-        self.waits_for_upstreams
+    /// Opens upstreams of which nothing is known yet, so that a session is offered what they declare: extensions,
+    /// experimental capabilities and tasks cannot be announced later. Opening goes on after the wait is over.
+    pub(crate) async fn open_upstreams(&self) {
+        let hub = self.hub.clone();
+        let opening = tokio::spawn(async move { hub.settled().await });
+        let _ = tokio::time::timeout(self.opening_patience, opening).await;
     }
 
     /// Whether somebody behind the hub, or who may come to be there, may ask the downstream something.
@@ -326,9 +331,11 @@ impl Service {
     pub(crate) fn identified(&self) -> Peer {
         let fronted = self.in_front_of.as_ref().and_then(|upstream| upstream.introduction());
         let fronted = fronted.and_then(|(peer, _)| {
-            let said = |text: String| self.hub.invisible().text(text).ok();
-            Some(Peer { name: said(peer.name)?, version: said(peer.version)? })
+            // The whole description is judged at once.
+            let whole = self.hub.invisible().json(json::to_raw(&peer)).ok()?;
+            serde_json::from_str(whole.get()).ok()
         });
+        let fronted: Option<Peer> = fronted;
         fronted.filter(|peer| !peer.name.is_empty()).unwrap_or_else(|| self.identity.clone())
     }
 
@@ -341,7 +348,9 @@ impl Service {
         };
         let own = self.instructions.clone().or_else(fronted);
         let status = self.hub.status();
-        let failed = status.upstreams.iter().filter(|upstream| upstream.state == "failed");
+        // Of many clients, some may not be meant to know that there is such an upstream.
+        let is_told = self.hub.expects_one_session();
+        let failed = status.upstreams.iter().filter(|upstream| is_told && upstream.state == "failed");
         let told = failed.map(|upstream| {
             let why = upstream.detail.as_deref().unwrap_or("it could not be opened");
             let why = if invisible == Invisible::Show { why.into() } else { strip(why) };
@@ -356,6 +365,13 @@ impl Service {
         let features = self.hub.features();
         let tools = self.hub.tools();
         let tool_changes = features.tool_changes || self.tools_may_change;
+        let declared = self.hub.declares();
+        let of_upstreams = |map: &'static str| {
+            declared.iter().filter_map(move |(capability, settings)| {
+                let settings = settings.clone().unwrap_or_else(|| json::raw("{}".to_owned()));
+                Some((capability.0.strip_prefix(map)?.to_owned(), settings))
+            })
+        };
         Menu {
             tools: !tools.is_empty() || tool_changes,
             tool_changes,
@@ -372,8 +388,10 @@ impl Service {
             capabilities: self.hub.capabilities(),
             tasks: features.tasks || tools.iter().any(|tool| tool.tasks != TaskSupport::Forbidden),
             instructions: self.instructions_now(),
-            extensions: self.extensions.clone(),
+            extensions: self.extensions.iter().cloned().chain(of_upstreams("extensions.")).collect(),
+            experimental: of_upstreams("experimental.").collect(),
             empty_lists: self.empty_lists,
+            outage: self.in_front_of.as_ref().and_then(|upstream| upstream.outage()).map(|failure| failure.message),
             cache: self.cache,
         }
     }
@@ -390,6 +408,7 @@ impl Service {
             max_in_flight: self.limits.in_flight,
             started: clock.now(),
             unagreed: violations::unagreed(self.hub.violations()),
+            storage: Arc::new(Unshared),
         }
     }
 
@@ -402,9 +421,20 @@ impl Service {
     }
 }
 
+/// Lets `gladhand ps` see this process until the task is aborted. A start does not wait for the socket: without upstreams,
+/// which take longer anyway, it is made a moment later.
+async fn shown(hub: Hub, shown_as: Option<Introduction>) {
+    const MOMENT: Duration = Duration::from_millis(100);
+    if !hub.features().questions {
+        tokio::time::sleep(MOMENT).await;
+    }
+    let _control = control(&hub, shown_as.as_ref(), Vec::new());
+    std::future::pending::<()>().await;
+}
+
 /// Lets `gladhand ps` see us, where that was asked for. Without it everything else goes on.
 #[cfg(unix)]
-fn control(hub: &Hub, shown_as: Option<&str>, listening: Vec<String>) -> Option<Control> {
+fn control(hub: &Hub, shown_as: Option<&Introduction>, listening: Vec<String>) -> Option<Control> {
     let opened = Control::open(hub.clone(), shown_as?, listening);
     opened.inspect_err(|error| tracing::debug!(%error, "`gladhand ps` does not see this process")).ok()
 }

@@ -7,7 +7,9 @@ use std::io::BufRead as _;
 use std::process::{Command, Output};
 
 use serde_json::Value;
+use support::terminal::Terminal;
 use support::{assert_snapshot, gladhand, without_numbers, without_random_names};
+use unicode_width::UnicodeWidthStr as _;
 
 const TOKEN: &str = "sesame-open-up";
 
@@ -23,7 +25,7 @@ const CASES: [(&str, &[&str], Option<&str>, i32); 14] = [
     ("mcp_2024-11-05", &["--as", "mcp@2024-11-05"], None, 0),
     ("mcp_2025-03-26", &["--as", "mcp@2025-03-26"], None, 0),
     ("mcp_2025-06-18", &["--as", "mcp@2025-06-18", "--declare", "roots,sampling"], None, 0),
-    ("mcp_2025-11-25", &["--as", "mcp"], None, 0),
+    ("mcp_2025-11-25", &["--as", "mcp@2025-11-25"], None, 0),
     ("mcp_2026-07-28", &["--as", "mcp@2026-07-28"], None, 0),
     ("loaf", &["--as", "loaf"], None, 0),
     ("fluxloop", &["--as", "fluxloop"], None, 0),
@@ -54,10 +56,16 @@ fn steady(text: &str) -> String {
     let text = without_numbers(&without_random_names(text), &["ts", "uptime_seconds", "at_ms", "took_ms"]);
     let mut shown = String::new();
     for line in text.lines() {
-        shown.push_str(without_milliseconds(line).trim_end());
+        shown.push_str(without_log_time(&without_milliseconds(line)).trim_end());
         shown.push('\n');
     }
     shown
+}
+
+/// The time of a log line becomes `TIME`.
+fn without_log_time(line: &str) -> String {
+    let is_time = |word: &&str| word.len() == 24 && word.ends_with('Z') && word.as_bytes()[10] == b'T';
+    line.split(' ').find(is_time).map_or_else(|| line.to_owned(), |time| line.replacen(time, "TIME", 1))
 }
 
 /// `0.5 ms`, with the blanks before it, becomes `T ms`.
@@ -111,6 +119,33 @@ fn visible(text: &str) -> String {
 }
 
 #[test]
+fn the_revision_of_mcp_is_found_out_as_in_every_other_command() {
+    let handshake_only = r#"while read -r line; do case "$line" in
+      *'"initialize"'*) echo '{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"1"}}}' ;;
+      *'"id"'*) echo '{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"Method not found"}}' ;;
+    esac; done"#;
+    for (server, revision) in [(None, "2026-07-28"), (Some(handshake_only), "2025-11-25")] {
+        let output = open(&["--as", "mcp", "--json"], server).output().unwrap();
+        let report: Value = serde_json::from_str(&text(&output)).unwrap();
+        assert_eq!((&report["dialect"], &report["version"]), (&"mcp".into(), &revision.into()), "{report}");
+    }
+}
+
+#[test]
+fn a_server_that_is_known_to_speak_another_dialect_is_opened_as_the_client_that_was_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let dialect = |client: &str| {
+        let mut command = gladhand();
+        command.args(["open", "--json", "--timeout", "10", "--as", client, "--", env!("CARGO_BIN_EXE_gladhand")]);
+        command.args(["serve", "--dialect", "a2e"]).env("GLADHAND_DATA_DIR", folder.path());
+        let report: Value = serde_json::from_str(&text(&command.output().unwrap())).unwrap();
+        (report["dialect"].as_str().map(ToOwned::to_owned), report["opened"].as_bool())
+    };
+    assert_eq!(dialect("auto"), (Some("a2e".to_owned()), Some(true)));
+    assert_eq!(dialect("mcp"), (Some("mcp".to_owned()), Some(false)));
+}
+
+#[test]
 fn the_json_and_the_drawing_agree() {
     for (name, arguments, server, code) in CASES {
         let drawn = open(arguments, server).output().unwrap();
@@ -152,7 +187,9 @@ fn the_json_and_the_drawing_agree() {
             None => assert!(page.contains("  open  "), "{name}: {page}"),
             Some(why) => {
                 let reason = report["refusal"]["reason"].as_str().unwrap();
-                assert!(page.contains(&format!("  no session  {why} ({reason})")), "{name}: {why}\n{page}");
+                // A long line is broken between words.
+                let unbroken = page.split_whitespace().collect::<Vec<_>>().join(" ");
+                assert!(unbroken.contains(&format!(" no session {why} ({reason})")), "{name}: {why}\n{page}");
             }
         }
         let stderr = report["stderr"].as_array().unwrap();
@@ -205,6 +242,9 @@ fn what_cannot_be_started_or_asked_for_is_told() {
         (&["--as", "mcp@1999-01-01"][..], 2, "invalid value 'mcp@1999-01-01'"),
         (&["--as", "smoke-signals"][..], 2, "invalid value 'smoke-signals'"),
         (&["--as", "mcp", "--timeout", "0"][..], 2, "--timeout"),
+        (&["ftp://x/"][..], 2, "`ftp://x/` cannot be opened: a URL begins with http:// or https://"),
+        (&["--want", "nosuch"][..], 2, "--want: there is no capability `nosuch` of a server\nhint: known names: "),
+        (&["--as", "mcp", "--declare", "foo"][..], 2, "no capability `foo` of a client\nhint: known names: roots, "),
         (&[][..], 0, "opening as mcp@2026-07-28"),
     ] {
         let output = gladhand().arg("open").args(arguments).output().unwrap();
@@ -212,6 +252,139 @@ fn what_cannot_be_started_or_asked_for_is_told() {
         assert_eq!(output.status.code(), Some(code), "{everything}");
         assert!(everything.contains(words), "{words} is not in\n{everything}");
     }
+}
+
+#[test]
+fn nothing_is_wider_than_the_terminal() {
+    let far = "x".repeat(90);
+    let wordy = format!(
+        r#"read -r line; echo '{{"jsonrpc":"2.0","id":1,"result":{{"protocolVersion":"2025-11-25","capabilities":{{"experimental":{{"org.example/{far}":{{}}}}}},"serverInfo":{{"name":"書類 {far}","version":"1"}}}}}}'; cat >/dev/null"#
+    );
+    let dying = format!("echo {far} {far} >&2; exit 7");
+    for columns in [60, 61, 72, 80, 99, 132] {
+        for (arguments, server) in [
+            (&["--as", "mcp@2026-07-28"][..], None),
+            (&["--as", "fluxloop"], None),
+            (&["--as", "a2e", "--want", "tools,proc"], None),
+            (&["--as", "mcp", "--want", "tools", "--declare", "roots.listChanged"], Some(wordy.as_str())),
+            (&["--as", "mcp"], Some(dying.as_str())),
+            (&["--as", "all", "--timeout", "20"], Some(dying.as_str())),
+        ] {
+            let output = open(arguments, server).env("COLUMNS", columns.to_string()).output().unwrap();
+            let page = text(&output);
+            assert!(page.lines().count() > 5, "{page}");
+            let widest = page.lines().max_by_key(|line| line.width()).unwrap_or_default();
+            assert!(widest.width() <= columns, "{columns} columns, {arguments:?}: {widest}\n{page}");
+        }
+    }
+}
+
+#[test]
+fn the_timeout_holds_also_while_it_is_found_out_what_a_server_speaks() {
+    let begun = std::time::Instant::now();
+    let output = open(&["--timeout", "5"], Some("exec sleep 300")).output().unwrap();
+    assert_eq!(output.status.code(), Some(4), "{}", text(&output));
+    assert!(text(&output).contains("did not answer the opening within 5 s"), "{}", text(&output));
+    assert!(begun.elapsed().as_secs_f64() < 7.0, "{:?}", begun.elapsed());
+}
+
+#[test]
+fn what_is_tried_is_told_at_once_and_an_interrupt_ends_it_at_once() {
+    let stubborn = "trap '' TERM INT HUP; while :; do sleep 0.05; done";
+    for (arguments, told) in [
+        (&[][..], "finding out what it speaks: mcp, then "),
+        (&["--as", "all"], "opening as 8 clients, at most 30 s"),
+        (&["--as", "mcp"], "\"method\":\"initialize\""),
+    ] {
+        let mut terminal = Terminal::with_columns(80, open(arguments, Some(stubborn)));
+        terminal.until(told);
+        let begun = std::time::Instant::now();
+        terminal.interrupt();
+        terminal.until("interrupted");
+        assert_eq!(terminal.ends(), Some(130), "{arguments:?}");
+        assert!(begun.elapsed().as_secs() < 3, "{arguments:?}: {:?}", begun.elapsed());
+    }
+}
+
+/// A server that gives every request the same answer. It ends with the test.
+fn always_answering(answer: &'static str) -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}/", listener.local_addr().expect("an address"));
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let mut lines = std::io::BufReader::new(stream.try_clone().expect("a second handle")).lines();
+            while lines.next().is_some_and(|line| line.is_ok_and(|line| !line.is_empty())) {}
+            let _ = std::io::Write::write_all(&mut stream, answer.as_bytes());
+        }
+    });
+    url
+}
+
+#[test]
+fn an_answer_that_is_no_message_is_named_for_what_it_is() {
+    let page = "HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=utf-8\r\nConnection: close\r\n\r\n<html>hi</html>";
+    let broken = "HTTP/1.1 501 Not Implemented\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+    for (answer, message, hint) in [
+        (
+            page,
+            "the answer is a web page (HTTP status 200)",
+            "is this the URL of an MCP endpoint (its path is often /mcp)?",
+        ),
+        (broken, "the server answered with HTTP status 501", "is it running"),
+    ] {
+        let url = always_answering(answer);
+        for client in ["auto", "mcp@2025-11-25"] {
+            let output = open(&["--as", client, "--json", &url], None).output().unwrap();
+            let report: Value = serde_json::from_str(&text(&output)).unwrap();
+            assert_eq!(output.status.code(), Some(4), "{report:#}");
+            assert!(report["error"]["message"].as_str().unwrap().contains(message), "{report:#}");
+            let hints = report["hints"].as_array().unwrap();
+            assert!(hints.len() == 1 && hints[0].as_str().unwrap().contains(hint), "{report:#}");
+        }
+    }
+}
+
+#[test]
+fn every_client_is_tried_and_shown_in_one_table() {
+    let output = open(&["--as", "all"], None).env("COLUMNS", "80").output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert_snapshot("open_all.txt", &steady(&text(&output)));
+    // It speaks one revision, and says nothing in any other dialect.
+    let one = r#"read -r line; case "$line" in *initialize*) echo '{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-06-18","capabilities":{},"serverInfo":{"name":"s","version":"1"}}}';; esac; cat >/dev/null"#;
+    let output = open(&["--as", "all", "--json"], Some(one)).output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    let report: Value = serde_json::from_str(&text(&output)).unwrap();
+    let attempts = report["attempts"].as_array().unwrap();
+    let shown: Vec<_> = attempts
+        .iter()
+        .map(|attempt| {
+            let of = |name: &str| attempt[name].as_str().unwrap_or("-").to_owned();
+            format!("{} {} {}", of("dialect"), of("asked_version"), of("version"))
+        })
+        .collect();
+    let expected = [
+        "mcp 2026-07-28 -",
+        "mcp 2025-11-25 2025-06-18",
+        "mcp 2025-06-18 2025-06-18",
+        "mcp 2025-03-26 2025-06-18",
+        "mcp 2024-11-05 2025-06-18",
+        "loaf 1.0.0 -",
+        "a2e 1.0 -",
+        "fluxloop 0.1.0 -",
+    ];
+    assert_eq!((&report["opened"], shown), (&Value::Bool(true), expected.map(str::to_owned).to_vec()));
+    assert_eq!(attempts[0]["refusal"]["reason"], "timed_out");
+    // Nobody opens: the exit code is that of the first client.
+    let output = open(&["--as", "all", "--json"], Some("exit 7")).output().unwrap();
+    let report: Value = serde_json::from_str(&text(&output)).unwrap();
+    assert_eq!((output.status.code(), &report["opened"]), (Some(4), &Value::Bool(false)));
+    assert!(report["attempts"].as_array().unwrap().iter().all(|attempt| attempt["exit"] == "exit status: 7"));
+    let output = open(&["--as", "all", "--want", "tools"], None).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let output = gladhand().args(["open", "--as", "all", "--", "no-such-program"]).output().unwrap();
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(4), 0), "{errors}");
+    assert_eq!(errors.matches("could not start `no-such-program`").count(), 1, "{errors}");
 }
 
 #[test]

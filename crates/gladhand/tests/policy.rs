@@ -181,7 +181,7 @@ fn a_tool_that_changed_is_stopped_until_somebody_approves_it() {
     assert!(text(&stopped).starts_with("echo: the definition changed since 20"), "{stopped}");
     let (_, waiting) = place.stdout(&["policy", "approve"]);
     assert!(waiting.starts_with("echo: known since 20"), "{waiting}");
-    assert_eq!(place.stdout(&["policy", "approve", "wait"]).0, Some(1));
+    assert_eq!(place.stdout(&["policy", "approve", "wait"]).0, Some(2));
     // From anywhere, with the file and the folder named.
     let (config, data) = (place.file("gladhand.toml"), place.file("data"));
     let mut elsewhere = gladhand();
@@ -233,7 +233,7 @@ fn a_decision_is_explained() {
                     rule      alice (allow): is about other callers\nrule      #2 (deny): matches\n\
                     decision  deny, by rule `#2`: main is protected\n";
     assert_eq!(test(&["--client", "cursor-2"]), (Some(0), expected.to_owned()));
-    let (_, told) = test(&["--as", "alice", "--json"]);
+    let (_, told) = test(&["--principal", "alice", "--json"]);
     let told: Value = serde_json::from_str(&told).unwrap();
     assert_eq!((&told["decision"], &told["seen_as"]), (&json!({"effect": "allow"}), &json!("git__push")));
     std::fs::write(place.file("gladhand.toml"), "[[policy.rules]]\neffect = \"deny\"\nwhen = 'a == '\n").unwrap();

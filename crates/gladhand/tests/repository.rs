@@ -181,11 +181,165 @@ fn the_command_line_shows_the_evidence_and_plans_what_can_be_applied() {
     std::fs::write(shop.path().join("main.py"), "print('something else')\n").unwrap();
     let verdict = run(shop.path(), &["repo", "validate", "--plan", "plan.json"]);
     assert_eq!(verdict.status.code(), Some(1), "{verdict:?}");
+    assert!(plan.contains("\"target\":\"mcp-server\""), "an application gets an MCP endpoint: {plan}");
     let refused = run(shop.path(), &["repo", "plan", "--target", "gladhand", "--framework", "fastapi"]);
     assert!(String::from_utf8_lossy(&refused.stderr).contains("only MCP servers can be registered"), "{refused:?}");
     let answer = printed(&run(shop.path(), &["repo", "faq", "How do I put a server behind a client?"]));
     assert!(answer.contains(".md:"), "{answer}");
     let missing = run(shop.path(), &["repo", "analyze", "nowhere"]);
-    assert_eq!(missing.status.code(), Some(5));
+    assert_eq!(missing.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&missing.stderr).contains("does not exist"), "{missing:?}");
+}
+
+/// The answers to lines, each as JSON.
+fn values(folder: &Path, lines: &[&str]) -> Vec<Value> {
+    answers(folder, lines).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn a_missing_parameter_is_a_tool_error_that_names_it_and_its_type() {
+    let shop = shop();
+    let ask = |tool: &str, params: &str| {
+        let line = format!(r#"{{"type":"request","id":"1","tool":"{tool}","params":{params}}}"#);
+        values(shop.path(), &[&line]).remove(0)["error"].take()
+    };
+    for (tool, params, message, param, expected) in [
+        ("faq", "{}", "query is required", "query", "string"),
+        ("faq", "null", "query is required", "query", "string"),
+        ("faq", r#"{"query":null}"#, "query is required", "query", "string"),
+        ("faq", r#"{"query":"  "}"#, "query is required", "query", "string"),
+        ("generate_integration_steps", "{}", "framework is required", "framework", "string"),
+        ("propose_edit_plan", r#"{"framework":""}"#, "framework is required", "framework", "string"),
+        ("validate_edit_plan", "{}", "plan must be an object", "plan", "object"),
+        ("echo", "{}", "message: required", "message", "string"),
+    ] {
+        let error = ask(tool, params);
+        assert_eq!((&error["code"], &error["message"]), (&"tool_error".into(), &message.into()), "{tool} {params}");
+        let details = &error["details"];
+        assert_eq!((&details["missing_param"], &details["expected"]), (&param.into(), &expected.into()), "{error}");
+    }
+    assert!(ask("propose_edit_plan", "{}")["details"]["valid_frameworks"].to_string().contains("\"fastapi\""));
+    for (tool, params, param, expected) in [
+        ("faq", r#"{"query":5}"#, "query", "string"),
+        ("faq", r#"{"query":"a","topK":"b"}"#, "topK", "integer"),
+        ("analyze_repository", r#"{"root":[]}"#, "root", "string"),
+        ("analyze_repository", r#"{"globs":"a"}"#, "globs", "array"),
+        ("detect_frameworks", r#"{"repository_profile":[]}"#, "repository_profile", "object"),
+    ] {
+        let error = ask(tool, params);
+        assert_eq!(error["code"], "invalid_payload", "{tool} {params}");
+        assert_eq!(error["details"], serde_json::json!({ "param": param, "expected": expected }), "{tool} {params}");
+    }
+}
+
+#[test]
+fn a_file_as_root_gives_the_empty_profile() {
+    let shop = shop();
+    let said = values(
+        shop.path(),
+        &[
+            r#"{"type":"request","id":"1","tool":"analyze_repository","params":{"root":"main.py"}}"#,
+            r#"{"type":"request","id":"2","tool":"detect_frameworks","params":{"root":"main.py"}}"#,
+            r#"{"type":"request","id":"3","tool":"run_integration_workflow","params":{"root":"main.py"}}"#,
+        ],
+    );
+    let profile = &said[0]["result"];
+    for list in ["languages", "packageManagers", "entryPoints", "frameworkCandidates"] {
+        assert_eq!(profile[list], serde_json::json!([]), "{profile}");
+    }
+    assert_eq!(profile["riskFlags"], serde_json::json!(["missing_entrypoint"]));
+    assert_eq!((&profile["stats"]["files"], &profile["stats"]["loc"]), (&0.into(), &0.into()));
+    assert!(profile["warnings"][0].as_str().unwrap().contains("is a file"), "{profile}");
+    assert_eq!(said[1]["result"]["frameworks"], serde_json::json!([]));
+    assert_eq!(said[2]["result"]["profile"]["entryPoints"], serde_json::json!([]), "{}", said[2]);
+}
+
+#[test]
+fn the_tools_of_the_page_come_first_in_every_list() {
+    let shop = shop();
+    let page = [
+        "handshake",
+        "faq",
+        "analyze_repository",
+        "detect_frameworks",
+        "generate_integration_steps",
+        "propose_edit_plan",
+        "validate_edit_plan",
+        "run_integration_workflow",
+    ];
+    let said = values(
+        shop.path(),
+        &[
+            r#"{"type":"handshake","id":"1"}"#,
+            r#"{"type":"request","id":"2","tool":"nosuch"}"#,
+            r#"{"tool":"handshake"}"#,
+        ],
+    );
+    let names = |list: &Value| -> Vec<String> { serde_json::from_value(list.clone()).unwrap() };
+    assert_eq!(names(&said[0]["result"]["capabilities"]["tools"])[..8], page);
+    assert_eq!(names(&said[1]["error"]["details"]["availableTools"])[..8], page);
+    let shipped = names(&said[2]["result"]["data"]["capabilities"]);
+    assert!(page[1..].iter().all(|name| shipped[..7].iter().any(|one| one == name)), "{shipped:?}");
+    assert_eq!(shipped[0], "analyze_repository", "as the shipped server lists them");
+}
+
+#[test]
+fn a_plan_without_a_target_registers_an_mcp_server() {
+    let shop = shop();
+    std::fs::write(shop.path().join("pyproject.toml"), "[project]\nname = \"shop\"\ndependencies = [\"fastmcp\"]\n")
+        .unwrap();
+    std::fs::write(
+        shop.path().join("main.py"),
+        "from fastmcp import FastMCP\n\nmcp = FastMCP(\"shop\")\n\nif __name__ == \"__main__\":\n    mcp.run()\n",
+    )
+    .unwrap();
+    let words = |more: &[&'static str]| printed(&run(shop.path(), &[&["repo", "plan"], more].concat()));
+    std::fs::remove_file(shop.path().join("gladhand.toml")).unwrap();
+    let plan = words(&[]);
+    assert!(plan.contains("target: gladhand, framework: fastmcp"), "{plan}");
+    assert!(plan.contains("[upstreams.shop]"), "{plan}");
+    let plan = words(&["--framework", "fastmcp"]);
+    assert!(plan.contains("target: gladhand"), "{plan}");
+}
+
+#[test]
+fn the_index_variables_of_fluxloop_name_what_is_answered_from() {
+    let shop = shop();
+    let index = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../transcripts/fluxloop/index-docs");
+    let ask = |name: &str, path: &Path, line: &str| -> Value {
+        let mut command = Command::new(GLADHAND);
+        command
+            .current_dir(shop.path())
+            .env("GLADHAND_CONFIG", "gladhand.toml")
+            .env("GLADHAND_DATA_DIR", shop.path().join("data"))
+            .env(name, path)
+            .arg("serve")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        child.stdin.take().unwrap().write_all(format!("{line}\n").as_bytes()).unwrap();
+        serde_json::from_str(&printed(&child.wait_with_output().unwrap())).unwrap()
+    };
+    let faq = r#"{"type":"request","id":"1","tool":"faq","params":{"query":"How do I integrate FastAPI?"}}"#;
+    for (name, path) in [
+        ("MCP_INDEX_PATH", index.clone()),
+        ("MCP_INDEX_PATH", index.join("chunks.jsonl")),
+        ("FLUXLOOP_MCP_INDEX_DIR", index.clone()),
+    ] {
+        let answer = ask(name, &path, faq);
+        let result = &answer["result"];
+        assert!(result["answer"].as_str().unwrap().contains("app.include_router(widget_router)"), "{name}: {answer}");
+        let first = serde_json::json!({"path": "docs/guides/fastapi.md", "section": "FastAPI recipe", "line": 1});
+        let mut cited = result["citations"][0].clone();
+        cited.as_object_mut().unwrap().remove("score");
+        assert_eq!(cited, first, "{name}: {answer}");
+    }
+    let workflow = r#"{"type":"request","id":"1","tool":"run_integration_workflow","params":{"root":".","question":"Which error code means that a widget was not found?"}}"#;
+    let answer = ask("FLUXLOOP_MCP_INDEX_DIR", &index, workflow);
+    let documents = answer["result"]["llm_inputs"]["rag_documents"].as_array().unwrap();
+    let asked = documents.iter().find(|document| document["topic"] == "user-question").expect("the index has it");
+    assert_eq!(asked["path"], "docs/reference/errors.md", "{asked}");
+    assert!(asked["excerpt"].as_str().unwrap().contains("| W200 | widget not found |"), "{asked}");
+    let answer = ask("MCP_INDEX_PATH", Path::new("nowhere"), faq);
+    assert_eq!(answer["error"]["code"], "tool_error", "{answer}");
 }

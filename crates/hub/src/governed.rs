@@ -6,19 +6,41 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use gladhand_operations::{CompletionCall, CompletionOf, Failure, FailureKind, Operation};
+use gladhand_accord::Agreement;
+use gladhand_operations::{
+    CallId, CompletionCall, CompletionOf, Failure, FailureKind, Operation, Origin, Terms, WatchId,
+};
 use gladhand_wire::{Members, RawValue, json};
 
 use crate::hub::Hub;
 use crate::policy::{Asked, Course, Governor, Logged, View, Who};
-use crate::provider::{Answer, Context};
+use crate::provider::{Answer, Caller, Context};
 use crate::routes::{Routes, Target};
-use crate::routing::{Errand, candidates, missing};
+use crate::routing::{Errand, missing};
+use crate::watched::{Change, Subscriber};
 
 impl Hub {
     /// What the caller gets to see, unless it is everything.
     pub(crate) fn view(&self, routes: &Routes, context: &Context<'_>) -> Option<Arc<View>> {
         self.governor()?.view(&Who::of(context), routes)
+    }
+
+    /// Where the tool comes from that a caller would call now by this name. `None` if there is none, or if it is one of the
+    /// hub's own.
+    pub fn origin(
+        &self,
+        name: &str,
+        terms: &Terms<'_>,
+        agreement: &Arc<Agreement>,
+        caller: &Arc<dyn Caller>,
+    ) -> Option<Arc<Origin>> {
+        let routes = self.inner.routes_for(terms, agreement, caller.session());
+        let context = Context { call: CallId(0), terms, agreement, caller, bell: &self.bell };
+        let place = match self.view(&routes, &context) {
+            Some(view) => view.tool(name),
+            None => routes.place_of(name),
+        };
+        place.and_then(|place| routes.tools[place].origin.clone())
     }
 
     /// Carries out an operation, as far as policy allows.
@@ -36,15 +58,8 @@ impl Hub {
             (Operation::CallTool(call), Some(view)) => view.tool(&call.name).map(Target::Tool),
             _ => routes.target(&operation).filter(|target| shows(routes.mount_of(target))),
         };
-        let Some(target) = target else {
-            return match &operation {
-                Operation::ReadResource(uri) => {
-                    let candidates = candidates(uri, &routes).filter(|mount| shows(*mount));
-                    self.read_unlisted_governed(governor, uri, candidates.collect(), &routes, context, logged)
-                }
-                operation => logged.refused(missing(operation, &routes)),
-            };
-        };
+        let target = target.or_else(|| routes.unlisted_target(&operation, shows));
+        let Some(target) = target else { return logged.refused(missing(&operation, &routes, view.as_deref())) };
         let course = {
             let what = routes.what(&target, name(&operation));
             logged.leads_to(what.upstream, what.own);
@@ -70,53 +85,6 @@ impl Hub {
                 self.ask_first(governor, errand.into_owned(), (rule, reason), context, logged)
             }
             _ => self.run_admitted(governor, errand, context, logged),
-        }
-    }
-
-    /// Reads what no provider lists, from those providers from which the caller may read it.
-    fn read_unlisted_governed(
-        &self,
-        governor: &Governor,
-        uri: &str,
-        mut candidates: Vec<usize>,
-        routes: &Arc<Routes>,
-        context: &Context<'_>,
-        mut logged: Logged,
-    ) -> Answer {
-        let (arguments, mut refused) = (of_uri(uri), None);
-        candidates.retain(|mount| {
-            let target = routes.unlisted(uri, *mount);
-            let refusal = governor.refusal(&routes.what(&target, uri), &arguments, context);
-            let is_permitted = refusal.is_none();
-            refused = refused.take().or_else(|| refusal.map(|refusal| (*mount, refusal)));
-            is_permitted
-        });
-        let Some(first) = candidates.first() else {
-            let Some((mount, (rule, failure))) = refused else {
-                return logged.refused(Failure::unknown_resource(uri));
-            };
-            logged.leads_to(routes.upstream(mount), uri);
-            logged.decided_by(&rule);
-            return logged.refused(failure);
-        };
-        let target = routes.unlisted(uri, *first);
-        match governor.admit(&routes.what(&target, uri), context) {
-            Ok(leave) => {
-                let answered_by = Arc::default();
-                let answer = leave.bound(self.read_unlisted(uri, candidates, routes, context, &answered_by));
-                let (routes, uri) = (Arc::clone(routes), uri.to_owned());
-                let end = move |outcome| {
-                    if let Some(mount) = answered_by.get() {
-                        logged.leads_to(routes.upstream(*mount), &uri);
-                    }
-                    logged.end(outcome)
-                };
-                match answer {
-                    Answer::Now(outcome) => Answer::Now(end(outcome)),
-                    answer => Answer::later(async move { end(answer.outcome().await) }),
-                }
-            }
-            Err(failure) => logged.refused(failure),
         }
     }
 
@@ -163,8 +131,24 @@ impl Hub {
     }
 }
 
+/// Which subscribers may not hear of a change of a resource, by what holds now: the same decision as that on a call.
+pub(crate) fn denied(
+    governor: &Governor,
+    change: Change<'_>,
+    subscribers: &[Subscriber],
+    routes: &Routes,
+) -> Vec<WatchId> {
+    let target = routes.place(change.provider).map(|mount| routes.resource_at(mount, change.own, change.shown));
+    let what = target.as_ref().filter(|target| routes.refusal(target).is_none());
+    let what = what.map(|target| routes.what(target, change.shown));
+    let what = what.filter(|what| routes.stopped.why(what).is_none());
+    let arguments = of_uri(change.shown);
+    let may_hear = |one: &&Subscriber| what.is_some_and(|what| governor.lets_hear(one, &what, &arguments));
+    subscribers.iter().filter(|one| !may_hear(one)).map(|one| one.id).collect()
+}
+
 /// What is done, as the audit file says it.
-fn word(operation: &Operation<'_>) -> &'static str {
+pub(crate) fn word(operation: &Operation<'_>) -> &'static str {
     match operation {
         Operation::ReadResource(_) => "resource",
         Operation::Watch(_) => "subscription",
@@ -176,7 +160,7 @@ fn word(operation: &Operation<'_>) -> &'static str {
 }
 
 /// What the caller calls the thing that an operation is about.
-fn name<'o>(operation: &'o Operation<'_>) -> &'o str {
+pub(crate) fn name<'o>(operation: &'o Operation<'_>) -> &'o str {
     match operation {
         Operation::CallTool(call) | Operation::GetPrompt(call) => &call.name,
         Operation::ReadResource(uri) | Operation::Watch(uri) => uri,

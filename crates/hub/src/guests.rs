@@ -4,20 +4,27 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use crate::provider::{Askable, Caller, Provider, SessionId};
+use gladhand_accord::Offer;
+
+use crate::provider::{Caller, Provider, SessionId};
 
 /// The sessions that are open.
 #[derive(Default)]
 pub(crate) struct Guests {
-    /// What the only one that there will be can be asked, where there will be no other.
-    expected: Mutex<Option<Askable>>,
+    /// What the client of the only one that there will be declares, where there will be no other.
+    expected: Mutex<Option<Offer>>,
     open: Mutex<HashMap<SessionId, Weak<dyn Caller>>>,
 }
 
 impl Guests {
     /// There will be one session and no other.
-    pub(crate) fn expect(&self, askable: &Askable) {
-        *self.expected.lock().unwrap_or_else(PoisonError::into_inner) = Some(askable.clone());
+    pub(crate) fn expect(&self, client: &Offer) {
+        *self.expected.lock().unwrap_or_else(PoisonError::into_inner) = Some(client.clone());
+    }
+
+    /// Whether there will be one session and no other.
+    pub(crate) fn expects_one(&self) -> bool {
+        self.expected.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
     /// A session is open. To be said before the providers hear of it, so that none that comes meanwhile misses it.
@@ -34,8 +41,8 @@ impl Guests {
 
     /// Tells a provider what to expect.
     pub(crate) fn foretell(&self, provider: &dyn Provider) {
-        if let Some(askable) = &*self.expected.lock().unwrap_or_else(PoisonError::into_inner) {
-            provider.expects(askable);
+        if let Some(client) = &*self.expected.lock().unwrap_or_else(PoisonError::into_inner) {
+            provider.expects(client);
         }
     }
 
@@ -82,8 +89,8 @@ mod tests {
             unreachable!("it has no tools")
         }
 
-        fn expects(&self, provides: &Askable) {
-            self.0.lock().unwrap().push(format!("expects {}", provides.len()));
+        fn expects(&self, client: &Offer) {
+            self.0.lock().unwrap().push(format!("expects {}", client.provides.len()));
         }
 
         fn joined(&self, caller: &Arc<dyn Caller>) {
@@ -109,7 +116,7 @@ mod tests {
     #[test]
     fn who_comes_later_hears_of_the_sessions_that_are_open() {
         let hub = Hub::of(vec![Mount::plain(Arc::new(Kit::new()))]);
-        hub.expects(&vec![(Capability::from_wire("elicitation"), None)]);
+        hub.expects(&Offer::default().providing(Capability::from_wire("elicitation")));
         let (first, second) = (hub.visit(), hub.visit());
         let guests: Vec<Arc<dyn Caller>> =
             [&first, &second].into_iter().map(|visit| Arc::new(Guest(visit.id())) as _).collect();

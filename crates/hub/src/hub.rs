@@ -2,21 +2,24 @@
 //! provider is in `routing`.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
-use gladhand_operations::{Notice, Prompt, Resource, Template, Tool};
+use gladhand_accord::{Agreement, Offer};
+use gladhand_operations::{Failure, Notice, Party, Prompt, Resource, Template, Terms, Tool, WatchId};
 use tokio::sync::broadcast;
 
 use crate::agent::Agent;
 use crate::apart::Apart;
-use crate::bell::Bell;
+use crate::bell::{Bell, Ringer};
 use crate::claims::Claims;
+use crate::governed;
 use crate::guests::Guests;
-use crate::policy::{Governor, Invisible, Offender, Violations};
-use crate::provider::{Askable, Caller, Features, Provider, SessionId, Settling};
+use crate::policy::{Governor, Invisible, Offender, Violations, Who};
+use crate::presence::Presences;
+use crate::provider::{Caller, Context, Declared, Features, Provider, SessionId, Settling, viewer};
 use crate::routes::{HubError, Mount, Routes};
 use crate::status::{HubStatus, Offence};
-use crate::watched::Watched;
+use crate::watched::{Change, Hearers, Subscriber, Watched};
 
 /// Changes that a session may fall behind; later ones push out the oldest, and the session is told that it missed some.
 const CHANGES: usize = 64;
@@ -43,9 +46,11 @@ pub(crate) struct Inner {
     pub(crate) validating: AtomicBool,
     /// The mode for invisible text: an [`Invisible`].
     invisible: AtomicU8,
-    sessions: AtomicU64,
+    /// The number of the next session.
+    pub(crate) sessions: AtomicU64,
     /// Sessions that have begun and not ended.
-    visitors: AtomicUsize,
+    pub(crate) visitors: AtomicUsize,
+    pub(crate) presences: Presences,
     agent: OnceLock<Arc<dyn Agent>>,
     guests: Guests,
     governor: OnceLock<Arc<Governor>>,
@@ -67,6 +72,38 @@ impl Inner {
         }
         // Nobody listening is no failure.
         let _ = self.changes.send(notice);
+    }
+
+    /// A resource changed. `by`: the provider that says so.
+    pub(crate) fn updated(&self, uri: &str, by: Option<&Ringer>, hearers: Hearers<'_>) {
+        let (routes, governor) = (self.routes(), self.governor.get());
+        let denied = |change: Change<'_>, subscribers: &[Subscriber]| {
+            let by_policy = governor.map(|governor| governed::denied(governor, change, subscribers, &routes));
+            let others = subscribers.iter().filter(|subscriber| !hearers.have(&subscriber.who()));
+            others.map(|subscriber| subscriber.id).chain(by_policy.into_iter().flatten()).collect()
+        };
+        let updates = self.watched.updates(uri, by.map(|by| &by.provider), denied);
+        if let (Some(by), []) = (by, &updates[..]) {
+            by.strays(uri);
+        }
+        for update in updates {
+            // Nobody listening is no failure.
+            let _ = self.changes.send(Notice::ResourceUpdated(update));
+        }
+    }
+
+    /// A session has ended: what was kept for it goes.
+    pub(crate) fn left(&self, session: SessionId) {
+        self.visitors.fetch_sub(1, Ordering::Relaxed);
+        self.guests.leave(session);
+        self.routes().mounts.iter().for_each(|mount| mount.provider.left(session));
+        if let Some(agent) = self.agent.get() {
+            agent.left(session);
+        }
+        self.apart.left(session);
+        if let Some(governor) = self.governor.get() {
+            governor.left(session);
+        }
     }
 
     fn tell_of_all_lists(&self) {
@@ -98,7 +135,7 @@ impl Inner {
             routes.stopped = governor.look(&routes);
         }
         // After the pins, which hold definitions to what the provider says.
-        routes.screened(self.invisible())
+        routes.screened(self.invisible(), &self.claims)
     }
 
     /// The mode for invisible text.
@@ -106,10 +143,26 @@ impl Inner {
         Invisible::of(self.invisible.load(Ordering::Relaxed))
     }
 
-    /// What a session sees.
-    pub(crate) fn routes_for(&self, session: SessionId) -> Arc<Routes> {
-        let own = self.apart.routes(session, || self.ask(Arc::clone(&self.routes().mounts), Some(session)));
+    /// What a caller sees.
+    pub(crate) fn routes_for(&self, terms: &Terms<'_>, agreement: &Agreement, session: SessionId) -> Arc<Routes> {
+        if self.apart.is_empty() {
+            return self.routes();
+        }
+        let viewer = viewer(agreement, session, terms.principal.as_deref());
+        let mounts = &self.routes().mounts;
+        let numbers = || mounts.iter().map(|mount| mount.provider.list_number(viewer)).collect();
+        let own = self.apart.routes(viewer, numbers, || self.ask(Arc::clone(mounts), Some(viewer)));
         own.unwrap_or_else(|| self.routes())
+    }
+
+    /// A viewer sees lists of its own.
+    pub(crate) fn lists_found_for(&self, viewer: SessionId) {
+        self.apart.changed(viewer);
+    }
+
+    /// A viewer sees what others see.
+    pub(crate) fn lists_forgotten_for(&self, viewer: SessionId) {
+        self.apart.left(viewer);
     }
 
     /// One session sees other lists than it did. Everybody is told, and most will find what they know.
@@ -151,19 +204,20 @@ impl Hub {
             invisible: AtomicU8::new(Invisible::Show as u8),
             sessions: AtomicU64::new(1),
             visitors: AtomicUsize::new(0),
+            presences: Presences::default(),
             agent: OnceLock::new(),
             guests: Guests::default(),
             governor: OnceLock::new(),
             violations: OnceLock::new(),
         });
-        let bell = Bell { hub: Arc::downgrade(&inner) };
-        inner.routes().mounts.iter().for_each(|mount| mount.provider.attach(&bell));
-        (Self { inner, bell }, duplicate)
+        let hub = Self::behind(inner);
+        hub.mounts().iter().for_each(|mount| mount.provider.attach(&hub.bell.rung_by(&mount.provider)));
+        (hub, duplicate)
     }
 
     /// The hub that a bell hangs in.
-    pub(crate) fn behind(inner: Arc<Inner>, bell: &Bell) -> Self {
-        Self { inner, bell: bell.clone() }
+    pub(crate) fn behind(inner: Arc<Inner>) -> Self {
+        Self { bell: Bell::of(&inner), inner }
     }
 
     /// Puts other providers in place, and tells every session. Those that were there before go on undisturbed; new ones
@@ -179,7 +233,7 @@ impl Hub {
             new.iter().for_each(|mount| self.inner.guests.foretell(&*mount.provider));
             self.inner.show(mounts);
             for Mount { provider, .. } in &new {
-                provider.attach(&self.bell);
+                provider.attach(&self.bell.rung_by(provider));
                 self.inner.guests.introduce(&**provider);
             }
         }
@@ -260,22 +314,20 @@ impl Hub {
         self.inner.tell_of_all_lists();
     }
 
-    /// A session with a downstream begins; it ends when this is dropped.
-    pub fn visit(&self) -> Visit {
-        let id = SessionId(self.inner.sessions.fetch_add(1, Ordering::Relaxed));
-        self.inner.visitors.fetch_add(1, Ordering::Relaxed);
-        Visit { hub: Arc::downgrade(&self.inner), id }
-    }
-
     /// Waits until all providers know what they have, or have given up for now.
     pub async fn settled(&self) {
         settle(self.unsettled()).await;
     }
 
-    /// There will be one session and no other, and it can be asked this.
-    pub fn expects(&self, askable: &Askable) {
-        self.inner.guests.expect(askable);
-        self.inner.routes().mounts.iter().for_each(|mount| mount.provider.expects(askable));
+    /// There will be one session and no other, and its client declares this.
+    pub fn expects(&self, client: &Offer) {
+        self.inner.guests.expect(client);
+        self.inner.routes().mounts.iter().for_each(|mount| mount.provider.expects(client));
+    }
+
+    /// Whether there will be one session and no other.
+    pub fn expects_one_session(&self) -> bool {
+        self.inner.guests.expects_one()
     }
 
     /// There will be one session and no other, and it speaks this dialect.
@@ -296,20 +348,27 @@ impl Hub {
         self.inner.routes().mounts.iter().filter_map(|mount| mount.provider.settling()).collect()
     }
 
-    /// Somebody wants to hear of changes of a resource. Whether there is such.
-    pub(crate) fn watch(&self, uri: &str, routes: &Routes) -> bool {
-        let is_there = self.inner.watched.add(uri, routes);
+    /// A caller wants to hear of changes of a resource, and takes the share of a party.
+    pub(crate) fn watch(
+        &self,
+        uri: &str,
+        by: &Who<'_>,
+        party: Option<Party>,
+        routes: &Routes,
+    ) -> Result<WatchId, Failure> {
+        let policy = self.governor().map_or(0, |governor| governor.policy_number());
+        let watching = self.inner.watched.add(uri, Subscriber::new(by, policy), party, routes);
         let now = self.inner.routes();
         if !Arc::ptr_eq(&now.mounts, &routes.mounts) {
             // Who was there when the call came has been replaced since.
             self.inner.watched.follow(&now);
         }
-        is_there
+        watching
     }
 
-    /// Takes back one [`Operation::Watch`](gladhand_operations::Operation::Watch).
-    pub fn unwatch(&self, uri: &str) {
-        self.inner.watched.remove(uri);
+    /// Takes back one [`Operation::Watch`](gladhand_operations::Operation::Watch), by its URI and what it was answered.
+    pub fn unwatch(&self, uri: &str, id: WatchId) {
+        self.inner.watched.remove(uri, id);
     }
 
     /// Whether something is watched that nobody is known to have, though perhaps somebody who does not know yet.
@@ -356,6 +415,18 @@ impl Hub {
         })
     }
 
+    /// The capabilities that providers declare to their clients and that are between them alone. Of two of one name, the first
+    /// counts.
+    pub fn declares(&self) -> Declared {
+        let mut all: Declared = Vec::new();
+        for (capability, settings) in self.inner.routes().mounts.iter().flat_map(|mount| mount.provider.declares()) {
+            if !all.iter().any(|(known, _)| *known == capability) {
+                all.push((capability, settings));
+            }
+        }
+        all
+    }
+
     /// How things stand.
     pub fn status(&self) -> HubStatus {
         let routes = self.inner.routes();
@@ -376,6 +447,15 @@ impl Hub {
     /// Who answers calls, and how their names are shown. What a caller may see of it, and call, only the hub itself says.
     pub fn mounts(&self) -> Arc<[Mount]> {
         Arc::clone(&self.inner.routes().mounts)
+    }
+
+    /// Those providers of which a caller gets to see anything.
+    pub fn mounts_for(&self, context: &Context<'_>) -> Vec<Mount> {
+        let routes = self.inner.routes_for(context.terms, context.agreement, context.caller.session());
+        let view = self.view(&routes, context);
+        let is_seen = |place: usize| view.as_ref().is_none_or(|view| view.sees(place));
+        let seen = routes.mounts.iter().enumerate().filter(|(place, _)| is_seen(*place));
+        seen.map(|(_, mount)| mount.clone()).collect()
     }
 
     /// All tools as they are now, in a fixed order.
@@ -414,42 +494,9 @@ impl Hub {
     }
 }
 
-/// A session of a downstream, as long as it lasts.
-#[derive(Debug)]
-pub struct Visit {
-    hub: Weak<Inner>,
-    id: SessionId,
-}
-
-impl Visit {
-    /// The session's name.
-    pub fn id(&self) -> SessionId {
-        self.id
-    }
-}
-
-impl Drop for Visit {
-    fn drop(&mut self) {
-        if let Some(hub) = self.hub.upgrade() {
-            hub.visitors.fetch_sub(1, Ordering::Relaxed);
-            hub.guests.leave(self.id);
-            hub.routes().mounts.iter().for_each(|mount| mount.provider.left(self.id));
-            if let Some(agent) = hub.agent.get() {
-                agent.left(self.id);
-            }
-            hub.apart.left(self.id);
-            if let Some(governor) = hub.governor.get() {
-                governor.left(self.id);
-            }
-        }
-    }
-}
-
-/// Waits for all of them.
+/// Waits for all of them at once: one that takes long does not hold up the others.
 pub(crate) async fn settle(unsettled: Vec<Settling>) {
-    for settling in unsettled {
-        settling.await;
-    }
+    futures_util::future::join_all(unsettled).await;
 }
 
 #[cfg(test)]

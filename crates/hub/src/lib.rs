@@ -6,31 +6,40 @@
 mod agent;
 mod apart;
 mod bell;
+mod call_log;
 mod claims;
 mod governed;
 mod guests;
 mod hub;
 mod kit;
 mod naming;
+mod origins;
 pub mod policy;
+mod portions;
+mod presence;
 mod provider;
 mod routes;
 mod routing;
 mod schema;
 mod stand_ins;
 mod status;
+mod unique_items;
 mod watched;
 mod weight;
 
 pub use agent::Agent;
 pub use bell::Bell;
 pub use claims::Conflict;
-pub use hub::{Hub, Visit};
+pub use hub::Hub;
 pub use kit::Kit;
 pub use naming::{BETWEEN, Naming, Pattern};
+pub use portions::{Portion, Portions};
+pub use presence::{Busy, CallName, Visit};
 pub use provider::{
-    Answer, Askable, Asking, Bundles, Caller, Context, Features, List, Listed, Provider, Reporter, SessionId, Settling,
-    Work,
+    Answer, Asking, Bundles, Caller, Context, Declared, Features, List, Listed, Provider, Reporter, SessionId,
+    Settling, Work, viewer,
 };
 pub use routes::{HubError, Mount};
-pub use status::{HubStatus, Offence, UpstreamStatus};
+pub use schema::{Check, Problem};
+pub use status::{ClientStatus, HubStatus, Offence, RunningCall, SessionStatus, UpstreamStatus};
+pub use watched::Hearers;

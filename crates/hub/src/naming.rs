@@ -23,6 +23,8 @@ pub struct Naming {
     pub only: Vec<Pattern>,
     /// What fits one of these is not shown.
     pub hidden: Vec<Pattern>,
+    /// Whether a name belongs to another provider if one without this mark offers it, too. For upstreams that the user trusts less.
+    pub yields: bool,
 }
 
 impl Naming {
@@ -42,15 +44,20 @@ impl Naming {
         if let Some(renamed) = self.renamed.get(name) {
             return Some(renamed.clone());
         }
-        Some(match &self.prefix {
+        Some(self.natural(name))
+    }
+
+    /// How a name is shown unless it is renamed: behind the prefix, if there is one.
+    pub(crate) fn natural(&self, name: &str) -> String {
+        match &self.prefix {
             Some(prefix) => fitted(&format!("{prefix}{BETWEEN}{name}")),
             None => name.to_owned(),
-        })
+        }
     }
 
     /// How closely a shown name fits this naming: the longer the prefix that it begins with, the closer. `None` if it can
     /// not be a name that is shown here. Without a prefix, any name can.
-    pub(crate) fn fits(&self, shown: &str) -> Option<usize> {
+    pub fn fits(&self, shown: &str) -> Option<usize> {
         let Some(prefix) = &self.prefix else { return Some(0) };
         let prefix = format!("{prefix}{BETWEEN}");
         let is_renamed = self.renamed.values().any(|renamed| renamed == shown);
@@ -58,7 +65,7 @@ impl Naming {
     }
 
     /// Another name for something whose name belongs to another provider. It is within the own prefix and within no other.
-    pub(crate) fn instead(&self, name: &str) -> String {
+    pub fn instead(&self, name: &str) -> String {
         let prefix = self.prefix.as_deref().unwrap_or_default();
         let plain: Vec<_> = name.split('_').filter(|part| !part.is_empty()).collect();
         let between = if prefix.is_empty() { "" } else { BETWEEN };

@@ -2,11 +2,12 @@
 
 use std::fmt;
 use std::future::Future;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gladhand_accord::{Agreement, Capability};
+use gladhand_accord::{Agreement, Capability, Offer, Side};
 use gladhand_operations::{
     AgentEvent, Answered, CallId, CapabilityCall, CapabilityEvent, Completion, CompletionCall, Contents, Failure,
     FailureKind, Log, Notice, Outcome, Progress, Prompt, PromptResult, Question, Reply, Resource, Template, Terms,
@@ -16,6 +17,7 @@ use gladhand_wire::RawValue;
 use tokio::sync::oneshot;
 
 use crate::bell::Bell;
+use crate::policy::Who;
 use crate::status::UpstreamStatus;
 
 /// Somebody who answers calls: the toolbox, an upstream, a capability with state.
@@ -28,10 +30,20 @@ pub trait Provider: fmt::Debug + Send + Sync {
         ""
     }
 
+    /// Whether it is a program or a server of others, which can offer other names whenever it likes.
+    fn is_upstream(&self) -> bool {
+        false
+    }
+
     /// What one session sees of it, where that is not what everybody sees. It says with
     /// [`Bell::lists_changed_for`] that there is such a session.
     fn listed_for(&self, _session: SessionId) -> Option<Listed> {
         None
+    }
+
+    /// A number for what one session sees of it, the same for sessions that see the same. `None`: what everybody sees.
+    fn list_number(&self, session: SessionId) -> Option<u64> {
+        self.listed_for(session).map(|_| session.0)
     }
 
     /// Its tools, in the order in which they are to be shown.
@@ -114,15 +126,15 @@ pub trait Provider: fmt::Debug + Send + Sync {
         None
     }
 
-    /// Somebody wants to hear of changes of this resource. Called for the first of them only, and not to be answered
-    /// with the bell at once.
-    fn watch(&self, _uri: &str) {}
+    /// A caller subscribes to changes of this resource. Called for the first subscriber only, and not to be answered with
+    /// the bell at once. Without `by`, the provider takes over a resource that was watched elsewhere.
+    fn watch(&self, _uri: &str, _by: Option<&Who<'_>>) {}
 
     /// Nobody wants to hear of changes of this resource any more.
     fn unwatch(&self, _uri: &str) {}
 
-    /// There will be one session and no other, and it can be asked this. Said before anything else, where it is so.
-    fn expects(&self, _askable: &Askable) {}
+    /// There will be one session and no other, and its client declares this. Said before anything else, where it is so.
+    fn expects(&self, _client: &Offer) {}
 
     /// There will be one session and no other, and it speaks this dialect. Said before its first line is answered; who has
     /// something for speakers of one dialect only rings the bell if that is what is spoken.
@@ -132,6 +144,18 @@ pub trait Provider: fmt::Debug + Send + Sync {
     /// calls something that nobody is known to have, waits for it.
     fn settling(&self) -> Option<Settling> {
         None
+    }
+
+    /// If it does not know yet what this caller sees, where that may differ from what others see: ends when it does, or when
+    /// it has given up for now. A caller that lists waits for it. What it finds out, it shows by [`Self::listed_for`] to the
+    /// viewer of the caller ([`Context::viewer`]).
+    fn settling_for(&self, _context: &Context<'_>) -> Option<Settling> {
+        None
+    }
+
+    /// Capabilities that it declares to its clients and that are between them alone, such as extensions.
+    fn declares(&self) -> Declared {
+        Vec::new()
     }
 
     /// Why it does not know one of its lists, if it has tried to find out.
@@ -186,8 +210,8 @@ impl List {
     pub const ALL: [Self; 3] = [Self::Tools, Self::Resources, Self::Prompts];
 }
 
-/// What a session can be asked, with settings.
-pub type Askable = Vec<(Capability, Option<Box<RawValue>>)>;
+/// Capabilities with their settings.
+pub type Declared = Vec<(Capability, Option<Box<RawValue>>)>;
 
 /// The time until a provider knows what it has.
 pub type Settling = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -199,6 +223,30 @@ pub struct SessionId(pub u64);
 impl SessionId {
     /// No session: each call stands for itself, as in stateless MCP.
     pub const NONE: Self = Self(0);
+
+    /// The bit that tells a kind of callers from a session.
+    const KIND: u64 = 1 << 63;
+
+    /// Whether it stands for all callers without a session that are alike: see [`viewer`].
+    pub fn is_kind(self) -> bool {
+        self.0 & Self::KIND != 0
+    }
+}
+
+/// Whose lists a caller sees: those of its session; without one, those of all callers of the same principal and client that
+/// declare the same. A caller that declares nothing sees what is listed for all.
+pub fn viewer(agreement: &Agreement, session: SessionId, principal: Option<&str>) -> SessionId {
+    if session != SessionId::NONE {
+        return session;
+    }
+    let mut hasher = DefaultHasher::new();
+    (principal, &agreement.client.name, &agreement.client.version).hash(&mut hasher);
+    let mut is_plain = true;
+    for term in agreement.agreed(Side::Client) {
+        is_plain = false;
+        (&term.capability.0, term.settings.as_ref().map(|raw| raw.get())).hash(&mut hasher);
+    }
+    if is_plain { SessionId::NONE } else { SessionId(hasher.finish() | SessionId::KIND) }
 }
 
 /// What a provider does beyond answering calls: what it may be advertised with.
@@ -304,6 +352,14 @@ pub struct Listed {
     pub prompts: Vec<Prompt>,
 }
 
+impl Listed {
+    /// Whether it lists nothing.
+    pub fn is_empty(&self) -> bool {
+        let Self { tools, resources, templates, prompts } = self;
+        tools.is_empty() && resources.is_empty() && templates.is_empty() && prompts.is_empty()
+    }
+}
+
 /// The session that a call came from, as whoever answers it may use it. Edges implement it.
 pub trait Caller: fmt::Debug + Send + Sync {
     /// Passes a notice on. Best effort: to a downstream that does not read it is dropped rather than queued.
@@ -323,6 +379,11 @@ pub trait Caller: fmt::Debug + Send + Sync {
     /// If the downstream is behind with reading events: ends when it has caught up, or is gone.
     fn keeping_up(&self) -> Option<Settling> {
         None
+    }
+
+    /// Whether a producer of events that cannot wait for the downstream may pass another one on. If not, it has to end.
+    fn has_room_for_events(&self) -> bool {
+        true
     }
 
     /// The session that it is, where there are sessions.
@@ -356,6 +417,11 @@ pub struct Context<'c> {
 }
 
 impl Context<'_> {
+    /// Whose lists this caller sees.
+    pub fn viewer(&self) -> SessionId {
+        viewer(self.agreement, self.caller.session(), self.terms.principal.as_deref())
+    }
+
     /// Something to report and ask with while the work goes on.
     pub fn reporter(&self) -> Reporter {
         Reporter { call: self.call, caller: Arc::clone(self.caller) }

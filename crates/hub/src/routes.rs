@@ -2,16 +2,18 @@
 
 mod screening;
 
+use std::cell::LazyCell;
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use gladhand_operations::{CompletionOf, Operation, Prompt, Resource, Template, Tool, ToolCall};
 
-use crate::claims::{Claimed, Claims, Space, is_within};
+use crate::claims::{Age, Claimed, Claims, Space, is_within};
 use crate::naming::Naming;
+use crate::origins::Origins;
 use crate::policy::{Invisible, Kind, Stopped, Views, What};
-use crate::provider::{Listed, Provider, SessionId};
+use crate::provider::{List, Listed, Provider, SessionId};
 use crate::schema::Checks;
 
 /// A provider, and how its names are shown.
@@ -80,6 +82,8 @@ pub(crate) struct Route {
 struct Family {
     template: Template,
     mount: usize,
+    /// Since when the provider has it.
+    since: Age,
     /// Whether the provider lists the template now. If not, it still owns it.
     is_listed: bool,
     /// Why its resources are refused because of invisible text.
@@ -87,6 +91,11 @@ struct Family {
 }
 
 impl Route {
+    /// The name that it would have if that did not belong to another provider.
+    pub(crate) fn natural(&self) -> Option<&str> {
+        self.natural.as_deref()
+    }
+
     fn to(mount: usize, own: &str) -> Self {
         Self { mount, own: own.to_owned(), rivals: Vec::new(), natural: None, refused: None }
     }
@@ -118,8 +127,10 @@ pub(crate) struct Routes {
     by_uri: HashMap<String, Route>,
     /// The places of the providers that own URIs which they do not list now.
     held: HashMap<String, usize>,
-    /// All templates that providers own, the oldest first: of two that a URI follows, that one counts.
+    /// All templates that providers own: of two that a URI follows, the first counts.
     families: Vec<Family>,
+    /// The places of the providers that own URIs or templates.
+    with_resources: HashSet<usize>,
     pub(crate) templates: Arc<[Template]>,
     /// The place of each template's provider.
     template_mounts: Vec<usize>,
@@ -163,8 +174,11 @@ impl Routes {
             round.begin_anew();
         }
         for (mount, list) in lists.iter_mut().enumerate() {
+            if !list.is_empty() || mounts[mount].provider.settling().is_none() {
+                round.know(mount);
+            }
             for template in std::mem::take(&mut list.templates) {
-                if let Some(since) = round.claim(Space::Template, &template.uri_template, mount) {
+                if let Some(since) = round.claim_template(&template, mount) {
                     templates.push(Claimed { thing: template, mount, since });
                 }
             }
@@ -174,7 +188,7 @@ impl Routes {
         let unlisted = round.held(Space::Template).into_iter();
         let unlisted: Vec<_> = unlisted.map(|one| one.map(|text| Template::new(text, "", ""))).collect();
         let mut owned: Vec<_> = listed.chain(unlisted.iter().map(|one| (one, false))).collect();
-        owned.sort_by_key(|(one, _)| one.since);
+        owned.sort_by_key(|(one, _)| (mounts[one.mount].naming.yields, one.since));
         for (index, (mount, listed)) in mounts.iter().zip(lists).enumerate() {
             let naming = &mount.naming;
             for capability in mount.provider.capabilities() {
@@ -213,13 +227,14 @@ impl Routes {
                     }
                 }
             }
+            let mut older = round.older_templates(index, &owned);
             for mut resource in listed.resources {
                 let mut shown = resource.uri.clone();
-                if !round.claim_uri(&shown, index, &owned) || by_uri.contains_key(&shown) {
+                if !round.claim_uri(&shown, index, &mut older) || by_uri.contains_key(&shown) {
                     note("resource", &shown);
                     let Some(other) = naming.other_uri(&shown) else { continue };
                     shown = other;
-                    if !round.claim_uri(&shown, index, &owned) {
+                    if !round.claim_uri(&shown, index, &mut older) {
                         continue;
                     }
                 }
@@ -255,12 +270,21 @@ impl Routes {
         let families = owned.into_iter().map(|(one, is_listed)| Family {
             template: Template::new(&one.thing.uri_template, "", ""),
             mount: one.mount,
+            since: one.since,
             is_listed,
             refused: None,
         });
-        let families = families.collect();
+        let families: Vec<_> = families.collect();
         round.end();
-        let routes = Self {
+        let origins = Origins::of(&mounts, &tools, &tool_routes);
+        let origins: Vec<_> =
+            tools.iter().zip(&tool_routes).map(|(tool, to)| origins.origin(to, [&tool.name])).collect();
+        for (tool, origin) in tools.iter_mut().zip(origins) {
+            tool.origin = Some(origin);
+        }
+        let owners = by_uri.values().map(|route: &Route| route.mount);
+        let with_resources = owners.chain(families.iter().map(|family: &Family| family.mount)).collect();
+        let mut routes = Self {
             checks: tools.iter().map(|_| Checks::default()).collect(),
             tools: tools.into(),
             by_tool,
@@ -268,6 +292,7 @@ impl Routes {
             by_uri,
             held,
             families,
+            with_resources,
             template_mounts: templates.iter().map(|one| one.mount).collect(),
             templates: templates.into_iter().map(|one| one.thing).collect(),
             prompts: prompts.into(),
@@ -281,6 +306,7 @@ impl Routes {
             views: Views::default(),
             mounts,
         };
+        routes.rank_families();
         (routes, duplicate)
     }
 
@@ -298,6 +324,18 @@ impl Routes {
         self.by_tool.get(tool).copied()
     }
 
+    /// A tool, by its index, as a caller sees it who knows it by this name.
+    pub(crate) fn renamed(&self, tool: usize, name: String) -> Tool {
+        let listed = &self.tools[tool];
+        let mut renamed = listed.clone();
+        if listed.name != name {
+            let origins = Origins::of(&self.mounts, &self.tools, &self.tool_routes);
+            renamed.origin = Some(origins.origin(self.route_of(tool), [&listed.name, &name]));
+            renamed.name = name;
+        }
+        renamed
+    }
+
     /// Where a tool leads, by its index.
     pub(crate) fn route_of(&self, tool: usize) -> &Route {
         &self.tool_routes[tool]
@@ -312,8 +350,7 @@ impl Routes {
             Operation::Complete(call) => match &call.of {
                 CompletionOf::Prompt(name) => self.prompt(name).cloned().map(Target::Prompt),
                 CompletionOf::Template(uri) => {
-                    let named = self.templates.iter().position(|template| template.uri_template == *uri);
-                    let named = named.map(|at| Route::to(self.template_mounts[at], uri));
+                    let named = self.place_of_template(uri).map(|mount| Route::to(mount, uri));
                     named.or_else(|| self.resource(uri)).map(Target::Resource)
                 }
             },
@@ -363,14 +400,77 @@ impl Routes {
         what.instead_of(route.natural.as_deref())
     }
 
-    /// A resource that no provider lists, as one that the provider of a mount may have.
+    /// The URI of a resource or a template, as something of the provider of a mount.
     pub(crate) fn unlisted(&self, uri: &str, mount: usize) -> Target {
         Target::Resource(Route::to(mount, uri))
+    }
+
+    /// What an operation is about, if that is a resource which is read and no provider lists. Of the providers that `shows`
+    /// lets pass, its owner has it. If it has no owner, the only provider with resources is asked: servers answer URIs that
+    /// they do not list. Where there are several, a URI that none of them claims belongs to none of them.
+    pub(crate) fn unlisted_target(&self, operation: &Operation<'_>, shows: impl Fn(usize) -> bool) -> Option<Target> {
+        let Operation::ReadResource(uri) = operation else { return None };
+        let mount = match self.owner(uri) {
+            Some(owner) => Some(owner).filter(|owner| shows(*owner)),
+            None => self.only_with_resources(shows),
+        };
+        let has_unlisted = |mount: &usize| self.mounts[*mount].provider.features().unlisted_resources;
+        mount.filter(has_unlisted).map(|mount| self.unlisted(uri, mount))
+    }
+
+    /// The place of the only provider with resources, of those that `shows` lets pass. A provider that could not say what it
+    /// has counts only if there is no other.
+    fn only_with_resources(&self, shows: impl Fn(usize) -> bool) -> Option<usize> {
+        let has_some = |place: &usize| {
+            let lists_some = self.with_resources.contains(place);
+            shows(*place) && (lists_some || self.mounts[*place].provider.features().unlisted_resources)
+        };
+        let all: Vec<_> = (0..self.mounts.len()).filter(has_some).collect();
+        let is_known = |place: &&usize| self.mounts[**place].provider.trouble(List::Resources).is_none();
+        let known: Vec<_> = all.iter().filter(is_known).copied().collect();
+        match (&all[..], &known[..]) {
+            ([one], _) | (_, [one]) => Some(*one),
+            _ => None,
+        }
+    }
+
+    /// Puts the templates into the order in which they count: those that providers have from the start on before those that
+    /// were added later, the most specific first, then in the order of the configuration.
+    fn rank_families(&mut self) {
+        let mounts = &self.mounts;
+        self.families.sort_by_cached_key(|family| {
+            let (round, place) = family.since;
+            (mounts[family.mount].naming.yields, round, std::cmp::Reverse(family.template.literal().len()), place)
+        });
+    }
+
+    /// The place of a provider, if it is mounted.
+    pub(crate) fn place(&self, provider: &Weak<dyn Provider>) -> Option<usize> {
+        self.mounts.iter().position(|mount| std::ptr::addr_eq(provider.as_ptr(), Arc::as_ptr(&mount.provider)))
+    }
+
+    /// Something that a provider calls `own` and that is shown as a URI.
+    pub(crate) fn resource_at(&self, mount: usize, own: &str, shown: &str) -> Target {
+        let listed = self.resource(shown).filter(|route| route.mount == mount);
+        Target::Resource(listed.unwrap_or_else(|| Route::to(mount, own)))
     }
 
     /// What the provider of a mount is called.
     pub(crate) fn upstream(&self, mount: usize) -> &str {
         self.mounts[mount].upstream()
+    }
+
+    /// Whether the provider of a mount lists anything.
+    pub(crate) fn lists_anything_of(&self, mount: usize) -> bool {
+        let prompts_and_resources = self.by_uri.values().chain(self.by_prompt.values());
+        self.tool_routes.iter().chain(prompts_and_resources).any(|route| route.mount == mount)
+            || self.template_mounts.contains(&mount)
+    }
+
+    /// The place of the provider of a template, by its text.
+    pub(crate) fn place_of_template(&self, text: &str) -> Option<usize> {
+        let index = self.templates.iter().position(|template| template.uri_template == text)?;
+        Some(self.template_mounts[index])
     }
 
     /// The place of the provider of a template, by the template's index.
@@ -397,7 +497,10 @@ impl Routes {
     fn family(&self, uri: &str) -> Option<&Family> {
         let owner = self.held.get(uri);
         let mut families = self.families.iter().filter(|family| owner.is_none_or(|owner| *owner == family.mount));
-        families.find(|family| family.template.variables(uri).is_some())
+        // A template that names no scheme could claim the URIs of every provider, so it decides only where there is one.
+        let only = LazyCell::new(|| self.only_with_resources(|_| true));
+        let may_claim = |family: &Family| family.template.has_scheme() || *only == Some(family.mount);
+        families.find(|family| may_claim(family) && family.template.variables(uri).is_some())
     }
 
     /// Why a target is refused because of invisible text.
@@ -437,7 +540,9 @@ fn listed(provider: &dyn Provider, session: Option<SessionId>) -> Listed {
 
 /// Prefixes of other mounts which a shown name begins with too.
 fn rivals(shown: &str, mount: usize, mounts: &[Mount]) -> Vec<String> {
-    let own = mounts[mount].naming.prefix.as_deref();
-    let prefixes = mounts.iter().filter_map(|other| other.naming.prefix.as_deref());
+    let Naming { prefix: own, yields, .. } = &mounts[mount].naming;
+    // A provider that yields has no say in which patterns are about another: it could lift a restriction.
+    let heard = mounts.iter().filter(|other| *yields || !other.naming.yields);
+    let (own, prefixes) = (own.as_deref(), heard.filter_map(|other| other.naming.prefix.as_deref()));
     prefixes.filter(|prefix| Some(*prefix) != own && is_within(shown, prefix)).map(str::to_owned).collect()
 }

@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, OnceLock};
 
 use gladhand_accord::Agreement;
 use gladhand_operations::{
@@ -12,8 +12,9 @@ use gladhand_operations::{
 };
 use gladhand_wire::json;
 
+use crate::call_log::CallLog;
 use crate::hub::{Hub, settle};
-use crate::policy::{Governor, What};
+use crate::policy::{Governor, View, What, Who};
 use crate::provider::{Answer, Caller, Context, List, Provider, Work};
 use crate::routes::{Mount, Route, Routes, Target};
 use crate::stand_ins::{self, StandIn};
@@ -21,19 +22,32 @@ use crate::stand_ins::{self, StandIn};
 impl Hub {
     /// Answers a call, now or later.
     pub fn answer(&self, call: Call<'_>, agreement: &Arc<Agreement>, caller: &Arc<dyn Caller>) -> Answer {
-        let routes = self.inner.routes_for(caller.session());
+        match CallLog::begin(&call, agreement, caller.session()) {
+            None => self.find(call, agreement, caller),
+            Some(log) => log.hold(self.find(call, agreement, caller)),
+        }
+    }
+
+    fn find(&self, call: Call<'_>, agreement: &Arc<Agreement>, caller: &Arc<dyn Caller>) -> Answer {
+        let routes = self.inner.routes_for(&call.terms, agreement, caller.session());
         if self.is_answerable(&call.operation, &routes) {
             return self.route(call, routes, agreement, caller);
         }
-        let unsettled = self.unsettled();
+        let mut unsettled = self.unsettled();
+        {
+            let context = Context { call: call.id, terms: &call.terms, agreement, caller, bell: &self.bell };
+            unsettled.extend(routes.mounts.iter().filter_map(|mount| mount.provider.settling_for(&context)));
+        }
         if unsettled.is_empty() {
+            // What this caller sees may have been settled just now.
+            let routes = self.inner.routes_for(&call.terms, agreement, caller.session());
             return self.route(call, routes, agreement, caller);
         }
         let (hub, call) = (self.clone(), call.into_owned());
         let (agreement, caller) = (Arc::clone(agreement), Arc::clone(caller));
         Answer::Later(Box::pin(async move {
             settle(unsettled).await;
-            let routes = hub.inner.routes_for(caller.session());
+            let routes = hub.inner.routes_for(&call.terms, &agreement, caller.session());
             hub.route(call, routes, &agreement, &caller).outcome().await
         }))
     }
@@ -72,19 +86,14 @@ impl Hub {
         };
         match self.governor() {
             Some(governor) => self.answer_governed(governor, operation, routes, &context),
-            None => match routes.target(&operation) {
-                Some(target) => match self.errand(operation, target, routes, &context) {
+            None => {
+                let target = routes.target(&operation).or_else(|| routes.unlisted_target(&operation, |_| true));
+                let Some(target) = target else { return Answer::Now(Err(missing(&operation, &routes, None))) };
+                match self.errand(operation, target, routes, &context) {
                     Ok(errand) => self.run(errand, &context),
                     Err(failure) => Answer::Now(Err(failure)),
-                },
-                None => match &operation {
-                    Operation::ReadResource(uri) => {
-                        let candidates = candidates(uri, &routes).collect();
-                        self.read_unlisted(uri, candidates, &routes, &context, &Arc::default())
-                    }
-                    operation => Answer::Now(Err(missing(operation, &routes))),
-                },
-            },
+                }
+            }
         }
     }
 
@@ -112,9 +121,9 @@ impl Hub {
             }
         };
         // A caller that finds nothing because an upstream could not be asked is told so.
-        let trouble: Vec<_> = troubles(routes, list).map(|(_, failure)| failure).collect();
+        let trouble: Vec<_> = troubles(routes, list, view.as_deref()).map(|(_, failure)| failure).collect();
         for failure in trouble.iter().filter(|_| !is_empty) {
-            let log = Log { level: Level::Warning, logger: None, data: json::to_raw(&failure.message) };
+            let log = Log::new(Level::Warning, None, json::to_raw(&failure.message));
             context.caller.tell(Notice::Log(Some(context.call), log));
         }
         Answer::Now(together(trouble).filter(|_| is_empty).map_or(Ok(reply), Err))
@@ -146,46 +155,6 @@ impl Hub {
             Some(leave) => leave.bound(answer),
             None => answer,
         }
-    }
-
-    /// Reads what no provider lists: those that may have such are asked, one after the other. `asked` hears the place of
-    /// the provider that answered.
-    pub(crate) fn read_unlisted(
-        &self,
-        uri: &str,
-        candidates: Vec<usize>,
-        routes: &Arc<Routes>,
-        context: &Context<'_>,
-        asked: &Arc<OnceLock<usize>>,
-    ) -> Answer {
-        match candidates[..] {
-            [] => return Answer::Now(Err(Failure::unknown_resource(uri))),
-            [one] => {
-                let _ = asked.set(one);
-                return guarded(routes, one, |provider| provider.read(uri, context));
-            }
-            _ => {}
-        }
-        let answered_by = Arc::clone(asked);
-        let (uri, routes, bell) = (uri.to_owned(), Arc::clone(routes), self.bell.clone());
-        let (call, terms) = (context.call, context.terms.clone().into_owned());
-        let (agreement, caller) = (Arc::clone(context.agreement), Arc::clone(context.caller));
-        Answer::later(async move {
-            for candidate in candidates {
-                let answer = {
-                    let context = Context { call, terms: &terms, agreement: &agreement, caller: &caller, bell: &bell };
-                    guarded(&routes, candidate, |provider| provider.read(&uri, &context))
-                };
-                match answer.outcome().await {
-                    Err(failure) if failure.kind == FailureKind::UnknownResource => {}
-                    outcome => {
-                        let _ = answered_by.set(candidate);
-                        return outcome;
-                    }
-                }
-            }
-            Err(Failure::unknown_resource(&uri))
-        })
     }
 
     /// An operation that can be carried out as it is.
@@ -225,10 +194,10 @@ impl Hub {
             (Operation::ReadResource(_), Target::Resource(to)) => {
                 guarded(&routes, to.mount, |provider| provider.read(&to.own, context))
             }
-            (Operation::Watch(uri), Target::Resource(_)) => match self.watch(&uri, &routes) {
-                true => Answer::Now(Ok(Reply::Done)),
-                false => Answer::Now(Err(Failure::unknown_resource(&uri))),
-            },
+            (Operation::Watch(uri), Target::Resource(_)) => {
+                let watching = self.watch(&uri, &Who::of(context), context.terms.party, &routes);
+                Answer::Now(watching.map(Reply::Watching))
+            }
             (Operation::GetPrompt(prompt), Target::Prompt(to)) => {
                 let prompt = ToolCall { name: Cow::Borrowed(&to.own), arguments: prompt.arguments };
                 guarded(&routes, to.mount, |provider| provider.prompt(prompt, context))
@@ -244,7 +213,7 @@ impl Hub {
             (Operation::Capability(asked), Target::Capability(_, mount)) => {
                 guarded(&routes, mount, |provider| provider.serve(asked, context))
             }
-            (operation, _) => Answer::Now(Err(missing(&operation, &routes))),
+            (operation, _) => Answer::Now(Err(missing(&operation, &routes, None))),
         }
     }
 }
@@ -267,30 +236,21 @@ impl Errand<'_> {
     }
 }
 
-/// The places of the providers that may have a resource which no provider lists. If its URI belongs to a provider, no
-/// other is asked.
-pub(crate) fn candidates(uri: &str, routes: &Routes) -> impl Iterator<Item = usize> {
-    let owner = routes.owner(uri);
-    let may_have_it = move |(index, mount): &(usize, &Mount)| {
-        owner.is_none_or(|owner| owner == *index) && mount.provider.features().unlisted_resources
-    };
-    routes.mounts.iter().enumerate().filter(may_have_it).map(|(index, _)| index)
-}
-
-/// Why there is no answer to an operation about something that no provider is known to have.
-pub(crate) fn missing(operation: &Operation<'_>, routes: &Routes) -> Failure {
+/// Why there is no answer to an operation about something that no provider is known to have. A caller hears only of providers
+/// that it sees.
+pub(crate) fn missing(operation: &Operation<'_>, routes: &Routes, view: Option<&View>) -> Failure {
     match operation {
         Operation::CallTool(call) => {
             let unknown = || Failure::unknown_tool(&call.name);
-            trouble_with(routes, List::Tools, &call.name).unwrap_or_else(unknown)
+            trouble_with(routes, List::Tools, &call.name, view).unwrap_or_else(unknown)
         }
         Operation::GetPrompt(call) => {
             let unknown = || Failure::unknown_prompt(&call.name);
-            trouble_with(routes, List::Prompts, &call.name).unwrap_or_else(unknown)
+            trouble_with(routes, List::Prompts, &call.name, view).unwrap_or_else(unknown)
         }
         Operation::Capability(call) => {
             // A provider that could not be asked may serve it.
-            let trouble = together(troubles(routes, List::Tools).map(|(_, failure)| failure).collect());
+            let trouble = together(troubles(routes, List::Tools, view).map(|(_, failure)| failure).collect());
             trouble.unwrap_or_else(|| Failure::no_capability(call.capability))
         }
         Operation::ReadResource(uri) | Operation::Watch(uri) => Failure::unknown_resource(uri),
@@ -311,14 +271,16 @@ fn guarded(routes: &Routes, mount: usize, answer: impl FnOnce(&dyn Provider) -> 
     routes.invisible.answer(answer)
 }
 
-/// Why providers do not know one of their lists, with their mounts.
-fn troubles(routes: &Routes, list: List) -> impl Iterator<Item = (&Mount, Failure)> {
-    routes.mounts.iter().filter_map(move |mount| Some((mount, routes.invisible.failure(mount.provider.trouble(list)?))))
+/// Why providers that a caller sees do not know one of their lists, with their mounts.
+fn troubles<'r>(routes: &'r Routes, list: List, view: Option<&'r View>) -> impl Iterator<Item = (&'r Mount, Failure)> {
+    let is_seen = move |place: usize| view.is_none_or(|view| view.sees(place));
+    let seen = routes.mounts.iter().enumerate().filter(move |(place, _)| is_seen(*place));
+    seen.filter_map(move |(_, mount)| Some((mount, routes.invisible.failure(mount.provider.trouble(list)?))))
 }
 
 /// Why the provider that a name would belong to does not know what it has. Where several could have it, all of them tell.
-fn trouble_with(routes: &Routes, list: List, name: &str) -> Option<Failure> {
-    let fitting = troubles(routes, list).filter_map(|(mount, failure)| Some((mount.naming.fits(name)?, failure)));
+fn trouble_with(routes: &Routes, list: List, name: &str, view: Option<&View>) -> Option<Failure> {
+    let fitting = troubles(routes, list, view).filter_map(|(mount, failure)| Some((mount.naming.fits(name)?, failure)));
     let fitting: Vec<_> = fitting.collect();
     let closest = fitting.iter().map(|(fit, _)| *fit).max()?;
     together(fitting.into_iter().filter(|(fit, _)| *fit == closest).map(|(_, failure)| failure).collect())

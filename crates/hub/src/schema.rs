@@ -1,11 +1,13 @@
 //! Whether arguments and results are what a tool's schemas say.
 //!
 //! A schema may come from an upstream and arguments from anybody, so nothing here may take long or reach out: remote
-//! references are never fetched, patterns run in linear time, and what a schema can cost is weighed before it is used
-//! (`weight.rs`). A schema that cannot be used checks nothing; the log says so once.
+//! references are never fetched, patterns run in linear time, and the cost of a check is counted before the check
+//! (`weight.rs`). A value that would cost too much is refused. A schema that cannot be used checks nothing; the log says so
+//! once.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use gladhand_operations::{Failure, FailureKind, Reply, Tool, ToolResult};
 use gladhand_wire::RawValue;
@@ -13,13 +15,24 @@ use jsonschema::paths::{Location, LocationSegment};
 use jsonschema::{PatternOptions, ValidationError, Validator};
 use serde_json::Value;
 
+use crate::unique_items::UniqueItems;
 use crate::weight::Weight;
 
 /// The longest schema that is used.
 const LONGEST: usize = 256 * 1024;
 
-/// How much a compiled pattern may take.
+/// How many bytes a compiled pattern may take.
 const LARGEST_PATTERN: usize = 1024 * 1024;
+
+/// How many bytes all patterns of a schema may take.
+const ALL_PATTERNS: usize = 4 * LARGEST_PATTERN;
+
+/// How many bytes compiled schemas of tools may take in this process, by estimate. Without room, a schema is compiled anew
+/// for each call.
+const MOST_KEPT: usize = 64 * 1024 * 1024;
+
+/// How many bytes they take.
+static KEPT: AtomicUsize = AtomicUsize::new(0);
 
 /// How many problems are told at once.
 const PROBLEMS: usize = 5;
@@ -30,36 +43,107 @@ const PROBLEM_CHARS: usize = 200;
 /// The schemas of one tool, compiled when they are first needed.
 #[derive(Debug, Default)]
 pub(crate) struct Checks {
-    input: OnceLock<Option<Check>>,
-    output: OnceLock<Option<Check>>,
+    input: Compiled,
+    output: Compiled,
+}
+
+/// A schema that is compiled and kept; `None` inside: it cannot be used.
+#[derive(Debug, Default)]
+struct Compiled(OnceLock<Option<(Check, Kept)>>);
+
+impl Compiled {
+    /// Uses the schema, which is compiled if need be.
+    fn with<T>(&self, compile: impl FnOnce() -> Option<Check>, look: impl FnOnce(Option<&Check>) -> T) -> T {
+        if let Some(compiled) = self.0.get() {
+            return look(compiled.as_ref().map(|(check, _)| check));
+        }
+        let Some(check) = compile() else {
+            let _ = self.0.set(None);
+            return look(None);
+        };
+        let looked = look(Some(&check));
+        if let Some(kept) = Kept::take(check.memory()) {
+            // Another call may have been faster.
+            let _ = self.0.set(Some((check, kept)));
+        }
+        looked
+    }
+}
+
+/// A part of [`KEPT`].
+#[derive(Debug)]
+struct Kept(usize);
+
+impl Kept {
+    fn take(bytes: usize) -> Option<Self> {
+        let add = |kept: usize| kept.checked_add(bytes).filter(|kept| *kept <= MOST_KEPT);
+        KEPT.try_update(Ordering::Relaxed, Ordering::Relaxed, add).ok().map(|_| Self(bytes))
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        KEPT.fetch_sub(self.0, Ordering::Relaxed);
+    }
 }
 
 impl Checks {
     /// Whether a tool may be called with these arguments.
     pub(crate) fn arguments(&self, tool: &Tool, arguments: &RawValue) -> Result<(), Failure> {
-        let check = self.input.get_or_init(|| Check::of(tool, "input", &tool.input_schema));
-        let problems = check.as_ref().and_then(|check| check.problems("arguments", arguments));
-        problems.map_or(Ok(()), |problems| Err(Failure::new(FailureKind::InvalidArguments, problems)))
+        let compile = || Check::of(tool, "input", &tool.input_schema);
+        let checked =
+            self.input.with(compile, |check| check.map_or(Ok(()), |check| check.check("arguments", arguments)));
+        checked.map_err(|problem| Failure::new(FailureKind::InvalidArguments, problem.to_string()))
     }
 
     /// Whether a tool may return this. What it says of a failure is not held to the schema.
     pub(crate) fn reply(&self, tool: &Tool, reply: &Reply) -> Result<(), Failure> {
         let Reply::Tool(ToolResult { structured: Some(data), failed: false, .. }) = reply else { return Ok(()) };
         let Some(schema) = &tool.output_schema else { return Ok(()) };
-        let check = self.output.get_or_init(|| Check::of(tool, "output", schema));
-        match check.as_ref().and_then(|check| check.problems("result", data)) {
-            None => Ok(()),
-            Some(problems) => {
-                let message = format!("the tool returned what its own schema forbids: {problems}");
-                Err(Failure::new(FailureKind::ToolFailed, message))
-            }
+        let compile = || Check::of(tool, "output", schema);
+        let checked = self.output.with(compile, |check| check.map_or(Ok(()), |check| check.check("result", data)));
+        checked.map_err(|problem| {
+            let what = match problem {
+                Problem::Violations(_) => "the tool returned what its own schema forbids",
+                Problem::CannotBeTold(_) => "the tool returned what cannot be checked against its own schema",
+            };
+            Failure::new(FailureKind::ToolFailed, format!("{what}: {problem}"))
+        })
+    }
+}
+
+/// Whether a value fits a schema.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Fits,
+    DoesNotFit,
+    /// The check would take too long.
+    CannotBeTold,
+}
+
+/// The message about a value whose check would take too long.
+pub(crate) const TOO_COSTLY: &str = "too large or too deeply nested to be checked against the schema";
+
+/// Why a value is refused.
+#[derive(Debug)]
+pub enum Problem {
+    /// What is wrong with it, each problem with its place.
+    Violations(String),
+    /// Why it cannot be checked.
+    CannotBeTold(String),
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Violations(told) | Self::CannotBeTold(told) => f.write_str(told),
         }
     }
 }
 
 /// One schema that can be used.
 #[derive(Debug)]
-pub(crate) struct Check {
+pub struct Check {
     validator: Validator,
     weight: Weight,
 }
@@ -70,42 +154,98 @@ impl Check {
         compiled.inspect_err(|why| tracing::warn!(tool = tool.name, which, why, "this schema checks nothing")).ok()
     }
 
-    pub(crate) fn compile(schema: &str) -> Result<Self, String> {
+    /// Compiles a schema, or says why it cannot be used.
+    pub fn compile(schema: &str) -> Result<Self, String> {
         if schema.len() > LONGEST {
             return Err(format!("it is longer than {LONGEST} bytes"));
         }
         let schema: Value = serde_json::from_str(schema).map_err(|error| error.to_string())?;
         let weight = Weight::of(&schema)?;
+        let share = largest_pattern(&weight);
         let validator = jsonschema::options()
             .offline()
-            .with_pattern_options(PatternOptions::regex().size_limit(LARGEST_PATTERN))
+            .with_pattern_options(PatternOptions::regex().size_limit(share).dfa_size_limit(share))
+            .with_keyword("uniqueItems", UniqueItems::build)
             .build(&schema)
             .map_err(|error| shortened(&error.to_string()))?;
         Ok(Self { validator, weight })
     }
 
-    /// Whether a value is right for certain: what would take too long to find out is not.
-    pub(crate) fn holds(&self, value: &Value) -> bool {
-        self.weight.allows(value) && self.validator.is_valid(value)
+    /// About how many bytes it takes: each pattern, and as much again to match with it.
+    fn memory(&self) -> usize {
+        self.weight.memory(2 * largest_pattern(&self.weight))
     }
 
-    /// What is wrong with a value, if anything is: each problem with its place.
-    fn problems(&self, root: &str, value: &RawValue) -> Option<String> {
-        // What is nested too deeply to be read is for the tool to refuse.
-        let value: Value = serde_json::from_str(value.get()).ok()?;
-        if !self.weight.allows(&value) || self.validator.is_valid(&value) {
-            return None;
+    pub(crate) fn verdict(&self, value: &Value) -> Verdict {
+        if !self.weight.allows(value) {
+            Verdict::CannotBeTold
+        } else if self.validator.is_valid(value) {
+            Verdict::Fits
+        } else {
+            Verdict::DoesNotFit
         }
-        let mut errors = self.validator.iter_errors(&value);
-        let told: Vec<String> = errors.by_ref().take(PROBLEMS).map(|error| told(root, &error)).collect();
+    }
+
+    /// Whether a value, which is called `root` in messages, fits.
+    fn check(&self, root: &str, raw: &RawValue) -> Result<(), Problem> {
+        let value: Value = serde_json::from_str(raw.get())
+            .map_err(|error| Problem::CannotBeTold(shortened(&format!("{root}: {error}"))))?;
+        if !self.weight.allows_any_of(raw.get().len()) {
+            return self.check_value(root, &value);
+        }
+        self.find_problems(root, &value, shown)
+    }
+
+    /// Whether a value, which is called `root` in messages, fits.
+    pub fn check_value(&self, root: &str, value: &Value) -> Result<(), Problem> {
+        self.affordable(root, value)?;
+        self.find_problems(root, value, shown)
+    }
+
+    /// Whether a value fits that may hold secrets: messages do not quote it.
+    pub fn check_secret(&self, root: &str, value: &Value) -> Result<(), Problem> {
+        self.affordable(root, value)?;
+        self.find_problems(root, value, |error| error.masked().to_string())
+    }
+
+    fn affordable(&self, root: &str, value: &Value) -> Result<(), Problem> {
+        if self.weight.allows(value) {
+            return Ok(());
+        }
+        Err(Problem::CannotBeTold(format!("{root}: {TOO_COSTLY}")))
+    }
+
+    fn find_problems(
+        &self,
+        root: &str,
+        value: &Value,
+        words: impl Fn(&ValidationError<'_>) -> String,
+    ) -> Result<(), Problem> {
+        if self.validator.is_valid(value) {
+            return Ok(());
+        }
+        if !self.weight.allows_details(value) {
+            return Err(Problem::Violations(format!("{root}: the schema forbids it, and it is too large for details")));
+        }
+        let mut errors = self.validator.iter_errors(value);
+        // Such as `arguments.limit: 7 is greater than the maximum of 5`.
+        let told = |error: ValidationError<'_>| {
+            shortened(&format!("{}: {}", place(root, error.instance_path()), words(&error)))
+        };
+        let told: Vec<String> = errors.by_ref().take(PROBLEMS).map(told).collect();
         let more = if errors.next().is_some() { "; and more" } else { "" };
-        Some(told.join("; ") + more)
+        Err(Problem::Violations(told.join("; ") + more))
     }
 }
 
-/// A problem and its place, such as `arguments.limit: 7 is greater than the maximum of 5`.
-fn told(root: &str, error: &ValidationError<'_>) -> String {
-    shortened(&format!("{}: {error}", place(root, error.instance_path())))
+/// The words of a problem, which quote the value.
+fn shown(error: &ValidationError<'_>) -> String {
+    error.to_string()
+}
+
+/// How many bytes each pattern of a schema may take.
+fn largest_pattern(weight: &Weight) -> usize {
+    LARGEST_PATTERN.min(ALL_PATTERNS / weight.patterns().max(1))
 }
 
 fn place(root: &str, location: &Location) -> String {

@@ -64,3 +64,46 @@ pub struct UpstreamStatus {
     #[serde(default)]
     pub offences: Vec<Offence>,
 }
+
+/// A session with a downstream, or all requests of a transport that use no session.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionStatus {
+    /// Its number; none for requests without a session.
+    pub session: Option<u64>,
+    /// The client; none before the opening has ended. Requests without a session may come from several.
+    pub clients: Vec<ClientStatus>,
+    /// When it began, in seconds since 1970.
+    pub since: u64,
+    /// Calls that it has made.
+    pub calls: u64,
+    /// Calls that run.
+    pub under_way: usize,
+    /// The same calls one by one, as far as there is room.
+    pub running: Vec<RunningCall>,
+}
+
+/// A client, as it introduced itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClientStatus {
+    /// The name that it gave itself.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// The principal that it proved to be, if any.
+    pub principal: Option<String>,
+    /// The dialect that it speaks.
+    pub dialect: String,
+    /// The revision of the dialect.
+    pub revision: String,
+}
+
+/// A call that runs.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunningCall {
+    /// The kind of call: `tool`, `resource`, `subscription`, `prompt`, `completion`, `capability`, `agent` or `list`.
+    pub kind: String,
+    /// Its name, at most 64 bytes of it.
+    pub name: String,
+    /// How long it has been running.
+    pub seconds: u64,
+}

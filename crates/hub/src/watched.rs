@@ -1,21 +1,130 @@
-//! Resources that somebody wants to hear of, and who was told so.
+//! Subscriptions to resources: the subscribers of each resource, and the provider that watches it for them.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use crate::provider::Provider;
+use gladhand_operations::{Failure, FailureKind, Party, Update, WatchId, subscription_weight, wholes_of};
+
+use crate::policy::Who;
+use crate::portions::{Portion, Portions};
+use crate::provider::{Provider, SessionId};
 use crate::routes::Routes;
 
-/// Resources that somebody wants to hear of, by the names under which they are shown.
+/// How many subscriptions there may be over all sessions; one with a long URI counts as several.
+const MOST_SUBSCRIPTIONS: usize = 32_768;
+
+/// All subscriptions of the hub.
+#[derive(Debug)]
+pub(crate) struct Watched {
+    subscriptions: Mutex<Subscriptions>,
+    /// The bound on them, shared by parties.
+    room: Arc<Portions>,
+}
+
+impl Default for Watched {
+    fn default() -> Self {
+        Self { subscriptions: Mutex::default(), room: Portions::of(MOST_SUBSCRIPTIONS, 0) }
+    }
+}
+
 #[derive(Debug, Default)]
-pub(crate) struct Watched(Mutex<HashMap<String, Watch>>);
+struct Subscriptions {
+    /// The newest subscription.
+    newest: u64,
+    /// By the names under which the resources are shown.
+    by_uri: BTreeMap<String, Watch>,
+    /// The shown names by what the providers call the resources.
+    shown: BTreeMap<String, BTreeSet<String>>,
+}
+
+impl Subscriptions {
+    /// The watched resources that a URI is a part of: a URI of a provider, or a shown one.
+    fn wholes_of(&self, uri: &str, is_own: bool) -> Vec<(&String, &Watch)> {
+        if !is_own {
+            return wholes_of(&self.by_uri, uri).collect();
+        }
+        let shown = wholes_of(&self.shown, uri).flat_map(|(_, shown)| shown);
+        shown.filter_map(|shown| self.by_uri.get_key_value(shown)).collect()
+    }
+
+    fn index(&mut self, own: &str, shown: &str) {
+        self.shown.entry(own.to_owned()).or_default().insert(shown.to_owned());
+    }
+
+    fn forget(&mut self, own: &str, shown: &str) {
+        let Some(names) = self.shown.get_mut(own) else { return };
+        names.remove(shown);
+        if names.is_empty() {
+            self.shown.remove(own);
+        }
+    }
+}
 
 #[derive(Debug, Default)]
 struct Watch {
-    /// How many want to hear of it.
-    wanted: usize,
-    /// Who was told so, unless nobody is known to have it.
+    subscribers: Vec<Subscriber>,
+    /// The provider that watches the resource, unless no provider is known to have it.
     at: Option<Place>,
+}
+
+/// A caller that subscribed to a resource. Policy decides on each change whether the subscriber may hear of it.
+#[derive(Debug)]
+pub(crate) struct Subscriber {
+    pub(crate) id: WatchId,
+    principal: Option<Box<str>>,
+    client: Box<str>,
+    session: SessionId,
+    scopes: Option<Box<str>>,
+    /// The policy under which the subscription was granted: see [`Governor::policy_number`](crate::policy::Governor).
+    pub(crate) policy: u64,
+    /// What the subscription takes of the bound on all.
+    _portion: Option<Portion>,
+}
+
+impl Subscriber {
+    /// A caller that subscribes while this policy holds.
+    pub(crate) fn new(who: &Who<'_>, policy: u64) -> Self {
+        Self {
+            id: WatchId(0),
+            principal: who.principal.map(Into::into),
+            client: who.client.into(),
+            session: who.session,
+            scopes: who.scopes.map(Into::into),
+            policy,
+            _portion: None,
+        }
+    }
+
+    pub(crate) fn who(&self) -> Who<'_> {
+        Who {
+            principal: self.principal.as_deref(),
+            client: &self.client,
+            session: self.session,
+            scopes: self.scopes.as_deref(),
+        }
+    }
+}
+
+/// The subscribers that hear of a change.
+#[derive(Debug, Clone, Copy)]
+pub enum Hearers<'a> {
+    /// All of them.
+    All,
+    /// One session.
+    Session(SessionId),
+    /// Callers without a session of one principal.
+    Sessionless(Option<&'a str>),
+}
+
+impl Hearers<'_> {
+    /// Whether a subscriber is one of them.
+    pub(crate) fn have(&self, who: &Who<'_>) -> bool {
+        match self {
+            Self::All => true,
+            Self::Session(session) => who.session == *session,
+            Self::Sessionless(principal) => who.session == SessionId::NONE && who.principal == *principal,
+        }
+    }
 }
 
 /// A resource of a provider.
@@ -26,59 +135,125 @@ struct Place {
     own: String,
 }
 
+/// A change of a watched resource.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Change<'a> {
+    /// The provider that has the resource.
+    pub(crate) provider: &'a Weak<dyn Provider>,
+    /// The URI of the changed part, as the provider knows it.
+    pub(crate) own: &'a str,
+    /// The same URI, as it is shown.
+    pub(crate) shown: &'a str,
+}
+
 impl Watched {
-    /// One more wants to hear of a resource. Whether there is such.
-    pub(crate) fn add(&self, uri: &str, routes: &Routes) -> bool {
-        let Some(place) = Place::of(uri, routes) else { return false };
+    /// Adds a subscription of a party.
+    pub(crate) fn add(
+        &self,
+        uri: &str,
+        subscriber: Subscriber,
+        party: Option<Party>,
+        routes: &Routes,
+    ) -> Result<WatchId, Failure> {
+        let place = Place::of(uri, routes).ok_or_else(|| Failure::unknown_resource(uri))?;
+        let mut portion = self.room.portion(party.unwrap_or(Party(0)));
+        if !portion.grow(subscription_weight(uri)) {
+            return Err(Failure::new(FailureKind::Busy, "busy: too many subscriptions; try again later"));
+        }
         let mut watched = self.lock();
-        let watch = watched.entry(uri.to_owned()).or_default();
-        watch.wanted += 1;
-        watch.move_to(place, routes);
-        true
+        watched.newest += 1;
+        let id = WatchId(watched.newest);
+        let watch = watched.by_uri.entry(uri.to_owned()).or_default();
+        let before = watch.own();
+        watch.move_to(place, routes, Some(&subscriber.who()));
+        watch.subscribers.push(Subscriber { id, _portion: Some(portion), ..subscriber });
+        let now = watch.own();
+        if before != now {
+            before.iter().for_each(|own| watched.forget(own, uri));
+            now.iter().for_each(|own| watched.index(own, uri));
+        }
+        Ok(id)
     }
 
-    /// One less wants to hear of it.
-    pub(crate) fn remove(&self, uri: &str) {
-        let mut watched = self.lock();
-        let Some(watch) = watched.get_mut(uri) else { return };
-        watch.wanted -= 1;
-        if watch.wanted == 0
-            && let Some(Watch { at: Some(place), .. }) = watched.remove(uri)
-            && let Some(provider) = place.provider.upgrade()
+    /// A subscription ends.
+    pub(crate) fn remove(&self, uri: &str, id: WatchId) {
+        let watched = &mut *self.lock();
+        let Some(watch) = watched.by_uri.get_mut(uri) else { return };
+        watch.subscribers.retain(|subscriber| subscriber.id != id);
+        if watch.subscribers.is_empty()
+            && let Some(Watch { at: Some(place), .. }) = watched.by_uri.remove(uri)
         {
-            provider.unwatch(&place.own);
+            watched.forget(&place.own, uri);
+            if let Some(provider) = place.provider.upgrade() {
+                provider.unwatch(&place.own);
+            }
         }
     }
 
     /// Others may have what is watched now: they are told, and whoever is left and does not have it any more is too.
     pub(crate) fn follow(&self, routes: &Routes) {
-        for (uri, watch) in &mut *self.lock() {
+        let watched = &mut *self.lock();
+        for (uri, watch) in &mut watched.by_uri {
             match Place::of(uri, routes) {
-                Some(place) => watch.move_to(place, routes),
+                Some(place) => watch.move_to(place, routes, None),
                 // What is not listed for a while may still be there, as long as its provider is.
                 None => watch.at = watch.at.take().filter(|place| place.is_mounted(routes)),
             }
         }
+        let owned = watched.by_uri.iter().filter_map(|(uri, watch)| Some((watch.own()?, uri.clone())));
+        let owned: Vec<_> = owned.collect();
+        watched.shown.clear();
+        owned.iter().for_each(|(own, uri)| watched.index(own, uri));
     }
 
     /// Whether something is watched that nobody is known to have.
     pub(crate) fn misses_somebody(&self) -> bool {
-        self.lock().values().any(|watch| watch.at.is_none())
+        self.lock().by_uri.values().any(|watch| watch.at.is_none())
+    }
+
+    /// The notices of a change of a resource, or of a part of it, under the shown URIs. `by`: the provider that announces
+    /// the change, by its own URI; a provider announces changes only of resources that are watched at this provider.
+    /// Without `by` this process announces it, by the shown URI. `denied` returns the subscribers that may not hear of it.
+    pub(crate) fn updates(
+        &self,
+        uri: &str,
+        by: Option<&Weak<dyn Provider>>,
+        denied: impl Fn(Change<'_>, &[Subscriber]) -> Vec<WatchId>,
+    ) -> Vec<Update> {
+        let mut updates: BTreeMap<String, Vec<WatchId>> = BTreeMap::new();
+        for (watched, watch) in self.lock().wholes_of(uri, by.is_some()) {
+            let Some(at) = &watch.at else { continue };
+            if by.is_some_and(|by| !Weak::ptr_eq(by, &at.provider)) {
+                continue;
+            }
+            let whole = if by.is_some() { &at.own } else { watched };
+            let part = &uri[whole.len()..];
+            let (own, shown) = (format!("{}{part}", at.own), format!("{watched}{part}"));
+            let change = Change { provider: &at.provider, own: &own, shown: &shown };
+            let denied = denied(change, &watch.subscribers);
+            updates.entry(shown).or_default().extend(denied);
+        }
+        updates.into_iter().map(|(uri, denied)| Update { uri, denied }).collect()
     }
 
     /// Held while providers are told, so that they hear everything in the order in which it happened.
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Watch>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Subscriptions> {
+        self.subscriptions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Watch {
-    fn move_to(&mut self, place: Place, routes: &Routes) {
+    /// What the provider that watches it calls it.
+    fn own(&self) -> Option<String> {
+        self.at.as_ref().map(|at| at.own.clone())
+    }
+
+    fn move_to(&mut self, place: Place, routes: &Routes, by: Option<&Who<'_>>) {
         if self.at.as_ref().is_some_and(|at| at.is_same(&place)) {
             return;
         }
         if let Some(provider) = place.provider.upgrade() {
-            provider.watch(&place.own);
+            provider.watch(&place.own, by);
         }
         if let Some(before) = self.at.replace(place).filter(|before| before.is_mounted(routes))
             && let Some(provider) = before.provider.upgrade()
@@ -100,14 +275,14 @@ impl Place {
 
     /// Whether its provider is still there.
     fn is_mounted(&self, routes: &Routes) -> bool {
-        routes.mounts.iter().any(|mount| Weak::ptr_eq(&self.provider, &Arc::downgrade(&mount.provider)))
+        routes.place(&self.provider).is_some()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Answer, Context, Hub, Mount, Naming};
+    use crate::{Answer, Bell, Context, Hub, Mount, Naming};
     use gladhand_operations::{Notice, Resource, Tool, ToolCall};
 
     /// Has resources, and writes down what it hears of them.
@@ -115,9 +290,15 @@ mod tests {
     struct Shelf {
         has: Mutex<Vec<&'static str>>,
         heard: Mutex<Vec<String>>,
+        bell: Mutex<Option<Bell>>,
     }
 
     impl Shelf {
+        /// Says that a resource changed.
+        fn rings(&self, uri: &str) {
+            self.bell.lock().unwrap().as_ref().unwrap().resource_updated(uri);
+        }
+
         fn with(has: &[&'static str]) -> Arc<Self> {
             Arc::new(Self { has: Mutex::new(has.to_vec()), ..Self::default() })
         }
@@ -140,7 +321,11 @@ mod tests {
             unreachable!("it has no tools")
         }
 
-        fn watch(&self, uri: &str) {
+        fn attach(&self, bell: &Bell) {
+            *self.bell.lock().unwrap() = Some(bell.clone());
+        }
+
+        fn watch(&self, uri: &str, _by: Option<&Who<'_>>) {
             self.heard.lock().unwrap().push(format!("+{uri}"));
         }
 
@@ -149,8 +334,16 @@ mod tests {
         }
     }
 
-    fn watch(hub: &Hub, uri: &str) -> bool {
-        hub.watch(uri, &hub.inner.routes())
+    fn watch(hub: &Hub, uri: &str) -> Option<WatchId> {
+        let who = Who { principal: None, client: "c", session: SessionId::NONE, scopes: None };
+        hub.watch(uri, &who, None, &hub.inner.routes()).ok()
+    }
+
+    /// The URIs of all notices of changes so far.
+    fn told(changes: &mut tokio::sync::broadcast::Receiver<Notice>) -> Vec<String> {
+        let told = std::iter::from_fn(|| changes.try_recv().ok());
+        told.map(|notice| if let Notice::ResourceUpdated(update) = notice { update.uri } else { String::new() })
+            .collect()
     }
 
     fn mount(shelf: &Arc<Shelf>) -> Mount {
@@ -161,26 +354,88 @@ mod tests {
     fn the_first_and_the_last_who_want_to_hear_are_told_on() {
         let shelf = Shelf::with(&["a:1"]);
         let hub = Hub::of(vec![mount(&shelf)]);
-        assert!(watch(&hub, "a:1") && watch(&hub, "a:1") && !watch(&hub, "a:2"));
+        let [first, second] = [watch(&hub, "a:1"), watch(&hub, "a:1")].map(Option::unwrap);
+        assert_eq!(watch(&hub, "a:2"), None);
         assert_eq!(shelf.heard(), ["+a:1"]);
-        hub.unwatch("a:1");
+        hub.unwatch("a:1", first);
+        hub.unwatch("a:1", first);
         assert!(shelf.heard().is_empty());
-        hub.unwatch("a:1");
-        hub.unwatch("a:1");
+        hub.unwatch("a:1", second);
+        hub.unwatch("a:1", second);
         assert_eq!(shelf.heard(), ["-a:1"]);
+    }
+
+    #[test]
+    fn subscriptions_have_a_bound_that_parties_share() {
+        let hub = Hub::of(vec![mount(&Shelf::with(&["a:1"]))]);
+        let who = Who { principal: None, client: "c", session: SessionId::NONE, scopes: None };
+        let watch = |party| hub.watch("a:1", &who, Some(Party(party)), &hub.inner.routes());
+        let first: Vec<_> = std::iter::from_fn(|| watch(1).ok()).take(2 * MOST_SUBSCRIPTIONS).collect();
+        assert_eq!(first.len(), MOST_SUBSCRIPTIONS);
+        assert_eq!(watch(1).unwrap_err().kind, FailureKind::Busy);
+        assert!(watch(2).is_ok(), "another party gets its part");
+        first.into_iter().rev().take(2).for_each(|id| hub.unwatch("a:1", id));
+        assert!(watch(1).is_ok());
+    }
+
+    #[test]
+    fn an_update_is_told_only_if_it_comes_from_the_provider_that_is_watched() {
+        let (honest, liar) = (Shelf::with(&["a:1"]), Shelf::with(&["b:1"]));
+        let hub = Hub::of(vec![mount(&liar), mount(&honest)]);
+        assert!(watch(&hub, "a:1").is_some());
+        let mut changes = hub.changes();
+        liar.rings("a:1");
+        liar.rings("a:1/part");
+        liar.rings("b:1");
+        honest.rings("a:2");
+        assert_eq!(told(&mut changes), Vec::<String>::new());
+        honest.rings("a:1");
+        honest.rings("a:1/part");
+        assert_eq!(told(&mut changes), ["a:1", "a:1/part"]);
+        hub.remount(vec![mount(&liar)]);
+        told(&mut changes);
+        honest.rings("a:1");
+        assert_eq!(told(&mut changes), Vec::<String>::new(), "it is not mounted any more");
+    }
+
+    #[test]
+    fn a_flood_of_updates_that_no_subscription_wants_pushes_out_no_other_notice() {
+        let (honest, liar) = (Shelf::with(&["a:1"]), Shelf::with(&["b:1"]));
+        let hub = Hub::of(vec![mount(&liar), mount(&honest)]);
+        assert!(watch(&hub, "a:1").is_some());
+        let mut changes = hub.changes();
+        honest.rings("a:1");
+        (0..10_000).for_each(|n| liar.rings(&format!("b:{n}")));
+        honest.rings("a:1");
+        assert_eq!(told(&mut changes), ["a:1", "a:1"], "no session falls behind");
+    }
+
+    #[test]
+    fn an_update_is_told_under_the_name_that_subscribers_know() {
+        let (first, second) = (Shelf::with(&["a:1"]), Shelf::with(&["a:1"]));
+        let prefixed = Mount { naming: Naming::prefixed("x"), ..mount(&second) };
+        let hub = Hub::of(vec![mount(&first), prefixed]);
+        let shown = hub.resources()[1].uri.clone();
+        assert!(watch(&hub, &shown).is_some() && watch(&hub, "a:1").is_some());
+        let mut changes = hub.changes();
+        second.rings("a:1/part");
+        assert_eq!(told(&mut changes), [format!("{shown}/part")]);
+        first.rings("a:1");
+        assert_eq!(told(&mut changes), ["a:1"]);
     }
 
     #[test]
     fn who_takes_the_place_of_another_is_told_what_is_watched() {
         let (old, stays, new) = (Shelf::with(&["a:1"]), Shelf::with(&["b:1"]), Shelf::with(&["a:1"]));
         let hub = Hub::of(vec![mount(&old), mount(&stays)]);
-        assert!(watch(&hub, "a:1") && watch(&hub, "b:1"));
+        let id = watch(&hub, "a:1").unwrap();
+        assert!(watch(&hub, "b:1").is_some());
         assert_eq!((old.heard(), stays.heard()), (vec!["+a:1".to_owned()], vec!["+b:1".to_owned()]));
         hub.remount(vec![mount(&new), mount(&stays)]);
         assert_eq!(new.heard(), ["+a:1"]);
         assert!(stays.heard().is_empty(), "nothing changed for it");
         assert!(old.heard().is_empty(), "it is gone");
-        hub.unwatch("a:1");
+        hub.unwatch("a:1", id);
         assert_eq!(new.heard(), ["-a:1"]);
     }
 
@@ -188,7 +443,7 @@ mod tests {
     fn who_says_later_what_it_has_is_told_then() {
         let (old, new) = (Shelf::with(&["a:1"]), Shelf::with(&[]));
         let hub = Hub::of(vec![mount(&old)]);
-        assert!(watch(&hub, "a:1") && !hub.misses_somebody());
+        assert!(watch(&hub, "a:1").is_some() && !hub.misses_somebody());
         hub.remount(vec![mount(&new)]);
         assert!(new.heard().is_empty() && hub.misses_somebody());
         new.has.lock().unwrap().push("a:1");
@@ -201,7 +456,7 @@ mod tests {
     fn what_is_watched_stays_with_the_provider_that_had_it_first() {
         let (first, second) = (Shelf::with(&[]), Shelf::with(&["a:1"]));
         let hub = Hub::of(vec![mount(&first), mount(&second)]);
-        assert!(watch(&hub, "a:1"));
+        assert!(watch(&hub, "a:1").is_some());
         assert_eq!(second.heard(), ["+a:1"]);
         first.has.lock().unwrap().push("a:1");
         hub.inner.changed(Notice::ResourcesChanged);
@@ -215,11 +470,11 @@ mod tests {
     fn what_is_not_listed_for_a_while_stays_watched() {
         let shelf = Shelf::with(&["a:1"]);
         let hub = Hub::of(vec![mount(&shelf)]);
-        assert!(watch(&hub, "a:1"));
+        let id = watch(&hub, "a:1").unwrap();
         shelf.has.lock().unwrap().clear();
         hub.inner.changed(Notice::ResourcesChanged);
         assert!(!hub.misses_somebody());
-        hub.unwatch("a:1");
+        hub.unwatch("a:1", id);
         assert_eq!(shelf.heard(), ["+a:1", "-a:1"]);
     }
 }

@@ -147,6 +147,7 @@ impl Antigravity {
         exchange.say(piece(parts, round.thinking)).await;
         let wanted: Vec<(usize, &Value)> =
             parts.iter().enumerate().filter(|(_, part)| part["functionCall"].is_object()).collect();
+        exchange.check_calls(wanted.len())?;
         if !wanted.is_empty() {
             let raw: Value = wanted.iter().map(|(_, part)| part["functionCall"].clone()).collect();
             exchange.debug("tool_calls", |told| told.and("functionCalls", &raw)).await;
@@ -221,7 +222,7 @@ fn body(round: &Round, project: &str, name: &str) -> Value {
     let mut request = json!({"model": round.model, "contents": contents});
     if !round.tools.is_empty() {
         let declarations = round.tools.iter().map(
-            |tool| json!({"name": tool.name, "description": tool.description, "parametersJsonSchema": tool.schema}),
+            |tool| json!({"name": tool.name, "description": tool.description, "parametersJsonSchema": tree(&tool.schema)}),
         );
         request["tools"] = json!([{"functionDeclarations": declarations.collect::<Value>()}]);
         request["toolConfig"] = json!({"functionCallingConfig": {"mode": "AUTO"}});
@@ -235,6 +236,11 @@ fn body(round: &Round, project: &str, name: &str) -> Value {
     })
 }
 
+/// Raw JSON as a tree; an empty object if it cannot be one. It comes from upstreams and models, and `json!` would panic.
+fn tree(raw: &RawValue) -> Value {
+    serde_json::from_str(raw.get()).unwrap_or_else(|_| json!({}))
+}
+
 fn parts(said: &Said) -> (&'static str, Vec<Value>) {
     match said {
         Said::User { text, images } => {
@@ -245,9 +251,10 @@ fn parts(said: &Said) -> (&'static str, Vec<Value>) {
         Said::Assistant { text, calls } => {
             let words = Some(trimmed(text)).filter(|text| !text.is_empty()).map(|text| json!({"text": text}));
             let calls = calls.iter().map(|call| {
-                let mut part = json!({"functionCall": {"id": call.call_id, "name": call.name, "args": call.input}});
+                let mut part =
+                    json!({"functionCall": {"id": call.call_id, "name": call.name, "args": tree(&call.input)}});
                 if let Some(seal) = &call.seal {
-                    part["thoughtSignature"] = json!(seal);
+                    part["thoughtSignature"] = tree(seal);
                 }
                 part
             });
@@ -332,5 +339,21 @@ fn option(id: &str, model: &Value) -> ModelOption {
         default_thinking_level: Some(if thinks { High } else { Off }),
         routing_providers: None,
         context_window_tokens: window,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::WantedCall;
+
+    #[test]
+    fn json_that_cannot_be_made_a_tree_is_left_out() {
+        let raw = |text: &str| RawValue::from_string(text.to_owned()).unwrap();
+        let call = |input| WantedCall { call_id: "1".to_owned(), name: "t".to_owned(), input, seal: None };
+        for odd in [r#"{"a":1e999}"#, r#"{"a":"\ud800"}"#] {
+            let (_, parts) = parts(&Said::Assistant { text: String::new(), calls: vec![call(raw(odd))] });
+            assert_eq!(parts[0]["functionCall"]["args"], json!({}), "{odd}");
+        }
     }
 }

@@ -9,10 +9,12 @@ use futures_util::{StreamExt, TryStreamExt};
 use reqwest::Response;
 use sse_stream::{Sse, SseByteStream};
 
-/// The most that one event may hold, in bytes. Pictures come in one event.
-pub(crate) const MAX_EVENT: usize = 16 * 1024 * 1024;
-/// The most that a whole reply may hold, in bytes.
-pub(crate) const MAX_REPLY: usize = 128 * 1024 * 1024;
+/// The most that one event may hold, in mebibytes. Pictures come in one event.
+pub(crate) const MAX_EVENT_MIB: usize = 16;
+const MAX_EVENT: usize = MAX_EVENT_MIB * 1024 * 1024;
+/// The most that a whole reply may hold, in mebibytes.
+pub(crate) const MAX_REPLY_MIB: usize = 32;
+pub(crate) const MAX_REPLY: usize = MAX_REPLY_MIB * 1024 * 1024;
 
 /// A stream of events under way.
 pub(crate) struct Events {

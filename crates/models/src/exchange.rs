@@ -16,8 +16,9 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::events::{Events, Flaw, MAX_REPLY};
+use crate::events::{Events, Flaw, MAX_EVENT_MIB, MAX_REPLY, MAX_REPLY_MIB};
 use crate::told::Told;
+use crate::values;
 use crate::web::{Request, Web, failed, timed_out};
 use crate::{Credential, Listener, ModelError, Piece, Round, Segment};
 
@@ -36,6 +37,11 @@ const JITTER: Duration = Duration::from_millis(500);
 const MAX_REFUSAL: usize = 64 * 1024;
 /// How much of it people are shown, in characters.
 const MAX_SHOWN: usize = 2000;
+
+/// The most calls that one reply may want.
+pub(crate) const MAX_CALLS: usize = 256;
+/// The most JSON values that one reply may keep in memory.
+const MAX_VALUES: usize = 200_000;
 
 /// A service, and what it takes to be let in.
 #[derive(Debug, Clone, Copy)]
@@ -56,6 +62,8 @@ pub(crate) struct Exchange<'a> {
     shown: Option<Secret>,
     attempt: u32,
     has_spoken: bool,
+    /// The JSON values of this reply that are kept until its end.
+    kept: usize,
 }
 
 /// A reply, by the form in which it comes.
@@ -74,7 +82,7 @@ impl<'a> Exchange<'a> {
         hear: &'a mut (dyn Listener + 'a),
         cancel: &'a CancellationToken,
     ) -> Self {
-        Self { access, hear, cancel, round, shown: None, attempt: 1, has_spoken: false }
+        Self { access, hear, cancel, round, shown: None, attempt: 1, has_spoken: false, kept: 0 }
     }
 
     pub(crate) fn web(&self) -> &'a Web {
@@ -229,8 +237,11 @@ impl<'a> Exchange<'a> {
         Ok(String::from_utf8_lossy(&body).into_owned())
     }
 
-    /// Reads JSON that the service sent.
+    /// Reads JSON that the service sent. Text with too many values is refused before memory is taken for them.
     pub(crate) fn read<T: DeserializeOwned>(&self, text: &[u8]) -> Result<T, ModelError> {
+        if values::in_text(text) > MAX_VALUES {
+            return Err(self.too_many_values());
+        }
         // The parser's own message may quote what was said.
         serde_json::from_slice(text)
             .map_err(|_| failed(format!("{} sent something that is not the expected JSON.", self.access.name)))
@@ -246,8 +257,36 @@ impl<'a> Exchange<'a> {
         format!("{tool}-{}-{index}", self.round.number)
     }
 
+    /// Counts JSON that is kept until the reply ends. All of it together has the bound of one event.
+    pub(crate) fn keep(&mut self, value: &Value) -> Result<(), ModelError> {
+        self.count_kept(values::in_tree(value))
+    }
+
+    /// The same for JSON that is put together from pieces of text.
+    pub(crate) fn keep_text(&mut self, text: &str) -> Result<(), ModelError> {
+        self.count_kept(values::in_text(text.as_bytes()))
+    }
+
+    fn count_kept(&mut self, values: usize) -> Result<(), ModelError> {
+        self.kept += values;
+        if self.kept > MAX_VALUES { Err(self.too_many_values()) } else { Ok(()) }
+    }
+
+    /// Refuses a reply that wants too many calls.
+    pub(crate) fn check_calls(&self, count: usize) -> Result<(), ModelError> {
+        match count > MAX_CALLS {
+            true => Err(failed(format!("{} wants more than {MAX_CALLS} calls at once.", self.access.name))),
+            false => Ok(()),
+        }
+    }
+
     fn too_long(&self) -> ModelError {
-        failed(format!("{} sent more than can be kept.", self.access.name))
+        let name = self.access.name;
+        failed(format!("{name} sent more than {MAX_EVENT_MIB} MiB in one event or {MAX_REPLY_MIB} MiB in one reply."))
+    }
+
+    fn too_many_values(&self) -> ModelError {
+        failed(format!("{} sent a reply of more than {MAX_VALUES} JSON values.", self.access.name))
     }
 }
 

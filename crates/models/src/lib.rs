@@ -16,6 +16,7 @@ mod local;
 mod openai;
 mod said;
 mod told;
+mod values;
 mod web;
 
 #[cfg(feature = "scripted")]

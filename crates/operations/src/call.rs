@@ -14,7 +14,8 @@ use crate::failure::Failure;
 use crate::notice::Level;
 use crate::prompt::{Completion, Prompt, PromptResult};
 use crate::resource::{Contents, Resource, Template};
-use crate::tool::{Tool, ToolResult};
+use crate::scopes::ScopeRecord;
+use crate::tool::{Content, Tool, ToolResult};
 
 /// Names one call of one session on this side. Never on the wire: a peer's own id stays in its dialect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -50,6 +51,8 @@ pub struct Terms<'a> {
     /// The scopes that its proof was granted, separated by spaces. They go with the principal: whoever makes a call on a
     /// principal's behalf passes both on ([`Self::on_behalf`]). A principal without them has none.
     pub scopes: Option<Arc<str>>,
+    /// Where the scopes are recorded that the call needs, if its result is kept for later requests. It goes with the scopes.
+    pub record: Option<Arc<ScopeRecord>>,
     /// Whose share it takes, where callers of more than one party come the same way: over a network, and only there.
     pub party: Option<Party>,
     /// The folder that it works in, where it has one: relative paths in its arguments begin there.
@@ -64,8 +67,8 @@ pub struct Party(pub u64);
 impl Terms<'_> {
     /// The terms of another call that is made on behalf of the same caller: who that is, and nothing else.
     pub fn on_behalf(&self) -> Terms<'static> {
-        let (principal, scopes) = (self.principal.clone(), self.scopes.clone());
-        Terms { principal, scopes, party: self.party, ..Terms::default() }
+        let (principal, scopes, record) = (self.principal.clone(), self.scopes.clone(), self.record.clone());
+        Terms { principal, scopes, record, party: self.party, ..Terms::default() }
     }
 
     /// Whether the caller came over a transport that others can reach too. A caller on standard streams did not.
@@ -240,6 +243,31 @@ pub fn no_arguments<'a>() -> Cow<'a, RawValue> {
 /// How a call ended.
 pub type Outcome = Result<Reply, Failure>;
 
+/// How many bytes each part of an outcome takes beyond its text, roughly.
+const PART_OVERHEAD: usize = 64;
+
+/// How many bytes of memory an outcome takes, roughly. Lists are shared by all calls and count nothing.
+pub fn outcome_weight(outcome: &Outcome) -> usize {
+    fn part(raw: &RawValue) -> usize {
+        raw.get().len() + PART_OVERHEAD
+    }
+    fn parts(parts: &[Box<RawValue>], extra: &[(String, Box<RawValue>)]) -> usize {
+        let extra = extra.iter().map(|(name, value)| name.len() + part(value));
+        parts.iter().map(|raw| part(raw)).chain(extra).sum()
+    }
+    match outcome {
+        Ok(Reply::Tool(result)) => {
+            let blocks = result.content.iter().map(|(Content::Text(raw) | Content::Block(raw))| part(raw));
+            blocks.chain(result.structured.as_deref().map(part)).sum::<usize>() + parts(&[], &result.extra)
+        }
+        Ok(Reply::Contents(contents)) => parts(&contents.parts, &contents.extra),
+        Ok(Reply::Prompt(prompt)) => parts(&prompt.messages, &prompt.extra),
+        Ok(Reply::Agent(document) | Reply::Capability(document)) => part(document),
+        Ok(_) => PART_OVERHEAD,
+        Err(failure) => failure.message.len() + failure.data.as_deref().map_or(0, part),
+    }
+}
+
 /// The good end of a call.
 #[derive(Debug, Clone)]
 pub enum Reply {
@@ -263,9 +291,15 @@ pub enum Reply {
     Agent(Box<RawValue>),
     /// What a capability answers: the members of its message, a raw JSON object.
     Capability(Box<RawValue>),
+    /// Changes of the resource are told from now on, to this subscription.
+    Watching(WatchId),
     /// It is done, and there is nothing to say about it.
     Done,
 }
+
+/// Names a subscription to a resource: one granted [`Operation::Watch`], while the process lasts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct WatchId(pub u64);
 
 impl From<ToolResult> for Reply {
     fn from(result: ToolResult) -> Self {
@@ -295,6 +329,25 @@ impl From<Completion> for Reply {
 mod tests {
     use super::*;
     use gladhand_wire::json;
+
+    #[test]
+    fn every_part_of_an_outcome_has_weight() {
+        let large = || json::raw(format!("\"{}\"", "x".repeat(1000)));
+        let extra = || vec![("_meta".to_owned(), large())];
+        let blocks = ToolResult::of((0..100).map(|_| Content::Block(json::raw("{}".to_owned()))));
+        let outcomes = [
+            Ok(Reply::Tool(ToolResult { extra: extra(), ..ToolResult::default() })),
+            Ok(Reply::Tool(ToolResult { structured: Some(large()), ..ToolResult::default() })),
+            Ok(Reply::Tool(blocks)),
+            Ok(Reply::Contents(Contents { parts: vec![large()], extra: Vec::new() })),
+            Ok(Reply::Prompt(PromptResult { extra: extra(), ..PromptResult::default() })),
+            Ok(Reply::Capability(large())),
+            Err(Failure { data: Some(large()), ..Failure::panicked() }),
+        ];
+        for outcome in outcomes {
+            assert!(outcome_weight(&outcome) > 1000, "{outcome:?}");
+        }
+    }
 
     #[test]
     fn arguments_are_read_into_a_type_or_the_mistake_is_named() {

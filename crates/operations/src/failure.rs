@@ -56,8 +56,10 @@ pub enum FailureKind {
     UpstreamLost,
     /// The upstream answered with an error of its own.
     UpstreamError,
-    /// The upstream's answer exceeds the limit on the length of a line.
+    /// The answer exceeds the limit on the length of a line, or is too large to be kept until it is read.
     TooLong,
+    /// A list of the upstream has more entries, or takes more memory, than is accepted.
+    TooMany,
     /// Something that a capability has a word of its own for.
     Capability(&'static str),
     /// Our own fault.
@@ -99,6 +101,7 @@ impl FailureKind {
             Self::UpstreamLost => "upstream_lost",
             Self::UpstreamError => "upstream_error",
             Self::TooLong => "too_long",
+            Self::TooMany => "too_many",
             Self::Capability(code) => code,
             Self::Internal => "internal",
         }
@@ -164,6 +167,11 @@ impl Failure {
         Self::new(FailureKind::Unsupported, "not supported by this server: it has no agent")
     }
 
+    /// A list of the upstream has more entries than are accepted.
+    pub fn list_too_long(what: &str, most: usize) -> Self {
+        Self::new(FailureKind::TooMany, format!("the upstream's list of `{what}` has more than {most} entries"))
+    }
+
     /// The upstream's answer cannot be taken, because of this fault in its line.
     pub fn unreadable(fault: &Fault) -> Self {
         let kind = match fault {
@@ -185,6 +193,11 @@ impl Failure {
         Self::new(FailureKind::Unsupported, "not supported by this server: it does not tell of changes of a resource")
     }
 
+    /// The result would have to wait for its caller, and there is no room for it.
+    pub fn not_kept() -> Self {
+        Self::new(FailureKind::TooLong, "the result is too large to be kept")
+    }
+
     /// Whoever was to answer the call broke down.
     pub fn panicked() -> Self {
         Self::new(FailureKind::Internal, "the tool failed unexpectedly")
@@ -194,6 +207,20 @@ impl Failure {
     pub fn invalid_argument(path: &str, problem: impl fmt::Display) -> Self {
         Self::new(FailureKind::InvalidArguments, format!("{path}: {problem}"))
     }
+
+    /// A required argument is missing. `data` names it and its JSON type.
+    pub fn missing_argument(name: &str, expected: &str) -> Self {
+        let data = Some(gladhand_wire::json::to_raw(&MissingArgument { missing_param: name, param: name, expected }));
+        Self { data, ..Self::invalid_argument(name, "required") }
+    }
+}
+
+/// Names a missing argument in the words of Fluxloop's `details`, which a client also reads for a wrong type.
+#[derive(serde::Serialize)]
+struct MissingArgument<'a> {
+    missing_param: &'a str,
+    param: &'a str,
+    expected: &'a str,
 }
 
 impl fmt::Display for Failure {

@@ -12,17 +12,23 @@ pub mod notice;
 pub mod prompt;
 pub mod question;
 pub mod resource;
+pub mod scopes;
 pub mod tool;
 
 pub use agent::{AgentCall, AgentEvent, ImageInput, ModelChoice};
 pub use call::{
-    Call, CallId, CompletionCall, CompletionOf, Operation, Outcome, Party, Reply, TaskWish, Terms, ToolCall,
+    Call, CallId, CompletionCall, CompletionOf, Operation, Outcome, Party, Reply, TaskWish, Terms, ToolCall, WatchId,
+    outcome_weight,
 };
 pub use capability::{CapabilityCall, CapabilityEvent};
 pub use failure::{Failure, FailureKind};
 pub use feature::Feature;
-pub use notice::{Level, Log, Notice, Progress};
+pub use notice::{Level, Log, Notice, Progress, Update};
 pub use prompt::{Completion, Prompt, PromptArgument, PromptResult};
 pub use question::{Answered, Question, QuestionId, QuestionKind};
-pub use resource::{Contents, Resource, Template};
-pub use tool::{Content, TaskSupport, Tool, ToolResult};
+pub use resource::{
+    Contents, LONGEST_TEMPLATE, LONGEST_URI, MOST_EXPRESSIONS, Resource, Template, is_part_of, subscription_weight,
+    wholes_of,
+};
+pub use scopes::ScopeRecord;
+pub use tool::{Content, KnownName, Origin, TaskSupport, Tool, ToolResult};

@@ -5,7 +5,7 @@ use std::time::Duration;
 use gladhand_wire::RawValue;
 
 use crate::agent::AgentEvent;
-use crate::call::CallId;
+use crate::call::{CallId, WatchId};
 use crate::capability::CapabilityEvent;
 
 /// A message that wants no answer, on its way to the downstream.
@@ -19,8 +19,8 @@ pub enum Notice {
     ToolsChanged,
     /// The list of resources, or of their templates, is not what it was.
     ResourcesChanged,
-    /// What is in the resource of this URI is not what it was.
-    ResourceUpdated(String),
+    /// What is in a resource is not what it was.
+    ResourceUpdated(Update),
     /// The list of prompts is not what it was.
     PromptsChanged,
     /// A page that a person was sent to has done its work: the id that the question gave it.
@@ -54,6 +54,22 @@ impl Notice {
     }
 }
 
+/// A change of a resource.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Update {
+    /// The URI of the resource, or of a part of it.
+    pub uri: String,
+    /// Subscriptions to the resource that policy does not let hear of it.
+    pub denied: Vec<WatchId>,
+}
+
+impl Update {
+    /// A change that every subscription may hear of.
+    pub fn of(uri: impl Into<String>) -> Self {
+        Self { uri: uri.into(), denied: Vec::new() }
+    }
+}
+
 /// How far a call has come.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Progress {
@@ -74,6 +90,21 @@ pub struct Log {
     pub logger: Option<String>,
     /// What happened: any JSON.
     pub data: Box<RawValue>,
+    /// Whether an upstream sent it, which decides itself what a client gets that has not said from which level on it wants
+    /// to hear.
+    pub is_from_upstream: bool,
+}
+
+impl Log {
+    /// A message of our own.
+    pub fn new(level: Level, logger: Option<String>, data: Box<RawValue>) -> Self {
+        Self { level, logger, data, is_from_upstream: false }
+    }
+
+    /// A message that an upstream sent.
+    pub fn from_upstream(level: Level, logger: Option<String>, data: Box<RawValue>) -> Self {
+        Self { is_from_upstream: true, ..Self::new(level, logger, data) }
+    }
 }
 
 /// Log levels, mildest first.

@@ -1,5 +1,7 @@
 //! Tools and what they return.
 
+use std::sync::Arc;
+
 use gladhand_wire::{Members, RawValue, json};
 use serde::{Deserialize, Serialize};
 
@@ -28,6 +30,31 @@ pub struct Tool {
     /// this comes from no wire and is not remembered.
     #[serde(skip)]
     pub vouched_read_only: bool,
+    /// Where it comes from. The hub sets this when it lists the tool; it comes from no wire and is not remembered.
+    #[serde(skip)]
+    pub origin: Option<Arc<Origin>>,
+}
+
+/// Where a tool comes from, and the names by which a rule can name it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Origin {
+    /// The provider that has it.
+    pub upstream: String,
+    /// What the provider calls it.
+    pub own: String,
+    /// The names that it is known by, each once.
+    pub names: Vec<KnownName>,
+    /// Whether its provider gives way where another provider wants a name.
+    pub yields: bool,
+}
+
+/// A name that a tool is known by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KnownName {
+    /// The name.
+    pub name: String,
+    /// Whether the configuration rules out that a tool of another provider has this name too.
+    pub is_exclusive: bool,
 }
 
 /// Whether a tool can be had as a task.
@@ -56,6 +83,7 @@ impl Tool {
             tasks: TaskSupport::Forbidden,
             extra: Vec::new(),
             vouched_read_only: false,
+            origin: None,
         }
     }
 }

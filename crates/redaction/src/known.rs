@@ -13,7 +13,7 @@ use crate::forms;
 pub const SHORTEST: usize = 8;
 
 /// A value with more bytes is not searched for.
-const LONGEST: usize = 16 * 1024;
+pub(crate) const LONGEST: usize = 16 * 1024;
 
 /// A line of a value with several lines, such as a private key, is searched for if it has at least so many bytes.
 const SHORTEST_LINE: usize = 16;

@@ -7,8 +7,8 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use crate::MASK;
 use crate::names::is_sensitive;
+use crate::{MASK, flags, tokens};
 
 /// The characters that end a value in free text.
 const ENDS: &[char] = &[' ', '\t', '\r', '\n', '"', '\'', '`', '<', '>', '\\', '&', ',', ';', ')', '}', ']', '#'];
@@ -50,33 +50,77 @@ pub(crate) fn masked(text: &str, mut spans: Vec<Range<usize>>) -> Cow<'_, str> {
 
 /// Where secrets are.
 pub(crate) fn spans(text: &str) -> Vec<Range<usize>> {
-    let mut found = userinfo(text);
+    let Joined { places: mut found, hidden } = joined(text, userinfo(text));
     found.extend(assigned(text));
     found.extend(headers(text));
     found.extend(after_schemes(text));
-    found.into_iter().flat_map(|span| literals(text, span)).collect()
+    found.extend(flags::in_text(text));
+    found.extend(tokens::spans(text));
+    found.into_iter().flat_map(|span| literals(text, span)).chain(hidden).collect()
 }
 
-/// Users and passwords in URLs: `scheme://user:password@host`.
+/// Users and passwords in URLs: `scheme://user:password@host`. Each byte is looked at a few times, whatever the text is.
 pub(crate) fn userinfo(text: &str) -> Vec<Range<usize>> {
+    let is_end = |c: char| c.is_whitespace() || "\"'`<>\\?#".contains(c);
     let mut found = Vec::new();
+    // The part of the text that was searched for the end of a word, and the last `@` in it.
+    let (mut searched, mut last_sign) = (0, None);
     for (at, _) in text.match_indices("://") {
         let begin = at + 3;
         let rest = &text[begin..];
-        let is_end = |c: char| c.is_whitespace() || "\"'`<>\\?#".contains(c);
         let authority = &rest[..rest.find(|c| c == '/' || is_end(c)).unwrap_or(rest.len())];
         // A password may hold a slash that should be encoded. In the address of a page, an `@` may stand behind a slash; a
         // port is made of digits.
         let is_page = ["http", "https"].iter().any(|scheme| text[..at].ends_with(scheme));
         let port = authority.rsplit_once(':').map_or("", |(_, port)| port);
         let is_host = is_page && (port.bytes().all(|byte| byte.is_ascii_digit()) || authority.ends_with(']'));
-        let word = match is_host || !authority.contains(':') {
-            true => authority,
-            false => bounded(rest, LONGEST_ADDRESS).split(is_end).next().unwrap_or_default(),
-        };
-        found.extend(word.rfind('@').or_else(|| authority.rfind('@')).map(|end| begin..begin + end));
+        let mut end = None;
+        if !is_host && authority.contains(':') {
+            // The word of a later URL never ends before that of an earlier one, so the search goes on where it stopped.
+            searched = searched.max(begin);
+            let most = begin + bounded(rest, LONGEST_ADDRESS).len();
+            let next = text.get(searched..most).unwrap_or_default();
+            let word = &next[..next.find(is_end).unwrap_or(next.len())];
+            last_sign = word.rfind('@').map(|sign| searched + sign).or(last_sign);
+            searched += word.len();
+            end = last_sign.filter(|sign| *sign >= begin);
+        }
+        found.extend(end.or_else(|| Some(begin + authority.rfind('@')?)).map(|end| begin..end));
     }
     found
+}
+
+/// Places that do not overlap.
+struct Joined {
+    places: Vec<Range<usize>>,
+    /// Parts of references that are secrets all the same, because a place began inside of the reference.
+    hidden: Vec<Range<usize>>,
+}
+
+/// Joins places that overlap, which are in the order of their beginnings, so that no byte is searched for references more
+/// than once.
+fn joined(text: &str, found: Vec<Range<usize>>) -> Joined {
+    let (mut places, mut hidden): (Vec<Range<usize>>, _) = (Vec::new(), Vec::new());
+    let mut references = References::new(text);
+    let (mut searched, mut reference_end) = (0, 0);
+    for place in found {
+        match places.last_mut().filter(|last| place.start < last.end) {
+            Some(last) => {
+                let open = text[searched..place.start].rfind("${").map(|open| searched + open);
+                reference_end = open.and_then(|open| references.close(open)).map_or(reference_end, |close| close + 1);
+                if place.start < reference_end {
+                    hidden.push(place.start..reference_end.min(place.end));
+                }
+                last.end = last.end.max(place.end);
+                searched = place.start;
+            }
+            None => {
+                searched = place.start;
+                places.push(place);
+            }
+        }
+    }
+    Joined { places, hidden }
 }
 
 /// The values of `?name=value`, `--name=value`, `name=value` with a sensitive name.
@@ -190,13 +234,13 @@ fn is_opaque(text: &str) -> bool {
 pub(crate) fn literals(text: &str, place: Range<usize>) -> Vec<Range<usize>> {
     let (mut found, mut begin) = (Vec::new(), place.start);
     let mut rest = begin;
+    let mut references = References::new(text);
     while let Some(at) = text.get(rest..place.end).and_then(|rest| rest.find("${")) {
         let open = rest + at;
-        let Some(length) = reference(&text[open..]) else {
+        let Some(close) = references.close(open) else {
             rest = open + 2;
             continue;
         };
-        let close = open + length - 1;
         found.push(begin..open);
         found.extend(text[open..close].find(":-").map(|default| open + default + 2..close));
         (begin, rest) = (close + 1, close + 1);
@@ -212,11 +256,12 @@ pub(crate) fn literals(text: &str, place: Range<usize>) -> Vec<Range<usize>> {
 }
 
 /// Where the value that begins here ends. A reference belongs to it.
-fn value_end(text: &str, begin: usize) -> usize {
+pub(crate) fn value_end(text: &str, begin: usize) -> usize {
     let mut at = begin;
+    let mut references = References::new(text);
     loop {
-        if let Some(length) = reference(&text[at..]) {
-            at += length;
+        if let Some(close) = references.close(at) {
+            at = close + 1;
             continue;
         }
         match text[at..].chars().next() {
@@ -226,9 +271,30 @@ fn value_end(text: &str, begin: usize) -> usize {
     }
 }
 
-/// The length of the reference that a text begins with.
-fn reference(text: &str) -> Option<usize> {
-    text.starts_with("${").then(|| bounded(text, LONGEST_REFERENCE).find('}')).flatten().map(|close| close + 1)
+/// Finds where references close, from left to right. A brace that closes none is searched for once.
+struct References<'t> {
+    text: &'t str,
+    /// Before this, no brace closes a reference that is open.
+    searched: usize,
+}
+
+impl<'t> References<'t> {
+    fn new(text: &'t str) -> Self {
+        Self { text, searched: 0 }
+    }
+
+    /// Where the reference that begins here closes.
+    fn close(&mut self, open: usize) -> Option<usize> {
+        if !self.text[open..].starts_with("${") {
+            return None;
+        }
+        self.searched = self.searched.max(open);
+        let most = open + bounded(&self.text[open..], LONGEST_REFERENCE).len();
+        let next = self.text.get(self.searched..most).unwrap_or_default();
+        let found = next.find('}').map(|at| self.searched + at);
+        self.searched = found.unwrap_or_else(|| most.max(self.searched));
+        found
+    }
 }
 
 /// The beginning of a text, of about this length.
@@ -242,7 +308,7 @@ fn skip_quotes(text: &str, begin: usize) -> usize {
 }
 
 /// The content of the quotes that begin here, which may be escaped.
-fn quoted(text: &str, begin: usize) -> Option<Range<usize>> {
+pub(crate) fn quoted(text: &str, begin: usize) -> Option<Range<usize>> {
     let inside = text[begin..].trim_start_matches('\\');
     let quote = inside.chars().next().filter(|quote| ['"', '\''].contains(quote))?;
     let begin = text.len() - inside.len() + 1;
@@ -304,6 +370,37 @@ mod tests {
             let text = piece.repeat(1 << 15);
             assert!(spans(&text).len() <= text.len());
         }
+    }
+
+    /// With 512 steps for each address, these texts take minutes.
+    #[test]
+    fn addresses_inside_of_addresses_are_looked_at_once() {
+        let length = 1 << 24;
+        for (piece, places) in [("a://", 0), ("a://b:c@", 1), ("a://b:${@", 1)] {
+            let text = piece.repeat(length / piece.len());
+            assert_eq!(joined(&text, userinfo(&text)).places.len(), places, "{piece}");
+        }
+    }
+
+    #[test]
+    fn the_word_of_an_address_is_the_same_wherever_the_search_for_another_stopped() {
+        let end = |text: &str| userinfo(text).last().cloned().map(|place| text[place].to_owned());
+        for (text, last) in [
+            ("a://b:c d://e:f/g@h", Some("e:f/g")),
+            ("a://b:c/d://e:f@g", Some("e:f")),
+            ("a://b:c@d e://f:g", Some("b:c")),
+            ("a://b:c@d://e:f", Some("b:c")),
+            ("a://b:c/@d?://e:f@g", Some("e:f")),
+        ] {
+            assert_eq!(end(text).as_deref(), last, "{text}");
+        }
+        // An `@` that is too far from the first address is near enough to the second.
+        let far = format!("a://b:{}d://e:/{}@", "c".repeat(300), "f".repeat(300));
+        assert_eq!(end(&far), Some(format!("e:/{}", "f".repeat(300))));
+        assert_eq!(without_secrets("a://b:${x://hush:c}@d"), "a://***${x://***@d", "a place begins in a reference");
+        assert_eq!(without_secrets("a://b:${X}://hush:c@d"), "a://***${X}***@d");
+        let braces = format!("x?token=${{{}${{T}}hush", "a".repeat(300));
+        assert!(!without_secrets(&braces).contains("hush"), "a reference that does not close hides nothing");
     }
 
     #[test]

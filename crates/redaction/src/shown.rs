@@ -1,14 +1,16 @@
 //! Command lines, headers, JSON and settings: what of them is secret, and how they are shown.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use gladhand_wire::{RawValue, json};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
+use crate::flags::in_words;
 use crate::known::{Life, learn};
 use crate::names::is_sensitive;
 use crate::rules::{self, SCHEMES};
-use crate::{MASK, redact};
+use crate::{CUT, LONGEST_MESSAGE, MASK, redact, redact_within};
 
 /// Headers whose values are no secrets.
 const HARMLESS: [&str; 8] =
@@ -83,72 +85,132 @@ pub fn redact_written(value: &str) -> String {
     rules::masked(value, rules::literals(value, begin..value.len())).into_owned()
 }
 
-/// Redacts each string in a JSON value, each list of strings as a command line, and what a member's name says is secret.
+/// Redacts each string and each member's name in a JSON value, each list of strings as a command line, and what a member's
+/// name says is secret.
 pub fn redact_json(value: &mut Value) {
-    walk(value, is_sensitive);
+    Walk::new(is_sensitive).value(value);
 }
 
 /// The same for settings, whose secrets have a type of their own and whose names do not count: `auth = "oauth"` is none.
 pub fn redact_settings(value: &mut Value) {
-    walk(value, |_| false);
-}
-
-fn walk(value: &mut Value, is_secret: fn(&str) -> bool) {
-    match value {
-        Value::String(text) => {
-            if let std::borrow::Cow::Owned(redacted) = redact(text) {
-                *text = redacted;
-            }
-        }
-        Value::Array(items) => {
-            let words: Option<Vec<_>> = items.iter().map(|item| item.as_str().map(str::to_owned)).collect();
-            match words {
-                Some(words) => *items = redact_words(&words).into_iter().map(Value::String).collect(),
-                None => items.iter_mut().for_each(|item| walk(item, is_secret)),
-            }
-        }
-        Value::Object(members) => {
-            for (name, member) in members.iter_mut() {
-                match member {
-                    // An empty one says that there is none.
-                    Value::String(text) if is_secret(name) && !text.is_empty() && !text.contains("${") => {
-                        MASK.clone_into(text);
-                    }
-                    member => walk(member, is_secret),
-                }
-            }
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) => {}
-    }
+    Walk::new(|_| false).value(value);
 }
 
 /// The same for JSON that is carried as it is written; nothing if there is nothing to redact. JSON that is too deep to be
 /// read is masked as a whole.
 pub fn redact_raw(raw: &RawValue) -> Option<Box<RawValue>> {
-    let Ok(mut value) = serde_json::from_str::<Value>(raw.get()) else { return Some(json::to_raw(MASK)) };
-    let before = value.clone();
-    redact_json(&mut value);
-    (value != before).then(|| json::to_raw(&value))
+    Walk::new(is_sensitive).raw(raw)
 }
 
-/// Where secrets are in each word that another word announces: `--token x`, `--header 'Name: x'`.
-fn in_words(words: &[String]) -> Vec<Vec<Range<usize>>> {
-    let mut before = "";
-    let places = words.iter().map(|word| {
-        let flag = std::mem::replace(&mut before, word);
-        let begin = match flag {
-            "-H" | "--header" => word.find(':').map(|colon| word.len() - word[colon + 1..].trim_start().len()),
-            _ if flag.starts_with('-') && !flag.contains('=') && is_sensitive(flag) => {
-                Some(0).filter(|_| !word.starts_with('-'))
+/// The same for JSON in a message of a peer. Of its strings, [`LONGEST_MESSAGE`] bytes are shown.
+pub fn redact_raw_cut(raw: &RawValue) -> Option<Box<RawValue>> {
+    Walk { left: LONGEST_MESSAGE, ..Walk::new(is_sensitive) }.raw(raw)
+}
+
+/// The way through a JSON value.
+struct Walk {
+    /// Whether the name of a member says that the member is secret.
+    is_secret: fn(&str) -> bool,
+    /// How many more bytes of strings are shown.
+    left: usize,
+    has_changed: bool,
+}
+
+impl Walk {
+    fn new(is_secret: fn(&str) -> bool) -> Self {
+        Self { is_secret, left: usize::MAX, has_changed: false }
+    }
+
+    fn raw(&mut self, raw: &RawValue) -> Option<Box<RawValue>> {
+        let Ok(mut value) = serde_json::from_str::<Value>(raw.get()) else { return Some(json::to_raw(MASK)) };
+        self.value(&mut value);
+        self.has_changed.then(|| json::to_raw(&value))
+    }
+
+    fn value(&mut self, value: &mut Value) {
+        match value {
+            Value::String(text) => self.text(text),
+            Value::Array(items) if items.iter().all(Value::is_string) => self.words(items),
+            Value::Array(items) => self.items(items),
+            Value::Object(members) => self.members(members),
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
+
+    fn text(&mut self, text: &mut String) {
+        let length = text.len();
+        if let Cow::Owned(redacted) = redact_within(text, self.left) {
+            self.change(text, redacted);
+        }
+        self.left = self.left.saturating_sub(length);
+    }
+
+    fn items(&mut self, items: &mut Vec<Value>) {
+        let mut shown = 0;
+        for item in items.iter_mut() {
+            if self.left == 0 {
+                break;
             }
-            _ => None,
-        };
-        let Some(begin) = begin else { return Vec::new() };
-        let scheme = word[begin..].split_once(' ').map(|(scheme, _)| scheme);
-        let scheme = scheme.filter(|scheme| SCHEMES.iter().any(|known| known.eq_ignore_ascii_case(scheme)));
-        rules::literals(word, begin + scheme.map_or(0, |scheme| scheme.len() + 1)..word.len())
-    });
-    places.collect()
+            self.value(item);
+            shown += 1;
+        }
+        if shown < items.len() {
+            self.cut(items, shown);
+        }
+    }
+
+    /// Redacts a list of strings as a command line. It is cut between two of them.
+    fn words(&mut self, items: &mut Vec<Value>) {
+        let mut words: Vec<String> = Vec::with_capacity(items.len());
+        for text in items.iter().filter_map(Value::as_str) {
+            let Some(left) = self.left.checked_sub(text.len()) else { break };
+            self.left = left;
+            words.push(text.to_owned());
+        }
+        for (item, shown) in items.iter_mut().zip(redact_words(&words)) {
+            if item.as_str() != Some(&shown) {
+                self.change(item, Value::String(shown));
+            }
+        }
+        if words.len() < items.len() {
+            self.left = 0;
+            self.cut(items, words.len());
+        }
+    }
+
+    fn cut(&mut self, items: &mut Vec<Value>, length: usize) {
+        self.has_changed = true;
+        items.truncate(length);
+        items.push(CUT.into());
+    }
+
+    fn members(&mut self, members: &mut Map<String, Value>) {
+        for (index, (mut name, mut member)) in std::mem::take(members).into_iter().enumerate() {
+            if self.left == 0 {
+                self.has_changed = true;
+                members.insert(CUT.to_owned(), Value::Null);
+                break;
+            }
+            let is_secret = (self.is_secret)(&name);
+            self.text(&mut name);
+            match &mut member {
+                // An empty one says that there is none.
+                Value::String(text) if is_secret && !text.is_empty() && !text.contains("${") => {
+                    self.change(text, MASK.to_owned());
+                }
+                member => self.value(member),
+            }
+            if members.contains_key(&name) {
+                name = format!("{name} {index}");
+            }
+            members.insert(name, member);
+        }
+    }
+
+    fn change<T: PartialEq>(&mut self, place: &mut T, shown: T) {
+        self.has_changed |= *place != shown;
+        *place = shown;
+    }
 }
 
 /// Learns a value that may be percent-encoded, as it is and as it is meant.
@@ -196,6 +258,12 @@ mod tests {
             (&["s", "--header", "X-Own: hush"], &["s", "--header", "X-Own: ***"]),
             (&["s", "--header", "Authorization: Bearer ${T}"], &["s", "--header", "Authorization: Bearer ${T}"]),
             (&["s", "-e", "DB_PASSWORD=hush"], &["s", "-e", "DB_PASSWORD=***"]),
+            (&["mysql", "-uroot", "-phush", "db"], &["mysql", "-uroot", "-p***", "db"]),
+            (&["docker", "exec", "db", "mariadb-dump", "-phush"], &["docker", "exec", "db", "mariadb-dump", "-p***"]),
+            (&["docker", "run", "-p80:80", "mysql"], &["docker", "run", "-p80:80", "mysql"]),
+            (&["ssh", "-p2222", "host"], &["ssh", "-p2222", "host"]),
+            (&["s", "AKIAIOSFODNN7EXAMPLE"], &["s", "***"]),
+            (&["sh", "-c", "srv --password hush"], &["sh", "-c", "srv --password ***"]),
         ] {
             assert_eq!(redact_words(&words(written)), words(shown));
         }
@@ -223,9 +291,35 @@ mod tests {
         let shown = json!({"a": ["x", "--token", "***"], "b": {"password": "***", "token": "", "n": 12345678},
             "c": [{"url": "http://***@x/"}, 1]});
         assert_eq!(value, shown);
-        assert!(redact_raw(&json::to_raw(&json!({"a": 1}))).is_none());
+        assert!(redact_raw(&json::to_raw(&json!({"a": 1, "b": ["c", {"d": "e"}]}))).is_none());
         let deep = json::raw("[".repeat(1000) + &"]".repeat(1000));
         assert_eq!(redact_raw(&deep).unwrap().get(), r#""***""#);
+    }
+
+    #[test]
+    fn secrets_in_names_of_members_are_masked() {
+        let shown = |value: &Value| redact_raw(&json::to_raw(value)).unwrap().get().to_owned();
+        assert_eq!(shown(&json!({"http://u:hush@x/": 1})), r#"{"http://***@x/":1}"#);
+        let two = shown(&json!({"http://u:hush@x/": 1, "http://u:other@x/": 2}));
+        assert_eq!(serde_json::from_str::<Value>(&two).unwrap().as_object().unwrap().len(), 2, "none is lost: {two}");
+    }
+
+    #[test]
+    fn the_strings_of_a_long_message_are_cut_and_its_form_stays() {
+        let shown = |value: &Value| {
+            let cut = redact_raw_cut(&json::to_raw(value)).map(|raw| raw.get().to_owned());
+            cut.map(|text| serde_json::from_str::<Value>(&text).unwrap())
+        };
+        let long = "x".repeat(LONGEST_MESSAGE);
+        assert_eq!(shown(&json!(long)), None);
+        assert_eq!(shown(&json!(format!("{long}x"))), Some(json!(format!("{long}{CUT}"))));
+        let mixed = json!([1, {"a": long[1..]}, ["b"], {"c": 1}]);
+        assert_eq!(shown(&mixed), Some(json!([1, {"a": long[1..]}, CUT])));
+        let words = json!(["--token", "hush", long, "--token", "hush"]);
+        assert_eq!(shown(&words), Some(json!(["--token", "***", CUT])));
+        let many: Map<String, Value> = (0..LONGEST_MESSAGE).map(|n| (n.to_string(), json!([n]))).collect();
+        let kept = shown(&Value::Object(many)).unwrap();
+        assert!(kept.as_object().unwrap().len() < LONGEST_MESSAGE / 4 && kept[CUT].is_null());
     }
 
     #[test]

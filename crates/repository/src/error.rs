@@ -8,15 +8,15 @@ pub enum RepositoryError {
     /// The folder to look at is not there.
     #[error("root path does not exist: {0}")]
     NoRoot(String),
-    /// What is to be looked at is no folder.
-    #[error("root path is not a folder: {0}")]
-    NotAFolder(String),
     /// The folder to look at may not be looked at.
     #[error("root path is outside the allowed folders: {0}")]
     RootNotAllowed(String),
-    /// A parameter without which the tool can do nothing.
-    #[error("{0} is required")]
-    Missing(&'static str),
+    /// No framework was named.
+    #[error("framework is required")]
+    NoFramework {
+        /// Those that the target has recipes for.
+        valid: Vec<String>,
+    },
     /// A parameter that has another type than its schema says.
     #[error("parameter `{param}`: expected {expected}")]
     WrongType {
@@ -25,9 +25,12 @@ pub enum RepositoryError {
         /// What it should be.
         expected: String,
     },
-    /// The edit plan is no object.
+    /// There is no edit plan, or it is no object.
     #[error("plan must be an object")]
-    PlanNotObject,
+    PlanNotObject {
+        /// Whether there is none.
+        is_missing: bool,
+    },
     /// The integration target has no recipe for the framework.
     #[error("no recipe available for framework '{framework}'{}", why.as_ref().map(|why| format!(": {why}")).unwrap_or_default())]
     NoRecipe {
@@ -70,11 +73,30 @@ impl RepositoryError {
     /// Facts for programs, in the shape that Fluxloop's `details` has.
     pub fn details(&self) -> Option<Value> {
         match self {
-            Self::Missing(param) => Some(json!({ "missing_param": param })),
-            Self::WrongType { param, expected } => Some(json!({ "param": param, "expected": expected })),
+            Self::NoFramework { valid } => Some(json!({
+                "missing_param": "framework", "param": "framework", "expected": "string", "valid_frameworks": valid,
+            })),
+            Self::PlanNotObject { is_missing: true } => {
+                Some(json!({ "missing_param": "plan", "param": "plan", "expected": "object" }))
+            }
+            Self::PlanNotObject { is_missing: false } => Some(json!({ "param": "plan", "expected": "object" })),
+            Self::WrongType { param, expected } => Some(json!({ "param": param, "expected": json_type(expected) })),
             Self::NoRecipe { valid, .. } => Some(json!({ "valid_frameworks": valid })),
             Self::NoTarget { valid, .. } => Some(json!({ "valid_targets": valid })),
             _ => None,
         }
+    }
+}
+
+/// The name that JSON Schema has for what serde expected.
+fn json_type(expected: &str) -> &str {
+    match expected {
+        "a string" => "string",
+        "a boolean" => "boolean",
+        "a sequence" => "array",
+        "a map" | "an object" => "object",
+        "u32" | "u64" | "usize" | "i64" => "integer",
+        other if other.starts_with("struct ") => "object",
+        other => other,
     }
 }

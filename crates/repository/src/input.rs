@@ -15,6 +15,13 @@ pub(crate) fn object<'de, D: Deserializer<'de>, T: DeserializeOwned>(deserialize
     }
 }
 
+/// A value of the wanted type, or nothing for anything else.
+pub(crate) fn readable_or_nothing<'de, D: Deserializer<'de>, T: DeserializeOwned>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    Ok(serde_json::from_value(Value::deserialize(deserializer)?).ok())
+}
+
 /// An object, or nothing for anything else: older callers send other things as context, which were always ignored.
 pub(crate) fn object_or_nothing<'de, D: Deserializer<'de>, T: DeserializeOwned>(
     deserializer: D,

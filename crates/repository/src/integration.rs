@@ -7,7 +7,7 @@ use crate::frameworks::ProfileInput;
 use crate::recipes::{Recipe, Target};
 use crate::root::Root;
 use crate::site::Site;
-use crate::survey::{Depth, Survey};
+use crate::survey::Survey;
 use crate::{RepositoryError, Setting};
 
 /// The input of `generate_integration_steps` and of `propose_edit_plan`.
@@ -73,5 +73,5 @@ impl<'a> Integration<'a> {
 /// The tree below a root, if there is one.
 fn survey_of(root: Option<&str>, setting: &Setting<'_>) -> Result<Option<Survey>, RepositoryError> {
     let root = Root::named(setting.places, root)?;
-    if root.path().is_dir() { Survey::take(root, Depth::Sources, setting).map(Some) } else { Ok(None) }
+    if root.path().is_dir() { Survey::take(root, setting).map(Some) } else { Ok(None) }
 }

@@ -42,7 +42,7 @@ pub use profile::{AnalyzeInput, Member, Profile, Risk, Stats, analyze_repository
 pub use recipes::{RecipeError, Recipes};
 pub use setting::{Documents, Limits, Passage, Places, Progress, Secrets, Setting, Stage};
 pub use steps::{Step, Steps, generate_integration_steps};
-pub use tools::{RepositoryTool, tool, tools};
+pub use tools::{RepositoryTool, read_input, tool, tools};
 pub use validate::{Problem, ValidateInput, Validation, validate_edit_plan};
 pub use workflow::{
     FetchedContext, LlmInputs, Staged, StructureContext, ValidationSummary, Workflow, WorkflowInput,

@@ -99,8 +99,13 @@ pub fn propose_edit_plan(input: &IntegrationInput, setting: &Setting<'_>) -> Res
 impl Plan {
     pub(crate) fn of(site: &Site<'_>, target: &Target, recipe: &Recipe) -> Self {
         let mut draft = Draft { title: target.title.clone(), ..Draft::default() };
-        for edit in recipe.edits.iter().filter(|edit| applies(edit, site)) {
-            draft.add(site, target, recipe, edit);
+        match site.doubt() {
+            Some(doubt) => draft.warn(doubt),
+            None => {
+                for edit in recipe.edits.iter().filter(|edit| applies(edit, site)) {
+                    draft.add(site, target, recipe, edit);
+                }
+            }
         }
         if !draft.edits.is_empty() {
             draft.add_dependency(site, target, recipe);
@@ -112,8 +117,7 @@ impl Plan {
         if post_checks.is_empty() {
             post_checks.push("Run project tests or build command to ensure integration is successful.".to_owned());
         }
-        // Only what the plan touches: the rest may hold work that nobody has kept yet.
-        let instruction = target.rollback.replace("{{files}}", &draft.files().join(" "));
+        let instruction = draft.rollback(&target.rollback);
         Self {
             summary: site.fill(&target.summary, target, recipe).unwrap_or_else(|| target.title.clone()),
             patches: draft.patches(),
@@ -256,6 +260,24 @@ impl Draft {
         }
     }
 
+    /// How to undo the edits: only what they touch, because the rest may hold work that is not committed.
+    fn rollback(&self, restore: &str) -> String {
+        let files = |is_created: bool| -> Vec<String> {
+            let files = self.files().into_iter().filter(|file| self.created.contains_key(*file) == is_created);
+            files.map(quoted).collect()
+        };
+        let (changed, created) = (files(false).join(" "), files(true).join(" "));
+        let mut commands = Vec::new();
+        if !changed.is_empty() {
+            commands.push(restore.replace("{{files}}", &changed));
+        }
+        if !created.is_empty() {
+            // Git does not know these files yet, so it cannot restore them.
+            commands.push(format!("rm -- {created}"));
+        }
+        if commands.is_empty() { "Nothing to undo: the plan has no edits.".to_owned() } else { commands.join(" && ") }
+    }
+
     /// The files that the edits touch, in their order.
     fn files(&self) -> Vec<&str> {
         let mut files: Vec<&str> = Vec::new();
@@ -276,6 +298,12 @@ impl Draft {
         };
         self.files().into_iter().map(|path| Patch { filepath: path.to_owned(), diff: diff(path) }).collect()
     }
+}
+
+/// A path as one word of a shell.
+fn quoted(path: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '_' | '-' | '@' | '+');
+    if path.chars().all(is_plain) { path.to_owned() } else { format!("'{}'", path.replace('\'', r"'\''")) }
 }
 
 /// The statement that makes the application object, in its file.

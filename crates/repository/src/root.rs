@@ -21,14 +21,10 @@ pub(crate) enum Outside {
 }
 
 impl Root {
-    /// The root that exists, or why not.
+    /// The root that exists, or why not. A file is a root with nothing in it, as for Fluxloop's own server.
     pub(crate) fn existing(places: &Places, given: Option<&str>) -> Result<Self, RepositoryError> {
         let root = Self::named(places, given)?;
-        match root.path.metadata() {
-            Ok(about) if about.is_dir() => Ok(root),
-            Ok(_) => Err(RepositoryError::NotAFolder(root.shown())),
-            Err(_) => Err(RepositoryError::NoRoot(root.shown())),
-        }
+        if root.path.exists() { Ok(root) } else { Err(RepositoryError::NoRoot(root.shown())) }
     }
 
     /// The root as far as it exists: links and `..` are resolved, and the allowed folders are held to.

@@ -217,7 +217,7 @@ impl Documents for () {
 pub struct Passage {
     /// The path that citations name.
     pub path: String,
-    /// Its place in the document, from 0.
+    /// Its place in the document: the line where its section begins.
     pub number: usize,
     /// What it says.
     pub text: String,

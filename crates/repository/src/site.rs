@@ -1,6 +1,6 @@
 //! Where in a repository an integration goes, and the words that its recipe is filled with.
 
-use crate::frameworks::{Finding, Found, ProfileInput, TABLE, managers};
+use crate::frameworks::{Finding, ProfileInput, TABLE, detected, managers};
 use crate::manifest::{Ecosystem, Format, Manifest, Role};
 use crate::recipes::{Package, Recipe, Target, add_command, ecosystem_of, filled, usual_manager};
 use crate::source::Family;
@@ -10,6 +10,8 @@ use crate::survey::{FileFacts, Project, Survey};
 #[derive(Debug)]
 pub(crate) struct Site<'s> {
     pub(crate) framework: &'s str,
+    /// Whether `detect_frameworks` names the framework for the tree; also true where it has no tree or does not know it.
+    pub(crate) is_detected: bool,
     family: Option<Family>,
     /// The project, if there is a tree.
     pub(crate) project: Option<(&'s Survey, &'s Project)>,
@@ -27,19 +29,12 @@ impl<'s> Site<'s> {
         profile: &ProfileInput,
         manager: Option<&str>,
     ) -> Self {
-        let place = TABLE.frameworks.iter().position(|known| known.name == framework);
-        let known = place.map(|place| &TABLE.frameworks[place]);
-        let constructors = survey.into_iter().flat_map(|survey| {
-            survey
-                .files
-                .iter()
-                .filter(|file| !file.aside)
-                .flat_map(|file| file.findings.iter().map(move |finding| (file, finding)))
-        });
-        let usable = |finding: &Finding| {
-            Some(finding.framework) == place && finding.found == Found::Constructor && finding.anchor.is_some()
-        };
-        let mut constructors: Vec<_> = constructors.filter(|(_, finding)| usable(finding)).collect();
+        let known = TABLE.named(framework);
+        let detected = survey.map(|survey| detected(survey, framework)).unwrap_or_default();
+        let is_detected = known.is_none() || survey.is_none() || !detected.is_empty();
+        let first = detected.first().map(|(project, _)| *project);
+        let constructors = detected.into_iter().flat_map(|(_, constructors)| constructors);
+        let mut constructors: Vec<_> = constructors.filter(|(_, finding)| finding.anchor.is_some()).collect();
         // One that a variable holds is worth more than one that is passed on; then the shortest path.
         constructors.sort_by_key(|(file, finding)| {
             (finding.bound.is_none(), file.path.matches('/').count(), file.path.clone(), finding.line)
@@ -48,14 +43,14 @@ impl<'s> Site<'s> {
         let project = survey.map(|survey| {
             let chosen = match constructor {
                 Some((file, _)) => survey.project_of(&file.path),
-                None => survey.projects.iter().position(|project| depends(survey, project, framework)).unwrap_or(0),
+                None => first.unwrap_or(0),
             };
             (survey, &survey.projects[chosen])
         });
         let in_source = constructor.and_then(|(file, _)| Family::of(file.language?));
         let family = in_source.or_else(|| known.and_then(|known| spoken(known.families().collect(), profile, project)));
         let manager = choose_manager(family, project, profile, manager);
-        Self { framework, family, project, constructor, manager }
+        Self { framework, is_detected, family, project, constructor, manager }
     }
 
     pub(crate) fn family(&self) -> Option<Family> {
@@ -120,6 +115,12 @@ impl<'s> Site<'s> {
             (manifest.dependencies.is_empty(), !is_read(path), !path.ends_with(".in"), path.len())
         });
         found
+    }
+
+    /// What to say of a framework that `detect_frameworks` does not name for the tree.
+    pub(crate) fn doubt(&self) -> Option<String> {
+        let title = TABLE.named(self.framework).map_or(self.framework, |known| known.title.as_str());
+        (!self.is_detected).then(|| format!("{title} was not detected in this repository."))
     }
 
     /// A file as a Python module, as seen from its project.
@@ -213,10 +214,6 @@ impl<'s> Site<'s> {
             None => Vec::new(),
         }
     }
-}
-
-fn depends(survey: &Survey, project: &Project, framework: &str) -> bool {
-    crate::frameworks::candidates(survey, project).contains(framework)
 }
 
 /// Which of a framework's languages is meant, where it has several.

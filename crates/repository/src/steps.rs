@@ -58,7 +58,7 @@ impl Steps {
             let details = site.fill(&step.details, target, recipe)?;
             Some(Step { id: step.id.clone(), title: step.title.clone(), details, doc_ref: recipe.doc_url.clone() })
         };
-        let mut warnings = Vec::new();
+        let mut warnings: Vec<String> = site.doubt().into_iter().collect();
         if !knows_entry_points {
             warnings.push("No entry points detected; verify runner target manually.".to_owned());
         }

@@ -58,18 +58,9 @@ pub(crate) struct Project {
     pub(crate) declared: bool,
 }
 
-/// How much is wanted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Depth {
-    /// Languages, lines and manifests.
-    Outside,
-    /// Also what source files import and call.
-    Sources,
-}
-
 impl Survey {
     /// Looks at a tree. A root that is a file has nothing in it.
-    pub(crate) fn take(root: Root, depth: Depth, setting: &Setting<'_>) -> Result<Self, RepositoryError> {
+    pub(crate) fn take(root: Root, setting: &Setting<'_>) -> Result<Self, RepositoryError> {
         let scan = Scan::new(setting.limits, setting.progress, &setting.places.secrets);
         let mut survey = Self {
             root,
@@ -80,13 +71,15 @@ impl Survey {
             broken: Vec::new(),
         };
         if survey.root.path().is_dir() {
-            survey.read(&scan, depth, setting)?;
+            survey.read(&scan, setting)?;
+        } else {
+            survey.warnings.push(format!("{} is a file, not a folder; nothing was read.", survey.root.shown()));
         }
         survey.find_projects();
         Ok(survey)
     }
 
-    fn read(&mut self, scan: &Scan<'_>, depth: Depth, setting: &Setting<'_>) -> Result<(), RepositoryError> {
+    fn read(&mut self, scan: &Scan<'_>, setting: &Setting<'_>) -> Result<(), RepositoryError> {
         let listing = scan.list(self.root.path())?;
         let limits = setting.limits;
         let wanted = |path: &str| match Format::of(path) {
@@ -96,8 +89,7 @@ impl Survey {
             None if Language::may_be_script(path) => Some(limits.source_bytes.min(64 * 1024)),
             None => None,
         };
-        let read =
-            scan.read(self.root.path(), &listing.files, wanted, |path, content| FileFacts::of(path, content, depth))?;
+        let read = scan.read(self.root.path(), &listing.files, wanted, FileFacts::of)?;
         self.directories = listing.directories;
         self.warnings = listing.warnings;
         if scan.was_late() {
@@ -241,7 +233,7 @@ struct Read {
 }
 
 impl FileFacts {
-    fn of(path: &str, content: Content<'_>, depth: Depth) -> Read {
+    fn of(path: &str, content: Content<'_>) -> Read {
         let bytes = content.bytes();
         let aside = is_aside(path);
         let format = Format::of(path);
@@ -257,8 +249,7 @@ impl FileFacts {
         if let Some(language) = facts.language {
             facts.lines = text::lines(bytes);
             facts.is_main = begins_program(language, path, bytes);
-            if depth == Depth::Sources
-                && let Some(family) = Family::of(language)
+            if let Some(family) = Family::of(language)
                 && frameworks::TABLE.may_concern(family, bytes)
             {
                 facts.findings = frameworks::findings(language, family, path, &text::decode(bytes));

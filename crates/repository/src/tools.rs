@@ -54,7 +54,7 @@ macro_rules! tool {
             description: $description,
             input_schema: schema::<$input>(),
             output_schema: schema::<$output>(),
-            run: |arguments, setting| give(&$run(&take::<$input>(arguments)?, setting)?),
+            run: |arguments, setting| give(&$run(&read_input::<$input>(arguments)?, setting)?),
         }
     };
 }
@@ -94,8 +94,8 @@ fn schema<T: JsonSchema>() -> Value {
         .to_value()
 }
 
-/// The input, or which parameter is wrong. Nothing is the same as an empty object.
-fn take<T: DeserializeOwned + Default>(arguments: Value) -> Result<T, RepositoryError> {
+/// The input of a tool, or which parameter has the wrong type. `null` is the same as an empty object.
+pub fn read_input<T: DeserializeOwned + Default>(arguments: Value) -> Result<T, RepositoryError> {
     if arguments.is_null() {
         return Ok(T::default());
     }

@@ -185,23 +185,13 @@ impl<'a> Scan<'a> {
     }
 }
 
-/// Lets a walk read ignore files only where they are plain: a folder with others is left out, and a walk that begins in one reads
-/// none. Folders that hold what tools made are left out as well.
+/// Lets a walk read only plain ignore files, and leaves out folders that hold what tools made.
 pub(crate) fn use_plain_ignore_files(builder: &mut WalkBuilder, root: &Path) {
-    let are_plain = root.ancestors().all(has_plain_ignore_files);
-    builder.git_global(false).git_exclude(false).git_ignore(are_plain).ignore(are_plain);
-    builder.filter_entry(move |entry| {
-        entry.depth() == 0
-            || !entry.file_type().is_some_and(|kind| kind.is_dir())
-            || !entry.file_name().to_str().is_some_and(|name| SKIPPED.contains(&name))
-                && (!are_plain || has_plain_ignore_files(entry.path()))
+    builder.git_global(false);
+    gladhand_ignore_files::use_plain(builder, root, |entry| {
+        let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
+        !is_folder || !entry.file_name().to_str().is_some_and(|name| SKIPPED.contains(&name))
     });
-}
-
-/// Whether the ignore files of a folder are regular files of a usual size. A link to a device would be read without end.
-fn has_plain_ignore_files(folder: &Path) -> bool {
-    let is_plain = |about: std::fs::Metadata| about.is_file() && about.len() <= 1 << 20;
-    [".ignore", ".gitignore"].iter().all(|name| folder.join(name).symlink_metadata().map_or(true, is_plain))
 }
 
 /// The beginning of a file, or all of it.

@@ -14,7 +14,7 @@ use crate::recipes::Target;
 use crate::root::Root;
 use crate::site::Site;
 use crate::steps::{Step, Steps};
-use crate::survey::{Depth, Survey};
+use crate::survey::Survey;
 use crate::validate::{Validation, validate};
 use crate::{RepositoryError, Setting, Stage};
 
@@ -146,7 +146,7 @@ pub fn run_integration_workflow(input: &WorkflowInput, setting: &Setting<'_>) ->
     let target = setting.recipes.target(input.target.as_deref())?;
     let question = input.question.as_deref().map(str::trim).filter(|question| !question.is_empty());
     let root = Root::existing(setting.places, input.root.as_deref())?;
-    let survey = Survey::take(root, Depth::Sources, setting)?;
+    let survey = Survey::take(root, setting)?;
     let profile = stage(setting, Stage::Analyze, || Profile::of(&survey))?;
     let detection = stage(setting, Stage::Detect, || Detection::of(&survey, target))?;
     let repo_profile = stage(setting, Stage::Collect, || RepoProfile::of(&survey, &profile, &detection, setting.now))?;

@@ -9,8 +9,7 @@ use gladhand_repository::{RepositoryError, tool};
 use serde_json::Value;
 
 /// Calls whose answer differs on purpose: file, id, and why.
-const DIFFERS: [(&str, &str, &str); 35] = [
-    ("05", "file", "a file is no repository"),
+const DIFFERS: [(&str, &str, &str); 33] = [
     ("05", "bad-manifest", "one odd package.json fails the whole scan"),
     ("05", "null", "null is the same as nothing"),
     ("05", "int", "a parameter of the wrong type is named"),
@@ -39,7 +38,6 @@ const DIFFERS: [(&str, &str, &str); 35] = [
     ("11", "langgraph-agent", "an agent gets a plan for agents, not one for FastAPI with an import"),
     ("11", "django-app", "Django gets a plan for Django, not one for FastAPI with an import"),
     ("11", "messy", "a tree without a framework gets no plan"),
-    ("12", "file-root", "a file is no repository"),
     ("12", "no-question", "a workflow needs no question"),
     ("12", "blank-question", "a workflow needs no question"),
     ("12", "int-question", "a parameter of the wrong type is named"),

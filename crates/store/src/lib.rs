@@ -7,4 +7,4 @@ mod database;
 mod secrets;
 
 pub use database::{Database, DatabaseError, Trouble};
-pub use secrets::{Keeper, Places, SecretError, Secrets};
+pub use secrets::{Keeper, Places, SecretError, Secrets, make_folder};

@@ -75,6 +75,26 @@ pub fn escape(text: &str, layout: Layout) -> Cow<'_, str> {
     Escaper::default().escape(text, layout)
 }
 
+/// Text for a decision: what is shown stands for exactly one text. Unlike in [`escape`], every character that is not shown as it
+/// is has the one form `\u{d}`, and a backslash that would begin such a form has it, too.
+pub fn escape_exactly(text: &str, layout: Layout) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for (character, is_invisible) in Scan::after(None, Characters::of_text(text)) {
+        let is_escaped = match character.value {
+            '\n' | '\t' => layout == Layout::Line,
+            '\r' => true,
+            '\\' => text[character.range.end..].starts_with("u{"),
+            _ => is_invisible,
+        };
+        match is_escaped {
+            // Writing to a String cannot fail.
+            true => drop(write!(shown, "\\u{{{:x}}}", u32::from(character.value))),
+            false => shown.push_str(&text[character.range]),
+        }
+    }
+    shown
+}
+
 /// JSON text as a terminal may show it: the same JSON, with invisible characters written as `\u200b`.
 pub fn escape_json(json: &str) -> Cow<'_, str> {
     replaced(json, invisible_in_json(json), |out, written, value| {
@@ -409,6 +429,32 @@ mod tests {
         let mut found = Found::default();
         found.look(text);
         if found.is_empty() { String::new() } else { found.to_string() }
+    }
+
+    #[test]
+    fn texts_that_differ_are_shown_differently_where_a_person_decides() {
+        let texts = [
+            "a\u{2028}b",
+            "a\\u{2028}b",
+            "a\\u{5c}u{2028}b",
+            "a\\\u{2028}b",
+            "a\rb",
+            "a\\rb",
+            "a\\u{d}b",
+            "a\nb",
+            "a\\nb",
+            "a\r\nb",
+            "a\tb",
+            "a\\tb",
+            "a\\u{9}b",
+            "a\\ub",
+            "a\\u\u{200b}{2028}b",
+        ];
+        for layout in [Layout::Line, Layout::Lines] {
+            let shown: std::collections::BTreeSet<_> = texts.iter().map(|text| escape_exactly(text, layout)).collect();
+            assert_eq!(shown.len(), texts.len(), "{shown:#?}");
+        }
+        assert_eq!(escape_exactly("C:\\users\\new\n", Layout::Lines), "C:\\users\\new\n", "ordinary text stays");
     }
 
     #[test]

@@ -186,8 +186,10 @@ impl Bench for Workbench {
             std::future::pending::<Infallible>().await
         };
         let outcome = tokio::select! {
-            outcome = Box::pin(self.dispatch(&run, &desk, &stop)) => outcome,
+            // The relay first: a call that was cancelled before it began sees that.
+            biased;
             never = relay => match never {},
+            outcome = Box::pin(self.dispatch(&run, &desk, &stop)) => outcome,
         };
         match outcome {
             Some(Ok(ran)) => ran,

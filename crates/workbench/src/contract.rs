@@ -88,8 +88,30 @@ pub struct Run<'a> {
 pub struct Place {
     /// Its real path.
     pub path: PathBuf,
-    /// Whether it may hold secrets. Otherwise it is outside of the workspace, or a setting there says which programs run.
-    pub is_sensitive: bool,
+    /// Why it has to be approved.
+    pub why: Guarded,
+}
+
+/// Why a place has to be approved. An approval for one reason covers those before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Guarded {
+    /// It is outside of the workspace.
+    Outside,
+    /// It is in the workspace, is to be written, and says which programs run.
+    Steering,
+    /// It may hold secrets.
+    Secret,
+}
+
+impl Guarded {
+    /// The reason in words that follow the path.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Outside => "is outside of the workspace",
+            Self::Steering => "says which programs run",
+            Self::Secret => "may hold secrets",
+        }
+    }
 }
 
 /// How a call of a tool ended.

@@ -7,7 +7,7 @@ use super::server::Way;
 const STATELESS: &str = "2026-07-28";
 
 /// What the handshake era behind a stateless front does not have.
-const OF_THE_OTHER_ERA: [(&str, &str); 6] = [
+const OF_THE_OTHER_ERA: [(&str, &str); 5] = [
     (
         "sep-2322-elicitation-incomplete",
         "In the handshake era a question is a request and has no name, so its name here is one that the bridge gives it.",
@@ -15,10 +15,6 @@ const OF_THE_OTHER_ERA: [(&str, &str); 6] = [
     (
         "sep-2322-ignore-unexpected-params",
         "The suite answers under the name that the server would give its question; the bridge gives it another, and asks again.",
-    ),
-    (
-        "sep-2322-multiple-inputs-incomplete",
-        "In the handshake era every question is a request of its own: the first is passed on at once, the others in the next round.",
     ),
     (
         "sep-2575-server-rejects-undeclared-capability",

@@ -1,4 +1,5 @@
-//! What a terminal shows, character by character. It knows what our own programs write: text, ends of lines, and styles.
+//! What a terminal shows, character by character. It knows what our own programs write: text, ends of lines, styles, and
+//! movements within a line.
 
 /// How a character looks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -33,9 +34,18 @@ impl Grid {
                 '\n' => self.feed(),
                 '\u{8}' => self.column = self.column.saturating_sub(1),
                 '\u{1b}' => {
-                    // Only styles are expected: `[`, numbers, `m`.
-                    let sequence: String = characters.by_ref().take_while(|c| !c.is_ascii_alphabetic()).collect();
-                    self.style(sequence.trim_start_matches('['));
+                    let (mut numbers, mut kind) = (String::new(), None);
+                    for character in characters.by_ref() {
+                        match character {
+                            '[' => {}
+                            letter if letter.is_ascii_alphabetic() => {
+                                kind = Some(letter);
+                                break;
+                            }
+                            part => numbers.push(part),
+                        }
+                    }
+                    self.control(&numbers, kind);
                 }
                 character if character.is_control() => {}
                 character => self.put(character),
@@ -60,6 +70,21 @@ impl Grid {
             line[column] = (character, look);
         }
         self.column += 1;
+    }
+
+    /// A sequence of numbers and the letter that says what they are for. Modes of the terminal change nothing here.
+    fn control(&mut self, numbers: &str, kind: Option<char>) {
+        let distance = numbers.parse().unwrap_or(1);
+        match kind {
+            Some('m') => self.style(numbers),
+            Some('C') => self.column = (self.column + distance).min(self.columns),
+            Some('D') => self.column = self.column.saturating_sub(distance),
+            Some('K') => {
+                let column = self.column;
+                self.lines.last_mut().into_iter().for_each(|line| line.truncate(column));
+            }
+            _ => {}
+        }
     }
 
     fn style(&mut self, numbers: &str) {
@@ -90,5 +115,16 @@ mod tests {
         assert_eq!(text, ["abcd", "e", "Y"]);
         assert_eq!(grid.lines[0][2].1, Look { bold: true, colour: Some(6), ..Look::default() });
         assert_eq!(grid.lines[0][3].1, Look::default());
+    }
+
+    #[test]
+    fn a_line_that_is_edited_is_seen_as_it_ends() {
+        let mut grid = Grid::new(20);
+        grid.write(
+            "\u{1b}[2mthinking\r\u{1b}[K\u{1b}[0m> \u{1b}[?2026h\r\u{1b}[K> helo\r\u{1b}[5C\u{1b}[?2026l\u{1b}[1Dllo",
+        );
+        let text: String = grid.lines[0].iter().map(|(c, _)| c).collect();
+        assert_eq!((text.as_str(), grid.lines.len()), ("> hello", 1));
+        assert!(grid.lines[0].iter().all(|(_, look)| *look == Look::default()));
     }
 }

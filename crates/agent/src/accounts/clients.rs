@@ -19,7 +19,9 @@ impl Accounts {
     pub fn ready(&self, chosen: &Chosen) -> Result<Arc<dyn Models>, String> {
         let provider = chosen.provider.as_deref().and_then(Provider::of_word);
         let provider = provider.ok_or_else(|| {
-            self.trouble().unwrap_or_else(|| "select a model from an enabled provider first".to_owned())
+            // Of the providers that loaf knows, it has this to say whatever the reason.
+            let trouble = self.trouble_of(|provider| !provider.is_of_loaf());
+            trouble.unwrap_or_else(|| "select a model from an enabled provider first".to_owned())
         })?;
         if !self.enabled(&self.lock()).contains(&provider) {
             return Err(format!("provider {provider} is not enabled"));
@@ -32,10 +34,12 @@ impl Accounts {
 
     /// Why there is no model, where somebody was set up who should have one.
     pub fn trouble(&self) -> Option<String> {
+        self.trouble_of(|_| true)
+    }
+
+    fn trouble_of(&self, fit: impl Fn(Provider) -> bool) -> Option<String> {
         let inner = self.lock();
-        let mut troubles =
-            Provider::ALL.into_iter().filter_map(|provider| Some((provider, inner.troubles.get(&provider)?)));
-        troubles.next().map(|(provider, why)| format!("{provider} gives no models: {why}"))
+        Provider::ALL.into_iter().filter(|provider| fit(*provider)).find_map(|one| inner.troubles.get(&one).cloned())
     }
 
     /// Everybody who is enabled: those of loaf in the order in which they were, then ours as far as they are there.
@@ -78,10 +82,10 @@ impl Accounts {
             Ok(client) => client.catalogue().await,
             Err(error) => Err(error),
         };
-        let trouble = answered.as_ref().err().map(ToString::to_string);
+        let trouble = answered.as_ref().err().map(|error| unlisted(provider, error));
         let answered = answered.ok().filter(|models| !models.is_empty()).or_else(|| self.named_model(provider));
         let mut inner = self.lock();
-        match trouble.filter(|_| provider == Provider::Compatible && answered.is_none()) {
+        match trouble.filter(|_| provider.is_configured() && answered.is_none()) {
             Some(why) => drop(inner.troubles.insert(provider, why)),
             None => drop(inner.troubles.remove(&provider)),
         }
@@ -193,5 +197,15 @@ impl Accounts {
             routing_providers: None,
             context_window_tokens: None,
         }])
+    }
+}
+
+/// Why a provider gives no list of models.
+fn unlisted(provider: Provider, error: &ModelError) -> String {
+    let name = provider.name();
+    match error {
+        ModelError::Unreachable => format!("{name} unreachable"),
+        ModelError::Status { status: 401 | 403, .. } => format!("{name} does not accept the key or login: {error}"),
+        error => format!("{name} gives no list of models: {error}"),
     }
 }

@@ -15,11 +15,7 @@ pub(super) fn read(file: &Path) -> Option<String> {
 /// Puts a text in place of a file.
 pub(super) fn replace(file: &Path, text: &str) -> io::Result<()> {
     let folder = file.parent().unwrap_or_else(|| Path::new("."));
-    let mut builder = std::fs::DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(folder)?;
+    gladhand_store::make_folder(folder)?;
     // A temporary file can be read by its owner alone, and keeps that when it is renamed.
     let mut beside = tempfile::NamedTempFile::new_in(folder)?;
     beside.write_all(text.as_bytes())?;

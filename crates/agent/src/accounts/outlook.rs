@@ -46,7 +46,7 @@ impl Accounts {
         let Some(provider) = chosen.provider.as_deref().and_then(Provider::of_word) else {
             return self.trouble().map_or_else(|| self.unlisted(), Outlook::Trouble);
         };
-        let unanswered = self.lock().troubles.get(&provider).map(|why| format!("{provider} gives no models: {why}"));
+        let unanswered = self.lock().troubles.get(&provider).cloned();
         match (unanswered, self.ready(&chosen)) {
             (Some(why), _) => Outlook::Trouble(why),
             (None, Err(why)) => Outlook::Trouble(format!("{} of {provider} was chosen: {why}", chosen.model)),

@@ -53,6 +53,20 @@ impl Provider {
         }
     }
 
+    /// Its name for people.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::OpenAi => "OpenAI",
+            Self::Antigravity => "Antigravity",
+            Self::OpenRouter => "OpenRouter",
+            Self::Anthropic => "Anthropic",
+            Self::Compatible => "the configured server",
+            Self::Ollama => "Ollama",
+            Self::LlamaCpp => "llama.cpp",
+            Self::Local => "the local model",
+        }
+    }
+
     /// The one of this name.
     pub fn of_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|provider| provider.word() == word)

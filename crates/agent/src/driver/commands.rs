@@ -92,13 +92,14 @@ impl Core {
             trouble: Option<String>,
         }
         let chosen = self.desk.chosen(Some(id));
+        let trouble = if chosen.provider.is_none() { self.desk.trouble() } else { None };
         told(&Model {
             selected_model: chosen.model,
             selected_provider: chosen.provider,
             selected_thinking: chosen.thinking,
             selected_openrouter_provider: chosen.routing,
             available: self.desk.models(None)?,
-            trouble: self.desk.trouble(),
+            trouble,
         })
     }
 

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, PoisonError, RwLock};
 
+use gladhand_operations::KnownName;
 use gladhand_workbench::{Effect, ToolDescription};
 
 /// Which tools may run: by their names, else by what they may do to the world.
@@ -12,7 +13,7 @@ pub struct Policy {
     pub approve_all: bool,
     /// Whether everything that would have to be asked about is denied.
     pub approve_none: bool,
-    /// For single tools.
+    /// For single tools, by any name that they are known by.
     pub tools: HashMap<String, Rule>,
     /// For tools that read.
     pub reads: Rule,
@@ -77,8 +78,9 @@ impl Default for Policy {
 }
 
 impl Policy {
-    /// The rule for a tool.
-    pub(super) fn rule(&self, tool: &ToolDescription) -> Rule {
+    /// The rule for a tool that is known by these names. Of several rules that name the tool, the strictest counts. A rule that
+    /// allows counts only by a name that no tool of another provider can have.
+    pub(super) fn rule(&self, tool: &ToolDescription, names: &[KnownName]) -> Rule {
         if self.denied.contains(&tool.effect) {
             return Rule::Deny;
         }
@@ -88,10 +90,13 @@ impl Policy {
             Effect::Runs => self.runs,
             Effect::Network => self.network,
         };
-        let rule = match self.tools.get(&tool.name) {
+        let rules = names.iter().filter_map(|known| Some((*self.tools.get(&known.name)?, known.is_exclusive)));
+        let named =
+            rules.filter(|(rule, is_exclusive)| *rule > Rule::Allow || *is_exclusive).map(|(rule, _)| rule).max();
+        let rule = match named {
             // The operator did not mean code that a model wrote under this name.
-            Some(named) if tool.is_made_by_model => by_effect.max(*named),
-            Some(named) => *named,
+            Some(named) if tool.is_made_by_model => by_effect.max(named),
+            Some(named) => named,
             None => by_effect,
         };
         self.approved(rule)
@@ -126,6 +131,33 @@ pub(super) fn word(effect: Effect) -> &'static str {
 mod tests {
     use super::*;
 
+    /// The rule for a tool that is known by its own name alone.
+    fn ruled(policy: &Policy, tool: &ToolDescription) -> Rule {
+        policy.rule(tool, &[known(&tool.name, true)])
+    }
+
+    fn known(name: &str, is_exclusive: bool) -> KnownName {
+        KnownName { name: name.to_owned(), is_exclusive }
+    }
+
+    #[test]
+    fn a_tool_is_denied_by_any_of_its_names_and_allowed_by_its_own_names_only() {
+        let push = tool("push", Effect::Runs);
+        let names = [known("push", false), known("git__push", true)];
+        for (rules, expected) in [
+            (&[("push", Rule::Deny)][..], Rule::Deny),
+            (&[("git__push", Rule::Deny)], Rule::Deny),
+            (&[("push", Rule::Deny), ("git__push", Rule::Allow)], Rule::Deny),
+            (&[("push", Rule::Ask), ("git__push", Rule::Allow)], Rule::Ask),
+            (&[("push", Rule::Allow)], Rule::Ask),
+            (&[("git__push", Rule::Allow)], Rule::Allow),
+            (&[("other", Rule::Deny)], Rule::Ask),
+        ] {
+            let tools = rules.iter().map(|(name, rule)| ((*name).to_owned(), *rule)).collect();
+            assert_eq!(Policy { tools, ..Policy::default() }.rule(&push, &names), expected, "{rules:?}");
+        }
+    }
+
     #[test]
     fn a_question_does_not_loosen_what_nobody_approves() {
         let tools = HashMap::from([("bash".to_owned(), Rule::Ask), ("make".to_owned(), Rule::Allow)]);
@@ -137,7 +169,7 @@ mod tests {
             ("make", Effect::Runs, Rule::Allow),
             ("read_file", Effect::Reads, Rule::Allow),
         ] {
-            assert_eq!(policy.rule(&tool(name, effect)), rule, "{name}");
+            assert_eq!(ruled(&policy, &tool(name, effect)), rule, "{name}");
         }
         assert_eq!(policy.beyond_workspace(), Rule::Deny);
     }
@@ -158,22 +190,22 @@ mod tests {
     fn a_tool_of_its_own_rule_comes_before_what_it_does() {
         let mut policy = Policy::default();
         policy.tools.insert("bash".to_owned(), Rule::Deny);
-        assert_eq!(policy.rule(&tool("bash", Effect::Runs)), Rule::Deny);
-        assert_eq!(policy.rule(&tool("run_js", Effect::Runs)), Rule::Ask);
-        assert_eq!(policy.rule(&tool("read_file", Effect::Reads)), Rule::Allow);
+        assert_eq!(ruled(&policy, &tool("bash", Effect::Runs)), Rule::Deny);
+        assert_eq!(ruled(&policy, &tool("run_js", Effect::Runs)), Rule::Ask);
+        assert_eq!(ruled(&policy, &tool("read_file", Effect::Reads)), Rule::Allow);
     }
 
     #[test]
     fn what_is_denied_is_denied_whatever_is_approved() {
         let mut policy = Policy { approve_all: true, network: Rule::Deny, ..Policy::default() };
         policy.tools.extend([("bash".to_owned(), Rule::Deny), ("search_web".to_owned(), Rule::Allow)]);
-        assert_eq!(policy.rule(&tool("bash", Effect::Runs)), Rule::Deny);
-        assert_eq!(policy.rule(&tool("fetch", Effect::Network)), Rule::Deny);
-        assert_eq!(policy.rule(&tool("run_js", Effect::Runs)), Rule::Allow);
+        assert_eq!(ruled(&policy, &tool("bash", Effect::Runs)), Rule::Deny);
+        assert_eq!(ruled(&policy, &tool("fetch", Effect::Network)), Rule::Deny);
+        assert_eq!(ruled(&policy, &tool("run_js", Effect::Runs)), Rule::Allow);
         assert_eq!(policy.beyond_workspace(), Rule::Allow);
-        assert_eq!(policy.rule(&tool("search_web", Effect::Network)), Rule::Allow, "an exception to a default");
+        assert_eq!(ruled(&policy, &tool("search_web", Effect::Network)), Rule::Allow, "an exception to a default");
         policy.denied.insert(Effect::Network);
-        assert_eq!(policy.rule(&tool("search_web", Effect::Network)), Rule::Deny, "no exception to what was denied");
+        assert_eq!(ruled(&policy, &tool("search_web", Effect::Network)), Rule::Deny, "no exception to what was denied");
         policy.outside = Rule::Deny;
         assert_eq!(policy.beyond_workspace(), Rule::Deny);
     }
@@ -183,8 +215,8 @@ mod tests {
         let mut policy = Policy::default();
         policy.tools.extend([("mine".to_owned(), Rule::Allow), ("never".to_owned(), Rule::Deny)]);
         let made = |name| ToolDescription { edition: 3, is_made_by_model: true, ..tool(name, Effect::Runs) };
-        assert_eq!(policy.rule(&tool("mine", Effect::Runs)), Rule::Allow);
-        assert_eq!(policy.rule(&made("mine")), Rule::Ask);
-        assert_eq!(policy.rule(&made("never")), Rule::Deny);
+        assert_eq!(ruled(&policy, &tool("mine", Effect::Runs)), Rule::Allow);
+        assert_eq!(ruled(&policy, &made("mine")), Rule::Ask);
+        assert_eq!(ruled(&policy, &made("never")), Rule::Deny);
     }
 }

@@ -80,15 +80,14 @@ impl Core {
 
 impl Core {
     /// Lays the tools out anew if the workbench has got others during the turn, so that a tool that a model made is decided
-    /// about as itself. Whether it has.
-    pub(super) async fn renew_tools(&self, id: &str) -> bool {
+    /// about as itself.
+    pub(super) async fn renew_tools(&self, id: &str) {
         let found = self.look(id, |room| Some((room.setup.clone()?, room.toolset.clone()?)));
-        let Some((setup, toolset)) = found else { return false };
-        let is_current = toolset.is_current(&self.bench.tools());
-        if !is_current {
+        if let Some((setup, toolset)) = found
+            && !toolset.is_current(&self.bench.tools())
+        {
             self.put_tools(id, &setup).await;
         }
-        !is_current
     }
 
     async fn put_tools(&self, id: &str, setup: &Setup) {

@@ -12,7 +12,7 @@ use gladhand_workbench::{Ran, Run};
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
-use super::toolset::failed;
+use super::toolset::{failed, forbidden, shallow};
 use super::{Core, Room};
 use crate::instructions;
 use crate::payloads::{Debugged, event};
@@ -63,12 +63,24 @@ impl Core {
                 match effect {
                     Effect::Journal(chat, entry) => core.write_journal(&id, chat, entry).await,
                     Effect::Keep(file) => core.keep(&id, file).await,
-                    Effect::Do(job) => work.extend(core.perform(&id, job).await),
+                    Effect::Do(job) => work.extend(core.perform_or_end(&id, job).await),
                     Effect::Tell(_) | Effect::Cancel | Effect::Ended | Effect::Report(_) => {}
                 }
             }
             core.runners.send_modify(|running| *running -= 1);
         });
+    }
+
+    /// Does a job. If that panics, the turn ends: otherwise the session would wait for the outcome without end.
+    async fn perform_or_end(self: &Arc<Self>, id: &str, job: Job) -> Vec<Effect> {
+        let turn = self.look(id, |room| room.session.turn_id().map(ToOwned::to_owned));
+        let (core, session) = (Arc::clone(self), id.to_owned());
+        let performed = tokio::spawn(async move { core.perform(&session, job).await }).await;
+        performed.unwrap_or_else(|error| {
+            tracing::error!(%error, "a step of a turn panicked");
+            let ended = self.step(id, |session, scene| session.broke(turn, scene));
+            ended.map(|((), work)| work).unwrap_or_default()
+        })
     }
 
     /// Does a job, and brings its outcome back. What is to be done next.
@@ -94,13 +106,15 @@ impl Core {
                 let ended = self.round(id, number, said).await;
                 self.step(id, |session, scene| session.round_ended(ended, scene))
             }
+            Job::Decide(call) => {
+                let call = self.decide(id, call).await;
+                self.step(id, |session, scene| session.decided(call, scene))
+            }
             Job::Run(call) => {
-                let ran = self.run_tool(id, call).await;
-                let resolved = self.resolve_unknown(id).await;
-                self.step(id, |session, scene| {
-                    session.resolve_unknown(resolved);
-                    session.ran(ran, scene);
-                })
+                let ran = shallow(self.run_tool(id, call).await);
+                // A tool may have made others.
+                self.renew_tools(id).await;
+                self.step(id, |session, scene| session.ran(ran, scene))
             }
             Job::Save(file) => {
                 let (core, session) = (Arc::clone(self), id.to_owned());
@@ -139,25 +153,7 @@ impl Core {
         };
         let hearing = Hearing { core: Arc::clone(self), id: id.to_owned(), turn };
         let heard = ask(setup.models.clone(), round, hearing, place.cancel.clone()).await?.0;
-        let mut wanted = Vec::new();
-        for call in heard.calls {
-            wanted.push(self.wanted(&toolset, call, &place).await);
-        }
-        Ok(wanted)
-    }
-
-    /// Calls of the round that meant no tool, resolved anew if a tool that ran has made others.
-    async fn resolve_unknown(&self, id: &str) -> Vec<Wanted> {
-        if !self.renew_tools(id).await {
-            return Vec::new();
-        }
-        let found = self.look(id, |room| Some((room.toolset.clone()?, room.workplace(), room.session.unknown_calls())));
-        let Some((toolset, place, calls)) = found else { return Vec::new() };
-        let mut resolved = Vec::new();
-        for call in calls {
-            resolved.push(self.wanted(&toolset, call, &place).await);
-        }
-        resolved
+        Ok(heard.calls.into_iter().map(|call| toolset.wanted(call)).collect())
     }
 
     /// Has a conversation put into few words.
@@ -181,15 +177,19 @@ impl Core {
 
     /// Runs a tool. One that is told to stop and does not is left behind.
     async fn run_tool(self: &Arc<Self>, id: &str, call: Wanted) -> Ran {
-        let found = self.look(id, |room| Some((room.setup.clone()?.asker.clone(), room.workplace())));
-        let Some((asker, place)) = found else {
+        let found = self.look(id, |room| Some((room.setup.clone()?, room.toolset.clone()?, room.workplace())));
+        let Some((setup, toolset, place)) = found else {
             return failed(&call, "error", "the session is gone");
         };
+        // A person may have taken a while to approve it.
+        if self.is_forbidden(&toolset, &call) {
+            return failed(&call, "denied", &forbidden(&call));
+        }
         let (core, wanted, cancel) = (Arc::clone(self), call.clone(), place.cancel.clone());
         let mut running = tokio::spawn(async move {
             match place.run(&wanted) {
                 Some(run) => core.screened(&wanted, core.bench.run(run).await),
-                None => core.call_hub(&wanted, &asker, &place).await,
+                None => core.call_hub(&wanted, &setup.asker, &place).await,
             }
         });
         let late = async {

@@ -8,7 +8,7 @@ use gladhand_hub::policy::{Invisible, refusal};
 use gladhand_hub::{Asking, Caller};
 use gladhand_models::{ToolOffer, WantedCall};
 use gladhand_operations::{
-    Call, CallId, Failure, FailureKind, Notice, Operation, Reply, Terms, Tool, ToolCall, ToolResult,
+    Call, CallId, Failure, FailureKind, KnownName, Notice, Operation, Reply, Terms, Tool, ToolCall, ToolResult,
 };
 use gladhand_wire::{RawValue, json};
 use gladhand_workbench::{Effect, Ran, ToolDescription};
@@ -22,6 +22,12 @@ use crate::text;
 
 /// The longest name that every provider takes.
 const LONGEST_NAME: usize = 64;
+
+/// How many bytes a number takes that makes a name unique.
+const LONGEST_END: usize = 8;
+
+/// How deep arguments and results may be nested. Readers of JSON commonly stop at 128, and events add a few levels.
+const DEEPEST: usize = 100;
 
 /// How long a turn waits for the tools of upstreams that are still starting.
 const SETTLING: Duration = Duration::from_secs(10);
@@ -44,17 +50,33 @@ pub(super) struct Toolset {
 struct Offered {
     identity: ToolIdentity,
     description: ToolDescription,
+    /// The names by which rules can name it.
+    names: Vec<KnownName>,
+    standing: Standing,
+}
+
+/// Which tool gets a name that is safe for models, if several want it: the first of these.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Standing {
+    Workbench,
+    Hub,
+    /// A model made it.
+    Made,
+    /// Its provider gives way to others: a project brought it.
+    Yielding,
 }
 
 impl Offered {
     fn of_workbench(description: ToolDescription) -> Self {
+        let standing = if description.is_made_by_model { Standing::Made } else { Standing::Workbench };
         let identity = ToolIdentity::Workbench { name: description.name.clone(), edition: description.edition };
-        Self { identity, description }
+        let names = vec![KnownName { name: description.name.clone(), is_exclusive: true }];
+        Self { identity, description, names, standing }
     }
 
     /// Annotations of an upstream are only claims. A tool of the hub counts as one that runs programs, unless a provider of
-    /// this process vouches for it.
-    fn of_hub(tool: &Tool) -> Self {
+    /// this process vouches for it. `is_own`: whether the workbench has a tool of a name that no model made.
+    fn of_hub(tool: &Tool, is_own: impl Fn(&str) -> bool) -> Self {
         let description = ToolDescription {
             name: tool.name.clone(),
             description: tool.description.clone(),
@@ -63,7 +85,21 @@ impl Offered {
             edition: 0,
             is_made_by_model: false,
         };
-        Self { identity: ToolIdentity::Hub { name: tool.name.clone() }, description }
+        let mut names = tool.origin.as_ref().map(|origin| origin.names.clone()).unwrap_or_default();
+        if !names.iter().any(|known| known.name == tool.name) {
+            // The hub itself has the tools without an origin.
+            names.push(KnownName { name: tool.name.clone(), is_exclusive: tool.origin.is_none() });
+        }
+        for known in &mut names {
+            known.is_exclusive &= !is_own(&known.name);
+        }
+        let (upstream, own) = match &tool.origin {
+            Some(origin) => (origin.upstream.clone(), origin.own.clone()),
+            None => Default::default(),
+        };
+        let yields = tool.origin.as_ref().is_some_and(|origin| origin.yields);
+        let standing = if yields { Standing::Yielding } else { Standing::Hub };
+        Self { identity: ToolIdentity::Hub { name: tool.name.clone(), upstream, own }, description, names, standing }
     }
 }
 
@@ -75,21 +111,52 @@ impl Toolset {
         let stays = |tool: &ToolDescription| !(tool.is_made_by_model && of_hub.contains(tool.name.as_str()));
         let mut tools: Vec<_> = workbench.into_iter().filter(stays).map(Offered::of_workbench).collect();
         let own: HashSet<_> = tools.iter().map(|tool| tool.description.name.clone()).collect();
-        tools.extend(hub.iter().filter(|tool| !own.contains(&tool.name)).map(Offered::of_hub));
+        // A name that a rule allows never means what a model made.
+        let meant = tools.iter().filter(|tool| !tool.description.is_made_by_model);
+        let meant: HashSet<_> = meant.map(|tool| tool.description.name.clone()).collect();
+        let of_hub = hub.iter().filter(|tool| !own.contains(&tool.name));
+        tools.extend(of_hub.map(|tool| Offered::of_hub(tool, |name| meant.contains(name))));
         tools.sort_by(|one, other| text::collate(&one.description.name, &other.description.name));
-        let (mut offers, mut by_offer) = (Vec::new(), HashMap::new());
-        for (at, Offered { description: tool, .. }) in tools.iter().enumerate() {
-            let name = safe_name(&tool.name, |name| by_offer.contains_key(name));
-            by_offer.insert(name.clone(), at);
-            let schema = tool.input_schema.clone().unwrap_or_else(|| json::raw(ANYTHING.to_owned()));
-            offers.push(ToolOffer { name, description: tool.description.clone(), schema });
-        }
-        Self { tools, offers: offers.into(), by_offer, workbench: known }
+        let names = offered_names(&tools);
+        let offer = |(Offered { description: tool, .. }, name): (&Offered, &String)| ToolOffer {
+            name: name.clone(),
+            description: tool.description.clone(),
+            schema: tool.input_schema.clone().unwrap_or_else(|| json::raw(ANYTHING.to_owned())),
+        };
+        let offers = tools.iter().zip(&names).map(offer).collect();
+        let by_offer = names.into_iter().enumerate().map(|(at, name)| (name, at)).collect();
+        Self { tools, offers, by_offer, workbench: known }
     }
 
     /// The one tool that a name of a model means, if it means any.
     fn resolve(&self, name: &str) -> Option<&Offered> {
         self.by_offer.get(name).map(|at| &self.tools[*at])
+    }
+
+    /// The tool of an identity.
+    fn find(&self, identity: &ToolIdentity) -> Option<&Offered> {
+        self.tools.iter().find(|tool| tool.identity == *identity)
+    }
+
+    fn identity(&self, name: &str) -> ToolIdentity {
+        let found = self.resolve(name).map(|found| found.identity.clone());
+        found.unwrap_or_else(|| ToolIdentity::Unknown { name: name.to_owned() })
+    }
+
+    /// A call that a model wants, resolved to the tool that was offered to it. Nothing is decided about it yet.
+    pub(super) fn wanted(&self, call: WantedCall) -> Wanted {
+        let is_too_deep = json::is_deeper_than(call.input.get().as_bytes(), DEEPEST);
+        Wanted {
+            tool: self.identity(&call.name),
+            effect: word(Effect::Reads),
+            provider_name: call.name,
+            call_id: call.call_id,
+            input: if is_too_deep { json::raw("{}".to_owned()) } else { call.input },
+            is_too_deep,
+            seal: call.seal,
+            reach: Vec::new(),
+            verdict: Verdict::Refuse(String::new()),
+        }
     }
 
     /// Whether the workbench still has the same tools.
@@ -122,52 +189,68 @@ impl Core {
         self.house().tools = totals;
     }
 
-    /// A call that a model wants, resolved to one tool, and what is decided about that.
-    pub(super) async fn wanted(&self, toolset: &Toolset, call: WantedCall, at: &Workplace) -> Wanted {
-        let found = toolset.resolve(&call.name);
-        let tool = found.map_or_else(|| ToolIdentity::Unknown { name: call.name.clone() }, |it| it.identity.clone());
-        let effect = found.map_or(Effect::Reads, |found| found.description.effect);
-        let mut wanted = Wanted {
-            tool,
-            effect: word(effect),
-            provider_name: call.name,
-            call_id: call.call_id,
-            input: call.input,
-            seal: call.seal,
-            reach: Vec::new(),
-            verdict: Verdict::Run,
-        };
-        if let Some(run) = at.run(&wanted) {
-            let reach = self.bench.reach(&run).await;
-            wanted.reach = reach;
+    /// Decides about a call by the policy of this moment. A call that meant no tool when the model was asked means one now if
+    /// a tool has made it since.
+    pub(super) async fn decide(&self, id: &str, mut call: Wanted) -> Wanted {
+        let found = self.look(id, |room| Some((room.toolset.clone()?, room.workplace())));
+        let Some((toolset, place)) = found else { return call };
+        if call.is_unknown() {
+            call.tool = toolset.identity(&call.provider_name);
         }
-        wanted.verdict = match found {
-            Some(found) => self.verdict(&found.description, &wanted),
-            None => Verdict::Refuse(format!("unknown tool: {}", wanted.name())),
+        let Some(tool) = toolset.find(&call.tool) else {
+            call.verdict = Verdict::Refuse(format!("unknown tool: {}", call.name()));
+            return call;
         };
-        wanted
+        call.effect = word(tool.description.effect);
+        if call.is_too_deep {
+            call.verdict = Verdict::Refuse(too_deep(&call));
+            return call;
+        }
+        if let Some(run) = place.run(&call) {
+            let reach = self.bench.reach(&run).await;
+            call.reach = reach;
+        }
+        call.verdict = match self.rule(tool, &call) {
+            Rule::Allow => Verdict::Run,
+            Rule::Deny => Verdict::Refuse(forbidden(&call)),
+            Rule::Ask if self.followers.can_approve() => Verdict::Ask,
+            Rule::Ask => Verdict::Refuse(nobody(&call)),
+        };
+        call
     }
 
-    fn verdict(&self, tool: &ToolDescription, wanted: &Wanted) -> Verdict {
+    /// Whether the policy of this moment denies a call that was to run.
+    pub(super) fn is_forbidden(&self, toolset: &Toolset, call: &Wanted) -> bool {
+        toolset.find(&call.tool).is_none_or(|tool| self.rule(tool, call) == Rule::Deny)
+    }
+
+    fn rule(&self, tool: &Offered, call: &Wanted) -> Rule {
         let policy = self.settings.policy.now();
-        let rule = policy.rule(tool);
-        let rule = if wanted.reach.is_empty() { rule } else { rule.max(policy.beyond_workspace()) };
-        match rule {
-            Rule::Allow => Verdict::Run,
-            Rule::Deny => Verdict::Refuse(format!("{} was not run: it is forbidden here", tool.name)),
-            Rule::Ask if self.followers.can_approve() => Verdict::Ask,
-            Rule::Ask => Verdict::Refuse(nobody(wanted)),
-        }
+        let rule = policy.rule(&tool.description, &tool.names);
+        if call.reach.is_empty() { rule } else { rule.max(policy.beyond_workspace()) }
     }
 
     /// Calls a tool of the hub.
     pub(super) async fn call_hub(&self, call: &Wanted, asker: &Asker, at: &Workplace) -> Ran {
-        let ToolIdentity::Hub { name } = &call.tool else { return failed(call, "error", "it is no tool of the hub") };
+        let ToolIdentity::Hub { name, upstream, own } = &call.tool else {
+            return failed(call, "error", "it is no tool of the hub");
+        };
         let Some(hub) = self.hub.get() else { return failed(call, "error", "there is no hub") };
+        let inside: Arc<dyn Caller> = Arc::new(Inside);
+        let is_same = || match hub.origin(name, &asker.terms, &asker.agreement, &inside) {
+            Some(origin) => origin.upstream == *upstream && origin.own == *own,
+            None => upstream.is_empty() && own.is_empty(),
+        };
+        if !is_same() {
+            // An upstream that restarts may not have its list yet.
+            self.hub_tools(asker).await;
+            if !is_same() {
+                return failed(call, "error", "the name belongs to another tool or to none by now");
+            }
+        }
         let arguments = std::borrow::Cow::Borrowed(&*call.input);
         let operation = Operation::CallTool(ToolCall { name: name.into(), arguments });
         let terms = Terms { folder: Some(Arc::from(&*at.folder)), ..asker.terms.clone() };
-        let inside: Arc<dyn Caller> = Arc::new(Inside);
         let answer = hub.answer(Call { id: CallId(0), operation, terms }, &asker.agreement, &inside);
         let outcome = tokio::select! {
             biased;
@@ -236,8 +319,25 @@ impl Toolset {
 /// The schema of a tool that has none.
 const ANYTHING: &str = r#"{"type":"object","properties":{}}"#;
 
-/// A name that every provider takes and that no other tool has.
-fn safe_name(name: &str, is_taken: impl Fn(&str) -> bool) -> String {
+/// The names under which models know tools, in the order of the tools. Each is one that every provider takes and that no
+/// other tool has. If several tools want one name, the tool of the highest standing gets it, and of these one that has the
+/// name already.
+fn offered_names(tools: &[Offered]) -> Vec<String> {
+    let wanted: Vec<_> = tools.iter().map(|tool| safe_name(&tool.description.name)).collect();
+    let mut order: Vec<_> = (0..tools.len()).collect();
+    order.sort_by_key(|at| (tools[*at].standing, tools[*at].description.name != wanted[*at]));
+    let mut names = vec![String::new(); tools.len()];
+    let (mut taken, mut numbers) = (HashSet::new(), HashMap::new());
+    for at in order {
+        let name = unique_name(&wanted[at], &taken, &mut numbers);
+        taken.insert(name.clone());
+        names[at] = name;
+    }
+    names
+}
+
+/// A name that every provider takes.
+fn safe_name(name: &str) -> String {
     let mut safe = String::with_capacity(name.len());
     for character in name.chars() {
         let is_fine = character.is_ascii_alphanumeric() || character == '_' || character == '-';
@@ -252,14 +352,24 @@ fn safe_name(name: &str, is_taken: impl Fn(&str) -> bool) -> String {
         _ => format!("tool_{safe}"),
     };
     safe.truncate(LONGEST_NAME);
-    let mut unique = safe.clone();
-    let mut number = 2;
-    while is_taken(&unique) {
-        let end = format!("_{number}");
-        unique = format!("{}{end}", &safe[..safe.len().min(LONGEST_NAME - end.len())]);
-        number += 1;
+    safe
+}
+
+/// The same name, or one with a number that is not taken. `numbers` keeps the last number of each beginning, so that none is
+/// tried twice.
+fn unique_name(name: &str, taken: &HashSet<String>, numbers: &mut HashMap<String, usize>) -> String {
+    if !taken.contains(name) {
+        return name.to_owned();
     }
-    unique
+    let beginning = &name[..name.len().min(LONGEST_NAME - LONGEST_END)];
+    let number = numbers.entry(beginning.to_owned()).or_insert(1);
+    loop {
+        *number += 1;
+        let unique = format!("{beginning}_{number}");
+        if !taken.contains(&unique) {
+            return unique;
+        }
+    }
 }
 
 fn ran(result: &ToolResult) -> Ran {
@@ -271,6 +381,23 @@ fn ran(result: &ToolResult) -> Ran {
         None => json::to_raw(&result.content.iter().map(|content| content.to_block()).collect::<Vec<_>>()),
     };
     Ran { ok: !result.failed, output, error: result.failed.then_some(text) }
+}
+
+/// What the model is told of a call that policy denies.
+pub(super) fn forbidden(call: &Wanted) -> String {
+    format!("{} was not run: it is forbidden here", call.name())
+}
+
+fn too_deep(call: &Wanted) -> String {
+    format!("{} was not run: its arguments are nested deeper than {DEEPEST} levels", call.name())
+}
+
+/// The same result, as text if it is nested too deep.
+pub(super) fn shallow(ran: Ran) -> Ran {
+    match json::is_deeper_than(ran.output.get().as_bytes(), DEEPEST) {
+        true => Ran { output: json::to_raw(ran.output.get()), ..ran },
+        false => ran,
+    }
 }
 
 /// A call that came to nothing.
@@ -300,6 +427,7 @@ impl Caller for Inside {
 mod tests {
     use std::collections::HashMap;
 
+    use gladhand_operations::Origin;
     use proptest::prelude::*;
 
     use super::super::policy::Policy;
@@ -320,7 +448,7 @@ mod tests {
     fn spellings(name: &str) -> Vec<String> {
         let mut all = vec![
             name.to_owned(),
-            safe_name(name, |_| false),
+            safe_name(name),
             name.replace("__", "_"),
             name.replace('_', "__"),
             name.replace(['.', ':', '-'], "_"),
@@ -370,11 +498,21 @@ mod tests {
         }
     }
 
+    type Names = Vec<KnownName>;
+
+    fn names() -> impl Strategy<Value = Names> {
+        let known = (name(), any::<bool>()).prop_map(|(name, is_exclusive)| KnownName { name, is_exclusive });
+        prop::collection::vec(known, 0..3)
+    }
+
     prop_compose! {
-        fn hub()(tools in prop::collection::hash_map(name(), (any::<bool>(), any::<bool>()), 0..6)) -> Vec<Tool> {
+        fn hub()(
+            tools in prop::collection::hash_map(name(), (any::<bool>(), any::<bool>(), names()), 0..6),
+        ) -> Vec<Tool> {
             let lying = serde_json::json!({"readOnlyHint": true});
-            let tool = |(name, (vouched_read_only, claims))| {
-                let tool = Tool { vouched_read_only, ..Tool::plain(name, "") };
+            let tool = |(name, (vouched_read_only, claims, names)): (String, (bool, bool, Names))| {
+                let origin = Origin { upstream: "u".to_owned(), own: name.clone(), names, yields: claims };
+                let tool = Tool { vouched_read_only, origin: Some(Arc::new(origin)), ..Tool::plain(name, "") };
                 if claims { tool.with("annotations", &lying) } else { tool }
             };
             tools.into_iter().map(tool).collect()
@@ -391,13 +529,18 @@ mod tests {
             let mut decided: HashMap<ToolIdentity, Rule> = HashMap::new();
             for tool in &workbench {
                 let identity = ToolIdentity::Workbench { name: tool.name.clone(), edition: tool.edition };
-                decided.insert(identity, policy.rule(tool));
+                decided.insert(identity, policy.rule(tool, &[KnownName { name: tool.name.clone(), is_exclusive: true }]));
             }
             for tool in &hub {
-                let identity = ToolIdentity::Hub { name: tool.name.clone() };
-                decided.insert(identity, policy.rule(&Offered::of_hub(tool).description));
+                let is_own = |name: &str| workbench.iter().any(|tool| tool.name == name && !tool.is_made_by_model);
+                let Offered { identity, description, names, .. } = Offered::of_hub(tool, is_own);
+                decided.insert(identity, policy.rule(&description, &names));
+                let known = tool.origin.iter().flat_map(|origin| &origin.names).map(|known| &known.name);
+                if known.chain([&tool.name]).any(|name| policy.tools.get(name) == Some(&Rule::Deny)) {
+                    prop_assert_eq!(policy.rule(&description, &names), Rule::Deny, "{} by any of its names", tool.name);
+                }
                 if !tool.vouched_read_only {
-                    prop_assert_eq!(Offered::of_hub(tool).description.effect, Effect::Runs, "claims count for nothing");
+                    prop_assert_eq!(description.effect, Effect::Runs, "claims count for nothing");
                 }
             }
             let names = workbench.iter().map(|tool| &tool.name).chain(hub.iter().map(|tool| &tool.name));
@@ -407,7 +550,7 @@ mod tests {
                 let found = toolset.resolve(&spelling);
                 prop_assert_eq!(found.is_some(), offered.contains(&spelling), "{} was not offered", spelling);
                 let Some(found) = found else { continue };
-                prop_assert_eq!(Some(&policy.rule(&found.description)), decided.get(&found.identity), "{}", spelling);
+                prop_assert_eq!(Some(&policy.rule(&found.description, &found.names)), decided.get(&found.identity), "{}", spelling);
             }
             let identities: HashSet<_> = offered.iter().filter_map(|name| toolset.resolve(name)).map(|it| &it.identity).collect();
             prop_assert_eq!(identities.len(), offered.len(), "no tool has two names");
@@ -416,9 +559,61 @@ mod tests {
 
     #[test]
     fn names_are_made_safe_for_every_provider() {
-        let safe = |name| safe_name(name, |_| false);
+        let safe = safe_name;
         assert_eq!([safe("a.b::c"), safe("_x_"), safe("9 lives"), safe("ß")], ["a_b_c", "x", "tool_9_lives", "tool_"]);
         assert_eq!(safe(&"x".repeat(80)).len(), 64);
-        assert_eq!(safe_name("a.b", |name| name == "a_b" || name == "a_b_2"), "a_b_3");
+        let taken = HashSet::from(["a_b", "a_b_2"].map(str::to_owned));
+        let mut numbers = HashMap::new();
+        assert_eq!(unique_name("a_b", &taken, &mut numbers), "a_b_3");
+        assert_eq!(unique_name("c", &taken, &mut numbers), "c");
+    }
+
+    fn tool_of_hub(name: &str, yields: bool) -> Tool {
+        let origin = Origin { upstream: "u".to_owned(), own: name.to_owned(), names: Vec::new(), yields };
+        Tool { origin: Some(Arc::new(origin)), ..Tool::plain(name, "") }
+    }
+
+    fn tool_of_workbench(name: &str, is_made_by_model: bool) -> ToolDescription {
+        let (name, description) = (name.to_owned(), String::new());
+        ToolDescription { name, description, input_schema: None, effect: Effect::Reads, edition: 0, is_made_by_model }
+    }
+
+    #[test]
+    fn a_tool_of_a_project_takes_the_name_of_no_other() {
+        let workbench = [("apply_patch", false), ("read.file", false), ("read_file", false), ("git.pull", true)];
+        let workbench = workbench.map(|(name, is_made)| tool_of_workbench(name, is_made)).to_vec();
+        let of_project = ["apply__patch", "git__push", "read__file", "git_fetch", "git__pull"];
+        let of_user = ["git_push", "git__fetch", "git:fetch"];
+        let hub = of_project.map(|name| tool_of_hub(name, true)).into_iter();
+        let hub: Vec<_> = hub.chain(of_user.map(|name| tool_of_hub(name, false))).collect();
+        let toolset = Toolset::of(workbench, &hub);
+        for (offered, name) in [
+            ("apply_patch", "apply_patch"),
+            ("apply_patch_2", "apply__patch"),
+            ("read_file", "read_file"),
+            ("read_file_2", "read.file"),
+            ("read_file_3", "read__file"),
+            ("git_push", "git_push"),
+            ("git_push_2", "git__push"),
+            ("git_fetch_3", "git_fetch"),
+            ("git_pull", "git.pull"),
+            ("git_pull_2", "git__pull"),
+        ] {
+            assert_eq!(toolset.resolve(offered).map(|tool| tool.description.name.as_str()), Some(name), "{offered}");
+        }
+    }
+
+    /// If all numbers are tried for each name, this takes minutes.
+    #[test]
+    fn many_tools_that_want_one_name_get_numbers_in_linear_time() {
+        let name = |n: u32| (0..16).map(|bit| if n >> bit & 1 == 1 { '.' } else { ':' }).collect::<String>();
+        let long = "x".repeat(LONGEST_NAME);
+        let hub: Vec<_> = (0..30_000)
+            .flat_map(|n| [format!("a{}", name(n)), format!("{long}{n}")])
+            .map(|name| tool_of_hub(&name, false))
+            .collect();
+        let toolset = Toolset::of(Vec::new(), &hub);
+        assert_eq!(toolset.by_offer.len(), 60_000);
+        assert!(toolset.by_offer.keys().all(|name| name.len() <= LONGEST_NAME));
     }
 }

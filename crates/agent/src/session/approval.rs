@@ -7,7 +7,8 @@ use super::turn::{Awaits, Turn};
 use crate::payloads::ApprovalResolved;
 
 impl Session {
-    /// Somebody decides about a call. Whether it is one that waits for that.
+    /// A client decides about a call. Whether it is the call that waits for that. The id of a call is unique in the session, so
+    /// a second or late answer never reaches another call.
     pub(crate) fn decide(&mut self, call_id: &str, allow: bool, always: bool, scene: &mut Scene<'_>) -> bool {
         let Some((turn, call)) = self.asking(|call| call.call_id == call_id) else { return false };
         if always {

@@ -1,12 +1,16 @@
 //! Tools that a model wants called in a turn, one after the other.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+
 use gladhand_models::{Said, WantedCall};
 use gladhand_wire::{RawValue, json as wire};
 use gladhand_workbench::{Place, Ran};
+use serde::Serialize;
 use serde_json::json;
 
+use super::bounds::bounded;
 use super::scene::{Job, Scene};
-use super::state::{Occupation, Session};
+use super::state::Session;
 use super::turn::{Awaits, Turn};
 use crate::payloads::{ApprovalRequested, CallStarted, CallsEnded, Executed, InTurn, StartedCall};
 
@@ -16,8 +20,9 @@ use crate::payloads::{ApprovalRequested, CallStarted, CallsEnded, Executed, InTu
 pub(crate) enum ToolIdentity {
     /// A tool of the workbench, by its own name and its edition.
     Workbench { name: String, edition: u64 },
-    /// A tool of the hub, by the name under which the hub lists it.
-    Hub { name: String },
+    /// A tool of the hub: the name under which the caller is shown it, the provider that has it, and the name that the
+    /// provider uses.
+    Hub { name: String, upstream: String, own: String },
     /// There is no tool of this name.
     Unknown { name: String },
 }
@@ -26,7 +31,7 @@ impl ToolIdentity {
     /// The tool's own name.
     pub(crate) fn name(&self) -> &str {
         match self {
-            Self::Workbench { name, .. } | Self::Hub { name } | Self::Unknown { name } => name,
+            Self::Workbench { name, .. } | Self::Hub { name, .. } | Self::Unknown { name } => name,
         }
     }
 }
@@ -42,14 +47,17 @@ pub(crate) struct Wanted {
     /// The name that the model used.
     pub(crate) provider_name: String,
     pub(crate) call_id: String,
-    /// A JSON object.
+    /// A JSON object; empty if the model nested it too deep.
     pub(crate) input: Box<RawValue>,
+    /// Whether the model nested the arguments too deep.
+    pub(crate) is_too_deep: bool,
     /// What the provider wants back unread.
     pub(crate) seal: Option<Box<RawValue>>,
     /// What it may do to the world, in one word.
     pub(crate) effect: &'static str,
     /// The places that it uses and that need approval.
     pub(crate) reach: Vec<Place>,
+    /// The decision, made just before the call is to run. Until then the call is refused.
     pub(crate) verdict: Verdict,
 }
 
@@ -81,10 +89,7 @@ impl Wanted {
 
     /// Why it needs approval beyond its effect: the places that it uses, in words.
     pub(crate) fn reason(&self) -> Option<String> {
-        let place = |place: &Place| match place.is_sensitive {
-            true => format!("{} may hold secrets", place.path.display()),
-            false => format!("{} is outside of the workspace, or says which programs run", place.path.display()),
-        };
+        let place = |place: &Place| format!("{} {}", place.path.display(), place.why.words());
         let places: Vec<_> = self.reach.iter().map(place).collect();
         (!places.is_empty()).then(|| places.join("; "))
     }
@@ -101,23 +106,59 @@ pub(crate) enum Verdict {
     Refuse(String),
 }
 
+/// A number for an id, so that long ids take no memory. Two ids with one number only cost the second call its id.
+fn digest_of(id: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    id.hash(&mut hasher);
+    hasher.finish()
+}
+
 impl Session {
     /// The model wants these calls made before it goes on.
     pub(super) fn take_calls(&mut self, mut turn: Box<Turn>, mut calls: Vec<Wanted>, scene: &mut Scene<'_>) {
+        self.tell_apart(&mut calls, scene);
         let text = turn.end_segment();
-        turn.said.push(Said::Assistant { text, calls: calls.iter().map(Wanted::as_wanted).collect() });
+        turn.remember(Said::Assistant { text, calls: calls.iter().map(Wanted::as_wanted).collect() });
         calls.reverse();
         turn.calls = calls;
         turn.executed.clear();
         self.next_call(turn, scene);
     }
 
-    /// The next call, or the next request.
+    /// Gives a call an id of our own if a call of this session had its id before. A model chooses ids, and an approval names
+    /// the call by its id alone.
+    fn tell_apart(&mut self, calls: &mut [Wanted], scene: &mut Scene<'_>) {
+        for call in calls {
+            while !self.call_ids.insert(digest_of(&call.call_id)) {
+                call.call_id = (scene.new_id)();
+            }
+        }
+    }
+
+    /// The next call, or the next request. The driver decides about each call when it is the next one, because the policy
+    /// may have changed since the model was asked.
     pub(super) fn next_call(&mut self, mut turn: Box<Turn>, scene: &mut Scene<'_>) {
-        let Some(call) = turn.calls.pop() else {
+        let bound = turn.reached();
+        let call = turn.calls.pop();
+        if call.is_none() {
             self.tell_results(&mut turn, scene);
-            return self.next_round(turn, scene);
-        };
+        }
+        match (bound, call) {
+            (Some(bound), _) => self.end_at_bound(turn, bound, scene),
+            (None, None) => self.next_round(turn, scene),
+            (None, Some(call)) => {
+                scene.wants(Job::Decide(call));
+                self.wait(turn, Awaits::Decision);
+            }
+        }
+    }
+
+    /// The next call has a verdict.
+    pub(crate) fn decided(&mut self, call: Wanted, scene: &mut Scene<'_>) {
+        let Some(turn) = self.turn_that(|awaits| matches!(awaits, Awaits::Decision)) else { return };
+        if turn.stop.is_some() {
+            return self.finish_interrupted(turn, scene);
+        }
         let verdict = match self.decided.get(&call.decided()) {
             Some(true) if call.verdict == Verdict::Ask => Verdict::Run,
             Some(false) if call.verdict == Verdict::Ask => Verdict::Refuse(super::approval::denied(call.name())),
@@ -151,7 +192,7 @@ impl Session {
     /// A call that may not run has an outcome too: the model can do something about it.
     pub(super) fn refuse_call(&mut self, mut turn: Box<Turn>, call: &Wanted, why: String, scene: &mut Scene<'_>) {
         self.tell_started(&turn, call, scene);
-        #[derive(serde::Serialize)]
+        #[derive(Serialize)]
         #[serde(rename_all = "camelCase")]
         struct Refused<'a> {
             call_id: &'a str,
@@ -163,20 +204,6 @@ impl Session {
         let ran = Ran { ok: false, output, error: Some(why) };
         self.tell_completed(&mut turn, call, ran, scene);
         self.next_call(turn, scene);
-    }
-
-    /// The calls of the running turn that are still to come and mean no tool so far, in no particular order.
-    pub(crate) fn unknown_calls(&self) -> Vec<WantedCall> {
-        let Occupation::Turn(turn) = &self.occupation else { return Vec::new() };
-        turn.calls.iter().filter(|call| call.is_unknown()).map(Wanted::as_wanted).collect()
-    }
-
-    /// There are other tools by now: these are the same calls, resolved and decided about anew.
-    pub(crate) fn resolve_unknown(&mut self, resolved: Vec<Wanted>) {
-        let Occupation::Turn(turn) = &mut self.occupation else { return };
-        for (call, resolved) in turn.calls.iter_mut().filter(|call| call.is_unknown()).zip(resolved) {
-            *call = resolved;
-        }
     }
 
     /// A tool has ended.
@@ -205,13 +232,20 @@ impl Session {
             },
         };
         self.tell_in_turn(turn, "session.tool.call.started", "tool_call_started", &started, scene);
-        let payload = json!({"tool": call.name(), "call_id": call.call_id, "input": call.input});
+        // `json!` panics on raw JSON that it cannot read: nested too deep, or with a number that is too large.
+        #[derive(Serialize)]
+        struct CommandRun<'a> {
+            call_id: &'a str,
+            input: &'a RawValue,
+            tool: &'a str,
+        }
+        let payload = CommandRun { call_id: &call.call_id, input: &call.input, tool: call.name() };
         self.journal(scene, turn, "command_run", &payload);
     }
 
     fn tell_completed(&self, turn: &mut Turn, call: &Wanted, ran: Ran, scene: &mut Scene<'_>) {
-        let Ran { ok, output, error } = ran;
-        turn.said.push(Said::Result {
+        let Ran { ok, output, error } = bounded(ran);
+        turn.remember(Said::Result {
             call_id: call.call_id.clone(),
             name: call.provider_name.clone(),
             output: output.clone(),
@@ -224,11 +258,17 @@ impl Session {
     }
 
     fn tell_results(&self, turn: &mut Turn, scene: &mut Scene<'_>) {
+        #[derive(Serialize)]
+        struct ToolResult<'a> {
+            ok: bool,
+            result: &'a RawValue,
+            tool: &'a str,
+        }
         let executed = std::mem::take(&mut turn.executed);
         let ended = CallsEnded { tool_round: turn.round.number, executed: &executed };
         self.tell_in_turn(turn, "session.tool.results", "tool_results", &ended, scene);
         for call in &executed {
-            let payload = json!({"tool": call.name, "ok": call.ok, "result": call.result});
+            let payload = ToolResult { ok: call.ok, result: &call.result, tool: &call.name };
             self.journal(scene, turn, "tool_result", &payload);
             if !call.ok {
                 let message = call.error.as_deref().unwrap_or("the tool reported no reason");
@@ -237,14 +277,7 @@ impl Session {
         }
     }
 
-    fn tell_in_turn(
-        &self,
-        turn: &Turn,
-        kind: &'static str,
-        stage: &str,
-        data: &impl serde::Serialize,
-        scene: &mut Scene<'_>,
-    ) {
+    fn tell_in_turn(&self, turn: &Turn, kind: &'static str, stage: &str, data: &impl Serialize, scene: &mut Scene<'_>) {
         scene.tell(kind, &InTurn { session_id: &self.id, turn_id: &turn.id, data });
         self.debug(scene, &turn.id, stage, data);
     }

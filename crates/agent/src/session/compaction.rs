@@ -103,8 +103,8 @@ impl Session {
                 let message = self.compaction_failed(&compaction, &why, scene);
                 match &compaction.overflow {
                     Some(overflow) => {
-                        self.note(scene, format!("auto-compression failed: {message}"));
                         self.note(scene, format!("inference error: {overflow}"));
+                        self.note(scene, format!("auto-compression failed: {message}"));
                     }
                     None => self.note(scene, format!("inference error: {message}")),
                 }

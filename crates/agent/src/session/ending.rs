@@ -4,6 +4,7 @@ use gladhand_models::{Piece, Said, Segment};
 use serde_json::json;
 
 use super::asked::COMPRESSING;
+use super::bounds::TurnBound;
 use super::compaction::Standalone;
 use super::scene::{ChatFile, Effect, Job, Scene, Target};
 use super::state::{Occupation, READY, Session};
@@ -77,6 +78,15 @@ impl Session {
         self.save_and_end(turn, End::Overflowed(message), scene);
     }
 
+    /// Ends a turn at one of its bounds, and keeps its answer so far: a later turn can go on from there.
+    pub(super) fn end_at_bound(&mut self, mut turn: Box<Turn>, bound: TurnBound, scene: &mut Scene<'_>) {
+        self.keep_partial(&mut turn, scene);
+        let message = bound.to_string();
+        self.note(scene, &*message);
+        self.journal(scene, &turn, "error_observed", &json!({"message": message}));
+        self.save_and_end(turn, End::Failed(message), scene);
+    }
+
     /// The chat is written down, or could not be.
     pub(crate) fn saved(&mut self, saved: Result<(), String>, scene: &mut Scene<'_>) {
         if let Occupation::Compaction(_) = self.occupation {
@@ -95,7 +105,8 @@ impl Session {
                     let when = match &end {
                         End::Interrupted { .. } => " after interruption",
                         End::Overflowed(_) => " after overflow",
-                        End::Completed { .. } | End::Failed(_) => "",
+                        End::Failed(_) => " after a failure",
+                        End::Completed { .. } => "",
                     };
                     self.note(scene, format!("chat history save failed{when}: {why}"));
                 }
@@ -150,6 +161,25 @@ impl Session {
             self.overflows = 0;
         }
         self.rest(turn, scene);
+    }
+
+    /// A step panicked. What the session was busy with ends here: no other job will bring it on. `turn` is the turn that was
+    /// running before the step.
+    pub(crate) fn broke(&mut self, turn: Option<String>, scene: &mut Scene<'_>) {
+        let why = || "the turn failed unexpectedly".to_owned();
+        match (std::mem::replace(&mut self.occupation, Occupation::Idle), turn) {
+            (Occupation::Turn(turn), _) => self.conclude(turn, &End::Failed(why()), scene),
+            // The step had taken the turn out of the session.
+            (Occupation::Idle, Some(id)) => {
+                self.conclude(Box::new(Turn::new(id, String::new(), scene.now)), &End::Failed(why()), scene);
+            }
+            (Occupation::Compaction(_) | Occupation::Idle, _) => {
+                self.status(scene, READY, None);
+                scene.effects.push(Effect::Report(Err(why())));
+                scene.effects.push(Effect::Ended);
+                self.drain(scene);
+            }
+        }
     }
 
     /// The session is idle for a moment: what was put off comes first, then what waits.

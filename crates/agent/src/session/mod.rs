@@ -9,6 +9,7 @@
 
 pub(crate) mod approval;
 mod asked;
+mod bounds;
 mod calls;
 mod compaction;
 mod ending;

@@ -82,7 +82,11 @@ fn happen(stage: &mut Stage, owed: &mut Owed, what: &Happening) {
             owed.0 += usize::from(stage.step(|session, scene| session.compress_for(target, scene)).is_ok());
         }
         Happening::Decide { allow, always } => {
-            stage.step(|session, scene| session.decide("c1", *allow, *always, scene));
+            let asked = stage.told.iter().rfind(|(kind, _)| kind == "session.approval.requested");
+            let id = asked.and_then(|(_, payload)| payload["call_id"].as_str()).unwrap_or("none").to_owned();
+            stage.step(|session, scene| session.decide(&id, *allow, *always, scene));
+            let again = stage.step(|session, scene| session.decide(&id, *allow, *always, scene));
+            assert!(!again, "a request is answered once");
         }
         Happening::LeftAlone => stage.step(|session, scene| session.left_alone(scene)),
         Happening::Shut => stage.step(|session, scene| session.shut(scene)),
@@ -215,7 +219,7 @@ proptest! {
 
     #[test]
     fn every_turn_ends_once_and_in_order(happenings in prop::collection::vec((0usize..3, happening()), 0..120)) {
-        let mut stages = ["a", "b", "c"].map(Stage::named);
+        let mut stages = ["a", "b", "c"].map(|id| Stage { decides_later: true, ..Stage::named(id) });
         let mut owed: [Owed; 3] = Default::default();
         for (at, what) in &happenings {
             happen(&mut stages[*at], &mut owed[*at], what);

@@ -84,6 +84,8 @@ pub(crate) enum Job {
         /// Everything said so far.
         said: Vec<Said>,
     },
+    /// Decide about the next call. Brings [`Session::decided`](super::Session::decided).
+    Decide(Wanted),
     /// Run a tool. Brings [`Session::ran`](super::Session::ran).
     Run(Wanted),
     /// Write the chat down. Brings [`Session::saved`](super::Session::saved).

@@ -1,6 +1,6 @@
 //! What a session is made of, and the small things that every step does.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use gladhand_wire::{RawValue, json};
 use serde::Serialize;
@@ -33,6 +33,8 @@ pub(crate) struct Session {
     pub(super) chat: Option<Chat>,
     /// Tools that were decided about for the rest of the session, and how.
     pub(super) decided: HashMap<Decided, bool>,
+    /// Digests of the ids of all calls so far.
+    pub(super) call_ids: HashSet<u64>,
     /// Turns in a row that were too long for the model.
     pub(super) overflows: u32,
     /// By whom the conversation is compacted when the running turn has ended.
@@ -69,6 +71,7 @@ impl Session {
             conversation_provider: None,
             chat: None,
             decided: HashMap::new(),
+            call_ids: HashSet::new(),
             overflows: 0,
             compress_next: None,
             is_unsaved: false,

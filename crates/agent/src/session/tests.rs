@@ -2,9 +2,9 @@
 
 use std::collections::VecDeque;
 
-use gladhand_models::{ModelError, Piece, Segment, Thinking};
+use gladhand_models::{ModelError, Piece, Said, Segment, Thinking};
 use gladhand_wire::json;
-use gladhand_workbench::Ran;
+use gladhand_workbench::{Guarded, Place, Ran};
 use serde_json::Value;
 
 use super::asked::Sent;
@@ -19,11 +19,13 @@ pub(super) struct Stage {
     pub(super) jobs: VecDeque<Job>,
     pub(super) reports: Vec<Result<CompactionReport, String>>,
     pub(super) cancelled: usize,
-    last_message: u64,
-    ids: u64,
+    pub(super) last_message: u64,
+    pub(super) ids: u64,
     pub(super) debug: bool,
     pub(super) provider: String,
     pub(super) window: u64,
+    /// Whether verdicts on calls have to be worked for like other jobs. Otherwise they are there at once.
+    pub(super) decides_later: bool,
 }
 
 impl Stage {
@@ -43,6 +45,7 @@ impl Stage {
             debug: false,
             provider: "openrouter".to_owned(),
             window: 32_000,
+            decides_later: false,
         }
     }
 
@@ -65,7 +68,8 @@ impl Stage {
         for effect in scene.effects {
             match effect {
                 Effect::Tell(event) => {
-                    let payload = serde_json::from_str(event.payload.get()).expect("payloads are JSON");
+                    let payload =
+                        serde_json::from_str(event.payload.get()).unwrap_or_else(|_| event.payload.get().into());
                     self.told.push((event.kind.to_owned(), payload));
                 }
                 Effect::Do(job) => self.jobs.push_back(job),
@@ -75,6 +79,9 @@ impl Stage {
             }
         }
         assert!(self.jobs.len() <= 1, "one job at a time: {:?}", self.jobs);
+        if !self.decides_later && matches!(self.jobs.front(), Some(Job::Decide(_))) {
+            self.work("");
+        }
         result
     }
 
@@ -111,6 +118,7 @@ impl Stage {
                 self.step(|session, scene| session.heard(&piece, scene));
                 self.step(|session, scene| session.round_ended(Ok(Vec::new()), scene));
             }
+            Some(Job::Decide(call)) => self.step(|session, scene| session.decided(call, scene)),
             Some(Job::Run(_)) => {
                 let ran = Ran { ok: true, output: json::to_raw("done"), error: None };
                 self.step(|session, scene| session.ran(ran, scene));
@@ -164,6 +172,7 @@ pub(super) fn wanted(id: &str, verdict: Verdict) -> Wanted {
         provider_name: "bash".to_owned(),
         call_id: id.to_owned(),
         input: json::raw("{}".to_owned()),
+        is_too_deep: false,
         seal: None,
         effect: "runs",
         reach: Vec::new(),
@@ -383,6 +392,33 @@ fn a_conversation_that_became_too_long_is_compacted_and_continued() {
 }
 
 #[test]
+fn a_failed_overflow_compaction_follows_the_inference_error() {
+    let mut stage = Stage::new();
+    stage.send("long", false).unwrap();
+    stage.work_to_round();
+    stage.transcript();
+    stage.jobs.clear();
+    let error = ModelError::Failed("This model's maximum context length is 8000".to_owned());
+    stage.step(|session, scene| session.round_ended(Err(error), scene));
+    while !matches!(stage.jobs.front(), Some(Job::Summarise { .. })) {
+        stage.work("");
+    }
+    stage.jobs.clear();
+    stage.step(|session, scene| session.summarised(Err("503 overloaded".to_owned()), scene));
+    let expected = [
+        "context.estimate",
+        "status compressing context... @s-1",
+        "compaction.started",
+        "compaction.failed 503 overloaded",
+        "message.appended inference error: This model's maximum context length is 8000",
+        "message.appended auto-compression failed: context compaction failed: 503 overloaded",
+        "error context compaction failed: 503 overloaded",
+        "status ready",
+    ];
+    assert_eq!(stage.transcript(), expected);
+}
+
+#[test]
 fn compress_is_told_as_in_the_recordings() {
     let mut stage = Stage::new();
     stage.send("question one", false).unwrap();
@@ -448,27 +484,209 @@ fn a_call_waits_until_somebody_allows_it() {
     assert_eq!(stage.transcript(), expected, "the second is allowed with the first");
 }
 
+/// Answers the round that is waited for with these calls.
+fn call_tools(stage: &mut Stage, calls: Vec<Wanted>) {
+    stage.work_to_round();
+    stage.jobs.clear();
+    stage.step(|session, scene| session.round_ended(Ok(calls), scene));
+}
+
+/// The id of the call that is asked about.
+fn asked_about(stage: &Stage) -> String {
+    let asked = stage.told.iter().rfind(|(kind, _)| kind == "session.approval.requested");
+    asked.map(|(_, payload)| payload["call_id"].as_str().unwrap().to_owned()).expect("a call is asked about")
+}
+
+#[test]
+fn calls_with_one_id_are_approved_one_by_one() {
+    let mut stage = Stage::new();
+    stage.send("go", false).unwrap();
+    call_tools(&mut stage, vec![wanted("c1", Verdict::Ask), wanted("c1", Verdict::Ask)]);
+    assert!(stage.step(|session, scene| session.decide("c1", true, false, scene)));
+    stage.work("");
+    assert!(!stage.step(|session, scene| session.decide("c1", true, false, scene)), "that was the first call");
+    let second = asked_about(&stage);
+    assert_ne!(second, "c1");
+    assert!(stage.step(|session, scene| session.decide(&second, true, false, scene)));
+    stage.work("");
+    // The ids of the calls and of their results are those that clients see.
+    let Some(Job::Round { said, .. }) = stage.jobs.front() else { panic!("{:?}", stage.jobs) };
+    let ids = |said: &Said| match said {
+        Said::Assistant { calls, .. } => calls.iter().map(|call| call.call_id.clone()).collect(),
+        Said::Result { call_id, .. } => vec![call_id.clone()],
+        Said::User { .. } => Vec::new(),
+    };
+    assert_eq!(said.iter().flat_map(ids).collect::<Vec<_>>(), ["c1", &second, "c1", &second]);
+}
+
+#[test]
+fn a_late_answer_approves_no_call_of_a_later_round_or_turn() {
+    let mut stage = Stage::new();
+    for turn in 0..2 {
+        stage.send("go", false).unwrap();
+        for round in 0..2 {
+            call_tools(&mut stage, vec![wanted("c1", Verdict::Ask)]);
+            let late = stage.step(|session, scene| session.decide("c1", true, false, scene));
+            assert_eq!(late, (turn, round) == (0, 0), "turn {turn}, round {round}");
+            let asked = asked_about(&stage);
+            stage.step(|session, scene| session.decide(&asked, true, false, scene));
+            stage.work("");
+        }
+        stage.work_to_end("done");
+    }
+}
+
+#[test]
+fn a_turn_ends_at_its_limit_of_bytes() {
+    let mut stage = Stage::new();
+    stage.send("go", false).unwrap();
+    let mut results = 0;
+    while stage.session.is_busy() {
+        call_tools(&mut stage, vec![wanted("c", Verdict::Run)]);
+        stage.jobs.clear();
+        let output = json::to_raw(&"x".repeat(512 * 1024));
+        stage.step(|session, scene| session.ran(Ran { ok: true, output, error: None }, scene));
+        if let Some(Job::Round { said, .. }) = stage.jobs.front() {
+            let Some(Said::Result { output, .. }) = said.last() else { panic!("a result is last") };
+            assert!(output.get().len() < 263_000 && output.get().contains("[cut: "));
+        } else {
+            stage.work_to_end("");
+        }
+        results += 1;
+    }
+    assert_eq!(results, 64, "16 MiB of results with 256 KiB each");
+    let limit = "the turn ended at its limit of 16 MiB of replies, calls and tool results";
+    let told = stage.transcript();
+    assert_eq!(told[told.len() - 2..], [format!("error {limit}"), "status ready".to_owned()]);
+    assert!(told.contains(&format!("message.appended {limit}")));
+    assert_eq!(stage.session.history.messages()[0].text, "go", "what was said stays");
+}
+
+#[test]
+fn arguments_count_for_the_limit_of_a_turn() {
+    let mut stage = Stage::new();
+    stage.send("go", false).unwrap();
+    let input = json::to_raw(&serde_json::json!({"x": "y".repeat(17 * 1024 * 1024)}));
+    call_tools(&mut stage, vec![Wanted { input, ..wanted("c", Verdict::Run) }]);
+    assert!(matches!(stage.jobs.front(), Some(Job::Save(_))), "it does not run: {:?}", stage.jobs);
+}
+
+#[test]
+fn a_turn_ends_at_its_limit_of_requests() {
+    let mut stage = Stage::new();
+    stage.send("go", false).unwrap();
+    let mut rounds = 0;
+    while stage.session.is_busy() {
+        call_tools(&mut stage, vec![wanted("c", Verdict::Run)]);
+        stage.work("");
+        rounds += 1;
+        if matches!(stage.jobs.front(), Some(Job::Save(_))) {
+            stage.work("");
+        }
+    }
+    assert_eq!(rounds, 500);
+    let limit = "error the turn ended at its limit of 500 requests to the model";
+    assert!(stage.transcript().contains(&limit.to_owned()));
+}
+
+#[test]
+fn the_reason_of_an_approval_is_that_of_each_place() {
+    let place = |path: &str, why| Place { path: path.into(), why };
+    let reach = vec![
+        place("/etc/hosts", Guarded::Outside),
+        place("/srv/.git/hooks/pre-commit", Guarded::Steering),
+        place("/srv/.env", Guarded::Secret),
+    ];
+    let reason = Wanted { reach, ..wanted("c1", Verdict::Ask) }.reason();
+    let expected = "/etc/hosts is outside of the workspace; /srv/.git/hooks/pre-commit says which programs run; \
+                    /srv/.env may hold secrets";
+    assert_eq!(reason.as_deref(), Some(expected));
+    assert_eq!(wanted("c1", Verdict::Ask).reason(), None);
+}
+
+fn of_hub(upstream: &str) -> ToolIdentity {
+    ToolIdentity::Hub { name: "bash".to_owned(), upstream: upstream.to_owned(), own: "bash".to_owned() }
+}
+
 #[test]
 fn what_was_allowed_for_the_session_covers_that_tool_and_that_place_only() {
-    let secret = gladhand_workbench::Place { path: "/home/u/.ssh/key".into(), is_sensitive: true };
+    let secret = Place { path: "/home/u/.ssh/key".into(), why: Guarded::Secret };
     let first = wanted("c1", Verdict::Ask);
     let made_anew = ToolIdentity::Workbench { name: "bash".to_owned(), edition: 1 };
     let others = [
         Wanted { tool: made_anew, ..wanted("c2", Verdict::Ask) },
-        Wanted { tool: ToolIdentity::Hub { name: "bash".to_owned() }, ..wanted("c2", Verdict::Ask) },
+        Wanted { tool: of_hub("a"), ..wanted("c2", Verdict::Ask) },
         Wanted { reach: vec![secret.clone()], ..wanted("c2", Verdict::Ask) },
     ];
-    for other in others {
+    let pairs = others.map(|other| (first.clone(), other)).into_iter();
+    let taken_over = ["a", "b"].map(|upstream| Wanted { tool: of_hub(upstream), ..wanted("c1", Verdict::Ask) });
+    let [by_a, by_b] = taken_over;
+    let by_b = Wanted { call_id: "c2".to_owned(), ..by_b };
+    for (first, other) in pairs.chain([(by_a, by_b)]) {
         let mut stage = Stage::new();
         stage.send("go", false).unwrap();
         stage.work_to_round();
         stage.jobs.clear();
-        stage.step(|session, scene| session.round_ended(Ok(vec![first.clone(), other]), scene));
+        stage.step(|session, scene| session.round_ended(Ok(vec![first, other]), scene));
         assert!(stage.step(|session, scene| session.decide("c1", true, true, scene)));
         stage.told.clear();
         stage.work("");
         assert_eq!(stage.transcript().last().map(String::as_str), Some("approval.requested"));
         assert!(stage.step(|session, scene| session.decide("c2", true, false, scene)), "it is asked about by itself");
+    }
+}
+
+#[test]
+fn each_call_of_an_answer_is_decided_about_when_it_is_the_next_one() {
+    let mut stage = Stage { decides_later: true, ..Stage::new() };
+    stage.send("go", false).unwrap();
+    stage.work_to_round();
+    stage.jobs.clear();
+    let calls = vec![wanted("c1", Verdict::Run), wanted("c2", Verdict::Run)];
+    stage.step(|session, scene| session.round_ended(Ok(calls), scene));
+    stage.work("");
+    stage.work("");
+    stage.transcript();
+    let Some(Job::Decide(second)) = stage.jobs.pop_front() else { panic!("{:?}", stage.jobs) };
+    let denied = Wanted { verdict: Verdict::Refuse("not any more".to_owned()), ..second };
+    stage.step(|session, scene| session.decided(denied, scene));
+    assert!(matches!(stage.jobs.front(), Some(Job::Round { number: 2, .. })), "it did not run: {:?}", stage.jobs);
+}
+
+#[test]
+fn a_turn_whose_step_panics_ends_and_the_session_goes_on() {
+    for is_lost in [false, true] {
+        let mut stage = Stage::new();
+        stage.send("go", false).unwrap();
+        stage.work_to_round();
+        stage.transcript();
+        stage.jobs.clear();
+        let turn = stage.session.turn_id().map(ToOwned::to_owned);
+        if is_lost {
+            stage.session.occupation = state::Occupation::Idle;
+        }
+        stage.step(|session, scene| session.broke(turn, scene));
+        assert_eq!(stage.transcript(), ["error the turn failed unexpectedly", "status ready"]);
+        stage.send("again", false).unwrap();
+        stage.work_to_end("Here.");
+        assert_eq!(stage.transcript().pop().as_deref(), Some("status ready"));
+    }
+}
+
+#[test]
+fn calls_and_results_may_be_json_that_cannot_be_made_a_tree() {
+    let deep = format!("{}1{}", "{\"a\":".repeat(400), "}".repeat(400));
+    for odd in [&*deep, r#"{"a":1e999}"#, r#"{"a":"\ud800"}"#] {
+        let raw = || json::raw(odd.to_owned());
+        let mut stage = Stage::new();
+        stage.send("go", false).unwrap();
+        stage.work_to_round();
+        stage.jobs.clear();
+        let call = Wanted { input: raw(), ..wanted("c1", Verdict::Run) };
+        stage.step(|session, scene| session.round_ended(Ok(vec![call]), scene));
+        stage.jobs.clear();
+        stage.step(|session, scene| session.ran(Ran { ok: true, output: raw(), error: None }, scene));
+        assert!(matches!(stage.jobs.front(), Some(Job::Round { number: 2, .. })), "{:?}", stage.jobs);
     }
 }
 

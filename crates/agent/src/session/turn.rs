@@ -29,6 +29,8 @@ pub(super) struct Turn {
     pub(super) is_shown: bool,
     /// What this turn adds to the history for the model: prompt, answers, calls, results, steering.
     pub(super) said: Vec<Said>,
+    /// How many bytes of that are of the model and of tools.
+    pub(super) kept_bytes: usize,
     /// All that was answered.
     pub(super) answer: String,
     /// The same, by request.
@@ -70,6 +72,8 @@ pub(super) enum Awaits {
     /// A summary before it begins.
     Summary(Compaction),
     Round,
+    /// The verdict on the next call.
+    Decision,
     /// Somebody has to decide about this call.
     Approval(Wanted),
     Tool(Wanted),
@@ -89,6 +93,7 @@ impl Turn {
             prepared: None,
             is_shown: false,
             said: Vec::new(),
+            kept_bytes: 0,
             answer: String::new(),
             segments: Vec::new(),
             steered: Vec::new(),
@@ -107,7 +112,7 @@ impl Turn {
 
     /// Whether its end is decided, so that it cannot be stopped any more.
     pub(super) fn is_over(&self) -> bool {
-        matches!(&self.awaits, Awaits::Saving(End::Completed { .. } | End::Interrupted { .. }))
+        matches!(&self.awaits, Awaits::Saving(End::Completed { .. } | End::Interrupted { .. } | End::Failed(_)))
     }
 
     /// What was answered in the request that is over. It is one of the segments from now on.

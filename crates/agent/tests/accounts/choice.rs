@@ -296,8 +296,11 @@ async fn whoever_only_looks_learns_who_answers_and_leaves_no_trace() {
     assert_eq!(look(&|_| {}).await, Outlook::Nobody);
     let with_key = |settings: &mut Settings| settings.keys.openrouter = Some(Secret::new("sk-or-test"));
     let (provider, means) = (Provider::OpenRouter, Means::Variable(env::OPENROUTER_API_KEY));
+    let Outlook::Trouble(why) = look(&with_key).await else { panic!("there is no list") };
+    assert!(why.starts_with("OpenRouter gives no list of models: 404 "), "{why}");
+    service.has("/or/models", serde_json::json!({"data": []}));
     assert_eq!(look(&with_key).await, Outlook::Unlisted(vec![(provider, means)]));
-    service.has("/or/models", openrouter_models());
+    service.drops("/or/models").has("/or/models", openrouter_models());
     let expected = Outlook::Model { model: "acme/plain-1".to_owned(), provider, means };
     assert_eq!(look(&with_key).await, expected);
     let nowhere = |settings: &mut Settings| {
@@ -305,6 +308,11 @@ async fn whoever_only_looks_learns_who_answers_and_leaves_no_trace() {
             Some(CompatibleServer { base: "http://127.0.0.1:1/v1".to_owned(), key: None, model: None });
     };
     let Outlook::Trouble(why) = look(&nowhere).await else { panic!("nobody is there") };
-    assert!(why.starts_with("compatible gives no models: "), "{why}");
+    assert_eq!(why, "the configured server unreachable");
+    let offline = |settings: &mut Settings| {
+        settings.keys.openai = Some(Secret::new("sk-test"));
+        settings.openai.base = Some("http://127.0.0.1:1/v1".to_owned());
+    };
+    assert_eq!(look(&offline).await, Outlook::Trouble("OpenAI unreachable".to_owned()));
     assert!(!data.exists(), "it was only looked at");
 }

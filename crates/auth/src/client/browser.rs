@@ -79,8 +79,8 @@ impl fmt::Debug for Loopback {
 }
 
 /// Opens an address in the browser of the desktop, if there is one. Whether it worked cannot be known. Only addresses of the
-/// web are opened: the desktop would start other programs for others.
-pub fn open_in_browser(address: &Url) {
+/// web are opened: the desktop would start other programs for others. The browser does not get the variables in `hidden`.
+pub fn open_in_browser(address: &Url, hidden: &[String]) {
     let Some(address) = encoded(address) else {
         tracing::debug!("an address that is none of the web is not opened");
         return;
@@ -92,6 +92,9 @@ pub fn open_in_browser(address: &Url) {
     };
     let mut command = tokio::process::Command::new(program);
     command.args(arguments).arg(address);
+    for name in hidden {
+        command.env_remove(name);
+    }
     // Whatever it prints must not end up between our lines.
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     if let Err(error) = command.spawn() {

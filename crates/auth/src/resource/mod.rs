@@ -24,6 +24,7 @@ use url::Url;
 
 use self::keys::Keys;
 use self::proof::Proofs;
+pub use self::refusal::Refused;
 use self::refusal::{Refusal, Scheme, json_response};
 use self::token::Verifier;
 pub use self::tools::ToolScopes;
@@ -39,6 +40,8 @@ const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
 pub struct Policy {
     /// Our own address as callers know it, which tokens must be made for. Needed as soon as there is an issuer.
     pub resource: Option<Url>,
+    /// The path at which our server has what `resource` names. Proofs for `resource` hold there and at no other path.
+    pub endpoint: String,
     /// Further audiences that mean us.
     pub audiences: Vec<String>,
     /// Whose tokens we accept.
@@ -107,6 +110,8 @@ pub struct Principal {
     pub issuer: Option<String>,
     /// What it may do.
     pub scopes: Scopes,
+    /// When its token ends, in seconds since 1970. None for a configured token.
+    pub expires: Option<u64>,
     /// How it presented its token.
     scheme: Scheme,
 }
@@ -114,7 +119,19 @@ pub struct Principal {
 impl Principal {
     /// Somebody known by a name alone.
     pub fn named(name: &str, scopes: Scopes) -> Self {
-        Self { name: name.into(), subject: name.to_owned(), issuer: None, scopes, scheme: Scheme::Bearer }
+        Self {
+            name: name.into(),
+            subject: name.to_owned(),
+            issuer: None,
+            scopes,
+            expires: None,
+            scheme: Scheme::Bearer,
+        }
+    }
+
+    /// The answer to a request that needs scopes which this token lacks.
+    pub fn insufficient_scope(&self, needed: &Scopes) -> Response<String> {
+        Refusal::InsufficientScope.response(self.scheme, None, needed)
     }
 }
 
@@ -155,10 +172,11 @@ impl Guard {
             let keys = Keys::new(&issuer.issuer, issuer.keys.clone())?;
             issuers.push((issuer.issuer.clone(), keys));
         }
-        let proofs = policy.resource.filter(|_| policy.dpop != Dpop::Off).map(Proofs::new);
+        let proofs = policy.resource.filter(|_| policy.dpop != Dpop::Off);
+        let proofs = proofs.map(|resource| Proofs::new(resource, policy.endpoint));
         let verifier = Verifier::new(issuers, audiences);
         let Policy { tokens, issuers, scopes, tools, dpop, .. } =
-            Policy { audiences: Vec::new(), resource: None, ..policy };
+            Policy { audiences: Vec::new(), resource: None, endpoint: String::new(), ..policy };
         Ok(Self { tokens, issuers, verifier, scopes, tools, dpop, proofs, metadata })
     }
 
@@ -205,6 +223,13 @@ impl Guard {
         }
     }
 
+    /// The answer to a principal whose token lacks scopes for what it asks for. It names our metadata too.
+    pub fn insufficient_scope(&self, principal: &Principal, needed: &Scopes) -> Response<String> {
+        let mut all = self.scopes.clone();
+        all.add(needed);
+        *self.refuse(Refusal::InsufficientScope, principal.scheme, &all)
+    }
+
     /// The metadata document, if the path is one of its places.
     pub fn metadata(&self, path: &str) -> Option<Response<String>> {
         let metadata = self.metadata.as_ref()?;
@@ -240,7 +265,6 @@ impl Guard {
     }
 
     fn refuse(&self, refusal: Refusal, scheme: Scheme, needed: &Scopes) -> Box<Response<String>> {
-        tracing::debug!(reason = refusal.why(), "request refused");
         Box::new(refusal.response(scheme, self.metadata.as_ref().map(|metadata| metadata.url.as_str()), needed))
     }
 }

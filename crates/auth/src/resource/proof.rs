@@ -1,6 +1,6 @@
 //! Proofs that a token is presented by whom it was issued to (RFC 9449 section 4.3 and 7).
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use aws_lc_rs::digest;
@@ -28,8 +28,8 @@ pub(crate) const ALGORITHMS: [&str; 5] = ["ES256", "ES384", "EdDSA", "RS256", "P
 const AGE: u64 = 60;
 /// How far ahead the clock of its maker may be.
 const AHEAD: u64 = 10;
-/// How many proofs are remembered in the time in which one is good. Beyond that nobody can tell old from new, and
-/// nobody is let in.
+/// How many proofs are remembered in the time in which one is good. Beyond that old and new cannot be told apart, and no
+/// request is let in. A key has no more of them than are left for all others.
 const REMEMBERED: usize = 1 << 18;
 /// No identifier of a proof needs more.
 const LONGEST_ID: usize = 512;
@@ -38,6 +38,8 @@ const LONGEST_ID: usize = 512;
 pub(crate) struct Proofs {
     /// Our address as callers know it.
     resource: Url,
+    /// The path at which our own server has what the address names; a proxy may give it another.
+    endpoint: String,
     seen: Arc<Mutex<Seen>>,
 }
 
@@ -51,8 +53,8 @@ struct Claims {
 }
 
 impl Proofs {
-    pub(crate) fn new(resource: Url) -> Self {
-        Self { resource, seen: Arc::default() }
+    pub(crate) fn new(resource: Url, endpoint: String) -> Self {
+        Self { resource, endpoint, seen: Arc::default() }
     }
 
     /// Remembers what another has seen, from now on together with it.
@@ -88,14 +90,16 @@ impl Proofs {
             return Err(wrong("the proof has no usable identifier"));
         }
         let identity = digest::digest(&digest::SHA256, format!("{thumbprint} {}", claims.jti).as_bytes());
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).remember(identity.as_ref(), now)
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).remember(thumbprint, identity.as_ref(), now)
     }
 
-    /// Whether an address is that of this request: our published one, or another path beside it. Queries do not count.
+    /// Whether an address is that of this request: the published one at our endpoint, or this very path beside it. Queries do
+    /// not count.
     fn is_ours(&self, address: &str, path: &str) -> bool {
         let Ok(address) = Url::parse(address) else { return false };
         let address = at(&address, address.path());
-        address == at(&self.resource, self.resource.path()) || address == at(&self.resource, path)
+        let is_published = || path == self.endpoint && address == at(&self.resource, self.resource.path());
+        address == at(&self.resource, path) || is_published()
     }
 }
 
@@ -139,26 +143,34 @@ fn has_private_key(proof: &str) -> bool {
 struct Seen {
     newer: HashSet<[u8; 16]>,
     older: HashSet<[u8; 16]>,
+    /// How many of the newer ones each key made, by its thumbprint.
+    by_key: HashMap<Box<str>, usize>,
     /// When the halves last changed places.
     turned: u64,
 }
 
 impl Seen {
-    fn remember(&mut self, identity: &[u8], now: u64) -> Result<(), Refusal> {
+    fn remember(&mut self, thumbprint: &str, identity: &[u8], now: u64) -> Result<(), Refusal> {
         if now.saturating_sub(self.turned) > AGE + AHEAD {
             self.older = std::mem::take(&mut self.newer);
             if now.saturating_sub(self.turned) > 2 * (AGE + AHEAD) {
                 self.older.clear();
             }
             self.turned = now;
+            self.by_key.clear();
         }
         let mut short = [0; 16];
         short.copy_from_slice(&identity[..16]);
         if self.newer.contains(&short) || self.older.contains(&short) {
             return Err(Refusal::InvalidProof("the proof was shown before"));
         }
-        if self.newer.len() >= REMEMBERED {
+        let own = self.by_key.get_mut(thumbprint);
+        if own.as_deref().copied().unwrap_or_default() >= REMEMBERED - self.newer.len() {
             return Err(Refusal::Undecided("too many proofs to remember"));
+        }
+        match own {
+            Some(own) => *own += 1,
+            None => drop(self.by_key.insert(thumbprint.into(), 1)),
         }
         self.newer.insert(short);
         Ok(())
@@ -179,22 +191,35 @@ mod tests {
     fn a_proof_is_remembered_for_as_long_as_it_is_good() {
         let mut seen = Seen::default();
         let start = 1_000_000;
-        assert_eq!(seen.remember(&identity(1), start), Ok(()));
+        assert_eq!(seen.remember("key", &identity(1), start), Ok(()));
         for later in 0..=AGE + AHEAD {
-            let again = seen.remember(&identity(1), start + later);
+            let again = seen.remember("key", &identity(1), start + later);
             assert_eq!(again, Err(Refusal::InvalidProof("the proof was shown before")), "{later}");
         }
-        assert_eq!(seen.remember(&identity(1), start + 10 * AGE), Ok(()), "it is too old by then to be looked for");
+        assert_eq!(
+            seen.remember("key", &identity(1), start + 10 * AGE),
+            Ok(()),
+            "it is too old by then to be looked for"
+        );
     }
 
     #[test]
-    fn what_cannot_be_remembered_is_not_let_in() {
+    fn what_cannot_be_remembered_is_not_let_in_and_no_key_takes_everything() {
         let mut seen = Seen::default();
-        for number in 0..REMEMBERED {
-            assert_eq!(seen.remember(&identity(number), 5), Ok(()));
+        let full = Err(Refusal::Undecided("too many proofs to remember"));
+        let mut numbers = 0..;
+        let mut fill = |seen: &mut Seen, key: &str| {
+            let numbers = numbers.by_ref().map(identity);
+            numbers.take_while(|identity| seen.remember(key, identity, 5).is_ok()).take(2 * REMEMBERED).count()
+        };
+        assert_eq!(fill(&mut seen, "first"), REMEMBERED / 2);
+        assert_eq!(fill(&mut seen, "second"), REMEMBERED / 4);
+        assert_eq!(seen.remember("first", &identity(usize::MAX), 5), full);
+        for key in 0..100 {
+            fill(&mut seen, &key.to_string());
         }
-        assert_eq!(seen.remember(&identity(REMEMBERED), 5), Err(Refusal::Undecided("too many proofs to remember")));
-        assert_eq!(seen.remember(&identity(REMEMBERED), 5 + AGE + AHEAD + 1), Ok(()));
+        assert_eq!(seen.remember("another", &identity(usize::MAX), 5), full);
+        assert_eq!(seen.remember("first", &identity(usize::MAX), 5 + AGE + AHEAD + 1), Ok(()));
         assert!(seen.newer.len() + seen.older.len() <= 2 * REMEMBERED);
     }
 }

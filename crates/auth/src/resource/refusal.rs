@@ -23,6 +23,10 @@ pub(crate) enum Refusal {
     Undecided(&'static str),
 }
 
+/// Why a response refuses a request, among its extensions: one of our own sentences, without anything that the client sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Refused(pub &'static str);
+
 /// How tokens are presented.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Scheme {
@@ -55,6 +59,7 @@ impl Refusal {
         };
         let body = json!({"error": code.unwrap_or("unauthorized"), "error_description": self.why()});
         let mut response = json_response(status, body.to_string());
+        response.extensions_mut().insert(Refused(self.why()));
         if matches!(self, Self::Undecided(_)) {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("10"));
             return response;

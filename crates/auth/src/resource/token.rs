@@ -30,6 +30,8 @@ struct Claims {
     scp: Option<Value>,
     /// Set if the token is bound to a key of its owner.
     cnf: Option<Value>,
+    /// Checked where the signature is.
+    exp: Option<f64>,
 }
 
 impl Verifier {
@@ -98,7 +100,9 @@ fn principal(claims: Claims) -> Result<(Principal, Option<String>), Refusal> {
         return Err(Refusal::InvalidToken("the token is bound in a way that cannot be proven here"));
     }
     let bound_to = bound_to.map(str::to_owned);
-    let subject = claims.sub.or(claims.client_id).ok_or(Refusal::InvalidToken("the token names nobody"))?;
+    // All tokens with an empty subject would be one principal.
+    let subject = claims.sub.or(claims.client_id).filter(|subject| !subject.trim().is_empty());
+    let subject = subject.ok_or(Refusal::InvalidToken("the token names nobody"))?;
     let mut scopes = Scopes::parse(claims.scope.as_deref().unwrap_or_default());
     match claims.scp {
         Some(Value::String(list)) => scopes.add(&Scopes::parse(&list)),
@@ -107,7 +111,8 @@ fn principal(claims: Claims) -> Result<(Principal, Option<String>), Refusal> {
     }
     let name = format!("{} {subject}", claims.iss);
     let scheme = if bound_to.is_some() { Scheme::Dpop } else { Scheme::Bearer };
-    Ok((Principal { name: name.into(), subject, issuer: Some(claims.iss), scopes, scheme }, bound_to))
+    let expires = claims.exp.map(|seconds| seconds as u64);
+    Ok((Principal { name: name.into(), subject, issuer: Some(claims.iss), scopes, expires, scheme }, bound_to))
 }
 
 fn explain(error: &ErrorKind) -> &'static str {

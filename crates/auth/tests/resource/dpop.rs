@@ -94,6 +94,25 @@ async fn a_proof_is_good_for_one_request_of_its_own() {
 }
 
 #[tokio::test]
+async fn a_proof_for_one_address_is_of_no_use_at_another() {
+    let fixture = Fixture::new();
+    let owner = Owner::of(&fixture, Algorithm::ES256);
+    for (number, path) in ["/session", "/send", "/messages", "/mcp/", "/"].into_iter().enumerate() {
+        let headers = owner.headers(&owner.prove(&owner.claims(&number.to_string())));
+        let (status, challenge) = fixture.check_head(&head("POST", path, &headers), None).await.unwrap_err();
+        assert!(status == 401 && challenge.contains("the proof is made for another address"), "{path}: {challenge}");
+    }
+}
+
+#[tokio::test]
+async fn a_proof_for_the_published_address_holds_at_our_endpoint_behind_a_proxy() {
+    let fixture = Fixture::new();
+    let owner = Owner::of(&fixture, Algorithm::ES256);
+    let headers = owner.headers(&owner.prove(&owner.claims("one")));
+    assert!(fixture.check_head(&head("POST", "/behind-a-proxy", &headers), None).await.is_ok());
+}
+
+#[tokio::test]
 async fn proofs_that_prove_something_else_are_refused_with_the_reason() {
     let fixture = Fixture::new();
     let owner = Owner::of(&fixture, Algorithm::ES256);

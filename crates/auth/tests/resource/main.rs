@@ -68,6 +68,7 @@ impl Fixture {
             scopes: Scopes::parse("use"),
             tools: [("erase", Scopes::parse("admin"))].into_iter().collect(),
             dpop,
+            endpoint: "/behind-a-proxy".to_owned(),
             ..Policy::default()
         };
         Self { guard: Guard::new(policy).expect("a good policy"), keys, _folder: folder }
@@ -166,6 +167,8 @@ async fn bad_tokens_are_refused_with_the_reason() {
         (but("exp", Value::Null), "the token lacks a claim"),
         (but("iss", json!("https://as.example/")), "the issuer of the token is not trusted"),
         (but("sub", Value::Null), "the token names nobody"),
+        (but("sub", json!("")), "the token names nobody"),
+        (but("sub", json!(" ")), "the token names nobody"),
         (but("cnf", json!({"jkt": "x"})), "the token is bound to a key: it needs a proof of possession"),
         (but("cnf", json!({"x5t#S256": "x"})), "the token is bound in a way that cannot be proven here"),
         (but("cnf", json!({"jkt": "x", "x5t#S256": "x"})), "the token is bound in a way that cannot be proven here"),

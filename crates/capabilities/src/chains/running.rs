@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gladhand_accord::{Agreement, Side};
+use gladhand_hub::policy::Who;
 use gladhand_hub::{Answer, Asking, Caller, Context, Hub, SessionId, Settling};
 use gladhand_operations::{
     Call, CallId, CapabilityCall, CapabilityEvent, Content, Notice, Operation, Reply, Terms, ToolCall, ToolResult,
@@ -62,13 +63,18 @@ impl Runner {
 
     /// Runs a node; it is dropped when the time is over.
     pub(super) async fn run(&self, job: Job, deadline: Instant) -> Result<Value, String> {
-        let (capability, kind) = match job.kind.as_str() {
-            "tool" => ("tools", Run::Tool),
-            "skill" => ("skill", Run::Skill),
-            "proc" => ("proc", Run::Process),
+        let (capability, request, kind) = match job.kind.as_str() {
+            "tool" => ("tools", "tool/call/req", Run::Tool),
+            "skill" => ("skill", "skill/call/req", Run::Skill),
+            "proc" => ("proc", "proc/spawn/req", Run::Process),
             kind => return Err(format!("Unknown node kind: {kind}")),
         };
         if !self.agreement.allows(Side::Server, capability) {
+            if let Some(governor) = self.hub.governor() {
+                let principal = self.terms.principal.as_deref();
+                let who = Who::in_session(principal, &self.agreement, self.caller.session());
+                governor.declined(&who, &self.agreement, (request, capability));
+            }
             return Err(format!("capability_missing: {capability} was not granted to this session"));
         }
         let input = job.input?;
@@ -231,6 +237,10 @@ impl Caller for Within {
 
     fn keeping_up(&self) -> Option<Settling> {
         self.outer.keeping_up()
+    }
+
+    fn has_room_for_events(&self) -> bool {
+        self.outer.has_room_for_events()
     }
 
     fn session(&self) -> SessionId {

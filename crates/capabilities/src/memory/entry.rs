@@ -1,14 +1,41 @@
 //! An entry of memory: how it is read, what it is identified by, how it is shown.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use gladhand_wire::RawValue;
 use gladhand_wire::json::{self, Kind};
+use serde::de::{IgnoredAny, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use sha2::{Digest as _, Sha256};
 
+/// How many tags an entry may have.
+const MOST_TAGS: usize = 256;
+
+/// What a tag takes in memory beside its text: the string that owns it, and what the allocator adds.
+const TAG_BYTES: usize = size_of::<String>() + 16;
+
 /// What an entry is identified by: its key, whatever the order of its members.
 pub(super) type Identity = [u8; 32];
+
+/// Why an entry cannot be stored.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Unfit {
+    /// It is not written as an entry.
+    Wrong(String),
+    /// It is too large.
+    Large(String),
+}
+
+/// The tags of an entry; none if they are too many.
+#[derive(Debug)]
+struct Tags(Option<Vec<String>>);
+
+impl Default for Tags {
+    fn default() -> Self {
+        Self(Some(Vec::new()))
+    }
+}
 
 /// An entry that can be stored.
 #[derive(Debug)]
@@ -32,14 +59,14 @@ pub(super) struct Entry {
 impl Entry {
     /// Reads an entry as a caller wrote it, or says what is wrong with it. A score that it came with is of no use: the one
     /// that is shown says how well an entry fits a question.
-    pub(super) fn read(written: &RawValue, now: f64) -> Result<Self, String> {
+    pub(super) fn read(written: &RawValue, now: f64) -> Result<Self, Unfit> {
         #[derive(Deserialize)]
         struct Written {
             key: Box<RawValue>,
             content: Box<RawValue>,
             tier: String,
-            #[serde(default)]
-            tags: Vec<String>,
+            #[serde(default, deserialize_with = "few_tags")]
+            tags: Tags,
             #[serde(default)]
             source: String,
             #[serde(default, rename = "score")]
@@ -52,13 +79,16 @@ impl Entry {
 
         let written: Written = serde_json::from_str(written.get()).map_err(|error| {
             let problem = error.to_string();
-            problem.rsplit_once(" at line ").map_or_else(|| problem.clone(), |(problem, _)| problem.to_owned())
+            Unfit::Wrong(
+                problem.rsplit_once(" at line ").map_or_else(|| problem.clone(), |(problem, _)| problem.to_owned()),
+            )
         })?;
         let Written { key, content, tier, tags, source, ttl, created_at, updated_at, .. } = written;
         if Kind::of(&key) != Kind::Object {
-            return Err(format!("its key is no object but of type {}", Kind::of(&key).name()));
+            return Err(Unfit::Wrong(format!("its key is no object but of type {}", Kind::of(&key).name())));
         }
-        let tagged = json::to_raw(&tags).get().len();
+        let Some(tags) = tags.0 else { return Err(Unfit::Large(format!("it has more than {MOST_TAGS} tags"))) };
+        let tagged: usize = tags.iter().map(|tag| tag.len() + TAG_BYTES).sum();
         Ok(Self {
             identity: identity(&key),
             bytes: key.get().len() + content.get().len() + tier.len() + source.len() + tagged,
@@ -73,6 +103,33 @@ impl Entry {
             created_at,
         })
     }
+}
+
+/// Reads tags, and keeps none if they are too many: an empty one takes more memory than text.
+fn few_tags<'de, D: Deserializer<'de>>(from: D) -> Result<Tags, D::Error> {
+    struct Few;
+
+    impl<'de> Visitor<'de> for Few {
+        type Value = Tags;
+
+        fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+            formatter.write_str("a list of strings")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+            let mut tags = Vec::new();
+            while let Some(tag) = list.next_element()? {
+                if tags.len() == MOST_TAGS {
+                    while list.next_element::<IgnoredAny>()?.is_some() {}
+                    return Ok(Tags(None));
+                }
+                tags.push(tag);
+            }
+            Ok(Tags(Some(tags)))
+        }
+    }
+
+    from.deserialize_seq(Few)
 }
 
 /// Reads a time to live: whole seconds, also as `60.0`.
@@ -149,6 +206,18 @@ mod tests {
     fn the_order_of_members_and_the_way_of_writing_do_not_matter() {
         assert!(same(r#"{"a":1,"b":{"c":[1,2],"d":null}}"#, r#"{ "b": {"d":null, "c": [1, 2]}, "a": 1 }"#));
         assert!(same(r#"{"é":"\n"}"#, r#"{"\u00e9":"\u000a"}"#));
+    }
+
+    #[test]
+    fn tags_weigh_what_they_take_and_are_few() {
+        let read = |tags: usize| {
+            let tags = vec![""; tags];
+            let entry = serde_json::json!({"key": {}, "content": "x", "tier": "working", "tags": tags});
+            Entry::read(&json::to_raw(&entry), 0.0)
+        };
+        let (none, many) = (read(0).unwrap().bytes, read(MOST_TAGS).unwrap().bytes);
+        assert!(many - none >= MOST_TAGS * size_of::<String>(), "{none} {many}");
+        assert_eq!(read(MOST_TAGS + 9).unwrap_err(), Unfit::Large("it has more than 256 tags".to_owned()));
     }
 
     #[test]

@@ -14,14 +14,14 @@ mod working;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use gladhand_hub::{Answer, Context, Features, Provider, SessionId, Settling};
-use gladhand_operations::{CapabilityCall, Failure, Outcome};
+use gladhand_hub::{Answer, Context, Features, Portions, Provider, SessionId, Settling};
+use gladhand_operations::{CapabilityCall, Failure, Outcome, Party};
 use gladhand_wire::{RawValue, json};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
-use self::entry::{Entry, Identity, identity};
+use self::entry::{Entry, Identity, Unfit, identity};
 use self::kept::Kept;
 use self::ranking::Wanted;
 use self::search::Search;
@@ -37,6 +37,9 @@ use crate::{hex_id, reply};
 pub struct Settings {
     /// What a session may have in working memory. The oldest entries make room.
     pub working: Bound,
+    /// Bytes that the working memories of all sessions may have together, shared fairly between parties. Storing fails with
+    /// `memory_full` beyond.
+    pub working_in_all: usize,
     /// What an agent may have in episodic memory, and in tiers of its own. The oldest entries make room.
     pub episodic: Bound,
     /// What all agents of a principal together may have in semantic memory. Nothing makes room, because no agent may push
@@ -65,10 +68,14 @@ pub struct Bound {
 
 const MIB: usize = 1024 * 1024;
 
+/// Working memories up to this size do not count for their party.
+const LITTLE: usize = 64 * 1024;
+
 impl Default for Settings {
     fn default() -> Self {
         Self {
             working: Bound { entries: 1_000, bytes: 8 * MIB },
+            working_in_all: 256 * MIB,
             episodic: Bound { entries: 10_000, bytes: 64 * MIB },
             semantic: Bound { entries: 10_000, bytes: 256 * MIB },
             entry_bytes: MIB,
@@ -92,10 +99,12 @@ struct Shared {
     settings: Settings,
     clock: Clock,
     visitors: Mutex<HashMap<SessionId, Visitor>>,
+    /// The room of all working memories.
+    room: Arc<Portions>,
 }
 
 /// What is kept of a session.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Visitor {
     memories: HashMap<String, Arc<Corner>>,
     working: Arc<Mutex<Working>>,
@@ -129,14 +138,12 @@ type Space = [u8; 32];
 impl Memory {
     /// Memory in a database.
     pub fn new(storage: Storage, settings: Settings) -> Self {
-        let shared = Shared { settings, clock: Clock::default(), visitors: Mutex::default() };
-        Self { storage, shared: Arc::new(shared) }
+        Self { storage, shared: Arc::new(Shared::new(settings, Clock::default())) }
     }
 
     /// The same memory, by another clock.
     pub fn by(self, clock: Clock) -> Self {
-        let shared = Shared { settings: self.shared.settings.clone(), clock, visitors: Mutex::default() };
-        Self { shared: Arc::new(shared), ..self }
+        Self { shared: Arc::new(Shared::new(self.shared.settings.clone(), clock)), ..self }
     }
 }
 
@@ -160,7 +167,7 @@ impl Provider for Memory {
     fn serve(&self, call: CapabilityCall<'_>, context: &Context<'_>) -> Answer {
         let (session, owner) = (context.caller.session(), Owner::of(context));
         let work = match call.kind {
-            "memory/init/req" => return Answer::Now(self.shared.init(&call, session, owner)),
+            "memory/init/req" => return Answer::Now(self.shared.init(&call, session, owner, context.terms.party)),
             "memory/store/req" => Shared::store,
             "memory/retrieve/req" => Shared::retrieve,
             "memory/forget/req" => Shared::forget,
@@ -190,12 +197,17 @@ struct Guest {
 }
 
 impl Shared {
+    fn new(settings: Settings, clock: Clock) -> Self {
+        let room = Portions::lasting(settings.working_in_all, LITTLE);
+        Self { settings, clock, visitors: Mutex::default(), room }
+    }
+
     fn visitors(&self) -> MutexGuard<'_, HashMap<SessionId, Visitor>> {
         self.visitors.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Opens a part of memory. What the caller says about it otherwise (`metadata`) is of no consequence and not kept.
-    fn init(&self, call: &CapabilityCall<'_>, session: SessionId, owner: Owner) -> Outcome {
+    fn init(&self, call: &CapabilityCall<'_>, session: SessionId, owner: Owner, party: Option<Party>) -> Outcome {
         #[derive(Deserialize)]
         struct Init {
             #[serde(default = "usual")]
@@ -212,7 +224,10 @@ impl Shared {
             return Err(Failure::refused("memory needs a session"));
         }
         let mut visitors = self.visitors();
-        let visitor = visitors.entry(session).or_default();
+        let visitor = visitors.entry(session).or_insert_with(|| {
+            let working = Working::within(party.map(|party| self.room.portion(party)));
+            Visitor { memories: HashMap::new(), working: Arc::new(Mutex::new(working)) }
+        });
         if visitor.memories.len() >= self.settings.memories {
             let most = self.settings.memories;
             return Err(Failure::of_capability("memory_full", format!("a session has at most {most} memories")));
@@ -251,8 +266,16 @@ impl Shared {
         let keys = entries.iter().map(|entry| &*entry.key).collect();
         let stored = json::to_raw(&Stored { stored: keys, errors: [] });
         let (fleeting, lasting): (Vec<_>, Vec<_>) = entries.into_iter().partition(|entry| entry.tier == "working");
-        if !lasting.is_empty() {
-            database.change(|rows| Kept { rows, corner: &corner, now }.store(&lasting, &self.settings))?;
+        // Taken first, so that a request is stored as a whole or not at all.
+        let has_room = lock(&working).reserve(fleeting.iter().map(|entry| entry.bytes).sum());
+        let kept = match has_room {
+            false => Err(Setback::of("memory_full", "there is no room left in working memory")),
+            true if lasting.is_empty() => Ok(()),
+            true => database.change(|rows| Kept { rows, corner: &corner, now }.store(&lasting, &self.settings)),
+        };
+        if let Err(setback) = kept {
+            lock(&working).settle();
+            return Err(setback);
         }
         lock(&working).store(corner.working, fleeting, self.settings.working, now);
         Ok(stored)
@@ -273,8 +296,10 @@ impl Shared {
 
     /// An entry that can be stored as it is.
     fn check(&self, place: usize, written: &RawValue, now: f64) -> Result<Entry, Failure> {
-        let entry =
-            Entry::read(written, now).map_err(|problem| Failure::refused(format!("entries.{place}: {problem}")))?;
+        let entry = Entry::read(written, now).map_err(|unfit| match unfit {
+            Unfit::Wrong(problem) => Failure::refused(format!("entries.{place}: {problem}")),
+            Unfit::Large(problem) => Failure::of_capability("memory_full", format!("entries.{place}: {problem}")),
+        })?;
         let most = self.bound(&entry.tier).bytes.min(self.settings.entry_bytes);
         if entry.bytes > most {
             let problem = format!("entries.{place}: it has {} bytes, and an entry may have {most}", entry.bytes);
@@ -394,7 +419,7 @@ mod tests {
         let message = Cow::Owned(json::raw("{}".to_owned()));
         let call = CapabilityCall { kind: "memory/init/req", capability: "memory", request: None, message };
         for session in [1, 1, 2] {
-            memory.shared.init(&call, SessionId(session), Owner::local("a")).unwrap();
+            memory.shared.init(&call, SessionId(session), Owner::local("a"), None).unwrap();
         }
         assert_eq!(memory.shared.visitors().len(), 2);
         memory.left(SessionId(1));

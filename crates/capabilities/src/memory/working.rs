@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use gladhand_hub::Portion;
 use gladhand_wire::{RawValue, json};
 
 use super::entry::{Entry, Shown};
@@ -10,13 +11,33 @@ use super::words::each_word;
 use super::{Bound, Space};
 
 /// The working memory of a session, in the order in which it was written.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Working {
     entries: VecDeque<(Space, Entry)>,
     bytes: usize,
+    /// What it has of the room of all sessions; none for the user who started us.
+    room: Option<Portion>,
 }
 
 impl Working {
+    /// An empty memory, within the room of all sessions.
+    pub(super) fn within(room: Option<Portion>) -> Self {
+        Self { entries: VecDeque::new(), bytes: 0, room }
+    }
+
+    /// Takes room for more; says whether there is so much.
+    pub(super) fn reserve(&mut self, more: usize) -> bool {
+        let wanted = self.bytes + more;
+        self.room.as_mut().is_none_or(|room| room.resize(wanted))
+    }
+
+    /// Has as much room as its entries take.
+    pub(super) fn settle(&mut self) {
+        if let Some(room) = &mut self.room {
+            room.resize(self.bytes);
+        }
+    }
+
     /// Stores entries in place of those of the same key. The oldest make room.
     pub(super) fn store(&mut self, space: Space, entries: Vec<Entry>, bound: Bound, now: f64) {
         self.keep(|_, entry| is_current(entry, now));
@@ -34,6 +55,7 @@ impl Working {
                 self.bytes -= oldest.bytes;
             }
         }
+        self.settle();
     }
 
     /// Forgets entries for their keys or tags, and says how many.
@@ -75,6 +97,7 @@ impl Working {
     fn keep(&mut self, is_kept: impl Fn(&Space, &Entry) -> bool) {
         self.entries.retain(|(space, entry)| is_kept(space, entry));
         self.bytes = self.entries.iter().map(|(_, entry)| entry.bytes).sum();
+        self.settle();
     }
 }
 

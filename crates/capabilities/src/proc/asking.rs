@@ -1,14 +1,15 @@
 //! Whether a process may be started as it was asked for, and how.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::ffi::OsStr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::Deserialize;
 
 use super::Settings;
 use crate::roots::inside;
-use crate::starting::Plan;
+use crate::starting::{Plan, located};
 
 /// Variables that any agent may set: language, time zone and terminal. Every other variable can change what a program does
 /// (which files it reads, which libraries and helpers it loads), so an agent sets only those that the operator names.
@@ -57,8 +58,9 @@ impl Spawn {
             return Err("Command not allowed".to_owned());
         }
         let mut environment = settings.environment.clone();
-        // The program is looked for where we are told to, not where the caller says: names are what was allowed.
-        let program = found(program, &environment, settings.roots.first().map(PathBuf::as_path));
+        // The caller chooses the working folder and some variables. Neither decides which program the allowed word means.
+        let path = environment.iter().find(|(variable, _)| variable == "PATH").map_or("", |(_, value)| value);
+        let program = located(program, OsStr::new(path), settings.base.as_deref());
         for (name, value) in &self.env {
             if !may_be_set(name, value, settings) {
                 return Err(format!("environment variable not allowed: {name}"));
@@ -109,22 +111,4 @@ fn may_be_set(name: &str, value: &str, settings: &Settings) -> bool {
 fn is_plain(value: &str) -> bool {
     let is_part = |character: char| character.is_ascii_alphanumeric() || "_-+.@,:/".contains(character);
     value.chars().all(is_part) && !value.starts_with(['/', ':', '.']) && !value.contains("..")
-}
-
-/// The program of a name, where the environment says that programs are. One that is not found keeps its name, and starting
-/// it says so.
-fn found(name: &str, environment: &[(String, String)], base: Option<&Path>) -> String {
-    if name.contains('/') {
-        // It may work elsewhere, and is not to be looked for there.
-        let base = base.map(Path::to_owned).or_else(|| std::env::current_dir().ok()).unwrap_or_default();
-        return base.join(name).to_string_lossy().into_owned();
-    }
-    let path = environment.iter().find(|(variable, _)| variable == "PATH").map_or("", |(_, value)| value);
-    let mut candidates = std::env::split_paths(path).filter(|folder| folder.is_absolute()).map(|at| at.join(name));
-    candidates.find(|at| is_program(at)).map_or_else(|| name.to_owned(), |at| at.to_string_lossy().into_owned())
-}
-
-fn is_program(path: &Path) -> bool {
-    use std::os::unix::fs::PermissionsExt;
-    std::fs::metadata(path).is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
 }

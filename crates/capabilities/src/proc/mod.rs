@@ -31,6 +31,8 @@ use crate::{hex_id, reply};
 pub struct Settings {
     /// The words that may be the first of a command, literally. None: nothing may be started.
     pub allowed: Vec<String>,
+    /// The folder in which an allowed word with a folder (`./run.sh`) begins. None: where we were started.
+    pub base: Option<PathBuf>,
     /// The folders that processes may work in; the first is where they work if they are not told. None: where we do, and
     /// nowhere else.
     pub roots: Vec<PathBuf>,
@@ -60,6 +62,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             allowed: Vec::new(),
+            base: None,
             roots: Vec::new(),
             variables: Vec::new(),
             environment: minimal_environment(),

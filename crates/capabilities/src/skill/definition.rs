@@ -3,16 +3,9 @@
 use std::cmp::Ordering;
 use std::path::PathBuf;
 
-use jsonschema::{PatternOptions, Validator};
+use gladhand_hub::Check;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value, json};
-
-/// How many problems with arguments are told at once, and how many characters of each.
-const PROBLEMS: usize = 5;
-const PROBLEM_CHARS: usize = 200;
-
-/// How much a compiled pattern of a schema may take.
-const LARGEST_PATTERN: usize = 1024 * 1024;
 
 /// A skill.
 #[derive(Debug)]
@@ -32,7 +25,7 @@ pub(super) struct Skill {
     /// Where its file is.
     pub(super) folder: PathBuf,
     /// What its arguments are, if it says so.
-    arguments: Option<Validator>,
+    arguments: Option<Check>,
     /// How it is listed.
     pub(super) listed: Value,
 }
@@ -145,12 +138,8 @@ impl Skill {
 
     /// What is wrong with arguments, if anything is.
     pub(super) fn problems(&self, arguments: &Value) -> Option<String> {
-        let check = self.arguments.as_ref().filter(|check| !check.is_valid(arguments))?;
-        let told = check.iter_errors(arguments).take(PROBLEMS).map(|error| {
-            let problem: String = error.to_string().chars().take(PROBLEM_CHARS).collect();
-            format!("arguments{}: {problem}", error.instance_path())
-        });
-        Some(told.collect::<Vec<_>>().join("; "))
+        let checked = self.arguments.as_ref()?.check_value("arguments", arguments);
+        checked.err().map(|problem| problem.to_string())
     }
 
     /// What to do, with the arguments filled in.
@@ -187,10 +176,9 @@ fn parts(text: &str) -> Result<(&str, &str), String> {
     Err("its settings do not end".to_owned())
 }
 
-fn compiled(schema: &Map<String, Value>) -> Result<Validator, String> {
-    let patterns = PatternOptions::regex().size_limit(LARGEST_PATTERN);
-    let built = jsonschema::options().offline().with_pattern_options(patterns).build(&Value::Object(schema.clone()));
-    built.map_err(|error| format!("its input_schema: {}", first_line(&error.to_string())))
+fn compiled(schema: &Map<String, Value>) -> Result<Check, String> {
+    let schema = Value::Object(schema.clone()).to_string();
+    Check::compile(&schema).map_err(|error| format!("its input_schema: {}", first_line(&error)))
 }
 
 fn first_line(text: &str) -> String {

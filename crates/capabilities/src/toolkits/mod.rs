@@ -9,13 +9,11 @@
 //! {"arguments": {"read_file": {"root": "/data"}}}
 //! ```
 
-mod check;
-
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use gladhand_hub::{Answer, Bundles, Context, Features, Hub, Provider, SessionId};
+use gladhand_hub::{Answer, Bundles, Check, Context, Features, Hub, Provider, SessionId};
 use gladhand_operations::{Call, CapabilityCall, Failure, Operation, Outcome, Reply, Tool, ToolCall};
 use gladhand_wire::{Members, RawValue, json};
 use serde::Deserialize;
@@ -23,7 +21,6 @@ use serde_json::{Map, Value, json};
 
 use crate::grants::{self, Programs};
 use crate::reply;
-use check::Check;
 
 /// Which toolkits there are.
 #[derive(Debug, Clone)]
@@ -120,7 +117,7 @@ impl Toolkits {
             if kits.iter().any(|(other, _)| other.name == kit.name) {
                 return Err(SettingsError::Twice(kit.name));
             }
-            let check = Check::new(&kit.schema)
+            let check = Check::compile(&kit.schema.to_string())
                 .map_err(|problem| SettingsError::Schema { toolkit: kit.name.clone(), problem })?;
             for tool in &kit.tools {
                 of_tool.entry(tool.clone()).or_default().push(kits.len());
@@ -161,6 +158,10 @@ struct Configure {
 impl Provider for Toolkits {
     fn name(&self) -> &str {
         "toolkits"
+    }
+
+    fn list_number(&self, session: SessionId) -> Option<u64> {
+        self.sessions().contains_key(&session).then_some(session.0)
     }
 
     fn features(&self) -> Features {
@@ -251,7 +252,7 @@ impl Toolkits {
         let place = place.ok_or_else(|| Failure::refused(format!("unknown toolkit: {toolkit_name}")))?;
         let (kit, check) = &self.kits[place];
         let config = Value::Object(config);
-        check.holds(&config).map_err(Failure::refused)?;
+        check.check_secret("config", &config).map_err(|problem| Failure::refused(problem.to_string()))?;
         let defaults = defaults(&config, kit)?;
         self.sessions().entry(session).or_default().insert(place, defaults);
         context.bell.lists_changed_for(session);

@@ -154,7 +154,7 @@ pub(super) fn read_event(call: gladhand_operations::CallId, members: &Members<'_
         }
         "log" | "status" => {
             let level = data.str("level").and_then(|word| Level::from_word(&word)).unwrap_or(Level::Info);
-            Some(Notice::Log(Some(call), Log { level, logger: None, data: message?.to_owned() }))
+            Some(Notice::Log(Some(call), Log::from_upstream(level, None, message?.to_owned())))
         }
         _ => None,
     }

@@ -21,6 +21,7 @@ use super::message::Message;
 use super::registry::{self, MessageType, RULES, Role};
 use super::results::read_result;
 use super::tools::read_definition;
+use crate::MAX_TOOLS;
 use crate::ambient::Ambient;
 use crate::side::{Client, ClientSetup, Event, Heard};
 
@@ -442,6 +443,9 @@ fn request_type(operation: &Operation<'_>) -> &'static str {
 fn read_list(members: &Members<'_>) -> Result<Arc<[Tool]>, &'static str> {
     let Some(raw) = members.raw("tools") else { return Ok(Arc::from([])) };
     let items: Vec<&RawValue> = serde_json::from_str(raw.get()).map_err(|_| "`tools` is no list")?;
+    if items.len() > MAX_TOOLS {
+        return Err("`tools` is too long");
+    }
     let tools = items.into_iter().map(|item| read_definition(item).ok_or("a tool has no name"));
     tools.collect()
 }

@@ -172,6 +172,7 @@ impl ErrorBody {
             | FailureKind::UpstreamLost
             | FailureKind::UpstreamError
             | FailureKind::TooLong
+            | FailureKind::TooMany
             | FailureKind::Internal => "runtime_error",
         };
         let message = if failure.kind == FailureKind::Busy { TOO_MANY } else { &failure.message };

@@ -22,6 +22,12 @@ const LONGEST_QUEUE: usize = 1000;
 /// The most bytes of names and arguments that may wait in it.
 const LARGEST_QUEUE: usize = 32 * 1024 * 1024;
 
+/// The most bytes of events that wait for the answer to one request.
+const MOST_HELD_BACK: usize = 256 * 1024;
+
+/// What one event costs beyond its text, roughly.
+const EVENT_OVERHEAD: usize = 128;
+
 /// What an answer needs to know of its request.
 #[derive(Debug)]
 pub(super) struct Flight {
@@ -35,6 +41,7 @@ pub(super) struct Flight {
     pub(super) delivered: Option<Duration>,
     is_urgent: bool,
     deadline: Option<Duration>,
+    /// Bytes that are kept of it, its arguments included.
     held: usize,
 }
 
@@ -57,8 +64,24 @@ pub(super) enum Asked {
         /// Which one.
         message: &'static MessageType,
         /// Events that may only follow the answer.
-        held_back: Vec<CapabilityEvent>,
+        held_back: HeldBack,
     },
+}
+
+/// Events that wait for the answer to their request.
+#[derive(Debug, Default)]
+pub(super) struct HeldBack {
+    events: Vec<CapabilityEvent>,
+    bytes: usize,
+}
+
+impl HeldBack {
+    /// Adds an event. Beyond the bound it returns all events, in their order, which do not wait any longer then.
+    fn add(&mut self, event: CapabilityEvent) -> Vec<CapabilityEvent> {
+        self.bytes += EVENT_OVERHEAD + event.fields.get().len();
+        self.events.push(event);
+        if self.bytes <= MOST_HELD_BACK { Vec::new() } else { std::mem::take(self).events }
+    }
 }
 
 impl Asked {
@@ -81,7 +104,7 @@ impl Asked {
     /// Events that may only follow the answer.
     pub(super) fn held_back(&self) -> &[CapabilityEvent] {
         match self {
-            Self::Carried { held_back, .. } => held_back,
+            Self::Carried { held_back, .. } => &held_back.events,
             Self::List(_) | Self::Tool { .. } => &[],
         }
     }
@@ -99,6 +122,8 @@ pub(super) struct Flights {
     last_call: u64,
     delivered: usize,
     held: usize,
+    /// Bytes of names and arguments that wait.
+    waiting: usize,
     flights: BTreeMap<CallId, Flight>,
     queue: VecDeque<(Call<'static>, Arc<Agreement>)>,
     deadlines: BTreeSet<(Duration, CallId)>,
@@ -113,6 +138,7 @@ impl Flights {
             last_call: 0,
             delivered: 0,
             held: 0,
+            waiting: 0,
             flights: BTreeMap::new(),
             queue: VecDeque::new(),
             deadlines: BTreeSet::new(),
@@ -132,18 +158,19 @@ impl Flights {
         let Request { asked, operation, timeout, .. } = request;
         let request = id;
         let must_wait = !is_urgent && (self.delivered >= self.max_parallel || !self.queue.is_empty());
-        let waiting = match &operation {
-            Operation::CallTool(tool) if must_wait => tool.arguments.get().len(),
-            Operation::Capability(call) if must_wait => call.message.get().len(),
+        let arguments = match &operation {
+            Operation::CallTool(tool) => tool.arguments.get().len(),
+            Operation::Capability(call) => call.message.get().len(),
             _ => 0,
         };
-        let held = waiting + asked.held() + request.as_ref().map_or(0, |id| id.as_json().len());
+        let held = arguments + asked.held() + request.as_ref().map_or(0, |id| id.as_json().len());
         // What waits for nobody is bounded all the same.
         let is_crowded = is_urgent && self.flights.len() >= self.max_waiting + self.max_parallel;
-        if is_crowded || must_wait && (self.queue.len() >= self.max_waiting || self.held + held > LARGEST_QUEUE) {
+        if is_crowded || must_wait && (self.queue.len() >= self.max_waiting || self.waiting + held > LARGEST_QUEUE) {
             return Err(Full);
         }
         self.held += held;
+        self.waiting += if must_wait { held } else { 0 };
         self.last_call += 1;
         let id = CallId(self.last_call);
         let wants_progress = matches!(asked, Asked::Tool { streaming: true, .. });
@@ -170,6 +197,7 @@ impl Flights {
         let (mut call, agreement) = self.queue.pop_front()?;
         if let Some(flight) = self.flights.get_mut(&call.id) {
             flight.delivered = Some(now);
+            self.waiting -= flight.held;
             // The caller has been waiting since it asked.
             call.terms.timeout = flight.deadline.map(|deadline| deadline.saturating_sub(now));
         }
@@ -187,6 +215,7 @@ impl Flights {
         if flight.delivered.is_some() {
             self.delivered -= usize::from(!flight.is_urgent);
         } else {
+            self.waiting -= flight.held;
             self.queue.retain(|(waiting, _)| waiting.id != call);
         }
         Some(flight)
@@ -197,17 +226,22 @@ impl Flights {
         self.flights.get_mut(&call)
     }
 
-    /// Where an event waits that may only follow the answer to its request, which is still to come.
-    pub(super) fn until_answered(&mut self, event: &CapabilityEvent) -> Option<&mut Vec<CapabilityEvent>> {
+    /// The events that are written now that this one is told. An event that may only follow the answer to its request, which
+    /// is still to come, is held back.
+    pub(super) fn tell(&mut self, event: CapabilityEvent) -> Vec<CapabilityEvent> {
         if event.kind != "proc/read/event" {
-            return None;
+            return vec![event];
         }
-        self.flights.values_mut().find_map(|flight| match &mut flight.asked {
+        let waits = self.flights.values_mut().find_map(|flight| match &mut flight.asked {
             Asked::Carried { message, held_back } if message.name == "proc/spawn/req" => {
                 (flight.request == event.request).then_some(held_back)
             }
             _ => None,
-        })
+        });
+        match waits {
+            Some(held_back) => held_back.add(event),
+            None => vec![event],
+        }
     }
 
     /// A call whose deadline has come.
@@ -220,8 +254,7 @@ impl Flights {
         self.deadlines.first().map(|(deadline, _)| *deadline)
     }
 
-    /// How many bytes of the peer's making are kept. Arguments count until their call has ended,
-    /// although they leave when it is delivered: it is a bound, not a measure.
+    /// How many bytes of the peer's making are kept. Arguments count until their call has ended: its provider keeps them.
     pub(super) fn held(&self) -> usize {
         self.held
     }

@@ -26,6 +26,7 @@ mod schemas;
 mod server;
 mod tools;
 
+use gladhand_accord::{Offer, Refusal};
 use gladhand_wire::text::{BadUtf8, ByteOrderMark, LoneSurrogate};
 use gladhand_wire::{Id, Terminator, TextPolicy};
 
@@ -47,7 +48,7 @@ pub static DIALECT: Dialect = Dialect {
     carried: capabilities::CARRIED,
     claim,
     puzzled,
-    askable: |_| Vec::new(),
+    offer: |_| Offer::default(),
     carriers: registry::carriers,
     excuse,
     server: |setup| Box::new(server::Host::new(setup)),
@@ -55,8 +56,13 @@ pub static DIALECT: Dialect = Dialect {
 };
 
 fn excuse(line: &FirstLine<'_>, why: &str, ambient: &mut Ambient<'_>, wire: &mut Vec<u8>) {
-    let id = line.members.as_ref().and_then(|members| members.some("id"));
-    errors::ErrorBody::unavailable(why).send(id.map(Id::of).as_ref(), ambient, wire);
+    let id = line.members.as_ref().and_then(|members| members.some("id")).map(Id::of);
+    let kind = line.members.as_ref().and_then(|members| members.str("type"));
+    if kind.is_some_and(|kind| kind == "handshake/req") {
+        let refusal = Refusal::ServerError { problem: why.to_owned() };
+        return opening::refuse(id.as_ref(), &refusal, 0, ambient, wire);
+    }
+    errors::ErrorBody::unavailable(why).send(id.as_ref(), ambient, wire);
 }
 
 /// Whether a first line is A2E.

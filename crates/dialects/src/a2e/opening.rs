@@ -61,6 +61,9 @@ impl<'a> HandshakeRequest<'a> {
             let problem = "max_parallel is 0, so that no request could ever run".to_owned();
             return Err(Refusal::ServerError { problem });
         }
+        if let Some(problem) = &setup.menu.outage {
+            return Err(Refusal::ServerError { problem: problem.clone() });
+        }
         let unknown = self.agent_caps.iter().filter(|name| !capabilities::is_known(name)).take(MOST_UNKNOWN_NAMES);
         let wanted = self.known_names().into_iter().map(Capability::named);
         let wanted = wanted.chain(unknown.map(|name| Capability::from_wire(name.as_ref())));

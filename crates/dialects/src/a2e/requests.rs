@@ -9,7 +9,7 @@ use gladhand_wire::{Id, Members};
 
 use super::errors::{ErrorBody, Undecodable};
 use super::fields::{self, Fields};
-use super::flights::Asked;
+use super::flights::{Asked, HeldBack};
 use super::registry::{self, MessageType};
 use super::schemas;
 use super::tools::Filter;
@@ -145,7 +145,7 @@ fn carry<'a>(line: &Decoded<'a>) -> Result<Request<'a>, ErrorBody> {
         request: line.id.clone(),
         message: Cow::Borrowed(raw),
     });
-    Ok(Request { session_id, asked: Asked::Carried { message, held_back: Vec::new() }, operation, timeout })
+    Ok(Request { session_id, asked: Asked::Carried { message, held_back: HeldBack::default() }, operation, timeout })
 }
 
 fn timeout(fields: &mut Fields<'_, '_>, default: Duration) -> Duration {

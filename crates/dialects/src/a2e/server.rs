@@ -28,7 +28,7 @@ use super::tools::write_definition;
 use super::{message, schemas, tools};
 use crate::ambient::Ambient;
 use crate::breach::REQUEST_NOT_AGREED;
-use crate::side::{Action, Output, Pass, Server, ServerSetup, Stop, Unagreed};
+use crate::side::{Action, Declined, Output, Pass, Server, ServerSetup, Stop, Unagreed};
 
 /// Refused handshakes before the channel is closed.
 const MOST_REFUSALS: u32 = 5;
@@ -184,7 +184,8 @@ impl Host {
                 if is_open && self.setup.unagreed == Unagreed::Passes {
                     out.actions.push(Action::Passed(REQUEST_NOT_AGREED));
                 } else {
-                    out.actions.push(Action::Dropped(REQUEST_NOT_AGREED));
+                    let (capability, agreement) = (need.capability, Arc::clone(&session.agreement));
+                    out.actions.push(Action::Declined(Declined { request: name.to_owned(), capability, agreement }));
                     let asked_for = term.is_some_and(|term| term.client == Stance::Wants);
                     return Err(ErrorBody::capability_missing(name, need.capability, asked_for));
                 }
@@ -254,10 +255,10 @@ impl Host {
                     .with("created_at", &now.unix_seconds())
                     .send(wire);
             }
-            (Reply::Capability(members), Asked::Carried { message, held_back }) => {
+            (Reply::Capability(members), ref asked @ Asked::Carried { message, .. }) => {
                 let name = message.response().map_or(message.name, |response| response.name);
                 Message::answer(name, request, ambient).members_of(members.get()).send(wire);
-                held_back.iter().for_each(|event| Self::event(event, ambient, wire));
+                asked.held_back().iter().for_each(|event| Self::event(event, ambient, wire));
             }
             _ => {
                 let mixed_up = Failure::new(FailureKind::Internal, "the reply does not belong to the request");
@@ -339,10 +340,8 @@ impl Server for Host {
                 return;
             }
             // A process tells nothing before it is known to have begun.
-            return match self.flights.until_answered(&event) {
-                Some(held_back) => held_back.push(event),
-                None => Self::event(&event, ambient, &mut out.wire),
-            };
+            let told = self.flights.tell(event);
+            return told.iter().for_each(|event| Self::event(event, ambient, &mut out.wire));
         }
         // A2E has events of requests and none of sessions, and no word for a changed list.
         let call = match &notice {

@@ -104,6 +104,7 @@ pub(super) fn read_definition(raw: &RawValue) -> Option<Tool> {
         tasks: TaskSupport::Forbidden,
         extra: extra.map(|(name, raw)| (name.to_owned(), raw.to_owned())).collect(),
         vouched_read_only: false,
+        origin: None,
     })
 }
 

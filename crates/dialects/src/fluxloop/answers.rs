@@ -5,11 +5,33 @@ use gladhand_wire::json::Kind;
 use gladhand_wire::{Members, RawValue, json};
 use serde::Serialize;
 
-use super::envelope::{Error, HANDSHAKE};
+use super::envelope::{Error, Form, HANDSHAKE};
 
-/// The names of the tools but `handshake`, which is ours.
-pub(super) fn names(tools: &[Tool]) -> Vec<&str> {
-    tools.iter().map(|tool| tool.name.as_str()).filter(|name| *name != HANDSHAKE).collect()
+/// The tools of the page in its order, then those that the shipped server added (§§3, 9).
+const ORDER: [&str; 12] = [
+    "faq",
+    "analyze_repository",
+    "detect_frameworks",
+    "generate_integration_steps",
+    "propose_edit_plan",
+    "validate_edit_plan",
+    "run_integration_workflow",
+    "collect_repo_profile",
+    "fetch_integration_context",
+    "fetch_base_input_context",
+    "fetch_experiment_context",
+    "fetch_insight_context",
+];
+
+/// The names of the tools but `handshake`, which is ours: those of Fluxloop first, in the order of the form.
+pub(super) fn names(tools: &[Tool], form: Form) -> Vec<&str> {
+    let mut names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).filter(|name| *name != HANDSHAKE).collect();
+    names.sort_by_key(|name| match ORDER.iter().position(|known| known == name) {
+        // The shipped server puts its first two the other way round.
+        Some(place @ (0 | 1)) if form == Form::Shipped => 1 - place,
+        place => place.unwrap_or(ORDER.len()),
+    });
+    names
 }
 
 /// A tool's result as the object that every result is here.
@@ -72,8 +94,11 @@ pub(super) fn failed(failure: &Failure) -> Error {
     let message = failure.message.as_str();
     match failure.kind {
         FailureKind::ToolFailed | FailureKind::InvalidArguments if failure.data.is_some() => {
-            let code = if failure.kind == FailureKind::ToolFailed { "tool_error" } else { "invalid_payload" };
-            Error::new(code, message).with(&failure.data)
+            // A missing parameter is an error of the tool, one of the wrong type an invalid payload (§6.2).
+            let is_missing =
+                || failure.data.as_deref().and_then(Members::of).is_some_and(|data| data.has("missing_param"));
+            let is_of_tool = failure.kind == FailureKind::ToolFailed || is_missing();
+            Error::new(if is_of_tool { "tool_error" } else { "invalid_payload" }, message).with(&failure.data)
         }
         FailureKind::ToolFailed => Error::new("tool_error", message),
         FailureKind::Busy => Error::new("busy", message),
@@ -203,11 +228,26 @@ mod tests {
     }
 
     #[test]
+    fn the_tools_of_the_page_come_first_in_the_order_of_each_form() {
+        let tools =
+            ["echo", "fetch_insight_context", "detect_frameworks", "handshake", "analyze_repository", "faq", "a"]
+                .map(|name| Tool::plain(name, ""));
+        let page = ["faq", "analyze_repository", "detect_frameworks", "fetch_insight_context", "echo", "a"];
+        let shipped = ["analyze_repository", "faq", "detect_frameworks", "fetch_insight_context", "echo", "a"];
+        assert_eq!(names(&tools, Form::Page), page);
+        assert_eq!(names(&tools, Form::Shipped), shipped);
+    }
+
+    #[test]
     fn an_invalid_argument_names_the_parameter() {
         let json = |failure| json::to_raw(&failed(&failure)).get().to_owned();
         assert_eq!(
             json(Failure::invalid_argument("message", "required")),
             r#"{"code":"invalid_payload","message":"message: required","details":{"param":"message","problem":"required"}}"#
+        );
+        assert_eq!(
+            json(Failure::missing_argument("query", "string")),
+            r#"{"code":"tool_error","message":"query: required","details":{"missing_param":"query","param":"query","expected":"string"}}"#
         );
         assert_eq!(
             json(Failure::new(FailureKind::InvalidArguments, "not like this: no")),

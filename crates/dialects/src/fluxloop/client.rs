@@ -16,6 +16,7 @@ use super::answers;
 use super::envelope::{Form, HANDSHAKE, RESERVED, push_member};
 use super::numbers;
 use super::opening;
+use crate::MAX_TOOLS;
 use crate::ambient::Ambient;
 use crate::side::{Client, ClientSetup, Event, Heard};
 
@@ -273,6 +274,9 @@ impl Client for FluxloopClient {
 /// Names are all that Fluxloop tells of its tools.
 fn read_tools(result: &RawValue) -> Outcome {
     let names = opening::read_names(result).map_err(upstream_error)?;
+    if names.len() > MAX_TOOLS {
+        return Err(Failure::list_too_long("capabilities", MAX_TOOLS));
+    }
     let schema = || json::raw(r#"{"type":"object"}"#.to_owned());
     Ok(Reply::Tools(names.into_iter().map(|name| Tool::new(name, "", schema())).collect()))
 }

@@ -6,6 +6,7 @@
 //! dies of any malformed line and prints runtime errors; this one answers as the digest's
 //! recommendations say and goes on.
 
+use gladhand_accord::Offer;
 use gladhand_wire::lines::Terminator;
 use gladhand_wire::text::{BadUtf8, ByteOrderMark, LoneSurrogate};
 use gladhand_wire::{RawValue, TextPolicy};
@@ -20,6 +21,8 @@ mod numbers;
 mod opening;
 mod queue;
 mod server;
+
+pub use opening::CAPABILITIES;
 
 /// The dialect.
 pub static DIALECT: Dialect = Dialect {
@@ -36,7 +39,7 @@ pub static DIALECT: Dialect = Dialect {
     carried: &[],
     claim,
     puzzled,
-    askable: |_| Vec::new(),
+    offer: |_| Offer::default(),
     carriers: opening::carriers,
     excuse,
     server: |setup| Box::new(server::FluxloopServer::new(setup)),

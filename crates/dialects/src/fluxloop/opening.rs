@@ -24,12 +24,15 @@ pub(super) const VERSION: &str = "0.1.0";
 const HANDSHAKE: Capability = Capability::named("handshake");
 const TOOLS: Capability = Capability::named("tools");
 
+/// The names of all capabilities, which are the server's. A tool is one too, as `tools.NAME`.
+pub const CAPABILITIES: [&str; 2] = ["handshake", "tools"];
+
 const RULES: Rules = Rules {
     dialect: "fluxloop",
     versions: VersionRule::ServerDecides,
     minimum: Minimum::Nothing,
     defines: |_, side, name| match (side, name) {
-        (Side::Server, "handshake" | "tools") => Defined::Yes,
+        (Side::Server, name) if CAPABILITIES.contains(&name) => Defined::Yes,
         (Side::Server, name) if name.starts_with("tools.") => Defined::Yes,
         _ => Defined::Unknown,
     },

@@ -230,7 +230,7 @@ impl Waiting {
     fn answer_handshake(&self, wire: &mut Vec<u8>, outcome: &Outcome, identity: &gladhand_accord::Peer) {
         match outcome {
             Ok(Reply::Tools(tools)) => {
-                let result = HandshakeResult::new(self.form, answers::names(tools), identity);
+                let result = HandshakeResult::new(self.form, answers::names(tools, self.form), identity);
                 self.write_result(wire, "handshake", &result);
             }
             Ok(_) => self.write_error(wire, &answers::failed(&not_a_list())),
@@ -265,7 +265,7 @@ impl Waiting {
         };
         match (self.form, outcome) {
             (Form::Page, Ok(Reply::Tools(tools))) => {
-                let available_tools = opening::with_handshake(answers::names(tools));
+                let available_tools = opening::with_handshake(answers::names(tools, self.form));
                 self.write_error(wire, &error.with(&Alternatives { available_tools }));
             }
             _ => self.write_error(wire, &error),

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use gladhand_accord::{Agreement, Refusal};
-use gladhand_operations::{Call, CallId, Failure, FailureKind, Notice, Operation, Outcome};
+use gladhand_operations::{Call, CallId, Failure, FailureKind, Notice, Operation, Outcome, Reply};
 use gladhand_wire::json::Kind;
 use gladhand_wire::rpc::{self, Envelope};
 use gladhand_wire::{Fault, Id, Members, RawValue, Skim, json};
@@ -61,6 +61,11 @@ impl LoafClient {
         // Arguments may hold line breaks of their own; only the one at the end ends the line.
         let end = heard.wire.len() - 1;
         json::flatten(&mut heard.wire[begin..end]);
+    }
+
+    /// Whether the server has no way to call a tool, so that its tools are its own.
+    fn has_no_calls(&self) -> bool {
+        matches!(&self.state, State::Open { methods } if !methods.contains("tools.call"))
     }
 
     /// Sends the request for a call, or says why it cannot be made.
@@ -188,6 +193,9 @@ impl Client for LoafClient {
         let (operation, call) = (call.operation, call.id);
         if let Some(outcome) = operation.where_there_are_only_tools() {
             heard.events.push(Event::Answered(call, outcome));
+        } else if matches!(operation, Operation::ListTools) && self.has_no_calls() {
+            // Tools that cannot be called are none.
+            heard.events.push(Event::Answered(call, Ok(Reply::Tools(Arc::default()))));
         } else if let Err(failure) = self.begin(call, operation, heard) {
             heard.events.push(Event::Answered(call, Err(failure)));
         }

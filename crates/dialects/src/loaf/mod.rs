@@ -9,6 +9,7 @@
 //! One deviation is on purpose: the reference prints ids the way a JavaScript double prints
 //! (`1.0` comes back as `1`); here an id comes back exactly as it was sent.
 
+use gladhand_accord::Offer;
 use gladhand_wire::lines::Terminator;
 use gladhand_wire::text::{BadUtf8, ByteOrderMark, LoneSurrogate};
 use gladhand_wire::{Id, TextPolicy};
@@ -27,6 +28,8 @@ mod sessions;
 mod text;
 mod tools;
 
+pub use opening::CAPABILITIES;
+
 /// The dialect.
 pub static DIALECT: Dialect = Dialect {
     name: "loaf",
@@ -42,7 +45,7 @@ pub static DIALECT: Dialect = Dialect {
     carried: &[],
     claim,
     puzzled,
-    askable: |_| Vec::new(),
+    offer: |_| Offer::default(),
     carriers: methods::carriers,
     excuse,
     server: |setup| Box::new(server::LoafServer::new(setup)),

@@ -35,7 +35,8 @@ const TOOLS_CALL: Capability = Capability::named("tools.call");
 /// What the reference declares as `image_inputs`.
 const IMAGE_INPUTS: [&str; 2] = ["path", "data_url"];
 
-const CAPABILITIES: [&str; 8] =
+/// The names of all capabilities, which are the server's.
+pub const CAPABILITIES: [&str; 8] =
     ["handshake", "events", "command_execute", "multi_session", "image_inputs", "tools", "tools.call", "agent"];
 
 fn rules(versions: VersionRule) -> Rules {

@@ -110,9 +110,11 @@ impl LoafServer {
         }
         let envelope = Envelope::parse(text).map_err(|error| Error::parse_error(&error.into()))?;
         let is_version_two = envelope.jsonrpc.and_then(json::string).as_deref() == Some("2.0");
-        let method = envelope.method.and_then(Text::of).filter(|method| !method.clone().trimmed().is_empty());
+        let method = envelope.method.and_then(Text::of);
+        let is_blank = method.as_ref().is_some_and(|method| method.clone().trimmed().is_empty());
+        let method = method.filter(|method| !is_blank || method.is_empty());
         match (is_version_two, method, envelope.id) {
-            (true, Some(_), None) => Ok(None),
+            (true, Some(_), None) if !is_blank => Ok(None),
             (true, Some(method), Some(id))
                 if (Id::is_string_or_number(id) || Kind::of(id) == Kind::Null) && Id::is_keepable(id) =>
             {
@@ -129,6 +131,10 @@ impl LoafServer {
         ambient: &mut Ambient<'_>,
         out: &mut Output<'a>,
     ) -> Result<(), Error> {
+        // The reference answers under `null` here, and the client of such a request waits forever.
+        if request.method.is_empty() {
+            return Err(Error::invalid_request());
+        }
         let not_found = || Error::method_not_found(&request.method);
         let method = request.method.plain().and_then(methods::find).ok_or_else(not_found)?;
         if method.run != Run::Handshake && !opening::is_open(method, &*self.in_force(out)?) {

@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use super::errors::OVERLOADED;
 use super::opening::words;
+use crate::MAX_TOOLS;
 
 /// The result of `tools.list`, sorted by name.
 pub(super) fn list(tools: &[Tool]) -> impl Serialize {
@@ -153,11 +154,9 @@ pub(super) fn read_progress(payload: &Members<'_>) -> Option<Progress> {
 
 /// A log line, as a client reads it from a payload.
 pub(super) fn read_log(payload: &Members<'_>) -> Option<Log> {
-    Some(Log {
-        level: Level::from_word(&payload.str("level")?)?,
-        logger: payload.str("logger").map(|text| text.into_owned()),
-        data: payload.raw("data")?.to_owned(),
-    })
+    let level = Level::from_word(&payload.str("level")?)?;
+    let logger = payload.str("logger").map(|text| text.into_owned());
+    Some(Log::from_upstream(level, logger, payload.raw("data")?.to_owned()))
 }
 
 /// The tools in the result of `tools.list`; entries without a name are left out.
@@ -166,6 +165,9 @@ pub(super) fn read_list(result: &RawValue) -> Outcome {
         .and_then(|result| result.raw("tools"))
         .and_then(|raw| serde_json::from_str::<Vec<&RawValue>>(raw.get()).ok())
         .ok_or_else(|| Failure::new(FailureKind::UpstreamError, "the result of `tools.list` holds no list"))?;
+    if entries.len() > MAX_TOOLS {
+        return Err(Failure::list_too_long("tools", MAX_TOOLS));
+    }
     let tools = entries.into_iter().filter_map(|entry| {
         let entry = Members::of(entry)?;
         let schema = entry.raw("input_schema").filter(|raw| Kind::of(raw) == Kind::Object);

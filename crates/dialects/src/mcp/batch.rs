@@ -12,11 +12,16 @@ use super::errors;
 use super::message::Params;
 use super::pending::Way;
 use super::server::McpServer;
+use super::tasks::MAX_KEPT;
 use crate::ambient::Ambient;
 use crate::side::{Lane, Output};
+use crate::storage::Place;
 
 /// How many messages one batch may hold.
 pub(super) const MAX_BATCH: usize = 1024;
+
+/// Answers up to this size together do not count.
+const SMALL: usize = 4096;
 
 /// Names a batch whose answers are being collected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -38,13 +43,15 @@ struct Collected {
     answers: Vec<u8>,
     /// Calls in flight, and one more while the batch is still being split.
     outstanding: usize,
+    /// What its answers take of the storage.
+    place: Box<dyn Place>,
 }
 
 impl Batches {
-    fn begin(&mut self, lane: Lane) -> BatchId {
+    fn begin(&mut self, lane: Lane, place: Box<dyn Place>) -> BatchId {
         self.next += 1;
         let id = BatchId(self.next);
-        self.open.insert(id, Collected { lane, answers: Vec::new(), outstanding: 1 });
+        self.open.insert(id, Collected { lane, answers: Vec::new(), outstanding: 1, place });
         id
     }
 
@@ -77,6 +84,20 @@ impl Batches {
             }
             Some(batch) => self.add(batch, write),
         }
+    }
+
+    /// Writes one answer of any size to where it belongs. Without room in its batch it writes nothing and returns `false`.
+    pub(super) fn try_answer(&mut self, way: Way, out: &mut Output<'_>, write: impl FnOnce(&mut Vec<u8>)) -> bool {
+        let before = self.held;
+        self.answer(way, out, write);
+        let Some(batch) = way.batch.and_then(|id| self.open.get_mut(&id)) else { return true };
+        let length = batch.answers.len();
+        if self.held <= MAX_KEPT && (length <= SMALL || batch.place.resize(length)) {
+            return true;
+        }
+        batch.answers.truncate(length - (self.held - before));
+        self.held = before;
+        false
     }
 
     /// How many bytes of answers are kept.
@@ -124,7 +145,7 @@ impl McpServer {
                     return parts.into_iter().for_each(|part| self.part(part, way, ambient, out));
                 }
                 (false, true) => {
-                    let batch = self.batches.begin(ambient.lane);
+                    let batch = self.batches.begin(ambient.lane, self.setup.storage.place(ambient.party));
                     let way = Way { lane: ambient.lane, batch: Some(batch) };
                     for part in parts {
                         self.part(part, way, ambient, out);

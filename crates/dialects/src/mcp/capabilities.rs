@@ -14,16 +14,19 @@ use gladhand_wire::json::{self, Kind, RawValue};
 
 use super::methods::TABLE;
 use super::revision::Revision;
-use crate::side::Menu;
-
-/// The task extension of 2026-07-28, as a capability.
-pub(super) const TASKS_EXTENSION: &str = "extensions.io.modelcontextprotocol/tasks";
+use crate::side::{Menu, TASKS_EXTENSION};
 
 /// Maps whose keys belong to somebody else: one level is read, nothing below it.
 const OPEN_MAPS: [&str; 2] = ["experimental", "extensions"];
 
 /// How many capabilities, parts included, one side may declare.
 pub(super) const MAX_DECLARED: usize = 256;
+
+/// How many bytes of what a client says of itself are kept, for as long as its session lasts.
+pub(super) const CLIENT_DESCRIPTION: usize = 8 * 1024;
+
+/// How many bytes of what a server says of itself are kept.
+pub(super) const SERVER_DESCRIPTION: usize = 256 * 1024;
 
 /// How deep parts are looked for: `tasks.requests.tools.call` is the deepest there is.
 const MAX_DEPTH: usize = 4;
@@ -64,7 +67,8 @@ pub static CAPABILITIES: &[Known] = &[
     known(Side::Client, "tasks.requests.elicitation", Revision::V2025_11_25, LAST_HANDSHAKE),
     known(Side::Client, "tasks.requests.elicitation.create", Revision::V2025_11_25, LAST_HANDSHAKE),
     known(Side::Client, "experimental", FIRST, LAST),
-    known(Side::Client, "extensions", Revision::V2026_07_28, LAST),
+    known(Side::Client, "extensions", FIRST, LAST),
+    known(Side::Client, TASKS_EXTENSION, LAST, LAST),
     known(Side::Server, "tools", FIRST, LAST),
     known(Side::Server, "tools.listChanged", FIRST, LAST),
     known(Side::Server, "resources", FIRST, LAST),
@@ -81,7 +85,8 @@ pub static CAPABILITIES: &[Known] = &[
     known(Side::Server, "tasks.requests.tools", Revision::V2025_11_25, LAST_HANDSHAKE),
     known(Side::Server, "tasks.requests.tools.call", Revision::V2025_11_25, LAST_HANDSHAKE),
     known(Side::Server, "experimental", FIRST, LAST),
-    known(Side::Server, "extensions", Revision::V2026_07_28, LAST),
+    known(Side::Server, "extensions", FIRST, LAST),
+    known(Side::Server, TASKS_EXTENSION, LAST, LAST),
 ];
 
 const fn known(owner: Side, name: &'static str, since: Revision, until: Revision) -> Known {
@@ -98,7 +103,7 @@ pub(super) const STATELESS_RULES: Rules = Rules { versions: VersionRule::Common,
 /// Whether a revision has a capability on a side.
 pub fn defines(version: &str, side: Side, capability: &str) -> Defined {
     let looked_up = match capability.split_once('.') {
-        Some((map, _)) if OPEN_MAPS.contains(&map) => map,
+        Some((map, _)) if OPEN_MAPS.contains(&map) && capability != TASKS_EXTENSION => map,
         _ => capability,
     };
     let Some(known) = CAPABILITIES.iter().find(|known| known.owner == side && known.name == looked_up) else {
@@ -145,6 +150,11 @@ pub(super) fn offer_of_menu<const N: usize>(identity: &Peer, menu: &Menu, revisi
     let mut offer = Offer::new(identity.clone(), super::revision::names(revisions));
     offer.provides = provided(menu);
     offer.provides.retain(|capability, _| revisions.iter().any(|revision| is_in(&capability.0, revision)));
+    for map in OPEN_MAPS {
+        if !offer.provides.keys().any(|capability| is_part_of(&capability.0, map) && capability.0 != map) {
+            offer.provides.remove(&Capability::named(map));
+        }
+    }
     offer
 }
 
@@ -174,9 +184,11 @@ fn provided(menu: &Menu) -> BTreeMap<Capability, Option<Box<RawValue>>> {
     ];
     let names = rows.into_iter().filter(|(is_there, _)| *is_there).flat_map(|(_, names)| names);
     let mut provides: BTreeMap<_, _> = names.map(|name| (Capability::named(name), None)).collect();
-    for (name, settings) in &menu.extensions {
-        provides.insert(Capability::named("extensions"), None);
-        provides.insert(Capability::from_wire(format!("extensions.{name}")), Some(settings.clone()));
+    for (map, entries) in OPEN_MAPS.into_iter().zip([&menu.experimental, &menu.extensions]) {
+        for (name, settings) in entries {
+            provides.insert(Capability::named(map), None);
+            provides.insert(Capability::from_wire(format!("{map}.{name}")), Some(settings.clone()));
+        }
     }
     provides
 }
@@ -284,11 +296,12 @@ fn is_part_of(name: &str, whole: &str) -> bool {
     name == whole || name.strip_prefix(whole).is_some_and(|rest| rest.starts_with('.'))
 }
 
-/// Who a peer says it is, as far as it says so.
-pub(super) fn peer(info: Option<&RawValue>) -> Peer {
-    let members = info.and_then(Members::of).unwrap_or_default();
-    let text = |name: &str| members.str(name).map(Into::into).unwrap_or_default();
-    Peer { name: text("name"), version: text("version") }
+/// Who a peer says it is, as far as it says so. What it says beside name and version is kept up to a length.
+pub(super) fn peer(info: Option<&RawValue>, longest: usize) -> Peer {
+    let Some(info) = info else { return Peer::default() };
+    let members = Members::of(info).unwrap_or_default();
+    let text = |name: &str| members.str(name).map(String::from).unwrap_or_default();
+    Peer::new(text("name"), text("version")).described(info, longest)
 }
 
 #[cfg(test)]

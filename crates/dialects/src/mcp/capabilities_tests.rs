@@ -61,17 +61,20 @@ fn each_revision_defines_what_the_tables_say() {
         known.map(|known| known.name).filter(|name| defines(version, side, name) == Defined::Yes).collect()
     };
     let client = [
-        ("2024-11-05", &["roots", "sampling", "experimental"][..]),
-        ("2025-03-26", &["roots", "sampling", "experimental"]),
-        ("2025-06-18", &["roots", "sampling", "elicitation", "experimental"]),
-        ("2025-11-25", &["roots", "sampling", "elicitation", "tasks", "experimental"]),
+        ("2024-11-05", &["roots", "sampling", "experimental", "extensions"][..]),
+        ("2025-03-26", &["roots", "sampling", "experimental", "extensions"]),
+        ("2025-06-18", &["roots", "sampling", "elicitation", "experimental", "extensions"]),
+        ("2025-11-25", &["roots", "sampling", "elicitation", "tasks", "experimental", "extensions"]),
         ("2026-07-28", &["roots", "sampling", "elicitation", "experimental", "extensions"]),
     ];
     let server = [
-        ("2024-11-05", &["tools", "resources", "prompts", "logging", "experimental"][..]),
-        ("2025-03-26", &["tools", "resources", "prompts", "completions", "logging", "experimental"]),
-        ("2025-06-18", &["tools", "resources", "prompts", "completions", "logging", "experimental"]),
-        ("2025-11-25", &["tools", "resources", "prompts", "completions", "logging", "tasks", "experimental"]),
+        ("2024-11-05", &["tools", "resources", "prompts", "logging", "experimental", "extensions"][..]),
+        ("2025-03-26", &["tools", "resources", "prompts", "completions", "logging", "experimental", "extensions"]),
+        ("2025-06-18", &["tools", "resources", "prompts", "completions", "logging", "experimental", "extensions"]),
+        (
+            "2025-11-25",
+            &["tools", "resources", "prompts", "completions", "logging", "tasks", "experimental", "extensions"],
+        ),
         ("2026-07-28", &["tools", "resources", "prompts", "completions", "logging", "experimental", "extensions"]),
     ];
     for (side, table) in [(Side::Client, client), (Side::Server, server)] {
@@ -81,7 +84,12 @@ fn each_revision_defines_what_the_tables_say() {
     }
     assert_eq!(defines("2025-11-25", Side::Client, "tools"), Defined::Unknown);
     assert_eq!(defines("2026-07-28", Side::Client, "roots.listChanged"), Defined::NotInThisVersion);
-    assert_eq!(defines("2025-11-25", Side::Client, "extensions.a/b"), Defined::NotInThisVersion);
+    assert_eq!(
+        defines("2025-11-25", Side::Client, "extensions.a/b"),
+        Defined::Yes,
+        "clients declare them in every revision"
+    );
+    assert_eq!(defines("2025-11-25", Side::Client, TASKS_EXTENSION), Defined::NotInThisVersion);
     assert_eq!(defines("2026-07-28", Side::Client, TASKS_EXTENSION), Defined::Yes);
 }
 
@@ -138,14 +146,15 @@ fn each_revision_is_told_only_what_it_has() {
     );
     let tasks = r#""tasks":{"cancel":{},"list":{},"requests":{"tools":{"call":{}}}}"#;
     let extensions = r#""extensions":{"com.example/x":{"a":1},"io.modelcontextprotocol/tasks":{}}"#;
+    let own = r#""extensions":{"com.example/x":{"a":1}}"#;
     for (revision, expected) in [
-        (Revision::V2024_11_05, format!(r#"{{"logging":{{}},{prompts},{rest}}}"#)),
-        (Revision::V2025_03_26, format!(r#"{{"completions":{{}},"logging":{{}},{prompts},{rest}}}"#)),
-        (Revision::V2025_06_18, format!(r#"{{"completions":{{}},"logging":{{}},{prompts},{rest}}}"#)),
+        (Revision::V2024_11_05, format!(r#"{{{own},"logging":{{}},{prompts},{rest}}}"#)),
+        (Revision::V2025_03_26, format!(r#"{{"completions":{{}},{own},"logging":{{}},{prompts},{rest}}}"#)),
+        (Revision::V2025_06_18, format!(r#"{{"completions":{{}},{own},"logging":{{}},{prompts},{rest}}}"#)),
         (
             Revision::V2025_11_25,
             format!(
-                r#"{{"completions":{{}},"logging":{{}},{prompts},{}}}"#,
+                r#"{{"completions":{{}},{own},"logging":{{}},{prompts},{}}}"#,
                 rest.replace(r#","tools""#, &format!(r#",{tasks},"tools""#))
             ),
         ),

@@ -1,6 +1,8 @@
 //! The errors of this dialect, each said in one place.
 
 use gladhand_accord::{Closed, Need, Side};
+use gladhand_operations::{Failure, FailureKind, ScopeRecord};
+use gladhand_wire::json::to_raw;
 use gladhand_wire::rpc::{Error, code};
 use gladhand_wire::{Fault, RawValue};
 use serde_json::json;
@@ -8,6 +10,7 @@ use serde_json::json;
 use super::capabilities;
 use super::meta;
 use super::revision::{Revision, names};
+use crate::ambient::Ambient;
 
 /// There is no such resource (handshake era).
 pub(super) const RESOURCE_NOT_FOUND: i32 = -32002;
@@ -30,6 +33,15 @@ pub(super) fn invalid_request(why: &'static str) -> Error<'static> {
 
 pub(super) fn invalid_params(why: impl Into<String>) -> Error<'static> {
     Error::new(code::INVALID_PARAMS, why.into())
+}
+
+/// Refuses a token that lacks a scope which the kept result of an earlier request needs.
+pub(super) fn check_scopes(record: Option<&ScopeRecord>, ambient: &Ambient<'_>) -> Result<(), Error<'static>> {
+    let lacking = record.and_then(|record| record.needed_beyond(ambient.scopes.as_deref()));
+    lacking.map_or(Ok(()), |scopes| {
+        let message = format!("this needs a scope that was not granted: {scopes}");
+        Err(internal(FailureKind::Denied.word(), message, Some(&to_raw(&json!({"scope": scopes})))))
+    })
 }
 
 /// Nothing but `ping` is answered before the opening; say how to open.
@@ -96,6 +108,11 @@ pub(super) fn missing_capability(capability: &str, message: String) -> Error<'st
 /// Too much is in flight.
 pub(super) fn busy(what: &str) -> Error<'static> {
     Error::new(code::INTERNAL_ERROR, format!("busy: too many {what}; try again later")).with(&json!({"reason": "busy"}))
+}
+
+/// A failure of ours, with a word for programs.
+pub(super) fn of(failure: Failure) -> Error<'static> {
+    internal(failure.kind.word(), failure.message, failure.data.as_deref())
 }
 
 /// An error of ours with a word for programs.

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use gladhand_accord::Side;
-use gladhand_operations::{Call, Operation};
+use gladhand_operations::{Call, Operation, Update, WatchId, subscription_weight};
 use gladhand_wire::json::{self, Kind, RawValue};
 use gladhand_wire::{Id, Members, rpc};
 
@@ -29,8 +29,11 @@ use crate::side::{Action, Lane, Output};
 const MAX_PER_LANE: usize = 64;
 const MAX_LISTENERS: usize = 1024;
 
-/// How many resources and tasks all subscriptions together may watch.
+/// How many resources and tasks all subscriptions together may watch; a resource with a long URI counts as several.
 const MAX_WATCHED: usize = 4096;
+
+/// How many bytes of notices one change of a task makes, unless a single notice has more.
+const MAX_TOLD: usize = 32 * 1024 * 1024;
 
 /// Names a subscription on this side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,6 +59,8 @@ struct Listener {
     watches: Watches,
     /// The tasks that it is told of.
     tasks: BTreeSet<String>,
+    /// What it counts as of the resources and tasks that may be watched.
+    watching: usize,
     /// How many of its watches are not answered yet. The acknowledgement waits for them.
     unanswered: usize,
     /// What changed before the acknowledgement.
@@ -88,19 +93,21 @@ impl Listeners {
     }
 
     /// Tells those who asked that a resource changed.
-    pub(super) fn tell_updated(&mut self, method: &str, uri: &str, out: &mut Output<'_>) {
+    pub(super) fn tell_updated(&mut self, method: &str, update: &Update, out: &mut Output<'_>) {
         for listener in &mut self.all {
             if listener.unanswered > 0 {
-                listener.watches.owe(uri);
-            } else if listener.watches.covers(uri) {
-                listener.tell(method, Some(("uri", uri)), out);
+                listener.watches.owe(update);
+            } else if listener.watches.cover(update) {
+                listener.tell(method, Some(("uri", &update.uri)), out);
             }
         }
     }
 
-    /// Tells those who asked how a task is, in members of a notice. Before the acknowledgement nobody relies on it.
+    /// Tells subscribers how a task is, in members of a notice. Before its acknowledgement no subscriber relies on it.
+    /// The notice has the whole result, so it goes to as many subscribers as [`MAX_TOLD`] allows; others ask for the task.
     pub(super) fn tell_task(&self, method: &str, task: &str, members: &[u8], out: &mut Output<'_>) {
-        for listener in self.all.iter().filter(|listener| listener.unanswered == 0 && listener.tasks.contains(task)) {
+        let is_told = |listener: &&Listener| listener.unanswered == 0 && listener.tasks.contains(task);
+        for listener in self.all.iter().filter(is_told).take((MAX_TOLD / members.len().max(1)).max(1)) {
             out.go(listener.lane);
             begin_tagged(&mut out.wire, method, &listener.id);
             out.wire.push(b',');
@@ -111,15 +118,13 @@ impl Listeners {
     }
 
     /// A watch that a subscription waited for was answered. If the subscription is no more, it is taken back.
-    pub(super) fn watched(&mut self, key: ListenerId, uri: &str, is_honoured: bool, out: &mut Output<'_>) {
+    pub(super) fn watched(&mut self, key: ListenerId, uri: &str, granted: Option<WatchId>, out: &mut Output<'_>) {
         let Some(listener) = self.all.iter_mut().find(|listener| listener.key == key) else {
-            if is_honoured {
-                out.actions.push(Action::Unwatch(uri.to_owned()));
-            }
+            out.actions.extend(granted.map(|id| Action::Unwatch(uri.to_owned(), id)));
             return;
         };
-        if is_honoured {
-            listener.watches.add(uri, out);
+        if let Some(id) = granted {
+            listener.watches.add(uri, id, out);
         }
         listener.unanswered -= 1;
         if listener.unanswered == 0 {
@@ -150,19 +155,14 @@ impl Listeners {
     fn has_room_for(&self, lane: Lane, watching: usize, party: Option<Party>) -> bool {
         let of = |party| self.all.iter().filter(move |listener| listener.party == Some(party));
         let count = Bound { most: MAX_LISTENERS, taken: self.all.len() };
-        let watched = Bound { most: MAX_WATCHED, taken: self.all.iter().map(Listener::watching).sum() };
+        let watched = Bound { most: MAX_WATCHED, taken: self.all.iter().map(|listener| listener.watching).sum() };
         self.all.iter().filter(|listener| listener.lane == lane).count() < MAX_PER_LANE
             && count.admits(1, party, |party| of(party).count())
-            && watched.admits(watching, party, |party| of(party).map(Listener::watching).sum())
+            && watched.admits(watching, party, |party| of(party).map(|listener| listener.watching).sum())
     }
 }
 
 impl Listener {
-    /// How many resources and tasks it watches, or will.
-    fn watching(&self) -> usize {
-        self.watches.len() + self.unanswered + self.tasks.len()
-    }
-
     /// The first notice of every subscription, and what happened before it.
     fn acknowledge(&mut self, out: &mut Output<'_>) {
         out.go(self.lane);
@@ -214,9 +214,10 @@ impl McpServer {
             Ok(filter) => filter,
             Err(error) => return self.refuse(&request.to, &error, out),
         };
-        tasks.retain(|task| self.tasks.find(task, ambient.principal, in_force.revision).is_some());
+        tasks.retain(|task| self.tasks.find(Some(&**task), ambient, in_force.revision).is_ok());
         let party = request.party;
-        if !self.listeners.has_room_for(request.to.way.lane, uris.len() + tasks.len(), party) {
+        let watching = uris.iter().map(|uri| subscription_weight(uri)).sum::<usize>() + tasks.len();
+        if !self.listeners.has_room_for(request.to.way.lane, watching, party) {
             return self.refuse(&request.to, &errors::busy("subscriptions"), out);
         }
         let ReplyTo { id, way: Way { lane, .. } } = request.to;
@@ -230,7 +231,8 @@ impl McpServer {
             out.actions.push(Action::Deliver(call, Arc::clone(&in_force.agreement)));
         }
         let (watches, owed) = (Watches::default(), Changes::default());
-        let mut listener = Listener { key, id, lane, party, wants, watches, tasks, unanswered: uris.len(), owed };
+        let unanswered = uris.len();
+        let mut listener = Listener { key, id, lane, party, wants, watches, tasks, watching, unanswered, owed };
         if uris.is_empty() {
             listener.acknowledge(out);
         }

@@ -7,6 +7,7 @@ use gladhand_wire::rpc::Envelope;
 use gladhand_wire::{Fault, Line, Picked};
 
 use super::DIALECT;
+use super::batch::MAX_BATCH;
 use super::meta::Meta;
 
 /// One message, several, or something that is neither.
@@ -62,6 +63,17 @@ impl<'a> Message<'a> {
         match self.read {
             Read::One(text, _) => text,
             Read::Batch(_) | Read::Garbled(_) => "",
+        }
+    }
+
+    /// How many bytes its calls take, and how many calls it can be at most. A batch that exceeds the limit runs none.
+    pub fn size(&self) -> (usize, usize) {
+        match &self.read {
+            Read::One(text, _) => (text.len(), 1),
+            Read::Batch(Ok(parts)) => {
+                (parts.iter().map(|part| part.get().len()).sum(), parts.len().clamp(1, MAX_BATCH))
+            }
+            Read::Batch(Err(_)) | Read::Garbled(_) => (0, 1),
         }
     }
 
@@ -134,6 +146,15 @@ impl<'a> Params<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_call_of_a_batch_counts() {
+        let size = |body: &str| Message::of(body.as_bytes()).map(|message| message.size());
+        assert_eq!(size(r#"{"id":1}"#), Some((8, 1)));
+        assert_eq!(size(r#"[{"id":1}, {"id":2}]"#), Some((16, 2)));
+        assert_eq!((size("[]"), size("[1")), (Some((0, 1)), Some((0, 1))));
+        assert_eq!(size(&format!("[{}1]", "1,".repeat(2000))), Some((2001, MAX_BATCH)), "it is refused as a whole");
+    }
 
     #[test]
     fn kinds_are_told_apart() {

@@ -36,9 +36,10 @@ impl<'a> Meta<'a> {
         Some(Self { version, capabilities, client_info, log_level, progress_token })
     }
 
-    /// Whether the request carries its own opening, complete or not.
+    /// Whether the request carries its own opening, complete or not. A log level alone opens nothing: servers of the
+    /// handshake era ignore it.
     pub(super) fn is_stateless(&self) -> bool {
-        self.version.is_some() || self.capabilities.is_some() || self.client_info.is_some() || self.log_level.is_some()
+        self.version.is_some() || self.capabilities.is_some() || self.client_info.is_some()
     }
 }
 

@@ -7,8 +7,8 @@
 use gladhand_accord::{Kind, Need, Rule, Side};
 use gladhand_operations::Feature;
 
-use super::capabilities::TASKS_EXTENSION;
 use super::revision::Revision;
+use crate::side::TASKS_EXTENSION;
 
 /// Every method and notification of every revision, both directions.
 pub static TABLE: &[Rule] = &[

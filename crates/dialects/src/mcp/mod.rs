@@ -63,7 +63,7 @@ pub static DIALECT: Dialect = Dialect {
     claim,
     // It is what is asked for first: nobody has to be told it by its errors.
     puzzled: |_| false,
-    askable: opening::askable,
+    offer: opening::foreseen_offer,
     carriers: methods::carriers,
     excuse,
     server: |setup| Box::new(McpServer::new(setup)),

@@ -4,7 +4,7 @@
 //! main one, what is for a listener by the listener's. Changes that come before a session is open are owed to it, once.
 
 use gladhand_accord::Side;
-use gladhand_operations::{CallId, Log, Notice, Progress};
+use gladhand_operations::{CallId, Level, Log, Notice, Progress, Update};
 use gladhand_wire::rpc;
 use serde_json::json;
 
@@ -12,6 +12,9 @@ use super::changes::Change;
 use super::render::notices as render;
 use super::server::{McpServer, Phase};
 use crate::side::{Action, Lane, Output};
+
+/// The level from which log messages of our own are sent until the client sets one.
+const UNSET_LEVEL: Level = Level::Warning;
 
 const UPDATED: &str = "notifications/resources/updated";
 const ELICITATION_COMPLETE: &str = "notifications/elicitation/complete";
@@ -25,7 +28,7 @@ impl McpServer {
         match notice {
             Notice::Progress(call, progress) => self.tell_progress(call, &progress, out),
             Notice::Log(call, log) => self.tell_log(call, &log, out),
-            Notice::ResourceUpdated(uri) => self.tell_updated(&uri, out),
+            Notice::ResourceUpdated(update) => self.tell_updated(&update, out),
             Notice::ElicitationComplete(id) => {
                 self.tell_session(ELICITATION_COMPLETE, Some(&json!({"elicitationId": id})), out);
             }
@@ -87,7 +90,9 @@ impl McpServer {
             (Some((true, level, _)), _) => level,
             (_, Phase::Open(session)) => {
                 let gate = &session.in_force.gate;
-                gate.admit(Side::Server, "notifications/message").is_ok().then_some(session.level)
+                let admitted = gate.admit(Side::Server, "notifications/message").is_ok();
+                let unset = if log.is_from_upstream { Level::Debug } else { UNSET_LEVEL };
+                admitted.then(|| session.level.unwrap_or(unset))
             }
             _ => None,
         };
@@ -108,13 +113,13 @@ impl McpServer {
     }
 
     /// A resource changed: tell those who watch it.
-    fn tell_updated(&mut self, uri: &str, out: &mut Output<'_>) {
+    fn tell_updated(&mut self, update: &Update, out: &mut Output<'_>) {
         if !matches!(self.phase, Phase::Open(_)) {
-            self.watches.owe(uri);
-        } else if self.watches.covers(uri) {
-            self.tell_session(UPDATED, Some(&json!({"uri": uri})), out);
+            self.watches.owe(update);
+        } else if self.watches.cover(update) {
+            self.tell_session(UPDATED, Some(&json!({"uri": update.uri})), out);
         }
-        self.listeners.tell_updated(UPDATED, uri, out);
+        self.listeners.tell_updated(UPDATED, update, out);
     }
 
     fn tell_session(&self, method: &str, params: Option<&serde_json::Value>, out: &mut Output<'_>) {

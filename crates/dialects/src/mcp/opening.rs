@@ -6,16 +6,16 @@
 
 use std::sync::Arc;
 
-use gladhand_accord::{Offer, Peer, Refusal, Side};
+use gladhand_accord::{Offer, Refusal, Side};
 use gladhand_wire::json::{self, Kind, RawValue};
 use gladhand_wire::{Members, rpc};
 
 use super::capabilities::{self, HANDSHAKE_RULES, InForce, offer_of_menu};
 use super::errors;
-use super::meta::CLIENT_CAPABILITIES;
+use super::meta::{CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION};
 use super::revision::Revision;
-use super::server::{DEFAULT_LEVEL, McpServer, Phase, Request, Session};
-use crate::side::{Action, Askable, FirstLine, Output, is_askable};
+use super::server::{McpServer, Phase, Request, Session};
+use crate::side::{Action, FirstLine, Output};
 use gladhand_wire::pick;
 
 impl McpServer {
@@ -31,7 +31,7 @@ impl McpServer {
                     self.render.initialize_result(&mut out.wire, &request.to.id, in_force.revision);
                     // Whatever the session before it watched is not watched by this one.
                     self.watches.clear(out);
-                    let session = Session { in_force: Arc::new(in_force), level: DEFAULT_LEVEL };
+                    let session = Session { in_force: Arc::new(in_force), level: None };
                     self.phase = Phase::ExpectInitialized(session);
                     return;
                 }
@@ -76,21 +76,31 @@ fn read_offer(params: Option<&RawValue>) -> Result<Offer, rpc::Error<'static>> {
     let version = version.and_then(json::string).ok_or_else(|| wrong("protocolVersion", "a string"))?;
     let declared = declared.and_then(Members::of).ok_or_else(|| wrong("capabilities", "an object"))?;
     let info = info.filter(|info| Kind::of(info) == Kind::Object).ok_or_else(|| wrong("clientInfo", "an object"))?;
-    let info = Members::of(info).unwrap_or_default();
-    let text = |name: &str| {
-        let text = info.raw(name).and_then(json::string);
-        text.ok_or_else(|| wrong(&format!("clientInfo.{name}"), "a string"))
-    };
-    let peer = Peer::new(text("name")?, text("version")?);
+    let members = Members::of(info).unwrap_or_default();
+    for name in ["name", "version"] {
+        let text = members.raw(name).and_then(json::string);
+        text.ok_or_else(|| wrong(&format!("clientInfo.{name}"), "a string"))?;
+    }
+    let peer = capabilities::peer(Some(info), capabilities::CLIENT_DESCRIPTION);
     let provides = capabilities::declared(Side::Client, &declared)
         .map_err(|_| wrong("capabilities", "an object of at most 256 capabilities"))?;
     Ok(Offer { provides, ..Offer::new(peer, [version]) })
 }
 
-/// What whoever begins with this line can be asked: what it declares, at the top or in `_meta`.
-pub(super) fn askable(line: &FirstLine<'_>) -> Askable {
+/// What the client that begins with this line declares, in `initialize` or in `_meta`, as far as it can be read.
+pub(super) fn foreseen_offer(line: &FirstLine<'_>) -> Offer {
     let params = line.members.as_ref().and_then(|members| members.object("params")).unwrap_or_default();
-    let declared = params.object("capabilities").or_else(|| params.object("_meta")?.object(CLIENT_CAPABILITIES));
-    let declared = declared.and_then(|members| capabilities::declared(Side::Client, &members).ok());
-    declared.unwrap_or_default().into_iter().filter(|(capability, _)| is_askable(capability)).collect()
+    let meta = params.object("_meta").unwrap_or_default();
+    let is_handshake = params.raw("protocolVersion").is_some();
+    let (version, declared, info) = if is_handshake {
+        (params.str("protocolVersion"), params.object("capabilities"), params.raw("clientInfo"))
+    } else {
+        (meta.str(PROTOCOL_VERSION), meta.object(CLIENT_CAPABILITIES), meta.raw(CLIENT_INFO))
+    };
+    let known = version.and_then(|version| Revision::named(&version));
+    // A client that asks for a revision which nobody knows is offered the newest one with a handshake.
+    let revision = known.or_else(|| is_handshake.then_some(Revision::HANDSHAKE[0]));
+    let peer = capabilities::peer(info, capabilities::CLIENT_DESCRIPTION);
+    let provides = declared.and_then(|members| capabilities::declared(Side::Client, &members).ok()).unwrap_or_default();
+    Offer { provides, ..Offer::new(peer, revision.map(Revision::as_str)) }
 }

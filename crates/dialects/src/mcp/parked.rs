@@ -12,22 +12,26 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gladhand_accord::Side;
-use gladhand_operations::{CallId, Outcome, TaskWish};
+use gladhand_operations::{CallId, Failure, Outcome, ScopeRecord, TaskWish, outcome_weight};
 use gladhand_wire::json::{self, RawValue};
 use gladhand_wire::{Members, rpc};
 
-use super::capabilities::{InForce, TASKS_EXTENSION};
+use super::capabilities::InForce;
 use super::errors;
 use super::pending::Awaited;
 use super::requests::Wishes;
 use super::server::{McpServer, Request};
-use super::tasks;
+use super::tasks::{self, MAX_KEPT};
 use crate::ambient::{Ambient, Party};
 use crate::shares::Bound;
-use crate::side::{Action, Output, Server};
+use crate::side::{Action, Output, Server, TASKS_EXTENSION};
+use crate::storage::Place;
 
 /// How many calls may be parked at once.
 pub(super) const MAX_PARKED: usize = 256;
+
+/// Outcomes up to this size do not count: there is a bound on how many are kept.
+const SMALL: usize = 4096;
 
 /// For how long a caller may be away.
 pub(super) const PATIENCE: Duration = Duration::from_secs(600);
@@ -41,6 +45,9 @@ pub(super) fn can_wait(method: &str) -> bool {
 #[derive(Debug)]
 pub(super) struct Origin {
     pub(super) principal: Option<Box<str>>,
+    /// The scopes that the call needs, in the stateless era where the transport knows scopes. In the handshake era the
+    /// session has a record for all of its calls.
+    pub(super) record: Option<Arc<ScopeRecord>>,
     /// Of the method and what it was called with. It guards against mix-ups and not against forgery: a
     /// parked call goes on with what it was given first, whatever comes with its answers.
     digest: u64,
@@ -71,20 +78,22 @@ struct Waiting {
     handle: String,
     call: CallId,
     expires: Duration,
-    /// A call need not wait for its answers: what it ended with is kept for whoever comes back.
-    outcome: Option<Outcome>,
+    /// A call need not wait for its answers: what it ended with is kept for the caller that comes back.
+    outcome: Option<Kept>,
+}
+
+/// An outcome that is kept.
+#[derive(Debug)]
+struct Kept {
+    outcome: Outcome,
+    bytes: usize,
+    /// What it takes of the storage.
+    _place: Box<dyn Place>,
 }
 
 impl Parked {
     pub(super) fn deadline(&self) -> Option<Duration> {
         self.all.front().map(|waiting| waiting.expires)
-    }
-
-    /// A parked call has ended.
-    pub(super) fn keep(&mut self, call: CallId, outcome: Outcome) {
-        if let Some(waiting) = self.all.iter_mut().find(|waiting| waiting.call == call) {
-            waiting.outcome = Some(outcome);
-        }
     }
 }
 
@@ -119,6 +128,7 @@ impl McpServer {
         let given = request.params.input_responses.filter(|_| in_force.revision.is_stateless());
         Ok(Some(Box::new(Origin {
             principal: ambient.principal.map(Into::into),
+            record: ambient.scopes.as_ref().filter(|_| in_force.revision.is_stateless()).map(|_| Arc::default()),
             digest: digest(request),
             answers: given.map(ToOwned::to_owned),
             has_asked: false,
@@ -134,6 +144,22 @@ impl McpServer {
             let parties = self.parked.all.iter().filter_map(|waiting| self.pending.get(waiting.call)?.party);
             parties.filter(|other| *other == party).count()
         })
+    }
+
+    /// A parked call has ended. An outcome that is too large to be kept becomes a failure.
+    pub(super) fn end_parked(&mut self, call: CallId, mut outcome: Outcome) {
+        let party_of = |call| self.pending.get(call).and_then(|call| call.party);
+        let (party, mut bytes) = (party_of(call), outcome_weight(&outcome));
+        let mut place = self.setup.storage.place(party);
+        let kept = self.parked.all.iter().filter(|waiting| party_of(waiting.call) == party);
+        let kept: usize = kept.filter_map(|waiting| Some(waiting.outcome.as_ref()?.bytes)).sum();
+        if bytes > SMALL && (kept + bytes > MAX_KEPT || !place.resize(bytes)) {
+            outcome = Err(Failure::not_kept());
+            bytes = outcome_weight(&outcome);
+        }
+        if let Some(waiting) = self.parked.all.iter_mut().find(|waiting| waiting.call == call) {
+            waiting.outcome = Some(Kept { outcome, bytes, _place: place });
+        }
     }
 
     /// Answers a call's request with its open questions; it goes on when the caller comes back.
@@ -185,7 +211,7 @@ impl McpServer {
             call.log_level = wishes.log_level;
         });
         if let Some(outcome) = outcome {
-            return self.resolve(call, outcome, ambient, out);
+            return self.resolve(call, outcome.outcome, ambient, out);
         }
         out.actions.extend(self.questions.answer(call, &answers));
         // Who comes back may have declared less than before.
@@ -208,13 +234,14 @@ impl McpServer {
         let at = self.parked.all.iter().position(is_good);
         let call = at.and_then(|at| self.pending.get(self.parked.all[at].call));
         let origin = call.and_then(|call| call.origin.as_deref());
-        // Somebody else's handle is answered like one that never was.
-        let (Some(at), Some(origin)) = (at, origin.filter(|origin| origin.principal.as_deref() == ambient.principal))
-        else {
+        let is_theirs = |origin: &&Origin| origin.principal.as_deref() == ambient.principal;
+        // The handle of another principal is answered like one that this server never gave out.
+        let (Some(at), Some(origin)) = (at, origin.filter(is_theirs)) else {
             return Err(errors::invalid_params(
                 "`requestState` is not one that this server gave out, or it has expired or was used before",
             ));
         };
+        errors::check_scopes(origin.record.as_deref(), ambient)?;
         if origin.digest != digest(request) {
             return Err(errors::invalid_params(
                 "`requestState` belongs to another request: send the same method and parameters again",

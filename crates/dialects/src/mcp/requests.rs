@@ -20,7 +20,7 @@ use super::{cursor, errors, meta, parked};
 use crate::ambient::{Ambient, Party};
 use crate::breach::REQUEST_NOT_AGREED;
 use crate::shares::Bound;
-use crate::side::{Action, Output, Unagreed};
+use crate::side::{Action, Declined, Output, Unagreed};
 use gladhand_wire::pick;
 
 /// What a caller said of notices about its call.
@@ -66,8 +66,10 @@ impl McpServer {
                     return self.empty_list(&request.to, list, in_force, out);
                 }
                 _ => {
-                    if matches!(closed, Closed::NotAgreed(_)) {
-                        out.actions.push(Action::Dropped(REQUEST_NOT_AGREED));
+                    if let Closed::NotAgreed(need) = closed {
+                        let (capability, agreement) = (need.capability, Arc::clone(&in_force.agreement));
+                        let request = request.method.clone().into_owned();
+                        out.actions.push(Action::Declined(Declined { request, capability, agreement }));
                     }
                     errors::closed(&request.method, closed, in_force.revision)
                 }
@@ -161,7 +163,9 @@ impl McpServer {
         if let Some(batch) = request.to.way.batch {
             self.batches.expect(batch);
         }
-        let task = request.origin.as_ref().map_or(TaskWish::Never, |origin| origin.task);
+        let origin = request.origin.as_deref();
+        let task = origin.map_or(TaskWish::Never, |origin| origin.task);
+        let record = origin.and_then(|origin| origin.record.clone());
         let id = self.pending.insert(InFlight {
             arguments: request.params.arguments.map_or(0, |raw| raw.get().len()),
             origin: request.origin,
@@ -172,7 +176,7 @@ impl McpServer {
         });
         let log_level = match &self.phase {
             Phase::ExpectInitialized(session) | Phase::Open(session) if !in_force.revision.is_stateless() => {
-                Some(session.level)
+                session.level
             }
             _ => wishes.log_level,
         };
@@ -180,6 +184,7 @@ impl McpServer {
             wants_progress: wishes.progress_token.is_some(),
             task,
             log_level,
+            record,
             meta: request.params.meta.map(Cow::Borrowed),
             ..Terms::default()
         };
@@ -205,7 +210,7 @@ impl McpServer {
             return self.refuse(&request.to, &error, out);
         };
         if let Phase::ExpectInitialized(session) | Phase::Open(session) = &mut self.phase {
-            session.level = level;
+            session.level = Some(level);
         }
         self.done(&request.to, out);
     }

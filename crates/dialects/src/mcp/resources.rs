@@ -12,7 +12,7 @@ use super::errors;
 use super::pending::{Asked, Watcher};
 use super::requests::Wishes;
 use super::server::{McpServer, Request};
-use super::watches::{LONGEST_URI, MAX_WATCHED};
+use super::watches::LONGEST_URI;
 use crate::side::Output;
 
 impl McpServer {
@@ -35,8 +35,8 @@ impl McpServer {
     pub(super) fn subscribe<'a>(&mut self, request: Request<'a>, in_force: &Arc<InForce>, out: &mut Output<'a>) {
         let error = match uri(&request) {
             Ok(uri) if self.watches.contains(&uri) => return self.done(&request.to, out),
-            Ok(_) if self.watches.len() >= MAX_WATCHED => errors::busy("resources to watch"),
             Ok(uri) if uri.len() > LONGEST_URI => errors::invalid_params("`uri` is longer than 4096 bytes"),
+            Ok(uri) if !self.watches.has_room_for(&uri) => errors::busy("resources to watch"),
             Ok(uri) => {
                 let asked = Asked::Watch { uri: uri.as_ref().into(), by: Watcher::Session };
                 return self.deliver(request, asked, Operation::Watch(uri), Wishes::default(), in_force, out);

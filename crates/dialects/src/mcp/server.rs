@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gladhand_accord::{Peer, Side};
-use gladhand_operations::{CallId, Level, Notice, Outcome, Question, QuestionId, Reply};
+use gladhand_operations::{CallId, Failure, Level, Notice, Outcome, Question, QuestionId, Reply};
 use gladhand_wire::json::{self, Kind, RawValue};
 use gladhand_wire::rpc::{self, Envelope};
 use gladhand_wire::{Fault, Id, pick};
@@ -30,9 +30,6 @@ use super::tasks::Tasks;
 use super::watches::Watches;
 use crate::ambient::{Ambient, Party};
 use crate::side::{Action, Lane, Menu, Output, Server, ServerSetup, Stop};
-
-/// The level from which log messages are sent until the client sets one.
-pub(super) const DEFAULT_LEVEL: Level = Level::Warning;
 
 /// Our side towards a downstream.
 ///
@@ -70,8 +67,8 @@ pub(super) enum Phase {
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) in_force: Arc<InForce>,
-    /// From which level on log messages are wanted.
-    pub(super) level: Level,
+    /// From which level on log messages are wanted; `None`: the client has not said it, and gets all that are sent.
+    pub(super) level: Option<Level>,
 }
 
 /// A request on its way through.
@@ -310,17 +307,20 @@ impl Server for McpServer {
     fn resolve(&mut self, call: CallId, outcome: Outcome, ambient: &mut Ambient<'_>, out: &mut Output<'_>) {
         self.withdraw_questions(call, out);
         match self.pending.get(call).map(|call| call.awaited) {
-            Some(Awaited::Parked) => return self.parked.keep(call, outcome),
+            Some(Awaited::Parked) => return self.end_parked(call, outcome),
             Some(Awaited::AsTask) => return self.end_task(call, outcome, ambient, out),
             Some(Awaited::ByRequest) | None => {}
         }
         let Some(call) = self.pending.remove(call) else { return };
         match &call.asked {
             &Asked::Watch { ref uri, by: Watcher::Listener(listener) } => {
-                return self.listeners.watched(listener, uri, matches!(outcome, Ok(Reply::Done)), out);
+                let granted = if let Ok(Reply::Watching(id)) = outcome { Some(id) } else { None };
+                return self.listeners.watched(listener, uri, granted, out);
             }
-            Asked::Watch { uri, by: Watcher::Session } if matches!(outcome, Ok(Reply::Done)) => {
-                self.watches.add(uri, out);
+            Asked::Watch { uri, by: Watcher::Session } => {
+                if let Ok(Reply::Watching(id)) = outcome {
+                    self.watches.add(uri, id, out);
+                }
             }
             _ => {}
         }
@@ -332,7 +332,9 @@ impl Server for McpServer {
             let end = wire.len() - 1;
             json::flatten(&mut wire[begin..end]);
         };
-        self.batches.answer(call.to.way, out, write);
+        if !self.batches.try_answer(call.to.way, out, write) {
+            self.refuse(&call.to, &errors::of(Failure::not_kept()), out);
+        }
         if let Some(batch) = call.to.way.batch {
             self.batches.settle(batch, out);
         }

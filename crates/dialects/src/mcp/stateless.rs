@@ -156,7 +156,8 @@ fn negotiate(
     let too_many = |_| errors::bad_meta(meta::CLIENT_CAPABILITIES, "at most 256 capabilities");
     let members = Members::of(declared).unwrap_or_default();
     let provides = capabilities::declared(Side::Client, &members).map_err(too_many)?;
-    let client = Offer { provides, ..Offer::new(capabilities::peer(client_info), json::string(version)) };
+    let peer = capabilities::peer(client_info, capabilities::CLIENT_DESCRIPTION);
+    let client = Offer { provides, ..Offer::new(peer, json::string(version)) };
     let server = offer_of_menu(&setup.identity, &setup.menu, Revision::STATELESS);
     InForce::between(&STATELESS_RULES, &client, &server)
         .map(|in_force| in_force.with_switches_of(&setup.menu))

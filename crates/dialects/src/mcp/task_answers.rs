@@ -39,10 +39,9 @@ impl McpServer {
         }
         let params = request.all_params().and_then(|params| pick(params, ["taskId", "inputResponses"]));
         let [id, answers] = params.unwrap_or_default();
-        let at = id.and_then(json::string).and_then(|id| self.tasks.find(&id, ambient.principal, revision));
-        let Some(at) = at else {
-            let error = errors::invalid_params("`taskId` names no task of yours, or none that is still known");
-            return self.refuse(&request.to, &error, out);
+        let at = match self.tasks.find(id.and_then(json::string).as_deref(), ambient, revision) {
+            Ok(at) => at,
+            Err(error) => return self.refuse(&request.to, &error, out),
         };
         let call = self.tasks.all[at].call();
         let has_ended = self.tasks.all[at].state.has_ended();
@@ -52,7 +51,7 @@ impl McpServer {
                 out.go(request.to.way.lane);
                 return outcome(&mut out.wire, &request.to.id, &self.tasks.all[at]);
             }
-            "tasks/result" if self.tasks.waiting() >= self.setup.max_in_flight => {
+            "tasks/result" if !self.tasks.may_wait(at, self.setup.max_in_flight) => {
                 return self.refuse(&request.to, &errors::busy("requests that wait for tasks"), out);
             }
             "tasks/result" => {
@@ -191,8 +190,7 @@ pub(super) fn outcome(wire: &mut Vec<u8>, id: &Id, task: &Task) {
         State::Completed(result) | State::FailedResult(result) => ("result", result.to_owned()),
         State::Failed(error) => ("error", error.to_owned()),
         State::Working | State::InputRequired | State::Cancelled => {
-            let failure = Failure::new(FailureKind::Cancelled, "the task was cancelled");
-            ("error", json::to_raw(&errors::internal(failure.kind.word(), failure.message, None)))
+            ("error", json::to_raw(&errors::of(Failure::new(FailureKind::Cancelled, "the task was cancelled"))))
         }
     };
     wire.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);

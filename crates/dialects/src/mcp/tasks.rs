@@ -4,9 +4,10 @@
 //! the wire is in `task_answers`. A task belongs to whoever made it and lives until its time is
 //! over, ended or not.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use gladhand_operations::{CallId, Failure, FailureKind, Outcome, TaskWish};
+use gladhand_operations::{CallId, Failure, FailureKind, Outcome, ScopeRecord, TaskWish};
 use gladhand_wire::json::{self, Kind, RawValue};
 use gladhand_wire::rpc::{self, Envelope};
 use gladhand_wire::{Members, pick};
@@ -20,15 +21,22 @@ use super::task_answers;
 use crate::ambient::{Ambient, Moment, Party};
 use crate::shares::Bound;
 use crate::side::{Action, Lane, Output, Server};
+use crate::storage::Place;
 
 /// The capability that lets a tool be called as a task (2025-11-25).
 pub(super) const CALLS_AS_TASKS: &str = "tasks.requests.tools.call";
 
+/// How many bytes of outcomes one caller may leave with a side: in tasks, in calls that wait for it, and in batches.
+pub(super) const MAX_KEPT: usize = 32 * 1024 * 1024;
+
 /// How many tasks may be known at once.
 const MAX_TASKS: usize = 1024;
 
-/// Above this many bytes of kept outcomes no task is begun.
-const MAX_KEPT: usize = 32 * 1024 * 1024;
+/// How many requests may wait for the outcome of one task: each gets a copy of it.
+const MAX_WAITING: usize = 8;
+
+/// What a task without an outcome takes of the storage. It suffices for an outcome that says why there is no other.
+const TASK_BYTES: usize = 1024;
 
 /// For how long a task is known if its caller does not say.
 const DEFAULT_TTL: Duration = Duration::from_secs(30 * 60);
@@ -52,8 +60,6 @@ pub(super) fn wanted_ttl(wish: &RawValue) -> Result<Option<Duration>, rpc::Error
 pub(super) struct Tasks {
     pub(super) all: Vec<Task>,
     last: usize,
-    /// How many bytes of outcomes are kept.
-    kept: usize,
     /// The session is ending: nobody can come back for a task.
     is_closed: bool,
 }
@@ -69,12 +75,16 @@ pub(super) struct Task {
     /// The way that the call came by.
     lane: Lane,
     principal: Option<Box<str>>,
+    /// The scopes that its call needs: see [`Origin`](super::parked::Origin).
+    record: Option<Arc<ScopeRecord>>,
     /// Whose share it takes.
     party: Option<Party>,
     pub(super) created: Moment,
     pub(super) updated: Moment,
     pub(super) ttl: Duration,
     pub(super) state: State,
+    /// What it takes of the storage.
+    place: Box<dyn Place>,
     /// Requests that wait for its outcome (2025-11-25).
     waiting: Vec<ReplyTo>,
 }
@@ -134,25 +144,57 @@ impl Task {
 impl Tasks {
     /// Whether somebody may begin one more.
     pub(super) fn has_room_for(&self, party: Option<Party>) -> bool {
-        let of = |party| self.all.iter().filter(move |task| task.party == Some(party));
         let count = Bound { most: MAX_TASKS, taken: self.all.len() };
-        let kept = Bound { most: MAX_KEPT, taken: self.kept };
-        count.admits(1, party, |party| of(party).count())
-            && kept.admits(1, party, |party| of(party).map(|task| task.state.kept()).sum())
+        count.admits(1, party, |party| self.of_party(Some(party)).count()) && self.kept_for(party) < MAX_KEPT
+    }
+
+    /// How many bytes of outcomes are kept for a party.
+    fn kept_for(&self, party: Option<Party>) -> usize {
+        self.of_party(party).map(|task| task.state.kept()).sum()
+    }
+
+    fn of_party(&self, party: Option<Party>) -> impl Iterator<Item = &Task> {
+        self.all.iter().filter(move |task| task.party == party)
+    }
+
+    /// The end of a task, or a failure if its outcome is too large to be kept.
+    fn fitting(&mut self, at: usize, end: State) -> State {
+        let bytes = end.kept();
+        let has_room = self.kept_for(self.all[at].party) + bytes <= MAX_KEPT;
+        if bytes <= TASK_BYTES || has_room && self.all[at].place.resize(TASK_BYTES + bytes) {
+            return end;
+        }
+        State::Failed(json::to_raw(&errors::of(Failure::not_kept())))
     }
 
     pub(super) fn deadline(&self) -> Option<Duration> {
         self.all.iter().map(Task::expires).min()
     }
 
-    /// Where the task of an id is, if there is one that this principal may know of.
-    pub(super) fn find(&self, id: &str, principal: Option<&str>, revision: Revision) -> Option<usize> {
-        self.all.iter().position(|task| task.id == id && task.is_known_to(principal, revision))
+    /// The place of the task with an id, if the principal may know of it and its token covers what the task needs.
+    pub(super) fn find(
+        &self,
+        id: Option<&str>,
+        ambient: &Ambient<'_>,
+        revision: Revision,
+    ) -> Result<usize, rpc::Error<'static>> {
+        let is_it = |task: &Task| Some(&*task.id) == id && task.is_known_to(ambient.principal, revision);
+        let at =
+            self.all.iter().position(is_it).ok_or_else(|| {
+                errors::invalid_params("`taskId` names no task of yours, or none that is still known")
+            })?;
+        errors::check_scopes(self.all[at].record.as_deref(), ambient)?;
+        Ok(at)
     }
 
     /// How many requests wait for outcomes.
     pub(super) fn waiting(&self) -> usize {
         self.all.iter().map(|task| task.waiting.len()).sum()
+    }
+
+    /// Whether one more request may wait for the outcome of a task, of at most so many for all tasks.
+    pub(super) fn may_wait(&self, at: usize, most: usize) -> bool {
+        self.all[at].waiting.len() < MAX_WAITING && self.waiting() < most
     }
 
     /// One more request waits for an outcome.
@@ -170,12 +212,6 @@ impl Tasks {
     fn of(&self, call: CallId) -> Option<usize> {
         self.all.iter().position(|task| task.call == call)
     }
-
-    fn remove(&mut self, at: usize) -> Task {
-        let task = self.all.remove(at);
-        self.kept -= task.state.kept();
-        task
-    }
 }
 
 impl McpServer {
@@ -189,7 +225,8 @@ impl McpServer {
         if self.tasks.is_closed || origin.task == TaskWish::Never {
             return;
         }
-        if !self.tasks.has_room_for(*party) {
+        let mut place = self.setup.storage.place(*party);
+        if !self.tasks.has_room_for(*party) || !place.resize(TASK_BYTES) {
             let failure = Failure::new(FailureKind::Busy, "too many tasks; try again later");
             out.actions.push(Action::Cancel(call));
             return self.resolve(call, Err(failure), ambient, out);
@@ -202,11 +239,13 @@ impl McpServer {
             call,
             lane: to.way.lane,
             principal: origin.principal.clone(),
+            record: origin.record.clone(),
             party: *party,
             created: ambient.now,
             updated: ambient.now,
             ttl: origin.ttl.unwrap_or(DEFAULT_TTL),
             state: State::Working,
+            place,
             waiting: Vec::new(),
         };
         out.go(to.way.lane);
@@ -244,6 +283,7 @@ impl McpServer {
             (None, Some(error)) => State::Failed(error.to_owned()),
             (None, None) => State::Cancelled,
         };
+        let state = self.tasks.fitting(at, state);
         self.set_task(at, state, ambient, out);
     }
 
@@ -290,7 +330,6 @@ impl McpServer {
     /// A task is in a new state: tells whoever wants to know.
     fn set_task(&mut self, at: usize, state: State, ambient: &Ambient<'_>, out: &mut Output<'_>) {
         let task = &mut self.tasks.all[at];
-        self.tasks.kept += state.kept();
         (task.state, task.updated) = (state, ambient.now);
         self.tell_task(at, out);
         let task = &mut self.tasks.all[at];
@@ -325,7 +364,7 @@ impl McpServer {
     }
 
     fn end_now(&mut self, at: usize, why: &rpc::Error<'_>, out: &mut Output<'_>) {
-        let task = self.tasks.remove(at);
+        let task = self.tasks.all.remove(at);
         if !task.state.has_ended() {
             self.give_up(task.call, out);
         }

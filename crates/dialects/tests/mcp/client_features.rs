@@ -196,7 +196,7 @@ fn all_changes_are_told_of() {
         "ToolsChanged",
         "PromptsChanged",
         "ResourcesChanged",
-        r#"ResourceUpdated("a:b")"#,
+        r#"ResourceUpdated(Update { uri: "a:b", denied: [] })"#,
         r#"ElicitationComplete("e")"#,
     ];
     assert_eq!(hand.take_notices(), expected);
@@ -215,9 +215,8 @@ fn log_lines_belong_to_the_call_whose_exchange_they_come_on() {
     assert_eq!(owners, ["Log(Some(CallId(", "Log(None, Log { "]);
     let mut hand = open_client("2025-11-25");
     hand.calls(7, bare_call("t"));
-    hand.calls(8, bare_call("t"));
     hand.hears(line);
-    assert!(hand.take_notices()[0].starts_with("Log(None"), "on one channel nobody can tell two calls apart");
+    assert!(hand.take_notices()[0].starts_with("Log(None"), "on one channel it may be about a call that has ended");
     assert!(!hand.events.iter().any(|event| matches!(event, Event::Dropped(_))));
 }
 

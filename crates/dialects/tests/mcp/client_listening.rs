@@ -88,7 +88,7 @@ fn to_watch_more_a_second_stream_takes_the_place_of_the_first() {
         hand.hears(&acknowledged(4, &format!(r#"{LISTS},"resourceSubscriptions":["a:b"]"#)));
         assert_eq!(hand.take_outcome(2).unwrap_err().kind, FailureKind::UnknownResource, "it was not honoured");
         hand.hears(&tagged(4, "resources/updated", r#""uri":"a:b/part""#));
-        assert_eq!(hand.take_notices(), ["ToolsChanged", r#"ResourceUpdated("a:b/part")"#]);
+        assert_eq!(hand.take_notices(), ["ToolsChanged", r#"ResourceUpdated(Update { uri: "a:b/part", denied: [] })"#]);
         hand.take_sent();
         hand.step(|client, ambient, heard| client.unwatch("a:b", ambient, heard));
         assert!(hand.only_sent()["params"]["notifications"].get("resourceSubscriptions").is_none());
@@ -129,6 +129,67 @@ fn a_stream_that_is_refused_is_not_asked_for_again() {
     hand.calls(2, watch("a:b"));
     hand.cancels(2);
     assert_eq!(hand.take_outcome(2).unwrap_err().kind, FailureKind::Cancelled);
+}
+
+/// The resources of a request to listen, which asks for changes of lists too.
+fn uris(listen: &Value) -> Vec<&str> {
+    let filter = &listen["params"]["notifications"];
+    assert_eq!(filter["toolsListChanged"], true, "{listen}");
+    let uris = filter["resourceSubscriptions"].as_array();
+    uris.into_iter().flatten().filter_map(|uri| uri.as_str()).collect()
+}
+
+fn refusal(id: u64) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32603,"message":"busy"}}}}"#)
+}
+
+#[test]
+fn a_resource_that_is_one_too_many_fails_alone_and_lists_are_told() {
+    let mut hand = listening(true);
+    hand.hears(&acknowledged(2, LISTS));
+    hand.calls(1, watch("a:b"));
+    hand.hears(&acknowledged(3, &format!(r#"{LISTS},"resourceSubscriptions":["a:b"]"#)));
+    assert!(hand.take_outcome(1).is_ok());
+    hand.take_sent();
+    hand.calls(2, watch("c:d"));
+    hand.calls(3, watch("e:f"));
+    assert_eq!(uris(&hand.only_sent()), ["a:b", "c:d"]);
+    hand.hears(&refusal(4));
+    assert_eq!(hand.take_outcome(2).unwrap_err().kind, FailureKind::UpstreamError);
+    assert_eq!(uris(&hand.only_sent()), ["a:b", "e:f"], "the next is asked for without it");
+    hand.loses(5, Loss::Status(400));
+    assert_eq!(hand.take_outcome(3).unwrap_err().kind, FailureKind::UpstreamError);
+    assert_eq!(hand.sent, NOTHING, "the stream that there is tells of everything that is left");
+    hand.hears(&tagged(3, "tools/list_changed", ""));
+    assert_eq!(hand.take_notices(), ["ToolsChanged"]);
+    hand.step(|client, ambient, heard| client.unwatch("a:b", ambient, heard));
+    assert!(uris(&hand.only_sent()).is_empty());
+}
+
+#[test]
+fn a_stream_that_is_opened_anew_is_asked_for_with_fewer_resources_until_it_is_granted() {
+    let mut hand = listening(true);
+    hand.hears(&acknowledged(2, LISTS));
+    let all = ["a:", "b:", "c:", "d:"];
+    for (at, uri) in (0..).zip(all) {
+        hand.calls(at, watch(uri));
+        hand.hears(&acknowledged(3 + at, &format!(r#"{LISTS},"resourceSubscriptions":["a:","b:","c:","d:"]"#)));
+    }
+    hand.take_sent();
+    hand.loses(6, Loss::Broken);
+    hand.wakes();
+    for (id, asked) in [(7, &all[..]), (8, &all[..2]), (9, &all[..1]), (10, &[])] {
+        assert_eq!(uris(&hand.only_sent()), asked);
+        if !asked.is_empty() {
+            hand.hears(&refusal(id));
+        }
+    }
+    hand.hears(&acknowledged(10, LISTS));
+    hand.take_notices();
+    hand.hears(&tagged(10, "tools/list_changed", ""));
+    assert_eq!(hand.take_notices(), ["ToolsChanged"]);
+    hand.step(|client, ambient, heard| client.unwatch("d:", ambient, heard));
+    assert_eq!(uris(&hand.only_sent()), all[..3], "there may be room now");
 }
 
 #[test]

@@ -145,16 +145,19 @@ fn what_a_server_was_not_granted_is_refused_or_passes_where_it_is_only_observed(
     };
     let (question, notification) = ("a question that was not agreed", "a notification that was not agreed");
     let changed = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
+    let updated = r#"{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"a:b"}}"#;
     let mut hand = opened_with(client_setup("2025-11-25"), r#"{"tools":{}}"#);
     hand.hears(&request("1", "roots/list", "{}"));
+    hand.hears(updated);
     hand.hears(changed);
     assert_eq!(hand.only_sent()["error"]["code"], -32601);
-    assert_eq!(told(&hand), [("dropped", question), ("dropped", notification)]);
+    assert_eq!(told(&hand), [("dropped", question), ("dropped", notification), ("passed", notification)]);
+    assert_eq!(hand.take_notices(), ["ToolsChanged"], "word of a changed list passes");
     let setup = ClientSetup { unagreed: Unagreed::Passes, ..client_setup("2025-11-25") };
     let mut hand = opened_with(setup, r#"{"tools":{}}"#);
     hand.hears(&request("1", "roots/list", "{}"));
-    hand.hears(changed);
+    hand.hears(updated);
     assert_eq!(told(&hand), [("passed", question), ("passed", notification)]);
     assert_eq!(hand.take_asked().len(), 1);
-    assert_eq!(hand.take_notices(), ["ToolsChanged"]);
+    assert_eq!(hand.take_notices(), [r#"ResourceUpdated(Update { uri: "a:b", denied: [] })"#]);
 }

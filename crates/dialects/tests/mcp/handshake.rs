@@ -86,6 +86,15 @@ fn between_the_result_and_initialized_requests_are_served_and_nothing_else_leave
 }
 
 #[test]
+fn a_log_level_in_a_request_of_an_open_session_is_ignored() {
+    for version in HANDSHAKE {
+        let meta = r#"{"_meta":{"io.modelcontextprotocol/logLevel":"debug"}}"#;
+        let answer = only(open(version).line(&request("1", "tools/list", meta)));
+        assert!(answer["result"]["tools"].is_array(), "{version}: {answer}");
+    }
+}
+
+#[test]
 fn a_pipelined_handshake_is_served_in_order() {
     let mut server = server();
     let answers: Vec<_> = [&*initialize("2025-11-25"), INITIALIZED, &echo("1"), PING]

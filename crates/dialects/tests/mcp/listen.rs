@@ -1,7 +1,7 @@
 //! `subscriptions/listen` (2026-07-28), every filter of it.
 
 use gladhand_dialects::{Lane, Party, Stop};
-use gladhand_operations::Notice;
+use gladhand_operations::{Notice, Update};
 use serde_json::json;
 
 use crate::*;
@@ -66,18 +66,18 @@ fn resources_are_watched_before_the_acknowledgement_and_only_those_that_can_be_a
         assert_eq!(lines, NOTHING);
         let outcome = stock(&delivered.call.operation).unwrap();
         lines = server.resolve(delivered.call.id, outcome);
-        server.notice(Notice::ResourceUpdated("test://a".to_owned()));
+        server.notice(Notice::ResourceUpdated(Update::of("test://a")));
     }
     let honoured = json!({"toolsListChanged": true, "resourceSubscriptions": ["test://a", "test://b"]});
     assert_eq!(value(&lines[0]), acknowledged(5, &honoured));
     let rest = [("notifications/tools/list_changed".to_owned(), 5), ("notifications/resources/updated".to_owned(), 5)];
     assert_eq!(told(lines[1..].to_vec()), rest, "what happened meanwhile follows");
-    let updated = only(server.notice(Notice::ResourceUpdated("test://b/c".to_owned())));
+    let updated = only(server.notice(Notice::ResourceUpdated(Update::of("test://b/c"))));
     assert_eq!(updated["params"], json!({"_meta": {KEY: 5}, "uri": "test://b/c"}));
-    assert_eq!(server.notice(Notice::ResourceUpdated("none://x".to_owned())), NOTHING);
+    assert_eq!(server.notice(Notice::ResourceUpdated(Update::of("none://x"))), NOTHING);
     server.line(&cancel("5"));
     assert_eq!(server.unwatched, ["test://a", "test://b"]);
-    assert_eq!(server.notice(Notice::ResourceUpdated("test://a".to_owned())), NOTHING);
+    assert_eq!(server.notice(Notice::ResourceUpdated(Update::of("test://a"))), NOTHING);
 }
 
 #[test]

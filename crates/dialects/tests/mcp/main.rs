@@ -19,6 +19,7 @@ mod failures;
 mod gate;
 mod handshake;
 mod http;
+mod kept;
 mod lanes;
 mod late_tasks;
 mod listen;
@@ -40,7 +41,7 @@ use gladhand_dialects::mcp::DIALECT;
 use gladhand_dialects::testing::{Delivered, TestServer, answer, server_setup};
 use gladhand_dialects::{Menu, ServerSetup};
 use gladhand_operations::{
-    Completion, Contents, Failure, Operation, Outcome, Prompt, PromptResult, Reply, Resource, Template,
+    Completion, Contents, Failure, Operation, Outcome, Prompt, PromptResult, Reply, Resource, Template, WatchId,
 };
 use serde_json::Value;
 
@@ -176,7 +177,7 @@ fn stock(operation: &Operation<'_>) -> Option<Outcome> {
         Operation::ReadResource(uri) if uri == "test://a" => {
             Ok(Reply::Contents(Contents::text(uri, "text/plain", "content of a")))
         }
-        Operation::Watch(uri) if uri.starts_with("test://") => Ok(Reply::Done),
+        Operation::Watch(uri) if uri.starts_with("test://") => Ok(Reply::Watching(WatchId(1))),
         Operation::Watch(uri) => Err(Failure::unknown_resource(uri)),
         Operation::ListPrompts => Ok(Reply::Prompts(Arc::from([Prompt::new("p", "A prompt").argument("x", "An x")]))),
         Operation::GetPrompt(prompt) if prompt.name == "p" => Ok(Reply::Prompt(PromptResult::text("filled in"))),

@@ -9,11 +9,7 @@ use gladhand_wire::json;
 use crate::*;
 
 pub(crate) fn log(level: &str) -> Log {
-    Log {
-        level: Level::from_word(level).unwrap(),
-        logger: Some("l".to_owned()),
-        data: json::raw(r#"{"n":1.0}"#.to_owned()),
-    }
+    Log::new(Level::from_word(level).unwrap(), Some("l".to_owned()), json::raw(r#"{"n":1.0}"#.to_owned()))
 }
 
 fn report(progress: f64) -> Progress {

@@ -17,17 +17,17 @@ fn calls(id: &str, declared: &str, more: &str) -> String {
     line.replace(r#"clientCapabilities":{}"#, &format!(r#"clientCapabilities":{declared}"#))
 }
 
-fn call(id: &str) -> String {
+pub(crate) fn call(id: &str) -> String {
     calls(id, EVERYTHING, "")
 }
 
 /// The same call again with answers, which are the members of an object, and a state.
-fn again(id: &str, answers: &str, state: &Value) -> String {
+pub(crate) fn again(id: &str, answers: &str, state: &Value) -> String {
     calls(id, EVERYTHING, &format!(r#","inputResponses":{{{answers}}},"requestState":{state}"#))
 }
 
 /// The result of the only line, which must ask for input under this id; its state apart.
-fn asked(lines: Vec<String>, id: u64) -> (Value, Value) {
+pub(crate) fn asked(lines: Vec<String>, id: u64) -> (Value, Value) {
     let mut line = only(lines);
     assert_eq!((&line["id"], &line["result"]["resultType"]), (&json!(id), &json!("input_required")), "{line}");
     let mut result = line["result"].take();
@@ -124,6 +124,22 @@ fn a_state_is_good_only_as_it_was_given_and_for_whom_and_what() {
     server.principal = Some("alice".to_owned());
     assert_eq!(server.line(&good), NOTHING, "nothing of that used it up");
     assert_eq!(answer(&mut server).0, 1);
+}
+
+#[test]
+fn a_state_is_good_only_with_the_scopes_that_the_call_needed() {
+    let mut server = server().holding();
+    (server.principal, server.scopes) = (Some("alice".to_owned()), Some("ops".into()));
+    let id = delivered(&mut server, &call("1"));
+    server.delivered[0].call.terms.record.as_ref().expect("the result is kept").add(["ops"]);
+    let (_, state) = asked(ask(&mut server, id, 1, form().named("a")), 1);
+    let good = again("2", &format!(r#""a":{YES}"#), &state);
+    server.scopes = Some("talk".into());
+    let refused = only(server.line(&good));
+    assert_eq!(refused["error"]["data"]["detail"], json!({"scope": "ops"}), "{refused}");
+    assert!(server.answered.is_empty());
+    server.scopes = Some("ops talk".into());
+    assert_eq!(server.line(&good), NOTHING, "nothing of that used it up");
 }
 
 #[test]

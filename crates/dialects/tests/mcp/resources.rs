@@ -1,7 +1,7 @@
 //! Resources: listing, reading, and hearing of changes in a session.
 
 use gladhand_dialects::Stop;
-use gladhand_operations::{Failure, Notice};
+use gladhand_operations::{Failure, Notice, Update};
 use gladhand_wire::json;
 use serde_json::json;
 
@@ -145,7 +145,7 @@ fn a_resource_that_is_not_there_has_the_code_of_its_era() {
 const UPDATED: &str = r#"{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":""#;
 
 fn updated(server: &mut TestServer, uri: &str) -> Vec<String> {
-    server.notice(Notice::ResourceUpdated(uri.to_owned()))
+    server.notice(Notice::ResourceUpdated(Update::of(uri)))
 }
 
 #[test]
@@ -199,6 +199,18 @@ fn subscriptions_of_a_session_are_bounded_and_end_with_it() {
 }
 
 #[test]
+fn subscriptions_to_long_uris_count_as_several() {
+    let mut server = whole("2025-11-25");
+    let mut subscribe = |at: usize| {
+        let uri = format!("test://{at}/{}", "u".repeat(4000));
+        asked(&mut server, "2025-11-25", "resources/subscribe", &format!(r#""uri":"{uri}""#))
+    };
+    let granted = (0..1024).take_while(|at| subscribe(*at)["result"] == json!({})).count();
+    assert_eq!(granted, 64, "256 KiB of URIs");
+    assert_eq!(subscribe(64)["error"]["data"]["reason"], "busy");
+}
+
+#[test]
 fn changes_before_initialized_are_owed_once_and_a_second_initialize_forgets_the_first() {
     let fresh = || TestServer::pinned(&DIALECT, ServerSetup { menu: whole_menu(), ..server_setup() }).holding();
     let mut server = fresh();
@@ -206,7 +218,7 @@ fn changes_before_initialized_are_owed_once_and_a_second_initialize_forgets_the_
     asked(&mut server, "2025-11-25", "resources/subscribe", r#""uri":"test://a""#);
     for _ in 0..2 {
         for notice in
-            [Notice::ResourcesChanged, Notice::PromptsChanged, Notice::ResourceUpdated("test://a/b".to_owned())]
+            [Notice::ResourcesChanged, Notice::PromptsChanged, Notice::ResourceUpdated(Update::of("test://a/b"))]
         {
             assert_eq!(server.notice(notice), NOTHING);
         }
@@ -234,7 +246,7 @@ fn a_watch_that_was_begun_is_not_given_up_half_way() {
     assert_eq!(server.line(&cancel("1")), NOTHING);
     assert!(server.cancelled.is_empty());
     let call = server.delivered.pop_front().unwrap().call.id;
-    assert_eq!(only(server.resolve(call, Ok(Reply::Done)))["result"], json!({}));
+    assert_eq!(only(server.resolve(call, Ok(Reply::Watching(WatchId(1)))))["result"], json!({}));
     server.line(&request("2", "resources/subscribe", r#"{"uri":"test://b"}"#));
     let call = server.delivered.pop_front().unwrap().call.id;
     server.resolve(call, Err(Failure::unknown_resource("test://b")));

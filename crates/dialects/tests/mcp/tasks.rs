@@ -14,49 +14,48 @@ const MINUTES: Duration = Duration::from_secs(60);
 const RELATED: &str = "io.modelcontextprotocol/related-task";
 const EXTENSION: &str = r#"{"elicitation":{},"extensions":{"io.modelcontextprotocol/tasks":{}}}"#;
 
-fn with_tasks() -> TestServer {
-    let mut setup = server_setup();
+pub(crate) fn with_tasks(mut setup: ServerSetup) -> TestServer {
     setup.menu.tasks = true;
     TestServer::pinned(&DIALECT, setup).holding()
 }
 
 /// A session of 2025-11-25 with a client that can be asked everything.
-fn session() -> TestServer {
-    let mut server = with_tasks();
+pub(crate) fn session(setup: ServerSetup) -> TestServer {
+    let mut server = with_tasks(setup);
     let opening = initialize("2025-11-25");
     server.line(&opening.replace(r#""capabilities":{}"#, &format!(r#""capabilities":{EVERYTHING}"#)));
     server.line(INITIALIZED);
     server
 }
 
-fn legacy_call(id: &str, task: &str) -> String {
+pub(crate) fn legacy_call(id: &str, task: &str) -> String {
     request(id, "tools/call", &format!(r#"{{{ECHO},"task":{task}}}"#))
 }
 
 /// A request of 2026-07-28 that declares the extension.
-fn extended(id: &str, method: &str, params: &str) -> String {
+pub(crate) fn extended(id: &str, method: &str, params: &str) -> String {
     stateless(id, method, params, "").replace(r#"Capabilities":{}"#, &format!(r#"Capabilities":{EXTENSION}"#))
 }
 
 /// Begins a task of 2025-11-25.
-fn legacy_task(server: &mut TestServer, id: &str) -> (CallId, String) {
+pub(crate) fn legacy_task(server: &mut TestServer, id: &str) -> (CallId, String) {
     let call = delivered(server, &legacy_call(id, "{}"));
     let line = only(server.goes_on_as_task(call));
     (call, line["result"]["task"]["taskId"].as_str().unwrap().to_owned())
 }
 
 /// Begins a task of the extension.
-fn extended_task(server: &mut TestServer, id: &str) -> (CallId, String) {
+pub(crate) fn extended_task(server: &mut TestServer, id: &str) -> (CallId, String) {
     let call = delivered(server, &extended(id, "tools/call", ECHO));
     let line = only(server.goes_on_as_task(call));
     (call, line["result"]["taskId"].as_str().unwrap().to_owned())
 }
 
-fn about(id: &str, method: &str, task: &str) -> String {
+pub(crate) fn about(id: &str, method: &str, task: &str) -> String {
     request(id, method, &format!(r#"{{"taskId":"{task}"}}"#))
 }
 
-fn get(server: &mut TestServer, task: &str) -> Value {
+pub(crate) fn get(server: &mut TestServer, task: &str) -> Value {
     only(server.line(&extended("99", "tasks/get", &format!(r#""taskId":"{task}""#))))["result"].take()
 }
 
@@ -78,22 +77,22 @@ fn a_task_is_wished_for_only_where_it_was_agreed() {
         delivered(server, line);
         server.delivered.back().unwrap().call.terms.task
     };
-    assert_eq!(wish(&mut session(), &legacy_call("1", "{}")), TaskWish::Only);
-    assert_eq!(wish(&mut session(), &echo("1")), TaskWish::Never);
+    assert_eq!(wish(&mut session(server_setup()), &legacy_call("1", "{}")), TaskWish::Only);
+    assert_eq!(wish(&mut session(server_setup()), &echo("1")), TaskWish::Never);
     assert_eq!(wish(&mut open("2025-11-25").holding(), &legacy_call("1", "{}")), TaskWish::Never);
     assert_eq!(wish(&mut open("2025-06-18").holding(), &legacy_call("1", "{}")), TaskWish::Never);
-    assert_eq!(wish(&mut with_tasks(), &extended("1", "tools/call", ECHO)), TaskWish::Able);
+    assert_eq!(wish(&mut with_tasks(server_setup()), &extended("1", "tools/call", ECHO)), TaskWish::Able);
     assert_eq!(wish(&mut server().holding(), &extended("1", "tools/call", ECHO)), TaskWish::Never);
     let undeclared = stateless("1", "tools/call", &format!(r#"{ECHO},"task":{{"ttl":1}}"#), "");
-    assert_eq!(wish(&mut with_tasks(), &undeclared), TaskWish::Never);
+    assert_eq!(wish(&mut with_tasks(server_setup()), &undeclared), TaskWish::Never);
     for bad in ["1", "[]", r#"{"ttl":"long"}"#, r#"{"ttl":-1}"#] {
-        assert_eq!(error(session().line(&legacy_call("1", bad))).1, -32602, "{bad}");
+        assert_eq!(error(session(server_setup()).line(&legacy_call("1", bad))).1, -32602, "{bad}");
     }
 }
 
 #[test]
 fn a_task_is_made_polled_and_its_result_fetched() {
-    let mut server = session();
+    let mut server = session(server_setup());
     let call = delivered(&mut server, &legacy_call("1", r#"{"ttl":60000}"#));
     let line = only(server.goes_on_as_task(call));
     let task = &line["result"]["task"];
@@ -131,7 +130,7 @@ fn an_ended_task_says_how() {
         (Err(Failure::unknown_tool("echo")), "failed", true),
         (Err(Failure::new(FailureKind::Internal, "broken")), "failed", true),
     ] {
-        let mut server = session();
+        let mut server = session(server_setup());
         let (call, id) = legacy_task(&mut server, "1");
         server.resolve(call, outcome);
         assert_eq!(only(server.line(&about("2", "tasks/get", &id)))["result"]["status"], status);
@@ -142,7 +141,7 @@ fn an_ended_task_says_how() {
     for (outcome, status, member) in
         [(failed(), "completed", "result"), (Err(Failure::new(FailureKind::Internal, "broken")), "failed", "error")]
     {
-        let mut server = with_tasks();
+        let mut server = with_tasks(server_setup());
         let (call, id) = extended_task(&mut server, "1");
         assert_eq!(server.resolve(call, outcome), NOTHING);
         let got = get(&mut server, &id);
@@ -154,7 +153,7 @@ fn an_ended_task_says_how() {
 
 #[test]
 fn the_extension_writes_tasks_flat() {
-    let mut server = with_tasks();
+    let mut server = with_tasks(server_setup());
     let call = delivered(&mut server, &extended("1", "tools/call", ECHO));
     let created = only(server.goes_on_as_task(call))["result"].take();
     let id = created["taskId"].as_str().unwrap();
@@ -183,7 +182,7 @@ fn the_extension_writes_tasks_flat() {
 
 #[test]
 fn a_cancelled_task_ends_and_whoever_waits_for_it_hears_of_it() {
-    let mut server = session();
+    let mut server = session(server_setup());
     let (call, id) = legacy_task(&mut server, "1");
     server.line(&about("2", "tasks/result", &id));
     let lines = server.line(&about("3", "tasks/cancel", &id));
@@ -193,7 +192,7 @@ fn a_cancelled_task_ends_and_whoever_waits_for_it_hears_of_it() {
     assert_eq!(server.resolve(call, failed()), NOTHING, "what it came to is ignored");
     assert!(only(server.line(&about("4", "tasks/result", &id)))["error"].is_object());
 
-    let mut server = with_tasks();
+    let mut server = with_tasks(server_setup());
     let (call, id) = extended_task(&mut server, "1");
     for _ in 0..2 {
         let acknowledged = only(server.line(&extended("2", "tasks/cancel", &format!(r#""taskId":"{id}""#))));
@@ -208,7 +207,7 @@ fn a_cancelled_task_ends_and_whoever_waits_for_it_hears_of_it() {
 
 #[test]
 fn a_task_asks_in_requests_that_name_it() {
-    let mut server = session();
+    let mut server = session(server_setup());
     let (call, id) = legacy_task(&mut server, "1");
     let lines = ask(&mut server, call, 1, form());
     let (told, asked) = (value(&lines[0]), value(&lines[1]));
@@ -229,7 +228,7 @@ fn a_task_asks_in_requests_that_name_it() {
 
 #[test]
 fn where_exchanges_come_and_go_a_task_asks_whoever_waits_for_it() {
-    let mut server = session();
+    let mut server = session(server_setup());
     server.lane = Lane(1);
     let (call, id) = legacy_task(&mut server, "1");
     server.lane = Lane::MAIN;
@@ -249,7 +248,7 @@ fn where_exchanges_come_and_go_a_task_asks_whoever_waits_for_it() {
 
 #[test]
 fn a_task_of_the_extension_asks_when_it_is_looked_at() {
-    let mut server = with_tasks();
+    let mut server = with_tasks(server_setup());
     let (call, id) = extended_task(&mut server, "1");
     let questions = vec![
         (QuestionId(1), form().named("a")),
@@ -279,7 +278,7 @@ fn a_task_of_the_extension_asks_when_it_is_looked_at() {
 
 #[test]
 fn whoever_listens_for_a_task_of_the_extension_is_told_how_it_is() {
-    let mut server = with_tasks();
+    let mut server = with_tasks(server_setup());
     server.principal = Some("alice".to_owned());
     let (call, id) = extended_task(&mut server, "1");
     let (_, other) = extended_task(&mut server, "2");
@@ -307,7 +306,7 @@ fn whoever_listens_for_a_task_of_the_extension_is_told_how_it_is() {
 
 #[test]
 fn a_call_may_ask_first_and_go_on_as_a_task_later() {
-    let mut server = with_tasks();
+    let mut server = with_tasks(server_setup());
     let call = delivered(&mut server, &extended("1", "tools/call", ECHO));
     let asked = only(ask(&mut server, call, 1, form().named("a")));
     assert_eq!(asked["result"]["resultType"], "input_required");
@@ -326,7 +325,7 @@ fn a_call_may_ask_first_and_go_on_as_a_task_later() {
 
 #[test]
 fn a_task_belongs_to_whoever_made_it() {
-    let mut server = session();
+    let mut server = session(server_setup());
     server.principal = Some("alice".to_owned());
     let (_, old) = legacy_task(&mut server, "1");
     let (_, new) = extended_task(&mut server, "2");
@@ -341,6 +340,29 @@ fn a_task_belongs_to_whoever_made_it() {
         assert_eq!(only(server.line(&request("4", "tasks/list", "{}")))["result"], json!({"tasks": []}));
     }
     assert!(server.cancelled.is_empty());
+}
+
+#[test]
+fn a_task_of_the_extension_needs_the_scopes_that_its_call_needed() {
+    let mut server = with_tasks(server_setup());
+    (server.principal, server.scopes) = (Some("alice".to_owned()), Some("ops talk".into()));
+    let call = delivered(&mut server, &extended("1", "tools/call", ECHO));
+    server.delivered[0].call.terms.record.as_ref().expect("the result is kept").add(["ops"]);
+    let id = only(server.goes_on_as_task(call))["result"]["taskId"].as_str().unwrap().to_owned();
+    let about = |method: &str| extended("2", method, &format!(r#""taskId":"{id}""#));
+    let listen = extended("3", "subscriptions/listen", &format!(r#""notifications":{{"taskIds":["{id}"]}}"#));
+    for fewer in [Some("talk".into()), None] {
+        server.scopes = fewer;
+        for method in ["tasks/get", "tasks/update", "tasks/cancel"] {
+            let refused = only(server.line(&about(method)));
+            let data = json!({"reason": "denied", "detail": {"scope": "ops"}});
+            assert_eq!(refused["error"]["data"], data, "{method}: {refused}");
+        }
+        assert_eq!(only(server.line(&listen))["params"]["notifications"], json!({}));
+    }
+    server.scopes = Some("ops".into());
+    server.resolve_next();
+    assert_eq!(only(server.line(&about("tasks/get")))["result"]["status"], "completed");
 }
 
 #[test]
@@ -370,7 +392,7 @@ fn tasks_are_listed_page_by_page_however_many_are_gone_by_then() {
 
 #[test]
 fn a_task_is_forgotten_when_its_time_is_over() {
-    let mut server = session();
+    let mut server = session(server_setup());
     let ttl = |server: &mut TestServer, wish: &str| {
         let call = delivered(server, &legacy_call("1", wish));
         let line = only(server.goes_on_as_task(call));
@@ -395,7 +417,7 @@ fn a_task_is_forgotten_when_its_time_is_over() {
 #[test]
 fn progress_of_a_task_is_told_until_it_ends_where_there_is_a_session() {
     let progress = |step: f64| Progress { progress: step, total: None, message: None };
-    let mut server = session();
+    let mut server = session(server_setup());
     server.lane = Lane(3);
     let call = delivered(
         &mut server,
@@ -407,7 +429,7 @@ fn progress_of_a_task_is_told_until_it_ends_where_there_is_a_session() {
     server.resolve_next();
     assert_eq!(server.notice(Notice::Progress(call, progress(2.0))), NOTHING);
 
-    let mut server = with_tasks();
+    let mut server = with_tasks(server_setup());
     let line = extended("1", "tools/call", ECHO).replace(r#""_meta":{"#, r#""_meta":{"progressToken":7,"#);
     let call = delivered(&mut server, &line);
     server.goes_on_as_task(call);
@@ -416,7 +438,7 @@ fn progress_of_a_task_is_told_until_it_ends_where_there_is_a_session() {
 
 #[test]
 fn tasks_are_bounded() {
-    let mut server = session();
+    let mut server = session(server_setup());
     for at in 0..1024 {
         legacy_task(&mut server, &at.to_string());
     }
@@ -427,7 +449,7 @@ fn tasks_are_bounded() {
 
 #[test]
 fn one_peer_of_many_cannot_have_all_the_tasks() {
-    let mut server = with_tasks();
+    let mut server = with_tasks(server_setup());
     let mut wish = |party| {
         server.party = Some(Party(party));
         let call = delivered(&mut server, &extended("1", "tools/call", ECHO));
@@ -443,7 +465,7 @@ fn one_peer_of_many_cannot_have_all_the_tasks() {
 
 #[test]
 fn at_the_end_tasks_are_ended_at_once() {
-    let mut server = session();
+    let mut server = session(server_setup());
     let (working, id) = legacy_task(&mut server, "1");
     let (ended, _) = legacy_task(&mut server, "2");
     server.resolve(ended, failed());

@@ -6,12 +6,19 @@ use super::{Cutter, Format, Place};
 pub(super) fn read(text: &str, format: Format, cutter: &mut Cutter) {
     let lines: Vec<&str> = text.lines().collect();
     let mut at = front_matter(&lines, cutter);
-    let mut fence: Option<Fence> = None;
+    let mut fence: Option<(Fence, &str)> = None;
     let mut comment = false;
+    let mut table: Vec<&str> = Vec::new();
     while let Some(line) = lines.get(at) {
         let number = at + 1;
         at += 1;
-        if let Some(open) = &fence {
+        if let Some((open, opening)) = &fence {
+            // Long code goes on in another fence.
+            let goes_on = lines.get(at).is_some_and(|next| !next.trim().is_empty() && !open.is_closed_by(next));
+            if line.trim().is_empty() && goes_on && cutter.cut_code_if_long(&open.closing()) {
+                cutter.text(opening, at + 1, Place::Block);
+                continue;
+            }
             cutter.text(line, number, Place::Block);
             if open.is_closed_by(line) {
                 fence = None;
@@ -24,7 +31,7 @@ pub(super) fn read(text: &str, format: Format, cutter: &mut Cutter) {
         }
         if let Some(open) = Fence::opened_by(line) {
             cutter.text(line, number, Place::Text);
-            fence = Some(open);
+            fence = Some((open, line));
         } else if format == Format::Mdx && (line.starts_with("import ") || line.starts_with("export ")) {
             continue;
         } else if let Some((level, heading)) = hashes(line).or_else(|| tagged(line)) {
@@ -33,10 +40,22 @@ pub(super) fn read(text: &str, format: Format, cutter: &mut Cutter) {
             cutter.heading(level, &plain(line), number);
             at += 1;
         } else {
+            if line.trim_start().starts_with('|') {
+                // A long table goes on under the same head.
+                if table.len() >= HEAD_OF_TABLE && cutter.cut_if_long() {
+                    table[..HEAD_OF_TABLE].iter().for_each(|head| cutter.text(head, number, Place::Text));
+                }
+                table.push(line);
+            } else {
+                table.clear();
+            }
             cutter.text(line, number, Place::Text);
         }
     }
 }
+
+/// A table begins with the names of its columns and a line below them.
+const HEAD_OF_TABLE: usize = 2;
 
 /// Reads the title out of what stands between two `---` at the top, and says with which line the text begins.
 fn front_matter(lines: &[&str], cutter: &mut Cutter) -> usize {

@@ -3,6 +3,7 @@
 //! The text of a section stays as it was written, line by line, because it is shown to people later. Nothing in here fails:
 //! whatever is in a file, it is some text under some headings.
 
+mod chunks;
 mod html;
 mod markdown;
 mod plain;
@@ -13,13 +14,22 @@ use std::path::Path;
 pub(crate) use markdown::Fence;
 
 /// Sections longer than this are cut at the next end of a paragraph.
-const LONG: usize = 1200;
+const LONG: usize = 800;
+
+/// Sections longer than this are cut before a paragraph that begins in bold.
+const LONG_BEFORE_LEAD: usize = 300;
+
+/// Sections longer than this are cut at the next blank line inside of code.
+const LONG_CODE: usize = 300;
 
 /// Sections longer than this are cut at the next line, whatever is there.
 const TOO_LONG: usize = 6000;
 
 /// The longest heading that is kept.
 const LONGEST_HEADING: usize = 200;
+
+/// The file that makes a folder a Fluxloop index.
+pub(crate) const INDEX_FILE: &str = "chunks.jsonl";
 
 /// How a document is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,11 +39,16 @@ pub(crate) enum Format {
     Rst,
     Html,
     Plain,
+    /// A Fluxloop index: documents in pieces, one JSON object a line.
+    Chunks,
 }
 
 impl Format {
     /// The format that a file's name promises, or nothing when it is no documentation.
     pub(crate) fn of(path: &Path) -> Option<Self> {
+        if path.file_name().is_some_and(|name| name == INDEX_FILE) {
+            return Some(Self::Chunks);
+        }
         let extension = path.extension()?.to_str()?.to_ascii_lowercase();
         Some(match extension.as_str() {
             "md" | "markdown" => Self::Markdown,
@@ -59,6 +74,10 @@ pub(crate) struct Section {
     pub(crate) line: usize,
     /// The text, without the heading.
     pub(crate) body: String,
+    /// The bold words at the beginning of the piece, which serve as a heading.
+    pub(crate) lead: String,
+    /// The document that it comes from, if that is another one than the file.
+    pub(crate) source: Option<String>,
 }
 
 /// Cuts `text` into sections. `name` is what the document is called when it does not say so itself.
@@ -69,6 +88,7 @@ pub(crate) fn cut(format: Format, name: &str, text: &str) -> Vec<Section> {
         Format::Rst => rst::read(text, &mut cutter),
         Format::Html => html::read(text, &mut cutter),
         Format::Plain => plain::read(text, &mut cutter),
+        Format::Chunks => return chunks::read(text),
     }
     cutter.finish()
 }
@@ -93,6 +113,7 @@ struct Cutter {
     begins: bool,
     line: Option<usize>,
     body: String,
+    lead: String,
     after_blank: bool,
     sections: Vec<Section>,
 }
@@ -106,6 +127,7 @@ impl Cutter {
             begins: true,
             line: None,
             body: String::new(),
+            lead: String::new(),
             after_blank: false,
             sections: Vec::new(),
         }
@@ -136,8 +158,13 @@ impl Cutter {
         let blank = text.trim().is_empty();
         if !blank {
             let at_paragraph = self.after_blank && place == Place::Text && !text.starts_with([' ', '\t']);
-            if self.body.len() > LONG && at_paragraph || self.body.len() > TOO_LONG {
+            let lead = if place == Place::Text && (at_paragraph || self.body.is_empty()) { lead_of(text) } else { "" };
+            let longest = if lead.is_empty() { LONG } else { LONG_BEFORE_LEAD };
+            if self.body.len() > longest && at_paragraph || self.body.len() > TOO_LONG {
                 self.close(Ends::ByLength);
+            }
+            if self.body.is_empty() {
+                lead.clone_into(&mut self.lead);
             }
             self.line.get_or_insert(line);
         }
@@ -156,6 +183,25 @@ impl Cutter {
         self.body.push('\n');
     }
 
+    /// Ends a piece that has grown long, whatever comes next.
+    fn cut_if_long(&mut self) -> bool {
+        let is_long = self.body.len() > LONG;
+        if is_long {
+            self.close(Ends::ByLength);
+        }
+        is_long
+    }
+
+    /// Ends a piece that has grown long inside of code, with the line that closes the code.
+    fn cut_code_if_long(&mut self, closing: &str) -> bool {
+        let is_long = self.body.len() > LONG_CODE;
+        if is_long {
+            self.body.push_str(closing);
+            self.close(Ends::ByLength);
+        }
+        is_long
+    }
+
     fn finish(mut self) -> Vec<Section> {
         self.close(Ends::ByLength);
         self.sections
@@ -171,11 +217,37 @@ impl Cutter {
             trail.extend(self.trail.iter().map(|(_, heading)| heading.as_str()));
             let heading = trail.pop().unwrap_or(&self.name).to_owned();
             let above = trail.join(" ");
-            self.sections.push(Section { heading, above, begins: self.begins, line, body: body.to_owned() });
+            let lead = if self.lead.is_empty() { lead_of(body).to_owned() } else { std::mem::take(&mut self.lead) };
+            self.sections.push(Section {
+                heading,
+                above,
+                begins: self.begins,
+                line,
+                body: body.to_owned(),
+                lead,
+                source: None,
+            });
         }
         self.begins = ends == Ends::ByHeading;
         self.body.clear();
+        self.lead.clear();
     }
+}
+
+/// The bold words that a paragraph begins with, or the name of the table that code begins with, or nothing.
+pub(crate) fn lead_of(paragraph: &str) -> &str {
+    if Fence::opened_by(paragraph.lines().next().unwrap_or_default()).is_some() {
+        return table_of(paragraph.lines().nth(1).unwrap_or_default());
+    }
+    let rest = paragraph.trim_start().strip_prefix("**");
+    rest.and_then(|rest| rest.split_once("**")).map_or("", |(lead, _)| lead)
+}
+
+/// The name of the table that a line of a configuration begins, or nothing: `[name]` or `[[name]]`.
+fn table_of(line: &str) -> &str {
+    let name = line.strip_prefix('[').map(|rest| rest.trim_start_matches('['));
+    let name = name.and_then(|rest| rest.split_once(']')).map_or("", |(name, _)| name);
+    if name.contains(|c: char| !c.is_alphanumeric() && !"._-".contains(c)) { "" } else { name }
 }
 
 /// Why a section is over.
@@ -215,14 +287,50 @@ mod tests {
     }
 
     #[test]
-    fn long_sections_are_cut_at_the_end_of_a_paragraph_and_never_inside_code() {
+    fn long_sections_are_cut_at_the_end_of_a_paragraph() {
         let paragraph = "word ".repeat(150);
-        let code = format!("```\n{}```\n", "let a = 1;\n\n".repeat(130));
         let sections =
-            cut(Format::Markdown, "name", &format!("# Long\n\n{paragraph}\n\n{paragraph}\n\n{code}\nafter\n"));
-        let starts: Vec<_> = sections.iter().map(|section| (section.line, &section.body[..5])).collect();
-        assert_eq!(starts, [(1, "word "), (7, "```\nl"), (270, "after")]);
+            cut(Format::Markdown, "name", &format!("# Long\n\n{paragraph}\n\n{paragraph}\n\nlast\n\nafter\n"));
+        let starts: Vec<_> = sections.iter().map(|section| (section.line, &section.body[..4])).collect();
+        assert_eq!(starts, [(1, "word"), (7, "last")]);
         assert!(sections.iter().all(|section| section.heading == "Long"));
+    }
+
+    #[test]
+    fn long_code_is_cut_at_blank_lines_and_goes_on_in_another_fence() {
+        let table = |name: &str| format!("[{name}]  # about it\n{}", "key = 1  # what it means\n".repeat(14));
+        let text = format!("# Keys\n\n```toml\n{}\n{}\n[short]\n```\n\nafter\n", table("first"), table("[second]"));
+        let sections = cut(Format::Markdown, "name", &text);
+        let shown = |section: &Section| {
+            let lines: Vec<&str> = section.body.lines().collect();
+            format!("{} {}: {} {}", section.line, section.lead, lines[0], lines[lines.len() - 1])
+        };
+        assert_eq!(
+            sections.iter().map(shown).collect::<Vec<_>>(),
+            ["1 first: ```toml ```", "20 second: ```toml ```", "36 short: ```toml after"]
+        );
+        let code = "let a = 1;\n".repeat(60);
+        assert_eq!(cut(Format::Markdown, "name", &format!("```\n{code}```\n")).len(), 1);
+    }
+
+    #[test]
+    fn a_paragraph_that_begins_in_bold_begins_a_piece() {
+        let filler = "word ".repeat(80);
+        let text = format!("# A\n\n{filler}\n\n**Calls that are silent.** They end.\n\n**Short.** It stays.\n");
+        let sections = cut(Format::Markdown, "name", &text);
+        let leads: Vec<_> = sections.iter().map(|section| (section.line, section.lead.as_str())).collect();
+        assert_eq!(leads, [(1, ""), (5, "Calls that are silent.")]);
+    }
+
+    #[test]
+    fn a_long_table_goes_on_under_the_same_head() {
+        let row = format!("| {} | b |\n", "word ".repeat(20));
+        let sections =
+            cut(Format::Markdown, "name", &format!("# T\n\n| left | right |\n|---|---|\n{}", row.repeat(20)));
+        assert_eq!(sections.len(), 3);
+        assert!(sections.iter().all(|section| section.body.starts_with("| left | right |\n|---|---|\n| word")));
+        let rows: usize = sections.iter().map(|section| section.body.lines().count() - 2).sum();
+        assert_eq!(rows, 20);
     }
 
     #[test]

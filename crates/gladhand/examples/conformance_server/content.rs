@@ -84,7 +84,7 @@ fn slow_tools(kit: Kit) -> Kit {
 }
 
 async fn logs(reporter: Reporter) -> Result<ToolResult, Failure> {
-    let log = |text| reporter.log(Log { level: Level::Info, logger: None, data: to_raw(text) });
+    let log = |text| reporter.log(Log::new(Level::Info, None, to_raw(text)));
     log("Tool execution started");
     sleep(STEP).await;
     log("Tool processing data");

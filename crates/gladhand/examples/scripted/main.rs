@@ -47,6 +47,16 @@ enum Habit {
     SpeaksFirst,
     /// It does not leave when its input ends.
     Stays,
+    /// It speaks both eras, each process only the one that its first request is of.
+    SpeaksBoth,
+    /// It has a tool `private` for clients that can be asked by a form, and for no others.
+    HasAPrivateTool,
+    /// It writes a log line when a session is open, whatever the level.
+    LogsAtOnce,
+    /// It logs, and tells of changed lists, and declares neither.
+    DeclaresLittle,
+    /// It declares no word of changed lists, and gives none.
+    ChangesQuietly,
 }
 
 impl Habit {
@@ -60,6 +70,11 @@ impl Habit {
             "answers-cancelled" => Self::AnswersCancelled,
             "speaks-first" => Self::SpeaksFirst,
             "stays" => Self::Stays,
+            "speaks-both" => Self::SpeaksBoth,
+            "has-a-private-tool" => Self::HasAPrivateTool,
+            "logs-at-once" => Self::LogsAtOnce,
+            "declares-little" => Self::DeclaresLittle,
+            "changes-quietly" => Self::ChangesQuietly,
             _ => return None,
         })
     }
@@ -133,6 +148,9 @@ impl Server {
         }
         let is_first = std::mem::replace(&mut self.is_first, false);
         let method = message.get("method").and_then(Value::as_str).unwrap_or_default().to_owned();
+        if is_first && self.has(Habit::SpeaksBoth) {
+            self.era = if method == "initialize" { Era::Handshake } else { Era::Stateless };
+        }
         if is_first && method != "initialize" && self.era == Era::Handshake {
             if self.has(Habit::DiesOfQuestions) {
                 std::process::exit(1);
@@ -184,27 +202,42 @@ impl Server {
         self.serve(&request);
     }
 
-    fn initialize(&mut self, request: &Request) {
-        self.capabilities = request.params.get("capabilities").cloned().unwrap_or_default();
-        if self.has(Habit::SpeaksFirst) {
-            say(&json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}));
+    /// What it declares.
+    fn declared(&self) -> Value {
+        if self.has(Habit::DeclaresLittle) || self.has(Habit::ChangesQuietly) {
+            return json!({"tools": {}, "resources": {}, "prompts": {}, "completions": {}});
         }
-        let capabilities = json!({
+        json!({
             "tools": {"listChanged": true},
             "resources": {"subscribe": true, "listChanged": true},
             "prompts": {},
             "logging": {},
             "completions": {},
-        });
+            "extensions": {"com.example/server": {"a": 1}},
+            "experimental": {"server": {"b": 2}},
+        })
+    }
+
+    fn initialize(&mut self, request: &Request) {
+        self.capabilities = request.params.get("capabilities").cloned().unwrap_or_default();
+        if self.has(Habit::SpeaksFirst) {
+            say(&json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}));
+        }
+        let version = request.params.get("protocolVersion").filter(|_| self.has(Habit::SpeaksBoth));
         say(&request.id.result(&json!({
-            "protocolVersion": HANDSHAKE,
-            "capabilities": capabilities,
-            "serverInfo": {"name": "scripted-handshake", "version": "7"},
+            "protocolVersion": version.cloned().unwrap_or_else(|| HANDSHAKE.into()),
+            "capabilities": self.declared(),
+            "serverInfo": server_info("scripted-handshake"),
             "instructions": "Ask twice.",
         })));
     }
 
     fn stateless_request(&mut self, request: Request) {
+        if request.method == "initialize" {
+            // Clients that speak both eras may try this one first.
+            let error = json!({"code": -32022, "message": "no", "data": {"supported": [STATELESS]}});
+            return say(&json!({"jsonrpc": "2.0", "id": request.id.0, "error": error}));
+        }
         let version = request.meta("io.modelcontextprotocol/protocolVersion").and_then(Value::as_str);
         let has_capabilities = request.meta("io.modelcontextprotocol/clientCapabilities").is_some_and(Value::is_object);
         if version != Some(STATELESS) || !has_capabilities {
@@ -216,15 +249,9 @@ impl Server {
             "server/discover" => say(&request.id.result(&json!({
                 "resultType": "complete",
                 "supportedVersions": [STATELESS],
-                "capabilities": {
-                    "tools": {"listChanged": true},
-                    "resources": {"subscribe": true, "listChanged": true},
-                    "prompts": {},
-                    "logging": {},
-                    "completions": {},
-                },
+                "capabilities": self.declared(),
                 "instructions": "Ask twice.",
-                "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "scripted-stateless", "version": "7"}},
+                "_meta": {"io.modelcontextprotocol/serverInfo": server_info("scripted-stateless")},
                 "ttlMs": 0,
                 "cacheScope": "private",
             }))),
@@ -249,6 +276,9 @@ impl Server {
         match method {
             "notifications/initialized" if self.era == Era::Handshake => {
                 self.is_open = true;
+                if self.has(Habit::LogsAtOnce) {
+                    tools::log("debug", "open");
+                }
                 if self.has(Habit::SpeaksFirst) && self.capabilities.get("roots").is_some() {
                     self.asked.insert("0".to_owned(), (None, "roots"));
                     say(&json!({"jsonrpc": "2.0", "id": 0, "method": "roots/list"}));
@@ -294,7 +324,14 @@ impl Server {
         };
         let resource = json!({"uri": "test://watched", "name": "watched"});
         let result = match request.method.as_str() {
-            "tools/list" => complete(json!({"tools": tools::list(self.has_grown)})),
+            "tools/list" => {
+                let declared = request.meta("io.modelcontextprotocol/clientCapabilities").unwrap_or(&self.capabilities);
+                let mut tools = tools::list(self.has_grown);
+                if self.has(Habit::HasAPrivateTool) && declared.get("elicitation").is_some() {
+                    tools.push(json!({"name": "private", "inputSchema": {"type": "object"}}));
+                }
+                complete(json!({"tools": tools}))
+            }
             "resources/list" => complete(json!({"resources": [resource]})),
             "resources/templates/list" => complete(json!({"resourceTemplates": []})),
             "resources/read" => complete(json!({"contents": [{"uri": request.text("uri"), "text": "still water"}]})),
@@ -324,6 +361,11 @@ impl Server {
         };
         say(&request.id.result(&result));
     }
+}
+
+/// A whole description.
+fn server_info(name: &str) -> Value {
+    json!({"name": name, "version": "7", "title": "Scripted", "websiteUrl": "https://example.org/scripted", "icons": [{"src": "https://example.org/icon.png"}]})
 }
 
 fn main() -> Result<(), Box<dyn Error>> {

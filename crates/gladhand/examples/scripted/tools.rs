@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::wire::{Id, failure, say};
-use super::{Era, Request, Server};
+use super::{Era, Habit, Request, Server};
 
 const NAMES: [&str; 15] = [
     "echo", "meta", "pid", "fail", "code0", "log", "count", "linger", "lingered", "ask", "think", "roots", "grow",
@@ -97,7 +97,9 @@ impl Server {
             "roots" => return self.ask(request, "roots"),
             "grow" => {
                 self.has_grown = true;
-                self.tell("notifications/tools/list_changed", "toolsListChanged", None);
+                if !self.has(Habit::ChangesQuietly) {
+                    self.tell("notifications/tools/list_changed", "toolsListChanged", None);
+                }
                 text("grown")
             }
             "touch" => {

@@ -8,12 +8,11 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use gladhand_accord::Secret;
 use gladhand_auth::resource::{Guard, Withdrawal};
 use gladhand_dialects::Pass;
 use tokio::sync::Notify;
 
-use super::{AuthorizationConfig, BadAuthorization};
+use super::{AuthorizationConfig, BadAuthorization, random_token};
 
 /// Who may come in, and who has lost access.
 #[derive(Debug, Default)]
@@ -172,9 +171,7 @@ impl Withdrawn {
 /// A pass that no one has: the last one was taken back, and an empty list would let in everyone.
 fn unknown_pass() -> Pass {
     tracing::warn!("[a2e] has no token any more: no agent is let in until the next start");
-    let mut bytes = [0; 32];
-    getrandom::fill(&mut bytes).expect("the operating system has random bytes once it has booted");
-    Pass::any(Secret::new(bytes.map(|byte| format!("{byte:02x}")).concat()))
+    Pass::any(random_token())
 }
 
 fn are_same(some: &[Pass], others: &[Pass]) -> bool {
@@ -188,6 +185,8 @@ fn are_same(some: &[Pass], others: &[Pass]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use gladhand_accord::Secret;
+
     use super::*;
 
     fn config(tokens: &[(&str, &str)]) -> AuthorizationConfig {

@@ -1,17 +1,21 @@
 //! Servers in the files of other programs, as upstreams of ours.
 //!
 //! The shapes differ little: a `command` with `args`, `env` and `cwd`, or a `url` with `headers`, under one of a few
-//! names. What cannot be taken over is said in a note.
+//! names. A note names settings that have no counterpart here.
 
-use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use gladhand_wire::invisible::{Layout, escape};
-use gladhand_wire::{Members, RawValue};
+use gladhand_wire::Members;
 use serde_json::{Map, Value};
 
-use super::jsonc::{self, BadJson};
-use crate::config::text;
+use super::found::{Found, Origin, secret_name};
+use super::record::fingerprint;
+use super::{BadFile, Client, Format, jsonc};
+use crate::config::BUILT_IN;
+
+/// Where clients keep their servers in a file.
+const SECTIONS: [&[&str]; 5] =
+    [&["mcpServers"], &["servers"], &["context_servers"], &["mcp", "servers"], &["mcp_servers"]];
 
 /// Members that say nothing which we need.
 const IDLE: [&str; 14] = [
@@ -31,38 +35,76 @@ const IDLE: [&str; 14] = [
     "disabled",
 ];
 
-/// A server that was found.
-#[derive(Debug, PartialEq)]
-pub(crate) struct Found {
-    /// What it can be called here.
-    pub(crate) name: String,
-    /// Its settings, in the order in which they are written.
-    settings: Vec<(&'static str, Value)>,
-    /// What a person should know.
-    notes: Vec<String>,
+/// A file with servers.
+#[derive(Debug, Clone)]
+pub(crate) struct Source {
+    pub(crate) file: PathBuf,
+    /// The client whose file it is, if that is known.
+    pub(crate) client: Option<Client>,
+    /// The project whose file it is. Its servers start in that folder.
+    pub(crate) project: Option<PathBuf>,
 }
 
-impl fmt::Display for Found {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for note in &self.notes {
-            // What a name holds must not become a line of its own.
-            writeln!(f, "# {}", escape(note, Layout::Line))?;
+impl Source {
+    /// The user's own file of a client.
+    pub(crate) fn of_client(client: Client, file: PathBuf) -> Self {
+        Self { file, client: Some(client), project: None }
+    }
+
+    /// A file that is named. Its name tells whether it belongs to a client or to a project.
+    pub(crate) fn named(file: &Path) -> Self {
+        let whole = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
+        let clients = <Client as clap::ValueEnum>::value_variants();
+        if let Some(client) = clients.iter().find(|client| client.file().is_some_and(|own| own == whole)) {
+            return Self::of_client(*client, file.to_owned());
         }
-        writeln!(f, "[upstreams.{}]", self.name)?;
-        self.settings.iter().try_for_each(|(key, value)| writeln!(f, "{key} = {}", text::value(value)))
+        let of_project = clients.iter().find_map(|client| {
+            let name = Path::new(client.project_file()?);
+            let folder = whole.ancestors().nth(name.components().count())?;
+            (folder.join(name) == whole).then(|| (*client, folder.to_owned()))
+        });
+        let (client, project) = of_project.unzip();
+        Self { file: file.to_owned(), client, project }
+    }
+
+    /// Whether it is the user's own file of a client. Any other file may come from a stranger, so it refers to no secret or
+    /// variable of the user.
+    fn is_own(&self) -> bool {
+        self.client.is_some() && self.project.is_none()
+    }
+
+    /// Where its servers come from, in words.
+    pub(crate) fn origin(&self) -> Origin {
+        let place = match (self.client, &self.project) {
+            (Some(client), None) => client.name(),
+            (_, Some(_)) => "project".to_owned(),
+            (None, None) => "file".to_owned(),
+        };
+        let file = std::path::absolute(&self.file).unwrap_or_else(|_| self.file.clone());
+        Origin { place, file }
     }
 }
 
 /// A server that is not taken over.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct LeftOut {
-    /// What it is called there.
+    /// Its name in the client's file.
     pub(crate) name: String,
     /// Why.
-    pub(crate) why: &'static str,
+    pub(crate) why: String,
 }
 
-/// What a file's text says of servers.
+/// Why an entry that starts us is left out.
+const US: &str = "it is gladhand itself";
+
+impl LeftOut {
+    /// Whether the entry starts us.
+    pub(crate) fn is_us(&self) -> bool {
+        self.why == US
+    }
+}
+
+/// The servers in the text of a file.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Servers {
     /// Those that can be taken over.
@@ -71,37 +113,75 @@ pub(crate) struct Servers {
     pub(crate) left_out: Vec<LeftOut>,
 }
 
-/// All servers in a file's text; those of one project too, where the file has projects. Whatever starts us is left out.
-pub(crate) fn read(text: &str, project: Option<&Path>) -> Result<Servers, BadJson> {
-    let cleaned = jsonc::clean(text);
-    let root = Members::parse(&cleaned.text)?;
-    let mut sections: Vec<Members<'_>> =
-        ["mcpServers", "servers", "context_servers"].iter().filter_map(|name| root.object(name)).collect();
-    sections.extend(root.object("mcp").and_then(|mcp| mcp.object("servers")));
-    let of_project = project.and_then(Path::to_str).and_then(|project| root.object("projects")?.object(project));
-    sections.extend(of_project.and_then(|project| project.object("mcpServers")));
-    let servers = sections.iter().flat_map(|section| section.iter());
-    let Servers { mut found, mut left_out } = Servers::default();
-    for (name, server) in servers {
-        match upstream(name, server) {
-            Ok(mut server) => {
-                let base = server.name.clone();
-                let mut number = 2;
-                while found.iter().any(|other: &Found| other.name == server.name) {
-                    server.name = format!("{base}-{number}");
-                    number += 1;
-                }
-                found.push(server);
-            }
-            Err(why) => left_out.push(LeftOut { name: (*name).to_owned(), why }),
+/// All servers in a file's text; those of the project `here` too, where the file has projects. An entry that starts us is left
+/// out.
+pub(crate) fn read(text: &str, source: &Source, here: Option<&Path>) -> Result<Servers, BadFile> {
+    let project = source.project.as_deref();
+    let mut all: Vec<_> = SECTIONS
+        .iter()
+        .map(|section| Ok((project, entries(text, source, section)?)))
+        .collect::<Result<_, BadFile>>()?;
+    if let Some((here, folder)) = here.and_then(|here| Some((here, here.to_str()?))) {
+        all.push((Some(here), entries(text, source, &["projects", folder, "mcpServers"])?));
+    }
+    Ok(collected(all, source))
+}
+
+/// The servers in the section of a client that holds for all projects.
+pub(crate) fn read_section(text: &str, source: &Source, section: &str) -> Result<Servers, BadFile> {
+    Ok(collected(vec![(None, entries(text, source, &[section])?)], source))
+}
+
+/// A server as it is written there, under its name.
+type Written = (String, Value);
+
+/// The entries of a section, in the order of the file.
+fn entries(text: &str, source: &Source, section: &[&str]) -> Result<Vec<Written>, BadFile> {
+    match Format::of(&source.file) {
+        Format::Json => {
+            let cleaned = jsonc::clean(text);
+            let root = if cleaned.text.trim().is_empty() { Members::default() } else { Members::parse(&cleaned.text)? };
+            let found = section.iter().try_fold(root, |members, name| members.object(name)).unwrap_or_default();
+            found.iter().map(|(name, raw)| Ok((name.to_owned(), serde_json::from_str(raw.get())?))).collect()
+        }
+        Format::Toml => {
+            let root = serde_json::to_value(text.parse::<toml::Table>()?)?;
+            let found = section.iter().try_fold(&root, |value, name| value.get(name)).and_then(Value::as_object);
+            Ok(found.into_iter().flatten().map(|(name, value)| (name.clone(), value.clone())).collect())
         }
     }
-    Ok(Servers { found, left_out })
+}
+
+fn collected(sections: Vec<(Option<&Path>, Vec<Written>)>, source: &Source) -> Servers {
+    let Servers { mut found, mut left_out } = Servers::default();
+    for (project, servers) in sections {
+        for (name, server) in servers {
+            match upstream(&name, server, source, project) {
+                Ok(mut server) => {
+                    let base = server.name.clone();
+                    let mut number = 2;
+                    while found.iter().any(|other: &Found| other.name == server.name) {
+                        server.name = format!("{base}-{number}");
+                        number += 1;
+                    }
+                    found.push(server);
+                }
+                Err(why) => left_out.push(LeftOut { name, why: why.to_owned() }),
+            }
+        }
+    }
+    Servers { found, left_out }
+}
+
+/// Whether an entry starts us.
+fn is_us(command: &Value, args: &[Value]) -> bool {
+    let stem = command.as_str().and_then(|program| Path::new(program).file_stem()?.to_str());
+    stem == Some("gladhand") && args.first().is_some_and(|first| first == "serve")
 }
 
 /// One server as an upstream; why not, if it is us, or nothing that can be started or reached.
-fn upstream(name: &str, server: &RawValue) -> Result<Found, &'static str> {
-    let mut server: Map<String, Value> = serde_json::from_str(server.get()).map_err(|_| "it is no object")?;
+fn upstream(name: &str, server: Value, source: &Source, project: Option<&Path>) -> Result<Found, &'static str> {
+    let Value::Object(mut server) = server else { return Err("it is no object") };
     let mut notes = Vec::new();
     // Zed used to keep the whole command in one object.
     if let Some(Value::Object(mut inner)) = server.remove("command").map(|command| match command {
@@ -116,16 +196,27 @@ fn upstream(name: &str, server: &RawValue) -> Result<Found, &'static str> {
     let mut take = |key: &str| server.remove(key).filter(|value| !value.is_null());
     let command = take("command").filter(Value::is_string);
     let args = take("args").and_then(|args| args.as_array().cloned()).unwrap_or_default();
-    let is_us = |command: &Value| {
-        let stem = command.as_str().and_then(|program| Path::new(program).file_stem()?.to_str());
-        stem == Some("gladhand") && args.first().is_some_and(|first| first == "serve")
-    };
-    if command.as_ref().is_some_and(is_us) {
-        return Err("it is gladhand itself");
+    if command.as_ref().is_some_and(|command| is_us(command, &args)) {
+        return Err(US);
     }
     let url = take("url").or_else(|| take("serverUrl")).or_else(|| take("httpUrl")).filter(Value::is_string);
-    let (env, cwd, headers) = (take("env"), take("cwd"), take("headers"));
-    let hide = take("disabledTools").filter(Value::is_array);
+    let (env, cwd) = (take("env"), take("cwd").filter(Value::is_string));
+    let mut headers = take("headers").or_else(|| take("http_headers"));
+    // Codex names variables that hold the values.
+    if let Some(Value::Object(variables)) = take("env_http_headers") {
+        let all = headers.get_or_insert_with(|| Value::Object(Map::new()));
+        for (header, variable) in variables {
+            if let (Some(all), Some(variable)) = (all.as_object_mut(), variable.as_str()) {
+                all.insert(header, Value::String(format!("${{{variable}}}")));
+            }
+        }
+    }
+    let bearer = take("bearer_token_env_var").and_then(|name| Some(Value::String(format!("${{{}}}", name.as_str()?))));
+    let inherited = take("env_vars").filter(Value::is_array);
+    let inherited = inherited.filter(|names| source.is_own() || withhold_variables(names, &mut notes));
+    let mut list = |names: [&str; 3]| names.iter().find_map(|name| take(name)).filter(Value::is_array);
+    let only = list(["includeTools", "enabled_tools", "tools"]).filter(|only| *only != Value::from(vec!["*"]));
+    let hide = list(["disabledTools", "excludeTools", "disabled_tools"]);
     let is_off = take("disabled") == Some(Value::Bool(true)) || take("enabled") == Some(Value::Bool(false));
     let texts = |value: Option<Value>| match value {
         Some(Value::Object(members)) if !members.is_empty() => Some(Value::Object(in_text(members))),
@@ -136,15 +227,18 @@ fn upstream(name: &str, server: &RawValue) -> Result<Found, &'static str> {
         (Some(command), _) => {
             let words: Vec<_> = std::iter::once(command).chain(args).collect();
             settings.push(("command", Some(Value::Array(words))));
-            settings.push(("cwd", cwd.filter(Value::is_string)));
+            settings.push(("cwd", cwd));
             settings.push(("env", texts(env)));
+            settings.push(("inherit_env", inherited));
         }
         (None, Some(url)) => {
             settings.push(("url", Some(url)));
             settings.push(("headers", texts(headers)));
+            settings.push(("bearer", bearer));
         }
         (None, None) => return Err("it has neither a command nor a URL that is a string"),
     }
+    settings.push(("only", only));
     settings.push(("hide", hide));
     settings.push(("enabled", is_off.then_some(Value::Bool(false))));
     let left: Vec<_> = server.keys().map(String::as_str).filter(|key| !IDLE.contains(key)).collect();
@@ -153,29 +247,44 @@ fn upstream(name: &str, server: &RawValue) -> Result<Found, &'static str> {
     }
     let clean: String =
         name.chars().map(|c| if c.is_ascii_alphanumeric() || "_-".contains(c) { c } else { '_' }).collect();
-    let clean = if clean.is_empty() { "server".to_owned() } else { clean };
+    let clean = match clean.as_str() {
+        "" => "server".to_owned(),
+        name if BUILT_IN.contains(&name) => format!("{name}-server"),
+        _ => clean,
+    };
     if clean != name {
         notes.push(format!("it was called {}", serde_json::to_string(name).unwrap_or_default()));
     }
     let mut settings: Vec<_> = settings.into_iter().filter_map(|(key, value)| Some((key, value?))).collect();
-    notes.extend(settings.iter().flat_map(|(_, value)| in_clear(value)));
-    settings.iter_mut().for_each(|(_, value)| translate(value, &mut notes));
-    Ok(Found { name: clean, settings, notes })
+    let bare = source.client == Some(Client::GeminiCli);
+    let stranger = (!source.is_own()).then_some(Stranger { file: &source.file, server: name });
+    let references = References { project, bare, stranger };
+    settings.iter_mut().for_each(|(_, value)| translate(value, &references, &mut notes));
+    place_in(project, &mut settings);
+    let found = Found { name: clean, called: name.to_owned(), origin: source.origin(), settings, notes };
+    found.learn_secrets();
+    Ok(found)
 }
 
-/// A note for each variable or header that looks like a secret and is written out.
-fn in_clear(value: &Value) -> Vec<String> {
-    let is_secret = |name: &str| {
-        let name = name.to_ascii_uppercase();
-        ["TOKEN", "KEY", "SECRET", "PASSWORD", "AUTHORIZATION"].iter().any(|word| name.contains(word))
-    };
-    let written_out = value.as_object().into_iter().flatten().filter(|(name, value)| {
-        is_secret(name) && value.as_str().is_some_and(|text| !text.is_empty() && !text.contains("${"))
-    });
-    written_out.map(|(name, _)| format!("{name} is written out: ${{secret:NAME}} keeps it out of this file")).collect()
+/// Leaves out variables that a file of a stranger wants a program to get, and notes that.
+fn withhold_variables(names: &Value, notes: &mut Vec<String>) -> bool {
+    notes.push(format!("not taken over: env_vars. If the program may have these variables, add inherit_env = {names}"));
+    false
 }
 
-/// Variables and headers are text, whatever they are written as.
+/// Gives a program the folder that it starts in. One of a project starts in the project unless it says otherwise.
+fn place_in(project: Option<&Path>, settings: &mut Vec<(&'static str, Value)>) {
+    let Some(project) = project.and_then(Path::to_str).map(escaped) else { return };
+    let cwd = settings.iter().position(|(key, _)| *key == "cwd").map(|at| settings.remove(at).1);
+    let Some(after) = settings.iter().position(|(key, _)| *key == "command") else { return };
+    let cwd = cwd.as_ref().and_then(Value::as_str).unwrap_or_default();
+    // A reference at the beginning may be an absolute path.
+    let folder = if cwd.starts_with("${") { PathBuf::from(cwd) } else { Path::new(&project).join(cwd) };
+    let folder: PathBuf = folder.components().collect();
+    settings.insert(after + 1, ("cwd", Value::from(folder.to_string_lossy())));
+}
+
+/// Values of variables and headers are strings here; clients also accept numbers and booleans.
 fn in_text(members: Map<String, Value>) -> Map<String, Value> {
     let text = |(name, value): (String, Value)| match value {
         Value::Null => None,
@@ -185,46 +294,124 @@ fn in_text(members: Map<String, Value>) -> Map<String, Value> {
     members.into_iter().filter_map(text).collect()
 }
 
+/// How a client writes references.
+struct References<'p> {
+    /// The value of `${workspaceFolder}`.
+    project: Option<&'p Path>,
+    /// Whether `$NAME` is one, too.
+    bare: bool,
+    /// Set if the file may come from a stranger.
+    stranger: Option<Stranger<'p>>,
+}
+
+/// A server in a file that may come from a stranger.
+struct Stranger<'p> {
+    file: &'p Path,
+    /// Its name there.
+    server: &'p str,
+}
+
+impl Stranger<'_> {
+    /// The secret that takes the place of an input. The digest of file, server and input keeps the name apart from every secret
+    /// that the user has for something else, whatever the file calls its servers and inputs.
+    fn secret(&self, id: &str) -> String {
+        let file = std::path::absolute(self.file).unwrap_or_else(|_| self.file.to_owned());
+        let digest = fingerprint(&serde_json::json!([file.to_string_lossy(), self.server, id]).to_string());
+        format!("{}-{}", secret_name(self.server, id), &digest[..8])
+    }
+}
+
 /// Writes references in our way: `${env:NAME}` and `${input:NAME}` are other programs' words for a variable and a secret.
-fn translate(value: &mut Value, notes: &mut Vec<String>) {
+fn translate(value: &mut Value, references: &References<'_>, notes: &mut Vec<String>) {
     match value {
-        Value::String(text) if text.contains("${") => *text = translated(text, notes),
-        Value::Array(items) => items.iter_mut().for_each(|item| translate(item, notes)),
-        Value::Object(members) => members.values_mut().for_each(|member| translate(member, notes)),
+        Value::String(text) if references.bare && is_bare_reference(text) => {
+            *text = translated(&format!("${{{}}}", &text[1..]), references, notes);
+        }
+        Value::String(text) if text.contains("${") => *text = translated(text, references, notes),
+        Value::Array(items) => items.iter_mut().for_each(|item| translate(item, references, notes)),
+        Value::Object(members) => members.values_mut().for_each(|member| translate(member, references, notes)),
         _ => {}
     }
 }
 
-fn translated(text: &str, notes: &mut Vec<String>) -> String {
-    let (mut ours, mut rest) = (String::new(), text);
+/// Whether a text is nothing but `$NAME`.
+fn is_bare_reference(text: &str) -> bool {
+    let name = text.strip_prefix('$').unwrap_or_default();
+    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
+/// A text in which nothing is a reference.
+fn escaped(text: &str) -> String {
+    text.replace("${", "$${")
+}
+
+/// Adds a note, once.
+fn note(notes: &mut Vec<String>, note: String) {
+    if !notes.contains(&note) {
+        notes.push(note);
+    }
+}
+
+/// What a reference of a client becomes.
+enum Meaning {
+    /// A reference in our form.
+    Reference(String),
+    /// Text that stands for itself, whatever it holds.
+    Text(String),
+}
+
+/// A text with references in our form. Everything else is escaped in runs, not piece by piece: pieces of text that meet may
+/// look like a reference.
+fn translated(text: &str, references: &References<'_>, notes: &mut Vec<String>) -> String {
+    let (mut ours, mut run, mut rest) = (String::new(), String::new(), text);
     while let Some(at) = rest.find("${") {
-        ours.push_str(&rest[..at]);
-        let Some((reference, after)) = rest[at + 2..].split_once('}') else {
-            // It stands for itself.
-            ours.push('$');
-            rest = &rest[at..];
-            break;
-        };
+        // What is never closed stands for itself.
+        let Some((reference, after)) = rest[at + 2..].split_once('}') else { break };
+        run.push_str(&rest[..at]);
         rest = after;
-        if let Some(name) = reference.strip_prefix("env:") {
-            ours.push_str(&format!("${{{name}}}"));
-        } else if let Some(id) = reference.strip_prefix("input:") {
-            let note =
-                format!("`gladhand secret set {id}`, or the variable of that secret, takes the place of a question");
-            if !notes.contains(&note) {
-                notes.push(note);
+        match references.meaning(reference, notes) {
+            Meaning::Text(text) => run.push_str(&text),
+            Meaning::Reference(reference) => {
+                ours.push_str(&escaped(&std::mem::take(&mut run)));
+                ours.push_str(&format!("${{{reference}}}"));
             }
-            ours.push_str(&format!("${{secret:{id}}}"));
-        } else if reference == "userHome" {
-            ours.push_str("${HOME}");
-        } else {
-            if reference.contains(|c: char| c.is_ascii_lowercase()) && !reference.contains(":-") {
-                notes.push(format!("set the variable {reference}, or write what it stood for there"));
-            }
-            ours.push_str(&format!("${{{reference}}}"));
         }
     }
-    ours + rest
+    ours + &escaped(&(run + rest))
+}
+
+impl References<'_> {
+    fn meaning(&self, reference: &str, notes: &mut Vec<String>) -> Meaning {
+        if let Some(folder) = self.project.and_then(Path::to_str).filter(|_| reference == "workspaceFolder") {
+            return Meaning::Text(folder.to_owned());
+        }
+        if let Some(id) = reference.strip_prefix("input:") {
+            let secret = self.stranger.as_ref().map_or_else(|| id.to_owned(), |stranger| stranger.secret(id));
+            let how = "or the variable of that secret, takes the place of a question";
+            note(notes, format!("`gladhand secret set {secret}`, {how}"));
+            return Meaning::Reference(format!("secret:{secret}"));
+        }
+        let name = reference.strip_prefix("env:").unwrap_or(reference);
+        if matches!(name, "userHome" | "HOME") {
+            return Meaning::Reference("HOME".to_owned());
+        }
+        if self.stranger.is_some() {
+            return Meaning::Text(withheld(name, notes));
+        }
+        let is_theirs = name == reference && name.contains(|c: char| c.is_ascii_lowercase());
+        if is_theirs && !name.contains(":-") {
+            notes.push(format!("set the variable {name}, or write what it stood for there"));
+        }
+        Meaning::Reference(name.to_owned())
+    }
+}
+
+/// What stands for a variable or secret in a file of a stranger: its default, else the reference as text. A note says how the
+/// user can let the server have it.
+fn withheld(reference: &str, notes: &mut Vec<String>) -> String {
+    let (name, default) = reference.split_once(":-").unwrap_or((reference, ""));
+    note(notes, format!("`${{{name}}}` is not read for this file; write it here if the server may have it"));
+    if default.is_empty() { format!("${{{name}}}") } else { default.to_owned() }
 }
 
 #[cfg(test)]
@@ -232,10 +419,19 @@ mod tests {
     use super::*;
     use crate::config::{self, Reading};
 
+    fn file(name: &str, client: Option<Client>) -> Source {
+        Source { file: name.into(), client, project: None }
+    }
+
     fn imported(text: &str) -> String {
-        let found = read(text, Some(Path::new("/project"))).unwrap().found;
+        imported_from(text, &file("/f.json", Some(Client::Cursor)))
+    }
+
+    fn imported_from(text: &str, source: &Source) -> String {
+        let found = read(text, source, Some(Path::new("/project"))).unwrap().found;
         let toml: Vec<_> = found.iter().map(ToString::to_string).collect();
-        let toml = toml.join("\n");
+        let from = |line: &&str| !line.starts_with("# from ");
+        let toml = toml.join("\n").lines().filter(from).map(|line| format!("{line}\n")).collect::<String>();
         config::parse(&toml, Reading::AsWritten).unwrap_or_else(|problems| panic!("{problems:?} in\n{toml}"));
         toml
     }
@@ -269,7 +465,16 @@ enabled = false
 
 [upstreams.off-2]
 command = ["y"]
+cwd = "/project"
 "#;
+        assert_eq!(imported(text), expected);
+    }
+
+    #[test]
+    fn a_server_that_is_called_like_tools_of_ours_gets_another_name() {
+        let text = r#"{ "mcpServers": { "agent": { "command": "a" }, "agent-server": { "command": "b" } } }"#;
+        let expected = "# it was called \"agent\"\n[upstreams.agent-server]\ncommand = [\"a\"]\n\n\
+                        [upstreams.agent-server-2]\ncommand = [\"b\"]\n";
         assert_eq!(imported(text), expected);
     }
 
@@ -305,14 +510,15 @@ command = ["y"]
         let toml = imported(text);
         let evil = imported(r#"{ "servers": { "a\nb = 1": { "command": "a", "c\nd = 2": 1 } } }"#);
         assert_eq!(evil.lines().count(), 4, "{evil}");
-        assert!(toml.starts_with("# API_KEY is written out: ${secret:NAME} keeps it out of this file\n[up"), "{toml}");
+        assert!(toml.starts_with("# env.API_KEY looks like a secret in clear text: "), "{toml}");
+        assert_eq!(toml.matches("looks like").count(), 1, "{toml}");
     }
 
     #[test]
     fn what_is_left_out_is_told_with_the_reason() {
         let text = r#"{ "mcpServers": { "a": 5, "b": { "command": ["x"] }, "c": { "command": "gladhand", "args": ["serve"] },
           "d": { "command": "d" } } }"#;
-        let servers = read(text, None).unwrap();
+        let servers = read(text, &file("f", None), None).unwrap();
         assert_eq!(servers.found.len(), 1);
         let told: Vec<_> = servers.left_out.iter().map(|LeftOut { name, why }| format!("{name}: {why}")).collect();
         let nothing = "b: it has neither a command nor a URL that is a string";
@@ -321,7 +527,161 @@ command = ["y"]
 
     #[test]
     fn what_is_no_json_is_told() {
-        assert!(read("mcpServers: {}", None).is_err());
-        assert_eq!(read("{}", None).unwrap(), Servers::default());
+        assert!(read("mcpServers: {}", &file("f", None), None).is_err());
+        assert!(read("{}", &file("f.toml", None), None).is_err());
+        for empty in ["{}", "", "\n"] {
+            assert_eq!(read(empty, &file("f", None), None).unwrap(), Servers::default());
+        }
+    }
+
+    #[test]
+    fn servers_of_codex_gemini_cli_and_copilot_cli_keep_their_settings() {
+        let codex = r#"
+model = "x"
+[mcp_servers.git]
+command = "git-server"
+args = ["-v"]
+env_vars = ["GIT_TOKEN"]
+enabled_tools = ["log"]
+startup_timeout_sec = 20
+[mcp_servers.git.env]
+LEVEL = "debug"
+[mcp_servers.web]
+url = "https://x.example/mcp"
+bearer_token_env_var = "WEB_TOKEN"
+http_headers = { X-Team = "a" }
+env_http_headers = { X-Key = "KEY" }
+enabled = false
+"#;
+        let expected = r#"# not taken over: startup_timeout_sec
+[upstreams.git]
+command = ["git-server", "-v"]
+env = { LEVEL = "debug" }
+inherit_env = ["GIT_TOKEN"]
+only = ["log"]
+
+[upstreams.web]
+url = "https://x.example/mcp"
+headers = { X-Key = "${KEY}", X-Team = "a" }
+bearer = "${WEB_TOKEN}"
+enabled = false
+"#;
+        assert_eq!(imported_from(codex, &file("/c/config.toml", Some(Client::Codex))), expected);
+        let gemini = r#"{ "mcpServers": { "a": { "command": "a", "env": { "T": "$TOKEN", "U": "$5 or so" },
+          "includeTools": ["x"], "excludeTools": ["y"] }, "b": { "httpUrl": "https://x.example/mcp" } } }"#;
+        let expected = r#"[upstreams.a]
+command = ["a"]
+env = { T = "${TOKEN}", U = "$5 or so" }
+only = ["x"]
+hide = ["y"]
+
+[upstreams.b]
+url = "https://x.example/mcp"
+"#;
+        assert_eq!(imported_from(gemini, &file("/g", Some(Client::GeminiCli))), expected);
+        let copilot = r#"{ "mcpServers": { "a": { "type": "local", "command": "a", "args": [], "tools": ["*"] },
+          "b": { "type": "http", "url": "https://x.example/mcp", "tools": ["one"] } } }"#;
+        let expected = r#"[upstreams.a]
+command = ["a"]
+
+[upstreams.b]
+url = "https://x.example/mcp"
+only = ["one"]
+"#;
+        assert_eq!(imported_from(copilot, &file("/c", Some(Client::CopilotCli))), expected);
+    }
+
+    #[test]
+    fn servers_of_a_project_start_in_its_folder() {
+        let source = Source::named(Path::new("/home/ann/shop/.vscode/mcp.json"));
+        assert_eq!(
+            (source.client, source.project.as_deref()),
+            (Some(Client::Vscode), Some(Path::new("/home/ann/shop")))
+        );
+        let text = r#"{ "servers": { "a": { "command": "a", "args": ["${workspaceFolder}/x"] },
+          "b": { "command": "b", "cwd": "sub" }, "c": { "command": "c", "cwd": "${workspaceFolder}/sub" },
+          "d": { "command": "d", "cwd": "/else" }, "e": { "url": "https://x.example/" } } }"#;
+        let toml = imported_from(text, &source);
+        let folders: Vec<_> = toml.lines().filter_map(|line| line.strip_prefix("cwd = ")).collect();
+        assert_eq!(
+            folders,
+            [r#""/home/ann/shop""#, r#""/home/ann/shop/sub""#, r#""/home/ann/shop/sub""#, r#""/else""#]
+        );
+        assert!(toml.contains(r#"command = ["a", "/home/ann/shop/x"]"#), "{toml}");
+        assert_eq!(Source::named(Path::new("/home/ann/servers.json")).project, None);
+    }
+
+    #[test]
+    fn a_file_of_a_stranger_gets_no_secret_and_no_variable_of_the_user() {
+        let text = r#"{ "servers": {
+          "github": { "command": "x", "args": ["${input:token}", "${secret:github}", "$${secret:github}", "${HOME}/x"],
+            "cwd": "${secret:github}/x", "env": { "A": "${env:AWS_KEY}", "B": "${GH:-x}", "C": "${userHome}" }, "env_vars": ["*"] },
+          "web": { "url": "https://x.example/${input:github-token}/${AWS_KEY}", "bearer_token_env_var": "AWS_KEY" } } }"#;
+        for source in ["/home/ann/shop/.vscode/mcp.json", "/home/ann/shop/servers.json"] {
+            let toml = imported_from(text, &Source::named(Path::new(source)));
+            let secrets: Vec<_> = toml.lines().filter_map(|line| line.split("secret set ").nth(1)).collect();
+            let secrets: Vec<_> = secrets.iter().filter_map(|line| line.split('`').next()).collect();
+            let [token, web] = secrets[..] else { panic!("{toml}") };
+            assert!(token.starts_with("github-token-") && token.len() == "github-token-".len() + 8, "{token}");
+            assert!(web.starts_with("web-github-token-"), "{web}");
+            // Every reference that is left is one of these.
+            let left = toml.lines().filter(|line| !line.starts_with('#')).collect::<String>();
+            let mut left = left.replace("$$${", "").replace("$${", "").replace("${HOME}", "");
+            for secret in [token, web] {
+                left = left.replace(&format!("${{secret:{secret}}}"), "");
+            }
+            assert!(!left.contains("${"), "{toml}");
+            assert!(toml.contains(r#"B = "x""#), "a default is the file's own: {toml}");
+            assert!(!toml.lines().any(|line| line.starts_with("inherit_env")), "{toml}");
+            assert!(toml.contains(r#"add inherit_env = ["*"]"#), "{toml}");
+            assert!(toml.contains("`${AWS_KEY}` is not read for this file"), "{toml}");
+        }
+        let names = ["/a/.mcp.json", "/b/.mcp.json"].map(|file| {
+            let stranger = |server, id| Stranger { file: Path::new(file), server }.secret(id);
+            [stranger("a", "b-c"), stranger("a-b", "c")]
+        });
+        let names: std::collections::HashSet<_> = names.as_flattened().iter().collect();
+        assert_eq!(names.len(), 4, "no name belongs to two servers or files: {names:?}");
+    }
+
+    #[test]
+    fn no_text_of_a_stranger_becomes_a_reference() {
+        use crate::config::expand::{Lookup, expand};
+        let secret = |name: &str| match name.starts_with("s-") {
+            true => Ok(gladhand_accord::Secret::new("set for it")),
+            false => panic!("the secret {name} is read"),
+        };
+        let variable = |name: &str| match name {
+            "HOME" => Some("/h".to_owned()),
+            _ => panic!("the variable {name} is read"),
+        };
+        let lookup = Lookup { variable: &variable, secret: &secret };
+        let pieces = ["$", "{", "}", "${", "$${", "secret:github", "A", ":-", "env:", "input:", "${HOME}", "${A:-"];
+        let stranger = Some(Stranger { file: Path::new("/f"), server: "s" });
+        let references = References { project: Some(Path::new("/p$")), bare: false, stranger };
+        for mut number in 0..pieces.len().pow(5) {
+            let mut text = String::new();
+            for _ in 0..5 {
+                text.push_str(pieces[number % pieces.len()]);
+                number /= pieces.len();
+            }
+            let ours = translated(&text, &references, &mut Vec::new());
+            assert!(expand(&ours, &lookup).is_ok(), "{text} became {ours}");
+        }
+    }
+
+    #[test]
+    fn gemini_s_short_references_are_not_read_for_a_project() {
+        let source = Source::named(Path::new("/p/.gemini/settings.json"));
+        let toml = imported_from(r#"{ "mcpServers": { "a": { "command": "a", "env": { "T": "$TOKEN" } } } }"#, &source);
+        assert!(toml.contains(r#"env = { T = "$${TOKEN}" }"#), "{toml}");
+    }
+
+    #[test]
+    fn each_server_says_where_it_comes_from() {
+        let source = Source::of_client(Client::Cursor, "/h/.cursor/mcp.json".into());
+        let found = read(r#"{ "mcpServers": { "a": { "command": "a" } } }"#, &source, None).unwrap().found;
+        let expected = "# from cursor (/h/.cursor/mcp.json)\n[upstreams.a]\ncommand = [\"a\"]\n";
+        assert_eq!(found[0].to_string(), expected);
     }
 }

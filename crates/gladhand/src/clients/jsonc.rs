@@ -5,28 +5,20 @@ use std::ops::Range;
 
 use gladhand_wire::{Members, RawValue};
 use serde::Serialize;
+use serde_json::Value;
 
-/// Why a text cannot be read or changed.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum BadJson {
-    /// It is none.
-    #[error("not JSON: {0}")]
-    NotJson(#[from] serde_json::Error),
-    /// Something in it has another shape than it should have.
-    #[error("`{0}` is not an object")]
-    NotObject(String),
-}
+use super::BadFile;
 
 /// A text with comments and superfluous commas blanked out: plain JSON in which everything is where it was.
 #[derive(Debug)]
-pub(crate) struct Cleaned {
-    pub(crate) text: String,
+pub(super) struct Cleaned {
+    pub(super) text: String,
     /// Where commas stood that were followed by the end of an object or array.
     commas: Vec<usize>,
 }
 
 /// Blanks out what plain JSON does not have.
-pub(crate) fn clean(text: &str) -> Cleaned {
+pub(super) fn clean(text: &str) -> Cleaned {
     let mut bytes = text.as_bytes().to_vec();
     let mut commas = Vec::new();
     let mut comma = None;
@@ -90,27 +82,108 @@ fn blank(bytes: &mut [u8]) {
 
 /// The text with `section.name` set to a value; `None` if it is so already. Everything else stays as it is, comments
 /// included.
-pub(crate) fn put(text: &str, section: &str, name: &str, value: &impl Serialize) -> Result<Option<String>, BadJson> {
-    let text = if text.trim_start_matches('\u{feff}').trim().is_empty() { "{}\n" } else { text };
-    let cleaned = clean(text);
-    let root = Members::parse(&cleaned.text)?;
-    let Some(raw) = root.raw(section) else {
-        let begin = cleaned.text.find('{').unwrap_or_default();
-        let end = cleaned.text.rfind('}').map_or(cleaned.text.len(), |end| end + 1);
-        let with_section = insert(text, &cleaned, begin..end, section, &serde_json::Map::new())?;
-        return put(&with_section, section, name, value);
-    };
-    let members = Members::of(raw).ok_or_else(|| BadJson::NotObject(section.to_owned()))?;
-    let Some(old) = members.raw(name) else {
-        return insert(text, &cleaned, span(&cleaned.text, raw), name, value).map(Some);
-    };
-    if serde_json::from_str::<serde_json::Value>(old.get())? == serde_json::to_value(value)? {
+pub(super) fn put(text: &str, section: &str, name: &str, value: &impl Serialize) -> Result<Option<String>, BadFile> {
+    if let Some(old) = member(&clean(text).text, section, name)?
+        && serde_json::from_str::<Value>(old.get())? == serde_json::to_value(value)?
+    {
         return Ok(None);
     }
+    let render = |indent: &str| pretty(value, unit(text), indent, newline(text));
+    place(text, section, name, &render).map(Some)
+}
+
+/// The text with `section.name` as it was written before; the same text if there is something of that name.
+pub(super) fn restore(text: &str, section: &str, name: &str, written: &str) -> Result<String, BadFile> {
+    match member(&clean(text).text, section, name)? {
+        Some(_) => Ok(text.to_owned()),
+        None => place(text, section, name, &|_| Ok(written.to_owned())),
+    }
+}
+
+/// The text without `section.name`, and what was written there; `None` if there is no such member.
+pub(super) fn take(text: &str, section: &str, name: &str) -> Result<Option<(String, String)>, BadFile> {
+    let cleaned = clean(text);
+    let Some(value) = member(&cleaned.text, section, name)? else { return Ok(None) };
+    let (value, object) = (span(&cleaned.text, value), section_of(&cleaned.text, section)?);
+    let members = Members::of(object).ok_or_else(|| BadFile::NotObject(section.to_owned()))?;
+    // Between the value before and this one there is nothing but a comma, blanks and the key.
+    let ends = members.iter().map(|(_, other)| span(&cleaned.text, other).end);
+    let before = ends.filter(|end| *end < value.start).max().unwrap_or_else(|| span(&cleaned.text, object).start + 1);
+    let key = before + cleaned.text[before..value.start].find('"').unwrap_or_default();
+    let blanks = |from: usize| cleaned.text[from..].len() - cleaned.text[from..].trim_start().len();
+    let behind = value.end + blanks(value.end);
+    let follows = cleaned.text[behind..].starts_with(',');
+    let trailing = cleaned.commas.iter().copied().find(|comma| (value.end..behind).contains(comma));
+    let end = if follows { behind + 1 } else { trailing.map_or(value.end, |comma| comma + 1) };
+    // The last member takes the comma before it along.
+    let comma = cleaned.text[before..key].find(',').filter(|_| !follows && trailing.is_none());
+    let cut = whole_lines(text, &cleaned.text, key..end);
+    let head = match comma {
+        Some(comma) => format!("{}{}", &text[..before + comma], &text[before + comma + 1..cut.start]),
+        None => text[..cut.start].to_owned(),
+    };
+    let rest = format!("{head}{}", &text[cut.end..]);
+    let mut expected: Value = serde_json::from_str(&cleaned.text)?;
+    let _ = expected[section].as_object_mut().and_then(|members| members.remove(name));
+    match serde_json::from_str::<Value>(&clean(&rest).text) {
+        Ok(found) if found == expected => Ok(Some((rest, text[value].to_owned()))),
+        _ => Err(BadFile::Uneditable(name.to_owned())),
+    }
+}
+
+/// A place, or the whole lines around it if nothing else but a comment behind it stands in them.
+fn whole_lines(text: &str, cleaned: &str, place: Range<usize>) -> Range<usize> {
+    let begin = cleaned[..place.start].rfind('\n').map_or(0, |at| at + 1);
+    let end = cleaned[place.end..].find('\n').map_or(cleaned.len(), |at| place.end + at + 1);
+    let is_alone = cleaned[begin..place.start].trim().is_empty() && cleaned[place.end..end].trim().is_empty();
+    // A comment before it is not its own, and one that goes on in the next line cannot be cut.
+    let is_whole = text[begin..place.start].trim().is_empty() && !text[place.end..end].contains("/*");
+    let blanks = cleaned[place.end..].len() - cleaned[place.end..].trim_start_matches(' ').len();
+    match is_alone && is_whole && begin > 0 {
+        true => begin..end,
+        false if text[place.end..place.end + blanks].trim().is_empty() => place.start..place.end + blanks,
+        false => place,
+    }
+}
+
+/// The value of `section.name` in plain JSON.
+fn member<'t>(text: &'t str, section: &str, name: &str) -> Result<Option<&'t RawValue>, BadFile> {
+    if is_blank(text) || !Members::parse(text)?.has(section) {
+        return Ok(None);
+    }
+    let members = Members::of(section_of(text, section)?).ok_or_else(|| BadFile::NotObject(section.to_owned()))?;
+    Ok(members.raw(name))
+}
+
+/// The section, which must be there.
+fn section_of<'t>(text: &'t str, section: &str) -> Result<&'t RawValue, BadFile> {
+    Members::parse(text)?.raw(section).ok_or_else(|| BadFile::NotObject(section.to_owned()))
+}
+
+fn is_blank(text: &str) -> bool {
+    text.trim_start_matches('\u{feff}').trim().is_empty()
+}
+
+/// Writes a value, given the indentation of its line.
+type Render<'r> = &'r dyn Fn(&str) -> Result<String, BadFile>;
+
+/// Puts `section.name` where it belongs.
+fn place(text: &str, section: &str, name: &str, value: Render<'_>) -> Result<String, BadFile> {
+    let text = if is_blank(text) { "{}\n" } else { text };
+    let cleaned = clean(text);
+    let Some(raw) = Members::parse(&cleaned.text)?.raw(section) else {
+        let begin = cleaned.text.find('{').unwrap_or_default();
+        let end = cleaned.text.rfind('}').map_or(cleaned.text.len(), |end| end + 1);
+        let with_section = insert(text, &cleaned, begin..end, section, &|_| Ok("{}".to_owned()))?;
+        return place(&with_section, section, name, value);
+    };
+    let members = Members::of(raw).ok_or_else(|| BadFile::NotObject(section.to_owned()))?;
+    let Some(old) = members.raw(name) else {
+        return insert(text, &cleaned, span(&cleaned.text, raw), name, value);
+    };
     let old = span(&cleaned.text, old);
-    let indent = indent_of_line(text, old.start);
-    let new = pretty(value, unit(text), indent, newline(text))?;
-    Ok(Some(format!("{}{new}{}", &text[..old.start], &text[old.end..])))
+    let new = value(indent_of_line(text, old.start))?;
+    Ok(format!("{}{new}{}", &text[..old.start], &text[old.end..]))
 }
 
 /// Where a value is in the text that it was read from.
@@ -125,8 +198,8 @@ fn insert(
     cleaned: &Cleaned,
     object: Range<usize>,
     name: &str,
-    value: &impl Serialize,
-) -> Result<String, BadJson> {
+    value: Render<'_>,
+) -> Result<String, BadFile> {
     let close = object.end - 1;
     let last = object.start + cleaned.text[object.start..close].trim_end().len();
     let has_comma = cleaned.commas.iter().any(|comma| (last..close).contains(comma));
@@ -137,9 +210,9 @@ fn insert(
     let outer = indent_of_line(text, if is_alone { close } else { object.start });
     let inner = format!("{outer}{unit}");
     let key = serde_json::to_string(name)?;
-    let member = format!("{inner}{key}: {}", pretty(value, unit, &inner, newline)?);
+    let member = format!("{inner}{key}: {}", value(&inner)?);
     let (between, end) = (&text[last..if is_alone { line } else { close }], &text[close..]);
-    // What stands between the last member and the brace, comments perhaps, stays before the new one.
+    // Comments between the last member and the brace stay before the new member.
     let between = if is_alone { between.to_owned() } else { format!("{}{newline}", between.trim_end()) };
     Ok(format!("{}{comma}{between}{member}{newline}{outer}{end}", &text[..last]))
 }
@@ -160,7 +233,7 @@ fn unit(text: &str) -> &str {
     shortest.unwrap_or("  ")
 }
 
-fn pretty(value: &impl Serialize, unit: &str, indent: &str, newline: &str) -> Result<String, BadJson> {
+fn pretty(value: &impl Serialize, unit: &str, indent: &str, newline: &str) -> Result<String, BadFile> {
     let mut text = Vec::new();
     let formatter = serde_json::ser::PrettyFormatter::with_indent(unit.as_bytes());
     value.serialize(&mut serde_json::Serializer::with_formatter(&mut text, formatter))?;
@@ -170,7 +243,7 @@ fn pretty(value: &impl Serialize, unit: &str, indent: &str, newline: &str) -> Re
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
 
@@ -219,9 +292,37 @@ mod tests {
     }
 
     #[test]
+    fn what_is_taken_can_be_put_back_and_the_rest_stays() {
+        let kept = "{\n  \"servers\": {\n    // first\n    \"a\": {\"x\": 1},\n    \"c\": 3\n  },\n  \"z\": 0\n}\n";
+        let b = "\"b\": {\n      // why\n      \"y\": [1, 2,],\n    }";
+        for (text, without) in [
+            (kept.replace("    \"c\"", &format!("    {b}, // mine\n    \"c\"")), kept.to_owned()),
+            (kept.replace("\"c\": 3", &format!("\"c\": 3,\n    {b}")), kept.to_owned()),
+            (kept.replace("\"c\": 3", &format!("\"c\": 3,\n    {b},")), kept.replace("\"c\": 3", "\"c\": 3,")),
+        ] {
+            let (rest, written) = take(&text, "servers", "b").unwrap().unwrap();
+            assert_eq!(rest, without);
+            assert_eq!(format!("\"b\": {written}"), b);
+            let again = restore(&rest, "servers", "b", &written).unwrap();
+            assert!(again.contains(b), "{again}");
+            assert_eq!(restore(&again, "servers", "b", "5").unwrap(), again, "what is there stays");
+        }
+        assert_eq!(take(r#"{"s":{"a":1,"b":2}}"#, "s", "a").unwrap().unwrap().0, r#"{"s":{"b":2}}"#);
+        assert_eq!(take(r#"{"s":{"a":1, "b":2}}"#, "s", "b").unwrap().unwrap().0, r#"{"s":{"a":1 }}"#);
+        assert_eq!(take(r#"{ "s": { "a": 1 } }"#, "s", "a").unwrap().unwrap().0, r#"{ "s": { } }"#);
+        assert_eq!(
+            take("{\n\"s\": {\n\"a\": 1 /* x\n*/ }}", "s", "a").unwrap().unwrap().0,
+            "{\n\"s\": {\n /* x\n*/ }}"
+        );
+        assert!(take(r#"{"s":{}}"#, "s", "a").unwrap().is_none());
+        assert!(take("", "s", "a").unwrap().is_none());
+        assert!(matches!(take(r#"{"s":{"a":1,"a":2}}"#, "s", "a"), Err(BadFile::Uneditable(_))));
+    }
+
+    #[test]
     fn what_is_no_object_is_not_changed() {
-        assert!(matches!(put("[]", "s", "n", &json!(1)), Err(BadJson::NotJson(_))));
-        assert!(matches!(put("{\"s\": []}", "s", "n", &json!(1)), Err(BadJson::NotObject(_))));
-        assert!(matches!(put("{", "s", "n", &json!(1)), Err(BadJson::NotJson(_))));
+        assert!(matches!(put("[]", "s", "n", &json!(1)), Err(BadFile::NotJson(_))));
+        assert!(matches!(put("{\"s\": []}", "s", "n", &json!(1)), Err(BadFile::NotObject(_))));
+        assert!(matches!(put("{", "s", "n", &json!(1)), Err(BadFile::NotJson(_))));
     }
 }

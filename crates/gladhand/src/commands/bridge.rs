@@ -12,9 +12,9 @@ use gladhand_hub::{Hub, List, Mount, Provider as _};
 
 use crate::Service;
 use crate::cli::BridgeArgs;
-use crate::commands::plain::plain_lines;
+use crate::commands::plain::quoted;
 use crate::commands::settings::{Part, Settings};
-use crate::commands::{CommandError, lookup, serve, session, sign_in};
+use crate::commands::{CommandError, serve, session, sign_in};
 use crate::config;
 use crate::coupling::{Coupled, Room, Spec};
 use crate::exit::Exit;
@@ -28,12 +28,14 @@ pub fn run(args: &BridgeArgs) -> Result<ExitCode, CommandError> {
     spec.options.line_bytes = config.limits.line_bytes;
     let upstream = Arc::new(Coupled::new(spec));
     let hub = Hub::of(vec![Mount::plain(Arc::clone(&upstream) as _)]);
-    let service = Service::new(hub).in_front_of(Arc::clone(&upstream)).waiting_for_upstreams().shown_as("bridge");
+    let data = config::data_dir(args.listen.data_dir.as_deref());
+    let service = Service::new(hub).in_front_of(Arc::clone(&upstream)).waiting_for_upstreams();
+    let service = service.shown_as("bridge", data);
     let ended = serve::serve(service, &args.listen, config)?;
     match upstream.trouble(List::Tools) {
         // Whoever was downstream may not have stayed to hear it.
         Some(failure) if args.listen.http.is_empty() => {
-            Err(CommandError::new(Exit::PeerFailed, anyhow!(plain_lines(&failure.message))))
+            Err(CommandError::new(Exit::PeerFailed, anyhow!(quoted(&failure.message))))
         }
         _ => Ok(ended),
     }
@@ -64,7 +66,7 @@ fn spec(args: &BridgeArgs) -> Result<Spec, CommandError> {
         token: config::token_in_environment().map_err(CommandError::usage)?,
         authorizer: authorizer(&target, token, &roots),
         roots,
-        hidden: lookup::hidden(),
+        hidden: config::env::never_passed_on(),
         eras: session::eras(args.listen.data_dir.as_deref()),
         ..Options::default()
     };
@@ -74,6 +76,7 @@ fn spec(args: &BridgeArgs) -> Result<Spec, CommandError> {
         target,
         options,
         isolated: args.isolate,
+        client_roots: args.client_root.clone(),
         room: Room::default(),
         remembered_in: None,
     })

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anstyle::Style;
 use anyhow::anyhow;
@@ -12,12 +13,14 @@ use gladhand_wire::{RawValue, json};
 use serde_json::{Map, Value, json};
 
 use crate::cli::{PromptsArgs, ResourcesArgs, ToolsArgs};
+use crate::commands::call::arguments::{Properties, Property};
 use crate::commands::call::person::Person;
 use crate::commands::plain::{Reader, plain};
 use crate::commands::screen;
-use crate::commands::session::{Plan, reply};
+use crate::commands::session::{Asked, Plan, reply};
 use crate::commands::show::{self, Album};
-use crate::commands::{CommandError, written};
+use crate::commands::suggest::{misplaced, unknown};
+use crate::commands::{CommandError, note, written};
 use crate::exit::Exit;
 use crate::upstream::Upstream;
 
@@ -28,11 +31,13 @@ const FAINT: Style = Style::new().dimmed();
 pub fn tools(args: ToolsArgs, verbosity: u8) -> Result<ExitCode, CommandError> {
     let mut plan = Plan::read(&args.server, args.url.as_deref())?;
     let person = plan.for_person(Person::new(Vec::new(), verbosity));
-    plan.run(person, |upstream| async move {
-        let Reply::Tools(tools) = ask(&upstream, Operation::ListTools).await? else { return Err(mixed_up()) };
+    plan.note_unavailable();
+    plan.run(Some(Arc::clone(&person)), |upstream| async move {
+        let ask = |operation| ask(&upstream, &person, "listing tools", operation);
+        let Reply::Tools(tools) = ask(Operation::ListTools).await? else { return Err(mixed_up()) };
         match args.server.json {
             true => print_json(&json!({"tools": tools.iter().map(tool).collect::<Vec<_>>()})),
-            false => print_table(tools.iter().map(|tool| (tool.name.clone(), tool.description.clone())), "tools"),
+            false => print_table(tools.iter().map(described_tool), "tools"),
         }
     })
 }
@@ -41,10 +46,14 @@ pub fn tools(args: ToolsArgs, verbosity: u8) -> Result<ExitCode, CommandError> {
 pub fn resources(args: ResourcesArgs, verbosity: u8) -> Result<ExitCode, CommandError> {
     let mut plan = Plan::read(&args.server, args.url.as_deref())?;
     let person = plan.for_person(Person::new(Vec::new(), verbosity));
-    plan.run(person, |upstream| async move {
+    plan.note_unavailable();
+    plan.run(Some(Arc::clone(&person)), |upstream| async move {
+        let ask = |what, operation| ask(&upstream, &person, what, operation);
         if let Some(uri) = &args.read {
             let operation = Operation::ReadResource(uri.as_str().into());
-            let Reply::Contents(contents) = ask(&upstream, operation).await? else { return Err(mixed_up()) };
+            let Reply::Contents(contents) = ask("reading the resource", operation).await? else {
+                return Err(mixed_up());
+            };
             return match args.server.json {
                 true => print_json(&json!({"contents": contents.parts})),
                 false => {
@@ -52,10 +61,10 @@ pub fn resources(args: ResourcesArgs, verbosity: u8) -> Result<ExitCode, Command
                 }
             };
         }
-        let Reply::Resources(resources) = ask(&upstream, Operation::ListResources).await? else {
+        let Reply::Resources(resources) = ask("listing resources", Operation::ListResources).await? else {
             return Err(mixed_up());
         };
-        let Reply::Templates(templates) = ask(&upstream, Operation::ListTemplates).await? else {
+        let Reply::Templates(templates) = ask("listing templates", Operation::ListTemplates).await? else {
             return Err(mixed_up());
         };
         if args.server.json {
@@ -67,8 +76,8 @@ pub fn resources(args: ResourcesArgs, verbosity: u8) -> Result<ExitCode, Command
             Some(text) => format!("{name}: {text}"),
             None => name.to_owned(),
         };
-        let resources = resources.iter().map(|one| (one.uri.clone(), about(&one.name, &one.description)));
-        let templates = templates.iter().map(|one| (one.uri_template.clone(), about(&one.name, &one.description)));
+        let resources = resources.iter().map(|one| Entry::new(&one.uri, about(&one.name, &one.description)));
+        let templates = templates.iter().map(|one| Entry::new(&one.uri_template, about(&one.name, &one.description)));
         print_table(resources.chain(templates), "resources")
     })
 }
@@ -82,9 +91,12 @@ pub fn prompts(args: PromptsArgs, verbosity: u8) -> Result<ExitCode, CommandErro
         _ => (None, args.words.as_slice()),
     };
     let mut arguments = Map::new();
-    for word in words {
+    for (at, word) in words.iter().enumerate() {
         let Some((key, value)) = word.split_once('=') else {
-            return Err(CommandError::usage(anyhow!("{word:?} is neither `key=value` nor a URL")));
+            let get = args.get.as_ref().map(|name| format!(" --get {name}")).unwrap_or_default();
+            let before = format!("gladhand prompts{get} {}", words[..at].join(" "));
+            let has_command = url.is_some() || !args.server.command.is_empty();
+            return Err(misplaced(before.trim_end(), &words[at..], has_command));
         };
         arguments.insert(key.to_owned(), Value::String(value.to_owned()));
     }
@@ -93,10 +105,17 @@ pub fn prompts(args: PromptsArgs, verbosity: u8) -> Result<ExitCode, CommandErro
     }
     let mut plan = Plan::read(&args.server, url)?;
     let person = plan.for_person(Person::new(Vec::new(), verbosity));
-    plan.run(person, |upstream| async move {
+    plan.note_unavailable();
+    let asked = plan.asked();
+    plan.run(Some(Arc::clone(&person)), |upstream| async move {
+        let ask = |what, operation| ask(&upstream, &person, what, operation);
         if let Some(name) = &args.get {
+            let Reply::Prompts(prompts) = ask("listing prompts", Operation::ListPrompts).await? else {
+                return Err(mixed_up());
+            };
+            check_prompt(&prompts, name, &arguments, &asked)?;
             let call = ToolCall { name: name.as_str().into(), arguments: Cow::Owned(json::to_raw(&arguments)) };
-            let Reply::Prompt(prompt) = ask(&upstream, Operation::GetPrompt(call)).await? else {
+            let Reply::Prompt(prompt) = ask("filling in the prompt", Operation::GetPrompt(call)).await? else {
                 return Err(mixed_up());
             };
             return match args.server.json {
@@ -104,16 +123,47 @@ pub fn prompts(args: PromptsArgs, verbosity: u8) -> Result<ExitCode, CommandErro
                 false => print_data(&show::prompt_result(&prompt, &Album::new(&args.save, name, Reader::of_stdout()))?),
             };
         }
-        let Reply::Prompts(prompts) = ask(&upstream, Operation::ListPrompts).await? else { return Err(mixed_up()) };
+        let Reply::Prompts(prompts) = ask("listing prompts", Operation::ListPrompts).await? else {
+            return Err(mixed_up());
+        };
         match args.server.json {
             true => print_json(&json!({"prompts": prompts.iter().map(prompt).collect::<Vec<_>>()})),
-            false => print_table(prompts.iter().map(|prompt| (signature(prompt), described(prompt))), "prompts"),
+            false => {
+                print_table(prompts.iter().map(|prompt| Entry::new(&signature(prompt), described(prompt))), "prompts")
+            }
         }
     })
 }
 
-async fn ask(upstream: &Upstream, operation: Operation<'_>) -> Result<Reply, CommandError> {
-    reply(upstream.call(operation).await)
+/// Says which arguments of a prompt are missing, or which prompt may be meant, where the server would say less.
+fn check_prompt(prompts: &[Prompt], name: &str, given: &Map<String, Value>, asked: &Asked) -> Result<(), CommandError> {
+    let Some(prompt) = prompts.iter().find(|prompt| prompt.name == name) else {
+        let names: Vec<_> = prompts.iter().map(|prompt| prompt.name.as_str()).collect();
+        return Err(unknown("prompt", name, &names, asked));
+    };
+    let missing: Vec<_> =
+        prompt.arguments.iter().filter(|one| one.required && !given.contains_key(&one.name)).collect();
+    let Some(first) = missing.first() else { return Ok(()) };
+    let names: Vec<_> = missing.iter().map(|argument| format!("`{}`", plain(&argument.name))).collect();
+    let error = match missing.len() {
+        1 => anyhow!("the prompt needs the argument {}", names[0]),
+        _ => anyhow!("the prompt needs the arguments {}", names.join(", ")),
+    };
+    let described = missing.iter().filter_map(|argument| {
+        let description = argument.description.as_deref()?;
+        Some(format!("\n  {}: {}", plain(&argument.name), plain(description)))
+    });
+    let described: String = described.collect();
+    Err(CommandError::usage(error).hint(format!("give it as {}=…{described}", plain(&first.name))))
+}
+
+async fn ask(
+    upstream: &Upstream,
+    person: &Person,
+    what: &str,
+    operation: Operation<'_>,
+) -> Result<Reply, CommandError> {
+    reply(person.waiting(what, upstream.call(operation)).await)
 }
 
 fn mixed_up() -> CommandError {
@@ -139,21 +189,53 @@ fn print_json(value: &impl serde::Serialize) -> Result<ExitCode, CommandError> {
 }
 
 /// Prints what there is, or says beside it that there is nothing.
-fn print_table(entries: impl Iterator<Item = (String, String)>, what: &str) -> Result<ExitCode, CommandError> {
+fn print_table(entries: impl Iterator<Item = Entry>, what: &str) -> Result<ExitCode, CommandError> {
     let text = table(entries, screen::width());
     if text.is_empty() {
-        // Nobody reads stderr: then there is nobody to tell.
-        let _ = writeln!(anstream::stderr(), "the server has no {what}");
+        note(&format!("the server has no {what}"));
     }
     print(&text)
 }
 
-/// Names in bold, and under each the first lines of what it is.
-fn table(entries: impl Iterator<Item = (String, String)>, width: Option<usize>) -> String {
+/// Something that a server has.
+#[derive(Debug)]
+struct Entry {
+    name: String,
+    /// The names of its arguments, those that may be left out with a `?`.
+    arguments: Vec<String>,
+    description: String,
+}
+
+impl Entry {
+    fn new(name: &str, description: String) -> Self {
+        Self { name: name.to_owned(), arguments: Vec::new(), description }
+    }
+}
+
+fn described_tool(tool: &Tool) -> Entry {
+    let properties = Properties::of(tool.input_schema.get());
+    let argument = |one: &Property| if one.required { one.name.clone() } else { format!("{}?", one.name) };
+    Entry { arguments: properties.iter().map(argument).collect(), ..Entry::new(&tool.name, tool.description.clone()) }
+}
+
+/// Names in bold with their arguments, and under each the first lines of what it is.
+fn table(entries: impl Iterator<Item = Entry>, width: Option<usize>) -> String {
     let mut text = String::new();
-    for (name, description) in entries {
+    for Entry { name, arguments, description } in entries {
+        let (name, arguments) = (plain(&name), plain(&arguments.join(", ")));
+        let fits = width.is_none_or(|width| screen::columns(&name) + 2 + screen::columns(&arguments) <= width);
         // Writing to a String cannot fail.
-        let _ = writeln!(text, "{STRONG}{}{STRONG:#}", plain(&name));
+        let _ = match !arguments.is_empty() && fits {
+            true => writeln!(text, "{STRONG}{name}{STRONG:#}  {FAINT}{arguments}{FAINT:#}"),
+            false => writeln!(text, "{STRONG}{name}{STRONG:#}"),
+        };
+        if !fits {
+            let mut rows = String::new();
+            screen::write_line(&mut rows, 4, &arguments, width);
+            for row in rows.lines() {
+                let _ = writeln!(text, "{FAINT}{row}{FAINT:#}");
+            }
+        }
         let mut lines = description.trim().lines();
         for line in lines.by_ref().take(3) {
             screen::write_line(&mut text, 2, &plain(line), width);

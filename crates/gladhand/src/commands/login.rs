@@ -3,7 +3,6 @@
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use anyhow::anyhow;
 use clap::Args;
@@ -18,7 +17,7 @@ use super::sign_in::{self, Manner};
 use super::{CommandError, print_json, written};
 use crate::cli::ServerArgs;
 use crate::exit::Exit;
-use crate::upstream::{Alone, Target};
+use crate::upstream::Target;
 
 const LOGIN_HELP: &str = "\
 Opens a session with the server, as `gladhand call` does, and lets you sign in
@@ -86,7 +85,7 @@ pub fn login(args: LoginArgs) -> Result<ExitCode, CommandError> {
     // A token from the environment would get in without anything being kept.
     plan.options.authorizer = None;
     plan.sign_in = if args.no_browser { Manner::WithoutBrowser } else { Manner::OnPurpose };
-    plan.run(Arc::new(Alone), |_| async move {
+    plan.run(None, |_| async move {
         let records = sign_in::tokens().ok_or_else(|| anyhow!("there is no home folder to keep tokens in"))?;
         let record = records.records(url.as_str())?.into_iter().find(|record| record.grant.is_some());
         report(&shown, record.as_ref(), args.json)?;

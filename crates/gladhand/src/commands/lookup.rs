@@ -21,7 +21,7 @@ impl Sources {
 
     /// Does something that looks things up here.
     pub(super) fn lookup<R>(&self, then: impl FnOnce(&Lookup<'_>) -> R) -> R {
-        then(&Lookup { variable: &|name| std::env::var(name).ok(), secret: &|name| self.secret(name) })
+        then(&Lookup { variable: &variable, secret: &|name| self.secret(name) })
     }
 
     /// The secret of a name; what can be done if there is none.
@@ -41,22 +41,24 @@ impl Sources {
     }
 }
 
+/// A variable of our environment. `PWD` is the current folder, also if the program that started us is no shell.
+fn variable(name: &str) -> Option<String> {
+    match name {
+        "PWD" => std::env::current_dir().ok()?.into_os_string().into_string().ok(),
+        name => std::env::var(name).ok(),
+    }
+}
+
 /// The variable that a secret can be given in.
 fn variable_of(name: &str) -> String {
     let letter = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
     format!("{}{}", env::SECRET, name.chars().map(letter).collect::<String>())
 }
 
-/// Tokens of ours that a server of our own does not get: they are for its clients. It resolves secrets itself.
+/// Tokens of ours that a server of our own does not get: they are for its clients. It resolves secrets itself. All other programs get
+/// none of [`env::never_passed_on`].
 pub(super) fn hidden_from_ourselves() -> Vec<String> {
     [env::A2E_TOKEN, env::MCP_TOKEN].map(str::to_owned).into()
-}
-
-/// Variables of ours that no other program behind us gets.
-pub(super) fn hidden() -> Vec<String> {
-    let ours = [env::A2E_TOKEN, env::MCP_TOKEN, env::PASSPHRASE].map(str::to_owned);
-    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
-    ours.into_iter().chain(names.filter(|name| name.starts_with(env::SECRET))).collect()
 }
 
 #[cfg(test)]

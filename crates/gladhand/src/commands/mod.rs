@@ -7,8 +7,12 @@ use std::process::ExitCode;
 use anyhow::anyhow;
 use gladhand_accord::Refusal;
 use gladhand_redaction::redact;
+use serde_json::{Value, json};
+use tracing::Level;
 
+use crate::cli::Misuse;
 use crate::exit::Exit;
+use crate::logging;
 use plain::{Reader, plain_lines};
 
 pub mod bridge;
@@ -24,7 +28,7 @@ mod lookup;
 pub mod manual;
 pub mod open;
 mod outside;
-mod plain;
+pub(crate) mod plain;
 pub mod policy;
 #[cfg(unix)]
 pub mod ps;
@@ -37,11 +41,13 @@ mod session;
 mod settings;
 mod show;
 mod sign_in;
+pub(crate) mod suggest;
 
 /// A command that could not do its work: what happened, and how the process ends.
 #[derive(Debug)]
 pub struct CommandError {
     exit: Exit,
+    code: &'static str,
     error: anyhow::Error,
     hint: Option<String>,
 }
@@ -49,24 +55,49 @@ pub struct CommandError {
 impl CommandError {
     /// Something went wrong that ends the process in this way.
     pub fn new(exit: Exit, error: impl Into<anyhow::Error>) -> Self {
-        Self { exit, error: error.into(), hint: None }
+        Self { exit, code: exit.word(), error: error.into(), hint: None }
     }
 
     /// The command line or the configuration is wrong.
     pub fn usage(error: impl Into<anyhow::Error>) -> Self {
-        Self { exit: Exit::Usage, error: error.into(), hint: None }
+        Self::new(Exit::Usage, error)
+    }
+
+    /// The same under a word for programs that says more than the exit code.
+    pub fn code(self, code: &'static str) -> Self {
+        Self { code, ..self }
     }
 
     /// The same with something to do about it.
     pub fn hint(self, hint: impl Into<String>) -> Self {
         Self { hint: Some(hint.into()), ..self }
     }
+
+    /// The member `error` of what a command prints under `--json`, as `docs/stability.md` shows it.
+    fn to_json(&self) -> Value {
+        let hint = self.hint.as_deref().map(redact);
+        error_member(self.code, self.exit as u8, &self.to_string(), hint.as_deref())
+    }
+}
+
+/// The same from its parts.
+fn error_member(code: &str, exit: u8, message: &str, hint: Option<&str>) -> Value {
+    json!({ "code": code, "exit": exit, "message": message, "hint": hint })
 }
 
 impl<E: Into<anyhow::Error>> From<E> for CommandError {
     fn from(error: E) -> Self {
-        Self { exit: Exit::Failure, error: error.into(), hint: None }
+        Self::new(Exit::Failure, error)
     }
+}
+
+/// Who reads what a command reports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Audience {
+    /// A person: text, and errors on stderr.
+    Person,
+    /// A program that asked for `--json`: errors are a report like any other, on stdout.
+    Program,
 }
 
 impl fmt::Display for CommandError {
@@ -85,22 +116,79 @@ impl fmt::Display for CommandError {
     }
 }
 
-/// Prints an error for people and says how the process ends.
-pub fn complain(error: &CommandError) -> ExitCode {
-    let style = anstyle::AnsiColor::Red.on_default().bold();
-    // Nobody reads stderr: then there is nobody to tell.
-    let mut stderr = anstream::stderr();
-    // An error may quote a peer, or a file that somebody else wrote.
-    let _ = writeln!(stderr, "{style}error:{style:#} {}", plain_lines(&error.to_string()));
-    if let Some(hint) = &error.hint {
-        let _ = writeln!(stderr, "hint: {}", plain_lines(&redact(hint)));
+/// Tells of an error and says how the process ends.
+pub fn complain(error: &CommandError, audience: Audience) -> ExitCode {
+    match audience {
+        Audience::Person => complain_to_person(error),
+        // A reader that has closed stdout still sees the exit code.
+        Audience::Program => drop(print_json(&json!({ "error": error.to_json() }).to_string())),
     }
     error.exit.into()
+}
+
+fn complain_to_person(error: &CommandError) {
+    let style = anstyle::AnsiColor::Red.on_default().bold();
+    // An error may quote a peer, or a file of another author.
+    let message = plain_lines(&error.to_string());
+    let told = screen::message(&format!("error: {message}"), screen::message_width());
+    let human = format!("{style}error:{style:#}{}", told.strip_prefix("error:").unwrap_or(&told));
+    say_error(&message, &human, error.hint.as_deref());
+}
+
+/// Tells of an error on stderr: as a log line where log lines are JSON, else as a person reads it, with the hint below.
+fn say_error(message: &str, human: &str, hint: Option<&str>) {
+    let hint = hint.map(|hint| plain_lines(&redact(hint)));
+    let fields: Vec<_> = hint.iter().map(|hint| ("hint", hint.as_str())).collect();
+    let below = hint.iter().map(|hint| screen::message(&format!("hint: {hint}"), screen::message_width()));
+    logging::say(Level::ERROR, message, &fields, &(human.to_owned() + &below.collect::<String>()));
+}
+
+/// Tells of a command line that cannot be read, or shows the help that it asks for.
+pub fn complain_of_usage(misuse: &Misuse) -> ExitCode {
+    let Misuse { error, hint, audience } = misuse;
+    if *audience == Audience::Person || !error.use_stderr() {
+        if !error.use_stderr() {
+            // A reader that has closed stdout still sees the exit code.
+            let _ = error.print();
+        } else {
+            let text = error.render();
+            let plain = text.to_string();
+            say_error(plain.strip_prefix("error: ").unwrap_or(&plain), &text.ansi().to_string(), hint.as_deref());
+        }
+        return u8::try_from(error.exit_code()).map_or_else(|_| Exit::Usage.into(), ExitCode::from);
+    }
+    complain(&usage_error(&error.render().to_string(), hint.as_deref()), Audience::Program)
+}
+
+/// What clap says for people, in parts: the mistake, then tips and the usage.
+fn usage_error(text: &str, hint: Option<&str>) -> CommandError {
+    let mut parts = text.trim().split("\n\n").map(|part| part.split_whitespace().collect::<Vec<_>>().join(" "));
+    let mistake = parts.next().unwrap_or_default();
+    let parts = parts.filter(|part| !part.starts_with("For more information"));
+    let rest: Vec<_> = parts.chain(hint.map(str::to_owned)).collect();
+    let error = CommandError::usage(anyhow!("{}", mistake.trim_start_matches("error: ")));
+    if rest.is_empty() { error } else { error.hint(rest.join("\n")) }
+}
+
+/// Notes something on stderr, broken to fit a terminal.
+fn note(text: &str) {
+    let text = plain_lines(&redact(text));
+    logging::say(Level::INFO, &text, &[], &screen::message(&text, screen::message_width()));
 }
 
 /// Prints data as it is: colours are not taken out of it, as they are of our own messages.
 fn print_data(text: &str) -> Result<(), CommandError> {
     written(std::io::stdout().write_all(text.as_bytes()))
+}
+
+/// Prints the report of a command as JSON on one line, and says how the process ends. Bad news has the member `error`, as
+/// every failure under `--json`.
+fn print_report(mut report: Value, bad_news: Option<&CommandError>) -> Result<ExitCode, CommandError> {
+    if let (Some(error), Some(members)) = (bad_news, report.as_object_mut()) {
+        members.insert("error".to_owned(), error.to_json());
+    }
+    print_json(&report.to_string())?;
+    Ok(bad_news.map_or(Exit::Success, |error| error.exit).into())
 }
 
 /// Prints JSON, and ends the line.
@@ -139,6 +227,19 @@ fn own_program() -> Result<String, CommandError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_clap_says_has_a_message_and_a_hint() {
+        let text = "error: invalid value 'x' for '--as <CLIENT>'\n  [possible values: auto, mcp]\n\n  tip: try 'mcp'\n\n\
+                    Usage: gladhand open\n\nFor more information, try '--help'.\n";
+        let expected = json!({
+            "code": "usage",
+            "exit": 2,
+            "message": "invalid value 'x' for '--as <CLIENT>' [possible values: auto, mcp]",
+            "hint": "tip: try 'mcp'\nUsage: gladhand open",
+        });
+        assert_eq!(usage_error(text, None).to_json(), expected);
+    }
 
     #[test]
     fn a_cause_is_told_once() {

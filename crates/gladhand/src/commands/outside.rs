@@ -1,18 +1,11 @@
-//! Whether what the configuration names is there: an upstream's program, its folder, its address; the folders and programs
-//! of others.
+//! Whether what the configuration names is there: an upstream's program and its folder; the folders and programs of others.
 
 use std::ffi::OsStr;
-use std::net::{TcpStream, ToSocketAddrs};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use gladhand_capabilities::roots::inside as inside_roots;
-use url::Url;
 
 use crate::config::{A2eConfig, AgentConfig, Config, Problem, RepositoryConfig, UpstreamConfig};
-
-/// How long an address may take to accept a connection.
-const CONNECTING: Duration = Duration::from_secs(3);
 
 /// Something that is missing: which key speaks of it, what it is, and what can be done.
 #[derive(Debug, PartialEq, Eq)]
@@ -102,7 +95,7 @@ fn outside_the_roots(config: &A2eConfig) -> Option<Missing> {
 
 /// The programs that agents may have started and that are not there.
 fn missing_programs(config: &A2eConfig) -> Vec<Missing> {
-    let A2eConfig { roots, proc, env, mcp, .. } = config;
+    let A2eConfig { folder, proc, env, mcp, .. } = config;
     let path = std::env::var_os("PATH").unwrap_or_default();
     let allowed = numbered("a2e.proc.allowed", &proc.allowed).chain(numbered("a2e.mcp.commands", &mcp.commands));
     let played = env
@@ -110,8 +103,7 @@ fn missing_programs(config: &A2eConfig) -> Vec<Missing> {
         .iter()
         .filter_map(|(name, command)| command.first().map(|program| (format!("a2e.env.commands.{name}"), program)));
     let programs = allowed.chain(played).filter(|(_, program)| !program.is_empty());
-    let folder = roots.first().map(PathBuf::as_path);
-    programs.filter_map(|(key, program)| missing_program(&key, program, program, folder, &path)).collect()
+    programs.filter_map(|(key, program)| missing_program(&key, program, program, folder.as_deref(), &path)).collect()
 }
 
 /// Items with the keys that they are told under.
@@ -179,24 +171,6 @@ fn is_program(file: &Path) -> bool {
     #[cfg(not(unix))]
     let may_run = true;
     data.is_file() && may_run
-}
-
-/// Why nobody can be reached at an address, if so.
-pub(super) fn unreachable(url: &Url) -> Option<Missing> {
-    let host = url.host_str()?.trim_matches(['[', ']']);
-    let place = format!("{host}:{}", url.port_or_known_default()?);
-    let missing = |message, advice: &str| Some(Missing { key: "url".to_owned(), message, advice: advice.to_owned() });
-    let Ok(addresses) = (host, url.port_or_known_default()?).to_socket_addrs() else {
-        return missing(format!("there is no host {host}"), "is the address right, and is there a network?");
-    };
-    let mut failure = None;
-    for address in addresses {
-        match TcpStream::connect_timeout(&address, CONNECTING) {
-            Ok(_) => return None,
-            Err(error) => failure = Some(error),
-        }
-    }
-    missing(format!("no connection to {place}: {}", failure?), "is the server running?")
 }
 
 #[cfg(test)]
@@ -290,14 +264,5 @@ mod tests {
                 "a2e.env.commands.c: / is no program".to_owned(),
             ]
         );
-    }
-
-    #[test]
-    fn an_address_is_reached_or_not() {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let url: Url = format!("http://{}/mcp", listener.local_addr().unwrap()).parse().unwrap();
-        assert_eq!(unreachable(&url), None);
-        drop(listener);
-        assert!(unreachable(&url).unwrap().message.contains("no connection"));
     }
 }

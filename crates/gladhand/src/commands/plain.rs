@@ -6,16 +6,33 @@
 use std::borrow::Cow;
 use std::io::IsTerminal as _;
 
-use gladhand_wire::invisible::{Layout, escape, escape_json};
+use gladhand_redaction::redact;
+use gladhand_wire::invisible::{Layout, escape, escape_exactly, escape_json};
 
 /// One line of text, in which characters that cannot be seen, or that steer the terminal, are written as `\u{200b}`.
-pub(super) fn plain(text: &str) -> String {
+pub(crate) fn plain(text: &str) -> String {
     escape(text, Layout::Line).into_owned()
 }
 
 /// The same for text of several lines: line breaks and tabs stay.
 pub(super) fn plain_lines(text: &str) -> String {
     escape(text, Layout::Lines).into_owned()
+}
+
+/// One line of text for a decision of the user: different texts are shown differently.
+pub(super) fn exact(text: &str) -> String {
+    escape_exactly(text, Layout::Line)
+}
+
+/// The same for text of several lines: line breaks and tabs stay.
+pub(super) fn exact_lines(text: &str) -> String {
+    escape_exactly(text, Layout::Lines)
+}
+
+/// Text of a peer inside of something that we say: known secrets are masked, and its lines after the first are indented, so that
+/// none looks like one of ours.
+pub(super) fn quoted(text: &str) -> String {
+    plain_lines(&redact(text)).replace('\n', "\n    ")
 }
 
 /// Who reads what a command writes to stdout.

@@ -1,23 +1,124 @@
 //! `gladhand policy`: explains what policy makes of a call, and approves definitions that changed.
 
 use std::io::{IsTerminal as _, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::anyhow;
-use gladhand_hub::policy::{Kind, PinMode, Policy, What, Who};
+use clap::{Args, Subcommand, ValueHint};
+use gladhand_hub::policy::{Explanation, Kind, PinMode, Policy, What, Who};
 use gladhand_hub::{BETWEEN, Provider, SessionId};
 use gladhand_operations::Tool;
-use gladhand_wire::{RawValue, json};
+use gladhand_wire::{RawValue, json as wire};
+use serde_json::json;
 
-use crate::cli::{PolicyApproveArgs, PolicyArgs, PolicyCommand, PolicyTestArgs};
 use crate::commands::changes::changes;
+use crate::commands::lookup::Sources;
 use crate::commands::plain::{plain, plain_lines};
+use crate::commands::serve::Memory;
 use crate::commands::settings::{self, Part, Settings};
-use crate::commands::{CommandError, print_json, written};
-use crate::config::{self, Config};
+use crate::commands::{CommandError, print_json, print_report, written};
+use crate::config::{self, Config, Reading, env};
 use crate::exit::Exit;
 use crate::pins::{self, PinFile, Waiting};
 use crate::providers::Toolbox;
+
+/// What is said of `--as`.
+const MOVED: &str = "the caller is named with --principal";
+
+const POLICY_HELP: &str = "\
+Examples:
+  gladhand policy test git__push --args '{\"branch\": \"main\"}' --principal ann
+  gladhand policy approve            list what changed and waits
+  gladhand policy approve git__push  let one back in";
+
+const TEST_HELP: &str = "\
+Examples:
+  gladhand policy test git__push --args '{\"branch\": \"main\"}' --principal ann
+  gladhand policy test git__status --read-only --client cursor --json
+  gladhand policy test vault://keys --kind resource --principal ann";
+
+const APPROVE_HELP: &str = "\
+Examples:
+  gladhand policy approve
+  gladhand policy approve git__push
+  gladhand policy approve --json";
+
+/// Options of `policy`.
+#[derive(Debug, Args)]
+#[command(after_help = POLICY_HELP)]
+pub struct PolicyArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: PolicyCommand,
+}
+
+/// What `policy` does.
+#[derive(Debug, Subcommand)]
+pub enum PolicyCommand {
+    /// Explain, rule by rule, what becomes of a call. Nothing is called.
+    Test(PolicyTestArgs),
+    /// Approve tools, prompts and instructions that are not what they were; without a name, list what changed in them.
+    Approve(PolicyApproveArgs),
+}
+
+/// Options of `policy test`.
+#[derive(Debug, Args)]
+#[command(after_help = TEST_HELP)]
+pub struct PolicyTestArgs {
+    /// The tool or prompt, by the name under which it is shown; the URI of a resource; a request to a capability of A2E.
+    #[arg(value_name = "NAME")]
+    pub tool: String,
+    /// What it is: `tool`, `resource`, `prompt` or `capability`.
+    #[arg(long, value_name = "KIND", default_value = "tool", value_parser = Kind::parse)]
+    pub kind: Kind,
+    /// Its arguments.
+    #[arg(long, value_name = "JSON", default_value = "{}")]
+    pub args: String,
+    /// Who the caller has proved to be: the name of its token, or issuer and subject of its JWT with a space between
+    /// them, as `who` in a rule names it. Without it, the caller is nobody in particular.
+    #[arg(long, value_name = "PRINCIPAL")]
+    pub principal: Option<String>,
+    /// Not taken: in every other command it names the dialect to speak. It is here so that we say what is meant.
+    #[arg(long = "as", value_name = "PRINCIPAL", hide = true, value_parser = |_: &str| Err::<(), _>(MOVED))]
+    pub moved: Option<()>,
+    /// What the caller calls itself.
+    #[arg(long, value_name = "NAME", default_value = "")]
+    pub client: String,
+    /// The upstream that has the tool, for profiles.
+    #[arg(long, value_name = "NAME")]
+    pub upstream: Option<String>,
+    /// Take the tool for one that says that it changes nothing.
+    #[arg(long)]
+    pub read_only: bool,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub json: bool,
+    /// The configuration file [default: your own, and ./gladhand.toml if you trust it].
+    #[arg(long, value_name = "FILE", env = env::CONFIG, value_hint = ValueHint::FilePath)]
+    pub config: Option<PathBuf>,
+    /// The data folder [default: the user's data folder].
+    #[arg(long, value_name = "DIR", env = env::DATA_DIR, value_hint = ValueHint::DirPath)]
+    pub data_dir: Option<PathBuf>,
+}
+
+/// Options of `policy approve`.
+#[derive(Debug, Args)]
+#[command(after_help = APPROVE_HELP)]
+pub struct PolicyApproveArgs {
+    /// Tools and prompts by the names under which they were shown, or `instructions:UPSTREAM`.
+    #[arg(value_name = "NAME")]
+    pub names: Vec<String>,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub json: bool,
+    /// The configuration file [default: your own, and ./gladhand.toml if you trust it].
+    #[arg(long, value_name = "FILE", env = env::CONFIG, value_hint = ValueHint::FilePath)]
+    pub config: Option<PathBuf>,
+    /// The data folder [default: the user's data folder].
+    #[arg(long, value_name = "DIR", env = env::DATA_DIR, value_hint = ValueHint::DirPath)]
+    pub data_dir: Option<PathBuf>,
+}
 
 /// Does what was asked for.
 pub fn run(args: &PolicyArgs) -> Result<ExitCode, CommandError> {
@@ -29,12 +130,12 @@ pub fn run(args: &PolicyArgs) -> Result<ExitCode, CommandError> {
 
 fn test(args: &PolicyTestArgs) -> Result<ExitCode, CommandError> {
     let data = config::data_dir(args.data_dir.as_deref());
-    let loaded = settings::load(args.config.as_deref(), data.as_deref(), Part::AsWritten);
-    let Settings { config, .. } = loaded.map_err(CommandError::usage)?;
+    let loaded = settings::load(args.config.as_deref(), data.as_deref(), Part::AsWritten, settings::note);
+    let Settings { config, layers } = loaded.map_err(CommandError::usage)?;
     let policy = config.policy.policy(&config.profiles, &config.authorization.tool_scopes);
     let arguments = match (args.kind, args.args.as_str()) {
         // Conditions about a resource see its URI.
-        (Kind::Resource, "{}") => json::to_raw(&serde_json::json!({ "uri": args.tool })),
+        (Kind::Resource, "{}") => wire::to_raw(&json!({ "uri": args.tool })),
         (_, text) => serde_json::from_str::<Box<RawValue>>(text)
             .map_err(|error| CommandError::usage(anyhow!("--args is not JSON: {error}")))?,
     };
@@ -42,31 +143,70 @@ fn test(args: &PolicyTestArgs) -> Result<ExitCode, CommandError> {
     if ours.is_none() && args.kind == Kind::Tool && std::io::stderr().is_terminal() {
         let note =
             "no server is asked whether there is such a tool; rules see the name as it is shown, as in `git__push`";
-        written(writeln!(anstream::stderr(), "note: {note}"))?;
+        super::note(&format!("note: {note}"));
     }
     let mut tool = ours.unwrap_or_else(|| Tool::plain(args.tool.clone(), ""));
     if args.read_only {
-        tool = tool.with("annotations", &serde_json::json!({"readOnlyHint": true}));
+        tool = tool.with("annotations", &json!({"readOnlyHint": true}));
     }
     let principal = args.principal.as_deref().map(|name| name.strip_prefix("principal:").unwrap_or(name));
     let who = Who { principal, client: &args.client, session: SessionId::NONE, scopes: None };
-    let upstream = args.upstream.as_deref().unwrap_or_default();
+    // Lists are remembered by the command or address as it is used, with everything that it refers to.
+    let sources = Sources::with_store_in(data.clone());
+    let used = sources.lookup(|lookup| layers.examine(Reading::Whole(lookup))).config.unwrap_or_default();
+    let known = remembered(args, &used, &Memory::in_folder(data));
+    let of_known = known.as_ref().map(|known| known.upstream.as_str());
+    let upstream = args.upstream.as_deref().or(of_known).unwrap_or_default();
+    let own = known.as_ref().map_or(args.tool.as_str(), |known| &known.own);
+    let natural = known.as_ref().and_then(|known| known.natural.as_deref());
     let mut prefixes = prefixes_of(args, &config);
     let prefix = prefixes.pop();
     let what = match args.kind {
-        Kind::Tool => What::tool(upstream, &args.tool, &tool),
+        Kind::Tool => What::tool(upstream, own, &tool),
         Kind::Capability => {
             let capability = args.tool.split('/').next().unwrap_or_default();
             What::named(args.kind, upstream, capability, &args.tool)
         }
-        kind => What::named(kind, upstream, &args.tool, &args.tool),
+        kind => What::named(kind, upstream, own, &args.tool),
     };
-    let what = what.among(prefix.as_deref(), &prefixes);
+    let what = what.among(prefix.as_deref(), &prefixes).instead_of(natural);
+    let explanation = policy.explain(&who, &what, &arguments);
     match args.json {
-        true => print_json(&as_json(&policy, &who, &what, &arguments))?,
-        false => written(writeln!(std::io::stdout(), "{}", plain_lines(&as_text(&policy, &who, &what, &arguments))))?,
+        true => print_json(&as_json(&policy, &who, &what, natural, &explanation))?,
+        false => {
+            let text = as_text(&policy, &who, &what, natural, &arguments, &explanation);
+            written(writeln!(std::io::stdout(), "{}", plain_lines(&text)))?;
+        }
     }
     Ok(Exit::Success.into())
+}
+
+/// A tool or prompt of an upstream, as the upstream listed it when it was last asked.
+struct Known {
+    upstream: String,
+    own: String,
+    /// The name that it would have if no other upstream had it.
+    natural: Option<String>,
+}
+
+/// The tool or prompt that is shown under the name. Rules also hold by the name that it would have without a conflict, and a
+/// shown name does not tell that one.
+fn remembered(args: &PolicyTestArgs, config: &Config, memory: &Memory) -> Option<Known> {
+    if !matches!(args.kind, Kind::Tool | Kind::Prompt) {
+        return None;
+    }
+    let enabled = config.upstreams.0.iter().filter(|(_, upstream)| upstream.enabled);
+    let wanted = |name: &&str| args.upstream.as_deref().is_none_or(|wanted| wanted == *name);
+    enabled.filter(|(name, _)| wanted(&name.as_str())).find_map(|(name, upstream)| {
+        let naming = upstream.naming(name);
+        let owns = upstream.target().and_then(|target| memory.names(name, &target))?;
+        owns.into_iter().find_map(|own| {
+            let shown = naming.shown(&own)?;
+            let natural = if shown == args.tool { None } else { Some(shown) };
+            let is_meant = natural.is_none() || naming.instead(&own) == args.tool;
+            is_meant.then(|| Known { upstream: name.clone(), own, natural })
+        })
+    })
 }
 
 /// The prefixes of configured upstreams that the name begins with, the longest last: the upstream that it belongs to.
@@ -79,12 +219,18 @@ fn prefixes_of(args: &PolicyTestArgs, config: &Config) -> Vec<String> {
     prefixes
 }
 
-fn as_json(policy: &Policy, who: &Who<'_>, what: &What<'_>, arguments: &RawValue) -> String {
-    let explanation = policy.explain(who, what, arguments);
+fn as_json(
+    policy: &Policy,
+    who: &Who<'_>,
+    what: &What<'_>,
+    natural: Option<&str>,
+    explanation: &Explanation,
+) -> String {
     let profile = policy.profile(who);
-    let told = serde_json::json!({
+    let told = json!({
         "kind": what.kind,
         "tool": what.name,
+        "natural": natural,
         "principal": who.principal,
         "client": who.client,
         "profile": profile.map(|profile| &profile.name),
@@ -96,17 +242,22 @@ fn as_json(policy: &Policy, who: &Who<'_>, what: &What<'_>, arguments: &RawValue
     told.to_string()
 }
 
-fn as_text(policy: &Policy, who: &Who<'_>, what: &What<'_>, arguments: &RawValue) -> String {
-    let mut lines = vec![
-        format!("{:<9} {} {}", what.kind.word(), what.name, arguments.get()),
-        format!("principal {}", who.principal.unwrap_or("-")),
-        format!("client    {}", if who.client.is_empty() { "-" } else { who.client }),
-    ];
+fn as_text(
+    policy: &Policy,
+    who: &Who<'_>,
+    what: &What<'_>,
+    natural: Option<&str>,
+    arguments: &RawValue,
+    explanation: &Explanation,
+) -> String {
+    let mut lines = vec![format!("{:<9} {} {}", what.kind.word(), what.name, arguments.get())];
+    lines.extend(natural.map(|name| format!("also      {name}, which names another tool too")));
+    lines.push(format!("principal {}", who.principal.unwrap_or("-")));
+    lines.push(format!("client    {}", if who.client.is_empty() { "-" } else { who.client }));
     if let Some(profile) = policy.profile(who) {
         let seen = profile.shown(what).map_or_else(|| "not seen".to_owned(), |name| format!("seen as {name}"));
         lines.push(format!("profile   {}: {seen}", profile.name));
     }
-    let explanation = policy.explain(who, what, arguments);
     for rule in &explanation.rules {
         lines.push(format!("rule      {} ({}): {}", rule.rule, rule.effect, rule.verdict));
     }
@@ -123,33 +274,47 @@ fn as_text(policy: &Policy, who: &Who<'_>, what: &What<'_>, arguments: &RawValue
 fn approve(args: &PolicyApproveArgs) -> Result<ExitCode, CommandError> {
     let folder = config::data_dir(args.data_dir.as_deref()).ok_or_else(|| anyhow!("there is no data folder"))?;
     let file = PinFile::open(folder.join(pins::NAME))?;
-    let loaded = settings::load(args.config.as_deref(), Some(&folder), Part::WithoutUpstreams);
+    let loaded = settings::load(args.config.as_deref(), Some(&folder), Part::WithoutUpstreams, settings::note);
     let Settings { config, .. } = loaded.map_err(CommandError::usage)?;
     if config.policy.pin == PinMode::Off {
         let note = "`pin` of [policy] is off in this configuration: no tool is stopped when it changes";
-        written(writeln!(anstream::stderr(), "note: {note}"))?;
+        super::note(&format!("note: {note}"));
     }
-    let mut out = std::io::stdout();
     if args.names.is_empty() {
-        for Waiting { name, since, at, texts } in file.waiting() {
-            written(writeln!(out, "{}: known since {since}, seen to be something else at {at}", plain(&name)))?;
-            let changed = match texts {
-                Some((before, after)) => changes(&before, &after),
-                None => vec!["what changed is not known: the definition was not kept".to_owned()],
-            };
-            for line in changed {
-                written(writeln!(out, "    {line}"))?;
-            }
-        }
-        return Ok(Exit::Success.into());
+        return list(&file.waiting(), args.json);
     }
     let approved = file.approve(&args.names)?;
     if approved.is_empty() {
         let error = anyhow!("nothing of that name waits to be approved");
-        return Err(CommandError::new(Exit::Failure, error).hint("without a name, what waits is listed"));
+        return Err(CommandError::usage(error).hint("without a name, what waits is listed"));
+    }
+    if args.json {
+        return print_report(json!({ "approved": approved }), None);
     }
     for name in approved {
-        written(writeln!(out, "approved {}", plain(&name)))?;
+        written(writeln!(std::io::stdout(), "approved {}", plain(&name)))?;
+    }
+    Ok(Exit::Success.into())
+}
+
+/// Lists what waits to be approved.
+fn list(waiting: &[Waiting], as_json: bool) -> Result<ExitCode, CommandError> {
+    let changed = |one: &Waiting| one.texts.as_ref().map(|(before, after)| changes(before, after));
+    if as_json {
+        let each = waiting.iter().map(|one| {
+            let Waiting { name, since, at, .. } = one;
+            json!({ "name": name, "since": since, "at": at, "changes": changed(one) })
+        });
+        return print_report(json!({ "waiting": each.collect::<Vec<_>>() }), None);
+    }
+    let mut out = std::io::stdout();
+    for one in waiting {
+        let Waiting { name, since, at, .. } = one;
+        written(writeln!(out, "{}: known since {since}, seen to be something else at {at}", plain(name)))?;
+        let unknown = || vec!["what changed is not known: the definition was not kept".to_owned()];
+        for line in changed(one).unwrap_or_else(unknown) {
+            written(writeln!(out, "    {line}"))?;
+        }
     }
     Ok(Exit::Success.into())
 }

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::anyhow;
 use clap::{Args, Subcommand, ValueHint};
+use gladhand_operations::{Failure, FailureKind};
 use gladhand_repository::{Progress, Stage};
 use gladhand_wire::{RawValue, json};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -14,13 +15,55 @@ use serde_json::{Value, json};
 
 use crate::commands::plain::plain;
 use crate::commands::settings::{self, Part, Settings};
-use crate::commands::{CommandError, print_data, print_json, screen};
+use crate::commands::{CommandError, print_data, print_report, screen};
 use crate::config;
 use crate::exit::Exit;
+use crate::logging;
 use crate::providers::RepositoryTools;
+
+const REPO_HELP: &str = "\
+Nothing in the repository is changed. The same tools are served to peers.
+
+Examples:
+  gladhand repo analyze ~/project
+  gladhand repo frameworks ~/project
+  gladhand repo faq 'How are secrets kept?'
+  gladhand repo plan ~/project --json > plan.json
+  gladhand repo validate ~/project --plan plan.json";
+
+const ANALYZE_HELP: &str = "\
+Examples:
+  gladhand repo analyze
+  gladhand repo analyze ~/project --json";
+
+const FRAMEWORKS_HELP: &str = "\
+Examples:
+  gladhand repo frameworks
+  gladhand repo frameworks ~/project --json";
+
+const FAQ_HELP: &str = "\
+Examples:
+  gladhand repo faq 'How are secrets kept?'
+  gladhand repo faq 'How is it installed?' --docs ~/project/docs --json";
+
+const PLAN_HELP: &str = "\
+Exit code 1 means that there is nothing to apply.
+
+Examples:
+  gladhand repo plan
+  gladhand repo plan ~/project --target mcp-server --framework fastapi
+  gladhand repo plan ~/project --json > plan.json";
+
+const VALIDATE_HELP: &str = "\
+Exit code 1 means that the plan cannot be applied as it is.
+
+Examples:
+  gladhand repo validate ~/project --plan plan.json
+  gladhand repo plan ~/project --json | gladhand repo validate ~/project --json";
 
 /// Options of `repo`.
 #[derive(Debug, Args)]
+#[command(after_help = REPO_HELP)]
 pub struct RepoArgs {
     /// What to look at.
     #[command(subcommand)]
@@ -31,10 +74,13 @@ pub struct RepoArgs {
 #[derive(Debug, Subcommand)]
 pub enum What {
     /// What a repository is made of: languages, package managers, entry points, members, risks.
+    #[command(after_help = ANALYZE_HELP)]
     Analyze(Place),
     /// Which frameworks it uses, with the evidence.
+    #[command(after_help = FRAMEWORKS_HELP)]
     Frameworks(Place),
     /// Answer a question from documentation.
+    #[command(after_help = FAQ_HELP)]
     Faq {
         /// The question.
         question: String,
@@ -46,18 +92,21 @@ pub enum What {
         json: bool,
     },
     /// The edits that integrate something into it, as a patch. Changes nothing.
+    #[command(after_help = PLAN_HELP)]
     Plan {
         /// Where.
         #[command(flatten)]
         place: Place,
-        /// What to integrate: fluxloop, mcp-server, gladhand, or a recipe of one's own.
-        #[arg(long, default_value = "fluxloop")]
-        target: String,
+        /// What to integrate: mcp-server, gladhand, fluxloop, or a recipe of one's own. Without it, an MCP server is registered
+        /// with gladhand, and any other application gets an MCP endpoint (mcp-server).
+        #[arg(long)]
+        target: Option<String>,
         /// The framework; found out if it is not said.
         #[arg(long)]
         framework: Option<String>,
     },
     /// Whether a plan (as `plan --json` prints it) can be applied as it is.
+    #[command(after_help = VALIDATE_HELP)]
     Validate {
         /// Where.
         #[command(flatten)]
@@ -82,47 +131,55 @@ pub struct Place {
 /// Looks, and prints what was found.
 pub fn run(args: &RepoArgs) -> Result<ExitCode, CommandError> {
     let data = config::data_dir(None).ok_or_else(|| CommandError::usage(anyhow!("there is no data folder")))?;
-    let Settings { config, .. } =
-        settings::load(None, Some(&data), Part::WithoutUpstreams).map_err(CommandError::usage)?;
-    let tools = RepositoryTools::new(&config.repository, data, false);
+    let Settings { config, layers } =
+        settings::load(None, Some(&data), Part::WithoutUpstreams, settings::note).map_err(CommandError::usage)?;
+    let tools = RepositoryTools::new(&config.repository, config::OwnFiles::of(&data, &config, &layers), false);
     let ask = |name: &str, arguments: &Value| -> Result<Value, CommandError> {
         let bar = Bar::new();
         let answer = tools.run(name, &json::to_raw(arguments), &bar);
         bar.0.finish_and_clear();
-        let answer =
-            answer.map_err(|failure| CommandError::new(Exit::CallFailed, anyhow!("{}", plain(&failure.message))))?;
-        Ok(read(&answer))
+        answer.map(|answer| read(&answer)).map_err(failed)
     };
-    let root = |place: &Place| place.path.to_string_lossy().into_owned();
+    let root =
+        |place: &Place| -> Result<String, CommandError> { Ok(existing(&place.path)?.to_string_lossy().into_owned()) };
     match &args.what {
         What::Analyze(place) => {
-            let profile = ask("analyze_repository", &json!({ "root": root(place) }))?;
-            print(&profile, place.json, profile_text)
+            let profile = ask("analyze_repository", &json!({ "root": root(place)? }))?;
+            print(profile, place.json, profile_text, None)
         }
         What::Frameworks(place) => {
-            let found = ask("detect_frameworks", &json!({ "root": root(place) }))?;
-            print(&found, place.json, frameworks_text)
+            let found = ask("detect_frameworks", &json!({ "root": root(place)? }))?;
+            print(found, place.json, frameworks_text, None)
         }
         What::Faq { question, docs, json } => {
+            let docs = docs.as_deref().map(existing).transpose()?;
             let answer = ask("faq", &json!({ "query": question, "docs": docs }))?;
-            print(&answer, *json, answer_text)
+            print(answer, *json, answer_text, None)
         }
         What::Plan { place, target, framework } => {
+            let target = match target {
+                Some(target) => target.as_str(),
+                None => {
+                    usual_target(&ask("detect_frameworks", &json!({ "root": root(place)? }))?, framework.as_deref())
+                }
+            };
             let framework = match framework {
                 Some(framework) => framework.clone(),
-                None => surest(&ask("detect_frameworks", &json!({ "root": root(place), "target": target }))?)?,
+                None => surest(&ask("detect_frameworks", &json!({ "root": root(place)?, "target": target }))?)?,
             };
-            let input = json!({ "root": root(place), "target": target, "framework": framework });
+            let input = json!({ "root": root(place)?, "target": target, "framework": framework });
             let plan = ask("propose_edit_plan", &input)?;
-            print(&plan, place.json, plan_text)?;
-            Ok(if is_empty(&plan) { Exit::Failure } else { Exit::Success }.into())
+            let nothing = || CommandError::from(anyhow!("the plan has nothing to apply"));
+            let bad_news = is_empty(&plan).then(nothing);
+            print(plan, place.json, plan_text, bad_news)
         }
         What::Validate { place, plan } => {
             let plan: Value = serde_json::from_str(&text_of(plan)?)
                 .map_err(|error| CommandError::usage(anyhow!("the plan is no JSON: {error}")))?;
-            let verdict = ask("validate_edit_plan", &json!({ "root": root(place), "plan": plan }))?;
-            print(&verdict, place.json, verdict_text)?;
-            Ok(if verdict["valid"] == true { Exit::Success } else { Exit::Failure }.into())
+            let verdict = ask("validate_edit_plan", &json!({ "root": root(place)?, "plan": plan }))?;
+            let invalid = || CommandError::from(anyhow!("the plan cannot be applied as it is"));
+            let bad_news = (verdict["valid"] != true).then(invalid);
+            print(verdict, place.json, verdict_text, bad_news)
         }
     }
 }
@@ -140,6 +197,13 @@ fn text_of(file: &Path) -> Result<String, CommandError> {
     fs_err::read_to_string(file).map_err(CommandError::usage)
 }
 
+/// The target for who names none: what a project with these frameworks gains most from.
+fn usual_target(found: &Value, framework: Option<&str>) -> &'static str {
+    let is_server = |one: &Value| one["kind"] == "mcp" && framework.is_none_or(|name| one["name"] == name);
+    let has_server = found["frameworks"].as_array().into_iter().flatten().any(is_server);
+    if has_server { "gladhand" } else { "mcp-server" }
+}
+
 /// The surest framework for which the target has a recipe; where it has none, the surest, of which it can be told why.
 fn surest(found: &Value) -> Result<String, CommandError> {
     let recommended = found["recommended_patterns"][0]["framework"].as_str();
@@ -147,12 +211,37 @@ fn surest(found: &Value) -> Result<String, CommandError> {
     name.ok_or_else(|| CommandError::usage(anyhow!("no framework was found")).hint("name one with --framework"))
 }
 
-fn print(answer: &Value, as_json: bool, text: fn(&Value) -> String) -> Result<ExitCode, CommandError> {
-    match as_json {
-        true => print_json(&format!("{answer:#}"))?,
-        false => print_data(&text(answer))?,
+/// A file or folder that the command line names.
+fn existing(path: &Path) -> Result<&Path, CommandError> {
+    let missing = || CommandError::usage(anyhow!("{} does not exist", plain(&path.display().to_string())));
+    path.exists().then_some(path).ok_or_else(missing)
+}
+
+/// A tool's failure. One with details is about an argument, which here is a word of the command line.
+fn failed(failure: Failure) -> CommandError {
+    let is_usage = failure.kind == FailureKind::InvalidArguments || failure.data.is_some();
+    let exit = if is_usage { Exit::Usage } else { Exit::CallFailed };
+    let error = CommandError::new(exit, anyhow!("{}", plain(&failure.message)));
+    let details = failure.data.as_deref().map(read).unwrap_or_default();
+    let lists = [("targets", &details["valid_targets"]), ("frameworks", &details["valid_frameworks"])];
+    match lists.into_iter().find(|(_, list)| list.is_array()) {
+        Some((what, list)) => error.hint(format!("there are these {what}: {}", words(list))),
+        None => error,
     }
-    Ok(Exit::Success.into())
+}
+
+/// Prints an answer, and ends as its bad news says.
+fn print(
+    answer: Value,
+    as_json: bool,
+    text: fn(&Value) -> String,
+    bad_news: Option<CommandError>,
+) -> Result<ExitCode, CommandError> {
+    if as_json {
+        return print_report(answer, bad_news.as_ref());
+    }
+    print_data(&text(&answer))?;
+    Ok(bad_news.map_or(Exit::Success, |error| error.exit).into())
 }
 
 fn words(value: &Value) -> String {
@@ -246,6 +335,8 @@ fn is_empty(plan: &Value) -> bool {
 fn plan_text(plan: &Value) -> String {
     let summary = if is_empty(plan) { "nothing to apply" } else { plan["summary"].as_str().unwrap_or_default() };
     let mut text = format!("{}\n", plain(summary));
+    let said = |name: &str| plain(plan[name].as_str().unwrap_or_default());
+    let _ = writeln!(text, "target: {}, framework: {}", said("target"), said("framework"));
     for patch in plan["patches"].as_array().into_iter().flatten() {
         for line in patch["diff"].as_str().unwrap_or_default().lines() {
             let _ = writeln!(text, "{}", plain(line));
@@ -274,7 +365,7 @@ struct Bar(ProgressBar);
 
 impl Bar {
     fn new() -> Self {
-        let target = match std::io::stderr().is_terminal() {
+        let target = match std::io::stderr().is_terminal() && !logging::is_json() {
             true => ProgressDrawTarget::stderr(),
             false => ProgressDrawTarget::hidden(),
         };

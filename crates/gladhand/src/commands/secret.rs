@@ -11,7 +11,7 @@ use gladhand_store::{Keeper, SecretError, Secrets};
 use serde_json::json;
 
 use super::plain::plain;
-use super::{CommandError, print_json, secret_prompt, written};
+use super::{CommandError, print_report, secret_prompt, written};
 use crate::config::{self, env};
 use crate::exit::Exit;
 use crate::secrets::{self, NoSecrets};
@@ -39,11 +39,29 @@ pub struct SecretArgs {
     /// The data folder [default: the user's data folder].
     #[arg(long, value_name = "DIR", env = env::DATA_DIR, value_hint = ValueHint::DirPath, global = true)]
     data_dir: Option<PathBuf>,
+    /// Print one JSON object.
+    #[arg(long, global = true)]
+    json: bool,
 }
+
+const SET_HELP: &str = "\
+Examples:
+  gladhand secret set github
+  pass show github | gladhand secret set github";
+
+const LIST_HELP: &str = "\
+Examples:
+  gladhand secret list
+  gladhand secret list --json";
+
+const RM_HELP: &str = "\
+Examples:
+  gladhand secret rm github";
 
 #[derive(Debug, Subcommand)]
 enum SecretCommand {
     /// Keep a secret under a name: from a hidden prompt, or from stdin.
+    #[command(after_help = SET_HELP)]
     Set {
         /// Its name.
         name: String,
@@ -52,12 +70,10 @@ enum SecretCommand {
         value: Option<()>,
     },
     /// List the names of all secrets, and say where they are kept.
-    List {
-        /// Print one JSON object.
-        #[arg(long)]
-        json: bool,
-    },
+    #[command(after_help = LIST_HELP)]
+    List,
     /// Forget a secret.
+    #[command(after_help = RM_HELP)]
     Rm {
         /// Its name.
         name: String,
@@ -79,9 +95,14 @@ pub fn run(args: SecretArgs) -> Result<ExitCode, CommandError> {
         SecretCommand::Set { name, value: None } => {
             let Some(value) = value(&name)? else { return Err(CommandError::usage(anyhow!("nothing was entered"))) };
             secrets.set(&name, value).map_err(refused)?;
+            if args.json {
+                let keeper = secrets.keeper().map_err(refused)?;
+                let report = json!({"name": name, "file": secrets.file(), "key": word(keeper)});
+                return print_report(report, None);
+            }
             say(&format!("kept `{}` in {}", plain(&name), whereabouts(&secrets)?));
         }
-        SecretCommand::List { json: false } => {
+        SecretCommand::List if !args.json => {
             let names = secrets.names().map_err(refused)?;
             let lines: String = names.iter().map(|name| format!("{}\n", plain(name))).collect();
             written(anstream::stdout().write_all(lines.as_bytes()))?;
@@ -90,16 +111,19 @@ pub fn run(args: SecretArgs) -> Result<ExitCode, CommandError> {
                 false => say(&format!("kept in {}", whereabouts(&secrets)?)),
             }
         }
-        SecretCommand::List { json: true } => {
+        SecretCommand::List => {
             let keeper = secrets.keeper().map_err(refused)?;
             let key = Some(secrets.key_file()).filter(|_| keeper == Keeper::File);
             let names = secrets.names().map_err(refused)?;
             let report = json!({"names": names, "file": secrets.file(), "key": word(keeper), "key_file": key});
-            print_json(&report.to_string())?;
+            return print_report(report, None);
         }
         SecretCommand::Rm { name } => {
             if !secrets.remove(&name).map_err(refused)? {
                 return Err(CommandError::usage(anyhow!("there is no secret `{}`", plain(&name))));
+            }
+            if args.json {
+                return print_report(json!({"name": name}), None);
             }
             say(&format!("forgot `{}`", plain(&name)));
         }
@@ -141,8 +165,7 @@ fn word(keeper: Keeper) -> &'static str {
 }
 
 fn say(text: &str) {
-    // Nobody reads stderr: then there is nobody to tell.
-    let _ = writeln!(anstream::stderr(), "{text}");
+    super::note(text);
 }
 
 fn refused(error: SecretError) -> CommandError {

@@ -21,17 +21,57 @@ use url::Url;
 use crate::cli::ServerArgs;
 use crate::commands::call::person::Person;
 use crate::commands::{CommandError, lookup, settings, sign_in};
-use crate::config::{self, env};
-use crate::edges::http_client::Endpoint;
+use crate::config::{self, Config, Upstreams, env};
+use crate::edges::http_client::{Arriving, Endpoint};
 use crate::edges::signals::{self, Signals};
 use crate::exit::Exit;
-use crate::upstream::{Authorizer, Bearer, Eras, Host, OpenError, Options, Speak, Target, Upstream};
+use crate::upstream::{Alone, Authorizer, Bearer, Eras, Host, OpenError, Options, Speak, Target, Upstream};
 
 /// How long a person may take to sign in.
 const SIGNING_IN: Duration = Duration::from_secs(330);
 
+/// How long a server may take to leave after Ctrl-C; then it is killed.
+const AFTER_INTERRUPT: Duration = Duration::from_millis(300);
+
 /// The file of the data folder in which it is kept what was found out about servers.
 const ERAS: &str = "eras.json";
+
+/// Which server a command asks.
+#[derive(Debug)]
+pub(super) enum Asked {
+    /// The one that the command line names.
+    Named,
+    /// Our own, which has these upstreams, because the command line names none.
+    Ours(Upstreams),
+}
+
+impl Asked {
+    /// The upstreams that are not available, each with why.
+    pub(super) fn unavailable(&self) -> Vec<String> {
+        match self {
+            Self::Named => Vec::new(),
+            Self::Ours(upstreams) => {
+                upstreams.unavailable().map(|(name, why)| settings::unavailable(name, why)).collect()
+            }
+        }
+    }
+
+    /// Why the upstream that a tool would belong to by its name cannot be asked, if so. `logs` are the lines that the server
+    /// said meanwhile.
+    pub(super) fn outage(&self, tool: &str, logs: &[String]) -> Option<CommandError> {
+        let Self::Ours(upstreams) = self else { return None };
+        let enabled = upstreams.0.iter().filter(|(_, upstream)| upstream.enabled);
+        let fitting = enabled.filter_map(|(name, upstream)| Some((upstream.naming(name).fits(tool)?, name, upstream)));
+        let (_, name, upstream) = fitting.max_by_key(|(fit, ..)| *fit)?;
+        let names_it = |line: &&str| line.split([' ', ':', '`']).any(|word| word == name.as_str());
+        let line = match &upstream.unavailable {
+            Some(why) => settings::unavailable(name, why),
+            None => logs.iter().filter_map(|line| line.strip_prefix("warning: ")).find(names_it)?.to_owned(),
+        };
+        let error = reply(Err(Failure::new(FailureKind::UpstreamLost, line))).err()?;
+        Some(error.hint("`gladhand doctor` shows how each upstream is"))
+    }
+}
 
 /// A server and how to talk to it, as the command line says.
 #[derive(Debug)]
@@ -43,8 +83,8 @@ pub(super) struct Plan {
     token: Option<Secret>,
     /// How a person is asked to sign in, should the server want it.
     pub(super) sign_in: sign_in::Manner,
-    /// Whether no server was named, and we start one of our own.
-    is_ours: bool,
+    /// The configuration of our own server, where no server was named.
+    own: Option<Config>,
 }
 
 impl Plan {
@@ -64,23 +104,27 @@ impl Plan {
             headers: headers(&args.header).map_err(CommandError::usage)?,
             token: config::token_in_environment().map_err(CommandError::usage)?,
             eras: eras(std::env::var_os(env::DATA_DIR).map(PathBuf::from).as_deref()),
-            hidden: if is_ours { lookup::hidden_from_ourselves() } else { lookup::hidden() },
+            hidden: if is_ours { lookup::hidden_from_ourselves() } else { env::never_passed_on() },
             ..Options::default()
         };
-        if is_ours {
-            // The server that we start says the same, on a stderr that is not shown.
-            let named = std::env::var_os(env::CONFIG).map(PathBuf::from);
-            settings::check(named.as_deref()).map_err(CommandError::usage)?;
-        }
-        Ok(Self { target, options, timeout, token, sign_in: sign_in::Manner::InPassing, is_ours })
+        let own = match is_ours {
+            true => {
+                // The server that we start says the same, on a stderr that is not shown.
+                let named = std::env::var_os(env::CONFIG).map(PathBuf::from);
+                Some(settings::check(named.as_deref()).map_err(CommandError::usage)?)
+            }
+            false => None,
+        };
+        Ok(Self { target, options, timeout, token, sign_in: sign_in::Manner::InPassing, own })
     }
 
     /// Declares what can be asked of the person at the terminal, who is to be the host of the session. All commands
     /// declare the same, since what a server has may depend on it.
     pub(super) fn for_person(&mut self, person: Person) -> Arc<Person> {
         self.options.provides = person.provides();
+        self.options.has_person = true;
         self.options.log_level = Some(person.level());
-        Arc::new(person)
+        Arc::new(person.knowing(self.asked().unavailable()))
     }
 
     /// The server as it would be typed behind a command.
@@ -88,18 +132,33 @@ impl Plan {
         match &self.target {
             Target::Url(_) => self.target.to_string(),
             // Without a server, the next command needs none either.
-            Target::Command(_) if self.is_ours => String::new(),
+            Target::Command(_) if self.own.is_some() => String::new(),
             Target::Command(_) => format!("-- {}", self.target),
         }
     }
 
-    /// Opens a session, does the work, closes it. Ctrl-C and SIGTERM end it wherever it is.
+    /// Tells the person of upstreams that are not available, for commands that ask all of them. The server says so at some
+    /// time or never, because it answers first.
+    pub(super) fn note_unavailable(&self) {
+        self.asked().unavailable().iter().for_each(|line| settings::note(line));
+    }
+
+    /// Which server a command asks.
+    pub(super) fn asked(&self) -> Asked {
+        match &self.own {
+            Some(config) => Asked::Ours(config.upstreams.clone()),
+            None => Asked::Named,
+        }
+    }
+
+    /// Opens a session, does the work, closes it. The person, if there is one, sees what is waited for. Ctrl-C and SIGTERM end it wherever it is.
     pub(super) fn run<F: Future<Output = Result<ExitCode, CommandError>>>(
         self,
-        host: Arc<dyn Host>,
+        person: Option<Arc<Person>>,
         work: impl FnOnce(Upstream) -> F,
     ) -> Result<ExitCode, CommandError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let (shown, speak) = (self.shown(), self.options.speak);
         let done = runtime.block_on(async {
             let mut signals = Signals::listen()?;
             let (mut options, timeout) = (self.options, self.timeout);
@@ -110,22 +169,36 @@ impl Plan {
             }
             (options.headers, options.authorizer) = (access.headers.clone(), access.authorizer.clone());
             options.roots = access.roots.clone();
+            let host: Arc<dyn Host> = match &person {
+                Some(person) => Arc::clone(person) as _,
+                None => Arc::new(Alone),
+            };
+            let server = if self.own.is_some() { "gladhand serve".to_owned() } else { self.target.to_string() };
+            let what = format!("opening {server}, at most {} s", timeout.as_secs());
+            let opening = Upstream::open(&self.target, options, host);
+            let opening = async {
+                match &person {
+                    Some(person) => person.waiting(&what, opening).await,
+                    None => opening.await,
+                }
+            };
             let opened = tokio::select! {
-                opened = Upstream::open(&self.target, options, host) => opened,
+                opened = opening => opened,
                 // What the opening itself says about it is better, where it has the same time.
                 () = access.silence(timeout + Duration::from_secs(1)) => {
                     let refusal = Refusal::TimedOut { seconds: timeout.as_secs() };
-                    Err(OpenError::Refused { refusal, last_words: Vec::new() })
+                    Err(OpenError::refused(refusal))
                 }
                 stop = signals.next() => return Ok(stopped(stop)),
             };
-            let upstream = opened.map_err(|error| not_open(error, &self.target))?;
-            let done = tokio::select! {
-                done = work(upstream.clone()) => done,
-                stop = signals.next() => Ok(stopped(stop)),
+            let upstream = opened.map_err(|error| not_open(error, &self.target, speak, &shown))?;
+            let (done, patience) = tokio::select! {
+                done = work(upstream.clone()) => (done, Duration::MAX),
+                stop = signals.next() => (Ok(stopped(stop)), AFTER_INTERRUPT),
             };
             tokio::select! {
                 () = upstream.close() => {}
+                () = tokio::time::sleep(patience) => {}
                 _ = signals.next() => {}
             }
             done
@@ -190,7 +263,8 @@ impl Access {
     /// The server at an address, with what gets requests into it.
     pub(super) fn endpoint(&self, url: Url) -> Endpoint {
         let (headers, roots) = (self.headers.clone(), self.roots.clone());
-        Endpoint { url, headers, roots, authorizer: self.authorizer.clone(), line_bytes: MAX_LINE }
+        let (authorizer, arriving) = (self.authorizer.clone(), Arriving::default());
+        Endpoint { url, headers, roots, authorizer, line_bytes: MAX_LINE, arriving }
     }
 
     /// Ends when a server has been silent for too long, and never while a person is signing in.
@@ -254,6 +328,9 @@ pub(super) const UNREACHABLE: &str = "is it running, and is the path right (ofte
 /// What to do about an answer that exceeds the limit on lines.
 const TOO_LONG: &str = "for servers in the configuration, `limits.line_bytes` sets this limit";
 
+/// The code of JSON-RPC for a failure inside a server.
+const INTERNAL_ERROR: &str = "-32603";
+
 /// What to do about a server that does not let us in.
 pub(super) fn unauthorized() -> String {
     format!("sign in from a terminal, set {} to a bearer token, or give --header 'Authorization: …'", env::MCP_TOKEN)
@@ -274,22 +351,51 @@ pub(super) fn not_started(program: &str) -> String {
     }
 }
 
-/// Why there is no session, with something to do about it.
-fn not_open(error: OpenError, target: &Target) -> CommandError {
+/// Whether a server that refuses one client in this way may open for another. One that failed inside understood the
+/// opening.
+pub(super) fn may_open_for_another(refusal: &Refusal) -> bool {
+    match refusal {
+        Refusal::VersionMismatch { .. } | Refusal::PeerMisbehaved { .. } => true,
+        Refusal::PeerRefused { code, .. } => code != INTERNAL_ERROR,
+        _ => false,
+    }
+}
+
+/// Why there is no session, with something to do about it. `shown` is the server as it is typed behind a command.
+fn not_open(error: OpenError, target: &Target, speak: Speak, shown: &str) -> CommandError {
     let exit = match &error {
         OpenError::NotStarted { .. } | OpenError::Unreachable(_) => Exit::PeerFailed,
         OpenError::NotOverHttp(_) => Exit::Usage,
-        OpenError::Unauthorized { .. } => Exit::Refused,
+        OpenError::Unauthorized { .. } | OpenError::Forbidden { .. } => Exit::Refused,
         OpenError::Refused { refusal, .. } => super::exit_of(refusal),
     };
+    let code = match &error {
+        OpenError::NotStarted { .. } => "not_started",
+        OpenError::Unreachable(_) => "unreachable",
+        OpenError::NotOverHttp(_) => Exit::Usage.word(),
+        OpenError::Unauthorized { .. } => "unauthorized",
+        OpenError::Forbidden { .. } => "peer_refused",
+        OpenError::Refused { refusal, .. } => refusal.word(),
+    };
     let hint = match (&error, target) {
-        (OpenError::Refused { last_words, .. }, _) if !last_words.is_empty() => {
-            format!("its last words on stderr were:\n  {}", super::plain::plain_lines(&last_words.join("\n  ")))
+        (OpenError::Refused { exit: Some(exit), last_words, .. }, _) => {
+            let words = super::plain::plain_lines(&last_words.join("\n  "));
+            match words.is_empty() {
+                true => format!("it ended by itself ({exit}) and wrote nothing to stderr"),
+                false => format!("it ended by itself ({exit}); its last words on stderr were:\n  {words}"),
+            }
         }
         (OpenError::Unauthorized { .. }, _) => unauthorized(),
+        (OpenError::Forbidden { .. }, _) => format!("`gladhand open {shown}` shows what it answers"),
         (OpenError::Unreachable(_), _) => UNREACHABLE.to_owned(),
-        (OpenError::Refused { .. }, Target::Command(_)) => {
-            format!("`gladhand bridge -- {target}` takes its place for a client of any revision or dialect")
+        (OpenError::Refused { refusal, .. }, Target::Command(_)) => {
+            let (open, what) = match speak {
+                Speak::As(..) if may_open_for_another(refusal) => {
+                    ("gladhand open --as all", "which dialects and revisions it speaks")
+                }
+                _ => ("gladhand open", "what it was sent and what it answered"),
+            };
+            format!("`{}` shows {what}", format!("{open} {shown}").trim_end())
         }
         (OpenError::Refused { .. }, Target::Url(_)) => {
             format!("is this the URL of an MCP endpoint? `gladhand open --as mcp {target}` shows the handshake")
@@ -297,7 +403,7 @@ fn not_open(error: OpenError, target: &Target) -> CommandError {
         (OpenError::NotOverHttp(_), _) => "start the server behind `--` instead".to_owned(),
         (OpenError::NotStarted { program, .. }, _) => not_started(program),
     };
-    CommandError::new(exit, error).hint(hint)
+    CommandError::new(exit, error).code(code).hint(hint)
 }
 
 /// The reply of a call, or how the command ends without one.
@@ -308,7 +414,7 @@ pub(super) fn reply(outcome: Outcome) -> Result<gladhand_operations::Reply, Comm
             FailureKind::UpstreamLost | FailureKind::TimedOut => Exit::PeerFailed,
             _ => Exit::CallFailed,
         };
-        let error = CommandError::new(exit, anyhow!(super::plain::plain_lines(&failure.message)));
+        let error = CommandError::new(exit, anyhow!(super::plain::quoted(&failure.message))).code(failure.kind.word());
         match failure.kind {
             FailureKind::TooLong => error.hint(TOO_LONG),
             _ => error,

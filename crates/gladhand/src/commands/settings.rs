@@ -1,11 +1,14 @@
 //! The configuration of a command: its files are found and read, and the user hears what is not used of them.
 
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
+
+use gladhand_redaction::redact;
 
 use super::lookup::Sources;
 use super::plain::plain;
+use super::screen;
 use crate::config::{self, Config, ConfigError, Layers, Loaded, Reading, SetAside, TrustStore, env};
+use crate::logging;
 
 /// A configuration and the files that it comes from.
 #[derive(Debug)]
@@ -25,8 +28,28 @@ pub(super) enum Part {
     AsWritten,
 }
 
-/// Finds and reads the configuration. What is not used of it is a line each on stderr.
-pub(super) fn load(named: Option<&Path>, data: Option<&Path>, part: Part) -> Result<Settings, ConfigError> {
+/// Finds and reads the configuration. Each part of it that is not used gives one line to `report`: [`note`], or [`log`]
+/// for a command that goes on running.
+pub(super) fn load(
+    named: Option<&Path>,
+    data: Option<&Path>,
+    part: Part,
+    report: fn(&str),
+) -> Result<Settings, ConfigError> {
+    let settings = read(named, data, part, report)?;
+    for (name, why) in settings.config.upstreams.unavailable() {
+        report(&unavailable(name, why));
+    }
+    Ok(settings)
+}
+
+/// What is said of an upstream that refers to a variable or secret which is not there.
+pub(super) fn unavailable(name: &str, why: &str) -> String {
+    format!("upstream {name} is not available: {why}")
+}
+
+/// The same, without a word about upstreams that are not available.
+fn read(named: Option<&Path>, data: Option<&Path>, part: Part, report: fn(&str)) -> Result<Settings, ConfigError> {
     let layers = Layers::find(named, &TrustStore::in_folder(data))?;
     let sources = Sources::with_store_in(data.map(Path::to_owned));
     let loaded = sources.lookup(|lookup| {
@@ -37,15 +60,15 @@ pub(super) fn load(named: Option<&Path>, data: Option<&Path>, part: Part) -> Res
         })
     });
     if let Some(line) = layers.untrusted() {
-        note(&line);
+        report(&line);
     }
     let Loaded { config, set_aside } = loaded?;
     if let Some((file, _)) = layers.trusted_project() {
         let path = std::path::absolute(&file.path).unwrap_or_else(|_| file.path.clone());
         match &set_aside[..] {
             [] => {}
-            [SetAside(problem)] => note(&format!("{}: {problem}", path.display())),
-            all => note(&format!(
+            [SetAside(problem)] => report(&format!("{}: {problem}", path.display())),
+            all => report(&format!(
                 "{}: {} settings are not used; `gladhand config check` lists them",
                 path.display(),
                 all.len()
@@ -56,9 +79,10 @@ pub(super) fn load(named: Option<&Path>, data: Option<&Path>, part: Part) -> Res
 }
 
 /// Reads the configuration for a command that leaves it to a server of our own, so that the user hears of mistakes here.
-pub(super) fn check(named: Option<&Path>) -> Result<(), ConfigError> {
+/// Of upstreams that are not available the command itself tells.
+pub(super) fn check(named: Option<&Path>) -> Result<Config, ConfigError> {
     let data = config::data_dir(std::env::var_os(env::DATA_DIR).as_deref().map(Path::new));
-    load(named, data.as_deref(), Part::Whole).map(drop)
+    read(named, data.as_deref(), Part::Whole, note).map(|settings| settings.config)
 }
 
 /// Notes the skills of the project around the current folder that are not used.
@@ -79,8 +103,14 @@ pub(super) fn untrusted_skills(data: Option<&Path>) -> Vec<PathBuf> {
     skills
 }
 
-/// One line on stderr, in one write.
-fn note(line: &str) {
-    // A reader that has closed stderr misses the note and nothing else.
-    let _ = anstream::stderr().write_all(format!("gladhand: {}\n", plain(line)).as_bytes());
+/// A warning in the log, with its time.
+pub(super) fn log(line: &str) {
+    tracing::warn!("{line}");
+}
+
+/// One line on stderr, broken to fit a terminal, in one write.
+pub(super) fn note(line: &str) {
+    let line = plain(&redact(line));
+    let human = screen::message(&format!("gladhand: {line}"), screen::message_width());
+    logging::say(tracing::Level::WARN, &line, &[], &human);
 }

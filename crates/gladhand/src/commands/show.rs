@@ -3,13 +3,15 @@
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, anyhow};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use gladhand_operations::{Content, Contents, PromptResult, ToolResult};
+use gladhand_operations::{Content, Contents, FailureKind, PromptResult, ToolResult};
 use gladhand_wire::{Members, RawValue, json};
 
+use crate::commands::CommandError;
 use crate::commands::plain::{Reader, plain};
+use crate::exit::Exit;
 
 /// How many files of one name are tried before giving up.
 const MOST_FILES: usize = 10_000;
@@ -160,7 +162,7 @@ fn pretty(raw: &RawValue) -> String {
     tree.and_then(|tree| serde_json::to_string_pretty(&tree)).unwrap_or_else(|_| raw.get().to_owned())
 }
 
-/// A tool's result as MCP writes it, for `--json`.
+/// A tool's result as MCP writes it, for `--json`. One that reports a failure has the member `error` besides.
 pub(super) fn tool_result_json(result: &ToolResult) -> Result<String> {
     let mut object = Vec::from(*b"{\"content\":[");
     for (at, content) in result.content.iter().enumerate() {
@@ -188,9 +190,24 @@ pub(super) fn tool_result_json(result: &ToolResult) -> Result<String> {
         object.push(b':');
         object.extend_from_slice(value.get().as_bytes());
     }
+    if result.failed && !result.extra.iter().any(|(name, _)| name == "error") {
+        object.extend_from_slice(br#","error":"#);
+        object.extend_from_slice(reported_failure(result).to_json().to_string().as_bytes());
+    }
     object.push(b'}');
     json::flatten(&mut object);
     Ok(String::from_utf8(object)?)
+}
+
+/// The failure that a tool reports, in the tool's words.
+fn reported_failure(result: &ToolResult) -> CommandError {
+    let texts = result.content.iter().filter_map(|content| match content {
+        Content::Text(text) => json::string(text).map(|text| text.into_owned()),
+        Content::Block(_) => None,
+    });
+    let texts: Vec<_> = texts.collect();
+    let message = if texts.is_empty() { "the tool reports a failure".to_owned() } else { texts.join("\n") };
+    CommandError::new(Exit::CallFailed, anyhow!(message)).code(FailureKind::ToolFailed.word())
 }
 
 #[cfg(test)]

@@ -79,9 +79,11 @@ fn show(address: &Url, manner: Manner) {
         Manner::WithoutBrowser => "Open this page on this machine to sign in:",
     };
     // Nobody reads stderr: then there is nobody to tell.
-    let _ = writeln!(anstream::stderr(), "{words}\n{address}");
+    // The status line of a command that waits may be there.
+    let clear = if std::io::stderr().is_terminal() { "\r\u{1b}[K" } else { "" };
+    let _ = writeln!(anstream::stderr(), "{clear}{words}\n{address}");
     if manner != Manner::WithoutBrowser {
-        open_in_browser(address);
+        open_in_browser(address, &config::env::never_passed_on());
     }
 }
 

@@ -11,7 +11,8 @@ impl Config {
     /// Lets all relative paths begin in a folder.
     pub(super) fn anchor(&mut self, folder: &Path) {
         let Self { a2e, authorization, audit, repository, agent, upstreams, .. } = self;
-        let A2eConfig { roots, skill, env, .. } = a2e;
+        let A2eConfig { roots, folder: base, skill, env, .. } = a2e;
+        anchored(base.insert(PathBuf::from(".")), folder);
         let RepositoryConfig { roots: read, docs, recipes, .. } = repository;
         let AgentConfig { roots: worked_in, folder: kept, .. } = agent;
         let lists = roots.iter_mut().chain(read).chain(worked_in);
@@ -24,12 +25,12 @@ impl Config {
             anchored_program(program, folder);
         }
         for (_, upstream) in &mut upstreams.0 {
-            let UpstreamConfig { command, cwd, ca, .. } = upstream;
+            let UpstreamConfig { command, cwd, ca, client_roots, .. } = upstream;
             // A program of another folder is looked for there.
             if let (Some(program), None) = (command.first_mut(), &cwd) {
                 anchored_program(program, folder);
             }
-            cwd.iter_mut().chain(ca).for_each(|path| anchored(path, folder));
+            cwd.iter_mut().chain(ca).chain(client_roots).for_each(|path| anchored(path, folder));
         }
     }
 }
@@ -131,14 +132,17 @@ command = 'npx'
             "/etc/g/there",
             "npx",
         ];
-        assert_eq!(paths(&read("/etc/g/gladhand.toml", false)), expected);
+        let config = read("/etc/g/gladhand.toml", false);
+        assert_eq!(paths(&config), expected);
+        assert_eq!(config.a2e.folder.as_deref(), Some(Path::new("/etc/g")));
     }
 
     #[test]
     fn a_file_that_is_named_from_here_means_the_same() {
         let here = std::env::current_dir().unwrap();
         for (path, folder) in [("gladhand.toml", here.clone()), ("conf/g.toml", here.join("conf"))] {
-            assert_eq!(read(path, false).a2e.roots[0], folder.join("work"), "{path}");
+            let a2e = read(path, false).a2e;
+            assert_eq!((&a2e.roots[0], a2e.folder.as_ref()), (&folder.join("work"), Some(&folder)), "{path}");
         }
     }
 

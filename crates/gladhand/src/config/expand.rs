@@ -18,11 +18,7 @@ use toml::de::DeValue;
 
 use super::source::{Problem, Source};
 use super::trust::Grants;
-use crate::edges::surroundings::USUAL;
-
-/// Variables that a project file may refer to without a grant: they hold no secret.
-const PLAIN: [&str; 12] =
-    ["HOME", "USER", "LOGNAME", "USERPROFILE", "PWD", "PATH", "SHELL", "LANG", "TMPDIR", "TEMP", "TMP", "XDG_*"];
+use crate::edges::surroundings::{PLAIN, usual};
 
 /// What grants every variable: `inherit_env = "all"` asks for it.
 pub(super) const EVERY_VARIABLE: &str = "*";
@@ -42,6 +38,14 @@ impl std::fmt::Debug for Lookup<'_> {
     }
 }
 
+const UNCLOSED: &str = "`${` is never closed with `}` (`$${` stands for `${` itself)";
+const NO_NAME: &str = "between `${` and `}` is a NAME, NAME:-default or secret:NAME";
+
+/// Whether a reference that stands for nothing is written wrongly, so that no variable or secret could help.
+pub(crate) fn is_malformed(problem: &Problem) -> bool {
+    [UNCLOSED, NO_NAME].contains(&problem.message.as_str())
+}
+
 /// A text with everything in it that it refers to; else what is wrong, once for each reference.
 pub(crate) fn expand(text: &str, lookup: &Lookup<'_>) -> Result<String, Vec<String>> {
     let (mut expanded, mut mistakes, mut rest) = (String::new(), Vec::new(), text);
@@ -55,7 +59,7 @@ pub(crate) fn expand(text: &str, lookup: &Lookup<'_>) -> Result<String, Vec<Stri
         }
         expanded.push_str(before);
         let Some((reference, after)) = reference.split_once('}') else {
-            mistakes.push("`${` is never closed with `}` (`$${` stands for `${` itself)".to_owned());
+            mistakes.push(UNCLOSED.to_owned());
             rest = "";
             break;
         };
@@ -74,7 +78,7 @@ fn resolve(reference: &str, lookup: &Lookup<'_>) -> Result<String, String> {
         let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
         !name.is_empty() && name.bytes().all(fits)
     };
-    let no_name = || "between `${` and `}` is a NAME, NAME:-default or secret:NAME".to_owned();
+    let no_name = || NO_NAME.to_owned();
     if let Some(name) = reference.strip_prefix("secret:") {
         let name = Some(name).filter(|name| is_name(name)).ok_or_else(no_name)?;
         let missing = |advice| format!("there is no secret `{name}`: {advice}");
@@ -98,7 +102,7 @@ fn resolve(reference: &str, lookup: &Lookup<'_>) -> Result<String, String> {
 
 /// Makes the value of a variable known to the redaction.
 fn learn_variable(name: &str, value: &str) {
-    let is_usual = || USUAL.iter().any(|usual| Pattern((*usual).to_owned()).fits(name));
+    let is_usual = || usual().any(|usual| Pattern(usual.to_owned()).fits(name));
     let is_path = || Path::new(value).is_absolute() && Path::new(value).exists();
     // A proxy may have a password.
     redaction::learn_text(value, Life::Process);
@@ -150,7 +154,8 @@ fn walk(value: &mut Spanned<DeValue<'_>>, path: &mut Vec<String>, lookup: &Looku
 pub(super) fn may_read(grants: &Grants, variable: &str) -> bool {
     let is_plain = |name: &str| Pattern(name.to_owned()).fits(variable);
     let granted = &grants.variables;
-    granted.contains(variable) || granted.contains(EVERY_VARIABLE) || PLAIN.iter().any(|name| is_plain(name))
+    let is_plain = PLAIN.iter().chain(&["PWD"]).any(|name| is_plain(name));
+    is_plain || granted.contains(variable) || granted.contains(EVERY_VARIABLE)
 }
 
 /// What each enabled upstream refers to that needs a grant.
@@ -174,6 +179,7 @@ pub(super) fn references(source: &Source<'_>) -> Vec<(String, Grants)> {
         let lookup = Lookup { variable: &variable, secret: &secret };
         walk(&mut upstream.clone(), &mut Vec::new(), &lookup, &mut Vec::new());
         inherited(upstream.get_ref(), &mut needed.borrow_mut());
+        login(upstream.get_ref(), &mut needed.borrow_mut());
         let mut needed = needed.into_inner();
         needed.variables.retain(|variable| !may_read(&Grants::default(), variable));
         all.push((name.get_ref().to_string(), needed));
@@ -190,6 +196,13 @@ fn inherited(upstream: &DeValue<'_>, needed: &mut Grants) {
         }
         _ => drop(needed.variables.insert(EVERY_VARIABLE.to_owned())),
     }
+}
+
+/// The login of an upstream that presents tokens from `gladhand login`. The store has them by address, so every file that
+/// names the address would get them.
+fn login(upstream: &DeValue<'_>, needed: &mut Grants) {
+    let url = upstream.get("url").filter(|_| upstream.get("auth").is_some());
+    needed.logins.extend(url.and_then(|url| url.get_ref().as_str()).map(str::to_owned));
 }
 
 /// Takes out the upstreams that refer to something that was not granted, and says so.
@@ -209,7 +222,9 @@ pub(super) fn take_ungranted(source: &mut Source<'_>, grants: &Grants) -> Vec<Pr
 }
 
 fn is_granted(grants: &Grants, one: &Grants) -> bool {
-    one.secrets.is_subset(&grants.secrets) && one.variables.iter().all(|name| may_read(grants, name))
+    one.secrets.is_subset(&grants.secrets)
+        && one.variables.iter().all(|name| may_read(grants, name))
+        && one.logins.is_subset(&grants.logins)
 }
 
 /// Takes out the upstreams that refer to something that is not there, and says so.
@@ -259,6 +274,23 @@ mod tests {
         ] {
             assert_eq!(expanded(text).as_deref(), Ok(expected), "{text}");
         }
+    }
+
+    #[test]
+    fn what_an_upstream_uses_of_the_user_needs_a_grant() {
+        let text = "[upstreams.a]\nurl = 'https://x/mcp'\nauth = 'oauth'\n[upstreams.b]\nurl = 'https://x/mcp'\n\
+                    bearer = '${secret:s}'\n[upstreams.c]\ncommand = ['x', '${HOME}', '${V}']\n\
+                    [upstreams.d]\nenabled = false\nurl = 'https://y/mcp'\nauth = 'oauth'\n";
+        let all: Vec<_> = references(&Source::read(text).0)
+            .into_iter()
+            .flat_map(|(name, grants)| grants.each().map(|(words, _)| format!("{name}: {words}")).collect::<Vec<_>>())
+            .collect();
+        assert_eq!(all, ["a: your login token for https://x/mcp", "b: the secret s", "c: the variable V"]);
+        let (mut source, none) = (Source::read(text).0, Grants::default());
+        let refused: Vec<_> = take_ungranted(&mut source, &none).into_iter().map(|problem| problem.key).collect();
+        assert_eq!(refused, ["upstreams.a", "upstreams.b", "upstreams.c"]);
+        let grants = Grants { logins: ["https://x/mcp".to_owned()].into(), ..Grants::default() };
+        assert_eq!(take_ungranted(&mut Source::read(text).0, &grants).len(), 2);
     }
 
     #[test]

@@ -5,13 +5,24 @@
 
 use std::path::{Path, PathBuf};
 
+use gladhand_hub::Pattern;
+use gladhand_hub::policy::Effect;
 use serde::Serialize;
 
-use super::{A2eConfig, AgentConfig, Approve, Config, Inherit, UpstreamConfig};
-use crate::authorization::AuthorizationConfig;
+use super::policy::RuleConfig;
+use super::{A2eConfig, AgentConfig, Approve, Config, PolicyConfig, UpstreamConfig};
+use crate::authorization::{AuthorizationConfig, DpopConfig, random_token};
+use crate::edges::surroundings::usual;
 
-/// How many lists of rules and how many limits changes may add before the user trusts one of them.
+/// How many lists of rules and how many limits changes may add before the user trusts one of them. Beyond it everything is
+/// denied, because a rule that is not added would be one that the operator relies on.
 const MOST_PENDING: usize = 64;
+
+/// The same for limits, those of the approved files among them.
+const MOST_LIMITS: usize = 256;
+
+/// Every class of the agent's own tools.
+const EVERY_CLASS: [&str; 4] = ["reads", "writes", "runs", "network"];
 
 impl Config {
     /// This configuration, narrowed by what a proposed one is stricter in. Everything else stays as it is.
@@ -21,23 +32,7 @@ impl Config {
             let kept = proposed.upstreams.0.iter().find(|(other, other_config)| other == name && other_config.enabled);
             kept.inspect(|(_, proposed)| upstream.hold(proposed)).is_some()
         });
-        for rules in std::iter::once(&proposed.policy.rules).chain(&proposed.policy.narrowing) {
-            let is_known = |known: &&Vec<_>| is_same(known, &rules);
-            let known = std::iter::once(&held.policy.rules).chain(&held.policy.narrowing).any(|list| is_known(&list));
-            if !known && held.policy.narrowing.len() < MOST_PENDING {
-                held.policy.narrowing.push(rules.clone());
-            }
-        }
-        for limit in &proposed.policy.limits {
-            let is_known = held.policy.limits.iter().any(|known| is_same(known, limit));
-            if !is_known && held.policy.limits.len() < self.policy.limits.len() + MOST_PENDING {
-                held.policy.limits.push(limit.clone());
-            }
-        }
-        held.policy.pin = held.policy.pin.max(proposed.policy.pin);
-        held.policy.invisible = held.policy.invisible.max(proposed.policy.invisible);
-        held.policy.violations = held.policy.violations.max(proposed.policy.violations);
-        held.policy.validate_arguments |= proposed.policy.validate_arguments;
+        held.policy.hold(&proposed.policy);
         for (name, profile) in &mut held.profiles {
             if let Some(proposed) = proposed.profiles.get(name) {
                 add_new(&mut profile.hide, &proposed.hide);
@@ -45,32 +40,94 @@ impl Config {
         }
         held.toolbox.enabled &= proposed.toolbox.enabled;
         held.agent.hold(&proposed.agent);
+        if held.policy.is_closed() {
+            add_new(&mut held.agent.deny, &EVERY_CLASS.map(str::to_owned));
+        }
         held.authorization.hold(&proposed.authorization);
         held.a2e.hold(&proposed.a2e);
         held
     }
 
+    /// Whether an endpoint that was open lets in no client until the change that asks for tokens is trusted.
+    pub(crate) fn is_locked(&self) -> bool {
+        self.authorization.is_closed || self.a2e.lock.is_some()
+    }
+
     /// Whether a tool or an agent of this process could have written a file without a question to the user.
     ///
-    /// Such tools are: the agent, if it writes or runs without approval; processes and skills of A2E below their roots; and an
-    /// upstream that is told of the file or of a folder around it, in its arguments, its variables or its `cwd`.
+    /// Such tools are: the agent, if it writes or runs without approval; processes and skills of A2E below their roots; and every
+    /// upstream that is a program of this machine. Such a program has the rights of this user, and what it lets its callers write
+    /// is not known. A file that this user cannot write is safe.
     pub(crate) fn exposes(&self, file: &Path) -> bool {
-        let Ok(file) = std::fs::canonicalize(file) else { return true };
-        let holds = |place: &Path| std::fs::canonicalize(place).is_ok_and(|place| file.starts_with(place));
-        let agent = &self.agent;
+        is_writable(file) && (self.programs().next().is_some() || self.has_free_writer(file))
+    }
+
+    /// Whether a tool or an agent of this process is known to write in a folder around this file. These are the tools of
+    /// [`Self::exposes`], except upstreams without such a folder in their arguments, variables or `cwd`.
+    pub(crate) fn names(&self, file: &Path) -> bool {
+        let holds = |place: &Path| is_around(place, file);
+        self.programs().any(|one| one.places().iter().any(|place| holds(place))) || self.has_free_writer(file)
+    }
+
+    fn programs(&self) -> impl Iterator<Item = &UpstreamConfig> {
+        self.upstreams.0.iter().map(|(_, one)| one).filter(|one| one.enabled && one.url.is_none())
+    }
+
+    /// Whether the agent or a program of A2E writes this file without approval.
+    fn has_free_writer(&self, file: &Path) -> bool {
+        let (agent, a2e) = (&self.agent, &self.a2e);
         let is_free =
             agent.approve == Approve::All || agent.allow.iter().any(|name| name != "reads" && name != "network");
-        let agent_writes = agent.enabled && is_free;
-        let a2e_writes = !self.a2e.proc.allowed.is_empty() || self.a2e.skill.path.is_some();
-        let a2e_writes = a2e_writes && (self.a2e.roots.is_empty() || self.a2e.roots.iter().any(|root| holds(root)));
-        agent_writes
-            || a2e_writes
-            || self
-                .upstreams
-                .0
-                .iter()
-                .filter(|(_, one)| one.enabled)
-                .any(|(_, one)| one.places().any(|one| holds(&one)))
+        let has_programs = !a2e.proc.allowed.is_empty() || a2e.skill.path.is_some() || !a2e.mcp.commands.is_empty();
+        let is_reached = a2e.roots.is_empty() || a2e.roots.iter().any(|root| is_around(root, file));
+        (agent.enabled && is_free) || (has_programs && is_reached)
+    }
+}
+
+/// Whether a folder holds a file, or is that file. A file that is not there is taken to be everywhere.
+fn is_around(place: &Path, file: &Path) -> bool {
+    let Ok(file) = std::fs::canonicalize(file) else { return true };
+    std::fs::canonicalize(place).is_ok_and(|place| file.starts_with(place))
+}
+
+/// Whether this user can write a file, or put another one in its place.
+fn is_writable(file: &Path) -> bool {
+    let Ok(file) = std::fs::canonicalize(file) else { return true };
+    #[cfg(unix)]
+    let can_write = |place: &Path| rustix::fs::access(place, rustix::fs::Access::WRITE_OK).is_ok();
+    #[cfg(not(unix))]
+    let can_write = |_: &Path| true;
+    file.ancestors().any(can_write)
+}
+
+impl PolicyConfig {
+    /// Takes over the rules and limits that are new, and each setting that is stricter.
+    fn hold(&mut self, proposed: &Self) {
+        for rules in std::iter::once(&proposed.rules).chain(&proposed.narrowing) {
+            let known = std::iter::once(&self.rules).chain(&self.narrowing).any(|list| is_same(list, rules));
+            let narrows = rules.iter().any(|rule| rule.effect != Effect::Allow);
+            if narrows && !known && !self.is_closed() {
+                self.narrowing.push(rules.clone());
+            }
+        }
+        for limit in &proposed.limits {
+            let is_known = self.limits.iter().any(|known| is_same(known, limit));
+            if !is_known && !self.is_closed() {
+                self.limits.push(limit.clone());
+            }
+        }
+        if self.narrowing.len() > MOST_PENDING || self.limits.len() > MOST_LIMITS {
+            self.narrowing = vec![closing()];
+        }
+        self.pin = self.pin.max(proposed.pin);
+        self.invisible = self.invisible.max(proposed.invisible);
+        self.violations = self.violations.max(proposed.violations);
+        self.validate_arguments |= proposed.validate_arguments;
+    }
+
+    /// Whether there were too many changes without trust, so that everything is denied.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.narrowing.iter().any(|rules| is_same(rules, &closing()))
     }
 }
 
@@ -85,8 +142,10 @@ impl AgentConfig {
 }
 
 impl AuthorizationConfig {
-    /// Keeps the tokens and issuers that a proposed section has too, and asks for the scopes of both.
+    /// Keeps the tokens, issuers and audiences that a proposed section has too, and asks for the scopes of both. If only the
+    /// proposed section asks for tokens, no request is let in.
     fn hold(&mut self, proposed: &Self) {
+        self.is_closed |= !self.is_required() && proposed.is_required();
         self.tokens.retain_mut(|token| {
             let kept = proposed.tokens.iter().find(|kept| kept.name == token.name && kept.token.matches(&token.token));
             if let Some(scopes) = kept.and_then(|kept| kept.scopes.as_ref()) {
@@ -96,6 +155,18 @@ impl AuthorizationConfig {
             kept.is_some()
         });
         self.issuers.retain(|issuer| proposed.issuers.iter().any(|kept| is_same(kept, issuer)));
+        self.audiences.retain(|audience| proposed.audiences.contains(audience));
+        match (self.dpop, proposed.dpop) {
+            (own, other) if own == other => {}
+            (DpopConfig::Accepted, stricter) => self.dpop = stricter,
+            (_, DpopConfig::Accepted) => {}
+            // One section accepts only bound tokens, the other only tokens that are not bound.
+            _ => self.issuers.clear(),
+        }
+        if self.resource != proposed.resource {
+            // Tokens for the old address are not accepted any more, and those for the new one wait for trust.
+            self.issuers.clear();
+        }
         add_new(&mut self.scopes, &proposed.scopes);
         for (tool, scopes) in &proposed.tool_scopes {
             add_new(self.tool_scopes.entry(tool.clone()).or_default(), scopes);
@@ -104,8 +175,12 @@ impl AuthorizationConfig {
 }
 
 impl A2eConfig {
-    /// Keeps the tokens that a proposed section has too, with the capabilities that both open.
+    /// Keeps the tokens that a proposed section has too, with the capabilities that both open. If only the proposed section
+    /// asks for tokens, no agent is let in.
     fn hold(&mut self, proposed: &Self) {
+        if !self.is_required() && proposed.is_required() {
+            self.lock.get_or_insert_with(random_token);
+        }
         self.tokens.retain(|token| proposed.tokens.iter().any(|kept| kept.matches(token)));
         self.agents.retain_mut(|agent| {
             let kept = proposed.agents.iter().find(|kept| kept.id == agent.id && kept.token == agent.token);
@@ -122,32 +197,64 @@ impl UpstreamConfig {
     /// Hides what a proposed configuration hides too, and shows only what both show.
     fn hold(&mut self, proposed: &Self) {
         add_new(&mut self.hide, &proposed.hide);
+        self.client_roots.retain(|folder| proposed.client_roots.contains(folder));
         let is_narrower = self.only.is_empty() || proposed.only.iter().all(|name| self.only.contains(name));
         if is_narrower && !proposed.only.is_empty() {
             self.only.clone_from(&proposed.only);
         }
     }
 
-    /// Every file and folder that the program is told of, in whatever syntax: `--mount src=DIR,dst=/x`, `{"root":"DIR"}`, `~/x`.
-    fn places(&self) -> impl Iterator<Item = PathBuf> {
-        let inherited = match &self.inherit_env {
-            Inherit::All => Vec::new(),
-            Inherit::Also(names) => names.iter().filter_map(|name| std::env::var(name).ok()).collect(),
-        };
-        let arguments = self.command.iter().skip(1).chain(&self.args).cloned();
+    /// Every file and folder in the arguments and variables of the program, in any syntax: `--mount src=DIR,dst=/x`,
+    /// `{"root":"DIR"}`, `~/x`, `$HOME/x`. If a shell computes an argument at run time, the root folder stands for it.
+    fn places(&self) -> Vec<PathBuf> {
+        let surroundings = self.surroundings();
+        let start = surroundings.folder.unwrap_or_else(|| PathBuf::from("."));
+        let usual: Vec<_> = usual().map(|name| Pattern(name.to_owned())).collect();
+        let fits = |patterns: &[Pattern], name: &str| patterns.iter().any(|pattern| pattern.fits(name));
+        let is_inherited = |name: &str| surroundings.inherits.as_ref().is_none_or(|patterns| fits(patterns, name));
+        let inherited = std::env::vars_os().filter_map(|(name, value)| {
+            let name = name.to_str().filter(|name| is_inherited(name) && !fits(&usual, name))?;
+            // A variable of its own takes the place of ours.
+            (!self.env.contains_key(name)).then(|| value.into_string().ok())?
+        });
+        let arguments = self.command.iter().skip(1).chain(&self.args).map(|word| self.expanded(word));
         let variables = self.env.values().map(|value| value.0.expose().to_owned());
-        let (home, start) = (etcetera::home_dir().ok(), self.cwd.clone().unwrap_or_else(|| PathBuf::from(".")));
-        let named = arguments.chain(variables).chain(inherited).flat_map(move |value| {
+        let home = etcetera::home_dir().ok();
+        let mut places: Vec<_> = self.cwd.iter().chain(&self.client_roots).cloned().collect();
+        for value in arguments.chain(variables).chain(inherited) {
             let parts = value.split(|c: char| c.is_whitespace() || "=,:;\"'{}[]()<>&|".contains(c));
             let place = |part: &str| match (part.strip_prefix('~'), &home) {
                 (Some(rest), Some(home)) => home.join(rest.trim_start_matches('/')),
                 _ => start.join(part),
             };
-            let whole = start.join(&value);
-            parts.filter(|part| !part.is_empty()).map(place).chain([whole]).collect::<Vec<_>>()
-        });
-        named.chain(self.cwd.clone()).filter(|place| place.exists())
+            places.extend(parts.filter(|part| !part.is_empty()).map(place).chain([start.join(&value)]));
+        }
+        places
     }
+
+    /// An argument with the values of its variables, as a shell expands it. The result of a command substitution could be any
+    /// folder, so the root folder stands for it.
+    fn expanded(&self, word: &str) -> String {
+        if word.contains("$(") || word.contains('`') {
+            return std::path::MAIN_SEPARATOR_STR.to_owned();
+        }
+        let mut parts = word.split('$');
+        let mut expanded = parts.next().unwrap_or_default().to_owned();
+        for part in parts {
+            let part = part.trim_start_matches('{');
+            let end = part.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(part.len());
+            let (name, rest) = part.split_at(end);
+            let own = self.env.get(name).map(|value| value.0.expose().to_owned());
+            expanded.push_str(&own.or_else(|| std::env::var(name).ok()).unwrap_or_default());
+            expanded.push_str(rest);
+        }
+        expanded
+    }
+}
+
+/// The rules that are in force after too many changes without trust.
+fn closing() -> Vec<RuleConfig> {
+    vec![RuleConfig::deny_everything("too-many-changes", "the configuration changed too often without being trusted")]
 }
 
 fn add_new(names: &mut Vec<String>, more: &[String]) {
@@ -165,7 +272,14 @@ fn is_same<T: Serialize>(one: &T, other: &T) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Config, Reading};
+    use gladhand_accord::Secret;
+    use gladhand_hub::SessionId;
+    use gladhand_hub::policy::{Decision, What, Who};
+    use gladhand_operations::Tool;
+    use serde_json::value::RawValue;
+
+    use super::super::Reading;
+    use super::*;
 
     fn config(text: &str) -> Config {
         super::super::parse(text, Reading::AsWritten).unwrap()
@@ -179,7 +293,7 @@ mod tests {
         );
         let proposed = config(
             "[upstreams.a]\ncommand = 'evil'\nhide = ['h']\nonly = ['o']\n[upstreams.c]\ncommand = 'c'\n\
-             [[policy.rules]]\neffect = 'allow'\n[[policy.limits]]\ncalls = 1\n[toolbox]\nenabled = false\n",
+             [[policy.rules]]\ntools = ['y']\neffect = 'deny'\n[[policy.limits]]\ncalls = 1\n[toolbox]\nenabled = false\n",
         );
         let held = before.held(&proposed);
         let [(name, a)] = &held.upstreams.0[..] else { panic!("{:?}", held.upstreams) };
@@ -198,40 +312,140 @@ mod tests {
         let names: Vec<_> = kept.authorization.tokens.iter().map(|token| token.name.as_str()).collect();
         let agents: Vec<_> = kept.a2e.agents.iter().map(|agent| agent.id.as_str()).collect();
         assert_eq!((names, agents), (vec!["bob"], vec!["bob"]));
-        // The same change again adds nothing, and going back and forth stays bounded.
-        let mut again = held.held(&proposed);
+        // The same change again adds nothing, and neither does a list that denies nothing.
+        let again = held.held(&proposed).held(&config("[[policy.rules]]\neffect = 'allow'\n"));
         assert_eq!(again.policy.narrowing.len(), 1);
-        for number in 0..200 {
-            again = again.held(&config(&format!("[[policy.rules]]\ntools = ['t{number}']\neffect = 'deny'\n")));
-        }
-        assert_eq!(again.policy.narrowing.len(), super::MOST_PENDING);
     }
 
     #[test]
-    fn a_file_is_exposed_to_tools_that_could_write_it() {
+    fn a_first_token_closes_what_was_open_and_opens_nothing() {
+        let token = "[[authorization.tokens]]\nname = 'ann'\ntoken = 'ann'\n";
+        let issuer = "[authorization]\nresource = 'https://me.example'\n[[authorization.issuers]]\nissuer = 'https://as.example'\n";
+        for first in [token, issuer] {
+            let held = Config::default().held(&config(first)).held(&config(first));
+            assert!(held.is_locked() && !held.authorization.is_required());
+            assert!(held.authorization.guard().unwrap().is_some());
+            assert!(held.a2e.passes(None).is_empty(), "that section is as it was");
+        }
+        for first in ["[a2e]\ntokens = ['t']\n", "[[a2e.agents]]\nid = 'ann'\ntoken = 't'\n"] {
+            let held = Config::default().held(&config(first));
+            let locks = |held: &Config| held.a2e.passes(None).into_iter().map(|pass| pass.token).collect::<Vec<_>>();
+            let [lock] = &locks(&held)[..] else { panic!("{held:?}") };
+            assert!(lock.expose().len() == 64 && locks(&held.held(&config(first)))[0].matches(lock));
+            // Where the environment has a token, the endpoint was never open.
+            let passes = held.a2e.passes(Some(Secret::new("also")));
+            assert!(matches!(&passes[..], [pass] if pass.token.expose() == "also"));
+            assert!(held.authorization.guard().unwrap().is_none());
+        }
+        assert!(!Config::default().held(&Config::default()).is_locked());
+        assert!(!config(token).held(&config(&token.replace("ann", "bob"))).is_locked(), "it asked for a token before");
+    }
+
+    #[test]
+    fn stricter_conditions_on_tokens_of_issuers_hold_at_once() {
+        let with = |more: &str| {
+            let section =
+                format!("[authorization]\n{more}\n[[authorization.issuers]]\nissuer = 'https://as.example'\n");
+            let resource = if more.contains("resource") { "" } else { "resource = 'https://me.example'\n" };
+            config(&section.replace("[authorization]\n", &format!("[authorization]\n{resource}"))).authorization
+        };
+        let held = |before: &str, after: &str| {
+            let mut held = with(before);
+            held.hold(&with(after));
+            (held.issuers.len(), held.dpop, held.audiences.join(" "))
+        };
+        let none = String::new;
+        assert_eq!(held("", "dpop = 'required'"), (1, DpopConfig::Required, none()));
+        assert_eq!(held("", "dpop = 'off'"), (1, DpopConfig::Off, none()));
+        assert_eq!(held("dpop = 'required'", ""), (1, DpopConfig::Required, none()));
+        assert_eq!(held("dpop = 'required'", "dpop = 'off'").0, 0, "no token fits both");
+        assert_eq!(held("audiences = ['a', 'b']", "audiences = ['b', 'c']").2, "b");
+        assert_eq!(held("", "resource = 'https://other.example'").0, 0);
+        assert_eq!(held("", ""), (1, DpopConfig::Accepted, none()));
+    }
+
+    #[test]
+    fn after_too_many_changes_without_trust_everything_is_denied() {
+        let rule = |name: &str| config(&format!("[[policy.rules]]\ntools = ['{name}']\neffect = 'deny'\n"));
+        let limit = |name: &str| config(&format!("[[policy.limits]]\nname = '{name}'\ncalls = 1\n"));
+        for (change, most) in [(&rule as &dyn Fn(&str) -> Config, MOST_PENDING), (&limit, MOST_LIMITS)] {
+            let mut held = Config::default();
+            for number in 0..most {
+                held = held.held(&change(&format!("t{number}"))).held(&change("t0"));
+            }
+            assert!(!held.policy.is_closed(), "each change counts once");
+            held = held.held(&change("last"));
+            assert!(held.policy.is_closed());
+            for number in 0..200 {
+                held = held.held(&change(&format!("u{number}")));
+            }
+            assert_eq!(held.policy.narrowing.len(), 1);
+            assert!(held.policy.limits.len() <= MOST_LIMITS + 1);
+            assert!(
+                ["reads", "writes", "runs", "network"].iter().all(|class| held
+                    .agent
+                    .deny
+                    .iter()
+                    .any(|one| one == class))
+            );
+            let policy = held.policy.policy(&held.profiles, &held.authorization.tool_scopes);
+            let tool = Tool::plain("anything", "");
+            let who = Who { principal: None, client: "", session: SessionId::NONE, scopes: None };
+            let decision = policy.decide(&who, &What::tool("u", "anything", &tool), RawValue::NULL);
+            assert!(matches!(decision, Decision::Deny { .. }), "{decision:?}");
+        }
+    }
+
+    #[test]
+    fn every_program_could_have_written_a_file_of_the_user() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("g.toml");
+        std::fs::write(&file, "").unwrap();
+        let exposes = |text: &str| config(text).exposes(&file);
+        assert!(exposes("[upstreams.a]\ncommand = 'a'\n"));
+        assert!(!exposes("[upstreams.a]\ncommand = 'a'\nenabled = false\n"));
+        assert!(!exposes("[upstreams.a]\nurl = 'https://example.com/mcp'\n"));
+        assert!(exposes("[agent]\napprove = 'all'\n"));
+        assert!(!exposes(""));
+    }
+
+    #[test]
+    fn a_place_is_named_in_arguments_variables_and_working_folders() {
         let folder = tempfile::tempdir().unwrap();
         let inner = folder.path().join("inner");
         std::fs::create_dir(&inner).unwrap();
         let file = inner.join("g.toml");
         std::fs::write(&file, "").unwrap();
         let (folder, inner) = (folder.path().display(), inner.display());
-        let exposes = |text: String| config(&text).exposes(&file);
+        let names_it = |text: String| config(&text).names(&file);
         let upstream = |more: String| format!("[upstreams.a]\ncommand = 'a'\n{more}\n");
-        assert!(!exposes(upstream(String::new())));
-        assert!(!exposes(upstream("args = ['--verbose', '/no/such/folder']".to_owned())));
-        assert!(exposes(upstream(format!("args = ['{folder}']"))));
-        assert!(exposes(upstream(format!("args = ['--root={inner}/../inner']"))));
-        assert!(exposes(upstream(format!("args = ['--mount', 'type=bind,src={folder},dst=/x']"))));
-        assert!(exposes(upstream(format!("args = ['sh', '-c', 'cd {folder} && exec serve']"))));
-        assert!(exposes(upstream(format!("args = [{:?}]", format!("{{\"root\":\"{inner}\"}}")))));
-        assert!(exposes(upstream(format!("args = ['{}']", file.display()))));
-        assert!(exposes(upstream(format!("env = {{ DIRS = '/no/such:{inner}' }}"))));
-        assert!(exposes(upstream(format!("args = ['.']\ncwd = '{inner}'"))));
-        assert!(!exposes(upstream(format!("enabled = false\nargs = ['{folder}']"))));
-        assert!(exposes("[agent]\napprove = 'all'\n".to_owned()));
-        assert!(exposes("[agent]\nallow = ['writes']\n".to_owned()));
-        assert!(!exposes("[agent]\nallow = ['reads']\n".to_owned()));
-        assert!(exposes(format!("[a2e]\nroots = ['{folder}']\n[a2e.proc]\nallowed = ['cp']\n")));
-        assert!(!exposes("[a2e]\nroots = ['/no/such']\n[a2e.proc]\nallowed = ['cp']\n".to_owned()));
+        assert!(!names_it(upstream(String::new())));
+        assert!(!names_it(upstream("args = ['--verbose', '/no/such/folder']".to_owned())));
+        assert!(names_it(upstream(format!("args = ['{folder}']"))));
+        assert!(names_it(upstream(format!("args = ['--root={inner}/../inner']"))));
+        assert!(names_it(upstream(format!("args = ['--mount', 'type=bind,src={folder},dst=/x']"))));
+        assert!(names_it(upstream(format!("args = ['sh', '-c', 'cd {folder} && exec serve']"))));
+        assert!(names_it(upstream(format!("args = [{:?}]", format!("{{\"root\":\"{inner}\"}}")))));
+        assert!(names_it(upstream(format!("args = ['{}']", file.display()))));
+        assert!(names_it(upstream(format!("env = {{ DIRS = '/no/such:{inner}' }}"))));
+        assert!(names_it(upstream(format!("args = ['.']\ncwd = '{inner}'"))));
+        assert!(!names_it(upstream(format!("enabled = false\nargs = ['{folder}']"))));
+        // A shell expands variables.
+        assert!(names_it(upstream(format!("args = ['-c', 'serve $DIR/inner']\nenv = {{ DIR = '{folder}' }}"))));
+        assert!(names_it(upstream(format!("args = ['-c', 'serve \"$${{DIR}}\"']\nenv = {{ DIR = '{folder}' }}"))));
+        assert!(names_it(upstream("args = ['-c', 'serve $(cat folder)']".to_owned())));
+        // The tests run in the folder of the crate, and cargo says so in a variable.
+        let here = std::env::current_dir().unwrap().join("Cargo.toml");
+        let names = |more: &str| config(&upstream(more.to_owned())).names(&here);
+        assert!(!names(""));
+        assert!(names("inherit_env = ['CARGO_MANIFEST_*']") && names("inherit_env = 'all'"));
+        // Relative arguments begin in the home folder, where the program starts.
+        let in_home = etcetera::home_dir().unwrap().canonicalize().unwrap();
+        assert!(config(&upstream("args = ['.']".to_owned())).names(&in_home));
+        assert!(names_it("[agent]\napprove = 'all'\n".to_owned()));
+        assert!(names_it("[agent]\nallow = ['writes']\n".to_owned()));
+        assert!(!names_it("[agent]\nallow = ['reads']\n".to_owned()));
+        assert!(names_it(format!("[a2e]\nroots = ['{folder}']\n[a2e.proc]\nallowed = ['cp']\n")));
+        assert!(!names_it("[a2e]\nroots = ['/no/such']\n[a2e.proc]\nallowed = ['cp']\n".to_owned()));
     }
 }

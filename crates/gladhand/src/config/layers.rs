@@ -4,7 +4,8 @@
 //! layers: the user's own file, which always applies, and `gladhand.toml` of the current folder, the project file. A project
 //! file comes from the author of a repository, so two rules bound it:
 //!
-//! - It is used only if the user trusted exactly its content ([`TrustStore`]).
+//! - It is used only if the user trusted exactly its content ([`TrustStore`]). Of a file that was trusted and has changed,
+//!   the rules and limits of the trusted content stay in force, because a tool that changes a file must not widen policy.
 //! - It can add upstreams and narrow policy ([`Config::narrow`]). It cannot widen policy, change where models are, or read
 //!   secrets and variables that were not granted to it.
 
@@ -12,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 use super::expand::{self, Lookup};
 use super::project::SetAside;
+use super::source::in_order;
 use super::trust::{Grants, Standing, TrustStore};
 use super::{Config, ConfigError, File, Problem, Reading, read, users_file};
 
@@ -59,7 +61,7 @@ pub(crate) struct ExaminedLayers<'f> {
 }
 
 impl Layers {
-    /// Finds and reads the files. A project file that cannot be read is left out with a warning in the log.
+    /// Finds and reads the files. A project file that cannot be read is one that is not trusted.
     pub fn find(named: Option<&Path>, trust: &TrustStore) -> Result<Self, ConfigError> {
         if let Some(path) = named {
             let text = read(path).map_err(ConfigError::Unreadable)?;
@@ -74,13 +76,13 @@ impl Layers {
             own.as_ref().is_some_and(|own| real(&own.path) == real(path))
         };
         let project = match read_project() {
-            Ok(file) => file.filter(|file| !is_own(&file.path)),
+            Ok(file) => file.map(|file| Project { standing: trust.standing(&file.path, &file.text), file }),
             Err(error) => {
-                tracing::warn!(%error, "the project file could not be read and is not loaded");
-                None
+                let file = File { path: PathBuf::from(PROJECT_FILE), text: String::new() };
+                Some(Project { standing: trust.unreadable(&file.path, &error), file })
             }
         };
-        let project = project.map(|file| Project { standing: trust.standing(&file.path, &file.text), file });
+        let project = project.filter(|project| !is_own(&project.file.path));
         Ok(Self { own, project, is_named: false })
     }
 
@@ -100,10 +102,11 @@ impl Layers {
         if let Some(file) = &self.own {
             let examined = file.examine(reading);
             config = examined.config;
-            if let (Some(config), false) = (&mut config, self.is_named) {
-                config.start_at_home();
+            let mut problems = examined.problems;
+            if !problems.is_empty() {
+                problems.extend(examined.unresolved);
+                wrong.push((file, in_order(problems)));
             }
-            wrong.extend((!examined.problems.is_empty()).then_some((file, examined.problems)));
         }
         if let Some((file, grants)) = self.trusted_project() {
             let examined = file.examine(reading.granted(grants));
@@ -117,6 +120,12 @@ impl Layers {
             }
             wrong.extend((!examined.problems.is_empty()).then_some((file, examined.problems)));
         }
+        if let (Some(config), Some((path, before))) = (&mut config, self.trusted_before()) {
+            let trusted = File { path: path.to_owned(), text: before.to_owned() };
+            let examined = trusted.examine(Reading::WithoutUpstreams);
+            // Keys that it may not set were reported while it was in force.
+            let _ = examined.config.map(|project| config.narrow(project, &examined.places));
+        }
         ExaminedLayers { config, set_aside, wrong }
     }
 
@@ -128,9 +137,20 @@ impl Layers {
         }
     }
 
+    /// The project file that is not as the user trusted it, and the content that was trusted.
+    fn trusted_before(&self) -> Option<(&Path, &str)> {
+        let project = self.project.as_ref()?;
+        Some((&project.file.path, project.standing.before()?))
+    }
+
     /// The files in force.
     pub fn in_force(&self) -> impl Iterator<Item = &File> {
         self.own.iter().chain(self.trusted_project().map(|(file, _)| file))
+    }
+
+    /// The paths of the files in force, and that of a project file of which the trusted rules still apply.
+    pub(crate) fn relied_on(&self) -> impl Iterator<Item = &Path> {
+        self.in_force().map(|file| file.path.as_path()).chain(self.trusted_before().map(|(path, _)| path))
     }
 
     /// One line about a project file that is not used: why, and how to trust it.
@@ -140,20 +160,15 @@ impl Layers {
             Standing::Trusted(_) => return None,
             Standing::Changed { .. } => "it has changed since you trusted it",
             Standing::Unknown => "you have not trusted it",
+            Standing::Unreadable { why, .. } => why,
         };
         let path = std::path::absolute(&file.path).unwrap_or_else(|_| file.path.clone());
-        Some(format!("{} is not loaded: {why}; `gladhand config trust` shows it and asks", path.display()))
-    }
-}
-
-impl Config {
-    /// Lets upstreams without a working folder start in the user's home. The current folder may be a stranger's repository, and
-    /// many programs (`npx`, `python -m`) run code that they find in their working folder.
-    fn start_at_home(&mut self) {
-        let home = etcetera::home_dir().ok().filter(|home| home.is_dir()).unwrap_or_else(std::env::temp_dir);
-        for (_, upstream) in &mut self.upstreams.0 {
-            upstream.default_cwd = Some(home.clone());
-        }
+        let rules = if standing.before().is_some() { ", and only its trusted rules still apply" } else { "" };
+        let advice = match standing {
+            Standing::Unreadable { .. } => "make it readable or remove it",
+            _ => "`gladhand config trust` shows it and asks",
+        };
+        Some(format!("{} is not loaded: {why}{rules}; {advice}", path.display()))
     }
 }
 

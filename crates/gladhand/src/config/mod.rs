@@ -5,9 +5,10 @@
 mod a2e;
 mod agent;
 mod anchor;
-mod expand;
+pub(crate) mod expand;
 mod held;
 mod layers;
+mod own_files;
 mod policy;
 mod project;
 mod repository;
@@ -37,8 +38,10 @@ pub use a2e::{
 };
 pub use agent::{AgentConfig, Approve};
 pub use expand::Lookup;
+pub(crate) use expand::is_malformed;
 pub(crate) use layers::ExaminedLayers;
 pub use layers::{Layers, Loaded, PROJECT_FILE, Project, references};
+pub use own_files::OwnFiles;
 pub use policy::{AuditConfig, PolicyConfig, ProfileConfig};
 pub use project::SetAside;
 pub use repository::RepositoryConfig;
@@ -46,10 +49,13 @@ pub use source::Problem;
 use source::{Source, in_order};
 pub(crate) use trust::place;
 pub use trust::{Grants, Standing, TrustRecord, TrustStore};
-pub use upstreams::{Hidden, Inherit, UpstreamConfig, Upstreams};
+pub(crate) use upstreams::BUILT_IN;
+pub use upstreams::{Hidden, Inherit, Origin, UpstreamConfig, Upstreams};
 
 /// Environment variables that we read, named in one place.
 pub mod env {
+    use std::ffi::OsStr;
+
     /// The configuration file.
     pub const CONFIG: &str = "GLADHAND_CONFIG";
     /// The data folder.
@@ -68,10 +74,25 @@ pub mod env {
     pub const EXA_BASE: &str = "GLADHAND_EXA_BASE";
     /// What the name of a secret in the environment begins with.
     pub const SECRET: &str = "GLADHAND_SECRET_";
+
+    /// Whether no program that we start gets this variable: upstreams, tools of the agent, the browser.
+    pub fn is_never_passed_on(name: &OsStr) -> bool {
+        [A2E_TOKEN, MCP_TOKEN, PASSPHRASE].iter().any(|ours| name == *ours)
+            || name.as_encoded_bytes().starts_with(SECRET.as_bytes())
+    }
+
+    /// The variables of our environment that no program gets.
+    pub fn never_passed_on() -> Vec<String> {
+        let names = std::env::vars_os().map(|(name, _)| name).filter(|name| is_never_passed_on(name));
+        names.filter_map(|name| name.into_string().ok()).collect()
+    }
 }
 
 /// The largest configuration file.
 const LARGEST: u64 = 1024 * 1024;
+
+/// How many upstreams a file has at most.
+const MOST_UPSTREAMS: usize = 1000;
 
 /// What the file may say. Everything has a default; unknown keys are mistakes.
 #[derive(Debug, Clone, Default, Deserialize, Serialize)]
@@ -176,6 +197,8 @@ pub struct HttpConfig {
     pub in_flight: usize,
     /// How much of a stream is kept for a reader that was cut off or is slow, in bytes.
     pub replay_bytes: usize,
+    /// How much is kept for readers and callers that are away, over all sessions, in bytes.
+    pub kept_bytes: usize,
     /// How long the head of a request may take, the wait for it on an open connection included, in milliseconds.
     pub head_ms: u64,
     /// How long the body of a request may take, in milliseconds.
@@ -196,6 +219,7 @@ impl Default for HttpConfig {
             streams_per_session: 256,
             in_flight: 10_000,
             replay_bytes: 256 * 1024,
+            kept_bytes: 256 * 1024 * 1024,
             head_ms: 60_000,
             body_ms: 30_000,
             keep_alive_ms: 15_000,
@@ -228,6 +252,7 @@ impl HttpConfig {
             ("http.body_ms", time(self.body_ms)),
             ("http.keep_alive_ms", time(self.keep_alive_ms)),
             ("http.idle_s", ("from 1 to 604800", (1..=604_800).contains(&self.idle_s))),
+            ("http.kept_bytes", ("from 1048576 to 1073741824", (1 << 20..=1 << 30).contains(&self.kept_bytes))),
             ("http.replay_bytes", ("from 4096 to 1073741824", (4096..=1 << 30).contains(&self.replay_bytes))),
         ];
         all.into_iter().filter(|(_, (_, fits))| !fits).map(|(key, (expected, _))| (key, expected)).collect()
@@ -396,6 +421,8 @@ pub(crate) struct Examined<'t> {
     pub(crate) problems: Vec<Problem>,
     /// Upstreams that were taken out because they refer to something that was not granted or is not there.
     pub(crate) refused: Vec<Problem>,
+    /// References of upstreams that stand for nothing. These upstreams are not available; everything else is.
+    pub(crate) unresolved: Vec<Problem>,
     /// Where everything is.
     pub(crate) places: Source<'t>,
 }
@@ -404,16 +431,20 @@ impl Examined<'_> {
     /// The settings, if nothing is wrong with them.
     fn sound(self) -> Result<Config, Vec<Problem>> {
         match self {
-            Self { config: Some(config), problems, .. } if problems.is_empty() => Ok(config),
-            Self { problems, .. } => Err(problems),
+            Self { config: Some(config), problems, unresolved, .. } if problems.is_empty() && unresolved.is_empty() => {
+                Ok(config)
+            }
+            Self { problems, unresolved, .. } => Err(in_order(problems.into_iter().chain(unresolved).collect())),
         }
     }
 }
 
 fn read_through<'t>(text: &'t str, folder: Option<&Path>, reading: Reading<'_>) -> Examined<'t> {
     let (mut source, problems) = Source::read(text);
+    let excess = || too_many_upstreams(&source).filter(|_| !matches!(reading, Reading::WithoutUpstreams));
+    let problems = if problems.is_empty() { excess().into_iter().collect() } else { problems };
     if !problems.is_empty() {
-        return Examined { config: None, problems, refused: Vec::new(), places: source };
+        return Examined { config: None, problems, refused: Vec::new(), unresolved: Vec::new(), places: source };
     }
     let mut refused = Vec::new();
     let unresolved = match reading {
@@ -432,20 +463,22 @@ fn read_through<'t>(text: &'t str, folder: Option<&Path>, reading: Reading<'_>) 
         }
     };
     let (config, mut problems) = source.parse::<Config>();
-    problems.extend(unresolved);
     let Some(mut config) = config else {
-        return Examined { config: None, problems: in_order(problems), refused, places: source };
+        return Examined { config: None, problems: in_order(problems), refused, unresolved, places: source };
     };
-    config.upstreams.0.sort_by_key(|(name, _)| source.span(&["upstreams", name]).start);
+    config.upstreams.0.sort_by_cached_key(|(name, _)| source.span(&["upstreams", name]).start);
     if let Some(folder) = folder.filter(|_| !matches!(reading, Reading::AsWritten)) {
         config.anchor(folder);
     }
     let range = config.out_of_range(&source);
     if matches!(reading, Reading::Whole(_) | Reading::Granted(..)) {
-        for (name, upstream) in config.upstreams.0.iter().filter(|(_, upstream)| upstream.enabled) {
+        for (name, upstream) in config.upstreams.0.iter_mut().filter(|(_, upstream)| upstream.enabled) {
+            let missing = unresolved.iter().filter(|problem| problem.is_of(&["upstreams", name]));
+            let missing: Vec<_> = missing.map(|problem| problem.message.as_str()).collect();
+            upstream.unavailable = (!missing.is_empty()).then(|| missing.join("; "));
             upstream.learn_secrets();
             // Of what could not be read or looked up nothing more can be said.
-            if !problems.iter().any(|problem| problem.is_of(&["upstreams", name])) {
+            if missing.is_empty() && !problems.iter().any(|problem| problem.is_of(&["upstreams", name])) {
                 problems.extend(upstream.mistakes(name).into_iter().map(|(key, message)| {
                     let path: Vec<_> = ["upstreams", name].into_iter().chain(key).collect();
                     source.problem(&path, message)
@@ -454,7 +487,15 @@ fn read_through<'t>(text: &'t str, folder: Option<&Path>, reading: Reading<'_>) 
         }
     }
     problems.extend(range);
-    Examined { config: Some(config), problems: in_order(problems), refused, places: source }
+    Examined { config: Some(config), problems: in_order(problems), refused, unresolved, places: source }
+}
+
+/// The first upstream that is one too many. A tool can write the file of a server, so its length has no say in how long the
+/// server works on it.
+fn too_many_upstreams(source: &Source<'_>) -> Option<Problem> {
+    let mut keys = source.keys().into_iter().filter(|(section, _)| *section == "upstreams");
+    let (section, name) = keys.nth(MOST_UPSTREAMS)?;
+    Some(source.problem(&[section, name], format!("there are more than {MOST_UPSTREAMS} upstreams in this file")))
 }
 
 impl Config {
@@ -546,9 +587,26 @@ mod tests {
             ("body_ms = 9", "http.body_ms: must be from 10 to 3600000"),
             ("idle_s = 0", "http.idle_s: must be from 1 to 604800"),
             ("replay_bytes = 1", "http.replay_bytes: must be from 4096 to 1073741824"),
+            ("kept_bytes = 1", "http.kept_bytes: must be from 1048576 to 1073741824"),
         ] {
             assert_eq!(problem(&format!("[http]\n{setting}")), format!("line 2, column 1: {expected}"));
         }
+    }
+
+    /// Without the bound, the second file takes minutes.
+    #[test]
+    fn a_file_has_at_most_a_thousand_upstreams() {
+        let text = |count| (0..count).map(|n| format!("[upstreams.u{n}]\ncommand = 'a'\n")).collect::<String>();
+        let config = parse(&text(MOST_UPSTREAMS)).unwrap();
+        let names = (0..MOST_UPSTREAMS).map(|n| format!("u{n}"));
+        assert!(
+            config.upstreams.0.iter().map(|(name, _)| name).eq(&names.collect::<Vec<_>>()),
+            "in the order of the file"
+        );
+        let told = "line 2001, column 12: upstreams.u1000: there are more than 1000 upstreams in this file";
+        assert_eq!(problem(&text(30_000)), told);
+        let reading = Reading::WithoutUpstreams;
+        assert!(super::parse(&text(30_000), reading).is_ok(), "a command without upstreams does not need them");
     }
 
     #[test]
@@ -656,5 +714,18 @@ line 16, column 11: http.streams: expected a whole number";
         let before = one("command = 'x'\nenv = { A = '1' }");
         assert!(before.is_same_server(&one("command = ['x']\nenv = { A = '1' }\nprefix = 'b'\nhide = ['*']")));
         assert!(!before.is_same_server(&one("command = 'x'\nenv = { A = '2' }")));
+        let same = one("command = 'x'\nenv = { A = '1' }\ncwd = '/x'\nspeak = 'mcp'");
+        assert_eq!(same.differences(&before, ["a", "b"]), Vec::<String>::new(), "what only we say is no difference");
+        let other = one("command = ['x', '--token', 'hush']\nenv = { A = '2', B = '' }");
+        let expected = ["command is `x` in a and `x --token ***` in b", "env.A differs", "env.B is missing in a"];
+        assert_eq!(before.differences(&other, ["a", "b"]), expected);
+        let far = one("url = 'https://x.example/'");
+        assert_eq!(
+            far.differences(&before, ["a", "b"])[..2],
+            [
+                "command is missing in a and `x` in b".to_owned(),
+                "url is `https://x.example/` in a and missing in b".to_owned()
+            ]
+        );
     }
 }

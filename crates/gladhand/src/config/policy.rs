@@ -42,8 +42,8 @@ impl PolicyConfig {
             scopes: scopes.clone(),
         };
         Policy {
-            rules: rules(&self.rules, ""),
-            narrowing: self.narrowing.iter().map(|list| rules(list, "project ")).collect(),
+            rules: rules(&self.rules),
+            narrowing: self.narrowing.iter().map(|list| rules(list)).collect(),
             limits: self.limits.iter().enumerate().map(|(index, limit)| limit.limit(index)).collect(),
             profiles: profiles.iter().map(|(name, profile)| profile.profile(name)).collect(),
             pins: self.pin,
@@ -89,9 +89,26 @@ pub struct RuleConfig {
 }
 
 impl RuleConfig {
-    fn rule(&self, index: usize, origin: &str) -> Rule {
+    /// A rule that denies everything to every caller.
+    pub(super) fn deny_everything(name: &str, reason: &str) -> Self {
+        Self {
+            name: Some(name.to_owned()),
+            who: Vec::new(),
+            upstreams: Vec::new(),
+            tools: Vec::new(),
+            resources: Vec::new(),
+            prompts: Vec::new(),
+            capabilities: Vec::new(),
+            when: None,
+            schema: None,
+            effect: Effect::Deny,
+            reason: reason.to_owned(),
+        }
+    }
+
+    fn rule(&self, index: usize) -> Rule {
         Rule {
-            name: format!("{origin}{}", named(self.name.as_ref(), index)),
+            name: named(self.name.as_ref(), index),
             who: callers(&self.who),
             about: Subjects {
                 upstreams: patterns(&self.upstreams),
@@ -315,8 +332,15 @@ fn named(name: Option<&String>, index: usize) -> String {
     name.cloned().unwrap_or_else(|| format!("#{}", index + 1))
 }
 
-fn rules(configs: &[RuleConfig], origin: &str) -> Vec<Rule> {
-    configs.iter().enumerate().map(|(index, rule)| rule.rule(index, origin)).collect()
+/// Rules of a project file, whose names say so.
+pub(super) fn of_project(rules: &[RuleConfig]) -> Vec<RuleConfig> {
+    let name = |index: usize, rule: &RuleConfig| format!("project {}", named(rule.name.as_ref(), index));
+    let rules = rules.iter().enumerate();
+    rules.map(|(index, rule)| RuleConfig { name: Some(name(index, rule)), ..rule.clone() }).collect()
+}
+
+fn rules(configs: &[RuleConfig]) -> Vec<Rule> {
+    configs.iter().enumerate().map(|(index, rule)| rule.rule(index)).collect()
 }
 
 fn callers(texts: &[CallersText]) -> Vec<Callers> {

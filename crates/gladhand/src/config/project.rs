@@ -4,8 +4,9 @@
 
 use gladhand_hub::BETWEEN;
 
+use super::policy::of_project;
 use super::source::{Problem, Source};
-use super::{AgentConfig, Config};
+use super::{AgentConfig, CapabilityName, Config, Origin, UpstreamConfig};
 
 /// Something that a project file says and that has no effect, with its place and the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,14 +26,22 @@ impl Config {
                 ["upstreams", name] if self.upstreams.0.iter().any(|(own, _)| own == name) => {
                     refuse(&path, "not used: your own configuration has an upstream of this name");
                 }
-                ["upstreams", name] if self.has_names_of(&project, name) => {
-                    refuse(&path, "not used: its names would begin like those of one of your own upstreams");
+                ["upstreams", name] if CapabilityName::ALL.iter().any(|capability| capability.word() == name) => {
+                    refuse(&path, "not used: the name belongs to a capability of Gladhand itself");
                 }
                 ["upstreams", name] => {
-                    let added = project.upstreams.0.iter().find(|(added, _)| added == name);
-                    self.upstreams.0.extend(added.cloned());
+                    let Some((_, added)) = project.upstreams.0.iter().find(|(added, _)| added == name) else {
+                        continue;
+                    };
+                    match self.names_refused(name, added) {
+                        Some(why) => refuse(&path, why),
+                        None => {
+                            let added = UpstreamConfig { origin: Origin::Project, ..added.clone() };
+                            self.upstreams.0.push((name.to_owned(), added));
+                        }
+                    }
                 }
-                ["policy", "rules"] => self.policy.narrowing.push(project.policy.rules.clone()),
+                ["policy", "rules"] => self.policy.narrowing.push(of_project(&project.policy.rules)),
                 ["policy", "limits"] => self.policy.limits.extend(project.policy.limits.iter().cloned()),
                 _ if self.takes_stricter(&path, &project) => {}
                 ["policy", _] | ["agent", "approve" | "enabled"] | ["toolbox" | "repository", "enabled"] => {
@@ -44,17 +53,21 @@ impl Config {
         set_aside
     }
 
-    /// Whether an upstream of a project would show names that look like those of one of the user's upstreams.
-    fn has_names_of(&self, project: &Self, name: &str) -> bool {
-        let Some((_, added)) = project.upstreams.0.iter().find(|(added, _)| added == name) else { return false };
+    /// Why an upstream of a project may not show its names: they would not be under a prefix of its own, so a name like that
+    /// of one of the user's tools could be among them.
+    fn names_refused(&self, name: &str, added: &UpstreamConfig) -> Option<&'static str> {
         let is_within = |name: &str, prefix: &str| {
-            name == prefix || name.strip_prefix(prefix).is_some_and(|rest| rest.starts_with(BETWEEN))
+            name.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with(BETWEEN))
         };
-        let prefix = added.effective_prefix(name);
-        self.upstreams.0.iter().filter_map(|(name, own)| own.effective_prefix(name)).any(|own| {
-            let is_close = prefix.is_some_and(|prefix| is_within(prefix, own) || is_within(own, prefix));
-            is_close || added.rename.values().any(|renamed| is_within(renamed, own))
-        })
+        let Some(prefix) = added.effective_prefix(name) else {
+            return Some("not used: an upstream of a project needs a prefix");
+        };
+        if !added.rename.values().all(|renamed| is_within(renamed, prefix) && renamed != prefix) {
+            return Some("not used: a project file may rename only to names that begin with the prefix and `__`");
+        }
+        let mut own = self.upstreams.0.iter().filter_map(|(name, own)| own.effective_prefix(name));
+        let is_close = own.any(|own| is_within(prefix, own) || is_within(own, prefix));
+        is_close.then_some("not used: its names would begin like those of one of your own upstreams")
     }
 
     /// What of a project file has no effect beside this configuration.

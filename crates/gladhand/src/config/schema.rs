@@ -39,6 +39,7 @@ pub(crate) fn schema() -> Value {
                 "description": "The servers behind this one, each under its name.",
                 "type": "object",
                 "propertyNames": { "pattern": "^[A-Za-z0-9_-]+$" },
+                "maxProperties": super::MOST_UPSTREAMS,
                 "additionalProperties": upstream,
             },
         },
@@ -85,9 +86,13 @@ const A2E: [Key; 15] = [
     ("tokens", Kind::Texts, "Tokens that open everything to anybody. With neither these nor agents, any is accepted."),
     ("agents", Kind::Agents, "Tokens of single agents, and what they open."),
     ("max_parallel", Kind::Number(1, 100_000), "How many calls of one session run at once."),
-    ("sessions", MANY, "How many sessions may be open over HTTP."),
+    ("sessions", MANY, "How many sessions may be open over HTTP. As many again may wait for their handshake."),
     ("idle_minutes", Kind::Number(1, 10_080), "After how many minutes without use a session over HTTP ends."),
-    ("handshake_seconds", Kind::Number(1, 3600), "How long the handshake over HTTP may be in coming."),
+    (
+        "handshake_seconds",
+        Kind::Number(1, 3600),
+        "A session over HTTP ends if its handshake has not come after this many seconds.",
+    ),
     (
         "capabilities",
         Kind::Capabilities,
@@ -115,9 +120,10 @@ const A2E_PROC: [Key; 5] = [
     ("output_bytes", BYTES, "How much a process may write before it is ended."),
 ];
 
-const A2E_MEMORY: [Key; 8] = [
+const A2E_MEMORY: [Key; 9] = [
     ("working_entries", MANY, "Entries that a session may have in working memory."),
     ("working_bytes", BYTES, "Their bytes."),
+    ("working_total_bytes", BYTES, "Bytes that the working memories of all sessions may have together."),
     ("episodic_entries", MANY, "Entries that an agent may have in episodic memory."),
     ("episodic_bytes", BYTES, "Their bytes."),
     ("semantic_entries", MANY, "Entries that all agents of a principal together may have in semantic memory."),
@@ -149,7 +155,7 @@ const LIMITS: [Key; 4] = [
     ("drain_ms", Kind::Number(0, 3_600_000), "How long calls in flight may take to finish when the session ends."),
 ];
 
-const HTTP: [Key; 12] = [
+const HTTP: [Key; 13] = [
     ("allow_hosts", Kind::Texts, "Hosts that requests may be addressed to, beside loopback and our own address."),
     ("allow_origins", Kind::Texts, "Origins of web pages that may talk to us, beside those on an allowed host."),
     ("connections", MANY, "Connections that may be open."),
@@ -159,6 +165,11 @@ const HTTP: [Key; 12] = [
     ("streams_per_session", MANY, "Exchanges of one session that may be open."),
     ("in_flight", MANY, "Calls without a session that may run."),
     ("replay_bytes", Kind::Number(4096, 1 << 30), "How much of a stream is kept for a reader that was cut off."),
+    (
+        "kept_bytes",
+        Kind::Number(1 << 20, 1 << 30),
+        "How much is kept for readers and callers that are away, over all sessions.",
+    ),
     ("head_ms", TIME, "How long the head of a request may take."),
     ("body_ms", TIME, "How long the body of a request may take."),
     ("keep_alive_ms", TIME, "After which silence an event stream says that it is alive."),
@@ -252,11 +263,15 @@ const REPOSITORY: [Key; 4] = [
     ("recipes", Kind::Text, "A folder of further integration targets."),
 ];
 
-const UPSTREAM: [Key; 21] = [
+const UPSTREAM: [Key; 22] = [
     ("enabled", Kind::Bool, "Whether it is used at all."),
     ("command", Kind::TextOrTexts, "The program to start, with its arguments or without."),
     ("args", Kind::Texts, "Arguments (more of them) for the program."),
-    ("cwd", Kind::Text, "The folder that the program starts in."),
+    (
+        "cwd",
+        Kind::Text,
+        "The folder that the program starts in; default: the home folder, in a project file the current folder.",
+    ),
     ("env", Kind::TextByName, "Variables for the program."),
     ("inherit_env", Kind::AllOrTexts, "Which of our variables the program gets beside the usual ones; `*` fits any."),
     ("url", Kind::Text, "The address of an MCP endpoint."),
@@ -268,6 +283,7 @@ const UPSTREAM: [Key; 21] = [
     ("token", Kind::Text, "The token to present, in a dialect whose opening has one."),
     ("agent_id", Kind::Text, "As whom we present ourselves to a host of A2E."),
     ("isolated", Kind::Bool, "Whether every session gets one of its own."),
+    ("client_roots", Kind::Texts, "Folders that clients over HTTP may name as their roots to the program."),
     ("timeout_ms", Kind::Number(1, 86_400_000), "How long the opening may take."),
     ("call_timeout_ms", Kind::Number(0, 86_400_000), "How long a call may be silent; 0: as long as it likes."),
     ("prefix", Kind::Text, "What is said before its names instead of its own; \"\": they stay as they are."),

@@ -188,7 +188,7 @@ impl<'t> Source<'t> {
 
 /// What a table has under a key, or as an item of the list under it, and where that is.
 fn member<'s, 't>(table: &'s DeTable<'t>, name: &str, place: &mut Range<usize>) -> Option<&'s DeValue<'t>> {
-    let of_key = |name: &str| table.iter().find(|(key, _)| key.get_ref().as_ref() == name);
+    let of_key = |name: &str| table.get_key_value(name);
     if let Some((key, value)) = of_key(name) {
         *place = key.span();
         return Some(value.get_ref());

@@ -41,13 +41,16 @@ pub struct TrustRecord {
     text: String,
 }
 
-/// Secrets and variables of the environment that a project file may refer to.
+/// Secrets, variables of the environment and logins that a project file may use.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Grants {
     /// Names of secrets, as in `${secret:NAME}`.
     pub secrets: BTreeSet<String>,
     /// Names of variables, as in `${NAME}`.
     pub variables: BTreeSet<String>,
+    /// Addresses, as they are written, whose token from `gladhand login` may be used (`auth = "oauth"`).
+    #[serde(default)]
+    pub logins: BTreeSet<String>,
 }
 
 impl Grants {
@@ -57,13 +60,16 @@ impl Grants {
         for grants in all {
             sum.secrets.extend(grants.secrets.iter().cloned());
             sum.variables.extend(grants.variables.iter().cloned());
+            sum.logins.extend(grants.logins.iter().cloned());
         }
         sum
     }
 
     /// Whether these grants include others.
     pub fn covers(&self, others: &Self) -> bool {
-        self.secrets.is_superset(&others.secrets) && self.variables.is_superset(&others.variables)
+        self.secrets.is_superset(&others.secrets)
+            && self.variables.is_superset(&others.variables)
+            && self.logins.is_superset(&others.logins)
     }
 
     /// Each grant alone, with the words for it.
@@ -74,12 +80,16 @@ impl Grants {
             .map(|name| (format!("the secret {name}"), Self { secrets: [name.clone()].into(), ..Self::default() }));
         let variables = self.variables.iter().map(|name| {
             let words = match name.as_str() {
-                super::expand::EVERY_VARIABLE => "all variables of your environment".to_owned(),
+                name if name.bytes().all(|byte| byte == b'*') => "all variables of your environment".to_owned(),
+                name if name.contains('*') => format!("all variables of your environment that fit {name}"),
                 name => format!("the variable {name}"),
             };
             (words, Self { variables: [name.clone()].into(), ..Self::default() })
         });
-        secrets.chain(variables)
+        let logins = self.logins.iter().map(|url| {
+            (format!("your login token for {url}"), Self { logins: [url.clone()].into(), ..Self::default() })
+        });
+        secrets.chain(variables).chain(logins)
     }
 }
 
@@ -95,6 +105,24 @@ pub enum Standing {
     },
     /// The user has not trusted this file.
     Unknown,
+    /// The file is there and cannot be read.
+    Unreadable {
+        /// Why.
+        why: String,
+        /// The content that was trusted, if there was one.
+        before: Option<String>,
+    },
+}
+
+impl Standing {
+    /// The content that the user trusted, of a file that is something else now.
+    pub fn before(&self) -> Option<&str> {
+        match self {
+            Self::Changed { before } => Some(before),
+            Self::Unreadable { before, .. } => before.as_deref(),
+            Self::Trusted(_) | Self::Unknown => None,
+        }
+    }
 }
 
 impl TrustStore {
@@ -110,6 +138,11 @@ impl TrustStore {
             Some(record) => Standing::Changed { before: record.text },
             None => Standing::Unknown,
         }
+    }
+
+    /// How a file stands that cannot be read.
+    pub(crate) fn unreadable(&self, path: &Path, error: &io::Error) -> Standing {
+        Standing::Unreadable { why: error.to_string(), before: self.record(path).map(|record| record.text) }
     }
 
     /// Whether the user trusted exactly this content of a file.

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use url::Url;
 
 use crate::edges::http_client;
-use crate::edges::surroundings::{Surroundings, USUAL};
+use crate::edges::surroundings::{PLAIN, Surroundings, usual};
 use crate::upstream::{Speak, Target};
 
 /// How long an opening may take unless the file says otherwise, in milliseconds.
@@ -26,6 +26,9 @@ const CALL_MS: u64 = 300_000;
 
 /// The longest time that can be set, in milliseconds.
 const LONGEST_MS: u64 = 86_400_000;
+
+/// What providers of ours with tools are called. A rule that names one must not mean an upstream.
+pub(crate) const BUILT_IN: [&str; 3] = ["toolbox", "repository", "agent"];
 
 /// All upstreams, in the order of the file.
 #[derive(Debug, Clone, Default)]
@@ -44,9 +47,9 @@ pub struct UpstreamConfig {
     pub args: Vec<String>,
     /// The folder that the program starts in.
     pub cwd: Option<PathBuf>,
-    /// The folder that the program starts in if there is no `cwd`; none: ours.
+    /// The file that it comes from.
     #[serde(skip)]
-    pub default_cwd: Option<PathBuf>,
+    pub origin: Origin,
     /// Variables for the program.
     pub env: BTreeMap<String, Hidden>,
     /// Which of our variables the program gets beside the usual ones.
@@ -69,6 +72,11 @@ pub struct UpstreamConfig {
     pub agent_id: Option<String>,
     /// Whether every session gets one of its own.
     pub isolated: bool,
+    /// Folders that clients over HTTP may name as their roots to the program.
+    pub client_roots: Vec<PathBuf>,
+    /// Why it is not available: it refers to something that stands for nothing.
+    #[serde(skip)]
+    pub unavailable: Option<String>,
     /// How long the opening may take, in milliseconds.
     pub timeout_ms: u64,
     /// How long a call may take without a sign of life, in milliseconds; 0: as long as it likes.
@@ -90,7 +98,7 @@ impl Default for UpstreamConfig {
             command: Vec::new(),
             args: Vec::new(),
             cwd: None,
-            default_cwd: None,
+            origin: Origin::Own,
             env: BTreeMap::new(),
             inherit_env: Inherit::default(),
             url: None,
@@ -102,12 +110,43 @@ impl Default for UpstreamConfig {
             token: None,
             agent_id: None,
             isolated: false,
+            client_roots: Vec::new(),
+            unavailable: None,
             timeout_ms: OPENING_MS,
             call_timeout_ms: CALL_MS,
             prefix: None,
             rename: BTreeMap::new(),
             only: Vec::new(),
             hide: Vec::new(),
+        }
+    }
+}
+
+/// The file that an upstream comes from. It decides what the upstream gets without a word in the file.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Origin {
+    /// The user's own file, or a file that the operator named.
+    #[default]
+    Own,
+    /// A project file.
+    Project,
+}
+
+impl Origin {
+    /// The folder that a program starts in if there is no `cwd`; none: the current folder.
+    ///
+    /// The current folder may be a stranger's repository, and many programs (`npx`, `python -m`) run code that they find in their
+    /// working folder. So only upstreams of the project itself start there.
+    fn folder(self) -> Option<PathBuf> {
+        let home = || etcetera::home_dir().ok().filter(|home| home.is_dir()).unwrap_or_else(std::env::temp_dir);
+        (self == Self::Own).then(home)
+    }
+
+    /// The variables that a program inherits without being granted them.
+    fn variables(self) -> Vec<&'static str> {
+        match self {
+            Self::Own => usual().collect(),
+            Self::Project => PLAIN.to_vec(),
         }
     }
 }
@@ -158,12 +197,12 @@ impl UpstreamConfig {
         let inherits = match &self.inherit_env {
             Inherit::All => None,
             Inherit::Also(names) => {
-                let usual = USUAL.iter().copied();
-                Some(usual.chain(names.iter().map(String::as_str)).map(pattern).collect())
+                let all = self.origin.variables().into_iter().chain(names.iter().map(String::as_str));
+                Some(all.map(pattern).collect())
             }
         };
         let variables = self.env.iter().map(|(name, value)| (name.clone(), value.0.clone())).collect();
-        Surroundings { folder: self.cwd.clone().or_else(|| self.default_cwd.clone()), inherits, variables }
+        Surroundings { folder: self.cwd.clone().or_else(|| self.origin.folder()), inherits, variables }
     }
 
     /// What its names begin with, if anything.
@@ -179,6 +218,7 @@ impl UpstreamConfig {
             renamed: self.rename.clone(),
             only: patterns(&self.only),
             hidden: patterns(&self.hide),
+            yields: self.origin == Origin::Project,
         }
     }
 
@@ -202,17 +242,22 @@ impl UpstreamConfig {
     /// Makes known to the redaction what is secret in it. References in it have made known what they stand for.
     pub(super) fn learn_secrets(&self) {
         let life = Life::Process;
-        self.url.iter().for_each(|url| redaction::learn_text(url, life));
-        let words: Vec<_> = self.command.iter().chain(&self.args).cloned().collect();
+        // A reference that stands for nothing is left as it is written, and is no secret.
+        let known = |text: &str| match self.unavailable.is_some() && text.contains("${") {
+            true => String::new(),
+            false => text.to_owned(),
+        };
+        self.url.iter().for_each(|url| redaction::learn_text(&known(url), life));
+        let words: Vec<_> = self.command.iter().chain(&self.args).map(|word| known(word)).collect();
         redaction::learn_words(&words, life);
         for (name, Hidden(value)) in &self.headers {
-            redaction::learn_header(name, value.expose(), life);
+            redaction::learn_header(name, &known(value.expose()), life);
         }
         for (name, Hidden(value)) in &self.env {
-            redaction::learn_variable(name, value.expose(), life);
+            redaction::learn_variable(name, &known(value.expose()), life);
         }
         for Hidden(token) in self.bearer.iter().chain(&self.token) {
-            redaction::learn(token.expose(), life);
+            redaction::learn(&known(token.expose()), life);
         }
     }
 
@@ -228,12 +273,54 @@ impl UpstreamConfig {
         nameless(self) == nameless(other)
     }
 
+    /// In what another description of this server differs from this one, as far as it says something: where the server is,
+    /// and what it is given. `sides` name the origins of both descriptions. Values that may be secrets are not shown.
+    pub(crate) fn differences(&self, other: &Self, sides: [&str; 2]) -> Vec<String> {
+        let [here, there] = sides;
+        let words = |one: &Self| one.command.iter().chain(&one.args).cloned().collect::<Vec<_>>();
+        let shown = |words: &[String]| redaction::redact_words(words).join(" ");
+        let told = |key: &str, own: &str, other: &str| match (own, other) {
+            ("", other) => format!("{key} is missing in {here} and `{other}` in {there}"),
+            (own, "") => format!("{key} is `{own}` in {here} and missing in {there}"),
+            (own, other) => format!("{key} is `{own}` in {here} and `{other}` in {there}"),
+        };
+        let mut all = Vec::new();
+        if words(self) != words(other) {
+            all.push(told("command", &shown(&words(self)), &shown(&words(other))));
+        }
+        if self.url != other.url {
+            let url = |one: &Self| redaction::redact(one.url.as_deref().unwrap_or_default()).into_owned();
+            all.push(told("url", &url(self), &url(other)));
+        }
+        if other.cwd.is_some() && self.cwd != other.cwd {
+            let cwd = |one: &Self| one.cwd.iter().map(|cwd| cwd.display().to_string()).collect::<String>();
+            all.push(told("cwd", &cwd(self), &cwd(other)));
+        }
+        for (key, own, others) in [("env", &self.env, &other.env), ("headers", &self.headers, &other.headers)] {
+            for name in own.keys().chain(others.keys().filter(|name| !own.contains_key(*name))) {
+                match (own.get(name), others.get(name)) {
+                    (Some(own), Some(other)) if own == other => {}
+                    (Some(_), Some(_)) => all.push(format!("{key}.{name} differs")),
+                    (Some(_), None) => all.push(format!("{key}.{name} is missing in {there}")),
+                    (None, _) => all.push(format!("{key}.{name} is missing in {here}")),
+                }
+            }
+        }
+        if other.bearer.is_some() && self.bearer != other.bearer {
+            all.push("bearer differs".to_owned());
+        }
+        all
+    }
+
     /// What is wrong with it: key (none: the whole) and message.
     pub(super) fn mistakes(&self, name: &str) -> Vec<(Option<&'static str>, String)> {
         let mut mistakes = Vec::new();
         let mut mistake = |key: Option<&'static str>, message: &str| mistakes.push((key, message.to_owned()));
         if !is_name(name) {
             mistake(None, "a name is made of letters, digits, `_` and `-`");
+        }
+        if BUILT_IN.contains(&name) {
+            mistake(None, "the name belongs to tools of Gladhand itself, and rules name them by it: choose another");
         }
         match (&self.url, self.command.first().map(String::as_str)) {
             (None, None) => mistake(None, "it needs a `command` or a `url`"),
@@ -308,6 +395,12 @@ impl UpstreamConfig {
 }
 
 impl Upstreams {
+    /// The upstreams that are not available, and why.
+    pub fn unavailable(&self) -> impl Iterator<Item = (&str, &str)> {
+        let enabled = self.0.iter().filter(|(_, upstream)| upstream.enabled);
+        enabled.filter_map(|(name, upstream)| Some((name.as_str(), upstream.unavailable.as_deref()?)))
+    }
+
     /// Upstreams whose names can clash with those of others, by what the configuration alone says: name and message.
     pub fn clashes(&self) -> Vec<(String, String)> {
         let enabled = || self.0.iter().filter(|(_, upstream)| upstream.enabled);

@@ -1,5 +1,7 @@
 //! What serde says of a mistake, in words that people use, and without the value that it says it of: that may be a secret.
 
+use crate::spelling::nearest;
+
 /// The message for people.
 pub(super) fn told(message: &str) -> String {
     let named = |beginning: &str| message.strip_prefix(beginning)?.split_once('`');
@@ -39,14 +41,10 @@ fn kind(expected: &str) -> &str {
 }
 
 fn unknown_key(key: &str, known: &[&str]) -> String {
-    let nearest = known.iter().map(|known| (distance(key, known), known)).min();
-    match nearest {
-        // A third of it may be wrong.
-        Some((distance, nearest)) if distance <= (key.chars().count() / 3).max(1) => {
-            format!("there is no key `{key}`: did you mean `{nearest}`?")
-        }
-        Some(_) => format!("there is no key `{key}`: expected {}", one_of(known)),
-        None => format!("there is no key `{key}`"),
+    match nearest(key, known.iter().copied()) {
+        Some(nearest) => format!("there is no key `{key}`: did you mean `{nearest}`?"),
+        None if known.is_empty() => format!("there is no key `{key}`"),
+        None => format!("there is no key `{key}`: expected {}", one_of(known)),
     }
 }
 
@@ -62,27 +60,6 @@ fn one_of(names: &[&str]) -> String {
         Some((last, _)) => last.clone(),
         None => "nothing".to_owned(),
     }
-}
-
-/// How many letters must be added, taken away, changed or swapped with the next to make one word of the other.
-fn distance(one: &str, other: &str) -> usize {
-    let (one, other): (Vec<_>, Vec<_>) = (one.chars().collect(), other.chars().collect());
-    // What it takes to make the beginning of the one, row by row, that of the other, column by column.
-    let mut rows: Vec<Vec<usize>> = vec![(0..=other.len()).collect()];
-    for at in 1..=one.len() {
-        let mut row = vec![at];
-        for to in 1..=other.len() {
-            let before = &rows[at - 1];
-            let changed = before[to - 1] + usize::from(one[at - 1] != other[to - 1]);
-            let mut least = changed.min(before[to] + 1).min(row[to - 1] + 1);
-            if at > 1 && to > 1 && one[at - 1] == other[to - 2] && one[at - 2] == other[to - 1] {
-                least = least.min(rows[at - 2][to - 2] + 1);
-            }
-            row.push(least);
-        }
-        rows.push(row);
-    }
-    rows[one.len()][other.len()]
 }
 
 #[cfg(test)]
@@ -105,12 +82,5 @@ mod tests {
         ] {
             assert_eq!(told(said), words);
         }
-    }
-
-    #[test]
-    fn words_are_as_far_apart_as_their_letters() {
-        assert_eq!(distance("max_paralel", "max_parallel"), 1);
-        assert_eq!(distance("fiel", "file"), 1);
-        assert_eq!((distance("", "abc"), distance("abc", ""), distance("kitten", "sitting")), (3, 3, 3));
     }
 }

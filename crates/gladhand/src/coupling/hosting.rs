@@ -4,16 +4,18 @@
 //! say in which call's middle, it goes by the way of the newest call that is under way; a way to an upstream is only
 //! shared by callers for whom that cannot be wrong.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use gladhand_hub::policy::Invisible;
-use gladhand_hub::{Asking, Bell, Caller, Context, List};
-use gladhand_operations::{Answered, CallId, Failure, FailureKind, Log, Notice, Question};
+use gladhand_hub::{Asking, Bell, Caller, Context, Hearers, List};
+use gladhand_operations::{Answered, CallId, Failure, FailureKind, Log, Notice, Question, QuestionKind};
 use tokio::sync::{oneshot, watch};
 
-use super::lists::Stale;
+use super::client_roots::{self, Allowed};
+use super::stale::Stale;
 use super::way::Way;
 use crate::upstream::Host;
 
@@ -28,19 +30,55 @@ pub(super) struct CallHost {
     pub(super) caller: Arc<dyn Caller>,
     principal: Option<Arc<str>>,
     bell: Bell,
+    /// Where roots of the caller may lie.
+    roots: Allowed,
     /// How many questions wait for the caller.
     open: Arc<AtomicUsize>,
+    /// Whether the caller answers all questions of a round at once.
+    in_rounds: bool,
+    /// Questions that wait for others of their round.
+    gathered: Mutex<Vec<Asking>>,
+    this: Weak<Self>,
 }
 
+/// How long a question waits for others of its round. A server with a handshake sends each question as a request of its own.
+const ROUND: Duration = Duration::from_millis(20);
+
 impl CallHost {
-    pub(super) fn of(context: &Context<'_>) -> Arc<Self> {
-        Arc::new(Self {
+    pub(super) fn of(context: &Context<'_>, roots: Allowed) -> Arc<Self> {
+        Arc::new_cyclic(|this| Self {
             call: context.call,
             caller: Arc::clone(context.caller),
             principal: context.terms.principal.clone(),
             bell: context.bell.clone(),
+            roots,
             open: Arc::default(),
+            in_rounds: context.agreement.per_request,
+            gathered: Mutex::default(),
+            this: Weak::clone(this),
         })
+    }
+
+    /// Puts questions to the caller; where it answers in rounds, together with others that come now.
+    fn put(&self, asking: Vec<Asking>) {
+        if asking.is_empty() {
+            return;
+        }
+        if !self.in_rounds {
+            return self.caller.ask(Some(self.call), asking);
+        }
+        let is_first = {
+            let mut gathered = self.gathered.lock().unwrap_or_else(PoisonError::into_inner);
+            let is_first = gathered.is_empty();
+            gathered.extend(asking);
+            is_first
+        };
+        let Some(this) = self.this.upgrade().filter(|_| is_first) else { return };
+        tokio::spawn(async move {
+            tokio::time::sleep(ROUND).await;
+            let gathered = std::mem::take(&mut *this.gathered.lock().unwrap_or_else(PoisonError::into_inner));
+            this.caller.ask(Some(this.call), gathered);
+        });
     }
 
     /// Whether the call cannot go on before its caller has answered.
@@ -55,7 +93,9 @@ impl Host for CallHost {
     }
 
     fn ask_together(&self, questions: Vec<Question>) -> Vec<BoxFuture<'static, Answered>> {
-        ask(&self.caller, Some(self.call), questions, self.bell.invisible())
+        let (asking, answers) = prepared(questions, self.bell.invisible(), &self.roots);
+        self.put(asking);
+        answers
             .into_iter()
             .map(|answer| {
                 let open = Open::of(&self.open);
@@ -125,18 +165,31 @@ pub(super) struct WayHost {
     users: Mutex<Users>,
     /// The way itself.
     way: Weak<Way>,
+    /// Whether the way is one of a pool.
+    is_pooled: bool,
     /// Where word goes that a list has changed.
     stale: Arc<Stale>,
+    /// Where roots of the session may lie.
+    roots: Allowed,
+    /// Log lines that came before the session was open.
+    early: Mutex<Vec<Log>>,
+    /// Whether the way is being closed because its session does not read events.
+    is_closing: AtomicBool,
 }
 
+/// How many log lines are kept until the session is open that they go to.
+const EARLY_LOGS: usize = 64;
+
 impl WayHost {
-    pub(super) fn new(session: Option<Session>, bell: Option<Bell>, stale: Arc<Stale>) -> Self {
-        Self { under_way: Mutex::default(), session, bell, users: Mutex::default(), way: Weak::new(), stale }
+    pub(super) fn new(session: Option<Session>, bell: Option<Bell>, stale: Arc<Stale>, roots: Allowed) -> Self {
+        let (under_way, users, early) = (Mutex::default(), Mutex::default(), Mutex::default());
+        let (way, is_pooled, is_closing) = (Weak::new(), false, AtomicBool::new(false));
+        Self { under_way, session, bell, users, way, is_pooled, stale, roots, early, is_closing }
     }
 
-    /// The same for this way.
-    pub(super) fn of(self, way: &Weak<Way>) -> Self {
-        Self { way: way.clone(), ..self }
+    /// The same for this way, which may be one of a pool.
+    pub(super) fn of(self, way: &Weak<Way>, is_pooled: bool) -> Self {
+        Self { way: way.clone(), is_pooled, ..self }
     }
 
     /// A call is under way until the returned guard is dropped.
@@ -168,14 +221,20 @@ impl Host for WayHost {
         let Some(mut session) = self.session.clone() else {
             return Box::pin(std::future::ready(Err(Failure::missing_capability(question.kind.capability()))));
         };
-        let invisible = self.invisible();
+        let (invisible, roots) = (self.invisible(), self.roots.clone());
         Box::pin(async move {
             let caller = session.wait_for(Option::is_some).await.ok().and_then(|caller| caller.clone());
             match caller.and_then(|caller| caller.upgrade()) {
-                Some(caller) => match ask(&caller, None, vec![question], invisible).pop() {
-                    Some(answer) => answer.await,
-                    None => Err(unanswered()),
-                },
+                Some(caller) => {
+                    let (asking, mut answers) = prepared(vec![question], invisible, &roots);
+                    if !asking.is_empty() {
+                        caller.ask(None, asking);
+                    }
+                    match answers.pop() {
+                        Some(answer) => answer.await,
+                        None => Err(unanswered()),
+                    }
+                }
                 None => Err(unanswered()),
             }
         })
@@ -186,16 +245,31 @@ impl Host for WayHost {
             Notice::ToolsChanged => self.stale.mark(&[List::Tools], self.way.clone()),
             Notice::ResourcesChanged => self.stale.mark(&[List::Resources], self.way.clone()),
             Notice::PromptsChanged => self.stale.mark(&[List::Prompts], self.way.clone()),
-            Notice::ResourceUpdated(uri) => self.ring(|bell| bell.resource_updated(uri)),
-            Notice::ElicitationComplete(id) => self.ring(|bell| bell.elicitation_complete(id)),
+            Notice::ResourceUpdated(update) => self.updated(&update.uri),
+            Notice::ElicitationComplete(id) => match &self.session {
+                Some(session) => {
+                    let caller = session.borrow().as_ref().and_then(Weak::upgrade);
+                    caller.iter().for_each(|caller| caller.tell(Notice::ElicitationComplete(id.clone())));
+                }
+                // A way of a pool is for callers without a session, so no session was asked.
+                None if self.is_pooled => {
+                    let under_way = self.lock().clone();
+                    under_way.iter().for_each(|call| call.notice(Notice::ElicitationComplete(id.clone())));
+                }
+                None => self.ring(|bell| bell.elicitation_complete(id)),
+            },
             Notice::Log(_, log) => self.log(log),
             // They belong to calls, and an upstream's agent is not ours to tell of.
             Notice::Progress(..) | Notice::ComeBackLater(..) | Notice::GoesOnAsTask(_) | Notice::Agent(_) => {}
             // Who asks for such things has a way of its own.
             Notice::Capability(event) => {
                 let session = self.session.as_ref().and_then(|session| session.borrow().clone());
-                if let Some(caller) = session.as_ref().and_then(Weak::upgrade) {
-                    caller.push(event);
+                match session.as_ref().and_then(Weak::upgrade) {
+                    Some(caller) if !self.is_closing.load(Ordering::Relaxed) && caller.has_room_for_events() => {
+                        caller.push(event);
+                    }
+                    Some(_) => self.close_way(),
+                    None => {}
                 }
             }
         }
@@ -203,6 +277,29 @@ impl Host for WayHost {
 }
 
 impl WayHost {
+    /// Closes the way: its upstream sends events that its session does not read, and no event may be lost. Calls in flight
+    /// fail, and the next call opens the way again.
+    fn close_way(&self) {
+        let Some(way) = self.way.upgrade().filter(|_| !self.is_closing.swap(true, Ordering::Relaxed)) else { return };
+        tracing::warn!(upstream = way.name(), "session with the upstream closed: its client does not read its events");
+        tokio::spawn(async move {
+            way.close().await;
+            way.host.is_closing.store(false, Ordering::Relaxed);
+        });
+    }
+
+    /// A resource has changed. What changes at the end of a way that is not everybody's concerns only its callers.
+    fn updated(&self, uri: &str) {
+        let session = self.session.as_ref().and_then(|session| session.borrow().as_ref().and_then(Weak::upgrade));
+        let users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
+        let hearers = match (&session, &*users) {
+            (Some(caller), _) => Hearers::Session(caller.session()),
+            (None, Users::One(principal)) if self.is_pooled => Hearers::Sessionless(principal.as_deref()),
+            _ => Hearers::All,
+        };
+        self.ring(|bell| bell.resource_updated_for(uri, hearers));
+    }
+
     /// A line that no call is known to have caused. It goes to whoever it may be about, and to nobody if that could be
     /// somebody else's business.
     fn log(&self, log: Log) {
@@ -211,7 +308,12 @@ impl WayHost {
             match (self.newest(), caller) {
                 (Some(call), _) => call.notice(Notice::Log(None, log)),
                 (None, Some(caller)) => caller.tell(Notice::Log(None, log)),
-                (None, None) => {}
+                (None, None) => {
+                    let mut early = self.early.lock().unwrap_or_else(PoisonError::into_inner);
+                    if early.len() < EARLY_LOGS {
+                        early.push(log);
+                    }
+                }
             }
             return;
         }
@@ -221,6 +323,12 @@ impl WayHost {
         }
         let under_way = self.lock().clone();
         under_way.iter().for_each(|call| call.notice(Notice::Log(None, log.clone())));
+    }
+
+    /// The session that this way belongs to is open: passes on the log lines that the upstream wrote before that.
+    pub(super) fn joined(&self, caller: &Arc<dyn Caller>) {
+        let early = std::mem::take(&mut *self.early.lock().unwrap_or_else(PoisonError::into_inner));
+        early.into_iter().for_each(|log| caller.tell(Notice::Log(None, log)));
     }
 
     /// The mode for invisible text.
@@ -251,27 +359,30 @@ impl Drop for UnderWay {
     }
 }
 
-/// Asks a caller. The answers come in the order of the questions; one that is refused is answered here.
-fn ask(
-    caller: &Arc<dyn Caller>,
-    call: Option<CallId>,
+/// Questions as they are put to a caller, and their answers in the order of the questions. One that is refused is answered here.
+fn prepared(
     questions: Vec<Question>,
     invisible: Invisible,
-) -> Vec<BoxFuture<'static, Answered>> {
+    roots: &Allowed,
+) -> (Vec<Asking>, Vec<BoxFuture<'static, Answered>>) {
     let (mut asking, mut answers) = (Vec::with_capacity(questions.len()), Vec::with_capacity(questions.len()));
     for question in questions {
         let (answer, awaited) = oneshot::channel::<Answered>();
+        let allowed = roots.clone().filter(|_| question.kind == QuestionKind::Roots);
         match invisible.question(question) {
             Ok(question) => asking.push(Asking { question, answer }),
             // The receiver is right here.
             Err(failure) => drop(answer.send(Err(failure))),
         }
-        answers.push(Box::pin(async move { awaited.await.unwrap_or_else(|_| Err(unanswered())) }) as _);
+        answers.push(Box::pin(async move {
+            let answered = awaited.await.unwrap_or_else(|_| Err(unanswered()));
+            match allowed {
+                Some(allowed) => client_roots::held(answered, allowed).await,
+                None => answered,
+            }
+        }) as _);
     }
-    if !asking.is_empty() {
-        caller.ask(call, asking);
-    }
-    answers
+    (asking, answers)
 }
 
 fn unanswered() -> Failure {

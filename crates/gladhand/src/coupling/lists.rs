@@ -1,18 +1,18 @@
 //! What an upstream has, as it was last heard.
 
-use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError, Weak};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use gladhand_accord::{Agreement, Peer, Side};
-use gladhand_hub::{Features, List, Listed};
-use gladhand_operations::{Failure, FailureKind, Operation, Prompt, Reply, Resource, Template, Tool};
+use gladhand_accord::{Agreement, Capability, Peer, Side};
+use gladhand_dialects::{TASKS_EXTENSION, is_passed_on};
+use gladhand_hub::{Declared, Features, List, Listed};
+use gladhand_operations::{Failure, FailureKind, Operation, Prompt, Reply, Resource, Template, Terms, Tool};
+use gladhand_wire::RawValue;
 use serde::{Deserialize, Serialize};
-use tokio::sync::Notify;
 
 use super::Spec;
-use super::way::{TASKS, Way};
-use crate::upstream::Upstream;
+use crate::upstream::{Host, Upstream};
 
 /// Everything that an upstream lists, and what it does beside that. Can be kept between runs.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -27,11 +27,18 @@ pub(super) struct Lists {
     pub(super) has_tools: bool,
     pub(super) has_resources: bool,
     pub(super) has_prompts: bool,
-    pub(super) logs: bool,
     pub(super) completions: bool,
     pub(super) resource_updates: bool,
     /// Whether calls become tasks when it says so.
     pub(super) tasks: bool,
+    /// Tells these lists from others of this upstream. Not kept between runs.
+    #[serde(skip)]
+    pub(super) number: u64,
+    /// The lists of which it does not declare that it tells when they change. Not kept between runs.
+    #[serde(skip)]
+    pub(super) quiet: Vec<List>,
+    /// Capabilities that are between it and its clients alone, with settings.
+    declares: Vec<(String, Option<Box<RawValue>>)>,
     pub(super) server: Peer,
     pub(super) instructions: Option<String>,
     /// The lists that could not be had when they were last asked for, and why. Not kept between runs.
@@ -39,61 +46,41 @@ pub(super) struct Lists {
     trouble: Vec<(List, Failure)>,
 }
 
+/// The client for whom lists are asked for: what was agreed with it, and who hears what the upstream says meanwhile.
+pub(super) type Client = (Arc<Agreement>, Arc<dyn Host>);
+
 /// How long one list may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Lists that are not what they were, until somebody asks for them again. However often a list changes meanwhile, it is
-/// asked for once, on each way on which it changed.
-#[derive(Debug, Default)]
-pub(super) struct Stale {
-    lists: Mutex<VecDeque<(Weak<Way>, Vec<List>)>>,
-    told: Notify,
-}
-
-impl Stale {
-    /// These have changed, at the other end of this way.
-    pub(super) fn mark(&self, lists: &[List], way: Weak<Way>) {
-        let mut stale = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
-        // What was at the end of a way that is gone is nobody's any more.
-        stale.retain(|(way, _)| way.strong_count() > 0);
-        let at = stale.iter().position(|(marked, _)| marked.ptr_eq(&way)).unwrap_or_else(|| {
-            stale.push_back((way, Vec::new()));
-            stale.len() - 1
-        });
-        let marked = &mut stale[at].1;
-        marked.extend(lists.iter().filter(|list| !marked.contains(list)).copied().collect::<Vec<_>>());
-        self.told.notify_one();
-    }
-
-    /// Waits until some have changed, and says where.
-    pub(super) async fn take(&self) -> (Vec<List>, Weak<Way>) {
-        loop {
-            let stale = self.lists.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-            if let Some((way, lists)) = stale {
-                return (lists, way);
-            }
-            self.told.notified().await;
-        }
-    }
-}
-
 impl Lists {
     /// Asks for everything.
-    pub(super) async fn fetch(upstream: &Upstream, spec: &Spec) -> Result<Self, Failure> {
-        Self::agreed(&upstream.agreement()).refreshed(&List::ALL, upstream, spec).await
+    pub(super) async fn fetch(upstream: &Upstream, spec: &Spec, client: Option<Client>) -> Result<Self, Failure> {
+        Self::agreed(&upstream.agreement()).refreshed(&List::ALL, upstream, spec, client).await
     }
 
     /// Asks for some of the lists again. One that cannot be had stays as it was, and why is kept.
-    pub(super) async fn refreshed(&self, stale: &[List], upstream: &Upstream, spec: &Spec) -> Result<Self, Failure> {
-        let mut lists = self.clone();
+    pub(super) async fn refreshed(
+        &self,
+        stale: &[List],
+        upstream: &Upstream,
+        spec: &Spec,
+        client: Option<Client>,
+    ) -> Result<Self, Failure> {
+        static NEWEST: AtomicU64 = AtomicU64::new(0);
+        let number = NEWEST.fetch_add(1, Ordering::Relaxed) + 1;
+        let mut lists = Self { number, ..self.clone() };
         lists.trouble.retain(|(list, _)| !stale.contains(list));
         let (mut failed, mut last) = (0, None);
         for list in stale {
-            let refreshed = tokio::time::timeout(PATIENCE, lists.refresh(*list, upstream)).await;
+            let refreshed = tokio::time::timeout(PATIENCE, lists.refresh(*list, upstream, client.as_ref())).await;
             let silent = || Failure::new(FailureKind::TimedOut, "the upstream does not say what it has");
             if let Err(failure) = refreshed.unwrap_or_else(|_| Err(silent())) {
                 let failure = unlisted(*list, failure, spec);
-                tracing::warn!(list = ?list, %failure, "a list of an upstream could not be had; it stays as it was");
+                match failure.kind {
+                    // That the session ended is logged where it is noticed.
+                    FailureKind::UpstreamLost => tracing::debug!(list = ?list, %failure, "a list was not received"),
+                    _ => tracing::warn!(list = ?list, %failure, "a list was not received; the earlier one stays"),
+                }
                 (failed, last) = (failed + 1, Some(failure.clone()));
                 // A server that has no such method has no such list.
                 if failure.kind != FailureKind::UpstreamError || !failure.is_lasting {
@@ -103,9 +90,34 @@ impl Lists {
         }
         // One that is out of order does not make the others useless, and one that is too long stays so.
         match last {
-            Some(failure) if failed == stale.len() && failure.kind != FailureKind::TooLong => Err(failure),
+            Some(failure) if failed == stale.len() && !is_too_long(&failure) => Err(failure),
             _ => Ok(lists),
         }
+    }
+
+    /// The same with entries from before in each list that did not arrive because the session ended or took too long.
+    /// Otherwise a server that dies while it is listed would lose its tools, and no call would start it again.
+    pub(super) fn completed_by(mut self, before: Option<&Self>) -> Self {
+        let Some(before) = before else { return self };
+        let is_passing = |kind| matches!(kind, FailureKind::UpstreamLost | FailureKind::TimedOut);
+        let missing: Vec<_> =
+            self.trouble.iter().filter(|(_, failure)| is_passing(failure.kind)).map(|(list, _)| *list).collect();
+        for list in missing {
+            match list {
+                List::Tools => self.tools.clone_from(&before.tools),
+                List::Resources => {
+                    self.resources.clone_from(&before.resources);
+                    self.templates.clone_from(&before.templates);
+                }
+                List::Prompts => self.prompts.clone_from(&before.prompts),
+            }
+        }
+        self
+    }
+
+    /// How many entries all lists have together.
+    pub(super) fn entries(&self) -> usize {
+        self.tools.len() + self.resources.len() + self.templates.len() + self.prompts.len()
     }
 
     /// Why a list could not be had when it was last asked for.
@@ -130,11 +142,15 @@ impl Lists {
             has_tools: has("tools"),
             has_resources: has("resources"),
             has_prompts: has("prompts"),
-            // Where nobody declares it, nobody knows.
-            logs: has("logging") || agreement.terms.is_empty(),
             completions: has("completions"),
             resource_updates: has("resources.subscribe"),
-            tasks: agreement.per_request && has(TASKS),
+            tasks: agreement.per_request && has(TASKS_EXTENSION),
+            quiet: List::ALL.into_iter().filter(|list| has(named(*list)) && !has(changes_of(*list))).collect(),
+            declares: agreement
+                .agreed(Side::Server)
+                .filter(|term| is_passed_on(&term.capability))
+                .map(|term| (term.capability.0.to_string(), term.settings.clone()))
+                .collect(),
             server: agreement.server.clone(),
             instructions: agreement.instructions.clone(),
             ..Self::default()
@@ -142,26 +158,36 @@ impl Lists {
     }
 
     /// Asks for one list again. What was not agreed is an empty list.
-    async fn refresh(&mut self, list: List, upstream: &Upstream) -> Result<(), Failure> {
+    async fn refresh(&mut self, list: List, upstream: &Upstream, client: Option<&Client>) -> Result<(), Failure> {
+        let ask = |operation: Operation<'static>| async {
+            match client {
+                None => upstream.call(operation).await,
+                Some((agreement, host)) => {
+                    let call = || (operation, Terms::default());
+                    let outcome = upstream.call_on_behalf(call, None, Arc::clone(agreement), Arc::clone(host)).await;
+                    outcome.unwrap_or_else(|| Err(Failure::new(FailureKind::UpstreamLost, "the session is over")))
+                }
+            }
+        };
         match list {
             List::Tools => {
-                if let Reply::Tools(tools) = upstream.call(Operation::ListTools).await? {
+                if let Reply::Tools(tools) = ask(Operation::ListTools).await? {
                     self.tools = tools.to_vec();
                 }
             }
             List::Resources => {
-                if let Reply::Resources(resources) = upstream.call(Operation::ListResources).await? {
+                if let Reply::Resources(resources) = ask(Operation::ListResources).await? {
                     self.resources = resources.to_vec();
                 }
-                match upstream.call(Operation::ListTemplates).await {
+                match ask(Operation::ListTemplates).await {
                     Ok(Reply::Templates(templates)) => self.templates = templates.to_vec(),
-                    Err(failure) if failure.kind == FailureKind::TooLong => return Err(failure),
+                    Err(failure) if is_too_long(&failure) => return Err(failure),
                     // Some servers have resources and no word for templates.
                     _ => {}
                 }
             }
             List::Prompts => {
-                if let Reply::Prompts(prompts) = upstream.call(Operation::ListPrompts).await? {
+                if let Reply::Prompts(prompts) = ask(Operation::ListPrompts).await? {
                     self.prompts = prompts.to_vec();
                 }
             }
@@ -188,6 +214,13 @@ impl Lists {
         List::ALL.into_iter().filter(|list| before.is_none_or(|before| self.differs(*list, before))).collect()
     }
 
+    /// Capabilities that are between it and its clients alone.
+    pub(super) fn declares(&self) -> Declared {
+        let named =
+            |(name, settings): &(String, Option<Box<RawValue>>)| (Capability::from_wire(name), settings.clone());
+        self.declares.iter().map(named).collect()
+    }
+
     /// As the hub takes it.
     pub(super) fn listed(&self) -> Listed {
         Listed {
@@ -198,7 +231,8 @@ impl Lists {
         }
     }
 
-    /// What it does beyond answering calls. Any list that it has may change: the upstream may come back as another.
+    /// What it does beyond answering calls. Any list that it has may change: the upstream may come back as another. It may
+    /// write log lines whatever it declares: servers of widespread SDKs never declare that they do.
     pub(super) fn features(&self) -> Features {
         Features {
             questions: true,
@@ -209,7 +243,7 @@ impl Lists {
             tasks: self.tasks,
             resource_changes: self.has_resources,
             prompt_changes: self.has_prompts,
-            silent: !self.logs,
+            silent: false,
         }
     }
 
@@ -243,6 +277,29 @@ impl Lists {
     }
 }
 
+/// Whether a list is too long, which it stays when it is asked for again.
+fn is_too_long(failure: &Failure) -> bool {
+    matches!(failure.kind, FailureKind::TooLong | FailureKind::TooMany)
+}
+
+/// The capability of a list.
+fn named(list: List) -> &'static str {
+    match list {
+        List::Tools => "tools",
+        List::Resources => "resources",
+        List::Prompts => "prompts",
+    }
+}
+
+/// The capability of an upstream that tells when a list has changed.
+fn changes_of(list: List) -> &'static str {
+    match list {
+        List::Tools => "tools.listChanged",
+        List::Resources => "resources.listChanged",
+        List::Prompts => "prompts.listChanged",
+    }
+}
+
 /// Says of a list that could not be had which one it is, and what to do about one that is too long.
 fn unlisted(list: List, failure: Failure, spec: &Spec) -> Failure {
     let what = match list {
@@ -266,6 +323,26 @@ fn unlisted(list: List, failure: Failure, spec: &Spec) -> Failure {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn a_list_that_did_not_arrive_is_the_one_from_before() {
+        let listing = |names: &[&str], trouble: &[FailureKind]| Lists {
+            tools: names.iter().map(|name| Tool::plain(*name, "")).collect(),
+            trouble: trouble.iter().map(|kind| (List::Tools, Failure::new(*kind, "no"))).collect(),
+            ..Lists::default()
+        };
+        let names = |lists: Lists| lists.tools.iter().map(|tool| tool.name.to_string()).collect::<Vec<_>>();
+        let before = listing(&["a", "b"], &[]);
+        for (received, expected) in [
+            (listing(&["c"], &[]), vec!["c"]),
+            (listing(&[], &[]), vec![]),
+            (listing(&[], &[FailureKind::UpstreamLost]), vec!["a", "b"]),
+            (listing(&[], &[FailureKind::TimedOut]), vec!["a", "b"]),
+            (listing(&[], &[FailureKind::UpstreamError]), vec![]),
+        ] {
+            assert_eq!(names(received.completed_by(Some(&before))), expected);
+        }
+    }
 
     #[test]
     fn only_what_a_tool_says_of_itself_makes_it_repeatable() {

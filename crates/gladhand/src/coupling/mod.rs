@@ -5,26 +5,33 @@
 //! their own.
 
 mod breaker;
+mod client_roots;
 mod hosting;
 mod lists;
 pub(crate) mod memory;
 mod pinning;
 mod pool;
 mod room;
+mod stale;
+mod subscriptions;
+mod viewers;
 mod way;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::task::Poll;
 use std::time::Duration;
 
-use gladhand_accord::Peer;
-use gladhand_dialects::{Askable, askable, carried_name};
-use gladhand_hub::policy::Offender;
+use gladhand_accord::{Offer, Peer};
+use gladhand_dialects::mcp::revision::Revision;
+use gladhand_dialects::{askable, carried_name, passed_on};
+use gladhand_hub::policy::{Offender, Who};
 use gladhand_hub::{
-    Answer, Bell, Caller, Context, Features, List, Listed, Offence, Provider, SessionId, Settling, UpstreamStatus,
+    Answer, Bell, Caller, Context, Declared, Features, List, Listed, Offence, Provider, SessionId, Settling,
+    UpstreamStatus, viewer,
 };
 use gladhand_operations::{
     CapabilityCall, CompletionCall, Failure, FailureKind, Level, Log, Operation, Outcome, Party, Prompt, Resource,
@@ -34,22 +41,30 @@ use gladhand_redaction::redact;
 use gladhand_wire::json;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
+use tokio::time::Instant;
 
-use crate::upstream::{Options, Target, Upstream};
+use crate::upstream::{Options, Speak, Target, Upstream};
 pub(crate) use memory::forget_unused;
 
+use client_roots::Allowed;
 use hosting::{CallHost, Session, WayHost};
-use lists::{Lists, Stale};
+use lists::Lists;
 use pool::Pools;
 use room::Place;
 pub use room::Room;
-use way::Way;
+use stale::Stale;
+use subscriptions::{Subscriber, Subscriptions};
+use viewers::Viewers;
+use way::{ClientProfile, Way};
 
 /// How long whoever lists waits for an upstream of which nothing is known yet.
 const SETTLING: Duration = Duration::from_secs(15);
 
 /// How many sessions may end before a call could be made in one of them.
 const SESSIONS: usize = 8;
+
+/// How long the reply of a call is held back for log lines that come by another stream. The server wrote them before.
+const LATE_LOGS: Duration = Duration::from_millis(20);
 
 /// An upstream as it is configured.
 #[derive(Debug, Clone)]
@@ -62,6 +77,8 @@ pub struct Spec {
     pub options: Options,
     /// Whether every session gets a way of its own, whatever was agreed.
     pub isolated: bool,
+    /// The folders that clients over a network may name as their roots, where the upstream runs on this machine.
+    pub client_roots: Vec<PathBuf>,
     /// Room for ways of callers who cannot share one. Upstreams that are served together have it in common.
     pub room: Room,
     /// The file in which what it has is remembered between runs.
@@ -105,17 +122,25 @@ struct Inner {
     label: String,
     /// What it has, as far as is known.
     lists: Mutex<Option<Arc<Lists>>>,
-    /// What sessions with a way of their own see, where that is not the same.
-    seen: Mutex<HashMap<SessionId, Arc<Lists>>>,
+    /// What callers see where that may not be the same.
+    viewers: Mutex<Viewers>,
+    /// Held while lists are asked for again.
+    refreshing: Arc<tokio::sync::Mutex<()>>,
+    /// How many calls have ended.
+    ended: AtomicU64,
+    /// Whether it was asked for a handshake, and has none.
+    is_stateless_only: AtomicBool,
     /// Whether the hub knows it too. Whoever waits for what there is waits for that.
     is_shown: watch::Sender<bool>,
     stale: Arc<Stale>,
     bell: OnceLock<Bell>,
     ways: Mutex<Ways>,
+    /// Whether there will be one session and no other.
+    is_alone: OnceLock<()>,
+    allowed_roots: OnceLock<Allowed>,
     /// Why it could not be opened, the last time that was tried.
     trouble: Mutex<Option<Failure>>,
-    /// Resources that somebody wants to hear of.
-    watched: Mutex<BTreeSet<String>>,
+    subscriptions: Subscriptions,
     /// The only session that there will be, once it is open.
     session: watch::Sender<Option<Weak<dyn Caller>>>,
     keeper: OnceLock<AbortHandle>,
@@ -123,8 +148,8 @@ struct Inner {
 
 #[derive(Default)]
 struct Ways {
-    /// What the one session that will be downstream can be asked.
-    expected: Option<Askable>,
+    /// The client of the one session that will be downstream.
+    expected: Option<ClientProfile>,
     main: Option<Arc<Way>>,
     own: HashMap<SessionId, Arc<Way>>,
     pools: Pools,
@@ -140,12 +165,17 @@ impl Coupled {
             spec: Arc::new(spec),
             is_shown: watch::Sender::new(remembered.is_some()),
             lists: Mutex::new(remembered.map(Arc::new)),
-            seen: Mutex::default(),
+            viewers: Mutex::default(),
+            refreshing: Arc::default(),
+            ended: AtomicU64::new(0),
+            is_stateless_only: AtomicBool::new(false),
             stale: Arc::default(),
             bell: OnceLock::new(),
             ways: Mutex::default(),
+            is_alone: OnceLock::new(),
+            allowed_roots: OnceLock::new(),
             trouble: Mutex::default(),
-            watched: Mutex::default(),
+            subscriptions: Subscriptions::default(),
             session: watch::Sender::new(None),
             keeper: OnceLock::new(),
         };
@@ -155,6 +185,14 @@ impl Coupled {
     /// Who it says it is, and how it says it is to be used, if that is known.
     pub fn introduction(&self) -> Option<(Peer, Option<String>)> {
         self.inner.known().map(|lists| (lists.server.clone(), self.inner.passed_on(&lists).cloned()))
+    }
+
+    /// Why nothing of it is to be had: it could not be opened, and nothing is known of it.
+    pub fn outage(&self) -> Option<Failure> {
+        match self.inner.known() {
+            Some(_) => None,
+            None => self.inner.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+        }
     }
 
     /// Opens the main way, and says why not if that fails.
@@ -167,12 +205,7 @@ impl Coupled {
     /// Passes a call on, by the way that its caller may take.
     fn pass_on(&self, operation: Operation<'_>, repeatable: bool, context: &Context<'_>) -> Answer {
         let inner = Arc::clone(&self.inner);
-        let errand = Errand {
-            operation: operation.into_owned(),
-            terms: context.terms.clone().into_owned(),
-            agreement: Arc::clone(context.agreement),
-            host: CallHost::of(context),
-        };
+        let errand = Errand::of(operation, context, inner.allowed_roots());
         let may_become_task = inner.known().is_some_and(|lists| lists.tasks);
         let mut repeatable = repeatable;
         let work = async move {
@@ -200,6 +233,38 @@ struct Errand {
     host: Arc<CallHost>,
 }
 
+impl Errand {
+    fn of(operation: Operation<'_>, context: &Context<'_>, roots: Allowed) -> Self {
+        Self {
+            operation: operation.into_owned(),
+            terms: context.terms.clone().into_owned(),
+            agreement: Arc::clone(context.agreement),
+            host: CallHost::of(context, roots),
+        }
+    }
+
+    /// Whether an upstream that is opened with a handshake must be opened for this caller alone: it can be asked something,
+    /// or its session declares something that the upstream is to know.
+    fn needs_way_of_its_own(&self) -> bool {
+        let has_session = self.host.caller.session() != SessionId::NONE;
+        self.can_be_asked() || has_session && passed_on(&self.agreement).next().is_some()
+    }
+
+    /// Whose lists the caller sees.
+    fn viewer(&self) -> SessionId {
+        viewer(&self.agreement, self.host.caller.session(), self.terms.principal.as_deref())
+    }
+
+    /// The callers without a session that see the same lists as this caller.
+    fn kind(&self) -> SessionId {
+        viewer(&self.agreement, SessionId::NONE, self.terms.principal.as_deref())
+    }
+
+    fn can_be_asked(&self) -> bool {
+        askable(&self.agreement).next().is_some()
+    }
+}
+
 impl Inner {
     fn known(&self) -> Option<Arc<Lists>> {
         self.lists.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -210,6 +275,12 @@ impl Inner {
     }
 
     async fn run(self: &Arc<Self>, errand: &Errand) -> Outcome {
+        let outcome = self.run_by_a_way(errand).await;
+        self.ended.fetch_add(1, Ordering::Relaxed);
+        outcome
+    }
+
+    async fn run_by_a_way(self: &Arc<Self>, errand: &Errand) -> Outcome {
         let (way, turn) = match self.shared_way(errand) {
             Some(way) => (way, None),
             // What is seldom waited for is kept elsewhere: a call that waits shall be small.
@@ -235,19 +306,25 @@ impl Inner {
             let session = match way.session() {
                 Some(session) => session,
                 None if self.is_main(way) => Box::pin(self.open_main()).await?,
-                None => Box::pin(self.open_other(way)).await?,
+                None => Box::pin(self.open_other(way, true)).await?,
             };
             if self.is_pinning()
-                && let Err(failure) = Box::pin(self.check_pins(way, &session, &errand.operation)).await
+                && let Err(failure) = Box::pin(self.check_pins(way, &session, errand)).await
             {
                 if session.is_over() && failure.kind != FailureKind::Denied {
                     continue;
                 }
                 return Err(failure);
             }
+            if self.subscriptions.are_unanswered() {
+                Box::pin(self.subscriptions.answered(&Subscriber::of(errand))).await;
+            }
             let call = || (errand.operation.clone(), errand.terms.clone());
             let (agreement, host) = (Arc::clone(&errand.agreement), Arc::clone(&errand.host));
-            if let Some(outcome) = session.call_on_behalf(call, agreement, host as _).await {
+            if let Some(outcome) = session.call_on_behalf(call, errand.terms.party, agreement, host as _).await {
+                if self.may_log_late(errand, &session) {
+                    Box::pin(tokio::time::sleep(LATE_LOGS)).await;
+                }
                 return outcome;
             }
         }
@@ -255,10 +332,18 @@ impl Inner {
         Err(Failure::new(FailureKind::UpstreamLost, why))
     }
 
+    /// Whether log lines of a call may arrive after its response. A server of the handshake era may send them on a stream of
+    /// its own, and a client of the stateless era gets them only during its request.
+    fn may_log_late(&self, errand: &Errand, session: &Upstream) -> bool {
+        let is_over_http = matches!(self.spec.target, Target::Url(_));
+        let is_stateless = errand.agreement.per_request && errand.terms.log_level.is_some();
+        is_over_http && is_stateless && !session.agreement().per_request
+    }
+
     /// The main way, if a caller may take it whoever else does.
     fn shared_way(&self, errand: &Errand) -> Option<Arc<Way>> {
         let (main, is_alone) = self.main();
-        let needs_none = || askable(&errand.agreement).next().is_none() && !self.is_isolated(errand);
+        let needs_none = || !errand.needs_way_of_its_own() && !self.is_isolated(errand);
         (is_alone || needs_none()).then_some(main)
     }
 
@@ -269,32 +354,100 @@ impl Inner {
 
     /// The way that a caller may take who can be asked, or must be alone, and a turn on it where turns are taken.
     async fn way_for(self: &Arc<Self>, errand: &Errand) -> Result<(Arc<Way>, Option<pool::Turn>), Failure> {
-        let provides: Askable = askable(&errand.agreement).collect();
-        if !self.is_isolated(errand) && self.open_main().await?.agreement().per_request {
+        let client = ClientProfile::of_agreement(&errand.agreement);
+        let may_share = !self.is_isolated(errand) && self.open_main().await?.agreement().per_request;
+        if may_share && !self.may_shake_hands(&client) {
             return Ok((self.main().0, None));
         }
-        let (caller, party) = (&errand.host.caller, errand.terms.party);
+        let caller = &errand.host.caller;
         if caller.session() == SessionId::NONE {
-            let (pool, key) = self.ways().pools.of(&identity(errand), &provides);
-            let another = || {
-                let place = self.place(party)?;
-                Some(Way::new(Arc::clone(&self.spec), key, self.host(None), Some(place)))
-            };
-            let turn = pool.turn(&errand.host, party, another).await?;
-            return Ok((Arc::clone(turn.way()), Some(turn)));
+            return self.turn(errand, client).await;
         }
-        if let Some(own) = self.ways().own.get(&caller.session()) {
-            return Ok((Arc::clone(own), None));
+        let existing = self.ways().own.get(&caller.session()).cloned();
+        let own = match existing {
+            Some(own) => own,
+            None => match self.add_own(errand, client) {
+                Some(own) => own,
+                None if !errand.can_be_asked() && !self.is_isolated(errand) => return Ok((self.main().0, None)),
+                None => {
+                    let why = "there is no room for another server of its own, which this session needs";
+                    return Err(Failure::new(FailureKind::Busy, why));
+                }
+            },
+        };
+        if may_share && !self.is_in_era_of_client(&own).await {
+            self.drop_own(caller.session(), &own);
+            return Ok((self.main().0, None));
         }
-        let place = self.place(party).ok_or_else(|| {
-            Failure::new(FailureKind::Busy, "there is no room for another server of its own, which this session needs")
-        })?;
+        Ok((own, None))
+    }
+
+    /// A way on which to list what the upstream has for a caller.
+    async fn listing_way(self: &Arc<Self>, errand: &Errand) -> Result<(Arc<Way>, Option<pool::Turn>), Failure> {
+        let client = ClientProfile::of_agreement(&errand.agreement);
+        let is_shared = self.open_main().await?.agreement().per_request && !self.may_shake_hands(&client);
+        if is_shared { Ok((self.main().0, None)) } else { self.turn(errand, client).await }
+    }
+
+    /// A turn on a way that no other call uses meanwhile.
+    async fn turn(&self, errand: &Errand, client: ClientProfile) -> Result<(Arc<Way>, Option<pool::Turn>), Failure> {
+        let party = errand.terms.party;
+        let pool = self.ways().pools.of(&identity(errand), &client.declares);
+        let kind = errand.kind();
+        let another = || {
+            let place = self.place(party)?;
+            Some(Way::pooled(Arc::clone(&self.spec), client, self.host(None), place, kind))
+        };
+        let turn = pool.turn(&errand.host, party, another).await?;
+        Ok((Arc::clone(turn.way()), Some(turn)))
+    }
+
+    /// Whether the upstream speaks with a handshake by a way that was made because it might.
+    async fn is_in_era_of_client(self: &Arc<Self>, own: &Arc<Way>) -> bool {
+        let session = match own.session() {
+            Some(session) => Ok(session),
+            None => self.open_other(own, true).await,
+        };
+        let is_stateless = session.as_ref().is_ok_and(|session| session.agreement().per_request);
+        if is_stateless {
+            // The opening remembers it by the state of the files that the command names, which the server may change.
+            self.is_stateless_only.store(true, Ordering::Relaxed);
+        }
+        session.is_ok() && !is_stateless
+    }
+
+    /// Takes the way of a session away.
+    fn drop_own(&self, session: SessionId, own: &Arc<Way>) {
+        self.ways().own.retain(|of, way| *of != session || !Arc::ptr_eq(way, own));
+        let own = Arc::clone(own);
+        tokio::spawn(async move { own.close().await });
+    }
+
+    /// A way for the session of a caller alone; `None` if there is no room for it.
+    fn add_own(&self, errand: &Errand, client: ClientProfile) -> Option<Arc<Way>> {
+        let caller = &errand.host.caller;
+        let place = self.place(errand.terms.party)?;
         let mut ways = self.ways();
         let own = ways.own.entry(caller.session()).or_insert_with(|| {
             let session = watch::Sender::new(Some(Arc::downgrade(caller))).subscribe();
-            Way::new(Arc::clone(&self.spec), provides, self.host(Some(session)), Some(place))
+            Way::new(Arc::clone(&self.spec), client, self.host(Some(session)), Some(place))
         });
-        Ok((Arc::clone(own), None))
+        Some(Arc::clone(own))
+    }
+
+    /// Where roots of a caller may lie. On stdio the client runs as the user who started us, and names what it likes.
+    fn allowed_roots(&self) -> Allowed {
+        let is_open = || self.is_alone.get().is_some() || matches!(self.spec.target, Target::Url(_));
+        self.allowed_roots.get_or_init(|| (!is_open()).then(|| self.spec.client_roots.clone().into())).clone()
+    }
+
+    /// Whether the upstream may speak to a client in the client's own era, where that opens with a handshake.
+    fn may_shake_hands(&self, client: &ClientProfile) -> bool {
+        let options = &self.spec.options;
+        client.revision.is_some_and(Revision::has_initialize)
+            && !self.is_stateless_only.load(Ordering::Relaxed)
+            && !matches!(options.speak, Speak::As(..))
+            && options.eras.may_shake_hands(&self.spec.target)
     }
 
     /// A place for a way that is not shared by all. Ways that nobody uses give way.
@@ -310,7 +463,7 @@ impl Inner {
     }
 
     fn host(&self, session: Option<Session>) -> WayHost {
-        WayHost::new(session, self.bell.get().cloned(), Arc::clone(&self.stale))
+        WayHost::new(session, self.bell.get().cloned(), Arc::clone(&self.stale), self.allowed_roots())
     }
 
     /// The main way, and whether there will never be but one session downstream.
@@ -321,8 +474,8 @@ impl Inner {
             return (Arc::clone(main), is_alone);
         }
         let session = is_alone.then(|| self.session.subscribe());
-        let provides = ways.expected.clone().unwrap_or_default();
-        let main = Way::new(Arc::clone(&self.spec), provides, self.host(session), None);
+        let client = ways.expected.clone().unwrap_or_default();
+        let main = Way::new(Arc::clone(&self.spec), client, self.host(session), None);
         ways.main = Some(Arc::clone(&main));
         (main, is_alone)
     }
@@ -348,17 +501,22 @@ impl Inner {
         opened
     }
 
-    /// Opens a way that is not the main one. What is listed there may be something else.
-    async fn open_other(self: &Arc<Self>, way: &Arc<Way>) -> Result<Upstream, Failure> {
+    /// Opens a way that is not the main one. What is listed there may be something else: unless the caller lists it, that is
+    /// done by the keeper.
+    async fn open_other(self: &Arc<Self>, way: &Arc<Way>, is_to_be_listed: bool) -> Result<Upstream, Failure> {
         if let Some(session) = way.session() {
             return Ok(session);
         }
         self.keep();
         let (stale, opened) = (Arc::clone(&self.stale), Arc::downgrade(way));
-        let is_own = self.ways().own.values().any(|own| Arc::ptr_eq(own, way));
-        way.open(move |_| {
-            if is_own {
-                stale.mark(&List::ALL, opened);
+        let is_to_be_listed = is_to_be_listed && self.ways().own.values().any(|own| Arc::ptr_eq(own, way));
+        let this = Arc::downgrade(self);
+        way.open(move |session| {
+            if let Some(this) = this.upgrade() {
+                this.watch_all(session);
+            }
+            if is_to_be_listed {
+                stale.mark_new(opened);
             }
         })
         .await
@@ -376,22 +534,30 @@ impl Inner {
             }
             std::mem::replace(&mut *trouble, failure.cloned())
         };
-        if let (None, Some(failure), Some(bell)) = (before, failure, self.bell.get()) {
-            let (level, logger) = (Level::Warning, Some(self.spec.name.clone()));
-            bell.log(Log { level, logger, data: json::to_raw(&failure.message) });
+        // Of many clients, some may not be meant to know that there is such an upstream.
+        let bell = self.bell.get().filter(|_| self.is_alone.get().is_some());
+        if let (None, Some(failure), Some(bell)) = (before, failure, bell) {
+            bell.log(Log::new(Level::Warning, Some(self.spec.name.clone()), json::to_raw(&failure.message)));
         }
     }
 
     /// The main way is open: what is listed and watched must be asked for again.
     fn opened(&self, session: &Upstream) {
-        self.stale.mark(&List::ALL, Arc::downgrade(&self.main().0));
-        let watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let session = session.clone();
-        tokio::spawn(async move {
-            for uri in watched {
-                watch(&session, uri).await;
-            }
-        });
+        // It may be another program than before.
+        self.is_stateless_only.store(false, Ordering::Relaxed);
+        self.forget_viewers();
+        self.stale.mark_new(Arc::downgrade(&self.main().0));
+        self.watch_all(session);
+    }
+
+    fn all_ways(&self) -> Vec<Arc<Way>> {
+        let ways = self.ways();
+        ways.main.iter().chain(ways.own.values()).cloned().chain(ways.pools.ways()).collect()
+    }
+
+    /// The sessions that are open, of all ways.
+    fn open_sessions(&self) -> Vec<Upstream> {
+        self.all_ways().iter().filter_map(|way| way.session()).collect()
     }
 
     /// Sees to it that what is known of the lists is what they are.
@@ -402,54 +568,65 @@ impl Inner {
                 loop {
                     let (changed, way) = stale.take().await;
                     let Some(this) = Weak::upgrade(&this) else { return };
-                    this.refresh(&changed, &way).await;
+                    let entries = this.refresh(&changed, &way).await.unwrap_or_default();
+                    stale.rest(way, Instant::now(), entries);
                 }
             })
             .abort_handle()
         });
     }
 
-    /// Asks for lists again, where they have changed.
-    async fn refresh(&self, changed: &[List], way: &Weak<Way>) {
-        let Some(way) = way.upgrade() else { return };
+    /// Asks for lists again, where they have changed, and returns how many entries they have.
+    async fn refresh(self: &Arc<Self>, changed: &[List], way: &Weak<Way>) -> Option<usize> {
+        let way = way.upgrade()?;
+        // Of two at once, the later would show what the earlier has replaced.
+        let one_at_a_time = Arc::clone(&self.refreshing).lock_owned().await;
+        let session = way.session()?;
         let own = self.ways().own.iter().find(|(_, own)| Arc::ptr_eq(own, &way)).map(|(session, _)| *session);
-        // Of ways without an owner, everybody sees the lists of the one where they changed last.
-        let main = || self.main().0.session().filter(|_| own.is_none());
-        let Some(session) = way.session().or_else(main) else { return };
-        let before = own.map_or_else(|| self.known(), |own| self.seen_by(own));
+        // The lists of a way that is not everybody's may tell what one caller did there: others do not see them.
+        let is_for_all = self.is_main(&way);
+        let viewer = if is_for_all { SessionId::NONE } else { own.unwrap_or(way.kind) };
+        if viewer == SessionId::NONE && !is_for_all {
+            return None;
+        }
+        let before = if is_for_all { self.known() } else { self.seen_by(viewer) };
+        self.note_asked_for(viewer);
         let lists = match &before {
-            Some(before) if changed.len() < List::ALL.len() => before.refreshed(changed, &session, &self.spec).await,
-            _ => Lists::fetch(&session, &self.spec).await,
+            Some(before) if changed.len() < List::ALL.len() => {
+                before.refreshed(changed, &session, &self.spec, None).await
+            }
+            _ => Lists::fetch(&session, &self.spec, None).await,
         };
-        let lists = match lists {
+        let received = match lists {
             Ok(lists) => Arc::new(lists),
             Err(failure) => {
                 tracing::warn!(upstream = self.spec.name, %failure, "what the upstream has could not be listed");
                 if before.is_none() {
                     self.note_trouble(Some(&failure));
                 }
-                return;
+                return None;
             }
         };
-        way.pinning.note(&session, &lists);
+        way.pinning.note(&session, &received);
+        let lists = Arc::new(Arc::unwrap_or_clone(received).completed_by(before.as_deref()));
+        let entries = lists.entries();
         let different = lists.different(before.as_deref());
-        match own {
-            Some(own) if !different.is_empty() => self.show_to(own, lists),
-            Some(_) => {}
-            None => self.show(lists, before, &different),
+        if is_for_all {
+            // A long list takes a while to be shown, and other calls are served on this thread.
+            let this = Arc::clone(self);
+            let show = move || {
+                this.show(lists, before, &different);
+                drop(one_at_a_time);
+            };
+            let _ = tokio::task::spawn_blocking(show).await;
+        } else if !different.is_empty() {
+            self.show_to(viewer, lists);
         }
+        Some(entries)
     }
 
-    /// Shows lists to everybody. Sessions with a way of their own go on seeing what they have seen: it is said there
-    /// whether that has changed.
+    /// Shows lists to all who share the main way.
     fn show(&self, lists: Arc<Lists>, before: Option<Arc<Lists>>, different: &[List]) {
-        if let (Some(before), false) = (&before, different.is_empty()) {
-            let ways = self.ways();
-            let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-            for session in ways.own.keys() {
-                seen.entry(*session).or_insert_with(|| Arc::clone(before));
-            }
-        }
         *self.lists.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&lists));
         let says_something_else = before.as_ref().is_none_or(|before| before.instructions != lists.instructions);
         // A list that could not be had would be remembered as an empty one.
@@ -468,24 +645,9 @@ impl Inner {
                     List::Prompts => bell.prompts_changed(),
                 }
             }
-            let seen: Vec<_> = self.seen.lock().unwrap_or_else(PoisonError::into_inner).keys().copied().collect();
-            seen.into_iter().filter(|_| !different.is_empty()).for_each(|session| bell.lists_changed_for(session));
         }
+        self.main_lists_change(before.as_ref(), different);
         self.is_shown.send_replace(true);
-    }
-
-    /// Shows lists to one session.
-    fn show_to(&self, session: SessionId, lists: Arc<Lists>) {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).insert(session, lists);
-        if let Some(bell) = self.bell.get() {
-            bell.lists_changed_for(session);
-        }
-    }
-
-    /// What a session sees.
-    fn seen_by(&self, session: SessionId) -> Option<Arc<Lists>> {
-        let own = self.seen.lock().unwrap_or_else(PoisonError::into_inner).get(&session).cloned();
-        own.or_else(|| self.known())
     }
 
     /// Waits until something is known of the lists, and the hub knows it.
@@ -519,12 +681,6 @@ fn identity(errand: &Errand) -> String {
     format!("{principal:?} {:?} {:?}", client.name, client.version)
 }
 
-async fn watch(session: &Upstream, uri: String) {
-    if let Err(failure) = session.call(Operation::Watch(uri.into())).await {
-        tracing::debug!(%failure, "a resource is not watched");
-    }
-}
-
 impl Drop for Inner {
     fn drop(&mut self) {
         if let Some(keeper) = self.keeper.get() {
@@ -544,9 +700,16 @@ impl Provider for Coupled {
         &self.inner.label
     }
 
+    fn is_upstream(&self) -> bool {
+        true
+    }
+
     fn listed_for(&self, session: SessionId) -> Option<Listed> {
-        let seen = self.inner.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.get(&session).map(|lists| lists.listed())
+        self.inner.listed_for(session)
+    }
+
+    fn list_number(&self, session: SessionId) -> Option<u64> {
+        self.inner.list_number(session)
     }
 
     fn tools(&self) -> Vec<Tool> {
@@ -605,27 +768,25 @@ impl Provider for Coupled {
         self.pass_on(Operation::Capability(call), false, context)
     }
 
-    fn watch(&self, uri: &str) {
-        self.inner.watched.lock().unwrap_or_else(PoisonError::into_inner).insert(uri.to_owned());
-        let (inner, uri) = (Arc::clone(&self.inner), uri.to_owned());
-        tokio::spawn(async move {
-            // A way that is opened on this occasion watches everything that is to be watched.
-            match inner.main().0.session() {
-                Some(session) => watch(&session, uri).await,
-                None => drop(inner.open_main().await),
-            }
-        });
+    fn watch(&self, uri: &str, by: Option<&Who<'_>>) {
+        self.inner.watch(uri, by);
     }
 
     fn unwatch(&self, uri: &str) {
-        self.inner.watched.lock().unwrap_or_else(PoisonError::into_inner).remove(uri);
-        if let Some(session) = self.inner.main().0.session() {
-            session.unwatch(uri);
-        }
+        self.inner.unwatch(uri);
     }
 
-    fn expects(&self, provides: &Askable) {
-        self.inner.ways().expected = Some(provides.clone());
+    fn expects(&self, client: &Offer) {
+        let _ = self.inner.is_alone.set(());
+        self.inner.ways().expected = Some(ClientProfile::of_offer(client));
+    }
+
+    fn settling_for(&self, context: &Context<'_>) -> Option<Settling> {
+        self.inner.settling_for(context)
+    }
+
+    fn declares(&self) -> Declared {
+        self.inner.known().map(|lists| lists.declares()).unwrap_or_default()
     }
 
     fn settling(&self) -> Option<Settling> {
@@ -648,13 +809,15 @@ impl Provider for Coupled {
     fn trouble(&self, list: List) -> Option<Failure> {
         match self.inner.known() {
             Some(lists) => lists.trouble(list).cloned(),
-            None => self.inner.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            None => self.outage(),
         }
     }
 
     fn joined(&self, caller: &Arc<dyn Caller>) {
-        if self.inner.main().1 {
+        let (main, is_alone) = self.inner.main();
+        if is_alone {
             self.inner.session.send_replace(Some(Arc::downgrade(caller)));
+            main.host.joined(caller);
         }
     }
 
@@ -668,7 +831,7 @@ impl Provider for Coupled {
 
     fn left(&self, session: SessionId) {
         let own = self.inner.ways().own.remove(&session);
-        self.inner.seen.lock().unwrap_or_else(PoisonError::into_inner).remove(&session);
+        self.inner.viewers().remove(session);
         if let Some(own) = own
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {
@@ -682,10 +845,7 @@ impl Provider for Coupled {
 
     fn status(&self) -> Option<UpstreamStatus> {
         let inner = &self.inner;
-        let ways: Vec<_> = {
-            let ways = inner.ways();
-            ways.main.iter().chain(ways.own.values()).cloned().chain(ways.pools.ways()).collect()
-        };
+        let ways = inner.all_ways();
         let open: Vec<_> = ways.iter().filter_map(|way| way.session()).collect();
         let (state, detail) = match (open.first(), self.inner.trouble.lock()) {
             (Some(session), _) => {

@@ -12,9 +12,9 @@ use gladhand_hub::policy::{Governor, Stopped};
 use gladhand_hub::{Bell, Hub};
 use gladhand_operations::{Failure, FailureKind, Operation};
 
-use super::Inner;
 use super::lists::Lists;
 use super::way::Way;
+use super::{Errand, Inner};
 use crate::upstream::Upstream;
 
 /// The definitions that were compared in the session of a way.
@@ -73,12 +73,7 @@ impl Inner {
     }
 
     /// Refuses a call of something that is not, in this session, what was pinned.
-    pub(super) async fn check_pins(
-        &self,
-        way: &Way,
-        session: &Upstream,
-        operation: &Operation<'_>,
-    ) -> Result<(), Failure> {
+    pub(super) async fn check_pins(&self, way: &Way, session: &Upstream, errand: &Errand) -> Result<(), Failure> {
         let Some(hub) = self.bell.get().and_then(Bell::hub) else { return Ok(()) };
         let Some(governor) = hub.governor() else { return Ok(()) };
         let compared = match self.compared(way, session, governor).await {
@@ -91,15 +86,19 @@ impl Inner {
             Err(_) => return Ok(()),
         };
         let stopped = compared.found.as_ref().map(|(_, stopped)| stopped);
-        let refused = match operation {
+        // Where every request declares its own client, that client may see more than the lists of the session show.
+        let own = session.agreement().per_request.then(|| self.seen_by(errand.viewer())).flatten();
+        let refused = match &errand.operation {
             Operation::CallTool(call) => {
                 let why = stopped.and_then(|stopped| stopped.why_tool(&self.label, &call.name));
-                let is_there = compared.tools.contains(&*call.name);
+                let has_it = |lists: &Arc<Lists>| lists.tools.iter().any(|tool| tool.name == *call.name);
+                let is_there = compared.tools.contains(&*call.name) || own.as_ref().is_some_and(has_it);
                 why.map(denied).or_else(|| (!is_there).then(|| Failure::unknown_tool(&call.name)))
             }
             Operation::GetPrompt(call) => {
                 let why = stopped.and_then(|stopped| stopped.why_prompt(&self.label, &call.name));
-                let is_there = compared.prompts.contains(&*call.name);
+                let has_it = |lists: &Arc<Lists>| lists.prompts.iter().any(|prompt| prompt.name == *call.name);
+                let is_there = compared.prompts.contains(&*call.name) || own.as_ref().is_some_and(has_it);
                 why.map(denied).or_else(|| (!is_there).then(|| Failure::unknown_prompt(&call.name)))
             }
             _ => None,
@@ -126,7 +125,7 @@ impl Inner {
         let lists = match way.pinning.of(&agreement) {
             // Only the pins may have changed.
             Some(compared) => Arc::clone(&compared.lists),
-            None => Arc::new(Lists::fetch(session, &self.spec).await?),
+            None => Arc::new(Lists::fetch(session, &self.spec, None).await?),
         };
         let stopped = governor.inspect(&self.label, &lists.listed(), lists.instructions.as_deref());
         let compared = Arc::new(Compared::new(agreement, lists, Some((looks, stopped))));

@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use gladhand_dialects::Askable;
+use gladhand_dialects::Declared;
 use gladhand_dialects::shares::Bound;
 use gladhand_operations::{Failure, FailureKind, Party};
 use tokio::sync::{Notify, oneshot};
@@ -31,15 +31,15 @@ pub(super) struct Pools {
 impl Pools {
     /// The ways for callers of one identity who can be asked these things. What one caller left behind must never reach
     /// another: an upstream may still ask something when its call has long ended.
-    pub(super) fn of(&mut self, identity: &str, provides: &Askable) -> (Arc<Pool>, Askable) {
-        let kind = provides.iter().map(|(capability, settings)| {
+    pub(super) fn of(&mut self, identity: &str, declares: &Declared) -> Arc<Pool> {
+        let kind = declares.iter().map(|(capability, settings)| {
             format!("{}={}\n", capability.0, settings.as_ref().map_or("", |raw| raw.get()))
         });
         let kind: String = std::iter::once(format!("{identity}\n")).chain(kind).collect();
         if self.by_kind.len() >= KINDS && !self.by_kind.contains_key(&kind) {
             self.by_kind.retain(|_, pool| Arc::strong_count(pool) > 1);
         }
-        (Arc::clone(self.by_kind.entry(kind).or_default()), provides.clone())
+        Arc::clone(self.by_kind.entry(kind).or_default())
     }
 
     /// All ways, used or not.
@@ -259,7 +259,7 @@ mod tests {
     #[test]
     fn callers_of_different_identity_share_no_way() {
         let mut pools = Pools::default();
-        let mut of = |identity: &str| pools.of(identity, &Vec::new()).0;
+        let mut of = |identity: &str| pools.of(identity, &Vec::new());
         let (alice, bob, again) = (of("alice"), of("bob"), of("alice"));
         assert!(!Arc::ptr_eq(&alice, &bob) && Arc::ptr_eq(&alice, &again));
     }

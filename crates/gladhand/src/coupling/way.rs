@@ -4,8 +4,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use gladhand_accord::Capability;
-use gladhand_dialects::Askable;
+use gladhand_accord::{Agreement, Capability, Offer, Peer};
+use gladhand_dialects::mcp::revision::Revision;
+use gladhand_dialects::{Declared, TASKS_EXTENSION, is_passed_on, passed_on};
+use gladhand_hub::SessionId;
 use gladhand_operations::{Failure, FailureKind};
 
 use super::Spec;
@@ -15,17 +17,48 @@ use super::pinning::Pinning;
 use super::room::Place;
 use crate::upstream::{Host, OpenError, Options, Upstream};
 
-/// What an upstream must know so that it may make tasks of calls.
-pub(super) const TASKS: &str = "extensions.io.modelcontextprotocol/tasks";
+/// The client that a way is opened for. By default that is no client in particular, and the upstream hears of us.
+#[derive(Debug, Clone, Default)]
+pub(super) struct ClientProfile {
+    /// Who the client says it is.
+    peer: Option<Peer>,
+    /// The revision of MCP that it speaks.
+    pub(super) revision: Option<Revision>,
+    /// What the upstream hears that it has.
+    pub(super) declares: Declared,
+}
+
+impl ClientProfile {
+    /// The client that makes this offer.
+    pub(super) fn of_offer(offer: &Offer) -> Self {
+        let passed_on = offer.provides.iter().filter(|(capability, _)| is_passed_on(capability));
+        Self {
+            peer: Some(offer.peer.clone()).filter(|peer| !peer.name.is_empty()),
+            revision: offer.versions.first().and_then(|version| Revision::named(version)),
+            declares: passed_on.map(|(capability, settings)| (capability.clone(), settings.clone())).collect(),
+        }
+    }
+
+    /// The client of an agreement.
+    pub(super) fn of_agreement(agreement: &Agreement) -> Self {
+        Self {
+            peer: Some(agreement.client.clone()).filter(|peer| !peer.name.is_empty()),
+            revision: Revision::named(&agreement.version),
+            declares: passed_on(agreement).collect(),
+        }
+    }
+}
 
 /// One way to an upstream.
 #[derive(Debug)]
 pub(super) struct Way {
     spec: Arc<Spec>,
-    provides: Askable,
+    client: ClientProfile,
     pub(super) host: Arc<WayHost>,
     /// What was compared with the pins.
     pub(super) pinning: Pinning,
+    /// The callers without a session that it is for, where it is one of a pool.
+    pub(super) kind: SessionId,
     /// Its place among those that are counted.
     place: Mutex<Option<Place>>,
     /// The session and when it began. One that ended by itself stays until its end is noted.
@@ -37,21 +70,49 @@ pub(super) struct Way {
 }
 
 impl Way {
-    pub(super) fn new(spec: Arc<Spec>, provides: Askable, host: WayHost, place: Option<Place>) -> Arc<Self> {
+    pub(super) fn new(spec: Arc<Spec>, client: ClientProfile, host: WayHost, place: Option<Place>) -> Arc<Self> {
+        Self::with(spec, client, host, place, None)
+    }
+
+    /// A way of a pool for callers of one kind.
+    pub(super) fn pooled(
+        spec: Arc<Spec>,
+        client: ClientProfile,
+        host: WayHost,
+        place: Place,
+        kind: SessionId,
+    ) -> Arc<Self> {
+        Self::with(spec, client, host, Some(place), Some(kind))
+    }
+
+    fn with(
+        spec: Arc<Spec>,
+        client: ClientProfile,
+        host: WayHost,
+        place: Option<Place>,
+        kind: Option<SessionId>,
+    ) -> Arc<Self> {
+        let (is_pooled, kind) = (kind.is_some(), kind.unwrap_or(SessionId::NONE));
         let (session, openings, opening) = (Mutex::default(), AtomicU64::new(0), tokio::sync::Mutex::default());
         Arc::new_cyclic(|way| {
-            let host = Arc::new(host.of(way));
+            let host = Arc::new(host.of(way, is_pooled));
             Self {
                 spec,
-                provides,
+                client,
                 host,
                 pinning: Pinning::default(),
+                kind,
                 place: Mutex::new(place),
                 session,
                 openings,
                 opening,
             }
         })
+    }
+
+    /// The name of the upstream.
+    pub(super) fn name(&self) -> &str {
+        &self.spec.name
     }
 
     /// The session if it is open.
@@ -94,10 +155,17 @@ impl Way {
             Permission::After(pause) => tokio::time::sleep(pause).await,
             Permission::Refused(why) => return Err(lost(why)),
         }
-        // Tasks are looked after here, whoever they are for.
-        let tasks = (Capability::named(TASKS), None);
-        let provides = self.provides.iter().cloned().chain([tasks]).collect();
-        let options = Options { name: Some(name.clone()), provides, listen: true, ..self.spec.options.clone() };
+        let ClientProfile { peer, revision, declares } = self.client.clone();
+        // Tasks are looked after here, for every client.
+        let tasks = (Capability::named(TASKS_EXTENSION), None);
+        let options = Options {
+            name: Some(name.clone()),
+            client: peer,
+            client_revision: revision,
+            provides: declares.into_iter().chain([tasks]).collect(),
+            listen: true,
+            ..self.spec.options.clone()
+        };
         let host: Arc<dyn Host> = Arc::clone(&self.host) as _;
         match Upstream::open(&self.spec.target, options, host).await {
             Ok(session) => {
@@ -153,12 +221,10 @@ impl Way {
     }
 }
 
-/// Why there is no session, with the last thing that a process had to say about it.
+/// Why there is no session, with how a process ended and the last thing that it had to say about it.
 fn reason(error: &OpenError) -> String {
-    match error {
-        OpenError::Refused { refusal, last_words } if !last_words.is_empty() => {
-            format!("{refusal}; the last it said: {}", last_words.last().map_or("", String::as_str))
-        }
-        other => other.to_string(),
-    }
+    let OpenError::Refused { refusal, exit, last_words } = error else { return error.to_string() };
+    let exit = exit.as_ref().map(|exit| format!(" ({exit})")).unwrap_or_default();
+    let said = last_words.last().map(|last| format!("; the last it said: {last}")).unwrap_or_default();
+    format!("{refusal}{exit}{said}")
 }

@@ -39,6 +39,8 @@ pub enum Wrote {
     Line(Vec<u8>),
     /// A line beyond the limit, in bytes, and what could be told of it.
     TooLong(usize, Skim),
+    /// Nothing, but it read so much that it is not full any more.
+    Room,
     /// It closed its output, and all lines were taken.
     End,
 }
@@ -99,7 +101,11 @@ impl ChildLines {
                 read = child.read(lines.spare(CHUNK)), if unsent.len() < STUFFED => *is_over = !matches!(read, Ok(1..)),
                 wrote = write(stdin, unsent), if stdin.is_some() && !unsent.is_empty() => match wrote {
                     Ok(length) => {
+                        let was_full = unsent.len() >= FULL;
                         unsent.drain(..length);
+                        if was_full && unsent.len() < FULL {
+                            return Wrote::Room;
+                        }
                     }
                     // It does not read any more, and may still have something to say.
                     Err(_) => {
@@ -131,15 +137,10 @@ impl ChildLines {
         self.child.kill();
     }
 
-    /// How it ended, if it has or is about to.
-    pub async fn ended(&mut self) -> Option<ExitStatus> {
-        self.child.ended().await
-    }
-
-    /// The last lines that it wrote to stderr, once it has ended or is about to.
-    pub async fn last_words(&mut self, lines: usize) -> Vec<String> {
-        self.child.ended().await;
-        self.child.last_words(lines)
+    /// How it ended, if it has or is about to, and the last lines that it wrote to stderr.
+    pub async fn ending(&mut self, lines: usize) -> (Option<ExitStatus>, Vec<String>) {
+        let status = self.child.ended().await;
+        (status, self.child.last_words(lines))
     }
 }
 

@@ -1,38 +1,57 @@
-//! A socket in the file system on which a running process says how it stands. For `gladhand ps`.
+//! A socket in the file system on which a running process reports its status. `gladhand ps` finds all sockets of a user.
+//!
+//! The sockets are in a folder that depends on the user alone, so processes with different data folders find each other.
+//! The folder has mode 0700, and a folder of another user is never used. A process that was killed leaves its socket
+//! behind; the next status request finds that no process listens there, and removes it.
 
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use etcetera::BaseStrategy;
-use gladhand_hub::{Hub, HubStatus};
+use gladhand_hub::{Hub, HubStatus, SessionStatus};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::task::AbortHandle;
 
-/// The longest answer that is read.
+/// The longest status that is read.
 const LARGEST: u64 = 16 * 1024 * 1024;
 
-/// How long a process may take to say how it stands.
+/// How long a process may take to report its status.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// How a process stands.
+/// The status of a process.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ProcessStatus {
     /// Its id.
     pub pid: u32,
     /// Its version.
     pub version: String,
-    /// What it was started to do, as in `serve`.
+    /// Its command, as in `serve`.
     pub command: String,
+    /// Its data folder.
+    #[serde(default)]
+    pub data_dir: Option<String>,
     /// Where it listens; nothing for one that serves its stdin.
     pub listening: Vec<String>,
     /// When it began, in seconds since 1970.
     pub since: u64,
-    /// How its hub stands.
+    /// Its sessions with downstreams.
+    #[serde(default)]
+    pub sessions: Vec<SessionStatus>,
+    /// The status of its hub.
     pub hub: HubStatus,
+}
+
+/// How a process introduces itself in its status.
+#[derive(Debug, Clone)]
+pub struct Introduction {
+    /// Its command, as in `serve`.
+    pub command: String,
+    /// Its data folder.
+    pub data_dir: Option<PathBuf>,
 }
 
 /// The socket, as long as this is kept.
@@ -43,25 +62,31 @@ pub struct Control {
 }
 
 impl Control {
-    /// Answers whoever may open the socket: nobody but this user. Needs a runtime.
-    pub fn open(hub: Hub, command: &str, listening: Vec<String>) -> io::Result<Self> {
-        let pid = std::process::id();
-        let folder = folder().ok_or_else(|| io::Error::other("there is no folder for it"))?;
-        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
-        let path = folder.join(format!("{pid}.sock"));
-        // One of that name is of a process that is gone: the number is ours now.
-        let _ = std::fs::remove_file(&path);
-        let listener = UnixListener::bind(&path)?;
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
+    /// Reports the status to every process of this user that connects. Needs a runtime.
+    pub fn open(hub: Hub, shown_as: &Introduction, listening: Vec<String>) -> io::Result<Self> {
+        let (path, listener) = bind()?;
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        let command = command.to_owned();
+        let Introduction { command, data_dir } = shown_as.clone();
+        let data_dir = data_dir.map(|folder| named(&folder));
         let answering = async move {
-            while let Ok((mut stream, _)) = listener.accept().await {
-                let version = env!("CARGO_PKG_VERSION").to_owned();
-                let (command, listening, hub) = (command.clone(), listening.clone(), hub.status());
-                let status = ProcessStatus { pid, version, command, listening, since, hub };
+            loop {
+                let Ok((mut stream, _)) = listener.accept().await else {
+                    // There may be no file descriptor left; later there is one again.
+                    tokio::time::sleep(PATIENCE).await;
+                    continue;
+                };
+                let status = ProcessStatus {
+                    pid: std::process::id(),
+                    version: env!("CARGO_PKG_VERSION").to_owned(),
+                    command: command.clone(),
+                    data_dir: data_dir.clone(),
+                    listening: listening.clone(),
+                    since,
+                    sessions: hub.sessions(),
+                    hub: hub.status(),
+                };
                 let text = serde_json::to_vec(&status).unwrap_or_default();
-                // Who does not read in time does not want to know.
+                // A reader that is too slow gets half a status, which it does not take for one.
                 let _ = tokio::time::timeout(PATIENCE, stream.write_all(&text)).await;
             }
         };
@@ -76,22 +101,34 @@ impl Drop for Control {
     }
 }
 
-/// How all processes of this user stand. Sockets of processes that are gone are removed.
+/// The status of every process of this user.
 pub async fn everybody() -> Vec<ProcessStatus> {
-    let Some(entries) = folder().and_then(|folder| std::fs::read_dir(folder).ok()) else { return Vec::new() };
-    let mut all = Vec::new();
-    for entry in entries.flatten().filter(|entry| entry.path().extension().is_some_and(|end| end == "sock")) {
-        match tokio::time::timeout(PATIENCE, ask(&entry.path())).await {
-            Ok(Ok(status)) => all.push(status),
-            Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => {
-                let _ = std::fs::remove_file(entry.path());
-            }
-            Ok(Err(error)) => tracing::debug!(%error, path = %entry.path().display(), "no answer"),
-            Err(_) => tracing::warn!(path = %entry.path().display(), "no answer in time"),
-        }
-    }
+    let folders = folders().into_iter().filter(|folder| is_private(folder));
+    let entries = folders.filter_map(|folder| std::fs::read_dir(folder).ok()).flat_map(Iterator::flatten);
+    let sockets = entries.map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|end| end == "sock"));
+    let asked = futures_util::future::join_all(sockets.map(status));
+    let mut all: Vec<_> = asked.await.into_iter().flatten().collect();
     all.sort_by_key(|status| (status.since, status.pid));
     all
+}
+
+/// The status of every process of this user that has the same data folder.
+pub async fn neighbours(data_dir: Option<&Path>) -> Vec<ProcessStatus> {
+    let data_dir = data_dir.map(named);
+    everybody().await.into_iter().filter(|process| process.data_dir == data_dir).collect()
+}
+
+/// The status of the process at a socket. The socket of a process that is gone is removed.
+async fn status(path: PathBuf) -> Option<ProcessStatus> {
+    match tokio::time::timeout(PATIENCE, ask(&path)).await {
+        Ok(Ok(status)) => return Some(status),
+        Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            let _ = std::fs::remove_file(path);
+        }
+        Ok(Err(error)) => tracing::debug!(%error, path = %path.display(), "no status"),
+        Err(_) => tracing::warn!(path = %path.display(), "a process did not report its status in time"),
+    }
+    None
 }
 
 async fn ask(path: &Path) -> io::Result<ProcessStatus> {
@@ -100,11 +137,56 @@ async fn ask(path: &Path) -> io::Result<ProcessStatus> {
     Ok(serde_json::from_slice(&text)?)
 }
 
-/// Where the sockets are: a folder that goes with the user's login where there is one.
-fn folder() -> Option<PathBuf> {
-    if let Some(named) = std::env::var_os(crate::config::env::DATA_DIR) {
-        return Some(PathBuf::from(named).join("run"));
+fn named(folder: &Path) -> String {
+    std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned()).to_string_lossy().into_owned()
+}
+
+/// Listens in the first folder that allows it.
+fn bind() -> io::Result<(PathBuf, UnixListener)> {
+    let mut failure = io::Error::other("there is no folder for its socket");
+    for folder in folders() {
+        match bind_in(&folder) {
+            Ok(bound) => return Ok(bound),
+            Err(error) => failure = error,
+        }
     }
-    let dirs = etcetera::choose_base_strategy().ok()?;
-    Some(dirs.runtime_dir().unwrap_or_else(|| dirs.data_dir()).join("gladhand/run"))
+    Err(failure)
+}
+
+fn bind_in(folder: &Path) -> io::Result<(PathBuf, UnixListener)> {
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    if !is_private(folder) {
+        return Err(io::Error::other(format!("{} is not private to this user", folder.display())));
+    }
+    let pid = std::process::id();
+    let (early, path) = (folder.join(format!("{pid}.new")), folder.join(format!("{pid}.sock")));
+    // A process that is gone may have had the same id.
+    let _ = std::fs::remove_file(&early);
+    let listener = UnixListener::bind(&early)?;
+    std::fs::set_permissions(&early, std::fs::Permissions::from_mode(0o600))?;
+    // Under its name only once it listens: a socket that refuses connections is taken for a leftover.
+    std::fs::rename(&early, &path)?;
+    Ok((path, listener))
+}
+
+/// Whether a folder belongs to this user and is closed to all others.
+fn is_private(folder: &Path) -> bool {
+    let is_private = |found: std::fs::Metadata| found.is_dir() && is_own(&found) && found.mode() & 0o077 == 0;
+    std::fs::symlink_metadata(folder).is_ok_and(is_private)
+}
+
+fn is_own(found: &std::fs::Metadata) -> bool {
+    found.uid() == rustix::process::getuid().as_raw()
+}
+
+/// Where sockets are: in the runtime folder of the user if there is one, else in the user's own data folder. Neither
+/// depends on the data folder of a process. A process that was started without `XDG_RUNTIME_DIR` uses the folder that
+/// login sessions have.
+fn folders() -> Vec<PathBuf> {
+    let Ok(dirs) = etcetera::choose_base_strategy() else { return Vec::new() };
+    let login = || PathBuf::from(format!("/run/user/{}", rustix::process::getuid().as_raw()));
+    let runtime = dirs.runtime_dir().unwrap_or_else(login);
+    let is_usable = std::fs::metadata(&runtime).is_ok_and(|found| is_own(&found));
+    let runtime = is_usable.then_some(runtime);
+    runtime.into_iter().chain([dirs.data_dir()]).map(|base| base.join("gladhand/run")).collect()
 }

@@ -10,9 +10,8 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gladhand_accord::Agreement;
 use gladhand_dialects::{Action, Dialect, Door, Output, Stop};
-use gladhand_hub::{Answer, Asking, Caller, SessionId, Settling, Visit};
+use gladhand_hub::{Answer, Asking, Busy, CallName, Caller, SessionId, Settling, Visit, Work};
 use gladhand_operations::{AgentEvent, CallId, CapabilityEvent, Failure, FailureKind, Notice, Outcome, Reply};
 use gladhand_wire::{Line, Lines};
 use tokio::sync::broadcast::error::RecvError;
@@ -25,6 +24,7 @@ use crate::edges::clock::Clock;
 use crate::edges::following::Following;
 use crate::edges::outbox::Outbox;
 use crate::edges::questions::Questions;
+use crate::edges::session_log::SessionLog;
 use crate::edges::signals::{self, Signals};
 use crate::edges::stdio::{self, Input};
 use crate::edges::violations;
@@ -70,13 +70,15 @@ pub async fn serve(service: Service, clock: Clock, mut input: Input, mut output:
     let (hub, drain) = (service.hub().clone(), service.bounds().drain());
     let (sender, mut reports) = mpsc::channel(NOTICES);
     let mut changes = hub.changes();
-    let following = Arc::new(Following::default());
+    let (following, visit) = (Arc::new(Following::default()), Arc::new(hub.visit()));
     let mut session = Session {
         door,
-        caller: Arc::new(Reports { to_loop: sender, following: Arc::clone(&following), visit: hub.visit() }),
+        caller: Arc::new(Reports { to_loop: sender, following: Arc::clone(&following), visit: Arc::clone(&visit) }),
+        visit,
         following: Follows(Arc::clone(&following)),
         service,
         client: String::new(),
+        log: None,
         clock,
         questions: Questions::default(),
         outbox: Outbox::default(),
@@ -202,9 +204,9 @@ pub async fn serve(service: Service, clock: Clock, mut input: Input, mut output:
     }
 }
 
-/// Looks at the first line, so that whoever will ask this downstream something knows beforehand what it can be asked.
+/// Looks at the first line, so that upstreams are opened as the client that it comes from.
 async fn prepare(service: &Service, door: &mut Door, input: &mut Input, lines: &mut Lines) -> io::Result<()> {
-    let askable = loop {
+    let client = loop {
         if let Some(line) = lines.peek() {
             if let Some(agent) = service.hub().agent()
                 && door.foresees_agent(line)
@@ -214,15 +216,19 @@ async fn prepare(service: &Service, door: &mut Door, input: &mut Input, lines: &
             }
             break door.foresee(line);
         }
-        // The end of input is found again by whoever reads next.
-        if lines.pending() > service.bounds().line_bytes || input.read(lines.spare(0)).await? == 0 {
+        if lines.pending() > service.bounds().line_bytes {
             break None;
         }
+        // The main loop finds the end of input again. A client that leaves without a word needs no upstream.
+        if input.read(lines.spare(0)).await? == 0 {
+            match lines.pending() {
+                0 => return Ok(()),
+                _ => break None,
+            }
+        }
     };
-    service.hub().expects(&askable.unwrap_or_default());
-    if service.waits_for_upstreams() {
-        service.hub().settled().await;
-    }
+    service.hub().expects(&client.unwrap_or_default());
+    service.open_upstreams().await;
     door.offer(service.identified(), service.menu());
     Ok(())
 }
@@ -251,7 +257,7 @@ enum Report {
 struct Reports {
     to_loop: mpsc::Sender<Report>,
     following: Arc<Following>,
-    visit: Visit,
+    visit: Arc<Visit>,
 }
 
 /// The loop's end of the events: nobody waits for it once it is gone.
@@ -281,6 +287,10 @@ impl Caller for Reports {
         self.following.keeping_up()
     }
 
+    fn has_room_for_events(&self) -> bool {
+        self.following.has_room()
+    }
+
     fn session(&self) -> SessionId {
         self.visit.id()
     }
@@ -307,19 +317,30 @@ struct Closing {
     flush_until: tokio::time::Instant,
 }
 
+/// A call that is a task.
+struct Running {
+    call: CallId,
+    task: AbortHandle,
+    /// Shows it as running.
+    _busy: Busy,
+}
+
 /// Everything about the session that is not a byte channel.
 struct Session {
     door: Door,
     service: Service,
     /// What the downstream calls itself, once it has.
     client: String,
+    /// While it is open.
+    log: Option<SessionLog>,
     clock: Clock,
     caller: Arc<dyn Caller>,
+    visit: Arc<Visit>,
     following: Follows,
     questions: Questions,
     outbox: Outbox,
     tasks: JoinSet<Outcome>,
-    running: HashMap<tokio::task::Id, (CallId, AbortHandle)>,
+    running: HashMap<tokio::task::Id, Running>,
     drain: Duration,
     closing: Option<Closing>,
     signalled: bool,
@@ -460,7 +481,7 @@ impl Session {
             // Cancelled: nobody waits for it. A panic is our fault, and its caller must hear of it.
             Err(error) => (error.id(), Err(Failure::panicked())),
         };
-        if let Some((call, _)) = self.running.remove(&task) {
+        if let Some(Running { call, .. }) = self.running.remove(&task) {
             self.clock.tick();
             self.step(|door, ambient, out| door.resolve(call, outcome, ambient, out));
         }
@@ -478,7 +499,7 @@ impl Session {
             for action in std::mem::take(&mut out.actions) {
                 match action {
                     Action::Deliver(call, agreement) => {
-                        let id = call.id;
+                        let (id, name) = (call.id, self.visit.count(&call.operation));
                         let answer = self.service.hub().answer(call, &agreement, &self.caller);
                         // What was told before the answer is written before it.
                         while let Some(event) = self.following.0.pop() {
@@ -490,18 +511,19 @@ impl Session {
                             }
                             Answer::AsTask(work) => {
                                 self.door.goes_on_as_task(id, &mut self.clock.ambient(), &mut out);
-                                let handle = self.tasks.spawn(work);
-                                self.running.insert(handle.id(), (id, handle));
+                                self.spawn(id, name, work);
                             }
-                            Answer::Later(work) | Answer::TaskLater(work) => {
-                                let handle = self.tasks.spawn(work);
-                                self.running.insert(handle.id(), (id, handle));
-                            }
+                            Answer::Later(work) | Answer::TaskLater(work) => self.spawn(id, name, work),
                         }
                     }
                     Action::Cancel(call) => self.cancel(call),
                     Action::Opened(agreement) => {
-                        announce(&agreement);
+                        // Requests that carry their own terms are one session on this channel.
+                        if self.log.is_none() || !agreement.per_request {
+                            drop(self.log.take());
+                            self.log = Some(SessionLog::open(&agreement, self.visit.id()));
+                        }
+                        self.visit.opened(&agreement, None);
                         self.client.clone_from(&agreement.client.name);
                         if !agreement.per_request {
                             self.service.hub().joined(&self.caller);
@@ -509,9 +531,12 @@ impl Session {
                     }
                     Action::Refused(refusal) => tracing::warn!(%refusal, "no session"),
                     Action::Dropped(what) => tracing::debug!(what, "dropped"),
+                    Action::Declined(declined) => {
+                        violations::write_down(self.service.hub(), &declined, None, self.caller.session());
+                    }
                     Action::Passed(what) => tracing::debug!(what, "let pass"),
                     Action::Answered(question, answered) => self.questions.answered(question, answered),
-                    Action::Unwatch(uri) => self.service.hub().unwatch(&uri),
+                    Action::Unwatch(uri, id) => self.service.hub().unwatch(&uri, id),
                     Action::RootsChanged => self.service.hub().roots_changed(self.caller.session()),
                     // There is only one way, and it stays.
                     Action::LetGo(..) => {}
@@ -525,12 +550,17 @@ impl Session {
         self.outbox.put_back(out.wire);
     }
 
+    fn spawn(&mut self, call: CallId, name: CallName, work: Work) {
+        let task = self.tasks.spawn(work);
+        self.running.insert(task.id(), Running { call, task, _busy: self.visit.busy(name) });
+    }
+
     fn cancel(&mut self, call: CallId) {
-        self.running.retain(|_, (running, handle)| {
-            if *running == call {
-                handle.abort();
+        self.running.retain(|_, running| {
+            if running.call == call {
+                running.task.abort();
             }
-            *running != call
+            running.call != call
         });
     }
 
@@ -554,11 +584,7 @@ impl Session {
 
     /// The grace is over: what was accepted and not finished is answered with an error that says so.
     fn fail_everything(&mut self) {
-        for (_, handle) in self.running.values() {
-            handle.abort();
-        }
-        self.running.clear();
-        self.tasks.detach_all();
+        self.abort_all();
         loop {
             // The newest first: ending one that runs would start the next of a dialect's queue.
             let mut calls = self.door.in_flight();
@@ -570,12 +596,13 @@ impl Session {
                 let failure = Failure::new(FailureKind::Stopping, "the session ended before the call did");
                 self.step(|door, ambient, out| door.resolve(call, Err(failure), ambient, out));
             }
-            for (_, handle) in self.running.values() {
-                handle.abort();
-            }
-            self.running.clear();
-            self.tasks.detach_all();
+            self.abort_all();
         }
+    }
+
+    fn abort_all(&mut self) {
+        self.running.drain().for_each(|(_, running)| running.task.abort());
+        self.tasks.detach_all();
     }
 
     fn next_deadline(&self) -> Option<tokio::time::Instant> {
@@ -584,13 +611,5 @@ impl Session {
             if self.tasks.is_empty() { closing.flush_until } else { closing.fail_at.min(closing.flush_until) }
         });
         side.into_iter().chain(closing).min()
-    }
-}
-
-fn announce(agreement: &Agreement) {
-    let (dialect, version) = (agreement.dialect, agreement.version.as_str());
-    match &agreement.asked_version {
-        Some(asked) => tracing::warn!(dialect, version, asked, "session open, not at the version that was asked for"),
-        None => tracing::info!(dialect, version, client = agreement.client.name, "session open"),
     }
 }

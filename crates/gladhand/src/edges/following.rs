@@ -1,7 +1,8 @@
 //! Events of the agent and of capabilities on their way to one downstream: none is dropped, and their order is kept.
 //!
 //! Whoever makes events does not wait to put one in, so that what a request changes and what it tells is one step; it waits
-//! between events while the downstream is behind ([`Following::keeping_up`]).
+//! between events while the downstream is behind ([`Following::keeping_up`]). An upstream cannot be made to wait: its session
+//! ends when the downstream is too far behind ([`Following::has_room`]).
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,6 +13,12 @@ use tokio::sync::Notify;
 
 /// With more bytes than this in the queue, whoever makes events is to wait.
 const BEHIND: usize = 256 * 1024;
+
+/// With more bytes than this in the queue, a producer that cannot wait has to end.
+const MOST: usize = 8 * BEHIND;
+
+/// What one event costs beyond its text, roughly.
+const OVERHEAD: usize = 128;
 
 /// The queue between whoever makes events and the loop that serves a downstream.
 #[derive(Debug, Default)]
@@ -92,6 +99,16 @@ impl Following {
         }))
     }
 
+    /// Whether a producer that cannot wait may put another event in.
+    pub(crate) fn has_room(&self) -> bool {
+        self.bytes() <= MOST
+    }
+
+    /// How many bytes are in the queue.
+    pub(crate) fn bytes(&self) -> usize {
+        self.queue().bytes
+    }
+
     fn queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -99,11 +116,14 @@ impl Following {
 
 /// How many bytes an event takes in the queue.
 fn weight(event: &Notice) -> usize {
-    match event {
-        Notice::Agent(event) => event.payload.get().len(),
-        Notice::Capability(event) => event.fields.get().len(),
-        _ => 0,
-    }
+    OVERHEAD
+        + match event {
+            Notice::Agent(event) => event.payload.get().len(),
+            Notice::Capability(event) => {
+                event.fields.get().len() + event.request.as_ref().map_or(0, |request| request.as_json().len())
+            }
+            _ => 0,
+        }
 }
 
 #[cfg(test)]
@@ -127,12 +147,21 @@ mod tests {
         following.arrived().await;
         let mut behind = following.keeping_up().unwrap();
         assert!(futures_util::poll!(&mut behind).is_pending());
-        assert_eq!(following.pop().map(|event| weight(&event)), Some(3));
+        assert_eq!(following.pop().map(|event| weight(&event)), Some(OVERHEAD + 3));
         assert!(futures_util::poll!(&mut behind).is_pending());
-        assert_eq!(following.pop().map(|event| weight(&event)), Some(4));
+        assert_eq!(following.pop().map(|event| weight(&event)), Some(OVERHEAD + 4));
         assert!(following.pop().is_some());
         behind.await;
         assert!(following.pop().is_none());
+    }
+
+    #[test]
+    fn who_cannot_wait_is_told_that_there_is_no_room_and_small_events_count_too() {
+        let following = Following::default();
+        let pushed = (0..).take_while(|_| following.has_room()).map(|_| following.push(event(0))).take(100_000).count();
+        assert!((MOST / OVERHEAD / 2..=MOST / OVERHEAD + 1).contains(&pushed), "{pushed}");
+        while following.pop().is_some() {}
+        assert!(following.has_room());
     }
 
     #[tokio::test]

@@ -47,8 +47,8 @@ pub(super) const KILL: u8 = b'k';
 /// How long whoever is told to leave may take once we are gone.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// How long what is killed may take to be gone.
-const LAST: Duration = Duration::from_secs(5);
+/// How long processes are killed that start others meanwhile.
+const LAST: Duration = Duration::from_secs(60);
 
 /// How often is looked who is still there: they may have started others meanwhile.
 const ROUND: Duration = Duration::from_millis(5);
@@ -89,22 +89,30 @@ pub(super) fn leashes() -> MutexGuard<'static, HashSet<Pid>> {
 
 /// Ends what leashes held that were killed, and returns when it is gone. Blocks.
 pub(super) fn end_strays() {
-    end_all(|| {
-        let leashes = leashes();
-        let (ours, processes) = (rustix::process::getpid(), processes());
-        let our_session = processes.iter().find(|process| process.id == ours).map(|process| process.session);
-        let strays = processes.iter().filter(|process| {
-            process.parent == Some(ours) && Some(process.session) != our_session && !leashes.contains(&process.id)
-        });
-        let (dead, living): (Vec<_>, Vec<_>) = strays.partition(|process| process.is_dead);
-        for process in dead {
-            // No other code waits for this process.
-            let _ = waitpid(Some(process.id), WaitOptions::NOHANG);
-        }
-        let living: Vec<_> = living.iter().map(|process| process.id).collect();
-        let below = below(&living, &processes);
-        living.into_iter().chain(below).collect()
-    });
+    end_all(
+        || {
+            let leashes = leashes();
+            let (ours, processes) = (rustix::process::getpid(), processes());
+            let our_session = processes.iter().find(|process| process.id == ours).map(|process| process.session);
+            let strays = processes.iter().filter(|process| {
+                process.parent == Some(ours) && Some(process.session) != our_session && !leashes.contains(&process.id)
+            });
+            // A process that ends as soon as it has started the next is seen only by what it leaves, so dead ones are found too.
+            let mut found: Vec<_> = strays.copied().collect();
+            for process in found.iter_mut().filter(|process| process.is_dead) {
+                // The id of its group is no other's before it is waited for.
+                if let Some(group) = process.group.take() {
+                    let _ = kill_process_group(group, Signal::KILL);
+                }
+                // No other code waits for this process.
+                let _ = waitpid(Some(process.id), WaitOptions::NOHANG);
+            }
+            let ids: Vec<_> = found.iter().map(|process| process.id).collect();
+            found.extend(below(&ids, &processes));
+            found
+        },
+        2,
+    );
 }
 
 /// Whether children are put on a leash.
@@ -175,8 +183,8 @@ fn obey(mut orders: UnixStream, process: Pid, has_left: &AtomicBool) {
             let _ = kill_process_group(process, signal);
         }
         // Who has left the group is told by itself.
-        for one in everybody.into_iter().filter(|one| getpgid(Some(*one)) != Ok(process)) {
-            let _ = kill_process(one, signal);
+        for one in everybody.into_iter().filter(|one| one.group != Some(process)) {
+            let _ = kill_process(one.id, signal);
         }
     };
     let mut order = [0];
@@ -194,21 +202,35 @@ fn obey(mut orders: UnixStream, process: Pid, has_left: &AtomicBool) {
         }
     }
     signal(Signal::KILL);
-    end_all(descendants);
+    if cfg!(target_os = "linux") {
+        // Looking is no proof that nobody is left. `hold` ends this process when the kernel says so.
+        end_all(descendants, usize::MAX);
+        // A process that joined our own group can be killed with its successors only if we go with them.
+        let _ = kill_process_group(rustix::process::getpid(), Signal::KILL);
+    } else {
+        end_all(descendants, 2);
+    }
 }
 
-/// Kills all processes that `find` returns, until it returns none.
-fn end_all(find: impl Fn() -> Vec<Pid>) {
+/// Kills all processes that `find` returns, until it returns none several times in a row.
+fn end_all(find: impl Fn() -> Vec<Process>, enough: usize) {
     let (begun, mut empty_looks) = (Instant::now(), 0);
+    let our_group = getpgid(None).ok();
     while begun.elapsed() < LAST {
         let left = find();
         // One look proves nothing: who loses its parent while we look is below nobody for a moment.
         empty_looks = if left.is_empty() { empty_looks + 1 } else { 0 };
-        if empty_looks == 2 {
+        if empty_looks == enough {
             return;
         }
-        for process in left {
-            let _ = kill_process(process, Signal::KILL);
+        for process in left.iter().filter(|process| !process.is_dead) {
+            let _ = kill_process(process.id, Signal::KILL);
+        }
+        // A process that forks and ends at once is gone before it is killed, and its successor is in the same group. The
+        // kernel kills a group as a whole: no fork escapes that.
+        let groups: HashSet<_> = left.iter().filter_map(|process| process.group).collect();
+        for group in groups.into_iter().filter(|group| Some(*group) != our_group) {
+            let _ = kill_process_group(group, Signal::KILL);
         }
         std::thread::sleep(ROUND);
     }
@@ -228,27 +250,30 @@ fn receive_channels(control: &UnixStream) -> std::io::Result<[OwnedFd; 3]> {
 }
 
 /// All processes below this one that have not ended yet.
-fn descendants() -> Vec<Pid> {
+fn descendants() -> Vec<Process> {
     below(&[rustix::process::getpid()], &processes())
 }
 
 /// The living processes below some.
-fn below(above: &[Pid], processes: &[Process]) -> Vec<Pid> {
-    let mut found = above.to_vec();
+fn below(above: &[Pid], processes: &[Process]) -> Vec<Process> {
+    let children = |parent: Pid| {
+        processes.iter().filter(move |process| process.parent == Some(parent) && !process.is_dead).copied()
+    };
+    let mut found: Vec<Process> = above.iter().flat_map(|parent| children(*parent)).collect();
     let mut at = 0;
-    while let Some(parent) = found.get(at).copied() {
-        let children = processes.iter().filter(|process| process.parent == Some(parent) && !process.is_dead);
-        found.extend(children.map(|process| process.id));
+    while let Some(parent) = found.get(at) {
+        found.extend(children(parent.id).collect::<Vec<_>>());
         at += 1;
     }
-    found.split_off(above.len())
+    found
 }
 
 /// A process as `/proc` shows it.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 struct Process {
     id: Pid,
     parent: Option<Pid>,
+    group: Option<Pid>,
     session: i32,
     /// It has ended, and its parent has not waited for it yet.
     is_dead: bool,
@@ -266,8 +291,36 @@ fn processes() -> Vec<Process> {
         let mut fields = rest.split_whitespace();
         let is_dead = matches!(fields.next()?, "Z" | "X");
         let parent = Pid::from_raw(fields.next()?.parse().ok()?);
-        let session = fields.nth(1)?.parse().ok()?;
-        Some(Process { id, parent, session, is_dead })
+        let group = Pid::from_raw(fields.next()?.parse().ok()?);
+        let session = fields.next()?.parse().ok()?;
+        Some(Process { id, parent, group, session, is_dead })
     };
     entries.flatten().filter_map(process).collect()
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+    use std::process::Stdio;
+
+    #[test]
+    fn a_process_that_is_gone_before_it_is_killed_takes_its_successors_along() {
+        // The first of the group ends at once; its successor holds the pipe.
+        let mut command = Command::new("sh");
+        command.args(["-c", "sleep 600 & exit"]).process_group(0).stdout(Stdio::piped());
+        let mut first = command.spawn().expect("it starts");
+        let id = i32::try_from(first.id()).ok().and_then(Pid::from_raw).expect("a process id");
+        first.wait().expect("it ends");
+        let looks = Cell::new(0);
+        let find = || {
+            looks.set(looks.get() + 1);
+            let seen = Process { id, parent: None, group: Some(id), session: 0, is_dead: false };
+            if looks.get() == 1 { vec![seen] } else { Vec::new() }
+        };
+        end_all(find, 2);
+        let mut output = String::new();
+        first.stdout.take().expect("piped").read_to_string(&mut output).expect("it is closed when all are gone");
+        assert_eq!(looks.get(), 3);
+    }
 }

@@ -20,6 +20,7 @@ mod leashed;
 pub(crate) mod memory;
 mod outbox;
 pub(crate) mod questions;
+pub(crate) mod session_log;
 pub mod signals;
 #[cfg(unix)]
 pub(crate) mod starter;

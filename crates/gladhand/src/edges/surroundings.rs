@@ -7,45 +7,17 @@ use gladhand_accord::Secret;
 use gladhand_hub::Pattern;
 use tokio::process::Command;
 
-/// What most programs need of their surroundings, and what holds no secrets: who and where the user is, how to find
-/// programs and folders, the language, the way to the network.
-pub const USUAL: &[&str] = &[
+/// Variables that every program gets, also one of a project file, and that a project file may refer to without a grant: who
+/// and where the user is, how to find programs and folders, the language. They hold no secrets.
+pub const PLAIN: &[&str] = &[
     "PATH",
     "HOME",
     "USER",
     "LOGNAME",
     "SHELL",
-    "TERM",
     "LANG",
-    "LANGUAGE",
-    "LC_*",
-    "TZ",
     "TMPDIR",
     "XDG_*",
-    "DISPLAY",
-    "WAYLAND_DISPLAY",
-    "DBUS_SESSION_BUS_ADDRESS",
-    "SSH_AUTH_SOCK",
-    "HTTP_PROXY",
-    "HTTPS_PROXY",
-    "ALL_PROXY",
-    "NO_PROXY",
-    "http_proxy",
-    "https_proxy",
-    "all_proxy",
-    "no_proxy",
-    "SSL_CERT_FILE",
-    "SSL_CERT_DIR",
-    "NODE_EXTRA_CA_CERTS",
-    "REQUESTS_CA_BUNDLE",
-    "DOCKER_HOST",
-    "NVM_*",
-    "VOLTA_HOME",
-    "PYENV_ROOT",
-    "CARGO_HOME",
-    "RUSTUP_HOME",
-    "JAVA_HOME",
-    "GOPATH",
     // Windows.
     "Path",
     "PATHEXT",
@@ -70,6 +42,44 @@ pub const USUAL: &[&str] = &[
     "HOMEDRIVE",
     "HOMEPATH",
 ];
+
+/// Variables that programs of the user get beside the plain ones: the terminal, the way to the network and to other programs
+/// of the user. Some of them open a door (an SSH agent) or may hold a password (a proxy).
+const CONNECTING: &[&str] = &[
+    "TERM",
+    "LANGUAGE",
+    "LC_*",
+    "TZ",
+    "DISPLAY",
+    "WAYLAND_DISPLAY",
+    "DBUS_SESSION_BUS_ADDRESS",
+    "SSH_AUTH_SOCK",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "ALL_PROXY",
+    "NO_PROXY",
+    "http_proxy",
+    "https_proxy",
+    "all_proxy",
+    "no_proxy",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "NODE_EXTRA_CA_CERTS",
+    "REQUESTS_CA_BUNDLE",
+    "DOCKER_HOST",
+    "NVM_*",
+    "VOLTA_HOME",
+    "PYENV_ROOT",
+    "CARGO_HOME",
+    "RUSTUP_HOME",
+    "JAVA_HOME",
+    "GOPATH",
+];
+
+/// The variables that programs of the user get.
+pub fn usual() -> impl Iterator<Item = &'static str> {
+    PLAIN.iter().chain(CONNECTING).copied()
+}
 
 /// What a process finds around it. By default: what is around us.
 #[derive(Debug, Clone, Default)]
@@ -112,7 +122,7 @@ mod tests {
 
     #[test]
     fn only_what_fits_is_inherited() {
-        let usual: Vec<_> = USUAL.iter().map(|name| Pattern((*name).to_owned())).collect();
+        let usual: Vec<_> = usual().map(|name| Pattern(name.to_owned())).collect();
         let all = ["PATH", "LC_TIME", "GITHUB_TOKEN", "AWS_SECRET_ACCESS_KEY", "PATH_TO_KEY", "XDG_DATA_HOME"];
         let variables = all.map(|name| (OsString::from(name), OsString::from("x")));
         let kept: Vec<_> = kept(variables.into_iter(), &usual).map(|(name, _)| name).collect();

@@ -1,13 +1,14 @@
 //! What a peer broke in a step, found between the dialect and whoever counts it.
 
-use gladhand_dialects::{Action, Breach, Event, Unagreed};
-use gladhand_hub::Hub;
-use gladhand_hub::policy::{Handling, Offender, Violation, Violations};
+use gladhand_dialects::{Action, Breach, Declined, Event, Unagreed};
+use gladhand_hub::policy::{Handling, Offender, Violation, Violations, Who};
+use gladhand_hub::{Hub, SessionId};
 
 /// The rules that a downstream broke in a step.
 pub(crate) fn of_actions(actions: &[Action<'_>]) -> Vec<Breach> {
     let broken = |action: &Action<'_>| match action {
         Action::Dropped(told) | Action::Passed(told) => Breach::of(told),
+        Action::Declined(declined) => declined.breach(),
         _ => None,
     };
     actions.iter().filter_map(broken).collect()
@@ -20,6 +21,17 @@ pub(crate) fn of_events(events: &[Event]) -> Vec<Breach> {
         _ => None,
     };
     events.iter().filter_map(broken).collect()
+}
+
+/// Writes down a request of a downstream that was refused because of what was agreed. `principal`: who the transport says
+/// it is.
+pub(crate) fn write_down(hub: &Hub, declined: &Declined, principal: Option<&str>, session: SessionId) {
+    let Declined { request, capability, agreement } = declined;
+    let who = Who::in_session(principal, agreement, session);
+    tracing::info!(request, capability, principal = who.principal, "refused: not agreed");
+    if let Some(governor) = hub.governor() {
+        governor.declined(&who, agreement, (request, capability));
+    }
 }
 
 /// What becomes of what was not agreed: who only observes lets it pass.

@@ -83,6 +83,7 @@ fn bounds(config: &MemoryConfig) -> memory::Settings {
     let bound = |entries, limit| Bound { entries, bytes: bytes(limit) };
     memory::Settings {
         working: bound(config.working_entries, config.working_bytes),
+        working_in_all: bytes(config.working_total_bytes),
         episodic: bound(config.episodic_entries, config.episodic_bytes),
         semantic: bound(config.semantic_entries, config.semantic_bytes),
         entry_bytes: bytes(config.entry_bytes),
@@ -105,6 +106,7 @@ fn processes(config: &A2eConfig) -> proc::Settings {
     let longest = Some(config.proc.timeout).filter(|seconds| *seconds > 0).map(Duration::from_secs);
     proc::Settings {
         allowed: config.proc.allowed.clone(),
+        base: config.folder.clone(),
         roots: config.roots.clone(),
         variables: config.proc.variables.clone(),
         most: config.proc.max,
@@ -126,6 +128,7 @@ fn environments(config: &A2eConfig) -> env::Settings {
 fn servers(config: &A2eConfig) -> McpSettings {
     McpSettings {
         commands: config.mcp.commands.iter().map(|command| vec![command.clone()]).collect(),
+        base: config.folder.clone(),
         urls: config.mcp.urls.iter().filter_map(|url| Url::parse(url).ok()).collect(),
         folders: config.roots.clone(),
         roots: config.roots.iter().filter_map(|folder| root(folder)).collect(),

@@ -13,21 +13,28 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use gladhand_faq::{Library, Question};
+use gladhand_faq::{Extract, Library, Question};
 use gladhand_hub::{Answer, Bell, Context, Provider, Reporter};
 use gladhand_operations::{Failure, FailureKind, Progress, Tool, ToolCall, ToolResult};
 use gladhand_repository::{
-    Documents, Limits, Passage, Places, Progress as Watcher, Recipes, RepositoryError, Secrets, Setting, Stage, tool,
+    Documents, Limits, Passage, Places, Progress as Watcher, Recipes, RepositoryError, Secrets, Setting, Stage,
+    read_input, tool,
 };
 use gladhand_wire::{RawValue, json};
 use gladhand_workbench::SecretFiles;
 use serde::Deserialize;
 
-use crate::config::RepositoryConfig;
+use crate::config::{OwnFiles, RepositoryConfig};
 use crate::utc;
 
 /// How often at most a caller hears how far its call is.
 const REPORTS: Duration = Duration::from_millis(100);
+
+/// How long a passage for a language model may be, in bytes.
+const LONGEST_PASSAGE: usize = 600;
+
+/// The variables of Fluxloop that name the index which `faq` and the workflow use, the stronger first.
+const INDEX_VARIABLES: [&str; 2] = ["MCP_INDEX_PATH", "FLUXLOOP_MCP_INDEX_DIR"];
 
 /// The tools as peers are told of them.
 const DESCRIPTIONS: &str = include_str!("repository_tools.jsonl");
@@ -65,11 +72,13 @@ struct Described {
     input_schema: Box<RawValue>,
 }
 
-/// What `faq` takes besides the question.
-#[derive(Debug, Deserialize)]
+/// The input of `faq`.
+#[derive(Debug, Default, Deserialize)]
 struct Asked {
-    #[serde(flatten)]
-    question: Question,
+    query: Option<String>,
+    #[serde(rename = "topK")]
+    top_k: Option<u32>,
+    context: Option<gladhand_faq::Context>,
     /// A folder of documentation inside the allowed ones.
     docs: Option<PathBuf>,
 }
@@ -77,10 +86,11 @@ struct Asked {
 impl RepositoryTools {
     /// As the configuration wants them; indexes are kept in the data folder. Whoever is reached over a network reads the
     /// configured folders and nothing else.
-    pub fn new(config: &RepositoryConfig, data: PathBuf, is_networked: bool) -> Self {
+    pub fn new(config: &RepositoryConfig, files: impl Into<OwnFiles>, is_networked: bool) -> Self {
+        let files = files.into();
         let allowed = (is_networked || !config.roots.is_empty()).then(|| config.roots.clone());
-        let mut settings = gladhand_workbench::Settings::new(data.join("agent"));
-        crate::agent::keep_secret(&mut settings, &data);
+        let mut settings = gladhand_workbench::Settings::new(files.data.join("agent"));
+        files.keep_from(&mut settings);
         let inner = Inner {
             secrets: SecretFiles::new(&settings),
             places: Places {
@@ -89,10 +99,10 @@ impl RepositoryTools {
                 allowed,
                 ..Places::default()
             },
-            docs: config.docs.clone(),
+            docs: index_of_environment().or_else(|| config.docs.clone()),
             recipes_in: config.recipes.clone(),
             recipes: OnceLock::new(),
-            library: Library::open(data),
+            library: Library::open(files.data),
         };
         let is_shown = AtomicBool::new(config.enabled == Some(true));
         Self { inner: Arc::new(inner), is_shown, bell: OnceLock::new() }
@@ -182,8 +192,7 @@ impl Inner {
             return self.answer(arguments, places);
         }
         let tool = tool(name).ok_or_else(|| Failure::unknown_tool(name))?;
-        let arguments = serde_json::from_str(arguments.get())
-            .map_err(|_| Failure::invalid_argument("arguments", "expected an object"))?;
+        let arguments = object(arguments)?;
         let now = utc::now().replace('Z', "000+00:00");
         let setting = Setting {
             limits: Limits::default(),
@@ -197,19 +206,19 @@ impl Inner {
     }
 
     fn answer(&self, arguments: &RawValue, places: &Places) -> Result<Box<RawValue>, Failure> {
-        let asked: Asked = serde_json::from_str(arguments.get()).map_err(|error| {
-            let problem = error.to_string();
-            let problem = problem.rsplit_once(" at line ").map_or(problem.as_str(), |(problem, _)| problem);
-            Failure::invalid_argument("arguments", problem)
-        })?;
-        let folder = match &asked.docs {
+        let Asked { query, top_k, context, docs } = read_input(object(arguments)?).map_err(|error| failure(&error))?;
+        let folder = match &docs {
             Some(named) => Some(allowed(named, places)?),
             None => self.docs.clone(),
         };
-        let answer = self.library.ask(&asked.question, folder.as_deref(), &self.limits());
-        answer.map(|answer| json::to_raw(&answer)).map_err(|error| match error {
-            gladhand_faq::FaqError::Blank => Failure::invalid_argument("query", "required"),
-            other => Failure::new(FailureKind::ToolFailed, other.to_string()),
+        let question = Question { query: query.unwrap_or_default(), top_k, context };
+        let answer = self.library.ask(&question, folder.as_deref(), &self.limits());
+        answer.map(|answer| json::to_raw(&answer)).map_err(|error| {
+            let message = error.to_string();
+            match error {
+                gladhand_faq::FaqError::Blank => Failure { message, ..Failure::missing_argument("query", "string") },
+                _ => Failure::new(FailureKind::ToolFailed, message),
+            }
         })
     }
 
@@ -241,16 +250,27 @@ impl Inner {
 impl Documents for Inner {
     fn best(&self, query: &str, most: usize) -> Vec<Passage> {
         let question = Question { top_k: u32::try_from(most).ok(), ..Question::new(query) };
-        let answer = self.library.ask(&question, self.docs.as_deref(), &self.limits());
-        let citations = answer.map(|answer| answer.citations).unwrap_or_default();
-        let passage = |(number, citation): (usize, gladhand_faq::Citation)| Passage {
+        let extracts = self.library.extracts(&question, self.docs.as_deref(), &self.limits(), LONGEST_PASSAGE);
+        let passage = |Extract { citation, text }: Extract| Passage {
             path: citation.path,
-            number,
-            text: citation.section,
+            number: citation.line,
+            text: if text.is_empty() { citation.section } else { text },
             score: citation.score,
         };
-        citations.into_iter().enumerate().map(passage).collect()
+        extracts.unwrap_or_default().into_iter().map(passage).collect()
     }
+}
+
+/// The index that the environment names.
+fn index_of_environment() -> Option<PathBuf> {
+    let named = |name: &&str| std::env::var_os(name).filter(|path| !path.is_empty());
+    INDEX_VARIABLES.iter().find_map(named).map(PathBuf::from)
+}
+
+/// The arguments of a call as an object.
+fn object(arguments: &RawValue) -> Result<serde_json::Value, Failure> {
+    let object = serde_json::from_str(arguments.get()).ok();
+    object.ok_or_else(|| Failure::invalid_argument("arguments", "expected an object"))
 }
 
 /// A folder that a caller named, if it may be read.
@@ -271,7 +291,7 @@ fn allowed(named: &Path, places: &Places) -> Result<PathBuf, Failure> {
 /// A failure in neutral words.
 fn failure(error: &RepositoryError) -> Failure {
     let kind = match error {
-        RepositoryError::WrongType { .. } | RepositoryError::Missing(_) => FailureKind::InvalidArguments,
+        RepositoryError::WrongType { .. } | RepositoryError::NoFramework { .. } => FailureKind::InvalidArguments,
         RepositoryError::NoTool(_) => FailureKind::UnknownTool,
         RepositoryError::RootNotAllowed(_) => FailureKind::Denied,
         RepositoryError::Cancelled => FailureKind::Cancelled,

@@ -63,7 +63,7 @@ fn no_object() -> Failure {
 /// The message is handed on as it was written: nobody unescapes it to escape it again.
 fn echo(arguments: &RawValue) -> Outcome {
     let [message] = pick(arguments, ["message"]).ok_or_else(no_object)?;
-    let message = message.ok_or_else(|| Failure::invalid_argument("message", "required"))?;
+    let message = message.ok_or_else(|| Failure::missing_argument("message", "string"))?;
     match Kind::of(message) {
         Kind::String => {
             Ok(Reply::Tool(ToolResult { content: vec![Content::Text(message.to_owned())], ..ToolResult::default() }))
@@ -150,11 +150,8 @@ impl Wait {
 
     async fn run(self, reporter: Reporter) -> Outcome {
         let begun = tokio::time::Instant::now();
-        reporter.log(Log {
-            level: Level::Info,
-            logger: Some("wait".to_owned()),
-            data: json::to_raw(&format!("waiting {}", self.in_words())),
-        });
+        let waiting = json::to_raw(&format!("waiting {}", self.in_words()));
+        reporter.log(Log::new(Level::Info, Some("wait".to_owned()), waiting));
         for step in 1..=self.steps {
             // From the beginning each time, so that rounding does not add up.
             let due = Duration::from_micros(self.ms * 1000 * step / self.steps);

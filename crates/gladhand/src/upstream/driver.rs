@@ -5,21 +5,24 @@
 use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use gladhand_accord::{Agreement, Refusal};
 use gladhand_dialects::{Breach, Client, Dialect, Event, FirstLine, Heard, Lane, REGISTRY};
 use gladhand_hub::policy::{Offender, Violations};
-use gladhand_operations::{Answered, Call, CallId, Failure, FailureKind, Notice, Outcome, Question, QuestionId};
+use gladhand_operations::{Answered, Call, CallId, Failure, FailureKind, Notice, Outcome, Party, Question, QuestionId};
 use gladhand_wire::{Fault, Line, Members, Skim};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{AbortHandle, JoinError, JoinSet};
 use tokio::time::{Instant, Sleep};
 
 use super::COMMANDS;
+use super::ending;
 use super::host::Host;
 use super::options::Options;
 use super::redacted;
+use super::slots::Slot;
 use super::transport::{Evidence, Inbound, Transport};
 use crate::edges::child::Manner;
 use crate::edges::clock::Clock;
@@ -34,16 +37,17 @@ pub(super) struct Command {
     pub(super) reply: oneshot::Sender<Outcome>,
 }
 
-/// What must never have to wait for room: at most one of each per call, and the end.
+/// What must never have to wait for room. None of them is queued without a bound: a cancellation keeps the slot of its call,
+/// a change of roots is queued once, and the loop takes all that are queued before it takes more calls.
 #[derive(Debug)]
 pub(super) enum Aside {
     /// End the session, and say when that is done.
     Close(oneshot::Sender<()>),
     /// The caller does not want it any more.
-    Cancel(CallId),
+    Cancel(CallId, Slot),
     /// Changes of a resource need not be told of any more.
     Unwatch(String),
-    /// The folders that whoever we call for works in have changed.
+    /// The folders that our caller works in have changed.
     RootsChanged,
 }
 
@@ -51,6 +55,8 @@ pub(super) enum Aside {
 pub(super) struct Ports {
     pub(super) commands: mpsc::Receiver<Command>,
     pub(super) asides: mpsc::UnboundedReceiver<Aside>,
+    /// Set while a change of roots is queued or waits for room. No other is queued meanwhile.
+    pub(super) roots_changed: Arc<AtomicBool>,
     pub(super) agreement: watch::Sender<Arc<Agreement>>,
 }
 
@@ -72,9 +78,19 @@ pub(super) struct Driver {
     asked: HashMap<QuestionId, (AbortHandle, Option<CallId>)>,
     /// Who it is where violations are counted, and where that is.
     offender: Offender,
+    /// What the upstream is called in the configuration, if it is there.
+    name: Option<String>,
     violations: Arc<Violations>,
+    /// Whose call this step is about, where that is known: answers to what it sends take that party's share.
+    party: Option<Party>,
+    /// Whether the upstream is to hear that the roots have changed.
+    roots_changed: bool,
+    /// The handle that closed the session, if one did.
+    closed: Option<oneshot::Sender<()>>,
     /// Whether the upstream has nothing more to say.
     is_gone: bool,
+    /// How its process ended, for those who wait for an answer.
+    ending: Option<String>,
     /// Whether it is still open which dialect the upstream speaks.
     pub(super) seeks: bool,
     /// The other dialect that it has shown to speak.
@@ -124,7 +140,12 @@ impl Driver {
             alarm: None,
             thinking: JoinSet::new(),
             asked: HashMap::new(),
+            name: options.name.clone(),
+            party: None,
+            roots_changed: false,
+            closed: None,
             is_gone: false,
+            ending: None,
             seeks: false,
             shown: None,
             opening: None,
@@ -154,23 +175,29 @@ impl Driver {
 
     /// Serves the handles until the last of them is gone, one of them closes the session, or the upstream is gone.
     pub(super) async fn run(mut self, mut ports: Ports) {
-        let closed = loop {
+        loop {
             if let Some(Ok(agreement)) = self.opening.take() {
                 ports.agreement.send_replace(agreement);
             }
             match self.wake(Some(&mut ports)).await {
-                Wake::Aside(None) => break None,
-                Wake::Aside(Some(Aside::Close(closed))) => break Some(closed),
+                Wake::Aside(None) => break,
                 wake => {
                     if matches!(wake, Wake::Inbound(Inbound::Gone)) {
                         // Before anybody hears of it: whoever calls next must find the session over.
                         ports.commands.close();
+                        if !self.calls.is_empty() {
+                            self.ending = ending::of(&mut self.transport, self.name.as_deref()).await;
+                        }
                     }
                     self.handle(wake);
                 }
             }
             if self.is_gone {
-                break None;
+                break;
+            }
+            self.take_asides(&mut ports);
+            if self.closed.is_some() {
+                break;
             }
             self.catch_up(&mut ports);
             // Where many call, others are about to: what is written at once wakes the upstream once.
@@ -178,13 +205,13 @@ impl Driver {
                 tokio::task::yield_now().await;
                 self.catch_up(&mut ports);
             }
-        };
+        }
         ports.commands.close();
         self.step(|client, clock, heard| client.close(&mut clock.ambient(), heard));
         self.step(|client, clock, heard| client.gone(&mut clock.ambient(), heard));
         self.transport.close(Manner::Polite).await;
         // What came too late to be sent is answered all the same: its sender is dropped, which its caller sees.
-        if let Some(closed) = closed {
+        if let Some(closed) = self.closed {
             let _ = closed.send(());
         }
     }
@@ -230,22 +257,38 @@ impl Driver {
         }
     }
 
+    /// Takes all asides that are queued, so that calls never come in faster than they are cancelled.
+    fn take_asides(&mut self, ports: &mut Ports) {
+        while let Ok(aside) = ports.asides.try_recv() {
+            self.aside(aside);
+        }
+        if self.roots_changed && !self.transport.is_full() {
+            self.roots_changed = false;
+            // Before the line is written: a change from now on needs another one.
+            ports.roots_changed.store(false, Ordering::Release);
+            self.step(|client, clock, heard| client.roots_changed(&mut clock.ambient(), heard));
+        }
+    }
+
+    fn aside(&mut self, aside: Aside) {
+        match aside {
+            Aside::Close(closed) => self.closed = Some(closed),
+            Aside::Cancel(call, _slot) => {
+                self.step(|client, clock, heard| client.cancel(call, &mut clock.ambient(), heard));
+            }
+            Aside::Unwatch(uri) => {
+                self.step(|client, clock, heard| client.unwatch(&uri, &mut clock.ambient(), heard));
+            }
+            Aside::RootsChanged => self.roots_changed = true,
+        }
+    }
+
     fn handle(&mut self, wake: Wake) {
         self.clock.tick();
         match wake {
             Wake::Inbound(inbound) => self.inbound(inbound),
             Wake::Command(command) => self.call(command),
-            // Looked at by whoever waits.
-            Wake::Aside(None | Some(Aside::Close(_))) => {}
-            Wake::Aside(Some(Aside::Cancel(call))) => {
-                self.step(|client, clock, heard| client.cancel(call, &mut clock.ambient(), heard));
-            }
-            Wake::Aside(Some(Aside::Unwatch(uri))) => {
-                self.step(|client, clock, heard| client.unwatch(&uri, &mut clock.ambient(), heard));
-            }
-            Wake::Aside(Some(Aside::RootsChanged)) => {
-                self.step(|client, clock, heard| client.roots_changed(&mut clock.ambient(), heard));
-            }
+            Wake::Aside(aside) => aside.into_iter().for_each(|aside| self.aside(aside)),
             Wake::Thought(Ok((question, answered))) => self.answered(question, answered),
             Wake::Thought(Err(error)) => self.broke_down(&error),
             Wake::Time => self.time(),
@@ -254,6 +297,16 @@ impl Driver {
 
     fn inbound(&mut self, inbound: Inbound) {
         self.evidence.note(&inbound);
+        // What follows from an answer is for the same caller.
+        self.party = match &inbound {
+            Inbound::Message(lane, ..) | Inbound::Lost(lane, _) => self.transport.party(*lane),
+            Inbound::Garbled(..) | Inbound::Room | Inbound::Gone => None,
+        };
+        self.came(inbound);
+        self.party = None;
+    }
+
+    fn came(&mut self, inbound: Inbound) {
         match inbound {
             Inbound::Message(lane, bytes, _) => {
                 if self.seeks {
@@ -276,6 +329,8 @@ impl Driver {
             Inbound::Lost(lane, loss) => {
                 self.step(|client, clock, heard| client.lost(lane, loss, &mut clock.ambient(), heard));
             }
+            // The loop looks again at what waits.
+            Inbound::Room => {}
             Inbound::Gone => {
                 self.is_gone = true;
                 self.step(|client, clock, heard| client.gone(&mut clock.ambient(), heard));
@@ -329,7 +384,9 @@ impl Driver {
         }
         let expires = self.expiry();
         self.calls.insert(call.id, Pending { reply, host, expires });
+        self.party = call.terms.party;
         self.step(|client, clock, heard| client.call(call, behalf.as_ref(), &mut clock.ambient(), heard));
+        self.party = None;
     }
 
     /// When the patience of somebody who starts to wait now ends.
@@ -393,7 +450,7 @@ impl Driver {
     fn step(&mut self, step: impl FnOnce(&mut dyn Client, &mut Clock, &mut Heard)) {
         let mut heard = Heard::default();
         step(&mut *self.client, &mut self.clock, &mut heard);
-        self.transport.send(&heard.wire, |line| self.client.headers(line));
+        self.transport.send(&heard.wire, self.party, |line| self.client.headers(line));
         // Questions of one call that come together are put together.
         let (mut asked_in, mut asked) = (None, Vec::new());
         for event in heard.events {
@@ -421,7 +478,7 @@ impl Driver {
             Event::Answered(call, outcome) => {
                 if let Some(pending) = self.calls.remove(&call) {
                     // A caller that left does not want to know.
-                    let _ = pending.reply.send(outcome.map_err(redacted::failure));
+                    let _ = pending.reply.send(outcome.map_err(|failure| self.failed(failure)));
                 }
             }
             Event::Notice(notice) => self.notice(notice),
@@ -435,6 +492,14 @@ impl Driver {
             Event::LetGo(lane) => self.transport.let_go(lane),
             Event::Dropped(what) => tracing::debug!(what, "dropped what the upstream sent"),
             Event::Passed(what) => tracing::debug!(what, "let pass what the upstream sent"),
+        }
+    }
+
+    /// A failure as its caller is told. One that comes of the end of a process says how that ended.
+    fn failed(&self, failure: Failure) -> Failure {
+        match (&self.ending, failure.kind) {
+            (Some(ending), FailureKind::UpstreamLost) => Failure { message: ending.clone(), ..failure },
+            _ => redacted::failure(failure),
         }
     }
 

@@ -4,14 +4,16 @@
 //! wrong is forgotten.
 
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::path::PathBuf;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use gladhand_dialects::mcp::revision::Revision;
-use gladhand_dialects::{Dialect, REGISTRY, mcp};
+use gladhand_dialects::{REGISTRY, mcp};
 use serde::{Deserialize, Serialize};
 
 use super::target::Target;
@@ -22,15 +24,76 @@ const GOOD_FOR: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// How many verdicts a file holds.
 const MOST: usize = 1000;
 
-/// What somebody was found to speak.
+/// What an upstream was found to speak.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// MCP, opened with a handshake.
-    Handshake,
-    /// MCP without.
-    Stateless,
+    /// MCP, in these eras.
+    Mcp(Spoken),
     /// Another dialect, of this name.
     Other(&'static str),
+}
+
+/// An era of MCP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Era {
+    /// A session opens with `initialize`.
+    Handshake,
+    /// Every request stands alone.
+    Stateless,
+}
+
+impl Era {
+    /// The era of a revision.
+    pub(super) fn of(revision: Revision) -> Self {
+        if revision.is_stateless() { Self::Stateless } else { Self::Handshake }
+    }
+
+    /// The other era.
+    pub(super) fn other(self) -> Self {
+        match self {
+            Self::Handshake => Self::Stateless,
+            Self::Stateless => Self::Handshake,
+        }
+    }
+
+    /// The newest revision of the era.
+    pub(super) fn newest(self) -> Revision {
+        match self {
+            Self::Handshake => Revision::HANDSHAKE[0],
+            Self::Stateless => Revision::STATELESS[0],
+        }
+    }
+}
+
+/// Which eras of MCP a server speaks, as far as that is known.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Spoken {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    handshake: Option<bool>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    stateless: Option<bool>,
+}
+
+impl Spoken {
+    /// Whether the server speaks an era; `None` if it was not tried.
+    pub(super) fn has(self, era: Era) -> Option<bool> {
+        match era {
+            Era::Handshake => self.handshake,
+            Era::Stateless => self.stateless,
+        }
+    }
+
+    fn set(&mut self, era: Era, speaks: bool) {
+        match era {
+            Era::Handshake => self.handshake = Some(speaks),
+            Era::Stateless => self.stateless = Some(speaks),
+        }
+    }
+
+    /// The era to try first for a client that prefers one: that one, unless the server is known not to speak it.
+    pub(super) fn first(self, preferred: Era) -> Era {
+        if self.has(preferred) == Some(false) { preferred.other() } else { preferred }
+    }
 }
 
 /// Verdicts about upstreams. Clones share them.
@@ -45,28 +108,21 @@ pub struct Eras {
 struct Kept {
     /// When it was found out, in seconds since 1970.
     found: u64,
-    /// The word for it.
+    /// The name of the dialect.
     speaks: String,
+    /// The eras of MCP.
+    #[serde(flatten)]
+    eras: Spoken,
 }
 
 impl Kept {
     fn is_good(&self) -> bool {
         now().saturating_sub(self.found) < GOOD_FOR.as_secs()
     }
-}
 
-impl Verdict {
-    fn word(self) -> &'static str {
-        match self {
-            Self::Handshake => "mcp with handshake",
-            Self::Stateless => "mcp",
-            Self::Other(dialect) => dialect,
-        }
-    }
-
-    fn of(word: &str) -> Option<Self> {
-        let others = REGISTRY.iter().map(|dialect| Self::Other(dialect.name));
-        [Self::Handshake, Self::Stateless].into_iter().chain(others).find(|verdict| verdict.word() == word)
+    fn verdict(&self) -> Option<Verdict> {
+        let dialect = REGISTRY.iter().find(|dialect| dialect.name == self.speaks)?;
+        Some(if dialect.name == mcp::DIALECT.name { Verdict::Mcp(self.eras) } else { Verdict::Other(dialect.name) })
     }
 }
 
@@ -81,18 +137,27 @@ impl Eras {
     /// What an upstream is known to speak.
     pub(super) fn find(&self, target: &Target) -> Option<Verdict> {
         let verdicts = self.verdicts.lock().unwrap_or_else(PoisonError::into_inner);
-        verdicts.get(&key(target)).filter(|kept| kept.is_good()).and_then(|kept| Verdict::of(&kept.speaks))
+        verdicts.get(&key(target)).filter(|kept| kept.is_good()).and_then(Kept::verdict)
     }
 
-    /// The dialect and version in which an upstream was opened last, so far as that is known.
-    pub fn way(&self, target: &Target) -> Option<(&'static Dialect, &'static str)> {
-        let (name, version) = match self.find(target)? {
-            Verdict::Handshake => (mcp::DIALECT.name, Revision::HANDSHAKE.first().map(|revision| revision.as_str())),
-            Verdict::Stateless => (mcp::DIALECT.name, Revision::STATELESS.first().map(|revision| revision.as_str())),
-            Verdict::Other(name) => (name, None),
-        };
-        let dialect = REGISTRY.iter().copied().find(|dialect| dialect.name == name)?;
-        version.or_else(|| dialect.versions.first().copied()).map(|version| (dialect, version))
+    /// The eras of MCP that an upstream is known to speak.
+    pub(super) fn spoken(&self, target: &Target) -> Spoken {
+        match self.find(target) {
+            Some(Verdict::Mcp(spoken)) => spoken,
+            _ => Spoken::default(),
+        }
+    }
+
+    /// Whether an upstream may speak MCP with a handshake: it did, or it was never asked.
+    pub(crate) fn may_shake_hands(&self, target: &Target) -> bool {
+        self.spoken(target).has(Era::Handshake) != Some(false)
+    }
+
+    /// Remembers whether an upstream speaks an era of MCP.
+    pub(super) fn learn(&self, target: &Target, era: Era, speaks: bool) {
+        let mut spoken = self.spoken(target);
+        spoken.set(era, speaks);
+        self.remember(target, Verdict::Mcp(spoken));
     }
 
     /// Remembers what an upstream was found to speak.
@@ -105,7 +170,11 @@ impl Eras {
         if verdicts.len() >= MOST {
             verdicts.clear();
         }
-        verdicts.insert(key(target), Kept { found: now(), speaks: verdict.word().to_owned() });
+        let (speaks, eras) = match verdict {
+            Verdict::Mcp(eras) => (mcp::DIALECT.name, eras),
+            Verdict::Other(name) => (name, Spoken::default()),
+        };
+        verdicts.insert(key(target), Kept { found: now(), speaks: speaks.to_owned(), eras });
         self.keep(&verdicts);
     }
 
@@ -133,21 +202,29 @@ impl fmt::Debug for Eras {
     }
 }
 
-/// An upstream as it is now: an address, or the words of a command and the age of the files they name; hashed because
-/// either may hold secrets.
+/// An upstream as it is now: an address, or the words of a command and the age of the programs and scripts that they name;
+/// hashed because either may hold secrets.
 fn key(target: &Target) -> String {
     let mut hasher = DefaultHasher::new();
     match target {
         Target::Url(url) => url.hash(&mut hasher),
         Target::Command(words) => {
             for word in words {
-                let modified = std::fs::metadata(word).and_then(|data| data.modified()).ok();
+                let program = std::fs::metadata(word).ok().filter(|data| is_program(Path::new(word), data));
+                let modified = program.and_then(|data| data.modified().ok());
                 let age = modified.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
                 (word, age).hash(&mut hasher);
             }
         }
     }
     format!("{:016x}", hasher.finish())
+}
+
+/// Whether a file is a program or a script, and no data that a program works on.
+fn is_program(path: &Path, data: &std::fs::Metadata) -> bool {
+    const SCRIPTS: [&str; 10] = ["py", "pyz", "js", "mjs", "cjs", "ts", "jar", "rb", "php", "lua"];
+    let is_script = path.extension().and_then(OsStr::to_str).is_some_and(|extension| SCRIPTS.contains(&extension));
+    data.is_file() && (is_script || data.permissions().mode() & 0o111 != 0)
 }
 
 fn now() -> u64 {
@@ -161,16 +238,16 @@ mod tests {
     #[test]
     fn a_verdict_is_kept_between_runs_and_belongs_to_one_command() {
         let folder = tempfile::tempdir().unwrap();
-        let (file, program) = (folder.path().join("a/eras.json"), folder.path().join("server"));
+        let (file, program) = (folder.path().join("a/eras.json"), folder.path().join("server.py"));
         std::fs::write(&program, "1").unwrap();
         let command = |argument: &str| Target::Command(vec![program.to_str().unwrap().to_owned(), argument.to_owned()]);
         let eras = Eras::kept_in(&file);
         assert_eq!(eras.find(&command("x")), None);
         eras.remember(&command("x"), Verdict::Other("loaf"));
-        eras.remember(&command("z"), Verdict::Stateless);
+        eras.learn(&command("z"), Era::Stateless, true);
         let again = Eras::kept_in(&file);
         let found = ["x", "y", "z"].map(|argument| again.find(&command(argument)));
-        assert_eq!(found, [Some(Verdict::Other("loaf")), None, Some(Verdict::Stateless)]);
+        assert_eq!(found, [Some(Verdict::Other("loaf")), None, Some(Verdict::Mcp(again.spoken(&command("z"))))]);
         let older = std::fs::File::options().write(true).open(&program).unwrap();
         older.set_modified(UNIX_EPOCH + Duration::from_secs(1)).unwrap();
         assert_eq!(again.find(&command("x")), None, "another program under the same name");
@@ -183,11 +260,28 @@ mod tests {
         let at = |url: &str| Target::parse(&[url.to_owned()]).unwrap();
         let (one, other) = (at("https://a:secret@example.org/mcp"), at("https://example.org/other"));
         let eras = Eras::kept_in(&file);
-        eras.remember(&one, Verdict::Handshake);
-        eras.remember(&other, Verdict::Handshake);
+        eras.learn(&one, Era::Handshake, true);
+        eras.learn(&other, Era::Handshake, true);
         assert!(!std::fs::read_to_string(&file).unwrap().contains("secret"));
         eras.forget(&one);
         let again = Eras::kept_in(&file);
-        assert_eq!((again.find(&one), again.find(&other)), (None, Some(Verdict::Handshake)));
+        assert_eq!(again.find(&one), None);
+        assert_eq!(again.spoken(&other).has(Era::Handshake), Some(true));
+    }
+
+    #[test]
+    fn the_preferred_era_comes_first_unless_the_server_is_known_not_to_speak_it() {
+        let at = Target::parse(&["https://example.org/mcp".to_owned()]).unwrap();
+        let eras = Eras::default();
+        let first = |preferred| eras.spoken(&at).first(preferred);
+        assert_eq!(
+            [first(Era::Handshake), first(Era::Stateless)],
+            [Era::Handshake, Era::Stateless],
+            "nothing is known"
+        );
+        eras.learn(&at, Era::Stateless, true);
+        assert_eq!(first(Era::Handshake), Era::Handshake, "the other era was never tried");
+        eras.learn(&at, Era::Handshake, false);
+        assert_eq!([first(Era::Handshake), first(Era::Stateless)], [Era::Stateless, Era::Stateless]);
     }
 }

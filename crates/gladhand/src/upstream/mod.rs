@@ -18,11 +18,13 @@
 
 mod defaults;
 mod driver;
+mod ending;
 mod eras;
 mod host;
 mod opening;
 mod options;
 pub(crate) mod redacted;
+mod slots;
 mod target;
 pub(crate) mod transport;
 
@@ -31,20 +33,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use gladhand_accord::{Agreement, Refusal};
-use gladhand_operations::{Call, CallId, Failure, FailureKind, Operation, Outcome, Terms};
+use gladhand_operations::{Call, CallId, Failure, FailureKind, Operation, Outcome, Party, Terms};
 use gladhand_redaction::{self as redaction, Life};
-use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 
-pub use crate::edges::http_client::{Attempt, Authorizer, Bearer};
+pub use crate::edges::http_client::{Arriving, Attempt, Authorizer, Bearer};
 pub use defaults::accept_defaults;
 use driver::{Aside, Command, Ports};
 pub use eras::Eras;
 pub use host::{Alone, Host};
 pub use options::{Options, Speak};
+use slots::{Slot, Slots};
 pub use target::{BadTarget, Target};
-
-/// How many calls may be under way at once; more wait for their turn.
-const MAX_CALLS: usize = 1024;
 
 /// How many commands may wait for the loop.
 const COMMANDS: usize = 64;
@@ -59,10 +59,12 @@ pub struct Upstream {
 struct Shared {
     commands: mpsc::Sender<Command>,
     asides: mpsc::UnboundedSender<Aside>,
+    /// Whether the upstream has yet to hear that the roots have changed.
+    roots_changed: Arc<AtomicBool>,
     agreement: watch::Receiver<Arc<Agreement>>,
     /// The process that was started for it.
     process: Option<u32>,
-    room: Semaphore,
+    slots: Slots,
     next_call: AtomicU64,
     /// Whether a call was made on behalf of a caller.
     was_called: AtomicBool,
@@ -79,13 +81,19 @@ pub enum OpenError {
         /// What the operating system said.
         source: std::io::Error,
     },
-    /// Nobody answers at the URL, or what answers is out of order.
-    #[error("could not reach the upstream: {0}")]
+    /// Nothing answers at the URL, or the server there is out of order.
+    #[error("{0}")]
     Unreachable(String),
     /// The upstream wants credentials that it was not given.
     #[error("the upstream does not let us in: {why}")]
     Unauthorized {
         /// What it or its authorization server says.
+        why: Box<str>,
+    },
+    /// The upstream refuses our requests, and credentials would not help.
+    #[error("the upstream refused the request with HTTP status 403: {why}")]
+    Forbidden {
+        /// The reason that it gives.
         why: Box<str>,
     },
     /// What was to be spoken has no form over HTTP.
@@ -96,6 +104,8 @@ pub enum OpenError {
     Refused {
         /// Why.
         refusal: Refusal,
+        /// How a process ended, if it did.
+        exit: Option<String>,
         /// The last lines that a process wrote to its stderr.
         last_words: Vec<String>,
     },
@@ -125,12 +135,19 @@ impl Upstream {
         let (commands, to_loop) = mpsc::channel(COMMANDS);
         let (asides, asides_to_loop) = mpsc::unbounded_channel();
         let (agreements, agreement) = watch::channel(agreement);
-        let ports = Ports { commands: to_loop, asides: asides_to_loop, agreement: agreements };
+        let roots_changed = Arc::<AtomicBool>::default();
+        let ports = Ports {
+            commands: to_loop,
+            asides: asides_to_loop,
+            roots_changed: Arc::clone(&roots_changed),
+            agreement: agreements,
+        };
         // It ends with the last handle, or when it is told to.
         tokio::spawn(driver.run(ports));
-        let room = Semaphore::new(MAX_CALLS);
+        let slots = Slots::new();
         let (next_call, was_called) = (AtomicU64::new(1), AtomicBool::new(false));
-        Ok(Self { shared: Arc::new(Shared { commands, asides, agreement, process, room, next_call, was_called }) })
+        let shared = Shared { commands, asides, roots_changed, agreement, process, slots, next_call, was_called };
+        Ok(Self { shared: Arc::new(shared) })
     }
 
     /// What was agreed. Another agreement may take its place where a session had to be opened anew.
@@ -146,22 +163,23 @@ impl Upstream {
     /// Makes a call, without hearing of its progress. Dropping the future cancels the call.
     pub async fn call(&self, operation: Operation<'_>) -> Outcome {
         let operation = operation.into_owned();
-        self.make(|| (operation, Terms::default()), None, None).await.unwrap_or_else(|| Err(gone()))
+        self.make(|| (operation, Terms::default()), None, None, None).await.unwrap_or_else(|| Err(gone()))
     }
 
     /// Makes a call whose progress, log lines and questions go to a host of its own, as far as they can be told from
     /// those of others. Dropping the future cancels it.
     pub async fn call_for(&self, operation: Operation<'_>, host: Arc<dyn Host>) -> Outcome {
         let (operation, terms) = (operation.into_owned(), Terms { wants_progress: true, ..Terms::default() });
-        self.make(|| (operation, terms), None, Some(host)).await.unwrap_or_else(|| Err(gone()))
+        self.make(|| (operation, terms), None, None, Some(host)).await.unwrap_or_else(|| Err(gone()))
     }
 
-    /// Makes a call on behalf of somebody with whom this was agreed, on that caller's own terms. Dropping the future
+    /// Makes a call on behalf of somebody with whom this was agreed, on that caller's own terms and share. Dropping the future
     /// cancels it. `None`: the session was over before it could be made, so that it may be made in another. What is to
     /// be called is asked for when there is room for it.
     pub async fn call_on_behalf(
         &self,
         call: impl FnOnce() -> (Operation<'static>, Terms<'static>),
+        party: Option<Party>,
         agreement: Arc<Agreement>,
         host: Arc<dyn Host>,
     ) -> Option<Outcome> {
@@ -171,7 +189,7 @@ impl Upstream {
             }
             call()
         };
-        self.make(noted, Some(agreement), Some(host)).await
+        self.make(noted, party, Some(agreement), Some(host)).await
     }
 
     /// Whether a call was made on behalf of a caller.
@@ -179,10 +197,12 @@ impl Upstream {
         self.shared.was_called.load(Ordering::Relaxed)
     }
 
-    /// The folders that whoever we call for works in have changed.
+    /// The folders that our caller works in have changed. The upstream hears of several changes at once if it is behind.
     pub fn roots_changed(&self) {
-        // Without a session nobody needs to know.
-        let _ = self.shared.asides.send(Aside::RootsChanged);
+        if !self.shared.roots_changed.swap(true, Ordering::AcqRel) {
+            // Without a session nobody needs to know.
+            let _ = self.shared.asides.send(Aside::RootsChanged);
+        }
     }
 
     /// Waits until the session is over, whoever ended it. Does not keep it open.
@@ -214,16 +234,20 @@ impl Upstream {
     async fn make(
         &self,
         call: impl FnOnce() -> (Operation<'static>, Terms<'static>),
+        party: Option<Party>,
         behalf: Option<Arc<Agreement>>,
         host: Option<Arc<dyn Host>>,
     ) -> Option<Outcome> {
-        let _room = self.shared.room.acquire().await.ok()?;
+        let slot = match self.shared.slots.take(party).await {
+            Ok(slot) => slot,
+            Err(busy) => return Some(Err(busy)),
+        };
         let place = self.shared.commands.reserve().await.ok()?;
         let id = CallId(self.shared.next_call.fetch_add(1, Ordering::Relaxed));
         let (reply, outcome) = oneshot::channel();
         let (operation, terms) = call();
         place.send(Command { call: Call { id, operation, terms }, behalf, host, reply });
-        let mut cancel = CancelOnDrop { call: Some(id), asides: &self.shared.asides };
+        let mut cancel = CancelOnDrop { call: Some((id, slot)), asides: &self.shared.asides };
         let outcome = outcome.await;
         cancel.call = None;
         // Whatever was made is answered; only what was not is dropped.
@@ -241,17 +265,17 @@ impl fmt::Debug for Upstream {
     }
 }
 
-/// Cancels a call whose future is dropped before it has an outcome.
+/// Cancels a call whose future is dropped before it has an outcome. The slot is free again when the loop has heard of that.
 struct CancelOnDrop<'u> {
-    call: Option<CallId>,
+    call: Option<(CallId, Slot)>,
     asides: &'u mpsc::UnboundedSender<Aside>,
 }
 
 impl Drop for CancelOnDrop<'_> {
     fn drop(&mut self) {
-        if let Some(call) = self.call {
+        if let Some((call, slot)) = self.call.take() {
             // Without a session there is nothing to cancel.
-            let _ = self.asides.send(Aside::Cancel(call));
+            let _ = self.asides.send(Aside::Cancel(call, slot));
         }
     }
 }

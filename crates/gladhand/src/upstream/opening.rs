@@ -18,7 +18,7 @@ use url::Url;
 
 use super::OpenError;
 use super::driver::Driver;
-use super::eras::Verdict;
+use super::eras::{Era, Verdict};
 use super::host::Host;
 use super::options::{Options, Speak};
 use super::target::Target;
@@ -43,27 +43,16 @@ const BELIEF: u32 = 2;
 const LAST_WORDS: usize = 20;
 
 /// A session that is open.
-type Opened = (Driver, Arc<Agreement>);
+type Opened = (Box<Driver>, Arc<Agreement>);
 
 /// Opens a session.
 pub(super) async fn open(target: &Target, options: &Options, host: Arc<dyn Host>) -> Result<Opened, OpenError> {
     let attempt = Attempt { options, host, until: Instant::now() + options.opening_timeout, shown: OnceLock::new() };
-    match (target, options.speak) {
-        (Target::Command(command), Speak::As(dialect, version)) => attempt.start(command, dialect, version).await,
-        (Target::Command(command), Speak::Auto) => attempt.find_dialect(target, command).await,
-        (Target::Url(url), Speak::Auto) => attempt.find_dialect_at(target, url).await,
-        (_, Speak::Mcp) => attempt.find_era(target).await,
-        (Target::Url(_), Speak::As(dialect, _)) if !http_client::carries(dialect) => {
-            Err(OpenError::NotOverHttp(dialect.name))
-        }
-        (Target::Url(url), Speak::As(dialect, version)) if dialect.name == a2e::DIALECT.name => {
-            attempt.as_agent(url, version).await.map_err(Failed::into_error)
-        }
-        (Target::Url(url), Speak::As(_, version)) if is_stateless(version) => {
-            attempt.stateless(url, version).await.map_err(Failed::into_error)
-        }
-        (Target::Url(url), Speak::As(_, version)) => attempt.with_handshake(url, version).await,
+    let opened = Box::pin(attempt.open(target)).await;
+    if let (Speak::As(..), Ok((_, agreement))) = (options.speak, &opened) {
+        attempt.tell_choice(target, agreement, "`--as` or `speak` asks for it");
     }
+    opened
 }
 
 fn is_stateless(version: &str) -> bool {
@@ -86,13 +75,40 @@ struct Failed {
 }
 
 impl Attempt<'_> {
+    /// Opens a session as the options say.
+    async fn open(&self, target: &Target) -> Result<Opened, OpenError> {
+        match (target, self.options.speak) {
+            (Target::Command(command), Speak::As(dialect, version)) => self.start(command, dialect, version).await,
+            (Target::Command(command), Speak::Auto) => self.find_dialect(target, command).await,
+            (Target::Url(url), Speak::Auto) => self.find_dialect_at(target, url).await,
+            (_, Speak::Mcp) => self.find_era(target).await,
+            (Target::Url(_), Speak::As(dialect, _)) if !http_client::carries(dialect) => {
+                Err(OpenError::NotOverHttp(dialect.name))
+            }
+            (Target::Url(url), Speak::As(dialect, version)) if dialect.name == a2e::DIALECT.name => {
+                self.as_agent(url, version).await.map_err(Failed::into_error)
+            }
+            (Target::Url(url), Speak::As(_, version)) if is_stateless(version) => {
+                self.stateless(url, version).await.map_err(Failed::into_error)
+            }
+            (Target::Url(url), Speak::As(_, version)) => self.with_handshake(url, version).await,
+        }
+    }
+
+    /// Says in the log which revision is spoken, and why.
+    fn tell_choice(&self, target: &Target, agreement: &Agreement, why: &str) {
+        let upstream = self.options.name.clone().unwrap_or_else(|| target.to_string());
+        let (dialect, version) = (agreement.dialect, &agreement.version);
+        tracing::info!(upstream, dialect, version, why, "revision chosen");
+    }
+
     /// Opens a session in whichever dialect a process turns out to speak. What was found out before is tried first, and
     /// forgotten if it is not true any more.
     async fn find_dialect(&self, target: &Target, command: &[String]) -> Result<Opened, OpenError> {
         let eras = &self.options.eras;
         let mut believed = None;
         match eras.find(target) {
-            Some(Verdict::Handshake | Verdict::Stateless) => return self.find_era(target).await,
+            Some(Verdict::Mcp(_)) => return self.find_era(target).await,
             Some(Verdict::Other(name)) => {
                 let known = REGISTRY.iter().copied().filter(|dialect| dialect.name == name);
                 let opening = self.first_of(command, known.map(preferred).collect());
@@ -183,60 +199,75 @@ impl Attempt<'_> {
         }
     }
 
-    /// Opens a session of MCP in whichever era the upstream turns out to be. What was found out before is tried first, and
-    /// forgotten if it is not true any more.
+    /// Opens a session of MCP in the era that suits the client best, or else in the other one. What was found out before
+    /// decides which one is tried first, and is forgotten if it is not true any more.
     async fn find_era(&self, target: &Target) -> Result<Opened, OpenError> {
         let eras = &self.options.eras;
-        let known = eras.find(target);
-        if known == Some(Verdict::Handshake) {
-            let hands = async {
-                self.shake_hands(target).await.inspect_err(|error| {
-                    if !error.says_nothing_of_the_era() {
-                        eras.forget(target);
-                    }
-                })
-            };
-            let belief = self.options.opening_timeout / BELIEF;
-            let opened = either(hands, belief, self.probe(target), OpenError::says_nothing_of_the_era).await;
-            return opened.map_err(|(hands, _)| hands);
-        }
-        let hands = async { self.shake_hands(target).await.inspect(|_| eras.remember(target, Verdict::Handshake)) };
-        match target {
-            // It may be of the old era, or slow to start; the other one will show.
-            Target::Command(_) => {
-                let probe = async { self.probe(target).await.inspect(|_| eras.remember(target, Verdict::Stateless)) };
-                let is_final = |error: &OpenError| error.says_nothing_of_the_era() || self.shown.get().is_some();
-                either(probe, SILENCE, hands, is_final).await.map_err(|(probe, hands)| {
-                    if known.is_some() {
-                        eras.forget(target);
-                    }
-                    match hands {
-                        Some(hands) if !probe.is_of_the_new_era() => hands,
-                        _ => probe,
-                    }
-                })
+        let spoken = eras.spoken(target);
+        let (preferred, why) = self.options.preferred_revision();
+        let era = spoken.first(Era::of(preferred));
+        let other = era.other();
+        let revision = |era: Era| if era == Era::of(preferred) { preferred } else { era.newest() };
+        let first = async {
+            self.open_in(target, revision(era)).await.inspect(|_| eras.learn(target, era, true)).inspect_err(|error| {
+                if error.rules_out(era) {
+                    eras.learn(target, era, false);
+                }
+            })
+        };
+        let second = async {
+            self.open_in(target, revision(other)).await.inspect(|_| {
+                eras.learn(target, other, true);
+                // A server that knows only the handshake may say nothing to any other question.
+                if era == Era::Stateless {
+                    eras.learn(target, era, false);
+                }
+            })
+        };
+        let is_believed = spoken.has(era) == Some(true);
+        let silence = match target {
+            _ if is_believed => self.options.opening_timeout / BELIEF,
+            // It may be of the other era, or slow to start; a second process shows which.
+            Target::Command(_) => SILENCE,
+            // Over HTTP the attempt itself ends in time.
+            Target::Url(_) => Duration::MAX,
+        };
+        let is_final = |error: &OpenError| {
+            let is_of_this_era = era == Era::Stateless && error.is_of_the_new_era();
+            // Over HTTP, the same question may be answered later, unless that was the wrong question for a new server.
+            let is_late = matches!(target, Target::Url(_)) && (error.is_late() || error.is_outage() && !is_believed);
+            is_late || is_of_this_era || error.says_nothing_of_the_era() || self.shown.get().is_some()
+        };
+        match either(first, silence, second, is_final).await {
+            Ok((driver, agreement)) => {
+                let suits =
+                    Revision::named(&agreement.version).is_some_and(|spoken| Era::of(spoken) == Era::of(preferred));
+                let why = if suits { why } else { "the server does not speak the era that suits the client best" };
+                self.tell_choice(target, &agreement, why);
+                Ok((driver, agreement))
             }
-            Target::Url(url) => match self.stateless(url, Revision::STATELESS[0].as_str()).await {
-                Err(failed) if failed.may_be_of_the_handshake() => hands.await,
-                opened => opened.map_err(Failed::into_error),
-            },
+            Err((error, other_error)) => {
+                if !error.says_nothing_of_the_era() && !error.is_outage() {
+                    eras.forget(target);
+                }
+                let (hands, probe) = match era {
+                    Era::Handshake => (Some(error), other_error),
+                    Era::Stateless => (other_error, Some(error)),
+                };
+                let probe = probe.filter(|probe| hands.is_none() || probe.is_of_the_new_era());
+                Err(probe.or(hands).unwrap_or_else(|| self.timed_out()))
+            }
         }
     }
 
-    /// Asks the first question of the new era.
-    async fn probe(&self, target: &Target) -> Result<Opened, OpenError> {
-        let version = Revision::STATELESS[0].as_str();
+    /// Opens a session of MCP in a revision, or an older one of its era that the server offers instead.
+    async fn open_in(&self, target: &Target, revision: Revision) -> Result<Opened, OpenError> {
+        let version = revision.as_str();
         match target {
             Target::Command(command) => self.start(command, &mcp::DIALECT, version).await,
-            Target::Url(url) => self.stateless(url, version).await.map_err(Failed::into_error),
-        }
-    }
-
-    /// Opens a session as the old era does.
-    async fn shake_hands(&self, target: &Target) -> Result<Opened, OpenError> {
-        let version = Revision::HANDSHAKE[0].as_str();
-        match target {
-            Target::Command(command) => self.start(command, &mcp::DIALECT, version).await,
+            Target::Url(url) if revision.is_stateless() => {
+                self.stateless(url, version).await.map_err(Failed::into_error)
+            }
             Target::Url(url) => self.with_handshake(url, version).await,
         }
     }
@@ -266,19 +297,20 @@ impl Attempt<'_> {
                 if let Some(dialect) = driver.shown {
                     self.shown.get_or_init(|| dialect);
                 }
-                let last_words = match refusal {
-                    Refusal::PeerGone => driver.transport.last_words(LAST_WORDS).await,
-                    _ => Vec::new(),
+                let (exit, last_words) = match refusal {
+                    Refusal::PeerGone => driver.transport.ending(LAST_WORDS).await,
+                    _ => (None, Vec::new()),
                 };
                 driver.transport.close(Manner::Hurried).await;
-                Err(OpenError::Refused { refusal, last_words })
+                let exit = exit.map(|status| status.to_string());
+                Err(OpenError::Refused { refusal, exit, last_words })
             }
         }
     }
 
     fn timed_out(&self) -> OpenError {
         let refusal = Refusal::TimedOut { seconds: self.options.opening_timeout.as_secs() };
-        OpenError::Refused { refusal, last_words: Vec::new() }
+        OpenError::refused(refusal)
     }
 
     async fn stateless(&self, url: &Url, version: &str) -> Result<Opened, Failed> {
@@ -317,6 +349,7 @@ impl Attempt<'_> {
             authorizer: self.options.authorizer.clone(),
             roots: self.options.roots.clone(),
             line_bytes: self.options.line_bytes,
+            arriving: self.options.arriving.clone(),
         }
     }
 
@@ -352,8 +385,9 @@ impl Attempt<'_> {
     }
 
     /// Both sides of a way that answers come back on in some style; a process has one stream.
-    fn driver(&self, dialect: &'static Dialect, version: &str, transport: Transport, style: Style) -> Driver {
-        let mut identity = self.options.identity.clone();
+    fn driver(&self, dialect: &'static Dialect, version: &str, transport: Transport, style: Style) -> Box<Driver> {
+        let client = self.options.client.as_ref().filter(|_| dialect.name == mcp::DIALECT.name);
+        let mut identity = client.unwrap_or(&self.options.identity).clone();
         if let Some(id) = self.options.agent_id.as_ref().filter(|_| dialect.name == a2e::DIALECT.name) {
             identity.name.clone_from(id);
         }
@@ -369,7 +403,7 @@ impl Attempt<'_> {
             unagreed: violations::unagreed(&self.options.violations),
         };
         let client = (dialect.client)(setup);
-        Driver::new(dialect, client, transport, Arc::clone(&self.host), self.options)
+        Box::new(Driver::new(dialect, client, transport, Arc::clone(&self.host), self.options))
     }
 }
 
@@ -415,9 +449,19 @@ fn hands() -> Way {
 }
 
 impl OpenError {
+    /// A refusal of a server of which nothing else is known.
+    pub(crate) fn refused(refusal: Refusal) -> Self {
+        Self::Refused { refusal, exit: None, last_words: Vec::new() }
+    }
+
     /// Whether nobody said anything.
     fn is_silence(&self) -> bool {
         matches!(self, Self::Refused { refusal: Refusal::PeerGone | Refusal::TimedOut { .. }, .. })
+    }
+
+    /// Whether no answer came in time.
+    fn is_late(&self) -> bool {
+        matches!(self, Self::Refused { refusal: Refusal::TimedOut { .. }, .. })
     }
 
     /// Whether somebody who speaks the dialect that was tried, and no other, would refuse in this way.
@@ -429,9 +473,28 @@ impl OpenError {
         matches!(refusal, Refusal::AuthFailed | Refusal::NoCapabilities { .. } | Refusal::VersionMismatch { .. })
     }
 
-    /// Whether somebody of either era would have failed in this way.
+    /// Whether a server of either era would have failed in this way.
     fn says_nothing_of_the_era(&self) -> bool {
-        matches!(self, Self::NotStarted { .. } | Self::Unauthorized { .. } | Self::NotOverHttp(_))
+        matches!(
+            self,
+            Self::NotStarted { .. } | Self::Unauthorized { .. } | Self::Forbidden { .. } | Self::NotOverHttp(_)
+        )
+    }
+
+    /// Whether the server cannot be reached, or is out of order.
+    fn is_outage(&self) -> bool {
+        matches!(self, Self::Unreachable(_))
+    }
+
+    /// Whether a server that fails in this way does not speak an era. A process that ended may have had another reason, but
+    /// servers that know only the handshake also end at a question of the other era.
+    fn rules_out(&self, era: Era) -> bool {
+        let Self::Refused { refusal, .. } = self else { return false };
+        match refusal {
+            Refusal::TimedOut { .. } => false,
+            Refusal::PeerGone => era == Era::Stateless,
+            _ => true,
+        }
     }
 
     /// Whether nobody of MCP may be at an address: its questions were answered with an HTTP status, or as no requests.
@@ -459,20 +522,12 @@ fn may_be_of_the_handshake(refusal: &Refusal) -> bool {
 }
 
 impl Failed {
-    /// Whether the answer to a question of the new era may be that of somebody who knows only the old one.
-    fn may_be_of_the_handshake(&self) -> bool {
-        if self.evidence.outage().is_some() || matches!(self.evidence.loss, Some(Loss::Denied(_))) {
-            return false;
-        }
-        // Silence says nothing: the same question may be answered later.
-        !matches!(self.refusal, Refusal::TimedOut { .. }) && may_be_of_the_handshake(&self.refusal)
-    }
-
     fn into_error(self) -> OpenError {
         match (self.evidence.outage(), self.evidence.loss) {
             (Some(outage), _) => OpenError::Unreachable(outage),
             (None, Some(Loss::Denied(why))) => OpenError::Unauthorized { why },
-            _ => OpenError::Refused { refusal: self.refusal, last_words: Vec::new() },
+            (None, Some(Loss::Forbidden(why))) => OpenError::Forbidden { why },
+            _ => OpenError::refused(self.refusal),
         }
     }
 }

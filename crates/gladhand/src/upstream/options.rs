@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use gladhand_accord::{Capability, Peer, Secret};
 use gladhand_auth::Roots;
+use gladhand_dialects::mcp::revision::Revision;
 use gladhand_dialects::{Dialect, REGISTRY, mcp};
 use gladhand_hub::policy::Violations;
 use gladhand_operations::Level;
@@ -12,8 +13,9 @@ use gladhand_wire::RawValue;
 use gladhand_wire::lines::MAX_LINE;
 use http::HeaderMap;
 
-use super::eras::Eras;
-use crate::edges::http_client::Authorizer;
+use super::eras::{Era, Eras, Verdict};
+use super::target::Target;
+use crate::edges::http_client::{Arriving, Authorizer};
 use crate::edges::surroundings::Surroundings;
 
 /// How to open a session, and what to declare in it.
@@ -25,6 +27,14 @@ pub struct Options {
     pub identity: Peer,
     /// What to speak.
     pub speak: Speak,
+    /// The client for which the session is opened, where there is one such client. A server of MCP is told of it; others know
+    /// us by our own identity.
+    pub client: Option<Peer>,
+    /// The revision of MCP that this client speaks.
+    pub client_revision: Option<Revision>,
+    /// Whether a person at this terminal answers questions. A server that speaks both eras may have questions that it can put
+    /// only in the era of the handshake.
+    pub has_person: bool,
     /// What our host can answer, in the dialect's words: `roots`, `sampling`, `elicitation`, `elicitation.url`,
     /// `extensions.io.modelcontextprotocol/tasks` …, with settings.
     pub provides: Vec<(Capability, Option<Box<RawValue>>)>,
@@ -48,6 +58,8 @@ pub struct Options {
     pub agent_id: Option<String>,
     /// The longest line or message that is taken from it, in bytes.
     pub line_bytes: usize,
+    /// Room for answers that arrive over HTTP. Upstreams that are served together have it in common.
+    pub arriving: Arriving,
     /// Variables of our environment that a process is not given.
     pub hidden: Vec<String>,
     /// What a process finds around it.
@@ -66,6 +78,9 @@ impl Default for Options {
             name: None,
             identity: Peer::new("gladhand", env!("CARGO_PKG_VERSION")),
             speak: Speak::Auto,
+            client: None,
+            client_revision: None,
+            has_person: false,
             provides: Vec::new(),
             listen: false,
             log_level: None,
@@ -77,11 +92,40 @@ impl Default for Options {
             token: None,
             agent_id: None,
             line_bytes: MAX_LINE,
+            arriving: Arriving::default(),
             hidden: Vec::new(),
             surroundings: Surroundings::default(),
             eras: Eras::default(),
             called: String::new(),
             violations: Arc::default(),
+        }
+    }
+}
+
+impl Options {
+    /// The revision of MCP to try first, and why.
+    pub(super) fn preferred_revision(&self) -> (Revision, &'static str) {
+        match self.client_revision {
+            Some(own) => (own, "it is the client's own revision"),
+            None if self.has_person => (Revision::HANDSHAKE[0], "a server can ask a person more in it"),
+            None => (Revision::STATELESS[0], "it is the newest revision"),
+        }
+    }
+
+    /// The dialect and version in which an upstream will be opened, as far as that is known from earlier sessions.
+    pub fn expected(&self, target: &Target) -> Option<(&'static Dialect, &'static str)> {
+        match self.eras.find(target)? {
+            Verdict::Other(_) if matches!(self.speak, Speak::Mcp) => None,
+            Verdict::Other(name) => {
+                let dialect = REGISTRY.iter().copied().find(|dialect| dialect.name == name)?;
+                dialect.versions.first().map(|version| (dialect, *version))
+            }
+            Verdict::Mcp(spoken) => {
+                let (preferred, _) = self.preferred_revision();
+                let era = spoken.first(Era::of(preferred));
+                let revision = if era == Era::of(preferred) { preferred } else { era.newest() };
+                (spoken.has(era) == Some(true)).then(|| (&mcp::DIALECT, revision.as_str()))
+            }
         }
     }
 }

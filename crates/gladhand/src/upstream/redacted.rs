@@ -1,14 +1,14 @@
 //! The words of an upstream without our secrets, which it may repeat in them.
 //!
-//! Redacted are refusals, failures, log lines, progress reports and instructions. The content of a reply is data, and
-//! passes unchanged; a reply that succeeds is not looked at.
+//! Redacted are refusals, failures, log lines, progress reports and instructions; all but instructions are also cut to
+//! 64 KiB. The content of a reply is data, and passes unchanged; a reply that succeeds is not looked at.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
 use gladhand_accord::{Agreement, Refusal};
 use gladhand_operations::{Failure, Log, Notice, Progress};
-use gladhand_redaction::{redact, redact_raw};
+use gladhand_redaction::{redact, redact_cut, redact_raw_cut};
 
 use super::OpenError;
 
@@ -18,8 +18,9 @@ pub(super) fn open_error(error: OpenError) -> OpenError {
         OpenError::NotStarted { program, source } => OpenError::NotStarted { program: text(program), source },
         OpenError::Unreachable(why) => OpenError::Unreachable(text(why)),
         OpenError::Unauthorized { why } => OpenError::Unauthorized { why: text(why.into()).into() },
-        OpenError::Refused { refusal: why, last_words } => {
-            OpenError::Refused { refusal: refusal(why), last_words: last_words.into_iter().map(text).collect() }
+        OpenError::Forbidden { why } => OpenError::Forbidden { why: text(why.into()).into() },
+        OpenError::Refused { refusal: why, exit, last_words } => {
+            OpenError::Refused { refusal: refusal(why), exit, last_words: last_words.into_iter().map(text).collect() }
         }
         OpenError::NotOverHttp(dialect) => OpenError::NotOverHttp(dialect),
     }
@@ -40,7 +41,7 @@ pub(crate) fn refusal(refusal: Refusal) -> Refusal {
 /// Why a call has no reply.
 pub(super) fn failure(failure: Failure) -> Failure {
     let Failure { message, data, .. } = failure;
-    let data = data.map(|data| redact_raw(&data).unwrap_or(data));
+    let data = data.map(|data| redact_raw_cut(&data).unwrap_or(data));
     Failure { message: text(message), data, ..failure }
 }
 
@@ -48,8 +49,8 @@ pub(super) fn failure(failure: Failure) -> Failure {
 pub(super) fn notice(notice: Notice) -> Notice {
     match notice {
         Notice::Log(call, log) => {
-            let data = redact_raw(&log.data).unwrap_or(log.data);
-            Notice::Log(call, Log { data, ..log })
+            let data = redact_raw_cut(&log.data).unwrap_or(log.data);
+            Notice::Log(call, Log { data, logger: log.logger.map(text), ..log })
         }
         Notice::Progress(call, progress) => {
             let message = progress.message.map(text);
@@ -68,7 +69,7 @@ pub(super) fn agreement(mut agreement: Arc<Agreement>) -> Arc<Agreement> {
 }
 
 fn text(text: String) -> String {
-    match redact(&text) {
+    match redact_cut(&text) {
         Cow::Owned(redacted) => redacted,
         Cow::Borrowed(_) => text,
     }

@@ -28,6 +28,9 @@ pub enum BadTarget {
         /// What is wrong with it.
         source: url::ParseError,
     },
+    /// It is a URL that cannot be opened.
+    #[error("`{0}` cannot be opened: a URL begins with http:// or https://")]
+    OtherScheme(String),
     /// A URL takes no arguments.
     #[error("nothing can follow a URL, and `{0}` does")]
     Trailing(String),
@@ -41,6 +44,11 @@ impl Target {
         let is_url = ["http://", "https://"]
             .iter()
             .any(|scheme| first.get(..scheme.len()).is_some_and(|beginning| beginning.eq_ignore_ascii_case(scheme)));
+        let is_scheme = |text: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c));
+        let scheme = first.split_once("://").map(|(scheme, _)| scheme);
+        if scheme.is_some_and(|scheme| !scheme.is_empty() && is_scheme(scheme)) && !is_url {
+            return Err(BadTarget::OtherScheme(redact(first).into_owned()));
+        }
         match words {
             _ if !is_url => Ok(Self::Command(words.to_vec())),
             [_, trailing, ..] => Err(BadTarget::Trailing(trailing.clone())),
@@ -94,6 +102,8 @@ mod tests {
         assert!(matches!(parse(&["server", "http://x"]), Ok(Target::Command(words)) if words.len() == 2));
         assert!(matches!(parse(&[]), Err(BadTarget::Nothing)));
         assert!(matches!(parse(&["http://"]), Err(BadTarget::NoUrl { .. })));
+        assert!(matches!(parse(&["ftp://x/"]), Err(BadTarget::OtherScheme(url)) if url == "ftp://x/"));
+        assert!(matches!(parse(&["./a://b"]), Ok(Target::Command(_))));
         assert!(matches!(parse(&["http://x", "y"]), Err(BadTarget::Trailing(word)) if word == "y"));
     }
 

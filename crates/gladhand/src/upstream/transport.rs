@@ -4,6 +4,7 @@ use std::process::ExitStatus;
 
 use gladhand_accord::Refusal;
 use gladhand_dialects::{Lane, Loss};
+use gladhand_operations::Party;
 use gladhand_wire::{Fault, Skim};
 
 use crate::edges::child::Manner;
@@ -30,6 +31,8 @@ pub(crate) enum Inbound {
     Garbled(Fault, Skim),
     /// An exchange ended without an answer.
     Lost(Lane, Loss),
+    /// Nothing came, and there is room for more to be sent.
+    Room,
     /// Nothing will come any more.
     Gone,
 }
@@ -39,6 +42,7 @@ impl From<Wrote> for Inbound {
         match wrote {
             Wrote::Line(line) => Self::Message(Lane::MAIN, line, None),
             Wrote::TooLong(limit, skim) => Self::Garbled(Fault::TooLong { limit }, skim),
+            Wrote::Room => Self::Room,
             Wrote::End => Self::Gone,
         }
     }
@@ -53,14 +57,15 @@ impl Transport {
         }
     }
 
-    /// Sends lines; each goes with the headers that `headers` finds for it, where there are headers.
-    pub(crate) fn send(&mut self, lines: &[u8], headers: impl Fn(&str) -> Vec<(String, String)>) {
+    /// Sends lines; each goes with the headers that `headers` finds for it, where there are headers. Answers take the share
+    /// of a party, where they are not all on one channel.
+    pub(crate) fn send(&mut self, lines: &[u8], party: Option<Party>, headers: impl Fn(&str) -> Vec<(String, String)>) {
         match self {
             Self::Child(child) => child.send(lines),
             Self::Http(http) => {
                 // Our lines are UTF-8, being JSON that we wrote.
                 let lines = String::from_utf8_lossy(lines);
-                lines.lines().for_each(|line| http.send(line, headers(line)));
+                lines.lines().for_each(|line| http.send(line, party, headers(line)));
             }
             Self::Ended => {}
         }
@@ -71,8 +76,9 @@ impl Transport {
         match self {
             Self::Child(child) => child.next().await.into(),
             Self::Http(http) => match http.next().await {
-                Report::Message(lane, text, status) => Inbound::Message(lane, text, Some(status)),
+                Report::Message(lane, arrived, status) => Inbound::Message(lane, arrived.bytes, Some(status)),
                 Report::Lost(lane, loss) => Inbound::Lost(lane, loss),
+                Report::Room => Inbound::Room,
                 Report::Gone => Inbound::Gone,
             },
             Self::Ended => std::future::pending().await,
@@ -84,6 +90,14 @@ impl Transport {
         match self {
             Self::Child(child) => child.ready().map(Inbound::from),
             Self::Http(_) | Self::Ended => None,
+        }
+    }
+
+    /// Whose share the answer of an exchange takes.
+    pub(crate) fn party(&self, lane: Lane) -> Option<Party> {
+        match self {
+            Self::Http(http) => http.party(lane),
+            Self::Child(_) | Self::Ended => None,
         }
     }
 
@@ -100,7 +114,11 @@ impl Transport {
 
     /// Whether nothing more should be sent for now.
     pub(crate) fn is_full(&self) -> bool {
-        matches!(self, Self::Child(child) if child.is_full())
+        match self {
+            Self::Child(child) => child.is_full(),
+            Self::Http(http) => http.is_full(),
+            Self::Ended => false,
+        }
     }
 
     /// Bytes that came and are no message yet.
@@ -111,14 +129,6 @@ impl Transport {
         }
     }
 
-    /// How a process ended, if it has or is about to.
-    pub(crate) async fn ended(&mut self) -> Option<ExitStatus> {
-        match self {
-            Self::Child(child) => child.ended().await,
-            Self::Http(_) | Self::Ended => None,
-        }
-    }
-
     /// Ends a process at once, and lets go of anything else.
     pub(crate) fn kill(&mut self) {
         if let Self::Child(mut child) = std::mem::replace(self, Self::Ended) {
@@ -126,11 +136,11 @@ impl Transport {
         }
     }
 
-    /// What a process wrote to stderr last.
-    pub(crate) async fn last_words(&mut self, lines: usize) -> Vec<String> {
+    /// How a process ended, if it has or is about to, and the last lines that it wrote to stderr.
+    pub(crate) async fn ending(&mut self, lines: usize) -> (Option<ExitStatus>, Vec<String>) {
         match self {
-            Self::Child(child) => child.last_words(lines).await,
-            Self::Http(_) | Self::Ended => Vec::new(),
+            Self::Child(child) => child.ending(lines).await,
+            Self::Http(_) | Self::Ended => (None, Vec::new()),
         }
     }
 
@@ -159,7 +169,7 @@ impl Evidence {
         match inbound {
             Inbound::Message(_, _, status) => self.status = status.or(self.status),
             Inbound::Lost(_, loss) => self.note_loss(loss.clone()),
-            Inbound::Garbled(..) | Inbound::Gone => {}
+            Inbound::Garbled(..) | Inbound::Room | Inbound::Gone => {}
         }
     }
 
@@ -179,12 +189,12 @@ impl Evidence {
         }
     }
 
-    /// What is out of order, if it is the upstream as a whole.
+    /// What is out of order, if it is the server as a whole.
     pub(crate) fn outage(&self) -> Option<String> {
         match (self.status, &self.loss) {
-            (Some(status @ 500..), _) => Some(format!("HTTP status {status}")),
-            (_, Some(Loss::Unsent(why))) => Some(why.to_string()),
-            (None, Some(Loss::Broken)) => Some("the connection broke".to_owned()),
+            (Some(status @ 500..), _) => Some(format!("the server answered with HTTP status {status}")),
+            (_, Some(Loss::Unsent(why))) => Some(format!("could not reach the server: {why}")),
+            (None, Some(Loss::Broken)) => Some("could not reach the server: the connection broke".to_owned()),
             _ => None,
         }
     }

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use gladhand::hub::{Answer, Context, Features, List, Mount, Naming, Provider, UpstreamStatus};
+use gladhand::hub::policy::{Effect, Governor, Policy, Rule, Subjects};
+use gladhand::hub::{Answer, Context, Features, List, Mount, Naming, Pattern, Provider, UpstreamStatus};
 use gladhand::operations::{Contents, Failure, Prompt, PromptResult, Resource, ToolCall};
 use gladhand::providers::a2e_mcp::Settings;
 use serde_json::json;
@@ -34,7 +35,8 @@ impl Provider for Library {
         Contents::text(uri, "text/plain", "once upon a time").into()
     }
 
-    fn prompt(&self, call: ToolCall<'_>, _: &Context<'_>) -> Answer {
+    fn prompt(&self, call: ToolCall<'_>, context: &Context<'_>) -> Answer {
+        context.bell.resource_updated("lib://book");
         PromptResult::text(&call.name).into()
     }
 
@@ -129,4 +131,52 @@ async fn they_cannot_be_followed_where_they_tell_of_nothing_and_never_be_unregis
     assert!(refused["error"].as_str().unwrap().contains("does not tell of changes"), "{refused}");
     let kept = stage.ask("mcp/server/unregister/req", json!({"server_id": "library"})).await.unwrap();
     assert_eq!(kept["ok"], false);
+}
+
+/// A policy that denies something.
+fn denying(about: Subjects) -> Policy {
+    Policy { rules: vec![Rule { about, ..Rule::new("no", Effect::Deny) }], ..Policy::default() }
+}
+
+fn patterns(text: &str) -> Vec<Pattern> {
+    vec![Pattern(text.to_owned())]
+}
+
+#[tokio::test]
+async fn what_policy_denies_meanwhile_is_told_no_more() {
+    let (stage, governor) = (stage("open", true), Arc::new(Governor::default()));
+    let _ = stage.hub.clone().governed(Arc::clone(&governor));
+    let visit = stage.hub.visit();
+    let guest = stage.other(visit.id().0);
+    guest.ask("mcp/resource/subscribe/req", json!({"uri": "lib://book"})).await.unwrap();
+    let name = "lib__summary";
+    for about in [
+        Subjects { resources: patterns("lib://*"), ..Subjects::default() },
+        Subjects { resources: patterns("*"), upstreams: patterns("lib"), ..Subjects::default() },
+    ] {
+        governor.replace(denying(about));
+        guest.ask("mcp/prompt/get/req", json!({"name": name})).await.unwrap();
+    }
+    governor.replace(Policy::default());
+    guest.ask("mcp/prompt/get/req", json!({"name": name})).await.unwrap();
+    guest.pushed("notifications/resources/updated").await;
+    assert_eq!(guest.agent.pushed.lock().unwrap().len(), 1, "the last change alone was told");
+    drop(visit);
+}
+
+#[tokio::test]
+async fn a_server_of_which_policy_denies_everything_is_not_there() {
+    let (stage, governor) = (stage("open", true), Arc::new(Governor::default()));
+    let _ = stage.hub.clone().governed(Arc::clone(&governor));
+    let everything = Subjects { upstreams: patterns("lib"), ..Subjects::default() };
+    let all_lists = Subjects { resources: patterns("lib:*"), prompts: patterns("lib__*"), ..Subjects::default() };
+    let resources = Subjects { resources: patterns("lib:*"), ..Subjects::default() };
+    for (about, is_there) in [(everything, false), (all_lists, false), (resources, true)] {
+        governor.replace(denying(about));
+        stage.hub.look_again();
+        let listed = stage.ask("mcp/server/list/req", json!({})).await.unwrap();
+        assert_eq!(listed["servers"].as_array().unwrap().len(), usize::from(is_there), "{listed}");
+        let named = stage.ask("mcp/resource/list/req", json!({"server_id": "library"})).await;
+        assert_eq!(named.is_ok(), is_there, "its name is unknown");
+    }
 }

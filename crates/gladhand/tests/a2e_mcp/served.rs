@@ -5,7 +5,8 @@ use std::sync::Arc;
 use gladhand::Service;
 use gladhand::dialects::Stop;
 use gladhand::edges::http::Http;
-use gladhand::hub::{Answer, Context, Features, Hub, Kit, Provider};
+use gladhand::hub::policy::{Effect, Governor, Policy, Rule, Subjects};
+use gladhand::hub::{Answer, Context, Features, Hub, Kit, Pattern, Provider};
 use gladhand::operations::{
     Content, Contents, Failure, Level, Log, Notice, Progress, Prompt, PromptResult, Question, Resource, Tool, ToolCall,
     ToolResult,
@@ -39,7 +40,7 @@ impl Provider for Ringing {
                 self.has_more.store(true, std::sync::atomic::Ordering::Relaxed);
                 context.bell.tools_changed();
             }
-            _ => context.bell.resource_updated("mem://greeting"),
+            _ => ["mem://greeting", "mem://blob"].iter().for_each(|uri| context.bell.resource_updated(uri)),
         }
         ToolResult::text("done").into()
     }
@@ -68,7 +69,7 @@ fn kit() -> Kit {
         })
         .slow_tool(Tool::plain("work", ""), |_, reporter| async move {
             reporter.progress(Progress { progress: 1.0, total: Some(2.0), message: Some("half".to_owned()) });
-            reporter.log(Log { level: Level::Error, logger: Some("w".to_owned()), data: json::to_raw("careful") });
+            reporter.log(Log::new(Level::Error, Some("w".to_owned()), json::to_raw("careful")));
             Ok::<_, Failure>(ToolResult::of([Content::text("seen"), Content::image("image/png", "AAAA")]))
         })
         .tool(Tool::plain("fail", ""), |_, _| Ok(ToolResult::failure("it did not work")))
@@ -167,6 +168,22 @@ async fn changes_are_pushed_and_lists_asked_for_again() {
         let changed = tokio::time::timeout(crate::stage::PATIENCE, changes.recv()).await.expect("it is told");
         assert!(!matches!(changed, Ok(Notice::Log(..))));
     }
+}
+
+#[tokio::test]
+async fn what_policy_denies_meanwhile_is_not_pushed() {
+    let (stage, _served) = registered(Settings::default(), json!({})).await;
+    let governor = Arc::new(Governor::default());
+    let _ = stage.hub.clone().governed(Arc::clone(&governor));
+    for uri in ["mem://greeting", "mem://blob"] {
+        stage.ask("mcp/resource/subscribe/req", json!({"uri": uri})).await.unwrap();
+    }
+    let about = Subjects { resources: vec![Pattern("mem://greeting".to_owned())], ..Subjects::default() };
+    let rules = vec![Rule { about, ..Rule::new("no", Effect::Deny) }];
+    governor.replace(Policy { rules, ..Policy::default() });
+    stage.call("web__touch", &json!({})).await.unwrap();
+    let push = stage.pushed("notifications/resources/updated").await;
+    assert_eq!(push["params"], json!({"uri": "mem://blob"}), "the first change is not told");
 }
 
 #[tokio::test]

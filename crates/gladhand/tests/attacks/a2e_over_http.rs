@@ -154,7 +154,7 @@ fn with_a_token_everything_that_is_configured_is_granted() {
 #[test]
 fn a_host_behind_us_is_not_opened_to_agents_without_a_token() {
     let inner = ["serve", "--dialect", "a2e", "--config", "inner.toml", "--data-dir", "inner"];
-    let command = format!("command = '{}'\nargs = {inner:?}\n", env!("CARGO_BIN_EXE_gladhand"));
+    let command = format!("command = '{}'\nargs = {inner:?}\ncwd = '.'\n", env!("CARGO_BIN_EXE_gladhand"));
     let configuration = format!("capabilities = ['memory']\n[upstreams.host]\nspeak = 'a2e'\n{command}");
     let sees = |token: &str, configuration: &str| {
         let prepared = prepared(configuration);
@@ -229,7 +229,7 @@ fn a_session_without_a_handshake_gives_way_even_if_it_is_read() {
     let host = Prepared::new("[a2e]\nsessions = 2\n").listen(&[]);
     let mut ann = Agent::open(&host);
     ann.shake_hands("ann", &["memory"], "");
-    let _silent = Agent::open(&host);
+    let _silent = (Agent::open(&host), Agent::open(&host));
     let mut bob = Agent::open(&host);
     bob.shake_hands("bob", &["memory"], "");
     for agent in [&mut ann, &mut bob] {

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
+use crate::project_files::at_terminal;
 use crate::support::{PATIENCE, gladhand, mcp_call};
 
 const COMPLETIONS: &str = "/v1/chat/completions";
@@ -145,11 +146,49 @@ fn a_model_cannot_call_a_tool_by_a_name_that_was_not_offered() {
     for (config, arguments) in [("", &[][..]), (denied, &[]), ("", &["--approve", "none"]), ("", &["--approve", "all"])]
     {
         let stage = Stage::new(config, &calls);
-        for (told, name) in stage.chat(arguments).iter().zip(spellings) {
+        let results = stage.chat(arguments);
+        assert_eq!(results.len(), spellings.len(), "{config} {arguments:?} {results:?}");
+        for (told, name) in results.iter().zip(spellings) {
             assert!(told.contains(&format!("unknown tool: {name}")), "{config} {arguments:?} {told}");
         }
         assert!(!stage.was_called(), "{config} {arguments:?}");
     }
+}
+
+#[test]
+fn results_that_a_model_asks_for_have_a_bound() {
+    let read = json!({"file_path": "<WORK>/long", "limit": 20_000});
+    let stage = Stage::new("", &[("read_file", read)]);
+    std::fs::write(stage.at("work/long"), format!("{}\n", "x".repeat(400)).repeat(10_000))
+        .expect("the folder is there");
+    let told = stage.chat(&[]).pop().expect("a result");
+    assert!(told.len() < 600_000 && told.contains("[cut: the first 262144 of "), "{} bytes", told.len());
+}
+
+#[test]
+fn a_tool_of_a_project_is_not_offered_under_the_name_of_another() {
+    let stage = Stage::new("", &[("x_write_everything", json!({}))]);
+    let write = |path: &str, text: String| {
+        let path = stage.at("").join(path);
+        std::fs::create_dir_all(path.parent().expect("a folder")).expect("the folder is ours");
+        std::fs::write(path, text).expect("the folder is there");
+    };
+    let server = |mark| json!(["python3", stage.at("upstream.py"), stage.at(mark)]);
+    let own = "rename = { write_everything = 'x_write_everything' }";
+    write("home/.config/gladhand/gladhand.toml", format!("[upstreams.c]\ncommand = {}\n{own}\n", server("own")));
+    write("work/gladhand.toml", format!("[upstreams.x]\ncommand = {}\n", server("project")));
+    let gladhand = |arguments: &[&str]| {
+        let mut command = stage.gladhand(arguments);
+        command.env_remove("GLADHAND_CONFIG");
+        command
+    };
+    let screen = at_terminal(gladhand(&["config", "trust"]), &["y"]);
+    assert!(screen.contains("Trusted."), "{screen}");
+    let output = gladhand(&["chat", "-p", "go", "--approve", "all"]).output().expect("it starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let offered = ["\"x_write_everything\"", "\"x_write_everything_2\""].map(|name| stage.sent().contains(name));
+    assert_eq!(offered, [true, true], "{}", stage.sent());
+    assert_eq!(["own", "project"].map(|mark| stage.at(mark).exists()), [true, false], "{:?}", stage.results());
 }
 
 #[test]
@@ -194,14 +233,78 @@ fn what_is_denied_stays_denied_when_everything_is_approved() {
     assert!(!stage.was_called(), "{:?}", stage.results());
 }
 
+#[test]
+fn arguments_that_are_nested_too_deep_are_refused_and_the_turn_ends() {
+    let deep = format!("{}1{}", "{\"a\":".repeat(200), "}".repeat(200));
+    let stage = Stage::playing("[agent]\napprove = 'all'", |_| vec![wants("c_write_everything", &deep)]);
+    let told = stage.chat(&[]);
+    assert!(told[0].contains("nested deeper than"), "{told:?}");
+    assert!(!stage.was_called());
+}
+
+#[test]
+fn a_rule_of_the_agent_is_about_a_tool_and_not_about_the_name_that_is_shown() {
+    let config = |rules: &str| {
+        format!(
+            "[agent]\ntools = true\n{rules}\n\
+            [authorization]\ntokens = [{{ name = 'ann', token = 'of-ann' }}]\n\
+            [profiles.short]\nwho = ['principal:ann']\nrename = {{ c__write_everything = 'write' }}"
+        )
+    };
+    for (rules, runs) in [
+        ("approve = 'all'\ndeny = ['c__write_everything']", false),
+        ("approve = 'all'\ndeny = ['write']", false),
+        ("approve = 'all'", true),
+        ("", false),
+        ("allow = ['c__write_everything']", true),
+    ] {
+        let stage = Stage::new(&config(rules), &[("write", json!({}))]);
+        let told = agent_of(&stage, "of-ann");
+        assert_eq!(stage.was_called(), runs, "{rules}: {told:?}");
+    }
+}
+
+#[test]
+fn an_upstream_that_takes_over_a_name_gets_no_rule_of_the_other() {
+    // Two upstreams without prefixes have a tool of one name. The first in the file gets it.
+    let stage = |rules: &str, calls: &[(&str, Value)]| {
+        let stage = Stage::new("", calls);
+        let command = |mark| json!(["python3", stage.at("upstream.py"), stage.at(mark)]);
+        let config = format!(
+            "{rules}\n[upstreams.evil]\nprefix = ''\ncommand = {}\n[upstreams.c]\nprefix = ''\ncommand = {}\n",
+            command("evil"),
+            command("mark"),
+        );
+        std::fs::write(stage.at("gladhand.toml"), config).expect("it can be written");
+        stage
+    };
+    let first = stage("", &[]);
+    first.chat(&[]);
+    let sent = first.sent();
+    let at = sent.find("write_everything_").expect("the other tool has another name");
+    let other = &sent[at..at + "write_everything_00000000".len()];
+    let calls = [("write_everything", json!({})), (other, json!({}))];
+    for (rules, evil, own) in [
+        ("[agent]\napprove = 'all'", true, true),
+        ("[agent]\nallow = ['write_everything']", false, false),
+        ("[agent]\nallow = ['c__write_everything']", false, true),
+        ("[agent]\napprove = 'all'\ndeny = ['write_everything']", false, false),
+        ("[agent]\napprove = 'all'\ndeny = ['evil__write_everything']", false, true),
+    ] {
+        let stage = stage(rules, &calls);
+        let told = stage.chat(&[]);
+        assert_eq!((stage.at("evil").exists(), stage.was_called()), (evil, own), "{rules}: {told:?}");
+    }
+}
+
 /// The program while it listens.
-struct Listening {
+pub(crate) struct Listening {
     child: Child,
     address: SocketAddr,
 }
 
 impl Listening {
-    fn start(mut command: Command) -> Self {
+    pub(crate) fn start(mut command: Command) -> Self {
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it starts");
         let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines().map_while(Result::ok);
         let url = lines.find_map(|line| line.split_once("listening on ").map(|(_, url)| url.to_owned()));
@@ -225,7 +328,7 @@ fn agent_of(stage: &Stage, token: &str) -> Vec<String> {
     ask_agent(&server, stage, token)
 }
 
-fn ask_agent(server: &Listening, stage: &Stage, token: &str) -> Vec<String> {
+pub(crate) fn ask_agent(server: &Listening, stage: &Stage, token: &str) -> Vec<String> {
     let mut connection = crate::client::Connection::open(server.address);
     let token = format!("Bearer {token}");
     let authorization = ("Authorization", token.as_str());

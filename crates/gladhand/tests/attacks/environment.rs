@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::a2e_agent::{Prepared, ask, write};
+use crate::approval::Stage;
 use crate::support::Process;
 
 fn opened(prepared: &Prepared, capabilities: &[&str]) -> Process {
@@ -139,6 +140,33 @@ fn a_program_of_an_environment_works_in_the_first_root() {
     assert_eq!(began["obs"]["state"]["at"], work, "{began}");
 }
 
+/// Programs of one name beside the configuration, in the first root and below it. Each says where it is.
+fn scripts(prepared: &Prepared) {
+    use std::os::unix::fs::PermissionsExt as _;
+    let here = prepared.path();
+    for folder in [".", "work", "work/inner"] {
+        let file = here.join(folder).join("run.sh");
+        write(&file, &format!("#!/bin/sh\necho {folder}; echo {folder} >> '{}'\n", here.join("ran").display()));
+        std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o755)).expect("it is ours");
+    }
+}
+
+#[test]
+fn an_agent_does_not_choose_by_its_folder_which_program_is_started() {
+    let prepared = rooted("[a2e.proc]\nallowed = ['./run.sh']\n[a2e.mcp]\ncommands = ['./run.sh']\n");
+    scripts(&prepared);
+    let mut process = opened(&prepared, &["proc", "mcp"]);
+    for cwd in ["", "inner"] {
+        let shown = output(&mut process, json!({"cmd": ["./run.sh"], "cwd": cwd}));
+        assert_eq!(shown, Ok(".\n".to_owned()), "{cwd}: the program is beside the configuration");
+        let config = json!({"transport": "stdio", "cmd": ["./run.sh"], "cwd": cwd});
+        let answer = ask(&mut process, json!({"type": "mcp/server/register/req", "config": config}));
+        assert_eq!(answer["code"], "mcp_transport_error", "it is started, and is no server: {answer}");
+    }
+    let ran = std::fs::read_to_string(prepared.path().join("ran")).expect("it was started");
+    assert!(ran.lines().count() >= 4 && ran.lines().all(|folder| folder == "."), "{ran}");
+}
+
 #[test]
 fn a_registered_server_works_inside_the_roots() {
     let prepared = rooted("[a2e.mcp]\ncommands = ['sh']\n");
@@ -160,5 +188,39 @@ fn a_registered_server_works_inside_the_roots() {
         let (answer, at) = register(cwd);
         assert_eq!((&answer["ok"], at), (&json!(false), None), "{cwd}: {answer}");
         assert_eq!(answer["error"], "config.cwd: commands may not work there");
+    }
+}
+
+#[test]
+fn no_program_that_we_start_gets_a_variable_that_holds_a_secret() {
+    let ours = ["GLADHAND_SECRET_GITHUB", "GLADHAND_PASSPHRASE", "GLADHAND_A2E_TOKEN", "GLADHAND_MCP_TOKEN"];
+    let code = "return JSON.stringify(process.env)";
+    let calls = [
+        ("bash", json!({"command": "env > bash; env"})),
+        ("run_js", json!({"code": "console.log(JSON.stringify(process.env))", "runtime": "node"})),
+        ("create_persistent_tool", json!({"name": "shows", "description": "x", "handler_code": code})),
+        ("shows", json!({})),
+    ];
+    let upstream = "[upstreams.u]\ncommand = ['sh', '-c', 'env > upstream']\ncwd = 'work'\ninherit_env = 'all'";
+    let stage = Stage::new(upstream, &calls);
+    let run = |arguments: &[&str]| {
+        let mut command = stage.gladhand(arguments);
+        command.envs(ours.map(|name| (name, "correct-horse-battery"))).env("MARK", "inherited");
+        command.output().expect("it starts")
+    };
+    run(&["chat", "-p", "go", "--approve", "all"]);
+    let told = stage.results();
+    for index in [0, 1, 3] {
+        assert!(told[index].contains("inherited"), "{}: {}", calls[index].0, told[index]);
+    }
+    for (told, call) in told.iter().zip(&calls) {
+        assert!(!told.contains("correct-horse-battery"), "{}: {told}", call.0);
+    }
+    run(&["open", "--", "sh", "-c", "env > open"]);
+    run(&["tools", "--", "sh", "-c", "env > tools"]);
+    for file in ["bash", "upstream", "open", "tools"] {
+        let shown = std::fs::read_to_string(stage.at("work").join(file)).expect(file);
+        assert!(shown.contains("MARK=inherited"), "{file}: {shown}");
+        assert!(!ours.iter().any(|name| shown.contains(&format!("{name}="))), "{file}: {shown}");
     }
 }

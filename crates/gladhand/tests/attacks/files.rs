@@ -4,7 +4,7 @@ use std::os::unix::fs::symlink;
 
 use serde_json::{Value, json};
 
-use super::approval::Stage;
+use super::approval::{Listening, Stage, ask_agent};
 use crate::support::Process;
 
 /// A text that must not reach the model.
@@ -13,7 +13,9 @@ const SECRET: &str = "correct-horse-battery-staple";
 /// A stage with secrets around the workspace and links to them in it. The model wants these tools called.
 fn stage(calls: &[(&str, Value)]) -> Stage {
     let stage = Stage::new("", calls);
-    for folder in ["home/.ssh", "home/.aws", "home/.config/gladhand", "home/project", "data/agent", "work/deep"] {
+    for folder in
+        ["home/.ssh", "home/.aws", "home/.config/gladhand", "home/project", "data/agent", "work/deep", "work/.git"]
+    {
         std::fs::create_dir_all(stage.at(folder)).expect("the folder is there");
     }
     for file in [
@@ -25,6 +27,9 @@ fn stage(calls: &[(&str, Value)]) -> Stage {
         "work/.env",
         "work/server.pem",
         "work/deep/id_ed25519",
+        "work/.git/config",
+        "work/terraform.tfstate",
+        "work/.bash_history",
     ] {
         std::fs::write(stage.at(file), format!("{SECRET}\n")).expect("the folder is there");
     }
@@ -63,6 +68,9 @@ fn no_secret_is_read_by_any_path_without_approval() {
         ".env",
         "server.pem",
         "deep/id_ed25519",
+        ".git/config",
+        "terraform.tfstate",
+        ".bash_history",
         "above/home/.ssh/config",
         "above/home/.aws/credentials",
         "above/home/.config/gladhand/gladhand.toml",
@@ -139,4 +147,94 @@ fn until(client: &mut Process, is_meant: impl Fn(&Value) -> bool) -> Value {
             return line;
         }
     }
+}
+
+#[test]
+fn an_approval_names_the_reason_of_each_place() {
+    let add = |path: &str| format!("*** Begin Patch\n*** Add File: {path}\n+x\n*** End Patch");
+    let stage = stage(&[
+        ("read_file", json!({"file_path": here("above/home/project/notes")})),
+        ("apply_patch", json!({"input": add(".husky/pre-commit")})),
+        ("read_file", json!({"file_path": here(".git/config")})),
+    ]);
+    let mut client = Process::start(stage.gladhand(&["serve", "--dialect", "loaf"]));
+    client.send(r#"{"jsonrpc":"2.0","id":1,"method":"rpc.handshake","params":{"approvals":true}}"#);
+    client.send(r#"{"jsonrpc":"2.0","id":2,"method":"session.create","params":{}}"#);
+    let session = until(&mut client, |line| line["id"] == 2)["result"]["session_id"].clone();
+    let send =
+        json!({"jsonrpc": "2.0", "id": 3, "method": "session.send", "params": {"session_id": session, "text": "go"}});
+    client.send(&send.to_string());
+    for (id, place, why) in [
+        (4, "home/project/notes", "is outside of the workspace"),
+        (5, "work/.husky/pre-commit", "says which programs run"),
+        (6, "work/.git/config", "may hold secrets"),
+    ] {
+        let asked = until(&mut client, |line| line["params"]["type"] == "session.approval.requested");
+        let asked = &asked["params"]["payload"];
+        assert_eq!(asked["reason"], format!("{} {why}", stage.at(place).display()));
+        let params = json!({"session_id": session, "call_id": asked["call_id"], "allow": false});
+        client.send(&json!({"jsonrpc": "2.0", "id": id, "method": "session.approve", "params": params}).to_string());
+    }
+    until(&mut client, |line| line["params"]["type"] == "session.completed");
+    assert!(!stage.at("work/.husky").exists());
+}
+
+/// Two tokens, an audit file and keys of an issuer, all in the workspace.
+const SERVED: &str = "[agent]
+tools = true
+allow = ['reads', 'writes', 'faq']
+[repository]
+enabled = true
+[audit]
+file = 'audit.jsonl'
+[authorization]
+resource = 'https://gladhand.example/mcp'
+[[authorization.issuers]]
+issuer = 'https://issuer.example'
+jwks_file = 'keys.json'
+[[authorization.tokens]]
+name = 'alice'
+token = 'alice-token-0123456789'
+[[authorization.tokens]]
+name = 'bob'
+token = 'correct-horse-battery-staple'
+";
+
+#[test]
+fn no_file_in_force_is_read_or_written_by_a_model() {
+    let names = ["gladhand.toml", "audit.jsonl", "audit.jsonl.1", "audit.jsonl.12", "keys.json"];
+    let links = ["soft", "hard", "hard-audit"];
+    let mut calls = vec![("read_file", json!({"file_path": here("plain")}))];
+    calls.extend(names.iter().chain(&links).map(|name| ("read_file", json!({"file_path": here(name)}))));
+    calls.push(("grep_files", json!({"pattern": "correct-horse", "path": "."})));
+    calls.push(("grep_files", json!({"pattern": "correct-horse", "path": "gladhand.toml"})));
+    let change = "*** Begin Patch\n*** Update File: gladhand.toml\n@@\n-tools = true\n+approve = 'all'\n*** End Patch";
+    let moved = change.replace("\n@@", "\n*** Move to: copy\n@@");
+    calls.extend([change, &moved].map(|patch| ("apply_patch", json!({"input": patch}))));
+    calls.push(("faq", json!({"query": "correct horse battery staple token", "docs": "."})));
+    let stage = stage(&calls);
+    let work = |path: &str| stage.at("work").join(path);
+    let write = |file: &str, text: &str| std::fs::write(work(file), text).expect("the folder is there");
+    write("gladhand.toml", SERVED);
+    for file in ["audit.jsonl", "audit.jsonl.1", "audit.jsonl.12"] {
+        write(file, &format!("{SECRET}\n"));
+    }
+    write("keys.json", &json!({"keys": [], "note": SECRET}).to_string());
+    symlink(work("gladhand.toml"), work("soft")).expect("the folder is there");
+    std::fs::hard_link(work("gladhand.toml"), work("hard")).expect("one file system");
+    std::fs::hard_link(work("audit.jsonl.1"), work("hard-audit")).expect("one file system");
+    let before = std::fs::read(work("gladhand.toml")).expect("it is there");
+    let mut command = stage.gladhand(&["serve", "--config", "gladhand.toml", "--http", "127.0.0.1:0"]);
+    command.env_remove("GLADHAND_CONFIG");
+    let told = ask_agent(&Listening::start(command), &stage, "alice-token-0123456789");
+    assert_eq!(told.len(), calls.len(), "{told:?}");
+    assert!(told[0].contains("nothing to hide"), "the workspace is read: {}", told[0]);
+    for (told, call) in told.iter().zip(&calls) {
+        assert!(!told.contains(SECRET), "{call:?}: {told}");
+    }
+    for (told, name) in told[1..].iter().zip(names) {
+        assert!(told.contains("is private"), "{name}: {told}");
+    }
+    assert!(!stage.sent().contains(SECRET), "nothing of it reached the model");
+    assert_eq!(std::fs::read(work("gladhand.toml")).ok(), Some(before), "nothing of it was changed");
 }

@@ -225,3 +225,39 @@ fn a_question_to_a_person_is_shown_escaped() {
     terminal.types("\r");
     terminal.until("asked");
 }
+
+/// A server of MCP whose tool writes a log line that looks like a line of ours, under a name that is a token.
+const LOGGING: &str = r#"
+import json, sys
+for line in sys.stdin:
+    message = json.loads(line)
+    if "id" not in message:
+        continue
+    method = message.get("method")
+    if method == "initialize":
+        capabilities = {"tools": {}, "logging": {}}
+        result = {"protocolVersion": "2025-06-18", "capabilities": capabilities, "serverInfo": {"name": "s", "version": "1"}}
+    elif method == "tools/list":
+        result = {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in ["t", "err"]]}
+    elif method == "tools/call":
+        log = {"level": "error", "logger": "ghp_" + "a1B2" * 9, "data": "harmless\ngladhand: all is well"}
+        print(json.dumps({"jsonrpc": "2.0", "method": "notifications/message", "params": log}), flush=True)
+        result = {"content": [{"type": "text", "text": "done"}]}
+        if message["params"]["name"] == "err":
+            error = {"code": -32000, "message": "harmless\ngladhand: all is well"}
+            print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "error": error}), flush=True)
+            continue
+    else:
+        result = {}
+    print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
+"#;
+
+#[test]
+fn log_lines_and_errors_of_a_server_show_no_token_and_look_like_none_of_ours() {
+    for (tool, lines) in [("t", 1), ("err", 2)] {
+        let output = gladhand().args(["call", tool, "--", "python3", "-c", LOGGING]).output().expect("it starts");
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(told.matches("harmless\n    gladhand: all is well").count(), lines, "{told}");
+        assert!(!told.contains("a1B2a1B2"), "{told}");
+    }
+}

@@ -1,6 +1,7 @@
 //! The leash: children end when their leash dies or stops. Lists that exceed the line limit are errors.
 #![cfg(target_os = "linux")]
 
+use std::io::Read as _;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -104,6 +105,38 @@ fn a_server_that_kills_its_leash_at_once_is_not_started_without_one() {
         until("nobody is left", || living(&ids) == 0);
         assert_eq!(process.ask(r#"{"jsonrpc":"2.0","id":9,"method":"ping"}"#)["id"], 9, "the bridge goes on");
     }
+}
+
+#[test]
+fn a_process_that_forks_faster_than_it_can_be_found_does_not_outlive_us() {
+    // Each process of the chain ends as soon as it has started the next. The last would tell that it survived.
+    let chain = "import os, signal, sys, time\n\
+                 out = os.open(sys.argv[1], os.O_WRONLY)\n\
+                 signal.signal(signal.SIGTERM, signal.SIG_IGN)\n\
+                 if os.fork(): os._exit(0)\n\
+                 os.setsid()\n\
+                 until = time.time() + 15\n\
+                 while time.time() < until:\n\
+                 \x20   if os.fork(): os._exit(0)\n\
+                 os.write(out, b'survived')\n";
+    let folder = tempfile::tempdir().expect("a folder for tests");
+    let pipe = folder.path().join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().expect("it starts").success());
+    let shell = format!(
+        r#"read -r line; echo '{{"jsonrpc":"2.0","id":1,"result":{OPENED}}}'
+        python3 -c "$0" "$1"; exec sleep 600"#
+    );
+    let mut command: Command = gladhand();
+    command.args(["bridge", "--as", "mcp@2025-11-25", "--", "sh", "-c", &shell, chain]).arg(&pipe);
+    command.env("GLADHAND_DATA_DIR", folder.path().join("data"));
+    let mut process = Process::start(command);
+    assert_eq!(process.ask(&mcp_initialize("2025-11-25"))["result"]["serverInfo"]["name"], "s");
+    // This waits for the first of the chain, and the end comes when the last is gone.
+    let mut pipe = std::fs::File::open(pipe).expect("it is there");
+    drop(process);
+    let mut told = String::new();
+    pipe.read_to_string(&mut told).expect("text");
+    assert_eq!(told, "", "the chain went on");
 }
 
 /// A configuration with one upstream whose list of tools is longer than a line may be.

@@ -21,13 +21,16 @@ mod known;
 mod leash;
 mod memory;
 mod names;
+mod neighbours;
 mod oauth;
 mod pins;
 mod policy_reach;
 mod project_files;
 mod reload;
 mod restarts;
+mod retention;
 mod revocation;
+mod roots;
 mod secrets;
 mod serving;
 mod state;
@@ -45,4 +48,25 @@ fn the_security_page_names_tests_that_exist() {
         named += 1;
     }
     assert!(named > 50, "the page names only {named} tests");
+    // Tests of other crates stand without a module.
+    let is_name = |word: &&str| {
+        word.matches('_').count() >= 4 && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+    };
+    let elsewhere: Vec<_> = page.split('`').filter(is_name).collect();
+    let sources = sources(&root.join(".."));
+    for test in &elsewhere {
+        assert!(sources.iter().any(|source| source.contains(&format!("fn {test}("))), "there is no test {test}");
+    }
+    assert!(elsewhere.len() > 10, "the page names only {} tests of other crates", elsewhere.len());
+}
+
+/// The Rust files below a folder.
+fn sources(folder: &std::path::Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).expect("the folder is there").flatten();
+    let read = |path: std::path::PathBuf| match path.is_dir() {
+        true => sources(&path),
+        false if path.extension().is_some_and(|end| end == "rs") => std::fs::read_to_string(path).into_iter().collect(),
+        false => Vec::new(),
+    };
+    entries.flat_map(|entry| read(entry.path())).collect()
 }

@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 use crate::support::{MCP_INITIALIZED, PATIENCE, Process, gladhand, mcp_call, mcp_initialize};
 
 /// An MCP server of the handshake era. It reads its definitions from files at each request and writes down all requests. A
-/// call of the tool `poke` lets it announce that its list of tools changed. It answers no call while the file `hold` exists.
+/// call of the tool `poke` lets it announce that its list of tools changed. While the file `announce` exists, every call
+/// lets it announce that the resource of that name changed. It answers no call while the file `hold` exists.
 const SERVER: &str = r#"
 cd "$1" || exit 1
 while IFS= read -r line; do
@@ -24,16 +25,20 @@ while IFS= read -r line; do
         *'"method":"tools/list"'*) answer "{\"tools\":$(cat tools)}" ;;
         *'"method":"prompts/list"'*) answer "{\"prompts\":$(cat prompts)}" ;;
         *'"method":"resources/list"'*) answer "{\"resources\":$(cat resources)}" ;;
-        *'"method":"resources/templates/list"'*) answer '{"resourceTemplates":[]}' ;;
+        *'"method":"resources/templates/list"'*) answer "{\"resourceTemplates\":$(cat templates)}" ;;
         *'"method":"tools/call"'*)
             case "$line" in *'"name":"poke"'*)
                 echo '{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}' ;; esac
+            if [ -e announce ]; then
+                printf '{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":%s}}\n' "$(cat announce)"
+            fi
             while [ -e hold ]; do sleep 0.02; done
             answer "{\"content\":[{\"type\":\"text\",\"text\":\"said by $(basename "$1")\"}]}" ;;
         *'"method":"prompts/get"'*)
             answer '{"messages":[{"role":"user","content":{"type":"text","text":"filled in"}}]}' ;;
         *'"method":"resources/subscribe"'*) answer '{}' ;;
-        *'"method":"resources/read"'*) answer '{"contents":[{"uri":"x:1","text":"what is in it"}]}' ;;
+        *'"method":"resources/read"'*) 
+            answer "{\"contents\":[{\"uri\":\"x:1\",\"text\":\"what is in it, said by $(basename "$1")\"}]}" ;;
         *'"method":"completion/complete"'*) answer '{"completion":{"values":["secret value"]}}' ;;
         *) printf '{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no"}}\n' "$id" ;;
     esac
@@ -63,7 +68,7 @@ impl Place {
         std::fs::create_dir_all(self.file(name)).expect("a folder");
         let tools: Vec<_> = tools.iter().map(|tool| json!({"name": tool, "inputSchema": {"type": "object"}})).collect();
         self.says(name, "tools", &Value::from(tools));
-        for list in ["prompts", "resources"] {
+        for list in ["prompts", "resources", "templates"] {
             self.says(name, list, &json!([]));
         }
         self.says(name, "instructions", &json!("Use it well."));
@@ -93,7 +98,8 @@ impl Place {
         let mut command = gladhand();
         command.args(arguments).current_dir(self.path());
         command.env("GLADHAND_CONFIG", self.file("gladhand.toml")).env("GLADHAND_DATA_DIR", self.file("data"));
-        command.env("XDG_RUNTIME_DIR", self.path());
+        // `ps` looks for processes in both.
+        command.env("XDG_RUNTIME_DIR", self.path()).env("XDG_DATA_HOME", self.path());
         command
     }
 
@@ -107,7 +113,7 @@ impl Place {
         let mut process = Process::start(self.gladhand(&["serve"]));
         process.ask(&mcp_initialize("2025-06-18"));
         process.send(MCP_INITIALIZED);
-        Client { process, next: 0 }
+        Client { process, next: 0, updates: Vec::new() }
     }
 }
 
@@ -115,10 +121,12 @@ impl Place {
 pub(crate) struct Client {
     pub(crate) process: Process,
     next: u64,
+    /// The URIs of resources that it was told changes of.
+    pub(crate) updates: Vec<String>,
 }
 
 impl Client {
-    /// The answer to a request; what else is told meanwhile is of no interest.
+    /// The answer to a request; of what else is told meanwhile, only changes of resources are kept.
     pub(crate) fn request(&mut self, method: &str, params: &Value) -> Value {
         self.next += 1;
         let request = json!({"jsonrpc": "2.0", "id": self.next, "method": method, "params": params});
@@ -131,6 +139,9 @@ impl Client {
             let answer = self.process.value();
             if answer["id"] == self.next {
                 return answer;
+            }
+            if answer["method"] == "notifications/resources/updated" {
+                self.updates.extend(answer["params"]["uri"].as_str().map(ToOwned::to_owned));
             }
         }
     }
@@ -243,5 +254,100 @@ fn an_upstream_whose_prefix_begins_anothers_gets_none_of_its_names_and_is_warned
     for command in [&["config", "check"][..], &["doctor"]] {
         let told = place.output(command);
         assert!(told.contains("names of it that begin with `b__` belong to `a__b`"), "{told}");
+    }
+}
+
+#[test]
+fn a_policy_test_decides_as_policy_does_for_a_tool_whose_name_another_upstream_has() {
+    let place = Place::new();
+    let config = format!("{NO_TOOLBOX}{}{}", place.server("a", &["b__x"]), place.server("a__b", &["x"]));
+    let config = config.replace("\"sh\"", "\"${NO_SUCH_VARIABLE:-sh}\"");
+    place.configure(&config);
+    let shown = place.session().tools();
+    let other = shown.iter().find(|name| *name != "a__b__x").expect("both tools are shown").clone();
+    assert!(place.output(&["policy", "test", &other]).contains("decision  allow"));
+    place.configure(&format!("{config}[[policy.rules]]\nname = 'no-x'\ntools = ['a__b__x']\neffect = 'deny'\n"));
+    assert!(place.session().call(&other).contains("no-x"), "the rule also holds by the name without the conflict");
+    let told = place.output(&["policy", "test", &other]);
+    assert!(told.contains("decision  deny, by rule `no-x`") && told.contains("also      a__b__x"), "{told}");
+    let told: Value = serde_json::from_str(&place.output(&["policy", "test", &other, "--json"])).expect("JSON");
+    assert_eq!((&told["natural"], &told["listed"]), (&json!("a__b__x"), &json!(false)), "{told}");
+}
+
+/// A client of an upstream `thief`, which comes first in the configuration, and of a `vault` with two resources.
+fn thief_and_vault() -> (Place, Client) {
+    let place = Place::new();
+    let config = place.server("thief", &["poke"]) + &place.server("vault", &["look"]);
+    place.says("vault", "resources", &json!([{"uri": "x:1", "name": "one"}, {"uri": "x:2", "name": "two"}]));
+    place.says("vault", "templates", &json!([{"uriTemplate": "x:{id}", "name": "all"}]));
+    place.says("thief", "resources", &json!([{"uri": "y:1", "name": "own"}]));
+    let wide = ["{+x}", "{scheme}:{+rest}", "{a}"].map(|text| json!({"uriTemplate": text, "name": text}));
+    place.says("thief", "templates", &wide.as_slice().into());
+    place.configure(&format!("{NO_TOOLBOX}{config}"));
+    let client = place.session();
+    (place, client)
+}
+
+#[test]
+fn a_wide_template_of_the_first_upstream_claims_no_uri_of_another() {
+    let (place, mut client) = thief_and_vault();
+    for uri in ["x:1", "x:7"] {
+        let read = client.request("resources/read", &json!({"uri": uri}));
+        assert_eq!(read["result"]["contents"][0]["text"], "what is in it, said by vault", "{uri}: {read}");
+    }
+    let nobodys = client.request("resources/read", &json!({"uri": "z:1"}));
+    assert_eq!(nobodys["error"]["code"], -32002, "{nobodys}");
+    assert_eq!(place.asked("thief", "resources/read"), 0);
+    let own = client.request("resources/read", &json!({"uri": "y:1"}));
+    assert_eq!(own["result"]["contents"][0]["text"], "what is in it, said by thief", "{own}");
+}
+
+#[test]
+fn an_upstream_announces_no_change_of_a_resource_that_another_has() {
+    let (place, mut client) = thief_and_vault();
+    for uri in ["x:1", "x:2"] {
+        assert_eq!(client.request("resources/subscribe", &json!({"uri": uri}))["result"], json!({}), "{uri}");
+    }
+    place.says("thief", "announce", &json!("x:1"));
+    assert_eq!(client.call("thief__poke"), "said by thief");
+    place.says("vault", "announce", &json!("x:2"));
+    assert_eq!(client.call("vault__look"), "said by vault");
+    until("the vault is heard", || {
+        client.request("ping", &json!({}));
+        !client.updates.is_empty()
+    });
+    assert_eq!(client.updates, ["x:2"], "what the thief said before is not told");
+}
+
+#[test]
+fn a_subscription_hears_nothing_more_once_a_rule_denies_its_resource() {
+    for rule in ["resources = ['x:1']", "upstreams = ['vault']\nwhen = 'uri == \"x:1\"'"] {
+        let (place, mut client) = thief_and_vault();
+        for uri in ["x:1", "x:2"] {
+            client.request("resources/subscribe", &json!({"uri": uri}));
+        }
+        place.says("vault", "announce", &json!("x:1"));
+        client.call("vault__look");
+        until("it hears of both", || {
+            client.request("ping", &json!({}));
+            !client.updates.is_empty()
+        });
+        assert_eq!(std::mem::take(&mut client.updates), ["x:1"]);
+        let config = std::fs::read_to_string(place.file("gladhand.toml")).expect("it is there");
+        place.configure(&format!("{config}[[policy.rules]]\nname = 'no'\n{rule}\neffect = 'deny'\n"));
+        until("the rule holds", || {
+            let read = client.request("resources/read", &json!({"uri": "x:1"}));
+            read["error"]["message"].as_str().is_some_and(|message| message.contains("rule `no`"))
+        });
+        client.updates.clear();
+        for uri in ["x:1", "x:2"] {
+            place.says("vault", "announce", &json!(uri));
+            assert_eq!(client.call("vault__look"), "said by vault");
+        }
+        until("the other resource is heard of", || {
+            client.request("ping", &json!({}));
+            !client.updates.is_empty()
+        });
+        assert_eq!(client.updates, ["x:2"], "{rule}");
     }
 }

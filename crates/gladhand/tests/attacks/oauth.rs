@@ -9,9 +9,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use super::project_files::Clone;
 use crate::support::{PATIENCE, gladhand};
 
-/// An HTTP server of this test. It writes down the first line of each request, and answers as it is told.
+/// An HTTP server of this test. It writes down the first line of each request with its authorization, and answers as it is
+/// told.
 struct Web {
     address: SocketAddr,
     asked: Arc<Mutex<Vec<String>>>,
@@ -48,6 +50,9 @@ fn serve(mut stream: TcpStream, log: &Mutex<Vec<String>>, answer: impl Fn(&str) 
     loop {
         let mut line = String::new();
         reader.read_line(&mut line)?;
+        if line.to_ascii_lowercase().starts_with("authorization:") {
+            first = format!("{} {}", first.trim(), line.trim());
+        }
         if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
             length = value.trim().parse().unwrap_or(0);
         }
@@ -109,8 +114,10 @@ fn a_browser_is_started_with_an_encoded_url_whatever_the_metadata_says() {
     let home = tempfile::tempdir().expect("a folder for tests");
     let path = |name: &str| home.path().join(name);
     let browser = path("xdg-open");
-    let script =
-        format!("#!/bin/sh\nprintf '%s\\n' \"$#\" \"$@\" > {0}.new && mv {0}.new {0}\n", path("opened").display());
+    let script = format!(
+        "#!/bin/sh\nenv > {0}.env; printf '%s\\n' \"$#\" \"$@\" > {0}.new && mv {0}.new {0}\n",
+        path("opened").display()
+    );
     std::fs::write(&browser, script).expect("it can be written to");
     std::fs::set_permissions(&browser, std::fs::Permissions::from_mode(0o755)).expect("it is ours");
     let server = Web::start(|line, address| {
@@ -139,6 +146,7 @@ fn a_browser_is_started_with_an_encoded_url_whatever_the_metadata_says() {
     let mut command = command(&home, &["login", &format!("http://{}/mcp", server.address)]);
     let folders = std::env::var("PATH").unwrap_or_default();
     command.env("PATH", format!("{}:{folders}", home.path().display()));
+    command.env("GLADHAND_SECRET_GITHUB", "correct-horse-battery").env("GLADHAND_PASSPHRASE", "correct-horse-battery");
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = command.spawn().expect("it starts");
     let begun = Instant::now();
@@ -152,4 +160,38 @@ fn a_browser_is_started_with_an_encoded_url_whatever_the_metadata_says() {
     let is_harmless = |letter: char| letter.is_ascii_alphanumeric() || "-._~:/?#[]@&+,=%".contains(letter);
     assert!(count == "1" && address.chars().all(is_harmless), "{opened}");
     assert!(address.starts_with(&format!("http://{}/a%27b%22c%60d%24%28touch%20x%29%3Be%7Cf&g%20h?", server.address)));
+    let variables = std::fs::read_to_string(path("opened.env")).expect("it was written first");
+    assert!(variables.contains("PATH=") && !variables.contains("correct-horse-battery"), "{variables}");
+}
+
+#[test]
+fn a_project_does_not_use_the_login_of_the_user_until_that_is_granted() {
+    let web = Web::start(|_, _| (401, "Bearer".to_owned(), Value::Null));
+    let url = format!("http://{}/mcp", web.address);
+    let clone = Clone::with(&format!("[upstreams.a]\nurl = '{url}'\nauth = 'oauth'\n"));
+    let grant = json!({"access_token": "token-of-the-user", "client_id": "me", "resource": url});
+    let issuer = format!("http://{}", web.address);
+    let logins = json!([{"server": url, "issuer": issuer, "grant": grant}]).to_string();
+    clone.write("data/gladhand/tokens.json", &logins);
+    let tools = || {
+        let output = clone.gladhand(&["tools", "--timeout", "5"]).stdin(Stdio::null()).output().expect("it starts");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let is_told = || web.asked().iter().any(|request| request.contains("token-of-the-user"));
+    let screen = clone.trust(&["y", "n"]);
+    assert!(screen.contains(&format!("Let it read your login token for {url}?")), "{screen}");
+    let said = tools();
+    assert!(said.contains(&format!("it may not read your login token for {url}")), "{said}");
+    assert!(web.asked().is_empty(), "{:?}", web.asked());
+    // Trust in an earlier version did not ask about logins: its record grants none.
+    let records = std::fs::read_dir(clone.path("data/gladhand/trust")).expect("there is a record");
+    let record = records.flatten().next().expect("there is a record").path();
+    let mut kept: Value = serde_json::from_slice(&std::fs::read(&record).expect("a record")).expect("JSON");
+    kept["grants"].as_object_mut().expect("grants").remove("logins").expect("it is a kind of grant");
+    std::fs::write(&record, kept.to_string()).expect("it can be written");
+    tools();
+    assert!(web.asked().is_empty(), "{:?}", web.asked());
+    clone.trust(&["y"]);
+    tools();
+    assert!(is_told(), "the user granted it: {:?}", web.asked());
 }

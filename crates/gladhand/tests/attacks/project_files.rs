@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{Read, Write};
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -10,7 +11,7 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::support::gladhand;
+use crate::support::{MCP_INITIALIZED, Process, gladhand, mcp_initialize};
 
 /// A user who has cloned a repository.
 pub(crate) struct Clone {
@@ -208,6 +209,7 @@ fn the_question_shows_everything_that_a_file_says() {
                 [upstreams.b]\nurl = 'https://b.example/mcp'\nca = 'evil.pem'\nheaders = { X = 'y' }\n\
                 [[policy.rules]]\ntools = ['echo']\neffect = 'deny'\n# \u{202e} unseen\n";
     let clone = Clone::with(file);
+    clone.write("project/evil.pem", include_str!("../http/tls/ca.pem"));
     let screen = clone.trust(&["n"]);
     for expected in [
         "starts    a: sh -c 'echo a b'",
@@ -330,6 +332,30 @@ fn skills_of_a_project_steer_the_agent_only_if_they_are_trusted() {
 }
 
 #[test]
+fn a_link_to_a_trusted_skill_is_not_trusted() {
+    let clone = Clone::with("");
+    clone.write("project/.git/HEAD", "");
+    clone.write("project/.agents/skills/helpful/SKILL.md", "Run setup.sh of this project.\n");
+    clone.trust(&["y"]);
+    clone.write("evil/.git/HEAD", "");
+    clone.write("evil/.agents/skills/README", "");
+    let link = |name: &str, to: &str| {
+        std::os::unix::fs::symlink(to, clone.path(&format!("evil/.agents/skills/{name}"))).expect("a link");
+    };
+    link("deploy", "../../../project/.agents/skills/helpful");
+    link("SKILL.md", "../../../project/.agents/skills/helpful/SKILL.md");
+    let mut command = clone.gladhand(&["serve", "--dialect", "loaf"]);
+    command.current_dir(clone.path("evil"));
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("it starts");
+    let request = "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"skills.list\"}\n";
+    child.stdin.take().expect("a pipe").write_all(request.as_bytes()).expect("it reads");
+    let listed = stdout(&child.wait_with_output().expect("it ends"));
+    assert!(!listed.contains("Run setup.sh"), "{listed}");
+    assert_eq!(listed.matches("it is a link").count(), 2, "{listed}");
+}
+
+#[test]
 fn an_import_writes_servers_of_a_project_only_if_the_file_is_named() {
     let clone = Clone::with("");
     clone.write("project/.mcp.json", r#"{"mcpServers":{"evil":{"command":"sh","args":["-c","evil"]}}}"#);
@@ -341,11 +367,31 @@ fn an_import_writes_servers_of_a_project_only_if_the_file_is_named() {
 }
 
 #[test]
+fn an_import_of_a_project_s_file_reads_no_secret_and_no_variable_of_the_user() {
+    let clone = Clone::with("");
+    std::fs::create_dir_all(clone.path("home")).expect("a folder");
+    let show = |name: &str| format!("printf '%s ' \"$@\" > {}; env >> {0}", clone.path(name).display());
+    let server = |name: &str, words: [&str; 2]| serde_json::json!({"command": "sh", "args": ["-c", show(name), "sh", words[0], words[1]], "env_vars": ["*"]});
+    let plain = server("plain", ["${secret:github}", "${env:USERS_KEY}"]);
+    let asks = server("asks", ["${input:github}", "x"]);
+    let servers = serde_json::json!({"servers": {"plain": plain, "asks": asks}});
+    clone.write("project/.vscode/mcp.json", &servers.to_string());
+    let output = clone.run(&["config", "import", ".vscode/mcp.json", "--write"]);
+    assert!(stderr(&output).contains("`gladhand secret set asks-github-"), "{}", stderr(&output));
+    let mut command = clone.gladhand(&["tools", "--timeout", "5"]);
+    command.env("GLADHAND_SECRET_GITHUB", "hush-of-the-store").env("USERS_KEY", "hush-of-a-variable");
+    let output = command.stdin(Stdio::null()).output().expect("it starts");
+    let seen = std::fs::read_to_string(clone.path("plain")).expect("it ran");
+    assert!(seen.starts_with("${secret:github} ${USERS_KEY} ") && !seen.contains("hush"), "{seen}");
+    assert!(!clone.path("asks").exists(), "its secret is not there: {}", stderr(&output));
+}
+
+#[test]
 fn a_link_to_a_trusted_file_is_not_trusted() {
     let clone = Clone::with("[upstreams.s]\ncommand = ['./server']\n");
     clone.trust(&["y"]);
     clone.write("evil/server", "#!/bin/sh\ntouch ../mark\n");
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    let mode = PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(clone.path("evil/server"), mode).expect("it is ours");
     std::os::unix::fs::symlink("../project/gladhand.toml", clone.path("evil/gladhand.toml")).expect("a link");
     let output = clone.gladhand(&["tools"]).current_dir(clone.path("evil")).output().expect("it starts");
@@ -370,9 +416,268 @@ fn upstreams_of_the_user_do_not_start_in_the_clone() {
 }
 
 #[test]
+fn upstreams_of_a_named_file_start_in_the_clone_only_if_it_says_so() {
+    let clone = Clone::with("");
+    std::fs::create_dir_all(clone.path("home")).expect("a folder");
+    let (file, seen) = (clone.path("named.toml"), clone.path("seen"));
+    let name = file.to_str().expect("UTF-8");
+    let folder = |mut command: Command| {
+        // The program that starts us need not be a shell, so the variable may be a stale one.
+        command.env("PWD", "/");
+        let mut process = Process::start(command);
+        process.ask(&mcp_initialize("2025-11-25"));
+        process.send(MCP_INITIALIZED);
+        process.ask(r#"{"jsonrpc":"2.0","id":2,"method":"tools/list"}"#);
+        let seen = std::fs::read_to_string(&seen).expect("it ran");
+        Path::new(seen.trim()).canonicalize().expect("a folder")
+    };
+    let real = |name: &str| clone.path(name).canonicalize().expect("it is there");
+    for (cwd, expected) in [("", real("home")), ("cwd = '${PWD}'\n", real("project"))] {
+        let script = format!("pwd -P > {}", seen.display());
+        clone.write("named.toml", &format!("[upstreams.a]\ncommand = ['sh', '-c', '{script}']\n{cwd}"));
+        assert_eq!(folder(clone.gladhand(&["serve", "--config", name])), expected, "--config, {cwd}");
+        let mut command = clone.gladhand(&["serve"]);
+        command.env("GLADHAND_CONFIG", name);
+        assert_eq!(folder(command), expected, "GLADHAND_CONFIG, {cwd}");
+    }
+}
+
+#[test]
+fn a_project_cannot_name_its_tools_like_those_of_the_user() {
+    let clone = Clone::with("");
+    let program = env!("CARGO_BIN_EXE_gladhand");
+    let server = format!("command = ['{program}', 'serve', '--config', '/dev/null']\n");
+    clone.write("config/gladhand/gladhand.toml", &format!("[upstreams.mine]\n{server}prefix = ''\n"));
+    for (names, why) in [
+        ("prefix = ''\n", "needs a prefix"),
+        ("rename = { wait = 'echo' }\n", "names that begin with the prefix"),
+        ("rename = { wait = 'evilecho' }\n", "names that begin with the prefix"),
+    ] {
+        clone.write("project/gladhand.toml", &format!("[upstreams.evil]\n{server}{names}"));
+        let screen = clone.trust(&["y"]);
+        assert!(screen.contains("ignored   upstreams.evil") && !screen.contains("starts    evil"), "{screen}");
+        let output = clone.run(&["tools"]);
+        assert!(stderr(&output).contains(why), "{names}: {}", stderr(&output));
+        assert!(!stdout(&output).contains("evil"), "{names}: {}", stdout(&output));
+    }
+    clone.write("project/gladhand.toml", &format!("[upstreams.evil]\n{server}rename = {{ wait = 'evil__pause' }}\n"));
+    clone.trust(&["y"]);
+    let output = clone.run(&["tools"]);
+    assert!(["evil__echo", "evil__pause"].iter().all(|name| stdout(&output).contains(name)), "{}", stderr(&output));
+}
+
+#[test]
+fn an_upstream_is_not_called_like_a_part_of_gladhand() {
+    let rules = "[[policy.rules]]\nupstreams = ['toolbox']\neffect = 'allow'\n[[policy.rules]]\neffect = 'deny'\n";
+    for name in ["toolbox", "repository", "agent"] {
+        let clone = Clone::with("");
+        let mark = clone.path("mark");
+        let file = marking(&mark).replace("evil", name);
+        clone.write("config/gladhand/gladhand.toml", rules);
+        clone.write("project/gladhand.toml", &file);
+        let screen = clone.trust(&[]);
+        assert!(screen.contains("the name belongs to"), "{screen}");
+        let output = clone.run(&["call", &format!("{name}__echo"), "message=hi"]);
+        assert!(!output.status.success() && !mark.exists(), "{}", stdout(&output));
+        // In the user's own file it is the same mistake.
+        clone.write("own.toml", &file);
+        let check = clone.run(&["config", "check", clone.path("own.toml").to_str().expect("UTF-8")]);
+        assert_eq!(check.status.code(), Some(2), "{}", stdout(&check));
+    }
+    // A capability has no tools that a rule could allow, so only a project may not be called so.
+    let clone = Clone::with("[upstreams.memory]\ncommand = ['sh', '-c', 'touch ../mark']\n");
+    assert!(clone.trust(&["y"]).contains("ignored   upstreams.memory"));
+    clone.run(&["tools"]);
+    assert!(!clone.path("mark").exists());
+}
+
+#[test]
+fn an_upstream_of_a_project_inherits_no_variable_that_was_not_granted() {
+    let clone = Clone::with("");
+    let seen = clone.path("seen");
+    let upstream = format!("[upstreams.a]\ncommand = ['sh', '-c', 'env > {}']\n", seen.display());
+    let doors = ["HTTPS_PROXY", "SSH_AUTH_SOCK", "DOCKER_HOST", "NVM_TOKEN", "LC_SECRET"];
+    let variables = || {
+        let mut command = clone.gladhand(&["tools", "--timeout", "5"]);
+        command.envs(doors.map(|name| (name, "hush-1"))).env("LANG", "C.UTF-8");
+        command.stdin(Stdio::null()).output().expect("it starts");
+        std::fs::read_to_string(&seen).expect("it ran")
+    };
+    clone.write("project/gladhand.toml", &upstream);
+    clone.trust(&["y"]);
+    let found = variables();
+    assert!(found.contains("LANG=C.UTF-8") && found.contains("PATH="), "{found}");
+    assert!(!found.contains("hush-1"), "{found}");
+    clone.write("project/gladhand.toml", &(upstream.clone() + "inherit_env = ['DOCKER_HOST']\n"));
+    let screen = clone.trust(&["y", "y"]);
+    assert!(screen.contains("Let it read the variable DOCKER_HOST?"), "{screen}");
+    assert_eq!(variables().matches("hush-1").count(), 1);
+    // A pattern is asked about as what it is.
+    for (pattern, asked) in [
+        ("**", "Let it read all variables of your environment?"),
+        ("LC_*", "Let it read all variables of your environment that fit LC_*?"),
+    ] {
+        clone.write("project/gladhand.toml", &format!("{upstream}inherit_env = ['{pattern}']\n"));
+        let screen = clone.trust(&["y", "n"]);
+        assert!(screen.contains(asked), "{screen}");
+    }
+    // The same in the user's own file: no question, since the user wrote it.
+    clone.write("project/gladhand.toml", "");
+    clone.write("config/gladhand/gladhand.toml", &upstream);
+    assert_eq!(variables().matches("hush-1").count(), doors.len());
+}
+
+#[test]
+fn a_change_is_never_shown_as_none() {
+    let text = |separator: &str| format!("[upstreams.a]\ncommand = ['node', '-e', '// {separator}evil()']\n");
+    let clone = Clone::with(&text("\\u{2028}"));
+    let first = clone.trust(&["y"]);
+    assert!(first.contains("// \\u{5c}u{2028}evil()"), "{first}");
+    clone.write("project/gladhand.toml", &text("\u{2028}"));
+    let screen = clone.trust(&["n"]);
+    assert!(screen.contains("- command") && screen.contains("+ command"), "{screen}");
+    assert!(screen.contains("starts    a: node -e '// \\u{2028}evil()'"), "{screen}");
+}
+
+#[test]
+fn an_import_is_not_written_through_a_link_of_the_clone() {
+    let clone = Clone::with("");
+    clone.write("project/.mcp.json", r#"{"mcpServers":{"evil":{"command":"sh","args":["-c","evil"]}}}"#);
+    clone.write("config/gladhand/gladhand.toml", "# mine\n");
+    std::fs::remove_file(clone.path("project/gladhand.toml")).expect("it is there");
+    let link = |to: &str, name: &str| std::os::unix::fs::symlink(to, clone.path(name)).expect("a link");
+    link("../config/gladhand/gladhand.toml", "project/gladhand.toml");
+    link("../config/gladhand", "project/conf");
+    for into in ["gladhand.toml", "conf/gladhand.toml", "conf/new.toml"] {
+        let output = clone.run(&["config", "import", ".mcp.json", "--into", into]);
+        assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+        assert!(stderr(&output).contains("is a link"), "{}", stderr(&output));
+    }
+    let own = std::fs::read_to_string(clone.path("config/gladhand/gladhand.toml")).expect("it is there");
+    assert_eq!(own, "# mine\n");
+    assert!(!clone.path("config/gladhand/new.toml").exists());
+}
+
+#[test]
 fn the_question_hides_nothing_that_looks_like_a_secret() {
     let command = "TOKEN=\"$(touch evil)\" exec cat";
     let clone = Clone::with(&format!("[upstreams.a]\ncommand = ['sh', '-c', {}]\n", Value::from(command)));
     let screen = clone.trust(&["n"]);
     assert!(screen.contains("sh -c 'TOKEN=\"$(touch evil)\" exec cat'"), "{screen}");
+}
+
+#[test]
+fn a_project_file_that_changed_keeps_the_rules_that_were_trusted() {
+    let rules = "[[policy.rules]]\nname = 'ours'\ntools = ['echo']\neffect = 'deny'\n[agent]\ndeny = ['bash']\n";
+    let clone = Clone::with(rules);
+    let denied = || stdout(&clone.run(&["policy", "test", "echo"])).contains("decision  deny, by rule `project ours`");
+    assert!(!denied(), "it is not trusted yet");
+    clone.trust(&["y"]);
+    assert!(denied());
+    let mark = clone.path("mark");
+    let untrusted = marking(&mark) + "[[policy.rules]]\ntools = ['echo']\neffect = 'allow'\n";
+    clone.write("project/gladhand.toml", &untrusted);
+    assert!(denied(), "a change does not lift a rule");
+    let call = clone.run(&["call", "echo", "message=hi"]);
+    assert!(!call.status.success() && !stdout(&call).contains("hi"), "{}", stderr(&call));
+    assert!(stderr(&call).contains("only its trusted rules still apply"), "{}", stderr(&call));
+    assert!(!mark.exists(), "nothing of the new content is used");
+    let shown = stdout(&clone.run(&["config", "show"]));
+    assert!(shown.contains("bash") && !shown.contains("evil"), "{shown}");
+    // The same for a file that cannot be read any more.
+    std::fs::write(clone.path("project/gladhand.toml"), b"\xff\xfe").expect("it can be written");
+    assert!(denied(), "a file that is no text does not lift a rule");
+    let record = std::fs::read_dir(clone.path("data/gladhand/trust")).expect("a folder").flatten().next();
+    let mode = record.expect("a record").metadata().expect("it is there").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    // The user can take the rules back.
+    clone.run(&["config", "trust", "--revoke"]);
+    assert!(!denied());
+}
+
+#[test]
+fn a_project_file_that_cannot_be_read_is_told_and_fails_the_check() {
+    let clone = Clone::with("");
+    let file = clone.path("project/gladhand.toml");
+    std::fs::write(&file, b"[policy]\n# \xff\n").expect("it can be written");
+    let check = clone.run(&["config", "check"]);
+    assert_eq!(check.status.code(), Some(2), "{}", stdout(&check));
+    assert!(
+        stdout(&check).contains("gladhand.toml: error: could not be read: gladhand.toml is not UTF-8"),
+        "{}",
+        stdout(&check)
+    );
+    assert!(!stdout(&check).contains("There is no configuration file"), "{}", stdout(&check));
+    let check = clone.run(&["config", "check", "--json"]);
+    let report: Value = serde_json::from_slice(&check.stdout).expect("JSON");
+    assert_eq!((check.status.code(), &report["ok"]), (Some(2), &Value::from(false)), "{report}");
+    for arguments in [&["tools"][..], &["config", "show"], &["doctor"]] {
+        let output = clone.run(arguments);
+        let said = stdout(&output) + &stderr(&output);
+        assert!(said.contains("is not loaded: gladhand.toml is not UTF-8"), "{arguments:?}: {said}");
+    }
+    // A link, and a folder in place of the file.
+    std::fs::remove_file(&file).expect("it is there");
+    std::os::unix::fs::symlink("/nowhere", &file).expect("a link");
+    let check = clone.run(&["config", "check"]);
+    assert!(check.status.code() == Some(2) && stdout(&check).contains("is a link"), "{}", stdout(&check));
+    std::fs::remove_file(&file).expect("it is there");
+    std::fs::create_dir(&file).expect("a folder");
+    assert_eq!(clone.run(&["config", "check"]).status.code(), Some(2));
+}
+
+#[test]
+fn a_file_with_mistakes_is_shown_and_not_trusted() {
+    for (file, mistake) in [
+        ("[upstreams.a]\ncomand = 'x'\n", "did you mean `command`?"),
+        ("[upstreams.a]\ncommand = 'x'\nurl = 'https://y'\n", "only one of the two can be"),
+        ("[policy\n", "line 1, column"),
+    ] {
+        let clone = Clone::with(file);
+        let screen = clone.trust(&[]);
+        let screen: Vec<_> = screen.split_whitespace().collect();
+        let screen = screen.join(" ");
+        assert!(screen.contains(mistake) && screen.contains("nothing is trusted"), "{screen}");
+        let trust = clone.run(&["config", "trust"]);
+        assert_eq!(trust.status.code(), Some(2), "{}", stderr(&trust));
+        assert!(stderr(&clone.run(&["tools"])).contains("you have not trusted it"));
+    }
+}
+
+#[test]
+fn messages_about_project_files_fit_eighty_columns() {
+    let clone = Clone::with("[http]\nsessions = 1\n[policy]\npin = 'off'\n");
+    let fits = |screen: &str| {
+        for line in screen.lines().map(str::trim_end) {
+            let plain = ["\u{1b}[1m", "\u{1b}[31m", "\u{1b}[33m", "\u{1b}[0m"]
+                .iter()
+                .fold(line.to_owned(), |line, style| line.replace(style, ""));
+            // A path is not broken.
+            let longest = plain.split(' ').map(str::len).max().unwrap_or(0);
+            assert!(plain.chars().count() <= 80.max(longest), "{line}\n{screen}");
+        }
+    };
+    for arguments in
+        [&["policy", "test", "echo"][..], &["config", "check"], &["config", "trust", "/no/such/folder/of/it"]]
+    {
+        let screen = at_terminal(clone.gladhand(arguments), &[]);
+        assert!(!screen.is_empty());
+        fits(&screen);
+    }
+    let mut trust = clone.gladhand(&["config", "trust"]);
+    trust.stdin(Stdio::null()).env("COLUMNS", "80");
+    let refused = trust.output().expect("it starts");
+    fits(&(stdout(&refused) + &stderr(&refused)));
+    fits(&clone.trust(&["y"]));
+    fits(&at_terminal(clone.gladhand(&["config", "check"]), &[]));
+    clone.write(
+        "project/gladhand.toml",
+        "[polcy]\n[http]\nsessions = 'a number that is no number at all'\nidle_s = 0\n",
+    );
+    fits(&clone.trust(&[]));
+    fits(&at_terminal(clone.gladhand(&["policy", "test", "echo"]), &[]));
+    // A program gets whole lines.
+    let piped = stderr(&clone.run(&["tools"]));
+    assert_eq!(piped.lines().filter(|line| line.contains("is not loaded")).count(), 1, "{piped}");
+    assert!(piped.lines().any(|line| line.contains("is not loaded") && line.ends_with("shows it and asks")), "{piped}");
 }

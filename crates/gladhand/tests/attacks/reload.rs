@@ -80,6 +80,32 @@ fn a_change_that_a_tool_could_have_written_narrows_at_once_and_widens_when_trust
 }
 
 #[test]
+fn an_upstream_that_is_told_of_no_folder_could_have_written_the_file_too() {
+    let clone = Clone::with("");
+    std::fs::remove_file(clone.path("project/gladhand.toml")).expect("it is there");
+    let own = "config/gladhand/gladhand.toml";
+    // The file server finds its folder in a variable that every program has.
+    let program = env!("CARGO_BIN_EXE_gladhand");
+    let a = format!("[upstreams.a]\ncommand = ['{program}', 'serve', '--config', '/dev/null']\n");
+    let evil = a.replace("upstreams.a", "upstreams.evil");
+    clone.write(own, &a);
+    let mut process = session(&clone);
+    upstreams_become(&mut process, &["a"]);
+    clone.write(own, &(a.clone() + &evil + "[[policy.rules]]\ntools = ['wait']\neffect = 'deny'\n"));
+    let begun = Instant::now();
+    while tools(&mut process).contains(&"wait".to_owned()) {
+        assert!(begun.elapsed() < PATIENCE, "the change is not read");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    upstreams_become(&mut process, &["a"]);
+    let path = clone.path(own).into_os_string().into_string().expect("UTF-8");
+    at_terminal(clone.gladhand(&["config", "trust", &path]), &["y"]);
+    upstreams_become(&mut process, &["a", "evil"]);
+    let (_, _, log) = process.finish();
+    assert!(log.contains(&format!("the rest after `gladhand config trust {path}` or a restart")), "{log}");
+}
+
+#[test]
 fn a_stricter_rule_applies_at_once_although_its_file_is_not_trusted() {
     let clone = Clone::with("");
     std::fs::remove_file(clone.path("project/gladhand.toml")).expect("it is there");
@@ -155,4 +181,47 @@ fn a_tool_that_can_write_records_of_trust_cannot_trust_its_own_change() {
         std::thread::sleep(Duration::from_millis(50));
     }
     upstreams_become(&mut process, &["a"]);
+}
+
+#[test]
+fn a_tool_that_can_write_records_of_trust_cannot_bring_a_project_file() {
+    let clone = Clone::with("");
+    let (project, own) = ("project/gladhand.toml", "config/gladhand/gladhand.toml");
+    let (a, evil) = ["a", "evil"].map(|name| upstream(name, &clone.path("."))).into();
+    clone.write(own, &a);
+    for is_there in [false, true] {
+        match is_there {
+            true => clone.write(project, "# Not trusted.\n"),
+            false => std::fs::remove_file(clone.path(project)).expect("it is there"),
+        }
+        let mut process = session(&clone);
+        upstreams_become(&mut process, &["a"]);
+        clone.write(project, &format!("{evil}[[policy.rules]]\ntools = ['wait']\neffect = 'deny'\n"));
+        clone.trust(&["y"]);
+        let begun = Instant::now();
+        while tools(&mut process).contains(&"wait".to_owned()) {
+            assert!(begun.elapsed() < PATIENCE, "the project file is not read");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        upstreams_become(&mut process, &["a"]);
+        let revoke = clone.gladhand(&["config", "trust", "--revoke"]).output().expect("it starts");
+        assert!(revoke.status.success());
+    }
+}
+
+#[test]
+fn a_project_file_that_becomes_unreadable_loses_its_upstreams_and_keeps_its_rules() {
+    let clone = Clone::with("");
+    let a = upstream("a", &clone.path("nowhere"));
+    let rule = "[[policy.rules]]\ntools = ['wait']\neffect = 'deny'\n";
+    clone.write("project/gladhand.toml", &(a + rule));
+    clone.trust(&["y"]);
+    let mut process = session(&clone);
+    upstreams_become(&mut process, &["a"]);
+    std::fs::write(clone.path("project/gladhand.toml"), b"\xff").expect("it can be written");
+    upstreams_become(&mut process, &[]);
+    assert!(!tools(&mut process).contains(&"wait".to_owned()));
+    drop(process);
+    // The next process finds the file changed, and the rules as they were trusted.
+    assert!(!tools(&mut session(&clone)).contains(&"wait".to_owned()));
 }

@@ -156,6 +156,50 @@ fn a_first_token_closes_an_open_endpoint_at_reload() {
     assert_eq!(ping(&server, ANN, &session), 404);
 }
 
+/// An upstream that is a program, so that it could have written the configuration.
+fn program() -> String {
+    format!("[upstreams.a]\ncommand = ['{}', 'serve', '--config', '/dev/null']\n", env!("CARGO_BIN_EXE_gladhand"))
+}
+
+#[test]
+fn a_first_token_that_is_not_trusted_yet_closes_an_open_endpoint_to_everyone() {
+    let server = Server::start(&format!("{QUIET}{}", program()));
+    let session = open_session_with(&mut server.connect(), "2025-11-25", &[]);
+    let mut stream = server.connect();
+    stream.send("GET", "/mcp", &[("Mcp-Session-Id", &session), ("Accept", "text/event-stream")], "");
+    assert_eq!(stream.head().status, 200);
+    server.reconfigure(&(tokens(&["ann"]) + &program()));
+    until_refused(&server, ("X-Token", "none"));
+    while stream.event().is_some() {}
+    // A tool could have written the token, so the token opens nothing either.
+    assert_eq!(server.connect().post(&[ANN], PING).status, 401);
+    assert_eq!(server.connect().ask("POST", "/session", &[ANN], "").status, 401);
+    let log = server.log();
+    assert!(log.contains("asks for a first token: the endpoint that was open lets in no client until"), "{log}");
+    server.trust();
+    until("the token opens it", || server.connect().post(&[ANN], PING).status != 401);
+    assert_eq!(server.connect().post(&[], PING).status, 401);
+}
+
+#[test]
+fn a_first_token_of_agents_that_is_not_trusted_yet_lets_no_agent_in() {
+    let server = Server::start(&format!("{QUIET}{}", program()));
+    let mut agent = Agent::open(&server, &[], "any");
+    server.reconfigure(&format!("{QUIET}[a2e]\ntokens = ['hush']\n{}", program()));
+    while agent.hear().is_some() {}
+    let is_let_in = |token: &str| {
+        let mut agent = Agent::unopened(&server, &[]);
+        let handshake = json!({"a2e": "1.0", "type": "handshake/req", "id": "h", "agent_id": "tester",
+            "agent_caps": ["tools"], "auth_token": token});
+        agent.send(&server, &[], &handshake);
+        agent.hear().is_some_and(|answer| answer["ok"] == true)
+    };
+    assert!(!is_let_in("any") && !is_let_in("hush") && !is_let_in(""));
+    server.trust();
+    until("the token lets an agent in", || is_let_in("hush"));
+    assert!(!is_let_in("any"));
+}
+
 #[test]
 fn an_agent_loses_its_session_with_its_token() {
     let server = Server::start(&format!("{QUIET}[a2e]\ntokens = ['first', 'second']\n"));

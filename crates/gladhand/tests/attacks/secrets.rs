@@ -355,7 +355,12 @@ fn doctor_warns_of_packages_without_a_version() {
                   [upstreams.image]\ncommand = 'docker'\nargs = ['run', '-i', '--rm', 'org/server:latest']\n";
     std::fs::write(&file, config).expect("it can be written");
     let mut command = gladhand();
-    command.args(["doctor", "--json"]).arg("--config").arg(&file).env("GLADHAND_DATA_DIR", folder.path().join("data"));
+    // Nothing is fetched for the sake of a test.
+    command
+        .args(["doctor", "--json", "--offline"])
+        .arg("--config")
+        .arg(&file)
+        .env("GLADHAND_DATA_DIR", folder.path().join("data"));
     let output = command.stdin(Stdio::null()).output().expect("it starts");
     let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     let warnings: Vec<_> =
@@ -368,4 +373,35 @@ fn doctor_warns_of_packages_without_a_version() {
     );
     assert_eq!(any["advice"], "name the version that you looked at, as in `@scope/server@1.2.3`");
     assert!(about("image").is_some() && about("pinned").is_none(), "{report:#}");
+}
+
+#[test]
+fn tokens_and_passwords_are_masked_by_their_form_alone() {
+    const GITHUB: &str = "ghp_aB3dE5gH7jK9mN1pQ3sT5vW7yZ9bC1dE3gH5";
+    const JWT: &str = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.c2lnbmF0dXJlLW9mLXRoZS10ZXN0";
+    const AWS: &str = "AKIAIOSFODNN7EXAMPLE";
+    let scene = Scene::new();
+    let script = format!("echo 'no answer for {JWT}' >&2; exit 3");
+    let config = format!(
+        "[upstreams.a]\ncommand = ['sh', '-c', {}, '{GITHUB}', '--password', 'hush-hush', '--port', '8080']\n\
+         [upstreams.b]\ncommand = ['mysql', '-uroot', '-phush-hush', 'shop']\nenv = {{ NOTE = '{AWS}' }}\n",
+        Value::from(script)
+    );
+    std::fs::write(scene.file("config.toml"), config).expect("it can be written");
+    let mut process = Process::start(scene.command(&["-vvv", "serve"]));
+    process.ask(&mcp_initialize("2025-06-18"));
+    process.send(MCP_INITIALIZED);
+    let mut shown = String::new();
+    process.send(&mcp_call(1, "a__x", "{}"));
+    answer_to(&mut process, 1, &mut shown);
+    for arguments in [&["config", "show"][..], &["config", "show", "--json"], &["ps"], &["ps", "--json"], &["doctor"]] {
+        shown += &scene.output(arguments);
+    }
+    let (_, rest, log) = process.finish();
+    shown = shown + &rest.join("\n") + &log;
+    for secret in [GITHUB, JWT, AWS, "hush-hush"] {
+        assert!(!shown.contains(secret), "{secret} is shown:\n{shown}");
+    }
+    assert!(shown.contains("--password") && shown.contains("8080") && shown.contains("-p***"), "{shown}");
+    assert!(log.contains("no answer for ***"), "{log}");
 }

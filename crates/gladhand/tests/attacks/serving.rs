@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::client::Connection;
+use crate::project_files::at_terminal;
 use crate::support::{PATIENCE, gladhand};
 
 /// A `ping` of MCP.
@@ -64,6 +65,14 @@ impl Server {
         let beside = self.folder.path().join("gladhand.toml.new");
         std::fs::write(&beside, config).expect("it can be written");
         std::fs::rename(beside, self.folder.path().join("gladhand.toml")).expect("it can be renamed");
+    }
+
+    /// The user trusts its configuration as it is now.
+    pub(crate) fn trust(&self) {
+        let mut command = gladhand();
+        command.args(["config", "trust"]).arg(self.folder.path().join("gladhand.toml"));
+        command.current_dir(self.folder.path()).env("GLADHAND_DATA_DIR", self.folder.path().join("data"));
+        at_terminal(command, &["y"]);
     }
 
     pub(crate) fn address(&self) -> SocketAddr {

@@ -1,12 +1,15 @@
 //! State on disk: nothing readable is left behind after exit.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::json;
 
 use crate::a2e_agent::{Agent, Prepared, ask, remembered};
+use crate::project_files::{Clone, at_terminal};
 use crate::support::PATIENCE;
 
 const SECRET: &str = "a-secret-that-was-remembered";
@@ -83,4 +86,41 @@ fn what_a_killed_process_left_is_removed_at_the_next_start() {
     }
     assert_eq!(process.finish().0, 0);
     assert!(held.exists(), "it belongs to a process that runs");
+}
+
+#[test]
+fn files_and_folders_of_ours_are_for_their_owner_whatever_the_umask_is() {
+    let clone = Clone::with("");
+    let program = env!("CARGO_BIN_EXE_gladhand");
+    let server = format!("[upstreams.a]\ncommand = ['{program}', 'serve', '--config', '/dev/null']\n");
+    clone.write("config/gladhand/gladhand.toml", &format!("[policy]\npin = 'stop'\n{server}"));
+    clone.write("project/gladhand.toml", "[[policy.limits]]\ncalls = 9\n");
+    // The mode of the folder decides for everything in it, so each way to make it is tried.
+    for (at, arguments) in ["config trust", "call a__echo message=hi", "tools"].into_iter().enumerate() {
+        let plain = clone.gladhand(&[]);
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("umask 0; exec \"$0\" {arguments}")]).arg(plain.get_program());
+        command.current_dir(clone.path("project"));
+        command.envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        let data = clone.path(&format!("data-{at}"));
+        command.env("GLADHAND_DATA_DIR", &data);
+        let answers: &[&str] = if at == 0 { &["y"] } else { &[] };
+        at_terminal(command, answers);
+        let mut folders = vec![data];
+        let mut files = 0;
+        while let Some(folder) = folders.pop() {
+            let mode = |path: &Path| path.metadata().expect("it is there").permissions().mode() & 0o777;
+            assert_eq!(mode(&folder), 0o700, "{arguments}: {}", folder.display());
+            for entry in std::fs::read_dir(&folder).expect("it is ours") {
+                let path = entry.expect("it is ours").path();
+                if path.is_dir() {
+                    folders.push(path);
+                } else {
+                    files += 1;
+                    assert_eq!(mode(&path), 0o600, "{arguments}: {}", path.display());
+                }
+            }
+        }
+        assert!(files > 0, "{arguments} keeps something");
+    }
 }

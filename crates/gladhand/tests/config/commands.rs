@@ -1,4 +1,4 @@
-//! What a person does with the file: check, show, import, install, doctor.
+//! What a person does with the file: check, show, import, install.
 
 use std::io::Write as _;
 use std::process::{Output, Stdio};
@@ -16,7 +16,10 @@ impl Setting {
     pub(super) fn run(&self, arguments: &[&str]) -> Output {
         let mut command = self.gladhand(arguments);
         command.env("HOME", self.path()).env("XDG_CONFIG_HOME", self.path().join(".config"));
-        command.env_remove("NO_SUCH_VARIABLE").stdin(Stdio::null()).output().expect("it starts")
+        for name in ["NO_SUCH_VARIABLE", "CODEX_HOME", "COPILOT_HOME", "CLINE_MCP_SETTINGS_PATH"] {
+            command.env_remove(name);
+        }
+        command.stdin(Stdio::null()).output().expect("it starts")
     }
 
     pub(super) fn json(&self, arguments: &[&str]) -> (Option<i32>, Value) {
@@ -51,16 +54,78 @@ gladhand.toml:2:1: warning: upstreams.a.command: `no-such-program` is not on the
         "upstreams": 2,
         "problems": [
             problem(2, 1, "upstreams.a.url", "expected an address that begins with http:// or https://"),
-            problem(4, 17, "upstreams.b.command", "the variable NO_SUCH_VARIABLE is not set"),
+            json!({
+                "severity": "warning", "line": 4, "column": 17, "key": "upstreams.b.command",
+                "message": "upstream b is not available until this is there: the variable NO_SUCH_VARIABLE is not set",
+            }),
         ],
     });
     expected["files"] = json!([expected]);
+    let message = "the configuration has 1 error and 1 warning";
+    expected["error"] = json!({ "code": "usage", "exit": 2, "message": message, "hint": null });
     assert_eq!((code, report), (Some(2), expected));
-    // And serve does not start with it.
+    // And serve does not start with it, because of the first mistake.
     let output = setting.run(&["serve"]);
     assert_eq!(output.status.code(), Some(2));
     let errors = text(&output.stderr);
+    assert!(errors.contains("line 2, column 1: upstreams.a.url"), "{errors}");
     assert!(errors.contains("line 4, column 17: upstreams.b.command") && !errors.contains("hush"), "{errors}");
+}
+
+#[test]
+fn an_upstream_without_its_variable_or_secret_is_a_warning_and_a_malformed_reference_an_error() {
+    let setting = Setting::new("[upstreams.a]\nurl = \"https://a.example/mcp\"\nbearer = \"${secret:linear_key}\"\n");
+    let output = setting.run(&["config", "check"]);
+    let expected = "\
+gladhand.toml:3:10: warning: upstreams.a.bearer: upstream a is not available until this is there: there is no secret \
+`linear_key`: run `gladhand secret set linear_key`, or set the variable GLADHAND_SECRET_LINEAR_KEY
+0 errors, 1 warning
+";
+    assert_eq!((text(&output.stdout).as_str(), output.status.code()), (expected, Some(0)));
+    setting.write("[upstreams.a]\nurl = \"https://a.example/${X\"\n");
+    let output = setting.run(&["config", "check"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stdout).contains("error: upstreams.a.url: `${` is never closed"), "{output:?}");
+}
+
+#[test]
+fn a_client_that_is_not_known_is_answered_with_those_that_are() {
+    let setting = Setting::new("");
+    let output = setting.run(&["config", "import", "emacs"]);
+    let errors = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        errors.starts_with("error: `emacs` is neither a file nor a client that is known here\nhint: known"),
+        "{errors}"
+    );
+    assert!(errors.contains("claude-desktop, claude-code, cursor, "), "{errors}");
+    assert!(text(&setting.run(&["config", "import", "./emacs"]).stderr).contains("./emacs"));
+}
+
+#[test]
+fn an_import_tells_what_is_missing_and_what_to_do_next() {
+    let setting = Setting::new("");
+    let servers = r#"{ "mcpServers": {
+        "far": { "url": "https://x.example/mcp", "headers": { "Authorization": "Bearer ${input:linear_key}" } },
+        "near": { "command": "no-such-program", "timeout": 5, "strange": 1 } } }"#;
+    std::fs::write(setting.path().join("servers.json"), servers).unwrap();
+    let output = setting.run(&["config", "import", "servers.json", "--into", "new.toml"]);
+    let told = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{told}");
+    // The name has digits that depend on where the file is.
+    let secret = told.lines().find(|line| line.contains("there is no secret")).expect("it is told");
+    let name = secret.split('`').nth(1).expect("a name");
+    assert!(name.starts_with("far-linear-key-"), "{name}");
+    let variable = format!("GLADHAND_SECRET_{}", name.replace('-', "_").to_uppercase());
+    let missing = format!("  far: there is no secret `{name}`: run `gladhand secret set {name}`");
+    for line in [
+        &format!("{missing}, or set the variable {variable}"),
+        "  near: `no-such-program` is not on the PATH: install it, or write where it is",
+        "`gladhand config check` shows what is still missing, `gladhand doctor` opens each upstream.",
+    ] {
+        assert!(told.lines().any(|told| told == line), "{line} is not in\n{told}");
+    }
+    assert!(told.contains("  near: not taken over: "), "{told}");
 }
 
 #[test]
@@ -101,7 +166,10 @@ fn servers_are_imported_once() {
     let json =
         "{ \"mcpServers\": { \"a\": { \"command\": \"x\", }, /* old */ \"b\": { \"url\": \"https://x.example/\" } } }";
     std::fs::write(setting.path().join(".mcp.json"), json).unwrap();
-    let expected = "[upstreams.a]\ncommand = [\"x\"]\n\n[upstreams.b]\nurl = \"https://x.example/\"\n";
+    let (here, from) = (setting.path().display(), format!("# from project ({}/.mcp.json)\n", setting.path().display()));
+    let expected = format!(
+        "{from}[upstreams.a]\ncommand = [\"x\"]\ncwd = \"{here}\"\n\n{from}[upstreams.b]\nurl = \"https://x.example/\"\n"
+    );
     assert_eq!(text(&setting.run(&["config", "import", ".mcp.json"]).stdout), expected);
     assert_eq!(text(&setting.run(&["config", "import"]).stdout), expected, "it is where such files are");
     for _ in 0..2 {
@@ -162,31 +230,4 @@ fn a_client_without_a_file_gets_one_that_starts_us() {
     let imported = setting.run(&["config", "import", "cursor"]);
     assert_eq!(text(&imported.stdout), "");
     assert!(text(&imported.stderr).contains("tools is left out: it is gladhand itself"), "{}", text(&imported.stderr));
-}
-
-#[test]
-fn the_doctor_says_what_is_broken_and_what_to_do() {
-    let setting = Setting::new(&ours("a"));
-    let (code, report) = setting.json(&["doctor", "--json", "--http", "127.0.0.1:0"]);
-    assert_eq!((code, &report["healthy"]), (Some(0), &json!(true)), "{report:#}");
-    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    setting.write(&format!(
-        "{}[upstreams.b]\nurl = \"http://{closed}/mcp\"\n[upstreams.c]\ncommand = \"no-such-program\"\n",
-        ours("a")
-    ));
-    let (code, report) = setting.json(&["doctor", "--json"]);
-    assert_eq!((code, &report["healthy"]), (Some(1), &json!(false)));
-    let findings = report["findings"].as_array().unwrap();
-    let broken: Vec<_> = findings.iter().filter(|one| one["state"] == "broken").collect();
-    assert_eq!(
-        broken.iter().map(|one| one["about"].as_str().unwrap()).collect::<Vec<_>>(),
-        ["upstream b", "upstream c"]
-    );
-    assert!(broken.iter().all(|one| one["advice"].is_string()), "{report:#}");
-    let drawn = text(&setting.run(&["doctor"]).stdout);
-    assert!(
-        drawn.contains("ok  upstream a") && drawn.contains("no  upstream c: `no-such-program` is not on the PATH"),
-        "{drawn}"
-    );
-    assert!(!drawn.contains('\u{1b}'), "no colours in a pipe");
 }

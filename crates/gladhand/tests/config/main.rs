@@ -5,6 +5,8 @@ mod support;
 
 mod a2e;
 mod commands;
+mod doctor;
+mod moving;
 #[cfg(unix)]
 mod places;
 mod reload;
@@ -14,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
+use gladhand::config::{Grants, TrustStore};
 use serde_json::{Value, json};
 use support::{MCP_INITIALIZED, PATIENCE, Process, gladhand, mcp_call, mcp_initialize};
 use tempfile::TempDir;
@@ -43,6 +46,13 @@ impl Setting {
         let beside = self.path().join("gladhand.toml.new");
         std::fs::write(&beside, config).expect("it can be written");
         std::fs::rename(beside, self.file()).expect("it can be renamed");
+    }
+
+    /// The same, for a change that widens something: the user trusts it before it is there.
+    fn write_trusted(&self, config: &str) {
+        let store = TrustStore::in_folder(Some(&self.path().join("data")));
+        store.trust(&self.file(), config, Grants::default()).expect("it can be written");
+        self.write(config);
     }
 
     fn gladhand(&self, arguments: &[&str]) -> Command {

@@ -13,7 +13,7 @@ fn upstreams_come_and_go_while_a_call_of_another_goes_on() {
     let before = call(&mut process, "a__agreement", &json!({}));
     // Longer than the change takes to be noticed.
     process.send(&mcp_call(100, "a__wait", r#"{"ms":4000}"#));
-    setting.write(&(ours("c") + &ours("a")));
+    setting.write_trusted(&(ours("c") + &ours("a")));
     let all = tools_become(&mut process, |tools| tools.iter().any(|tool| tool == "c__echo"));
     assert!(!all.contains(&"b__echo".to_owned()) && all.contains(&"a__echo".to_owned()), "{all:?}");
     let answer = call(&mut process, "c__echo", &json!({ "message": "new" }));
@@ -38,17 +38,48 @@ fn a_broken_file_leaves_the_old_one_in_force_and_says_why() {
     let errors = || std::fs::read_to_string(&log).unwrap_or_default();
     let mut process = setting.session_logging_to(&log);
     assert!(tools(&mut process).contains(&"a__echo".to_owned()));
-    setting.write(&format!("{}\n[upstreams.b]\ncommand = \"${{NO_SUCH_VARIABLE}}\"\nenv = {{ X = 5 }}\n", ours("c")));
+    let wrong = "[upstreams.b]\ncommand = \"${NO_SUCH_VARIABLE}\"\nenv = { X = 5 }\n";
+    setting.write_trusted(&format!("{}\n{wrong}", ours("c")));
     let complaint = "upstreams.b.command: the variable NO_SUCH_VARIABLE is not set";
     let other = "upstreams.b.env: expected a string";
     wait_until("the file is complained of", || errors().contains(complaint) && errors().contains(other));
     let answer = call(&mut process, "a__echo", &json!({ "message": "still" }));
     assert_eq!(answer["result"]["content"], echoed("still"), "{answer}");
     assert!(!tools(&mut process).contains(&"c__echo".to_owned()));
-    setting.write(&format!("{}\n[http]\nsessions = 5\n", ours("d")));
+    setting.write_trusted(&format!("{}\n[http]\nsessions = 5\n", ours("d")));
     tools_become(&mut process, |tools| tools.iter().any(|tool| tool == "d__echo"));
     assert_eq!(errors().matches(complaint).count(), 1, "once, however often it is looked at:\n{}", errors());
     assert!(errors().contains("[http] is different now"), "{}", errors());
+}
+
+#[test]
+fn an_upstream_whose_variable_is_not_set_does_not_stop_the_others() {
+    let missing =
+        "[upstreams.b]\ncommand = \"${NO_SUCH_VARIABLE}\"\n[upstreams.c]\ncommand = ['x', '${NEITHER_THIS}']\n";
+    let setting = Setting::new(&format!("{}\n{missing}", ours("a")));
+    let log = setting.path().join("errors.log");
+    let mut process = setting.session_logging_to(&log);
+    assert!(tools(&mut process).contains(&"a__echo".to_owned()));
+    let errors = std::fs::read_to_string(&log).unwrap_or_default();
+    for line in [
+        "upstream b is not available: the variable NO_SUCH_VARIABLE is not set",
+        "upstream c is not available: the variable NEITHER_THIS is not set",
+    ] {
+        assert_eq!(errors.matches(line).count(), 1, "it is said once: {errors}");
+    }
+    let answer = call(&mut process, "b__x", &json!({}));
+    assert!(answer.to_string().contains("upstream b is not available: the variable NO_SUCH_VARIABLE"), "{answer}");
+    let output = setting.run(&["doctor"]);
+    let findings = String::from_utf8_lossy(&output.stdout).into_owned();
+    for name in ["NO_SUCH_VARIABLE", "NEITHER_THIS"] {
+        assert!(findings.contains(&format!("the variable {name} is not set")), "{findings}");
+    }
+    let output = setting.run(&["tools"]);
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    for name in ["NO_SUCH_VARIABLE", "NEITHER_THIS"] {
+        assert!(told.contains(&format!("the variable {name} is not set")), "{told}");
+    }
+    assert!(String::from_utf8_lossy(&output.stdout).contains("a__echo"));
 }
 
 #[test]
@@ -67,8 +98,12 @@ fn a_session_without_upstreams_hears_of_the_first_one() {
 #[test]
 fn what_is_watched_is_watched_at_a_server_that_takes_the_place_of_another() {
     let scripted = example("scripted").get_program().to_str().expect("text").to_owned();
-    let upstream = |notes: &str| format!("[upstreams.a]\ncommand = [{scripted:?}, {notes:?}, \"handshake\"]\n");
-    let setting = Setting::new(&upstream("first"));
+    let setting = Setting::new("");
+    let upstream = |notes: &str| {
+        let notes = setting.path().join(notes);
+        format!("[upstreams.a]\ncommand = [{scripted:?}, {notes:?}, \"handshake\"]\n")
+    };
+    setting.write(&upstream("first"));
     let is_watched = |notes: &str| {
         let received = std::fs::read_to_string(setting.path().join(notes)).unwrap_or_default();
         received.contains("resources/subscribe") && received.contains("test://watched")
@@ -78,7 +113,7 @@ fn what_is_watched_is_watched_at_a_server_that_takes_the_place_of_another() {
     let watched = answer(&mut process, watch);
     assert!(watched["result"].is_object(), "{watched}");
     wait_until("the server is told", || is_watched("first"));
-    setting.write(&upstream("second"));
+    setting.write_trusted(&upstream("second"));
     wait_until("the other server is told, though nobody calls it", || is_watched("second"));
     process.send(&mcp_call(10, "a__touch", "{}"));
     wait_until("the session hears of it", || process.value()["method"] == "notifications/resources/updated");

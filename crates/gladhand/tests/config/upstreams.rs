@@ -123,7 +123,7 @@ fn upstreams_are_there_over_http_and_follow_the_file() {
         String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
     };
     assert_eq!(call("a__echo"), "hi\n");
-    setting.write(&ours("b"));
+    setting.write_trusted(&ours("b"));
     let pid = rustix::process::Pid::from_raw(i32::try_from(server.id()).unwrap()).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::HUP).unwrap();
     let begun = Instant::now();

@@ -110,6 +110,15 @@ pub(crate) struct Client {
     pub(crate) asked: Vec<String>,
     /// What more is said in `_meta`.
     pub(crate) meta: Value,
+    /// The version that it asks for in a handshake.
+    version: &'static str,
+    /// What its handshake was answered with.
+    pub(crate) opened: Value,
+}
+
+/// Who the client says it is.
+pub(crate) fn client_info() -> Value {
+    json!({"name": "test", "version": "1", "title": "Test", "icons": [{"src": "https://example.org/icon.png"}]})
 }
 
 /// Everything that a client can be asked.
@@ -124,14 +133,27 @@ impl Client {
     }
 
     pub(crate) fn with(era: Era, script: Script, capabilities: Value, options: &[&str]) -> Self {
+        Self::speaking(era, None, script, capabilities, options)
+    }
+
+    /// A client that asks for a version in its handshake.
+    pub(crate) fn speaking(
+        era: Era,
+        version: Option<&'static str>,
+        script: Script,
+        capabilities: Value,
+        options: &[&str],
+    ) -> Self {
         let process = Process::start(script.bridge(options));
         let (heard, asked) = (Vec::new(), Vec::new());
-        let mut client = Self { process, script, era, capabilities, next: 0, heard, asked, meta: json!({}) };
+        let (version, meta, opened) = (version.unwrap_or(HANDSHAKE), json!({}), Value::Null);
+        let mut client = Self { process, script, era, version, capabilities, next: 0, heard, asked, meta, opened };
         if era == Era::Handshake {
-            let info = json!({"name": "test", "version": "1"});
-            let params = json!({"protocolVersion": HANDSHAKE, "capabilities": client.capabilities, "clientInfo": info});
+            let (info, version) = (client_info(), client.version);
+            let params = json!({"protocolVersion": version, "capabilities": client.capabilities, "clientInfo": info});
             let opened = client.request("initialize", params);
-            assert_eq!(opened["result"]["protocolVersion"], HANDSHAKE, "{opened}");
+            assert_eq!(opened["result"]["protocolVersion"], version, "{opened}");
+            client.opened = opened["result"].clone();
             client.process.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
         }
         client
@@ -144,6 +166,7 @@ impl Client {
         if self.era == Era::Stateless {
             meta["io.modelcontextprotocol/protocolVersion"] = json!(STATELESS);
             meta["io.modelcontextprotocol/clientCapabilities"] = self.capabilities.clone();
+            meta["io.modelcontextprotocol/clientInfo"] = client_info();
         }
         if meta.as_object().is_some_and(|meta| !meta.is_empty()) {
             params["_meta"] = meta;

@@ -12,6 +12,7 @@ mod support;
 mod client;
 
 mod bridge;
+mod clients;
 mod eras;
 mod lifetimes;
 mod notices;

@@ -85,6 +85,32 @@ fn a_list_that_changes_is_announced_and_is_new_when_it_is_asked_for() {
 }
 
 #[test]
+fn log_lines_and_changes_that_a_server_never_declares_are_told_all_the_same() {
+    let script = Script::of(Era::Handshake, &["declares-little"]);
+    let mut client = Client::with(Era::Handshake, script, everything(), &[]);
+    assert_eq!(client.text("log"), "logged");
+    let levels: Vec<&Value> = client.heard.iter().map(|heard| &heard["params"]["level"]).collect();
+    assert_eq!(levels, ["debug", "info", "error"], "{:?}", client.heard);
+    assert_eq!(client.text("grow"), "grown");
+    client.hear_of("notifications/tools/list_changed");
+    assert!(client.tools().contains(&"grown".to_owned()));
+    client.close();
+}
+
+#[test]
+fn a_list_that_changes_without_a_word_is_new_when_it_is_asked_for() {
+    for (era, server) in pairs() {
+        let script = Script::of(server, &["changes-quietly"]);
+        let mut client = Client::with(era, script, everything(), &[]);
+        assert!(!client.tools().contains(&"grown".to_owned()));
+        assert_eq!(client.text("grow"), "grown");
+        assert_eq!(client.text("grown"), "here", "{era:?} {server:?}: a tool that was never listed is called");
+        assert!(client.tools().contains(&"grown".to_owned()), "{era:?} {server:?}");
+        client.close();
+    }
+}
+
+#[test]
 fn a_watched_resource_is_watched_at_the_server() {
     for (era, server) in pairs() {
         let mut client = Client::open(era, server);

@@ -20,7 +20,11 @@ struct Bridge {
 
 impl Bridge {
     fn start(server: Era, options: &[&str]) -> Self {
-        let script = Script::of(server, &[]);
+        Self::start_with(server, &[], options)
+    }
+
+    fn start_with(server: Era, habits: &[&str], options: &[&str]) -> Self {
+        let script = Script::of(server, habits);
         let mut command = script.bridge(&[&["--http", "127.0.0.1:0"], options].concat());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the program is built");
@@ -80,6 +84,12 @@ impl Session {
     fn text(&mut self, tool: &str) -> String {
         self.begin(tool);
         said(&message(&self.connection.response()))
+    }
+
+    fn list(&mut self) -> Vec<String> {
+        self.next += 1;
+        let list = json!({"jsonrpc": "2.0", "id": self.next, "method": "tools/list"});
+        names(&message(&self.connection.post(&[("Mcp-Session-Id", &self.id)], &list.to_string())))
     }
 
     /// The question of a call that was begun.
@@ -282,4 +292,52 @@ fn calls_that_are_never_answered_give_way() {
     }
     assert!(bridge.running().len() <= 18, "{:?}", bridge.running());
     assert!(stateless(&mut connection, "pid", &can, &json!({}))["result"].is_object());
+}
+
+#[test]
+fn sessions_speak_their_own_era_to_a_server_of_both() {
+    let bridge = Bridge::start_with(Era::Stateless, &["speaks-both"], &[]);
+    let mut both = ["ada", "bea"].map(|name| (name, Session::open(&bridge, &json!({"elicitation": {}}))));
+    both.iter_mut().for_each(|(_, session)| session.begin("ask"));
+    let questions = both.each_mut().map(|(_, session)| session.question());
+    for ((name, session), question) in both.iter().zip(&questions).rev() {
+        session.answer(&bridge, question, name);
+    }
+    assert_eq!(both.each_mut().map(|(_, session)| session.outcome()), ["Hello, ada!", "Hello, bea!"]);
+    assert_eq!(bridge.script.requests("initialize").len(), 2, "each session has its own");
+    let answer = stateless(&mut bridge.connect(), "echo", &json!({"elicitation": {}}), &json!({}));
+    assert!(answer["result"]["content"].is_array(), "{answer}");
+    assert_eq!(bridge.script.requests("initialize").len(), 2, "a call without a session needs none");
+    assert_eq!(bridge.script.objections(), Vec::<String>::new());
+}
+
+#[test]
+fn every_client_over_http_sees_the_list_that_the_server_has_for_it() {
+    for server in Era::BOTH {
+        let bridge = Bridge::start_with(server, &["has-a-private-tool"], &[]);
+        for (declared, has_it) in [(json!({"elicitation": {}}), true), (json!({}), false)] {
+            let mut session = Session::open(&bridge, &declared);
+            let listed = session.list();
+            assert_eq!(listed.contains(&"private".to_owned()), has_it, "a session, {server:?}: {listed:?}");
+            let listed = list_alone(&mut bridge.connect(), &declared);
+            assert_eq!(listed.contains(&"private".to_owned()), has_it, "without a session, {server:?}: {listed:?}");
+        }
+        assert_eq!(bridge.script.objections(), Vec::<String>::new());
+    }
+}
+
+/// The tools that a client without a session sees.
+fn list_alone(connection: &mut Connection, capabilities: &Value) -> Vec<String> {
+    let headers = [("MCP-Protocol-Version", STATELESS), ("Mcp-Method", "tools/list")];
+    let params = json!({"_meta": {
+        "io.modelcontextprotocol/protocolVersion": STATELESS,
+        "io.modelcontextprotocol/clientCapabilities": capabilities,
+    }});
+    let list = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": params});
+    names(&message(&connection.post(&headers, &list.to_string())))
+}
+
+fn names(listed: &Value) -> Vec<String> {
+    let tools = listed["result"]["tools"].as_array().unwrap_or_else(|| panic!("{listed}"));
+    tools.iter().filter_map(|tool| tool["name"].as_str().map(str::to_owned)).collect()
 }

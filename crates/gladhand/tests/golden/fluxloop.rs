@@ -132,9 +132,12 @@ fn page_request(mut message: Map<String, Value>) -> String {
     Value::Object(page).to_string()
 }
 
+/// The recorded names in the order of the page: it has `faq` first (§3).
 fn page_tools(data: &Value) -> Vec<String> {
-    let names = data["capabilities"].as_array().expect("a list").iter();
-    std::iter::once("handshake").chain(names.filter_map(Value::as_str)).map(str::to_owned).collect()
+    let mut names: Vec<&str> =
+        data["capabilities"].as_array().expect("a list").iter().filter_map(Value::as_str).collect();
+    names.sort_by_key(|name| *name != "faq");
+    std::iter::once("handshake").chain(names).map(str::to_owned).collect()
 }
 
 fn page_handshake(data: &Value) -> Value {

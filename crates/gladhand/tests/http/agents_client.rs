@@ -73,7 +73,8 @@ async fn what_is_spoken_at_an_address_is_found_out_and_remembered() {
         }
     }
     let target = Target::parse(&[base(program.address())]).unwrap();
-    assert_eq!(eras.way(&target).map(|(dialect, _)| dialect.name), Some("a2e"));
+    let options = Options { eras, ..Options::default() };
+    assert_eq!(options.expected(&target).map(|(dialect, _)| dialect.name), Some("a2e"));
     // Who is neither is told as before.
     let only_mcp = Program::start(&["--dialect", "mcp"]);
     let neither = open(&base(only_mcp.address()), Options::default()).await;

@@ -9,7 +9,7 @@ use gladhand::auth::resource::Principal;
 use gladhand::edges::http::{Authorize, Authorized, Http};
 use gladhand::providers::Toolbox;
 
-use crate::client::open_session_with;
+use crate::client::{STATELESS, open_session_with, stateless};
 use crate::server::{Embedded, Program};
 
 /// Believes whoever says who they are.
@@ -24,7 +24,12 @@ impl Authorize for Credulous {
         Box::pin(async move {
             tokio::task::yield_now().await;
             let name = head.headers.get("x-name").and_then(|name| name.to_str().ok());
-            let name = name.map(|name| Principal::named(name, Scopes::default()));
+            let expires = head.headers.get("x-expires").and_then(|at| at.to_str().ok()?.parse().ok());
+            let name = name.map(|name| {
+                let mut principal = Principal::named(name, Scopes::default());
+                principal.expires = expires;
+                principal
+            });
             let denied = http::Response::builder().status(401).header("WWW-Authenticate", "Bearer");
             name.map(Some).ok_or_else(|| Box::new(denied.body("who?".into()).expect("a response")))
         })
@@ -43,6 +48,36 @@ fn a_session_is_for_the_one_who_opened_it() {
     let mut status = |name| connection.post(&[("X-Name", name), ("Mcp-Session-Id", &session)], ping).status;
     assert_eq!((status("ada"), status("eve")), (200, 404));
     assert_eq!(connection.ask("GET", "/healthz", &[], "").status, 200, "whether we are well is no secret");
+}
+
+#[test]
+fn a_stream_ends_with_the_token_of_its_reader() {
+    let http = Http { authorize: Some(Arc::new(Credulous)), ..Http::default() };
+    let server = Embedded::with(Toolbox, http);
+    let ada = ("X-Name", "ada");
+    let session = open_session_with(&mut server.connect(), "2025-11-25", &[ada]);
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
+    let (soon, long) = ((now.as_secs() + 2).to_string(), u64::MAX.to_string());
+    for (path, expires, ends) in [("/mcp", &soon, true), ("/sse", &soon, true), ("/mcp", &long, false)] {
+        let mut stream = server.connect();
+        let mut headers = vec![ada, ("X-Expires", expires), ("Accept", "text/event-stream")];
+        headers.extend((path == "/mcp").then_some(("Mcp-Session-Id", session.as_str())));
+        stream.send("GET", path, &headers, "");
+        assert_eq!(stream.head().status, 200);
+        if ends {
+            while stream.event().is_some() {}
+        }
+    }
+    // The header may be written in base64, as headers of any text may.
+    for method in ["subscriptions/listen", "=?base64?c3Vic2NyaXB0aW9ucy9saXN0ZW4=?="] {
+        let mut stream = server.connect();
+        let soon = (now.as_secs() + 4).to_string();
+        let headers = [ada, ("X-Expires", soon.as_str()), ("MCP-Protocol-Version", STATELESS), ("Mcp-Method", method)];
+        let body = stateless(1, "subscriptions/listen", r#""notifications":{"toolsListChanged":true}"#);
+        stream.send_post(&headers, &body);
+        assert_eq!(stream.head().status, 200);
+        while stream.event().is_some() {}
+    }
 }
 
 #[test]

@@ -1,8 +1,10 @@
 //! Names and pages that are let in.
 
+use rustix::process::Signal;
+
 use crate::client::{ACCEPT, Connection};
 use crate::server::Program;
-use crate::support::mcp_initialize;
+use crate::support::{gladhand, mcp_initialize};
 
 fn initialize(connection: &mut Connection, headers: &[(&str, &str)]) -> crate::client::Response {
     connection.post(headers, &mcp_initialize("2025-11-25"))
@@ -35,6 +37,21 @@ fn strange_hosts_and_origins_are_turned_away() {
         200,
         "probes have no name for us"
     );
+}
+
+#[test]
+fn client_and_log_say_how_to_have_a_host_served() {
+    let mut program = Program::start(&[]);
+    for command in ["tools", "open"] {
+        let output = gladhand().args([command, "--header", "Host: mcp.internal", &program.url]).output().unwrap();
+        let told = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).replace('\n', " ");
+        assert_eq!(output.status.code(), Some(3), "{told}");
+        assert!(told.contains("--allow-host HOST") && !told.contains("sign in"), "{told}");
+    }
+    program.signal(Signal::TERM);
+    let log = program.rest_of_stderr();
+    let line = log.lines().find(|line| line.contains("request refused")).expect("it is logged");
+    assert!(["WARN", "--allow-host", "host=\"mcp.internal\""].iter().all(|part| line.contains(part)), "{line}");
 }
 
 #[test]

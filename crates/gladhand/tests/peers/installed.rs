@@ -23,7 +23,7 @@ pub(crate) fn peers() -> &'static Path {
         let named = std::env::var_os("GLADHAND_PEERS").expect("GLADHAND_PEERS names no peers: run `cargo xtask test`");
         let folder = PathBuf::from(named);
         // Modules are looked for beside the script that imports them, so scripts go where the packages are.
-        for kind in ["clients", "servers", "matrix"] {
+        for kind in ["clients", "servers", "matrix", "ordinary"] {
             let (from, to) = (scripts().join(kind), folder.join("npm").join(kind));
             fs::create_dir_all(&to).expect("no place for the scripts among the peers");
             for entry in fs::read_dir(from).expect("no scripts").map(|entry| entry.expect("no script")) {

@@ -7,6 +7,7 @@
 mod a2e_mcp;
 mod clients;
 mod coupling;
+mod direct;
 mod installed;
 mod logins;
 mod matrix;

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use gladhand::config::{Grants, TrustStore};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -207,8 +208,11 @@ fn write_file(folder: &TempDir, word: &str, plan: &Plan) {
     replace_file(folder, &(text + plan.policy));
 }
 
+/// Puts another file in the place of the old one. The user trusts it first, so that it also applies where it widens something.
 fn replace_file(folder: &TempDir, text: &str) {
     let (beside, file) = (folder.path().join("gladhand.toml.new"), folder.path().join("gladhand.toml"));
+    let store = TrustStore::in_folder(Some(&folder.path().join("data")));
+    store.trust(&file, text, Grants::default()).expect("it can be written");
     std::fs::write(&beside, text).and_then(|()| std::fs::rename(&beside, file)).expect("it can be written");
 }
 

@@ -9,9 +9,12 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use rustix::termios::{Winsize, tcsetwinsize};
+use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 
 use super::PATIENCE;
+
+/// Begins the mode in which a terminal marks pasted text. The line editor writes this when it begins to read keys.
+pub const MARKS_PASTE: &str = "\u{1b}[?2004h";
 
 /// A terminal with a program in it.
 pub struct Terminal {
@@ -67,6 +70,13 @@ impl Terminal {
         }
     }
 
+    /// Waits until the line editor of a chat reads keys behind its prompt. A prompt that is shown before that is not enough:
+    /// until the editor runs, the terminal edits and echoes lines itself.
+    pub fn prompt(&mut self) -> String {
+        let seen = self.until(MARKS_PASTE);
+        seen + &self.until("› ")
+    }
+
     /// Makes it so wide from here on.
     pub fn resize(&self, columns: u16) {
         let size = Winsize { ws_row: 24, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
@@ -78,8 +88,23 @@ impl Terminal {
     }
 
     pub fn interrupt(&self) {
+        self.signal(Signal::INT);
+    }
+
+    pub fn signal(&self, signal: Signal) {
         let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).expect("a process id");
-        kill_process(pid, Signal::INT).expect("it runs");
+        kill_process(pid, signal).expect("it runs");
+    }
+
+    /// Whether the terminal edits lines itself and shows what is typed, as a shell wants to find it.
+    pub fn is_usual(&self) -> bool {
+        let modes = tcgetattr(&self.keys).expect("it is a terminal").local_modes;
+        modes.contains(LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG)
+    }
+
+    /// Waits for the end of the program, and keeps the terminal.
+    pub fn wait(&mut self) -> Option<i32> {
+        self.child.wait().expect("it ends").code()
     }
 
     /// Everything on the screen until the program ends. Output is read while it runs, so that it never blocks.

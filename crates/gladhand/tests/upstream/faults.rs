@@ -1,8 +1,9 @@
 //! Servers that break, forget, repeat themselves or say nothing.
 
 use gladhand::accord::Refusal;
-use gladhand::operations::{FailureKind, Operation, Reply};
-use gladhand::upstream::{OpenError, Options};
+use gladhand::operations::{FailureKind, Operation, Outcome, Party, Reply, Terms};
+use gladhand::upstream::{Arriving, OpenError, Options};
+use tokio::task::JoinSet;
 
 use crate::scripted::{Answer, Request, Scripted, empty, json, stream};
 use crate::sessions::opening;
@@ -73,6 +74,69 @@ async fn answers_twice_and_to_nobody_are_no_harm() {
     let upstream = open(&[&server.url], speaking("2025-11-25")).await.unwrap();
     assert!(soon(upstream.call(tool("t"))).await.is_ok());
     assert!(soon(upstream.call(tool("t"))).await.is_ok());
+}
+
+#[tokio::test]
+async fn cancellations_that_a_server_does_not_take_hold_up_no_other_call() {
+    let server = Scripted::start(|request, _| match (request.call(), request.body["params"]["name"].as_str()) {
+        ("notifications/cancelled", _) | ("tools/call", Some("slow")) => Answer::Silence,
+        _ => opening(request).unwrap_or_else(|| request.result(DONE)),
+    })
+    .await;
+    let upstream = open(&[&server.url], speaking("2025-11-25")).await.unwrap();
+    let slow: Vec<_> = (0..100)
+        .map(|_| {
+            let upstream = upstream.clone();
+            tokio::spawn(async move { upstream.call(tool("slow")).await })
+        })
+        .collect();
+    let came = |what: &str| server.calls().iter().filter(|call| *call == what).count();
+    while came("tools/call") < slow.len() {
+        tokio::task::yield_now().await;
+    }
+    slow.iter().for_each(tokio::task::JoinHandle::abort);
+    while came("notifications/cancelled") == 0 {
+        tokio::task::yield_now().await;
+    }
+    // A cancellation that is not taken times out after as long as the test waits.
+    assert!(tokio::time::timeout(PATIENCE / 3, upstream.call(tool("t"))).await.is_ok());
+}
+
+/// A call of a party.
+async fn call_of(upstream: Upstream, party: u64, name: &'static str) -> Outcome {
+    let party = Some(Party(party));
+    let call = || (tool(name), Terms { party, ..Terms::default() });
+    let agreement = upstream.agreement();
+    upstream.call_on_behalf(call, party, agreement, Arc::new(Alone)).await.expect("the session is open")
+}
+
+#[tokio::test]
+async fn answers_that_arrive_have_a_bound_over_all_calls_and_a_share_for_each_party() {
+    for version in ["2026-07-28", "2025-11-25"] {
+        let server = Scripted::start(|request, _| match request.body["params"]["name"].as_str() {
+            // All but the end of the answer.
+            Some("slow") => {
+                let half = request.message(&format!(r#"{{"content":[],"x":"{}"#, "x".repeat(200_000)));
+                Answer::Hold(stream(&format!("data: {half}")))
+            }
+            Some(_) => request.result(&format!(r#"{{"content":[],"x":"{}"}}"#, "x".repeat(150_000))),
+            None => opening(request).unwrap_or_else(|| empty(500)),
+        })
+        .await;
+        let options = Options { arriving: Arriving::of(500_000), ..speaking(version) };
+        let upstream = open(&[&server.url], options).await.unwrap();
+        let mut slow: JoinSet<_> = (0..3).map(|_| call_of(upstream.clone(), 1, "slow")).collect();
+        let failure = soon(slow.join_next()).await.unwrap().unwrap().unwrap_err();
+        let expected = (FailureKind::TooLong, "the result is too large to be kept".to_owned());
+        assert_eq!((failure.kind, failure.message), expected, "{version}: the third has no room");
+        let failure = soon(call_of(upstream.clone(), 1, "t")).await.unwrap_err();
+        assert_eq!((failure.kind, failure.message), expected, "{version}: nor has another");
+        assert!(soon(call_of(upstream.clone(), 2, "t")).await.is_ok(), "{version}: another party has its share");
+        slow.shutdown().await;
+        while soon(call_of(upstream.clone(), 1, "t")).await.is_err() {
+            tokio::task::yield_now().await;
+        }
+    }
 }
 
 #[tokio::test]

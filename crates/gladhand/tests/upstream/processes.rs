@@ -205,11 +205,13 @@ async fn whichever_era_answers_is_taken_in_whatever_order_the_other_fails() {
 
 #[tokio::test]
 async fn a_server_that_dies_fails_its_calls_and_nothing_hangs() {
-    let server = old_server("exit 1", "read -r line; exit 3");
+    let server = old_server("exit 1", "read -r line; echo 'no room left' >&2; exit 3");
     let upstream = open_command(&server, speaking("2025-11-25")).await.unwrap();
     let both = soon(async { tokio::join!(upstream.call(tool("t")), upstream.call(tool("t"))) }).await;
-    assert_eq!(both.0.unwrap_err().kind, FailureKind::UpstreamLost);
-    assert_eq!(both.1.unwrap_err().kind, FailureKind::UpstreamLost);
+    for failure in [both.0.unwrap_err(), both.1.unwrap_err()] {
+        let told = "the server ended during the call (exit status: 3); its stderr ends with: no room left";
+        assert_eq!((failure.kind, failure.message.as_str()), (FailureKind::UpstreamLost, told));
+    }
     assert_eq!(soon(upstream.call(tool("t"))).await.unwrap_err().kind, FailureKind::UpstreamLost);
     soon(upstream.close()).await;
 }
@@ -236,7 +238,7 @@ async fn what_cannot_be_opened_says_why() {
     assert!(matches!(missing, Err(OpenError::NotStarted { .. })), "{missing:?}");
     let dying = open(&["sh", "-c", "echo alas >&2; exit 1"], Options::default()).await;
     match dying {
-        Err(OpenError::Refused { refusal: Refusal::PeerGone, last_words }) => assert_eq!(last_words, ["alas"]),
+        Err(OpenError::Refused { refusal: Refusal::PeerGone, last_words, .. }) => assert_eq!(last_words, ["alas"]),
         other => panic!("{other:?}"),
     }
     let options = Options { speak: Speak::parse("loaf").unwrap(), ..Options::default() };

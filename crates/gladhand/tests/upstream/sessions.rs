@@ -62,6 +62,21 @@ async fn a_session_is_named_in_every_request_and_deleted_at_its_end() {
 }
 
 #[tokio::test]
+async fn an_upstream_hears_once_of_roots_that_changed_many_times() {
+    let server = Scripted::start(|request, _| opening(request).unwrap_or_else(|| request.result(DONE))).await;
+    let provides = ["roots", "roots.listChanged"].map(|name| (Capability::named(name), None)).to_vec();
+    let upstream = open(&[&server.url], Options { provides, ..speaking("2025-06-18") }).await.unwrap();
+    let heard = || server.calls().iter().filter(|call| *call == "notifications/roots/list_changed").count();
+    for round in 1..3 {
+        // The loop of the session does not run meanwhile.
+        (0..1000).for_each(|_| upstream.roots_changed());
+        tokio::task::yield_now().await;
+        soon(upstream.call(tool("t"))).await.unwrap();
+        assert_eq!(heard(), round);
+    }
+}
+
+#[tokio::test]
 async fn a_stateless_server_gets_headers_and_no_session() {
     let server = Scripted::start(|request, _| opening(request).unwrap_or_else(|| request.result(DONE))).await;
     let upstream = open(&[&server.url], Options::default()).await.unwrap();

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
+use gladhand_accord::Agreement;
 use gladhand_operations::{Content, FailureKind, Outcome, Reply};
 use gladhand_wire::{RawValue, json};
 use serde::Serialize;
@@ -16,6 +17,9 @@ const LONGEST: usize = 128;
 
 /// The largest payload that is written down; of a larger one only its size is.
 const LARGEST_PAYLOAD: usize = 64 * 1024;
+
+/// What decided where the agreement did.
+const NOT_AGREED: &str = "only_what_was_agreed";
 
 /// Writes down calls. Whoever implements it must not make the caller wait.
 pub trait Auditor: fmt::Debug + Send + Sync {
@@ -74,27 +78,53 @@ pub struct Record {
 }
 
 impl Record {
-    /// The call of a tool that a transport refused before a session took it.
-    pub(super) fn refused(principal: &str, dialect: &'static str, tool: &str, rule: &str) -> Self {
+    /// A call that begins.
+    fn begun(who: &Who<'_>, agreement: &Agreement, operation: &'static str, name: &str) -> Self {
+        Self {
+            session: (who.session != SessionId::NONE).then_some(who.session.0),
+            client: short(who.client),
+            client_version: short(&agreement.client.version),
+            dialect_version: short(&agreement.version),
+            ..Self::of(who.principal, agreement.dialect, operation, name)
+        }
+    }
+
+    fn of(principal: Option<&str>, dialect: &'static str, operation: &'static str, name: &str) -> Self {
         Self {
             session: None,
-            principal: Some(short(principal)),
+            principal: principal.map(short),
             client: String::new(),
             client_version: String::new(),
             dialect,
             dialect_version: String::new(),
             upstream: String::new(),
-            operation: "tool",
-            tool: short(tool),
+            operation,
+            tool: short(name),
             own_name: String::new(),
-            outcome: FailureKind::Denied.word(),
-            rule: Some(rule.to_owned()),
+            outcome: "cancelled",
+            rule: None,
             duration_ms: 0.0,
             bytes_in: 0,
             bytes_out: 0,
             arguments: None,
             result: None,
         }
+    }
+
+    /// The same call, which was not made.
+    fn refused(self, kind: FailureKind, rule: &str) -> Self {
+        Self { outcome: kind.word(), rule: Some(rule.to_owned()), ..self }
+    }
+
+    /// The call of a tool that a transport refused before a session took it.
+    pub(super) fn out_of_scope(principal: &str, dialect: &'static str, tool: &str, rule: &str) -> Self {
+        Self::of(Some(principal), dialect, "tool", tool).refused(FailureKind::Denied, rule)
+    }
+
+    /// A request whose capability is not in force in its session.
+    pub(super) fn declined(who: &Who<'_>, agreement: &Agreement, request: &str, capability: &str) -> Self {
+        let begun = Self { own_name: short(capability), ..Self::begun(who, agreement, "capability", request) };
+        begun.refused(FailureKind::MissingCapability, NOT_AGREED)
     }
 }
 
@@ -119,28 +149,12 @@ impl Entry {
         arguments: Option<&RawValue>,
         context: &Context<'_>,
     ) -> Self {
-        let who = Who::of(context);
-        let agreement = context.agreement;
         let bytes_in = arguments.map_or(0, |arguments| arguments.get().len());
         let has_payload = auditor.wants_payloads() && bytes_in <= LARGEST_PAYLOAD;
         let record = Record {
-            session: (who.session != SessionId::NONE).then_some(who.session.0),
-            principal: who.principal.map(short),
-            client: short(who.client),
-            client_version: short(&agreement.client.version),
-            dialect: agreement.dialect,
-            dialect_version: short(&agreement.version),
-            upstream: String::new(),
-            operation,
-            tool: short(name),
-            own_name: String::new(),
-            outcome: "cancelled",
-            rule: None,
-            duration_ms: 0.0,
             bytes_in,
-            bytes_out: 0,
             arguments: arguments.filter(|_| has_payload).map(on_one_line),
-            result: None,
+            ..Record::begun(&Who::of(context), context.agreement, operation, name)
         };
         Self { auditor: Arc::clone(auditor), record: Some(record), started: Instant::now() }
     }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::time::Instant;
 
+use gladhand_accord::Agreement;
 use gladhand_operations::{Failure, FailureKind, Outcome};
 use gladhand_wire::{RawValue, json};
 
@@ -14,8 +15,10 @@ use super::limits::{Meters, Permit};
 use super::pins::{Definition, PinMode, Pinboard, Standing, Stopped};
 use super::view::View;
 use super::{Decision, Kind, Policy, What, Who};
+use crate::call_log;
 use crate::provider::{Answer, Context, Listed, Reporter, SessionId, Work};
 use crate::routes::Routes;
+use crate::watched::Subscriber;
 
 /// Applies a policy to a hub's calls.
 #[derive(Debug, Default)]
@@ -35,6 +38,8 @@ pub struct Governor {
 #[derive(Debug, Default)]
 struct Regime {
     policy: Policy,
+    /// How many policies were in force before.
+    number: u64,
     meters: Arc<Meters>,
     hides_anything: bool,
     /// What was allowed for the rest of a session. Under another policy the same name may be that of another rule.
@@ -45,9 +50,10 @@ struct Regime {
 type Consented = (String, Kind, String, String);
 
 impl Regime {
-    fn of(policy: Policy, meters: Arc<Meters>) -> Arc<Self> {
+    fn after(&self, policy: Policy) -> Arc<Self> {
         let hides_anything = policy.hides_anything();
-        Arc::new(Self { policy, meters, hides_anything, consents: Mutex::default() })
+        let meters = Arc::new(self.meters.succeeded(&self.policy.limits, &policy.limits));
+        Arc::new(Self { policy, number: self.number + 1, meters, hides_anything, consents: Mutex::default() })
     }
 
     fn has_consent(&self, session: SessionId, rule: &str, what: &What<'_>) -> bool {
@@ -114,8 +120,8 @@ impl Governor {
     pub fn replace(&self, policy: Policy) -> bool {
         let mut regime = self.regime.write().unwrap_or_else(PoisonError::into_inner);
         let shows_something_else = !policy.shows_the_same_as(&regime.policy);
-        let meters = regime.meters.succeeded(&regime.policy.limits, &policy.limits);
-        *regime = Regime::of(policy, Arc::new(meters));
+        let next = regime.after(policy);
+        *regime = next;
         drop(regime);
         self.note_pinning();
         shows_something_else
@@ -225,8 +231,16 @@ impl Governor {
 
     /// Writes down calls of tools that a transport refused because the principal's token lacks scopes.
     pub fn refused_for_scopes(&self, principal: &str, dialect: &'static str, tools: &[String]) {
+        call_log::refused(principal, tools, SCOPES);
         let Some(auditor) = &self.auditor else { return };
-        tools.iter().for_each(|tool| auditor.record(Record::refused(principal, dialect, tool, SCOPES)));
+        tools.iter().for_each(|tool| auditor.record(Record::out_of_scope(principal, dialect, tool, SCOPES)));
+    }
+
+    /// Writes down a request that was refused because the capability that it needs is not in force in its session.
+    pub fn declined(&self, who: &Who<'_>, agreement: &Agreement, (request, capability): (&str, &str)) {
+        if let Some(auditor) = &self.auditor {
+            auditor.record(Record::declined(who, agreement, request, capability));
+        }
     }
 
     /// How a call goes on.
@@ -238,7 +252,7 @@ impl Governor {
         logged: &mut Logged,
     ) -> Course {
         let (who, regime) = (Who::of(context), self.regime());
-        if let Some(scopes) = regime.policy.lacking_scopes(&who, what) {
+        if let Some(scopes) = regime.policy.lacking_scopes(&who, what, context.terms.record.as_deref()) {
             logged.decided_by(SCOPES);
             return Course::Refused(out_of_scope(what.name, &scopes));
         }
@@ -275,7 +289,7 @@ impl Governor {
         context: &Context<'_>,
     ) -> Option<(String, Failure)> {
         let (who, regime) = (Who::of(context), self.regime());
-        if let Some(scopes) = regime.policy.lacking_scopes(&who, what) {
+        if let Some(scopes) = regime.policy.lacking_scopes(&who, what, context.terms.record.as_deref()) {
             return Some((SCOPES.to_owned(), out_of_scope(what.name, &scopes)));
         }
         match regime.policy.decide(&who, what, arguments) {
@@ -285,6 +299,27 @@ impl Governor {
                 Some((rule, failure))
             }
         }
+    }
+
+    /// Names the policy that holds now, while this governor lasts.
+    pub(crate) fn policy_number(&self) -> u64 {
+        self.regime().number
+    }
+
+    /// Whether a subscriber may hear of a change of a resource, by the policy that holds now. The consent of a person does
+    /// not outlive the policy that asked for it.
+    pub(crate) fn lets_hear(&self, subscriber: &Subscriber, what: &What<'_>, arguments: &RawValue) -> bool {
+        let (who, regime) = (subscriber.who(), self.regime());
+        let policy = &regime.policy;
+        policy.profile(&who).is_none_or(|profile| profile.shows_upstream(what.upstream))
+            && policy.lacking_scopes(&who, what, None).is_none()
+            && match policy.decide(&who, what, arguments) {
+                Decision::Allow => true,
+                Decision::Deny { .. } => false,
+                Decision::Ask { rule, .. } => {
+                    subscriber.policy == regime.number || regime.has_consent(who.session, &rule, what)
+                }
+            }
     }
 
     /// Whether something is denied to a caller whatever the arguments, so that it is not to be listed.
@@ -319,8 +354,12 @@ impl Governor {
         // Who answers when another policy holds has not consented to anything in that.
         let regime = self.regime();
         let has_session = session != SessionId::NONE;
-        let answered = reporter.ask(asking::question(what.name, arguments, reason, has_session)).await;
-        match asking::consent(&answered) {
+        let Some(question) = asking::question(what.name, arguments, reason, has_session) else {
+            logged.decided_by(rule);
+            let why = "a person must allow it first, and the arguments are too long to be shown";
+            return Err(denied(what.name, rule, why));
+        };
+        match asking::consent(&reporter.ask(question).await) {
             Consent::Once => Ok(()),
             Consent::Always => {
                 if has_session {

@@ -251,6 +251,7 @@ impl Texts for Reply {
             | Self::Templates(_)
             | Self::Prompts(_)
             | Self::Agent(_)
+            | Self::Watching(_)
             | Self::Done => {}
         }
     }

@@ -4,6 +4,7 @@
 //! fit a call hold for it, and a call takes from all of them or from none.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -55,6 +56,8 @@ pub(super) struct Meters {
     last_id: u64,
     /// Shared with the meters of the policies before and after.
     all: Arc<Mutex<HashMap<Key, Meter>>>,
+    /// How many meters were left when they were last looked through. That takes long, so they double first.
+    left: AtomicUsize,
 }
 
 /// The id of the limit, and who is counted.
@@ -98,7 +101,7 @@ impl Meters {
         };
         let ids: Vec<_> = limits.iter().map(id_of).collect();
         self.all().retain(|(id, _), meter| meter.running > 0 || ids.contains(id));
-        Self { ids, last_id, all: Arc::clone(&self.all) }
+        Self { ids, last_id, all: Arc::clone(&self.all), left: AtomicUsize::new(0) }
     }
 
     /// Takes what a call needs from all limits that fit it, or says which of them has no more.
@@ -128,8 +131,9 @@ impl Meters {
             return Ok(permit);
         }
         let mut meters = self.all();
-        if meters.len() > MANY {
+        if meters.len() > MANY.max(2 * self.left.load(Ordering::Relaxed)) {
             self.forget(&mut meters, limits, now);
+            self.left.store(meters.len(), Ordering::Relaxed);
         }
         for (key, limit) in &counting {
             let full = limit.rate.map_or(0.0, |rate| f64::from(rate.calls));

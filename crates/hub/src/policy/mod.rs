@@ -20,6 +20,7 @@ mod rule;
 mod view;
 mod violation;
 
+use gladhand_operations::ScopeRecord;
 use gladhand_wire::RawValue;
 
 pub use audit::{Auditor, Record};
@@ -88,9 +89,23 @@ impl Policy {
         std::iter::once(&self.rules).chain(&self.narrowing)
     }
 
-    /// The scopes that a caller lacks for something, separated by spaces.
-    pub(crate) fn lacking_scopes(&self, who: &Who<'_>, what: &What<'_>) -> Option<String> {
-        if self.scopes.is_empty() { None } else { NeededScopes::lacking(&self.scopes, who, what) }
+    /// The scopes that a caller lacks for something, separated by spaces. If it lacks none, the needed ones are recorded for
+    /// later readers of the result.
+    pub(crate) fn lacking_scopes(
+        &self,
+        who: &Who<'_>,
+        what: &What<'_>,
+        record: Option<&ScopeRecord>,
+    ) -> Option<String> {
+        let granted = who.scopes.filter(|_| !self.scopes.is_empty())?;
+        let needed = NeededScopes::of(&self.scopes, what);
+        let is_lacking = |scope: &&str| !granted.split(' ').any(|granted| granted == *scope);
+        let lacking: Vec<_> = needed.iter().copied().filter(is_lacking).collect();
+        if lacking.is_empty() {
+            record.filter(|_| !needed.is_empty()).inspect(|record| record.add(needed));
+            return None;
+        }
+        Some(lacking.join(" "))
     }
 
     /// The rule that denies something to a caller whatever the arguments, if there is one.

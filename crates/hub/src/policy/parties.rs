@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
+use gladhand_accord::Agreement;
 use gladhand_operations::Tool;
 use gladhand_wire::Members;
 use serde::Serialize;
@@ -27,13 +28,17 @@ pub struct Who<'a> {
 impl<'a> Who<'a> {
     /// Who made a call.
     pub(crate) fn of(context: &Context<'a>) -> Self {
-        let (terms, agreement) = (context.terms, context.agreement);
+        let terms = context.terms;
         Self {
-            principal: terms.principal.as_deref().or_else(|| agreement.principal()),
-            client: &agreement.client.name,
-            session: context.caller.session(),
             scopes: terms.principal.as_ref().map(|_| terms.scopes.as_deref().unwrap_or_default()),
+            ..Self::in_session(terms.principal.as_deref(), context.agreement, context.caller.session())
         }
+    }
+
+    /// A peer in a session, without scopes. `principal`: who the transport says it is; otherwise its opening tells.
+    pub fn in_session(principal: Option<&'a str>, agreement: &'a Agreement, session: SessionId) -> Self {
+        let principal = principal.or_else(|| agreement.principal());
+        Self { principal, client: &agreement.client.name, session, scopes: None }
     }
 }
 
@@ -52,7 +57,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    const ALL: [Self; 4] = [Self::Tool, Self::Resource, Self::Prompt, Self::Capability];
+    pub(super) const ALL: [Self; 4] = [Self::Tool, Self::Resource, Self::Prompt, Self::Capability];
 
     /// What it is called.
     pub fn word(self) -> &'static str {
@@ -110,7 +115,7 @@ impl<'a> What<'a> {
     }
 
     /// The same thing, which would have this name if no other provider had it.
-    pub(crate) fn instead_of(self, natural: Option<&'a str>) -> Self {
+    pub fn instead_of(self, natural: Option<&'a str>) -> Self {
         Self { natural, ..self }
     }
 
@@ -277,13 +282,10 @@ pub struct NeededScopes {
 }
 
 impl NeededScopes {
-    /// The scopes that a caller lacks, separated by spaces.
-    pub(super) fn lacking(all: &[Self], who: &Who<'_>, what: &What<'_>) -> Option<String> {
-        let granted = who.scopes?;
-        let granted = |scope: &&String| granted.split(' ').any(|granted| granted == *scope);
+    /// The scopes that something needs.
+    pub(super) fn of<'n>(all: &'n [Self], what: &What<'_>) -> BTreeSet<&'n str> {
         let needed = all.iter().filter(|one| what.is_within(|what| one.fits(what))).flat_map(|one| &one.scopes);
-        let lacking: BTreeSet<_> = needed.filter(|scope| !granted(scope)).map(String::as_str).collect();
-        (!lacking.is_empty()).then(|| lacking.into_iter().collect::<Vec<_>>().join(" "))
+        needed.map(String::as_str).collect()
     }
 
     fn fits(&self, what: &What<'_>) -> bool {

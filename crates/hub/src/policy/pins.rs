@@ -9,6 +9,7 @@ use std::fmt;
 use gladhand_operations::{Prompt, PromptArgument, Tool};
 use gladhand_wire::RawValue;
 use serde::{Deserialize, Serialize};
+use serde_json::map::Entry;
 use serde_json::{Map, Value};
 
 use super::arguments;
@@ -159,8 +160,7 @@ impl Definition {
             tool.output_schema.as_deref().map_or(Value::Null, formerly),
             annotations.map_or(Value::Null, |(_, annotations)| formerly(annotations)),
         ]);
-        let mut whole = members(&tool.extra);
-        for (name, value) in [
+        let known = [
             ("name", own.into()),
             ("title", tool.title.clone().into()),
             ("description", tool.description.clone().into()),
@@ -169,27 +169,28 @@ impl Definition {
             ("tags", tool.tags.clone().into()),
             ("deferred", tool.deferred.into()),
             ("execution.taskSupport", serde_json::to_value(tool.tasks).unwrap_or_default()),
-        ] {
-            whole.insert(name.to_owned(), value);
-        }
-        Self { narrow: Some(formerly_sorted(&narrow)), ..Self::new(Pinned::Tool, upstream, own, &Value::Object(whole)) }
+        ];
+        let whole = whole(known, &tool.extra);
+        Self { narrow: Some(formerly_sorted(&narrow)), ..Self::new(Pinned::Tool, upstream, own, &whole) }
     }
 
     /// The definition of a prompt.
     pub(crate) fn of_prompt(upstream: &str, own: &str, prompt: &Prompt) -> Self {
         let argument = |one: &PromptArgument| {
-            let mut argument = members(&one.extra);
-            argument.insert("name".to_owned(), one.name.clone().into());
-            argument.insert("description".to_owned(), one.description.clone().into());
-            argument.insert("required".to_owned(), one.required.into());
-            Value::Object(argument)
+            let known = [
+                ("name", one.name.clone().into()),
+                ("description", one.description.clone().into()),
+                ("required", one.required.into()),
+            ];
+            whole(known, &one.extra)
         };
-        let mut whole = members(&prompt.extra);
-        whole.insert("name".to_owned(), own.into());
-        whole.insert("title".to_owned(), prompt.title.clone().into());
-        whole.insert("description".to_owned(), prompt.description.clone().into());
-        whole.insert("arguments".to_owned(), prompt.arguments.iter().map(argument).collect());
-        Self::new(Pinned::Prompt, upstream, own, &Value::Object(whole))
+        let known = [
+            ("name", own.into()),
+            ("title", prompt.title.clone().into()),
+            ("description", prompt.description.clone().into()),
+            ("arguments", prompt.arguments.iter().map(argument).collect()),
+        ];
+        Self::new(Pinned::Prompt, upstream, own, &whole(known, &prompt.extra))
     }
 
     /// What an upstream says about how it is to be used, if it says anything.
@@ -203,17 +204,21 @@ impl Definition {
     }
 }
 
-/// Members that the neutral model does not know, each once for every time that it is there.
-fn members(extra: &[(String, Box<RawValue>)]) -> Map<String, Value> {
-    let mut members = Map::new();
+/// A definition of members that the neutral model knows and of others. If it has a member more than once, the further ones
+/// follow in a list, so that no definition without such members has the same text.
+fn whole<const N: usize>(known: [(&str, Value); N], extra: &[(String, Box<RawValue>)]) -> Value {
+    let mut members: Map<_, _> = known.map(|(name, value)| (name.to_owned(), value)).into_iter().collect();
+    let mut further = Vec::new();
     for (name, value) in extra {
-        let mut free = name.clone();
-        while members.contains_key(&free) {
-            free.push('\'');
+        match members.entry(name) {
+            Entry::Vacant(free) => drop(free.insert(read(value))),
+            Entry::Occupied(_) => further.push(Value::Array(vec![name.as_str().into(), read(value)])),
         }
-        members.insert(free, read(value));
     }
-    members
+    match further.is_empty() {
+        true => Value::Object(members),
+        false => Value::Array(vec![Value::Object(members), Value::Array(further)]),
+    }
 }
 
 /// What two readers could read differently counts as it is written.
@@ -285,6 +290,33 @@ mod tests {
             assert_ne!(plain, text(&changed), "{changed:?}");
         }
         assert_eq!(plain, text(&Tool { name: "shown".to_owned(), ..same }), "the name that it is shown under is ours");
+    }
+
+    /// With a name of its own for each time, which grows with their number, this takes hours.
+    #[test]
+    fn a_member_that_is_there_many_times_counts_each_time() {
+        let text = |values: &[&str]| {
+            let extra = values.iter().map(|value| ("x".to_owned(), json::raw((*value).to_owned()))).collect();
+            Definition::of_tool("u", "t", &Tool { extra, ..tool("{}") }).text
+        };
+        let many = vec!["1"; 100_000];
+        let mut other = many.clone();
+        other[99_998] = "2";
+        assert_ne!(text(&many), text(&other));
+        assert_ne!(text(&many), text(&many[1..]));
+        assert_ne!(text(&["1", "2"]), text(&["2", "1"]));
+        let known = vec![("tags".to_owned(), json::raw("1".to_owned()))];
+        assert_ne!(Definition::of_tool("u", "t", &Tool { extra: known, ..tool("{}") }).text, text(&[]));
+    }
+
+    #[test]
+    fn an_ordinary_definition_keeps_its_text() {
+        let tool = tool(r#"{"type":"object"}"#).with("annotations", &json!({"b": 1, "a": 2}));
+        let text = r#"{"annotations":{"a":2,"b":1},"deferred":false,"description":"d","execution.taskSupport":"Forbidden","inputSchema":{"type":"object"},"name":"t","outputSchema":null,"tags":[],"title":null}"#;
+        assert_eq!(Definition::of_tool("u", "t", &tool).text, text);
+        let prompt = Prompt::new("p", "d").argument("a", "");
+        let text = r#"{"arguments":[{"description":"","name":"a","required":true}],"description":"d","name":"p","title":null}"#;
+        assert_eq!(Definition::of_prompt("u", "p", &prompt).text, text);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::expression::Expression;
 use super::parties::{Callers, Subjects, What, Who, any_fits};
-use crate::schema::Check;
+use crate::schema::{Check, TOO_COSTLY, Verdict};
 
 /// One rule. Of an ordered list of them, the first that matches a call decides.
 #[derive(Debug)]
@@ -130,10 +130,13 @@ impl Rule {
             Ok(arguments) => arguments,
             Err(problem) => return Match::Unreadable { problem: problem.clone() },
         };
-        match (&self.when, &self.schema) {
-            (Some(when), _) if !when.holds(arguments) => Match::ConditionDoesNotHold { condition: when.to_string() },
-            (_, Some(schema)) if !schema.0.holds(arguments) => Match::SchemaDoesNotHold,
-            _ => Match::Matches,
+        if let Some(when) = self.when.as_ref().filter(|when| !when.holds(arguments)) {
+            return Match::ConditionDoesNotHold { condition: when.to_string() };
+        }
+        match self.schema.as_ref().map_or(Verdict::Fits, |schema| schema.0.verdict(arguments)) {
+            Verdict::Fits => Match::Matches,
+            Verdict::DoesNotFit => Match::SchemaDoesNotHold,
+            Verdict::CannotBeTold => Match::Unreadable { problem: TOO_COSTLY.to_owned() },
         }
     }
 }

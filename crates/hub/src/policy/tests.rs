@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use gladhand_accord::{Agreement, Defined, Minimum, Offer, Peer, Rules, VersionRule, agree};
 use gladhand_operations::{
-    Call, CallId, Contents, Failure, FailureKind, Notice, Operation, Outcome, Reply, Resource, Tool, ToolCall,
-    ToolResult,
+    Call, CallId, Contents, Failure, FailureKind, Notice, Operation, Outcome, Reply, Resource, ScopeRecord, Tool,
+    ToolCall, ToolResult,
 };
 use gladhand_wire::json;
 use serde_json::{Value, json};
@@ -349,6 +349,32 @@ async fn a_person_is_asked_and_only_yes_is_yes() {
         let told = "policy forbids git__push (rule `careful`): whoever was asked did not allow it";
         assert_eq!(failure.message, told);
     }
+}
+
+#[tokio::test]
+async fn a_schema_that_cannot_be_checked_denies() {
+    let schema = json!({"required": ["op"], "properties": {"op": {"const": "drop"}, "a": {"allOf": [
+        {"$ref": "#"}, {"$ref": "#"}]}}, "$defs": {}});
+    for effect in [Effect::Deny, Effect::Allow, Effect::Ask] {
+        let schema = Some(ArgumentSchema::parse(&schema).unwrap());
+        let hub = hub(rules(vec![Rule { schema, ..rule("shaped", &[], &["git__push"], None, effect) }]));
+        let caller = Someone::called("c");
+        assert_eq!(caller.call(&hub, "git__push", json!({"op": "keep"})).await.unwrap(), "pushed");
+        let deep = (0..60).fold(json!({"op": "drop"}), |inner, _| json!({"op": "drop", "a": inner}));
+        let failure = caller.call(&hub, "git__push", deep).await.unwrap_err();
+        assert_eq!(failure.kind, FailureKind::Denied);
+        assert!(failure.message.contains("too deeply nested"), "{}", failure.message);
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_a_person_cannot_be_shown_is_refused_without_a_question() {
+    let hub = hub(asking());
+    let yes = Someone::answering(1, &accept("yes"));
+    let failure = yes.call(&hub, "git__push", json!({"list": vec![0; 5000], "force": true})).await.unwrap_err();
+    assert_eq!(failure.kind, FailureKind::Denied);
+    assert!(failure.message.contains("too long to be shown"), "{}", failure.message);
+    assert!(yes.person.asked.lock().unwrap().is_empty());
 }
 
 #[tokio::test]
@@ -917,6 +943,26 @@ async fn scopes_are_needed_for_everything_and_go_with_the_principal() {
 }
 
 #[tokio::test]
+async fn the_scopes_that_a_call_needs_are_recorded_unless_it_is_refused() {
+    let scopes = vec![NeededScopes { pattern: Pattern("vault__*".to_owned()), scopes: vec!["ops".to_owned()] }];
+    let hub = of_all_kinds(Governor::new(Policy { scopes, ..Policy::default() }));
+    let bob = Someone::called("c").proved("bob");
+    let caller: Arc<dyn Caller> = Arc::clone(&bob.person) as _;
+    for granted in ["talk", "talk ops"] {
+        for (at, (told, operation)) in reachable().into_iter().enumerate() {
+            let (mut call, record) = (Call::new(CallId(1), operation), Arc::new(ScopeRecord::default()));
+            (call.terms.principal, call.terms.scopes) = (Some("bob".into()), Some(granted.into()));
+            call.terms.record = Some(Arc::clone(&record));
+            // As who answers a call by another one makes it.
+            call.terms = call.terms.on_behalf();
+            let _ = hub.answer(call, &bob.agreement, &caller).outcome().await;
+            let needed = (at < 7 && granted.contains("ops")).then(|| "ops".to_owned());
+            assert_eq!(record.needed_beyond(None), needed, "{told} with {granted}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_pattern_that_begins_with_a_prefix_is_about_that_upstream_alone() {
     let mount = |prefix: &str, tools: &[&'static str]| {
         let says = |_: ToolCall<'_>, _: &crate::Context<'_>| Ok(ToolResult::text("done"));
@@ -969,6 +1015,20 @@ async fn an_upstream_that_is_added_does_not_free_a_tool_from_its_rule() {
 }
 
 #[tokio::test]
+async fn a_provider_that_yields_does_not_free_a_tool_of_another_from_its_rule() {
+    let says = |_: ToolCall<'_>, _: &crate::Context<'_>| Ok(ToolResult::text("done"));
+    let own = Mount::plain(Arc::new(Kit::new().tool(Tool::plain("gh__delete", ""), says)));
+    let naming = Naming { yields: true, ..Naming::prefixed("gh") };
+    let guest = Mount { provider: Arc::new(Kit::new().tool(Tool::plain("delete", ""), says)), naming };
+    for effect in [Effect::Deny, Effect::Ask] {
+        let policy = rules(vec![rule("keep", &[], &["gh__*"], None, effect)]);
+        let hub = Hub::of(vec![own.clone(), guest.clone()]).governed(Arc::new(Governor::new(policy)));
+        let failure = Someone::called("c").call(&hub, "gh__delete", json!({})).await.unwrap_err();
+        assert!(failure.message.contains("rule `keep`"), "{failure}");
+    }
+}
+
+#[tokio::test]
 async fn consent_is_for_the_tool_of_the_upstream_and_not_for_its_name() {
     let who = Someone::answering(1, &accept("always"));
     let renamed =
@@ -982,127 +1042,5 @@ async fn consent_is_for_the_tool_of_the_upstream_and_not_for_its_name() {
     assert_eq!(who.person.asked.lock().unwrap().len(), 2, "it is another tool");
 }
 
-/// Reads any URI, listed or not, unless it is down.
-#[derive(Debug, Default)]
-struct Reader {
-    name: &'static str,
-    is_down: AtomicBool,
-    resources: Mutex<Vec<Resource>>,
-    templates: Mutex<Vec<&'static str>>,
-}
-
-impl crate::Provider for Reader {
-    fn name(&self) -> &str {
-        self.name
-    }
-
-    fn features(&self) -> crate::Features {
-        crate::Features { unlisted_resources: true, ..crate::Features::default() }
-    }
-
-    fn resources(&self) -> Vec<Resource> {
-        self.resources.lock().unwrap().clone()
-    }
-
-    fn templates(&self) -> Vec<gladhand_operations::Template> {
-        let texts = self.templates.lock().unwrap();
-        texts.iter().map(|text| gladhand_operations::Template::new(*text, "t", "")).collect()
-    }
-
-    fn read(&self, uri: &str, _: &crate::Context<'_>) -> Answer {
-        match self.is_down.load(Ordering::Relaxed) {
-            true => Answer::Now(Err(Failure::unknown_resource(uri))),
-            false => Contents::text(uri, "text/plain", self.name).into(),
-        }
-    }
-}
-
-/// An upstream that owns `note:1` and `user:{id}`, and another before it that reads any URI.
-fn owner_and_other() -> (Arc<Reader>, Arc<Reader>, Vec<Mount>) {
-    let owner = Reader { name: "owner", ..Reader::default() };
-    owner.resources.lock().unwrap().push(Resource::new("note:1", "n", ""));
-    owner.templates.lock().unwrap().push("user:{id}");
-    let (owner, other) = (Arc::new(owner), Arc::new(Reader { name: "other", ..Reader::default() }));
-    let mounts = [&other, &owner].map(|one| Mount::plain(Arc::clone(one) as _)).to_vec();
-    (owner, other, mounts)
-}
-
-async fn read(hub: &Hub, uri: &'static str) -> Result<String, FailureKind> {
-    let outcome = Someone::called("c").answer(hub, Operation::ReadResource(uri.into())).outcome().await;
-    match outcome.map_err(|failure| failure.kind)? {
-        Reply::Contents(contents) => {
-            let part: Value = serde_json::from_str(contents.parts[0].get()).unwrap();
-            Ok(part["text"].as_str().unwrap().to_owned())
-        }
-        other => panic!("{other:?}"),
-    }
-}
-
-#[tokio::test]
-async fn a_uri_is_read_from_its_owner_alone_also_while_it_is_not_listed() {
-    for is_governed in [false, true] {
-        let (owner, other, mounts) = owner_and_other();
-        let mut hub = Hub::of(mounts);
-        if is_governed {
-            hub = hub.governed(Arc::default());
-        }
-        owner.resources.lock().unwrap().clear();
-        owner.templates.lock().unwrap().clear();
-        hub.look_again();
-        for uri in ["note:1", "user:7"] {
-            assert_eq!(read(&hub, uri).await.as_deref(), Ok("owner"), "{uri}");
-        }
-        owner.is_down.store(true, Ordering::Relaxed);
-        for takes_over in [false, true] {
-            if takes_over {
-                other.templates.lock().unwrap().extend(["note:{id}", "user:{name}"]);
-                other.resources.lock().unwrap().push(Resource::new("user:7", "u", ""));
-                hub.look_again();
-            }
-            for uri in ["note:1", "user:7"] {
-                assert_eq!(read(&hub, uri).await, Err(FailureKind::UnknownResource), "{uri} {takes_over}");
-            }
-            assert_eq!(read(&hub, "free:1").await.as_deref(), Ok("other"));
-        }
-        assert_eq!(read(&hub, "note:2").await.as_deref(), Ok("other"), "no other owns it");
-    }
-}
-
-#[tokio::test]
-async fn a_resource_that_is_left_out_does_not_fall_to_another_upstream() {
-    let (owner, _, mounts) = owner_and_other();
-    owner.resources.lock().unwrap()[0].name = "n\u{200b}\u{e0041}".to_owned();
-    owner.templates.lock().unwrap().push("us\u{e0041}er/{id}");
-    let book = Arc::new(Book::default());
-    let governor = Governor::default().audited(Arc::clone(&book) as _);
-    let hub = Hub::of(mounts.clone()).governed(Arc::new(governor)).screening(Invisible::Refuse);
-    assert!(hub.resources().is_empty());
-    assert_eq!(read(&hub, "note:1").await, Err(FailureKind::Denied));
-    assert_eq!(read(&hub, "us\u{e0041}er/7").await, Err(FailureKind::Denied));
-    let expected = ["note:1 owner/note:1", "us\u{e0041}er/7 owner/us\u{e0041}er/7"];
-    assert_eq!(book.told(), expected.map(|line| format!("{line} denied invisible")));
-    let profile = Profile { upstreams: vec![Pattern("other".to_owned())], ..Profile::default() };
-    let policy = Policy { profiles: vec![profile], ..Policy::default() };
-    let hub = Hub::of(mounts).governed(Arc::new(Governor::new(policy)));
-    for uri in ["note:1", "user:7"] {
-        assert_eq!(read(&hub, uri).await, Err(FailureKind::UnknownResource), "{uri}");
-    }
-}
-
-#[tokio::test]
-async fn a_read_of_what_is_not_listed_is_written_down_with_who_answered_and_what_refused() {
-    let (_, other, mounts) = owner_and_other();
-    let deny = Rule {
-        about: Subjects { resources: vec![Pattern("no:*".to_owned())], ..Subjects::default() },
-        ..Rule::new("not-those", Effect::Deny)
-    };
-    let book = Arc::new(Book::default());
-    let governor = Governor::new(rules(vec![deny])).audited(Arc::clone(&book) as _);
-    let hub = Hub::of(mounts).governed(Arc::new(governor));
-    assert_eq!(read(&hub, "no:1").await, Err(FailureKind::Denied));
-    assert_eq!(read(&hub, "free:1").await.as_deref(), Ok("other"));
-    other.is_down.store(true, Ordering::Relaxed);
-    assert_eq!(read(&hub, "free:1").await.as_deref(), Ok("owner"));
-    let expected = ["no:1 other/no:1 denied not-those", "free:1 other/free:1 ok -", "free:1 owner/free:1 ok -"];
-    assert_eq!(book.told(), expected);
-}
+#[path = "resource_tests.rs"]
+mod resources;

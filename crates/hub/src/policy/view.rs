@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use gladhand_operations::{Prompt, Resource, Template, Tool};
 
 use super::Policy;
-use super::parties::Who;
-use crate::routes::{Routes, Target};
+use super::parties::{Kind, What, Who};
+use crate::naming::BETWEEN;
+use crate::routes::{Mount, Routes, Target};
 
 /// Views that are kept. Callers share a view unless the policy names them differently.
 const KEPT: usize = 64;
@@ -22,8 +23,10 @@ pub(crate) struct View {
     pub(crate) resources: Arc<[Resource]>,
     pub(crate) templates: Arc<[Template]>,
     pub(crate) prompts: Arc<[Prompt]>,
-    /// Whether what a mount has is seen, by its place.
+    /// Whether what a mount has is seen as far as the profile says, by its place.
     mounts: Vec<bool>,
+    /// Whether anything of a mount is seen, by its place.
+    sees: Vec<bool>,
 }
 
 impl View {
@@ -46,13 +49,15 @@ impl View {
                 places.push((index, name));
             }
         }
+        let mut sees = vec![false; routes.mounts.len()];
+        places.iter().for_each(|(index, _)| sees[routes.route_of(*index).mount] = true);
         // A list that is whole is shared with the routes: a copy of it would cost memory for each view.
         let is_whole = places.len() == routes.tools.len()
             && places.iter().zip(&*routes.tools).all(|((_, name), tool)| *name == tool.name);
         let tools = if is_whole {
             Arc::clone(&routes.tools)
         } else {
-            places.into_iter().map(|(index, name)| Tool { name, ..routes.tools[index].clone() }).collect()
+            places.into_iter().map(|(index, name)| routes.renamed(index, name)).collect()
         };
         let is_seen = |target: Option<Target>, name: &str| {
             target.is_some_and(|target| {
@@ -67,20 +72,28 @@ impl View {
             let seen: Vec<_> = seen.map(|(_, one)| one).collect();
             if seen.len() == all.len() { Arc::clone(all) } else { seen.into_iter().cloned().collect() }
         }
-        Self {
-            tools,
-            by_name,
-            resources: seen(&routes.resources, |_, one| {
-                is_seen(routes.resource(&one.uri).map(Target::Resource), &one.uri)
-            }),
-            templates: seen(&routes.templates, |index, one| {
-                is_seen(Some(routes.unlisted(&one.uri_template, routes.template_mount(index))), &one.uri_template)
-            }),
-            prompts: seen(&routes.prompts, |_, one| {
-                is_seen(routes.prompt(&one.name).cloned().map(Target::Prompt), &one.name)
-            }),
-            mounts: (0..routes.mounts.len()).map(shows).collect(),
+        let resources =
+            seen(&routes.resources, |_, one| is_seen(routes.resource(&one.uri).map(Target::Resource), &one.uri));
+        let templates = seen(&routes.templates, |index, one| {
+            is_seen(Some(routes.unlisted(&one.uri_template, routes.template_mount(index))), &one.uri_template)
+        });
+        let prompts =
+            seen(&routes.prompts, |_, one| is_seen(routes.prompt(&one.name).cloned().map(Target::Prompt), &one.name));
+        let of_resources = resources.iter().filter_map(|one| routes.resource(&one.uri));
+        let of_templates = templates.iter().filter_map(|one| routes.place_of_template(&one.uri_template));
+        let of_prompts = prompts.iter().filter_map(|one| routes.prompt(&one.name));
+        let seen_of = of_resources.map(|route| route.mount).chain(of_templates);
+        seen_of.chain(of_prompts.map(|route| route.mount)).for_each(|mount| sees[mount] = true);
+        for (mount, sees) in sees.iter_mut().enumerate() {
+            *sees = shows(mount) && (*sees || sees_beyond_lists(policy, who, routes, mount));
         }
+        let mounts = (0..routes.mounts.len()).map(shows).collect();
+        Self { tools, by_name, resources, templates, prompts, mounts, sees }
+    }
+
+    /// Whether the caller gets to see anything of a mount.
+    pub(crate) fn sees(&self, mount: usize) -> bool {
+        self.sees.get(mount).copied().unwrap_or_default()
     }
 
     /// The place in the routes of the tool that the caller knows by this name.
@@ -92,6 +105,26 @@ impl View {
     pub(crate) fn shows(&self, mount: usize) -> bool {
         self.mounts.get(mount).copied().unwrap_or_default()
     }
+}
+
+/// Whether a caller may reach something of a mount that is in no list: a capability, or anything of a provider that lists
+/// nothing, for example because it was not started yet.
+fn sees_beyond_lists(policy: &Policy, who: &Who<'_>, routes: &Routes, mount: usize) -> bool {
+    let Mount { provider, naming } = &routes.mounts[mount];
+    let (upstream, prefix) = (routes.upstream(mount), naming.prefix.as_deref());
+    let is_open = |kind, own: &str, name: &str| {
+        policy.denied_always(who, &What::named(kind, upstream, own, name).among(prefix, &[])).is_none()
+    };
+    if provider.capabilities().iter().any(|capability| is_open(Kind::Capability, capability, capability)) {
+        return true;
+    }
+    // Rules about all names of the provider mean those that are not known yet.
+    let any_name = prefix.map(|prefix| format!("{prefix}{BETWEEN}")).unwrap_or_default();
+    !routes.lists_anything_of(mount)
+        && Kind::ALL.into_iter().any(|kind| match kind {
+            Kind::Tool | Kind::Prompt => is_open(kind, "", &any_name),
+            Kind::Resource | Kind::Capability => is_open(kind, "", ""),
+        })
 }
 
 /// What decides on the view of a caller: the index of its profile, and the indices of those rules that name it. Names of

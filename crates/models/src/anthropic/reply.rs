@@ -57,6 +57,7 @@ pub(super) async fn listen(exchange: &mut Exchange<'_>, mut events: Events) -> R
             }
             "content_block_start" if blocks.len() < MAX_BLOCKS => {
                 let (index, value) = (event.index, event.content_block);
+                exchange.keep(&value)?;
                 // Mostly empty, but it may begin with something.
                 let (text, thought) = (value["text"].as_str(), value["thinking"].as_str());
                 let delta =
@@ -86,12 +87,17 @@ pub(super) async fn listen(exchange: &mut Exchange<'_>, mut events: Events) -> R
     let Some(stop_reason) = stop_reason else {
         return Err(failed("Anthropic stream ended before the message was complete."));
     };
+    for call in blocks.iter().filter(|block| block.is_call()) {
+        exchange.keep_text(&call.text)?;
+    }
     if message.is_object() {
         message["content"] = blocks.iter().map(Block::to_value).collect();
         message["stop_reason"] = json!(stop_reason);
     }
     exchange.debug("response_raw", |told| told.and("response", &message)).await;
-    Ok(Heard { calls: calls(exchange, &blocks).await, usage: Some(usage) })
+    let calls = calls(exchange, &blocks).await;
+    exchange.check_calls(calls.len())?;
+    Ok(Heard { calls, usage: Some(usage) })
 }
 
 impl Block {
@@ -119,6 +125,10 @@ impl Block {
         self.value["type"] == "thinking" || self.value["type"] == "redacted_thinking"
     }
 
+    fn is_call(&self) -> bool {
+        self.value["type"] == "tool_use"
+    }
+
     /// The whole block.
     fn to_value(&self) -> Value {
         let mut value = self.value.clone();
@@ -141,7 +151,7 @@ impl Block {
 
 /// The calls among the blocks; the thoughts that led to them go back with the first one.
 async fn calls(exchange: &mut Exchange<'_>, blocks: &[Block]) -> Vec<WantedCall> {
-    let uses: Vec<&Block> = blocks.iter().filter(|block| block.value["type"] == "tool_use").collect();
+    let uses: Vec<&Block> = blocks.iter().filter(|block| block.is_call()).collect();
     if !uses.is_empty() {
         let raw: Value = uses.iter().map(|block| block.to_value()).collect();
         exchange.debug("tool_calls", |told| told.and("functionCalls", &raw)).await;

@@ -10,9 +10,6 @@ use crate::told::Told;
 use crate::web::failed;
 use crate::{Heard, ModelError, Piece, Segment, Usage, WantedCall};
 
-/// The most calls that one reply may want.
-const MAX_CALLS: usize = 256;
-
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Chunk {
@@ -110,10 +107,11 @@ pub(super) async fn in_pieces(exchange: &mut Exchange<'_>, mut events: Events) -
         if let Some(error) = &chunk.error {
             return Err(failed(format!("{} stream failed: {}", exchange.name(), exchange.clean(&message(error)))));
         }
-        let piece = sum.take(chunk);
-        if sum.calls.len() > MAX_CALLS {
-            return Err(failed(format!("{} wants more than {MAX_CALLS} calls at once.", exchange.name())));
+        for detail in chunk.details() {
+            exchange.keep(detail)?;
         }
+        let piece = sum.take(chunk);
+        exchange.check_calls(sum.calls.len())?;
         exchange.say(piece).await;
     }
     if sum.finish_reason.is_none() {
@@ -135,6 +133,7 @@ pub(super) async fn at_once(exchange: &mut Exchange<'_>, body: &[u8]) -> Result<
     }
     exchange.debug("response_raw", |told| told.and("response", &payload(body))).await;
     let words = chunk.choices.into_iter().next().and_then(|choice| choice.message).unwrap_or_default();
+    exchange.check_calls(words.tool_calls.as_ref().map_or(0, Vec::len))?;
     let thought = words.thought();
     let thought = trimmed(&thought);
     if !thought.is_empty() {
@@ -145,6 +144,14 @@ pub(super) async fn at_once(exchange: &mut Exchange<'_>, body: &[u8]) -> Result<
     let calls = words.tool_calls.into_iter().flatten().map(Call::from).collect();
     let details = words.reasoning_details.unwrap_or_default();
     Ok(Sum { calls, details, usage: chunk.usage, ..Sum::default() }.heard(exchange).await)
+}
+
+impl Chunk {
+    /// What is to be sent back unread.
+    fn details(&self) -> impl Iterator<Item = &Value> {
+        let words = self.choices.iter().filter_map(|choice| choice.delta.as_ref().or(choice.message.as_ref()));
+        words.flat_map(|words| words.reasoning_details.iter().flatten())
+    }
 }
 
 impl Words {

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::events::Events;
-use crate::exchange::{Exchange, arguments, so_far};
+use crate::exchange::{Exchange, MAX_CALLS, arguments, so_far};
 use crate::web::failed;
 use crate::{Heard, ModelError, Piece, Segment, Usage, WantedCall};
 
@@ -69,7 +69,10 @@ pub(super) async fn listen(
                 thought_length += event.delta.as_str().map_or(0, units);
                 exchange.say(thought.grow(event)).await;
             }
-            "response.output_item.done" => spoken.done.push(event.item),
+            "response.output_item.done" => {
+                exchange.keep(&event.item)?;
+                spoken.done.push(event.item);
+            }
             // A response that was cut short for its length is as complete as it will be.
             "response.completed" | "response.incomplete" => {
                 spoken.snapshot = event.response;
@@ -120,6 +123,7 @@ impl Spoken {
     /// The end of the round.
     pub(super) async fn heard(self, exchange: &mut Exchange<'_>) -> Result<Heard, ModelError> {
         let calls = self.calls();
+        exchange.check_calls(calls.len())?;
         if !calls.is_empty() {
             exchange.debug("tool_calls", |told| told.and("functionCalls", &calls)).await;
         }
@@ -141,13 +145,17 @@ impl Spoken {
         Ok(Heard { calls, usage })
     }
 
-    /// The calls that the model wants: as the response lists them, then those that only the stream had; each once.
+    /// The calls that the model wants: as the response lists them, then those that only the stream had; each once. Calls beyond
+    /// the first one that is too many are left out.
     fn calls(&self) -> Vec<&Value> {
         let mut calls: Vec<&Value> = Vec::new();
         let listed = self.snapshot["output"].as_array().into_iter().flatten();
         for item in listed.chain(&self.done).filter(|item| item["type"] == "function_call") {
             if id(item).is_none() || calls.iter().all(|call| id(call) != id(item)) {
                 calls.push(item);
+            }
+            if calls.len() > MAX_CALLS {
+                break;
             }
         }
         calls

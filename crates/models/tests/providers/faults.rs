@@ -118,6 +118,8 @@ async fn garbage_is_called_garbage() {
     }
 }
 
+const TOO_LONG: &str = "OpenRouter sent more than 16 MiB in one event or 32 MiB in one reply.";
+
 #[tokio::test]
 async fn an_event_that_never_ends_is_not_kept() {
     let stage = Stage::new().await;
@@ -126,15 +128,79 @@ async fn an_event_that_never_ends_is_not_kept() {
     events.extend(std::iter::repeat_n(json!({"_raw": mebibyte}), 20));
     events.push(json!({"_stall": true}));
     stage.says(CHAT, [Reply::events(&events)]);
-    assert_eq!(fails(&openrouter(&stage), &round("m", "a")).await, "OpenRouter sent more than can be kept.");
+    assert_eq!(fails(&openrouter(&stage), &round("m", "a")).await, TOO_LONG);
 }
 
 #[tokio::test]
 async fn calls_without_end_are_not_kept() {
     let stage = Stage::new().await;
     let calls: Vec<Value> = (0..300).map(|index| json!({"index": index, "id": format!("c{index}")})).collect();
-    stage.says(CHAT, [Reply::events(&[json!({"choices": [{"delta": {"tool_calls": calls}}]})])]);
-    assert_eq!(fails(&openrouter(&stage), &round("m", "a")).await, "OpenRouter wants more than 256 calls at once.");
+    let at_once = json!({"choices": [{"message": {"tool_calls": calls}}]});
+    let in_pieces = json!({"choices": [{"delta": {"tool_calls": calls}}]});
+    for reply in [Reply::events(&[in_pieces]), Reply::json(&at_once)] {
+        stage.says(CHAT, [reply]);
+        assert_eq!(fails(&openrouter(&stage), &round("m", "a")).await, "OpenRouter wants more than 256 calls at once.");
+    }
+}
+
+#[tokio::test]
+async fn every_service_is_held_to_the_most_calls_of_a_reply() {
+    let stage = Stage::new().await;
+    let calls = |call: fn(usize) -> Value| (0..300).map(call).collect::<Vec<Value>>();
+    let items = calls(|at| json!({"type": "function_call", "call_id": format!("c{at}"), "name": "t"}));
+    let openai = json!({"type": "response.completed", "response": {"status": "completed", "output": items}});
+    let mut anthropic = calls(
+        |at| json!({"type": "content_block_start", "index": at, "content_block": {"type": "tool_use", "id": format!("c{at}")}}),
+    );
+    anthropic.push(json!({"type": "message_delta", "delta": {"stop_reason": "tool_use"}}));
+    let parts = calls(|_| json!({"functionCall": {"name": "t"}}));
+    let antigravity = json!({"candidates": [{"content": {"parts": parts}}]});
+    stage.says("/responses", [Reply::events(&[openai])]);
+    stage.says("/messages", [Reply::events(&anthropic)]);
+    stage.says("/v1internal:loadCodeAssist", [Reply::json(&json!({}))]);
+    stage.says("/v1internal:generateContent", [Reply::json(&antigravity)]);
+    for (models, _) in everybody(&stage).into_iter().skip(2) {
+        let failure = fails(&*models, &round("m", "a")).await;
+        assert!(failure.ends_with(" wants more than 256 calls at once."), "{failure}");
+    }
+}
+
+#[tokio::test]
+async fn a_reply_has_a_bound_in_pieces_and_at_once() {
+    let stage = Stage::new().await;
+    let mebibyte = "x".repeat(1024 * 1024);
+    let pieces: Vec<Value> = std::iter::repeat_n(word(&mebibyte), 33).collect();
+    let at_once = json!({"choices": [{"message": {"content": mebibyte.repeat(33)}}]});
+    for reply in [Reply::events(&pieces), Reply::json(&at_once)] {
+        stage.says(CHAT, [reply]);
+        assert_eq!(fails(&openrouter(&stage), &round("m", "a")).await, TOO_LONG);
+    }
+}
+
+/// Each value of a tree takes many times the bytes that it has on the wire.
+#[tokio::test]
+async fn small_json_values_have_a_bound_in_an_event_and_in_a_reply() {
+    const TOO_MANY: &str = "sent a reply of more than 200000 JSON values.";
+    let stage = Stage::new().await;
+    let details = |count: usize| json!({"choices": [{"delta": {"reasoning_details": vec![json!({"": 0}); count]}}]});
+    let many = vec![details(50_000); 3];
+    let whole = Reply::json(&json!({"choices": [{"message": {"reasoning_details": vec![json!({"": 0}); 150_000]}}]}));
+    for reply in [Reply::events(&[details(150_000)]), Reply::events(&many), whole] {
+        stage.says(CHAT, [reply]);
+        assert_eq!(fails(&openrouter(&stage), &round("m", "a")).await, format!("OpenRouter {TOO_MANY}"));
+    }
+    let zeros = vec![0; 50_000];
+    let item = json!({"type": "response.output_item.done", "item": {"x": zeros}});
+    stage.says("/responses", [Reply::events(&vec![item; 5])]);
+    let start = json!({"type": "content_block_start", "index": 0, "content_block": {"type": "tool_use", "id": "c"}});
+    let delta = json!({"type": "content_block_delta", "delta": {"partial_json": "0,".repeat(150_000)}});
+    let end = json!({"type": "message_delta", "delta": {"stop_reason": "tool_use"}});
+    stage.says("/messages", [Reply::events(&[start, delta.clone(), delta, end])]);
+    stage.says("/v1internal:loadCodeAssist", [Reply::json(&json!(vec![zeros; 5]))]);
+    for (models, _) in everybody(&stage).into_iter().skip(2) {
+        let failure = fails(&*models, &round("m", "a")).await;
+        assert!(failure.ends_with(TOO_MANY), "{failure}");
+    }
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use crate::frameworks::{self, Detection};
 use crate::language::Language;
 use crate::profile::Profile;
 use crate::root::Root;
-use crate::survey::{Depth, Survey};
+use crate::survey::Survey;
 use crate::{RepositoryError, Setting, Stage, text};
 
 /// How many Python files are looked at for uses of the SDK.
@@ -128,7 +128,7 @@ pub struct ScanError {
 
 /// Collects frameworks, uses of the SDK and configured runners.
 pub fn collect_repo_profile(input: &CollectInput, setting: &Setting<'_>) -> Result<RepoProfile, RepositoryError> {
-    let survey = Survey::take(Root::existing(setting.places, input.root.as_deref())?, Depth::Sources, setting)?;
+    let survey = Survey::take(Root::existing(setting.places, input.root.as_deref())?, setting)?;
     let detection = Detection::of(&survey, frameworks::default_target(setting.recipes)?);
     setting.progress.report(Stage::Collect, 1, Some(1));
     Ok(RepoProfile::of(&survey, &Profile::of(&survey), &detection, setting.now))

@@ -90,9 +90,15 @@ impl<'s> Case<'s> {
 
     /// Whether the source makes the framework's application object.
     pub(super) fn is_constructed(&self) -> bool {
-        self.source
-            .iter()
-            .any(|(file, finding)| finding.found == Found::Constructor && !file.aside && !self.is_local(finding))
+        !self.constructors().is_empty()
+    }
+
+    /// The statements that make the framework's application object.
+    pub(super) fn constructors(&self) -> Vec<(&'s FileFacts, &'s Finding)> {
+        let is_one = |(file, finding): &&(&FileFacts, &Finding)| {
+            finding.found == Found::Constructor && !file.aside && !self.is_local(finding)
+        };
+        self.source.iter().filter(is_one).copied().collect()
     }
 
     /// Whether there is enough to say that the framework is there.
@@ -203,13 +209,9 @@ impl<'s> Case<'s> {
 
     /// Where code could go: files that exist, and text that each has exactly once.
     fn anchors(&self) -> Vec<InsertAnchor> {
-        let in_source = self
-            .source
-            .iter()
-            .filter(|(file, finding)| !file.aside && finding.found == Found::Constructor)
-            .filter_map(|(file, finding)| {
-                Some(InsertAnchor { filepath: file.path.clone(), pattern: finding.anchor.clone()?, line: finding.line })
-            });
+        let in_source = self.constructors().into_iter().filter_map(|(file, finding)| {
+            Some(InsertAnchor { filepath: file.path.clone(), pattern: finding.anchor.clone()?, line: finding.line })
+        });
         let in_files = self.files.iter().filter_map(|file| {
             Some(InsertAnchor { filepath: file.path.clone(), pattern: file.anchor.clone()?, line: file.line })
         });
@@ -259,7 +261,7 @@ impl Told {
     }
 
     fn shows(&mut self, kind: &'static str, file: &str, line: usize, text: &str, weight: f64) {
-        self.evidence.push(Evidence { kind, file: file.to_owned(), line, text: text.to_owned(), weight });
+        self.evidence.push(Evidence { kind: kind.into(), file: file.to_owned(), line, text: text.to_owned(), weight });
     }
 }
 

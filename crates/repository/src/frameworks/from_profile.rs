@@ -1,6 +1,6 @@
 //! Frameworks from a profile alone, when there is no tree to look at.
 //!
-//! The arithmetic is that of Fluxloop's own server, with two of its mistakes left out: that a language alone is a framework,
+//! A profile of `analyze_repository` carries what was detected, and that is the answer. A profile from elsewhere is weighed: the arithmetic is that of Fluxloop's own server, with two of its mistakes left out: that a language alone is a framework,
 //! and anchors in files that nobody has looked at.
 
 use super::table::{Known, TABLE};
@@ -19,8 +19,23 @@ const ENTRY_POINTS: [(&str, &str, f64); 5] = [
 ];
 
 pub(super) fn detect(profile: &ProfileInput, target: &Target) -> Detection {
-    let frameworks = TABLE.frameworks.iter().filter_map(|known| framework(profile, known)).collect();
+    let frameworks = profile.detected_frameworks.clone().unwrap_or_else(|| weighed(profile));
     Detection::new(frameworks, Vec::new(), Vec::new(), target)
+}
+
+/// The frameworks that the other members of a profile suggest, the surest first.
+fn weighed(profile: &ProfileInput) -> Vec<Framework> {
+    let mut frameworks: Vec<Framework> =
+        TABLE.frameworks.iter().filter_map(|known| framework(profile, known)).collect();
+    let found = frameworks.iter().filter_map(|framework| TABLE.named(&framework.name));
+    let replaced: Vec<&str> = found.flat_map(|known| &known.replaces).map(String::as_str).collect();
+    // What comes along with another framework is told only if an entry point speaks for it.
+    frameworks.retain(|framework| {
+        let has_entry_point = framework.reasons.iter().any(|reason| reason.starts_with("Entry point "));
+        has_entry_point || !replaced.contains(&framework.name.as_str())
+    });
+    super::sort(&mut frameworks);
+    frameworks
 }
 
 fn framework(profile: &ProfileInput, known: &Known) -> Option<Framework> {

@@ -8,6 +8,7 @@ mod findings;
 mod from_profile;
 mod table;
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use schemars::JsonSchema;
@@ -17,11 +18,11 @@ pub(crate) use self::evidence::managers;
 use self::evidence::{Case, Ground};
 pub(crate) use self::findings::{Finding, findings, with_plain_line_ends};
 pub use self::table::Kind;
-pub(crate) use self::table::{Found, TABLE};
+pub(crate) use self::table::TABLE;
 use crate::profile::entry_points;
 use crate::recipes::Recipes;
 use crate::root::Root;
-use crate::survey::{Depth, Project, Survey};
+use crate::survey::{FileFacts, Project, Survey};
 use crate::{RepositoryError, Setting, Stage};
 
 /// The input of `detect_frameworks`.
@@ -39,7 +40,7 @@ pub struct DetectInput {
 }
 
 /// What is used of a profile.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ProfileInput {
     /// The folder that it describes.
@@ -57,6 +58,10 @@ pub struct ProfileInput {
     /// Frameworks that manifests name.
     #[serde(default)]
     pub framework_candidates: Option<Vec<String>>,
+    /// What `analyze_repository` detected. A profile that has it gives the same answer as the files.
+    #[serde(default, deserialize_with = "crate::input::readable_or_nothing")]
+    #[schemars(with = "Option<Vec<serde_json::Value>>")]
+    pub detected_frameworks: Option<Vec<Framework>>,
 }
 
 /// Which frameworks a repository uses.
@@ -73,7 +78,7 @@ pub struct Detection {
 }
 
 /// A framework that is used.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Framework {
     /// Its name.
     pub name: String,
@@ -98,7 +103,7 @@ pub struct Framework {
 }
 
 /// A place where code could go.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct InsertAnchor {
     /// The file, relative to the root.
     pub filepath: String,
@@ -109,10 +114,10 @@ pub struct InsertAnchor {
 }
 
 /// A piece of evidence.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Evidence {
     /// `constructor`, `import`, `dependency` or `file`.
-    pub kind: &'static str,
+    pub kind: Cow<'static, str>,
     /// The file, relative to the root.
     pub file: String,
     /// The line, from 1.
@@ -155,7 +160,7 @@ pub fn detect_frameworks(input: &DetectInput, setting: &Setting<'_>) -> Result<D
         return Ok(from_profile::detect(&profile, target));
     }
     let root = Root::existing(setting.places, input.root.as_deref().or(profile.root.as_deref()))?;
-    let survey = Survey::take(root, Depth::Sources, setting)?;
+    let survey = Survey::take(root, setting)?;
     setting.progress.report(Stage::Detect, 1, Some(1));
     Ok(Detection::of(&survey, target))
 }
@@ -171,18 +176,12 @@ impl ProfileInput {
 impl Detection {
     pub(crate) fn of(survey: &Survey, target: &crate::recipes::Target) -> Self {
         let mut members: Vec<MemberFrameworks> = Vec::new();
-        let mut frameworks: Vec<Framework> = Vec::new();
         for project in &survey.projects {
             let found = in_project(survey, project);
-            for framework in &found {
-                match frameworks.iter_mut().find(|known| known.name == framework.name) {
-                    Some(known) => known.join(framework.clone()),
-                    None => frameworks.push(framework.clone()),
-                }
-            }
             let path = if project.path.is_empty() { "." } else { &project.path };
             members.push(MemberFrameworks { path: path.to_owned(), frameworks: found });
         }
+        let frameworks = joined(&members);
         if members.len() == 1 {
             members.clear();
         }
@@ -190,12 +189,11 @@ impl Detection {
     }
 
     pub(crate) fn new(
-        mut frameworks: Vec<Framework>,
+        frameworks: Vec<Framework>,
         members: Vec<MemberFrameworks>,
         mut warnings: Vec<String>,
         target: &crate::recipes::Target,
     ) -> Self {
-        sort(&mut frameworks);
         if frameworks.is_empty() {
             warnings.push(NONE_FOUND.to_owned());
         }
@@ -238,13 +236,47 @@ impl Framework {
     }
 }
 
-/// The frameworks of one project.
-fn in_project(survey: &Survey, project: &Project) -> Vec<Framework> {
+/// The frameworks of a whole tree, the surest first.
+pub(crate) fn in_tree(survey: &Survey) -> Vec<Framework> {
+    let found = |project: &Project| MemberFrameworks { path: String::new(), frameworks: in_project(survey, project) };
+    joined(&survey.projects.iter().map(found).collect::<Vec<_>>())
+}
+
+/// The projects in which a framework is detected, by their places, each with the statements that make the application object.
+pub(crate) fn detected<'s>(survey: &'s Survey, name: &str) -> Vec<(usize, Vec<(&'s FileFacts, &'s Finding)>)> {
+    let of = |(place, project): (usize, &'s Project)| {
+        let case = proven(survey, project).into_iter().find(|case| case.known.name == name)?;
+        Some((place, case.constructors()))
+    };
+    survey.projects.iter().enumerate().filter_map(of).collect()
+}
+
+/// The frameworks of several projects together, the surest first.
+fn joined(members: &[MemberFrameworks]) -> Vec<Framework> {
+    let mut frameworks: Vec<Framework> = Vec::new();
+    for framework in members.iter().flat_map(|member| &member.frameworks) {
+        match frameworks.iter_mut().find(|known| known.name == framework.name) {
+            Some(known) => known.join(framework.clone()),
+            None => frameworks.push(framework.clone()),
+        }
+    }
+    sort(&mut frameworks);
+    frameworks
+}
+
+/// What proves the frameworks of one project.
+fn proven<'s>(survey: &'s Survey, project: &'s Project) -> Vec<Case<'s>> {
     let ground = Ground::of(survey, project);
     let cases = TABLE.frameworks.iter().enumerate().map(|(place, known)| Case::of(&ground, place, known));
     let mut proven: Vec<Case<'_>> = cases.filter(Case::is_proven).collect();
     let replaced: BTreeSet<&str> = proven.iter().flat_map(|case| &case.known.replaces).map(String::as_str).collect();
     proven.retain(|case| !replaced.contains(case.known.name.as_str()) || case.is_constructed());
+    proven
+}
+
+/// The frameworks of one project.
+fn in_project(survey: &Survey, project: &Project) -> Vec<Framework> {
+    let proven = proven(survey, project);
     let entry_points: Vec<String> = entry_points::of(survey, project).into_iter().collect();
     let mut found: Vec<Framework> = proven.into_iter().map(|case| case.into_framework(&entry_points)).collect();
     sort(&mut found);

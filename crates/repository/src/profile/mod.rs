@@ -7,10 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::frameworks;
+use crate::frameworks::{self, Framework};
 use crate::manifest::Role;
 use crate::root::Root;
-use crate::survey::{Depth, Project, Survey};
+use crate::survey::{Project, Survey};
 use crate::{RepositoryError, Setting, Stage};
 
 /// From how many lines on a repository is large.
@@ -51,6 +51,8 @@ pub struct Profile {
     pub manifests: Vec<String>,
     /// The projects in the tree beside the one at its root.
     pub members: Vec<Member>,
+    /// The frameworks as `detect_frameworks` names them, so that it needs no files if it gets this profile.
+    pub detected_frameworks: Vec<Framework>,
     /// What could not be read, and which limits were hit.
     pub warnings: Vec<String>,
 }
@@ -101,7 +103,7 @@ pub struct Member {
 /// Says what a repository is made of.
 pub fn analyze_repository(input: &AnalyzeInput, setting: &Setting<'_>) -> Result<Profile, RepositoryError> {
     let root = Root::existing(setting.places, input.root.as_deref())?;
-    let survey = Survey::take(root, Depth::Outside, setting)?;
+    let survey = Survey::take(root, setting)?;
     let survey = survey.narrowed(input.globs.as_deref().unwrap_or_default())?;
     setting.progress.report(Stage::Analyze, 1, Some(1));
     Ok(Profile::of(&survey))
@@ -130,6 +132,7 @@ impl Profile {
                 .map(|file| file.path.clone())
                 .collect(),
             members: members.map(|(project, part)| part.into_member(project)).collect(),
+            detected_frameworks: frameworks::in_tree(survey),
             warnings: survey.warnings.clone(),
         }
     }

@@ -187,7 +187,8 @@ impl Target {
 
     /// The recipe for a framework as a caller names it, with the framework's own spelling.
     pub(crate) fn recipe_for(&self, given: Option<&str>) -> Result<(String, &Recipe), RepositoryError> {
-        let given = given.filter(|name| !name.is_empty()).ok_or(RepositoryError::Missing("framework"))?;
+        let missing = || RepositoryError::NoFramework { valid: self.frameworks() };
+        let given = given.filter(|name| !name.is_empty()).ok_or_else(missing)?;
         let name = given.to_lowercase();
         match self.recipe(&name) {
             Some(recipe) => Ok((name, recipe)),

@@ -100,7 +100,9 @@ pub struct Problem {
 
 /// Checks a plan against the files that it is for.
 pub fn validate_edit_plan(input: &ValidateInput, setting: &Setting<'_>) -> Result<Validation, RepositoryError> {
-    let Some(Value::Object(plan)) = &input.plan else { return Err(RepositoryError::PlanNotObject) };
+    let Some(Value::Object(plan)) = &input.plan else {
+        return Err(RepositoryError::PlanNotObject { is_missing: input.plan.as_ref().is_none_or(Value::is_null) });
+    };
     let root = Root::named(setting.places, input.root.as_deref())?;
     let validation = validate(plan, &root);
     setting.progress.report(Stage::Validate, 1, Some(1));

@@ -223,8 +223,8 @@ fn write_private(path: &Path, bytes: &[u8]) -> io::Result<tempfile::NamedTempFil
     Ok(file)
 }
 
-/// Makes a folder for its owner alone, unless it is there.
-pub(crate) fn make_folder(folder: &Path) -> io::Result<()> {
+/// Makes a folder for its owner alone, with the folders around it, unless it is there.
+pub fn make_folder(folder: &Path) -> io::Result<()> {
     let mut builder = std::fs::DirBuilder::new();
     builder.recursive(true);
     #[cfg(unix)]

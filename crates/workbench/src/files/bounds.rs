@@ -3,14 +3,14 @@
 //! A decision is about a real path: links and `..` are resolved before. A file is opened first, and the path that is
 //! decided about must lead to the very file that was opened, so that a link that is changed meanwhile gains nothing.
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::fs::Metadata;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use super::secrets;
-use crate::contract::{Place, Run};
+use crate::contract::{Guarded, Place, Run};
 use crate::outcome::Problem;
 use crate::settings::Settings;
 
@@ -51,10 +51,16 @@ impl Surroundings {
         Self {
             roots: all(&settings.roots),
             readable: all(&settings.readable),
-            private: all(&settings.private),
+            private: settings.private.iter().flat_map(|path| both(path)).collect(),
             sensitive,
             home: settings.environment.get(std::ffi::OsStr::new("HOME")).and_then(|home| real(Path::new(home))),
         }
+    }
+
+    /// Whether a path is private, is in a private folder, or is a numbered copy of a private file.
+    fn is_private(&self, real: &Path) -> bool {
+        let original = without_number(real);
+        self.private.iter().any(|path| real.starts_with(path) || original.as_ref() == Some(path))
     }
 
     /// The files in sensitive places that have more than one name, by device and number.
@@ -63,13 +69,15 @@ impl Surroundings {
             let home = self.home.as_deref();
             places.iter().filter_map(move |place| Some(home?.join(place)))
         };
-        let mut waiting: Vec<PathBuf> = self.private.iter().chain(&self.sensitive).cloned().collect();
+        // Breadth first: what is deep inside of a large folder must not keep the others from being looked at.
+        let mut waiting: VecDeque<PathBuf> = self.private.iter().chain(&self.sensitive).cloned().collect();
+        waiting.extend(self.private.iter().flat_map(|path| numbered_copies(path)));
         waiting.extend(home(&secrets::FOLDERS).chain(home(&secrets::FILES)));
         if let Some(entries) = self.home.as_deref().and_then(|home| std::fs::read_dir(home).ok()) {
             waiting.extend(entries.flatten().map(|entry| entry.path()).filter(|path| secrets::may_hold_secrets(path)));
         }
         let (mut found, mut looked) = (HashSet::new(), 0);
-        while let Some(path) = waiting.pop() {
+        while let Some(path) = waiting.pop_front() {
             looked += 1;
             if looked > ENTRIES {
                 tracing::warn!("there are more files in sensitive places than are looked at");
@@ -92,12 +100,8 @@ impl Surroundings {
 enum Standing {
     /// It may be used.
     Free,
-    /// It is outside of the workspace.
-    Outside,
-    /// It is in the workspace, is to be written, and says which programs run.
-    Steering,
-    /// It may hold secrets.
-    Sensitive,
+    /// It may be used once it is approved.
+    Guarded(Guarded),
     /// It is never used.
     Private,
 }
@@ -133,12 +137,10 @@ impl Bounds {
             Access::Write => real(path)?,
         };
         let about = real.symlink_metadata().ok();
-        let is_sensitive = match self.standing(&real, about.as_ref(), access) {
-            Standing::Free | Standing::Private => return None,
-            Standing::Outside | Standing::Steering => false,
-            Standing::Sensitive => true,
-        };
-        Some(Place { path: real, is_sensitive })
+        match self.standing(&real, about.as_ref(), access) {
+            Standing::Free | Standing::Private => None,
+            Standing::Guarded(why) => Some(Place { path: real, why }),
+        }
     }
 
     /// Opens a regular file to read it.
@@ -186,42 +188,34 @@ impl Bounds {
     }
 
     fn check(&self, path: &Path, real: &Path, about: Option<&Metadata>, access: Access) -> Result<(), Problem> {
-        let standing = self.standing(real, about, access);
-        let covers = |place: &&Place| real.starts_with(&place.path);
-        let mut approvals = self.approved.iter().filter(covers);
-        let is_allowed = match standing {
-            Standing::Free => true,
-            Standing::Outside | Standing::Steering => approvals.next().is_some(),
-            Standing::Sensitive => approvals.any(|place| place.is_sensitive),
-            Standing::Private => false,
-        };
+        let covers = |why: Guarded| self.approved.iter().any(|place| place.why >= why && real.starts_with(&place.path));
         let path = path.display();
-        match standing {
-            _ if is_allowed => Ok(()),
+        match self.standing(real, about, access) {
+            Standing::Free => Ok(()),
+            Standing::Guarded(why) if covers(why) => Ok(()),
+            Standing::Guarded(why) => Err(Problem::plain(format!("{path} {} and was not approved", why.words()))),
             Standing::Private => Err(Problem::plain(format!("{path} is private"))),
-            Standing::Sensitive => Err(Problem::plain(format!("{path} may hold secrets and was not approved"))),
-            Standing::Steering => Err(Problem::plain(format!("{path} says which programs run and was not approved"))),
-            _ => Err(Problem::plain(format!("{path} is outside of the workspace and was not approved"))),
         }
     }
 
     fn standing(&self, real: &Path, about: Option<&Metadata>, access: Access) -> Standing {
         let is_in = |folders: &[PathBuf]| folders.iter().any(|folder| real.starts_with(folder));
-        let Surroundings { roots, readable, private, sensitive, .. } = &*self.surroundings;
+        let Surroundings { roots, readable, sensitive, .. } = &*self.surroundings;
         let is_readable = access == Access::Read && is_in(readable);
-        if is_in(private) || secrets::shows_process(real) {
+        if self.surroundings.is_private(real) || secrets::shows_process(real) {
             return Standing::Private;
         }
         if secrets::may_hold_secrets(real) || is_in(sensitive) && !is_readable || self.is_linked_secret(about) {
-            return Standing::Sensitive;
+            return Standing::Guarded(Guarded::Secret);
         }
-        let mut below =
-            roots.iter().chain(&self.workspace).filter_map(|folder| real.strip_prefix(folder).ok()).peekable();
+        let around = roots.iter().chain(&self.workspace);
+        let mut below = around.filter_map(|folder| Some((folder, real.strip_prefix(folder).ok()?))).peekable();
         if below.peek().is_none() {
-            return if is_readable { Standing::Free } else { Standing::Outside };
+            return if is_readable { Standing::Free } else { Standing::Guarded(Guarded::Outside) };
         }
-        let is_steering = access == Access::Write && below.any(secrets::steers_programs);
-        if is_steering { Standing::Steering } else { Standing::Free }
+        let is_steering =
+            access == Access::Write && below.any(|(folder, below)| secrets::steers_programs(folder, below));
+        if is_steering { Standing::Guarded(Guarded::Steering) } else { Standing::Free }
     }
 
     /// Whether a file is another name of one in a sensitive place.
@@ -251,7 +245,10 @@ impl SecretFiles {
 
     /// Whether a file or folder at a real path is among them.
     pub fn contain(&self, real: &Path, about: &Metadata) -> bool {
-        matches!(self.0.standing(real, Some(about), Access::Read), Standing::Sensitive | Standing::Private)
+        matches!(
+            self.0.standing(real, Some(about), Access::Read),
+            Standing::Guarded(Guarded::Secret) | Standing::Private
+        )
     }
 }
 
@@ -265,6 +262,28 @@ fn real(path: &Path) -> Option<PathBuf> {
         return None;
     }
     Some(real(path.parent()?)?.join(path.file_name()?))
+}
+
+/// Where a path leads, and the path itself: a link to a private file may give way to a file of the same name.
+fn both(path: &Path) -> impl Iterator<Item = PathBuf> {
+    let itself = path.parent().zip(path.file_name()).and_then(|(folder, name)| Some(real(folder)?.join(name)));
+    real(path).into_iter().chain(itself)
+}
+
+/// The file of which this is a numbered copy: `audit.jsonl` for `audit.jsonl.1`.
+fn without_number(real: &Path) -> Option<PathBuf> {
+    let number = real.extension()?.as_encoded_bytes();
+    number.iter().all(u8::is_ascii_digit).then(|| real.with_extension(""))
+}
+
+/// The numbered copies of a file that exist, up to the first that does not.
+fn numbered_copies(file: &Path) -> impl Iterator<Item = PathBuf> {
+    let copy = |number| {
+        let mut name = file.as_os_str().to_owned();
+        name.push(format!(".{number}"));
+        PathBuf::from(name)
+    };
+    (1..ENTRIES).map(copy).take_while(|copy| copy.exists())
 }
 
 #[cfg(test)]
@@ -317,17 +336,17 @@ mod tests {
     fn what_is_read_freely_is_in_the_workspace_and_holds_no_secrets() {
         let home = Home::new();
         let bounds = home.bounds(&[]);
-        let reach = |path: &str| bounds.reach(&home.at(path), Access::Read).map(|place| place.is_sensitive);
+        let reach = |path: &str| bounds.reach(&home.at(path), Access::Read).map(|place| place.why);
         for free in ["work", "work/plain", "work/deep", "work/deep/../plain", "data/skills/SKILL.md", "other/missing"] {
             assert_eq!(reach(free), None, "{free}");
             let is_file = home.at(free).is_file();
             assert_eq!(bounds.open(&home.at(free)).is_ok(), is_file, "{free}");
         }
         for outside in ["other/file", "work/../other/file", "other", ""] {
-            assert_eq!(reach(outside), Some(false), "{outside}");
+            assert_eq!(reach(outside), Some(Guarded::Outside), "{outside}");
         }
         for secret in ["work/.env", ".ssh/key", ".ssh", "work/../.ssh", "data", "data/chat"] {
-            assert_eq!(reach(secret), Some(true), "{secret}");
+            assert_eq!(reach(secret), Some(Guarded::Secret), "{secret}");
         }
         for refused in ["other/file", "work/.env", ".ssh/key", "data/chat", "private/toml"] {
             assert!(bounds.open(&home.at(refused)).is_err(), "{refused}");
@@ -340,12 +359,12 @@ mod tests {
     fn a_file_that_says_which_programs_run_is_written_only_with_approval() {
         let home = Home::new();
         std::fs::create_dir(home.at("work/.git")).unwrap();
-        std::fs::write(home.at("work/.git/config"), "x").unwrap();
+        std::fs::write(home.at("work/.git/HEAD"), "x").unwrap();
         symlink(home.at("work/.git"), home.at("work/deep/alias")).unwrap();
         let bounds = home.bounds(&[]);
         for steering in [
-            "work/.git/config",
-            "work/deep/alias/config",
+            "work/.git/HEAD",
+            "work/deep/alias/HEAD",
             "work/.GIT/hooks/pre-commit",
             "work/.envrc",
             "work/.npmrc",
@@ -358,10 +377,11 @@ mod tests {
             "work/.cursor/mcp.json",
         ] {
             let place = bounds.reach(&home.at(steering), Access::Write).unwrap();
+            assert!(place.why >= Guarded::Steering, "{steering}");
             assert!(bounds.write_to(&home.at(steering)).is_err(), "{steering}");
             assert!(home.bounds(&[place]).write_to(&home.at(steering)).is_ok(), "{steering}");
         }
-        assert!(bounds.open(&home.at("work/.git/config")).is_ok(), "it is read freely");
+        assert!(bounds.open(&home.at("work/.git/HEAD")).is_ok(), "it is read freely");
         for plain in ["work/.gitignore", "work/.github/a", "work/git"] {
             assert_eq!(bounds.reach(&home.at(plain), Access::Write), None, "{plain}");
         }
@@ -379,8 +399,8 @@ mod tests {
         let bounds = home.bounds(&[]);
         for secret in ["work/soft", "work/keys", "work/keys/key", "work/home/.ssh/key", "work/hard"] {
             assert_eq!(
-                bounds.reach(&home.at(secret), Access::Read).map(|place| place.is_sensitive),
-                Some(true),
+                bounds.reach(&home.at(secret), Access::Read).map(|place| place.why),
+                Some(Guarded::Secret),
                 "{secret}"
             );
             assert!(bounds.open(&home.at(secret)).is_err(), "{secret}");
@@ -392,20 +412,51 @@ mod tests {
     #[test]
     fn what_was_approved_is_read_and_nothing_else() {
         let home = Home::new();
-        let place = |path: &str, is_sensitive| Place { path: home.at(path), is_sensitive };
+        let place = |path: &str, why| Place { path: home.at(path), why };
         let can_open = |approved: &[Place], path: &str| home.bounds(approved).open(&home.at(path)).is_ok();
-        assert!(can_open(&[place("other/file", false)], "other/file"));
-        assert!(can_open(&[place(".ssh/key", true)], ".ssh/key"));
-        assert!(!can_open(&[place("", false)], ".ssh/key"), "a folder does not open the secrets in it");
-        assert!(!can_open(&[place("other/file", false)], ".ssh/key"));
-        assert!(!can_open(&[place("private", true), place("", true)], "private/toml"), "what is private stays so");
+        assert!(can_open(&[place("other/file", Guarded::Outside)], "other/file"));
+        assert!(can_open(&[place(".ssh/key", Guarded::Secret)], ".ssh/key"));
+        assert!(!can_open(&[place("", Guarded::Outside)], ".ssh/key"), "a folder does not open the secrets in it");
+        assert!(!can_open(&[place("", Guarded::Steering)], ".ssh/key"));
+        assert!(!can_open(&[place("other/file", Guarded::Outside)], ".ssh/key"));
+        let all = [place("private", Guarded::Secret), place("", Guarded::Secret)];
+        assert!(!can_open(&all, "private/toml"), "what is private stays so");
+        let bounds = home.bounds(&[place("work", Guarded::Outside)]);
+        assert!(bounds.write_to(&home.at("work/.envrc")).is_err(), "each reason is approved by itself");
+        assert!(bounds.write_to(&home.at("work/.husky/pre-commit")).is_err(), "each reason is approved by itself");
+    }
+
+    #[test]
+    fn a_private_file_is_private_by_every_name_and_so_are_its_numbered_copies() {
+        let home = Home::new();
+        let write = |path: &str| std::fs::write(home.at(path), "x").unwrap();
+        let files = ["audit", "audit.1", "audit.20", "audit.old", "real", "new"];
+        files.iter().for_each(|file| write(&format!("work/{file}")));
+        symlink(home.at("work/real"), home.at("work/link")).unwrap();
+        std::fs::hard_link(home.at("work/audit"), home.at("work/hard")).unwrap();
+        std::fs::hard_link(home.at("work/audit.1"), home.at("work/hard.1")).unwrap();
+        let mut settings = Settings::new(home.at("data"));
+        settings.private = ["work/audit", "work/link", "work/later"].map(|path| home.at(path)).into();
+        let surroundings = Arc::new(Surroundings::new(&settings));
+        let all = vec![Place { path: home.at(""), why: Guarded::Steering }];
+        let bounds = || Bounds { surroundings: Arc::clone(&surroundings), approved: all.clone(), ..home.bounds(&[]) };
+        for private in ["audit", "audit.1", "audit.20", "real", "link", "hard", "hard.1"] {
+            assert!(bounds().open(&home.at("work").join(private)).is_err(), "{private}");
+        }
+        assert!(bounds().open(&home.at("work/audit.old")).is_ok());
+        std::fs::rename(home.at("work/new"), home.at("work/link")).unwrap();
+        write("work/later");
+        for private in ["link", "later"] {
+            assert!(bounds().open(&home.at("work").join(private)).is_err(), "{private} was made meanwhile");
+            assert!(bounds().write_to(&home.at("work").join(private)).is_err(), "{private}");
+        }
     }
 
     #[cfg(target_os = "linux")]
     #[test]
     fn the_environment_of_a_process_is_private() {
         let home = Home::new();
-        let all = [Place { path: "/".into(), is_sensitive: true }];
+        let all = [Place { path: "/".into(), why: Guarded::Secret }];
         let own = format!("/proc/{}/environ", std::process::id());
         for path in ["/proc/self/environ", "/proc/thread-self/environ", "/proc/self/root/proc/self/environ", &own] {
             assert!(home.bounds(&all).open(Path::new(path)).is_err(), "{path}");

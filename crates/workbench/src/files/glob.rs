@@ -11,11 +11,12 @@ pub(crate) async fn run(job: &Job<'_>) -> Outcome {
     let Some(pattern) = job.input.word("pattern") else {
         return Err(Problem::plain("pattern must not be empty"));
     };
-    let glob = GlobBuilder::new(pattern).literal_separator(true).build();
-    let glob = glob.map_err(|error| Problem::plain(error.to_string()))?.compile_matcher();
+    let pattern = pattern.to_owned();
     let search = Search::new(job)?;
-    let mut walk = search.walk(None)?;
     blocking(move || {
+        let glob = GlobBuilder::new(&pattern).literal_separator(true).build();
+        let glob = glob.map_err(|error| Problem::plain(error.to_string()))?.compile_matcher();
+        let mut walk = search.walk(None)?;
         search.result(&mut walk, |path| path.strip_prefix(&search.place).is_ok_and(|below| glob.is_match(below)))
     })
     .await

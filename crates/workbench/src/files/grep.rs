@@ -1,10 +1,16 @@
 //! `grep_files`: which files hold a pattern. It searches as ripgrep does, with ripgrep's own parts, so that nothing
 //! needs to be installed.
+//!
+//! A model chooses the pattern, and a repository the lines. So the pattern has bounds, and the search can end after every piece of
+//! a file: the time for a piece is at most the length of the piece times the size of the pattern.
 
+use std::fs::File;
+use std::io::{self, Read, Seek as _};
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
-use grep_regex::RegexMatcher;
+use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::sinks::Bytes;
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder};
 use ignore::overrides::OverrideBuilder;
@@ -21,20 +27,70 @@ use crate::outcome::{Outcome, Problem, blocking, done, failed};
 /// How long a search may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// The longest pattern, in bytes.
+const LONGEST_PATTERN: usize = 16 * 1024;
+
+/// The most groups of a pattern: a search keeps a place in memory for each group in each state of the pattern.
+const MOST_GROUPS: usize = 50;
+
+/// How large a compiled pattern may be, in bytes, and how much of a file is searched for it at once. A longer line is searched in
+/// pieces of that length.
+const SIZES: [(usize, usize); 3] = [(64 << 10, 16 << 10), (512 << 10, 2 << 10), (2 << 20, 512)];
+
+/// How much a pattern may keep while it searches, in bytes.
+const CACHE: usize = 1 << 20;
+
 /// Runs the tool.
 pub(crate) async fn run(job: &Job<'_>) -> Outcome {
     let Some(pattern) = job.input.word("pattern") else {
         return Err(Problem::plain("pattern must not be empty"));
     };
-    let matcher = RegexMatcher::new_line_matcher(pattern)
-        .map_err(|error| Problem::plain(format!("pattern is not a regular expression: {error}")))?;
+    let (pattern, include) = (pattern.to_owned(), job.input.word("include").map(str::to_owned));
     let search = Search::new(job)?;
-    let mut walk = search.walk(job.input.word("include"))?;
     blocking(move || {
-        let mut searcher = SearcherBuilder::new().binary_detection(BinaryDetection::quit(0)).build();
-        search.result(&mut walk, |path| holds(&mut searcher, &matcher, &search.bounds, path))
+        let pattern = Pattern::compile(&pattern)?;
+        let mut walk = search.walk(include.as_deref())?;
+        let mut searcher = pattern.searcher();
+        search.result(&mut walk, |path| search.holds(&mut searcher, &pattern, path))
     })
     .await
+}
+
+/// A pattern that is searched for in bounded memory, and in pieces of bounded time.
+#[derive(Debug)]
+struct Pattern {
+    matcher: RegexMatcher,
+    /// How much of a file is searched at once, in bytes.
+    piece: usize,
+}
+
+impl Pattern {
+    fn compile(text: &str) -> Result<Self, Problem> {
+        if text.len() > LONGEST_PATTERN {
+            return Err(Problem::plain(format!("pattern is longer than {LONGEST_PATTERN} bytes")));
+        }
+        // An escaped parenthesis counts too: the bound is rough, and no count is too low.
+        if text.matches('(').count() - text.matches("(?:").count() > MOST_GROUPS {
+            return Err(Problem::plain(format!("pattern has more than {MOST_GROUPS} groups; (?:x) makes none")));
+        }
+        let mut builder = RegexMatcherBuilder::new();
+        builder.line_terminator(Some(b'\n')).dfa_size_limit(CACHE);
+        let mut tried = Err(String::new());
+        for (size, piece) in SIZES {
+            tried = builder.size_limit(size).build(text).map_err(|error| error.to_string());
+            if let Ok(matcher) = tried {
+                return Ok(Self { matcher, piece });
+            }
+        }
+        let why = tried.err().unwrap_or_default();
+        Err(Problem::plain(format!("pattern is not a regular expression: {why}")))
+    }
+
+    /// A searcher for it. A line of UTF-16 is not searched in pieces; a file with a very long one is not searched.
+    fn searcher(&self) -> Searcher {
+        let mut searcher = SearcherBuilder::new();
+        searcher.binary_detection(BinaryDetection::quit(0)).heap_limit(Some(4 * self.piece)).build()
+    }
 }
 
 /// Where files are looked for.
@@ -42,15 +98,61 @@ pub(super) fn path(input: &Input, folder: &Path) -> PathBuf {
     input.word("path").map_or_else(|| folder.to_owned(), |path| within(folder, path))
 }
 
-/// Whether a file holds a match. One that cannot be read, or may not be, holds none.
-fn holds(searcher: &mut Searcher, matcher: &RegexMatcher, bounds: &Bounds, path: &Path) -> bool {
-    let mut found = false;
-    let stop_at_first = Bytes(|_, _| {
-        found = true;
-        Ok(false)
-    });
-    let searched = bounds.open(path).is_ok_and(|file| searcher.search_file(matcher, &file, stop_at_first).is_ok());
-    searched && found
+/// When a search ends, whether or not it is done.
+#[derive(Debug, Clone)]
+struct Ending {
+    stop: CancellationToken,
+    until: Instant,
+}
+
+impl Ending {
+    /// Fails once the search has to end.
+    fn check(&self) -> Result<(), Problem> {
+        if self.stop.is_cancelled() {
+            return Err(Problem::plain("the search was stopped"));
+        }
+        if Instant::now() > self.until {
+            return Err(Problem::plain(format!("the search took longer than {} seconds", PATIENCE.as_secs())));
+        }
+        Ok(())
+    }
+}
+
+/// A file that is read in pieces, until the search has to end.
+struct Pieces<'e> {
+    file: File,
+    ending: &'e Ending,
+    /// How much is read at once.
+    piece: usize,
+    /// Whether it is UTF-16, into which no byte can be put.
+    is_wide: bool,
+    /// How much of the current line was read.
+    length: usize,
+}
+
+impl<'e> Pieces<'e> {
+    fn of(file: File, piece: usize, ending: &'e Ending) -> Self {
+        let mut mark = [0; 2];
+        let is_wide = file.read_exact_at(&mut mark, 0).is_ok() && matches!(mark, [0xff, 0xfe] | [0xfe, 0xff]);
+        Self { file, ending, piece, is_wide, length: 0 }
+    }
+}
+
+impl Read for Pieces<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.ending.check().map_err(|problem| io::Error::other(problem.into_message()))?;
+        if self.length >= self.piece && !self.is_wide && !buffer.is_empty() {
+            // A part is searched again with the next piece, so that the cut hides no match that is shorter.
+            self.file.seek_relative(-i64::try_from(self.piece / 4).unwrap_or_default())?;
+            (buffer[0], self.length) = (b'\n', 0);
+            return Ok(1);
+        }
+        let room = buffer.len().min(self.piece);
+        let read = self.file.read(&mut buffer[..room])?;
+        let end_of_line = buffer[..read].iter().rposition(|byte| *byte == b'\n');
+        self.length = end_of_line.map_or(self.length + read, |end| read - end - 1);
+        Ok(read)
+    }
 }
 
 /// A search for files, by whatever they must fulfil.
@@ -61,7 +163,7 @@ pub(super) struct Search {
     real: PathBuf,
     bounds: Bounds,
     limit: usize,
-    stop: CancellationToken,
+    ending: Ending,
 }
 
 impl Search {
@@ -74,8 +176,9 @@ impl Search {
         let inaccessible = |error| Problem::plain(format!("unable to access `{}`: {error}", place.display()));
         let real = place.canonicalize().map_err(inaccessible)?;
         job.bounds.enter(&place, &real)?;
-        let (limit, stop) = (job.input.within("limit", 100, 1, 2000), job.stop.clone());
-        Ok(Self { place, real, bounds: job.bounds.clone(), limit, stop })
+        let limit = job.input.within("limit", 100, 1, 2000);
+        let ending = Ending { stop: job.stop.clone(), until: Instant::now() + PATIENCE };
+        Ok(Self { place, real, bounds: job.bounds.clone(), limit, ending })
     }
 
     /// All files that are not ignored, and match a glob if there is one.
@@ -88,43 +191,41 @@ impl Search {
         }
         // Links are not followed, so what is below the place is as far below where that really is.
         let (place, real, bounds) = (self.place.clone(), self.real.clone(), self.bounds.clone());
-        let are_plain = real.ancestors().all(has_plain_ignore_files);
-        walk.git_exclude(false).git_ignore(are_plain).ignore(are_plain);
-        walk.filter_entry(move |entry| {
+        gladhand_ignore_files::use_plain(&mut walk, &self.real, move |entry| {
             let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
             let below = entry.path().strip_prefix(&place).unwrap_or_else(|_| entry.path());
-            !is_folder
-                || entry.depth() == 0
-                || bounds.shows(&real.join(below)) && (!are_plain || has_plain_ignore_files(entry.path()))
+            !is_folder || bounds.shows(&real.join(below))
         });
         Ok(walk.build())
     }
 
+    /// Whether a file holds a match. A file that cannot be read, or may not be, holds none.
+    fn holds(&self, searcher: &mut Searcher, pattern: &Pattern, path: &Path) -> bool {
+        let mut found = false;
+        let stop_at_first = Bytes(|_, _| {
+            found = true;
+            Ok(false)
+        });
+        let Ok(file) = self.bounds.open(path) else { return false };
+        let pieces = Pieces::of(file, pattern.piece, &self.ending);
+        searcher.search_reader(&pattern.matcher, pieces, stop_at_first).is_ok() && found
+    }
+
     /// Those files that fulfil a condition.
     pub(super) fn result(&self, walk: &mut Walk, mut fulfils: impl FnMut(&Path) -> bool) -> Outcome {
-        let begun = Instant::now();
         let mut found = Vec::new();
         // What cannot be read is passed over.
         for entry in walk.filter_map(Result::ok) {
-            if self.stop.is_cancelled() {
-                return Err(Problem::plain("the search was stopped"));
-            }
-            if begun.elapsed() > PATIENCE {
-                return Err(Problem::plain(format!("the search took longer than {} seconds", PATIENCE.as_secs())));
-            }
+            self.ending.check()?;
             if entry.file_type().is_some_and(|kind| kind.is_file()) && fulfils(entry.path()) {
                 let changed = entry.metadata().ok().and_then(|data| data.modified().ok());
                 found.push(Found { changed: changed.unwrap_or(SystemTime::UNIX_EPOCH), path: entry.into_path() });
             }
         }
+        // A file whose search had to end seems to hold nothing.
+        self.ending.check()?;
         Ok(if found.is_empty() { nothing() } else { done(&newest_first(found, self.limit)) })
     }
-}
-
-/// Whether the ignore files of a folder are regular files of a usual size. A link to a device would be read without end.
-fn has_plain_ignore_files(folder: &Path) -> bool {
-    let is_plain = |about: std::fs::Metadata| about.is_file() && about.len() <= 1 << 20;
-    [".ignore", ".gitignore"].iter().all(|name| folder.join(name).symlink_metadata().map_or(true, is_plain))
 }
 
 /// Finding nothing is no success, but no error either.

@@ -1,6 +1,13 @@
 //! `list_dir`: the entries of a directory and of those below it.
+//!
+//! The tree is walked in the order in which it is shown, and entries before and behind the wanted ones are not kept. So memory does
+//! not grow with the tree: it holds the names in the directories on the way to the current one, and the lines.
 
+use std::ffi::OsString;
+use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
+
+use tokio_util::sync::CancellationToken;
 
 use crate::bench::Job;
 use crate::files::bounds::Bounds;
@@ -14,12 +21,11 @@ const NAME: usize = 500;
 /// How many entries are looked at, so that no tree is too large.
 const MOST: usize = 200_000;
 
-/// An entry, by the names that lead to it.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Entry {
-    names: Vec<String>,
-    suffix: &'static str,
-}
+/// How many levels of directories are shown at most.
+const DEEPEST: usize = 64;
+
+/// How many bytes the names on the way may take, and how many the lines.
+const BYTES: usize = 8 << 20;
 
 /// The directory that is meant.
 pub(super) fn path(input: &Input) -> PathBuf {
@@ -40,61 +46,128 @@ pub(crate) async fn run(job: &Job<'_>) -> Outcome {
             .ok_or_else(|| Problem::plain(format!("{name} must be greater than zero"))),
     };
     let (offset, limit, depth) = (positive("offset", 1)?, positive("limit", 25)?, positive("depth", 2)?);
-    let bounds = job.bounds.clone();
-    blocking(move || list(&folder, &bounds, offset, limit, depth)).await
+    let listing = Listing {
+        bounds: job.bounds.clone(),
+        stop: job.stop.clone(),
+        wanted: offset..offset.saturating_add(limit),
+        depth: depth.min(DEEPEST),
+        seen: 0,
+        on_the_way: 0,
+        lines: Vec::new(),
+        bytes: 0,
+        has_more: false,
+    };
+    blocking(move || listing.of(&folder)).await
 }
 
-fn list(folder: &Path, bounds: &Bounds, offset: usize, limit: usize, depth: usize) -> Outcome {
-    let mut entries = Vec::new();
-    let failed = |error: std::io::Error| Problem::plain(format!("failed to read directory: {error}"));
-    let real = fs_err::canonicalize(folder).map_err(failed)?;
-    bounds.enter(folder, &real)?;
-    collect(&real, bounds, &[], depth, &mut entries).map_err(failed)?;
-    // By the names on the way, so that what is in a directory follows it.
-    entries.sort();
-    let mut lines = vec![format!("Absolute path: {}", folder.display())];
-    if offset > entries.len().max(1) {
-        return Err(Problem::plain("offset exceeds directory entry count"));
-    }
-    let rest = &entries[(offset - 1).min(entries.len())..];
-    for entry in rest.iter().take(limit) {
-        let indent = "  ".repeat(entry.names.len() - 1);
-        let name = entry.names.last().map_or("", |name| text::cut(name, NAME));
-        lines.push(format!("{indent}{name}{}", entry.suffix));
-    }
-    if rest.len() > limit {
-        lines.push(format!("More than {limit} entries found"));
-    }
-    Ok(done(&lines.join("\n")))
+/// An entry of a directory.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Entry {
+    name: OsString,
+    suffix: &'static str,
 }
 
-/// Collects what is in a folder, by its real path.
-fn collect(
-    folder: &Path,
-    bounds: &Bounds,
-    names: &[String],
-    depth: usize,
-    entries: &mut Vec<Entry>,
-) -> std::io::Result<()> {
-    for entry in fs_err::read_dir(folder)? {
-        if entries.len() >= MOST {
-            break;
-        }
-        let entry = entry?;
+impl Entry {
+    fn of(entry: &fs_err::DirEntry) -> std::io::Result<Self> {
         let kind = entry.file_type()?;
-        let mut names = names.to_vec();
-        names.push(entry.file_name().to_string_lossy().into_owned());
         let suffix = match (kind.is_dir(), kind.is_symlink(), kind.is_file()) {
             (true, ..) => "/",
             (_, true, _) => "@",
             (.., true) => "",
             _ => "?",
         };
-        if kind.is_dir() && depth > 1 && bounds.shows(&entry.path()) {
-            // One that cannot be read is listed without what is in it.
-            let _ = collect(&entry.path(), bounds, &names, depth - 1, entries);
-        }
-        entries.push(Entry { names, suffix });
+        Ok(Self { name: entry.file_name(), suffix })
     }
-    Ok(())
+
+    /// How much memory it takes.
+    fn size(&self) -> usize {
+        size_of::<Self>() + self.name.len()
+    }
+}
+
+/// A list that is being made.
+#[derive(Debug)]
+struct Listing {
+    bounds: Bounds,
+    stop: CancellationToken,
+    /// The numbers of the entries that are shown. The first entry has number 1.
+    wanted: Range<usize>,
+    depth: usize,
+    /// How many entries were passed, shown or not.
+    seen: usize,
+    /// How much memory the names on the way take.
+    on_the_way: usize,
+    lines: Vec<String>,
+    /// How long the lines are together.
+    bytes: usize,
+    /// Whether there are entries behind the last line.
+    has_more: bool,
+}
+
+impl Listing {
+    fn of(mut self, folder: &Path) -> Outcome {
+        let failed = |error: std::io::Error| Problem::plain(format!("failed to read directory: {error}"));
+        let real = fs_err::canonicalize(folder).map_err(failed)?;
+        self.bounds.enter(folder, &real)?;
+        let entries = self.read(&real).map_err(failed)?;
+        let _ = self.show(&real, entries, 0);
+        if self.stop.is_cancelled() {
+            return Err(Problem::plain("the list was stopped"));
+        }
+        if self.wanted.start > self.seen.max(1) {
+            return Err(Problem::plain("offset exceeds directory entry count"));
+        }
+        let more = self.has_more.then(|| format!("More than {} entries found", self.lines.len()));
+        let lines: Vec<_> = [format!("Absolute path: {}", folder.display())].into_iter().chain(self.lines).collect();
+        Ok(done(&lines.into_iter().chain(more).collect::<Vec<_>>().join("\n")))
+    }
+
+    /// The entries of a directory by its real path, sorted, as far as there is room for them.
+    fn read(&mut self, folder: &Path) -> std::io::Result<Vec<Entry>> {
+        let mut entries = Vec::new();
+        let found = fs_err::read_dir(folder)?.take(MOST - self.seen);
+        for entry in found.filter_map(|entry| Entry::of(&entry.ok()?).ok()) {
+            if self.on_the_way + entry.size() > BYTES || self.stop.is_cancelled() {
+                break;
+            }
+            self.on_the_way += entry.size();
+            entries.push(entry);
+        }
+        entries.sort();
+        Ok(entries)
+    }
+
+    /// Shows the entries of a directory, each followed by what is in it. Breaks when no further entry is wanted.
+    fn show(&mut self, folder: &Path, entries: Vec<Entry>, level: usize) -> ControlFlow<()> {
+        for entry in entries {
+            self.take(&entry, level)?;
+            self.on_the_way -= entry.size();
+            let path = folder.join(&entry.name);
+            if entry.suffix == "/" && level + 1 < self.depth && self.bounds.shows(&path) {
+                // One that cannot be read is listed without what is in it.
+                let below = self.read(&path).unwrap_or_default();
+                self.show(&path, below, level + 1)?;
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Counts an entry, and makes a line of it if it is wanted.
+    fn take(&mut self, entry: &Entry, level: usize) -> ControlFlow<()> {
+        if self.seen >= MOST || self.stop.is_cancelled() {
+            return ControlFlow::Break(());
+        }
+        self.seen += 1;
+        if self.seen < self.wanted.start {
+            return ControlFlow::Continue(());
+        }
+        let line = format!("{}{}{}", "  ".repeat(level), text::cut(&entry.name.to_string_lossy(), NAME), entry.suffix);
+        if self.seen >= self.wanted.end || self.bytes + line.len() > BYTES {
+            self.has_more = true;
+            return ControlFlow::Break(());
+        }
+        self.bytes += line.len();
+        self.lines.push(line);
+        ControlFlow::Continue(())
+    }
 }

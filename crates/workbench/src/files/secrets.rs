@@ -3,6 +3,7 @@
 //! The lists name places that common programs use. Callers pass real paths; `bounds` resolves links and finds second names of
 //! files.
 
+use std::ffi::OsStr;
 use std::path::{Component, Path};
 
 /// Places of the system: its state, its devices and its protected files.
@@ -22,7 +23,7 @@ const SYSTEM: [&str; 12] = [
 ];
 
 /// Folders that hold keys, logins or cookies, wherever they are. Each is one or more components.
-pub(super) const FOLDERS: [&str; 23] = [
+pub(super) const FOLDERS: [&str; 65] = [
     ".ssh",
     ".aws",
     ".azure",
@@ -39,17 +40,59 @@ pub(super) const FOLDERS: [&str; 23] = [
     ".config/sops",
     ".config/rclone",
     ".config/google-chrome",
+    ".config/google-chrome-beta",
     ".config/chromium",
     ".config/BraveSoftware",
+    ".config/microsoft-edge",
+    ".config/vivaldi",
+    ".config/opera",
+    "snap/chromium",
+    "snap/firefox",
+    ".var/app/com.google.Chrome",
+    ".var/app/org.chromium.Chromium",
+    ".config/github-copilot",
+    ".config/glab-cli",
+    ".config/doctl",
+    ".config/heroku",
+    ".config/stripe",
+    ".config/ngrok",
+    ".config/openstack",
+    ".config/filezilla",
+    ".config/msmtp",
+    ".config/Bitwarden CLI",
+    ".config/1Password",
+    ".config/Signal",
+    ".config/Slack",
+    ".config/Code/User/globalStorage",
+    ".config/Cursor/User/globalStorage",
+    ".local/share/kwalletd",
+    ".local/share/DBeaverData",
+    ".dbeaver",
+    ".subversion/auth",
+    ".op",
+    ".age",
+    ".fly",
+    ".config/fly",
+    ".local/share/gladhand",
+    ".lastpass",
+    ".kaggle",
+    ".snowflake",
+    ".vnc",
+    ".bitcoin",
+    ".electrum",
+    ".ethereum/keystore",
+    ".config/solana",
     ".local/share/keyrings",
     "Library/Keychains",
     "Library/Application Support/Google/Chrome",
     "Library/Application Support/Firefox",
+    "Library/Application Support/Microsoft Edge",
+    "Library/Application Support/BraveSoftware",
     "Library/Application Support/gladhand",
 ];
 
 /// Files that hold keys or logins, wherever they are. Each is one or more components.
-pub(super) const FILES: [&str; 22] = [
+pub(super) const FILES: [&str; 59] = [
     ".netrc",
     "_netrc",
     ".npmrc",
@@ -71,11 +114,51 @@ pub(super) const FILES: [&str; 22] = [
     ".terraform.d/credentials.tfrc.json",
     ".terraformrc",
     "kubeconfig",
+    "credentials.json",
+    "application_default_credentials.json",
+    "fish_history",
+    ".zhistory",
     "secrets.sealed",
+    ".claude.json",
+    ".claude/.credentials.json",
+    ".codex/auth.json",
+    ".gemini/oauth_creds.json",
+    ".codeium/windsurf/mcp_config.json",
+    "claude_desktop_config.json",
+    ".config/hub",
+    ".config/containers/auth.json",
+    ".local/share/containers/auth.json",
+    ".composer/auth.json",
+    ".config/composer/auth.json",
+    ".m2/settings.xml",
+    ".m2/settings-security.xml",
+    ".gradle/gradle.properties",
+    ".nuget/NuGet/NuGet.Config",
+    "pip.conf",
+    ".databrickscfg",
+    ".huggingface/token",
+    ".cache/huggingface/token",
+    ".cache/huggingface/stored_tokens",
+    ".authinfo",
+    ".msmtprc",
+    ".fetchmailrc",
+    ".mutt/muttrc",
+    ".muttrc",
+    ".lftp/bookmarks",
+    "wallet.dat",
+    "service-account.json",
+    "secrets.yml",
+    "secrets.yaml",
+    "secrets.json",
+    "secrets.toml",
+    "age/keys.txt",
 ];
 
 /// Endings of files that hold keys.
 const ENDINGS: [&str; 9] = [".pem", ".key", ".p12", ".pfx", ".pkcs12", ".jks", ".keystore", ".kdbx", ".ppk"];
+
+/// Endings of files in which Terraform keeps the settings of what it made, passwords among them.
+const STATES: [&str; 2] = [".tfstate", ".tfstate.backup"];
 
 /// How SSH names its keys.
 const SSH_KEYS: [&str; 4] = ["id_rsa", "id_dsa", "id_ecdsa", "id_ed25519"];
@@ -89,25 +172,156 @@ pub fn may_hold_secrets(real: &Path) -> bool {
     is_of_system || is_below_any(real) || is_named(real)
 }
 
-/// Folders and files of a workspace that say which programs run: hooks, settings of editors, servers of agents.
-const STEERING: [&str; 12] = [
+/// Folders and files of a workspace that say which programs run, or what agents do: hooks, settings of editors, shells and desktops,
+/// servers and instructions of agents. Each is one or more components; case does not matter.
+const STEERING: &[&str] = &[
+    // Version control.
     ".git",
+    ".gitconfig",
     ".gitmodules",
+    ".config/git",
+    ".hg",
+    ".hgrc",
     ".husky",
+    ".pre-commit-config.yaml",
+    "lefthook.yml",
+    ".lefthook.yml",
+    ".lefthook",
+    // Editors.
     ".vscode",
+    ".config/Code/User",
+    "Application Support/Code/User",
+    ".vs",
     ".idea",
-    ".cursor",
+    ".fleet",
+    ".zed",
+    ".config/zed",
+    ".exrc",
+    ".vim",
+    ".vimrc",
+    ".gvimrc",
+    ".ideavimrc",
+    ".nvim.lua",
+    ".config/nvim",
+    ".emacs",
+    ".emacs.d",
+    ".dir-locals.el",
+    ".devcontainer",
+    ".devcontainer.json",
+    // Agents: their servers, hooks and instructions.
     ".agents",
+    "AGENT.md",
+    "AGENTS.md",
+    "AGENTS.override.md",
+    ".aider.conf.yml",
+    ".amazonq",
     ".claude",
+    ".claude.json",
+    "claude_desktop_config.json",
+    "CLAUDE.md",
+    "CLAUDE.local.md",
+    ".cline",
+    ".clinerules",
+    "cline_mcp_settings.json",
+    ".codeium",
+    ".codex",
+    ".continue",
+    ".copilot",
+    ".cursor",
+    ".cursorrules",
+    ".gemini",
+    "GEMINI.md",
+    ".github/agents",
+    ".github/copilot-instructions.md",
+    ".github/instructions",
+    ".github/mcp.json",
+    ".github/prompts",
+    ".goosehints",
+    ".junie",
+    ".kilocode",
+    ".kiro",
+    ".lmstudio",
+    ".cache/lm-studio",
     ".mcp.json",
-    ".envrc",
-    ".npmrc",
+    ".opencode",
+    "opencode.json",
+    "opencode.jsonc",
+    ".qwen",
+    "QWEN.md",
+    ".roo",
+    ".roorules",
+    ".rules",
+    ".windsurf",
+    ".windsurfrules",
     "gladhand.toml",
+    // Tools that choose programs by folder, and package managers.
+    ".envrc",
+    ".config/direnv",
+    ".mise",
+    ".mise.toml",
+    ".mise.local.toml",
+    "mise.toml",
+    "mise.local.toml",
+    ".config/mise",
+    ".asdfrc",
+    ".tool-versions",
+    ".cargo",
+    ".npmrc",
+    ".yarnrc",
+    ".yarnrc.yml",
+    ".yarn",
+    ".pnpmfile.cjs",
+    "bunfig.toml",
+    // Shells, logins and desktops, where the workspace is a home.
+    ".profile",
+    ".bashrc",
+    ".bash_profile",
+    ".bash_login",
+    ".bash_logout",
+    ".bash_aliases",
+    ".zshenv",
+    ".zshrc",
+    ".zprofile",
+    ".zlogin",
+    ".zlogout",
+    ".kshrc",
+    ".cshrc",
+    ".tcshrc",
+    ".login",
+    ".config/fish",
+    ".inputrc",
+    ".tmux.conf",
+    ".config/tmux",
+    ".screenrc",
+    ".gdbinit",
+    ".lldbinit",
+    ".psqlrc",
+    ".xinitrc",
+    ".xprofile",
+    ".xsession",
+    ".xsessionrc",
+    ".pam_environment",
+    ".config/autostart",
+    ".config/environment.d",
+    ".config/systemd",
+    ".local/share/systemd",
+    ".local/share/applications",
+    ".local/bin",
+    "Library/LaunchAgents",
 ];
 
-/// Whether a path below a workspace says which programs run.
-pub(crate) fn steers_programs(below: &Path) -> bool {
-    below.iter().any(|part| STEERING.iter().any(|name| part.eq_ignore_ascii_case(name)))
+/// Whether a path below a workspace says which programs run. The workspace may itself be a part of such a place: `autostart` in
+/// `.config` is one.
+pub fn steers_programs(workspace: &Path, below: &Path) -> bool {
+    let path = workspace.join(below);
+    let (parts, above) = (path.iter().collect::<Vec<_>>(), workspace.iter().count());
+    let is_there = |place: &&str| {
+        let place: Vec<&OsStr> = Path::new(place).iter().collect();
+        // At least the last component is below the workspace.
+        let mut all = parts.windows(place.len()).skip((above + 1).saturating_sub(place.len()));
+        all.any(|parts| parts.iter().zip(&place).all(|(part, wanted)| part.eq_ignore_ascii_case(wanted)))
+    };
+    STEERING.iter().any(is_there)
 }
 
 /// Whether a real path shows the memory or the environment of a process, this one among them.
@@ -129,11 +343,30 @@ fn is_below_any(real: &Path) -> bool {
 fn is_named(real: &Path) -> bool {
     let Some(name) = real.file_name() else { return false };
     let name = name.to_string_lossy().to_ascii_lowercase();
-    let is_environment = name == ".env" || name == ".envrc" || name.starts_with(".env.");
+    let is_environment = name.ends_with(".env") || name == ".envrc" || name.starts_with(".env.");
     let is_ssh_key = SSH_KEYS.iter().any(|key| name.starts_with(key)) && !name.ends_with(".pub");
-    is_environment && !SHOWN.iter().any(|end| name.ends_with(end))
+    is_environment && !is_shown(&name)
         || is_ssh_key
+        // With or without the ending of a program that seals it.
+        || name.starts_with(".authinfo") || name.starts_with(".netrc")
+        // Shells and database clients keep what was typed: `.bash_history`, `.psql_history`.
+        || name.starts_with('.') && name.ends_with("_history")
+        || is_git_config(real, &name)
+        || STATES.iter().any(|end| name.ends_with(end))
         || ENDINGS.iter().any(|end| name.ends_with(end))
+}
+
+/// Whether a file of variables is made to be shown: `.env.example`, `example.env`.
+fn is_shown(name: &str) -> bool {
+    let stem = name.strip_suffix(".env").unwrap_or(name);
+    SHOWN.iter().any(|end| stem.ends_with(end) || stem == &end[1..])
+}
+
+/// Whether a file is the configuration of a Git repository or of a submodule. Addresses of remotes may hold tokens.
+fn is_git_config(real: &Path, name: &str) -> bool {
+    let is_repository = |part: &OsStr| part.to_string_lossy().to_ascii_lowercase().ends_with(".git");
+    (name == "config" || name == "config.worktree")
+        && real.parent().is_some_and(|above| above.iter().any(is_repository))
 }
 
 #[cfg(test)]
@@ -153,23 +386,122 @@ mod tests {
             "/home/u/.docker/config.json",
             "/srv/app/.env",
             "/srv/app/.env.production",
+            "/srv/app/prod.env",
+            "/srv/app/DB.ENV",
+            "/srv/app/sample.env.env",
             "/srv/app/tls/server.PEM",
             "/srv/app/id_ed25519",
             "/home/u/.cargo/credentials.toml",
+            "/srv/infra/terraform.tfstate",
+            "/srv/infra/terraform.tfstate.backup",
+            "/srv/infra/terraform.tfstate.d/prod/terraform.tfstate",
+            "/home/u/.bash_history",
+            "/home/u/.zsh_history",
+            "/home/u/.python_history",
+            "/home/u/.psql_history",
+            "/home/u/.node_repl_history",
+            "/home/u/.local/share/fish/fish_history",
+            "/srv/app/credentials.json",
+            "/srv/app/application_default_credentials.json",
+            "/srv/app/.git/config",
+            "/srv/app/.git/modules/lib/config",
+            "/srv/app/.git/worktrees/w/config.worktree",
+            "/srv/mirror.git/config",
+            "/home/u/.git-credentials",
+            "/home/u/.netrc",
+            "/srv/app/.npmrc",
+            "/home/u/.pypirc",
+            "/home/u/.kube/config",
+            "/home/u/.claude/.credentials.json",
+            "/home/u/.claude.json",
+            "/home/u/.codex/auth.json",
+            "/home/u/.gemini/oauth_creds.json",
+            "/home/u/.config/github-copilot/hosts.json",
+            "/home/u/.config/containers/auth.json",
+            "/home/u/.m2/settings.xml",
+            "/home/u/.authinfo",
+            "/home/u/.authinfo.gpg",
+            "/home/u/.msmtprc",
+            "/home/u/.cache/huggingface/token",
+            "/home/u/.config/microsoft-edge/Default/Cookies",
+            "/home/u/snap/firefox/common/.mozilla/firefox/x/logins.json",
+            "/home/u/.bitcoin/wallet.dat",
+            "/home/u/.electrum/wallets/default_wallet",
         ] {
             assert!(may_hold_secrets(Path::new(secret)), "{secret}");
         }
         for plain in [
             "/srv/app/src/main.rs",
             "/srv/app/.env.example",
+            "/srv/app/example.env",
+            "/srv/app/app.sample.env",
+            "/srv/app/environment",
             "/srv/app/id_ed25519.pub",
             "/srv/app/id_map.rs",
             "/srv/process/environ",
             "/srv/app/.docker/Dockerfile",
             "/srv/app/keys.rs",
+            "/srv/app/.git/HEAD",
+            "/srv/app/config",
+            "/srv/app/main.tf",
+            "/srv/app/docs/credentials.md",
+            "/srv/app/src/search_history",
+            "/srv/app/.github/config",
+            "/srv/app/.claude/settings.json",
+            "/srv/app/auth.json",
+            "/srv/app/settings.xml",
+            "/srv/app/token",
         ] {
             assert!(!may_hold_secrets(Path::new(plain)), "{plain}");
         }
+    }
+
+    #[test]
+    fn places_that_say_which_programs_run_are_known_in_every_workspace() {
+        for steering in [
+            ".devcontainer/devcontainer.json",
+            ".zed/tasks.json",
+            ".windsurf/x",
+            ".codex/config.toml",
+            ".gemini/settings.json",
+            "sub/.cargo/config.toml",
+            ".pre-commit-config.yaml",
+            "LEFTHOOK.yml",
+            "bunfig.toml",
+            ".bashrc",
+            ".bash_profile",
+            ".profile",
+            ".zshenv",
+            ".zshrc",
+            ".gitconfig",
+            ".config/git/config",
+            ".config/fish/config.fish",
+            ".config/autostart/x.desktop",
+            ".config/systemd/user/x.service",
+            ".local/bin/ls",
+            ".vimrc",
+            ".tool-versions",
+            ".junie/mcp/mcp.json",
+            ".github/mcp.json",
+            ".github/copilot-instructions.md",
+            "AGENTS.md",
+            "sub/claude.md",
+            "GEMINI.md",
+            ".cursorrules",
+        ] {
+            assert!(steers_programs(Path::new("/home/u"), Path::new(steering)), "{steering}");
+        }
+        for plain in
+            ["src/cargo/config.toml", "autostart/x", "bin/ls", ".github/workflows/ci.yml", "src/code/user/a.rs"]
+        {
+            assert!(!steers_programs(Path::new("/home/u"), Path::new(plain)), "{plain}");
+        }
+        assert!(steers_programs(Path::new("/home/u/.config"), Path::new("autostart/x.desktop")));
+        assert!(!steers_programs(Path::new("/home/u/.config/nvim"), Path::new("init.lua")), "the workspace was chosen");
+    }
+
+    #[test]
+    fn files_that_show_a_process_are_known() {
         assert!(shows_process(Path::new("/proc/12/task/13/environ")) && !shows_process(Path::new("/srv/environ")));
     }
 }

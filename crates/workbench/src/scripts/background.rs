@@ -38,7 +38,7 @@ pub(crate) async fn start(job: &Job<'_>) -> Outcome {
         None => {
             let scripts = job.bench.settings.data.join("js-runtime").join("background");
             let script = write_script(&scripts, format.ending, code, job.input.flag("keep_script", false))?;
-            let mut words = arguments([&script]);
+            let mut words = runtime.words(&script);
             words.extend(arguments(job.input.list("args")));
             let plan = Plan { program: runtime.program, arguments: words, folder, environment: environment.clone() };
             let name = name.unwrap_or("background-js").to_owned();

@@ -5,6 +5,7 @@ pub(crate) mod packages;
 mod report;
 pub(crate) mod run;
 
+use std::ffi::OsString;
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -37,6 +38,13 @@ impl Runtime {
             let missing = candidates.join(" or ");
             Problem::invalid(format!("no javascript runtime found: install {missing}, or put it on PATH."))
         })
+    }
+
+    /// What a script is started with: the words before its own arguments. Bun would read `bunfig.toml` and `.env` of the folder
+    /// that it runs in, and with `preload` run code there that was not approved.
+    fn words(&self, script: &Path) -> Vec<OsString> {
+        let quiet: &[&str] = if self.name == "bun" { &["--config=/dev/null", "--env-file=/dev/null"] } else { &[] };
+        quiet.iter().map(OsString::from).chain([script.into()]).collect()
     }
 }
 

@@ -1,4 +1,7 @@
 //! `install_js_packages` and `run_js_module`: what package managers do.
+//!
+//! An installation runs no lifecycle scripts: those of the folder's own `package.json` would run too, which an approval of the
+//! packages does not show. Arguments of the call, which the approval shows, can switch them on.
 
 use std::path::PathBuf;
 
@@ -22,10 +25,22 @@ struct Manager {
 
 /// Package managers, in the order in which they are preferred.
 static MANAGERS: [Manager; 4] = [
-    Manager { name: "bun", install: &["add"], development: "--dev", runner: "bun", run: &["x"] },
-    Manager { name: "pnpm", install: &["add"], development: "--save-dev", runner: "pnpm", run: &["dlx"] },
+    Manager { name: "bun", install: &["add", "--ignore-scripts"], development: "--dev", runner: "bun", run: &["x"] },
+    Manager {
+        name: "pnpm",
+        install: &["add", "--ignore-scripts"],
+        development: "--save-dev",
+        runner: "pnpm",
+        run: &["dlx"],
+    },
     Manager { name: "yarn", install: &["add"], development: "--dev", runner: "yarn", run: &["dlx"] },
-    Manager { name: "npm", install: &["install"], development: "--save-dev", runner: "npx", run: &["--yes"] },
+    Manager {
+        name: "npm",
+        install: &["install", "--ignore-scripts"],
+        development: "--save-dev",
+        runner: "npx",
+        run: &["--yes"],
+    },
 ];
 
 /// `install_js_packages`.
@@ -47,7 +62,9 @@ pub(crate) async fn install(job: &Job<'_>) -> Outcome {
     let extra = job.input.list("args");
     words.extend(extra.iter().chain(&packages).map(String::as_str));
     let what = What { package_manager: manager.name, packages: &packages };
-    run(job, "install_js_packages", &what, program, &words).await
+    // The versions of Yarn have no flag in common.
+    let settings = [("npm_config_ignore_scripts", "true"), ("YARN_ENABLE_SCRIPTS", "false")];
+    run(job, "install_js_packages", &what, program, &words, &settings).await
 }
 
 /// `run_js_module`.
@@ -65,7 +82,7 @@ pub(crate) async fn run_module(job: &Job<'_>) -> Outcome {
     let words: Vec<&str> =
         manager.run.iter().copied().chain([module]).chain(extra.iter().map(String::as_str)).collect();
     let what = What { package_manager: manager.name, module };
-    run(job, "run_js_module", &what, program, &words).await
+    run(job, "run_js_module", &what, program, &words, &[]).await
 }
 
 /// The manager that is asked for, or the first whose program is installed.
@@ -80,13 +97,17 @@ fn find(job: &Job<'_>, program: fn(&Manager) -> &'static str) -> Result<(&'stati
     found.ok_or_else(|| Problem::invalid(format!("package manager not found: {wanted}.")))
 }
 
-async fn run(job: &Job<'_>, mode: &str, what: &impl Serialize, program: PathBuf, words: &[&str]) -> Outcome {
-    let plan = Plan {
-        program,
-        arguments: arguments(words),
-        folder: job.cwd()?,
-        environment: job.bench.settings.environment.clone(),
-    };
+async fn run(
+    job: &Job<'_>,
+    mode: &str,
+    what: &impl Serialize,
+    program: PathBuf,
+    words: &[&str],
+    settings: &[(&str, &str)],
+) -> Outcome {
+    let mut environment = job.bench.settings.environment.clone();
+    environment.extend(settings.iter().map(|(name, value)| (name.into(), value.into())));
+    let plan = Plan { program, arguments: arguments(words), folder: job.cwd()?, environment };
     let finished = foreground::run(job, &plan).await?;
     Ok(report(mode, what, &plan, &finished))
 }

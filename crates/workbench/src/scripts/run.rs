@@ -47,7 +47,7 @@ async fn run(
 ) -> Outcome {
     let folder = job.cwd()?;
     let script = write(&runs(job), ending, code, job.input.flag("keep_script", false))?;
-    let mut words = arguments([&script]);
+    let mut words = runtime.words(&script);
     words.extend(arguments(job.input.list("args")));
     let plan = Plan {
         program: runtime.program,

@@ -125,6 +125,9 @@ async fn a_terminal_is_one() {
 
     shop.call("write_background_bash", json!({"session_id": id, "input": "hello"})).await;
     read_until(&shop, &id, "<hello>").await;
+    // Once from the terminal and once from `cat`: an interrupt before `cat` runs would reach the shell alone.
+    shop.call("write_background_bash", json!({"session_id": id, "input": "again"})).await;
+    read_until(&shop, &id, "again\r\nagain").await;
     let said = shop.call("resize_background_bash", json!({"session_id": id, "cols": 80, "rows": 9999})).await;
     assert_eq!(
         (said.ok, &said.output["terminal_cols"], &said.output["terminal_rows"]),
@@ -132,7 +135,17 @@ async fn a_terminal_is_one() {
     );
     let said = shop.call("write_background_bash", json!({"session_id": id, "key": "ctrl+c"})).await;
     assert_eq!(said.output["bytes_written"], 1);
-    let said = ended(&shop, &id).await;
+    // A shell that is just about to wait for `cat` keeps the first interrupt to itself; a person presses the keys again.
+    let pressing = async {
+        loop {
+            tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+            shop.call("write_background_bash", json!({"session_id": id, "key": "ctrl+c"})).await;
+        }
+    };
+    let said = tokio::select! {
+        said = ended(&shop, &id) => said,
+        () = pressing => unreachable!("it never ends"),
+    };
     assert!(said.output["exit_code"] == 130 || said.output["signal"] == "SIGINT", "{said:?}");
     let said = shop.call("write_background_bash", json!({"session_id": id, "key": "hyper"})).await;
     assert_eq!(said.error.as_deref(), Some("unknown `key`: hyper"));

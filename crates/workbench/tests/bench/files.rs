@@ -1,9 +1,11 @@
 //! Tools for files, against what was recorded.
 
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
-use gladhand_workbench::Place;
+use gladhand_workbench::{Guarded, Place};
 use serde_json::{Value, json};
+
+use tokio_util::sync::CancellationToken;
 
 use crate::{Said, Shop};
 
@@ -211,17 +213,17 @@ async fn searches_and_lists_pass_over_secrets() {
 async fn what_a_call_reaches_is_read_once_it_is_approved() {
     let shop = with_secrets().await;
     let home = shop.home.path().canonicalize().unwrap();
-    let place = |path: &str, is_sensitive| Place { path: home.join(path), is_sensitive };
+    let place = |path: &str, why| Place { path: home.join(path), why };
     let patch = "*** Begin Patch\n*** Update File: ../.ssh/key\n*** Move to: copy\n@@\n-needle\n+x\n*** End Patch";
     for (tool, input, reached) in [
         ("read_file", json!({"file_path": "<CWD>/plain"}), vec![]),
-        ("read_file", json!({"file_path": "<CWD>/../notes"}), vec![place("notes", false)]),
-        ("read_file", json!({"file_path": "<CWD>/twin"}), vec![place("cwd/twin", true)]),
-        ("read_file", json!({"file_path": "<CWD>/server.pem"}), vec![place("cwd/server.pem", true)]),
-        ("list_dir", json!({"dir_path": "<CWD>/../.ssh"}), vec![place(".ssh", true)]),
-        ("grep_files", json!({"pattern": "needle", "path": ".."}), vec![place("", false)]),
-        ("glob_files", json!({"pattern": "*", "path": "../.ssh"}), vec![place(".ssh", true)]),
-        ("apply_patch", json!({"input": patch}), vec![place(".ssh/key", true)]),
+        ("read_file", json!({"file_path": "<CWD>/../notes"}), vec![place("notes", Guarded::Outside)]),
+        ("read_file", json!({"file_path": "<CWD>/twin"}), vec![place("cwd/twin", Guarded::Secret)]),
+        ("read_file", json!({"file_path": "<CWD>/server.pem"}), vec![place("cwd/server.pem", Guarded::Secret)]),
+        ("list_dir", json!({"dir_path": "<CWD>/../.ssh"}), vec![place(".ssh", Guarded::Secret)]),
+        ("grep_files", json!({"pattern": "needle", "path": ".."}), vec![place("", Guarded::Outside)]),
+        ("glob_files", json!({"pattern": "*", "path": "../.ssh"}), vec![place(".ssh", Guarded::Secret)]),
+        ("apply_patch", json!({"input": patch}), vec![place(".ssh/key", Guarded::Secret)]),
         ("bash", json!({"command": "true"}), vec![]),
     ] {
         let (said, reaches) = shop.approving(tool, input.clone()).await;
@@ -243,4 +245,73 @@ async fn an_ignore_file_without_end_is_not_read() {
         let said = call(&shop, "grep_files", json!({"pattern": "needle"})).await;
         assert_eq!(fine(&said), "<CWD>/found.txt");
     }
+}
+
+/// Runs a call that is stopped after a while. Returns the result and how long it took from then on.
+async fn stopped(shop: &Shop, name: &str, input: Value) -> (Said, Duration) {
+    let cancel = CancellationToken::new();
+    let stopping = async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        cancel.cancel();
+        Instant::now()
+    };
+    let (said, at) = tokio::join!(shop.call_for("session", name, input, &cancel), stopping);
+    (said, at.elapsed())
+}
+
+#[tokio::test]
+async fn a_search_ends_soon_after_it_is_stopped_whatever_pattern_and_line_are() {
+    let shop = Shop::open().await;
+    shop.file("line", &"ab".repeat(8 << 20));
+    // As many states as fit, all of them active at each byte. A match may be short: otherwise no piece would be searched at all.
+    for pattern in [r"a(?:a?b?){9000}[^ab\n]", r"a(?:a?b?){2000}[^ab\n]"] {
+        let (said, took) = stopped(&shop, "grep_files", json!({"pattern": pattern})).await;
+        assert_eq!(said.error.as_deref(), Some("the search was stopped"), "{pattern}");
+        // Half a second on a machine with nothing else to do; the whole line would take minutes.
+        assert!(took < Duration::from_secs(10), "{pattern}: {took:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_pattern_that_takes_much_memory_is_refused() {
+    let shop = Shop::open().await;
+    shop.file("line", "ab");
+    let groups = "(a)".repeat(60);
+    for (pattern, why) in [
+        ("a[ab]{200000}c", "exceeds size limit"),
+        (r"\w{1000}", "exceeds size limit"),
+        (&groups, "more than 50 groups"),
+        (&"a".repeat(20_000), "longer than 16384 bytes"),
+    ] {
+        let said = call(&shop, "grep_files", json!({"pattern": pattern})).await;
+        assert!(wrong(&said).contains(why), "{said:?}");
+    }
+    let said = call(&shop, "grep_files", json!({"pattern": r"\w+(\s\w{1,20})?|\d{4}-\d\d|(?i)straße|a"})).await;
+    assert_eq!(fine(&said), "<CWD>/line");
+}
+
+#[tokio::test]
+async fn long_lines_are_searched_in_pieces() {
+    let shop = Shop::open().await;
+    let long = |text: &str| format!("{}{text}", "x".repeat(1 << 20));
+    shop.file("long", &long("needle"));
+    let wide: Vec<u8> = "\u{feff}a\nneedle\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    std::fs::write(shop.folder().join("wide"), wide).unwrap();
+    let said = call(&shop, "grep_files", json!({"pattern": "needle"})).await;
+    assert_eq!(fine(&said).lines().count(), 2, "{said:?}");
+    let said = call(&shop, "grep_files", json!({"pattern": "^needle$"})).await;
+    assert_eq!(fine(&said), "<CWD>/wide");
+}
+
+#[tokio::test]
+async fn a_deep_tree_is_listed_with_a_bound_and_a_list_can_be_stopped() {
+    let shop = Shop::open().await;
+    let deep: String = (0..100).map(|_| "d/").collect();
+    shop.file(&format!("{deep}end"), "");
+    let said = call(&shop, "list_dir", json!({"dir_path": "<CWD>", "depth": 5000, "limit": 1_000_000})).await;
+    assert_eq!(fine(&said).lines().count(), 1 + 64, "{said:?}");
+    let cancel = CancellationToken::new();
+    cancel.cancel();
+    let said = shop.call_for("session", "list_dir", json!({"dir_path": shop.folder()}), &cancel).await;
+    assert_eq!(wrong(&said), "the list was stopped");
 }

@@ -127,12 +127,12 @@ async fn package_managers_are_called_as_they_want_it() {
     let shop = Shop::with(|settings| drop(settings.environment.insert("PATH".into(), path.into()))).await;
     let packages = json!({"packages": "a b@1", "dev": true, "package_manager": "npm", "args": ["--silent"]});
     let said = shop.call("install_js_packages", packages).await;
-    assert_eq!(said.text("stdout"), "install --save-dev --silent a b@1\n");
+    assert_eq!(said.text("stdout"), "install --ignore-scripts --save-dev --silent a b@1\n");
     assert!(said.written.starts_with(
         r#"{"status":"ok","mode":"install_js_packages","cwd":"<CWD>","package_manager":"npm","packages":["a","b@1"],"command":"#
     ));
     let said = shop.call("install_js_packages", json!({"packages": ["a"]})).await;
-    assert_eq!((said.text("package_manager"), said.text("stdout")), ("pnpm", "add a\n"));
+    assert_eq!((said.text("package_manager"), said.text("stdout")), ("pnpm", "add --ignore-scripts a\n"));
     let said = shop.call("run_js_module", json!({"module": "cowsay", "package_manager": "npm", "args": ["hi"]})).await;
     assert_eq!((said.text("module"), said.text("stdout")), ("cowsay", "--yes cowsay hi\n"));
     let said = shop.call("run_js_module", json!({"module": "x", "package_manager": "bun"})).await;
@@ -141,6 +141,28 @@ async fn package_managers_are_called_as_they_want_it() {
     assert!(said.error.unwrap().contains("requires a non-empty `packages` list"));
     let said = shop.call("run_js", json!({"code": "1"})).await;
     assert!(said.error.unwrap().starts_with("no javascript runtime found"));
+}
+
+#[tokio::test]
+async fn no_setting_of_the_folder_adds_code_to_a_script_or_an_installation() {
+    // Programs that tell how they were called.
+    let home = tempfile::tempdir().unwrap();
+    for (name, text) in [("bun", "echo \"$@\""), ("yarn", "echo $YARN_ENABLE_SCRIPTS $npm_config_ignore_scripts")] {
+        let program = home.path().join(name);
+        std::fs::write(&program, format!("#!/bin/sh\n{text}\n")).unwrap();
+        let mode = <std::fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o755);
+        std::fs::set_permissions(&program, mode).unwrap();
+    }
+    let path = home.path().to_owned();
+    let shop = Shop::with(|settings| drop(settings.environment.insert("PATH".into(), path.into()))).await;
+    let said = shop.call("run_js", json!({"code": "1", "args": ["x"]})).await;
+    let words: Vec<_> = said.text("stdout").split_whitespace().collect();
+    let [config, variables, script, "x"] = words[..] else { panic!("{words:?}") };
+    assert_eq!((config, variables), ("--config=/dev/null", "--env-file=/dev/null"), "before {script}");
+    let said = shop.call("install_js_packages", json!({"packages": ["a"]})).await;
+    assert_eq!(said.text("stdout"), "add --ignore-scripts a\n");
+    let said = shop.call("install_js_packages", json!({"packages": ["a"], "package_manager": "yarn"})).await;
+    assert_eq!(said.text("stdout"), "false true\n");
 }
 
 #[tokio::test]

@@ -2,12 +2,15 @@
 
 mod stage;
 
+use std::sync::atomic::Ordering;
+
 use gladhand_models::{ModelError, Said};
 use gladhand_operations::{AgentCall, ModelChoice, Party, Terms};
 use serde_json::Value;
 
 use self::stage::{Scene, Script, Stage, kinds, one};
 use crate::accounts::{Accounts, Settings};
+use crate::driver::{Policy, Rule};
 
 #[tokio::test]
 async fn a_turn_is_told_answered_and_written_down() {
@@ -160,6 +163,57 @@ async fn a_tool_that_is_made_and_called_in_one_round_is_decided_about_as_itself(
     let statuses: Vec<_> = outcomes.iter().map(|(ok, status, _)| (*ok, status.as_str())).collect();
     let expected = [(false, Some("not_found")), (true, None), (false, Some("denied")), (false, Some("not_found"))];
     assert_eq!(statuses, expected);
+}
+
+/// A turn in which one call is asked about, and what became of all its calls after a person allowed that one. Meanwhile the
+/// policy changed.
+async fn allowed_after_a_change(stage: &Stage, denied: &str) -> Vec<(bool, Value)> {
+    stage.ask(AgentCall::CanApprove).await.unwrap();
+    let session = stage.create().await;
+    stage.send(&session, "hi").await.unwrap();
+    stage.until("session.approval.requested", "").await;
+    let tools = [(denied.to_owned(), Rule::Deny)].into();
+    stage.policy.replace(Policy { tools, ..Policy::default() });
+    let (call, allow) = ("c1".into(), true);
+    stage.ask(AgentCall::Approve { session: session.into(), call, allow, always: false }).await.unwrap();
+    let told = stage.until_ready().await;
+    let ended = told.iter().filter(|(kind, _)| kind == "session.tool.call.completed");
+    let executed = ended.map(|(_, payload)| &payload["data"]["executed"]);
+    executed.map(|it| (it["ok"] == true, it["error"].clone())).collect()
+}
+
+#[tokio::test]
+async fn a_call_that_policy_denies_meanwhile_does_not_run_although_a_person_allows_it() {
+    let stage = Stage::new(&[Scene::Wants("bash"), Scene::Says("done")]);
+    let ended = allowed_after_a_change(&stage, "bash").await;
+    assert_eq!(ended, [(false, "bash was not run: it is forbidden here".into())]);
+}
+
+#[tokio::test]
+async fn a_later_call_of_the_same_answer_is_held_to_the_policy_of_its_moment() {
+    let stage = Stage::new(&[Scene::WantsAll(&["bash", "read_file"]), Scene::Says("done")]);
+    let ended = allowed_after_a_change(&stage, "read.file").await;
+    assert_eq!(ended, [(true, Value::Null), (false, "read.file was not run: it is forbidden here".into())]);
+}
+
+#[tokio::test]
+async fn arguments_that_are_nested_too_deep_are_refused_and_the_turn_goes_on() {
+    let stage = Stage::new(&[Scene::WantsDeep("read_file"), Scene::Says("done")]);
+    let [(ok, _, error)] = &outcomes(&stage).await[..] else { panic!("one call was wanted") };
+    assert!(!ok && error.as_str().unwrap().contains("nested deeper than 100 levels"), "{error}");
+}
+
+#[tokio::test]
+async fn a_panic_ends_its_turn_and_no_other() {
+    let stage = Stage::new(&[Scene::Wants("read_file"), Scene::Says("done")]);
+    stage.tools.is_broken.store(true, Ordering::Relaxed);
+    let session = stage.create().await;
+    stage.send(&session, "hi").await.unwrap();
+    let told = stage.until_ready().await;
+    assert_eq!(one(&told, "session.error")["message"], "the turn failed unexpectedly");
+    stage.tools.is_broken.store(false, Ordering::Relaxed);
+    stage.send(&session, "again").await.unwrap();
+    one(&stage.until_ready().await, "session.completed");
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
@@ -13,7 +13,7 @@ use gladhand_operations::{
     AgentCall, AgentEvent, Call, CallId, Failure, FailureKind, ModelChoice, Notice, Operation, Reply, Terms,
 };
 use gladhand_wire::{RawValue, json};
-use gladhand_workbench::{Bench, Effect, Place, Ran, Run, ToolDescription};
+use gladhand_workbench::{Bench, Effect, Guarded, Place, Ran, Run, ToolDescription};
 use serde_json::Value;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -29,6 +29,8 @@ pub(super) enum Scene {
     Wants(&'static str),
     /// Several in one round.
     WantsAll(&'static [&'static str]),
+    /// With arguments that are nested deeper than they may be.
+    WantsDeep(&'static str),
     Fails(ModelError),
     /// It never answers.
     Hangs,
@@ -81,6 +83,10 @@ impl Models for Script {
                 Ok(Heard::default())
             }
             Scene::Wants(name) => Ok(Heard { calls: vec![wants(1, name)], usage: None }),
+            Scene::WantsDeep(name) => {
+                let input = json::raw(format!("{}1{}", "{\"a\":".repeat(400), "}".repeat(400)));
+                Ok(Heard { calls: vec![WantedCall { input, ..wants(1, name) }], usage: None })
+            }
             Scene::WantsAll(names) => {
                 let calls = names.iter().zip(1..).map(|(name, number)| wants(number, name)).collect();
                 Ok(Heard { calls, usage: None })
@@ -212,8 +218,10 @@ impl Desk for Counter {
 
 /// Tools that do nothing; one of them makes another, which reaches beyond the workspace.
 #[derive(Debug, Default)]
-struct Tools {
+pub(super) struct Tools {
     made: AtomicU64,
+    /// Whether it panics when it is asked what a call reaches.
+    pub(super) is_broken: AtomicBool,
 }
 
 #[async_trait]
@@ -237,8 +245,9 @@ impl Bench for Tools {
     }
 
     async fn reach(&self, run: &Run<'_>) -> Vec<Place> {
-        let secret = Place { path: "/home/u/.ssh/key".into(), is_sensitive: true };
-        let outside = Place { path: run.folder.to_owned(), is_sensitive: false };
+        assert!(!self.is_broken.load(Ordering::Relaxed), "it is broken");
+        let secret = Place { path: "/home/u/.ssh/key".into(), why: Guarded::Secret };
+        let outside = Place { path: run.folder.to_owned(), why: Guarded::Outside };
         match run.name {
             "look" => vec![secret],
             "read.file" if !run.is_workspace => vec![outside],
@@ -290,6 +299,8 @@ pub(super) struct Stage {
     pub(super) agent: Conversations,
     pub(super) script: Arc<Script>,
     pub(super) counter: Arc<Counter>,
+    pub(super) tools: Arc<Tools>,
+    pub(super) policy: LivePolicy,
     pub(super) data: PathBuf,
     hub: Hub,
     client: Arc<Client>,
@@ -321,15 +332,16 @@ impl Stage {
     }
 
     fn with(data: &Path, desk: Arc<dyn Desk>, counter: Arc<Counter>, script: Arc<Script>) -> Self {
+        let (policy, tools) = (LivePolicy::default(), Arc::new(Tools::default()));
         let settings = AgentSettings {
             data: data.to_owned(),
             folder: std::env::temp_dir(),
             roots: Vec::new(),
             home: None,
-            policy: LivePolicy::default(),
+            policy: policy.clone(),
             trusted: crate::skills::TrustedFiles(Arc::new(|_, _| true)),
         };
-        let agent = Conversations::new(settings, desk, Arc::new(Tools::default()));
+        let agent = Conversations::new(settings, desk, tools.clone());
         let plain = gladhand_operations::Tool::plain;
         let echo = plain("echo", "says it again").vouched_read_only();
         let whereabouts = plain("whereabouts", "says where its caller works").vouched_read_only();
@@ -345,7 +357,7 @@ impl Stage {
         let hub = Hub::new(vec![Box::new(kit)]).unwrap().with_agent(Arc::new(agent.clone()));
         agent.with_hub(hub.clone());
         let (client, agreement) = (Arc::new(Client::default()), Arc::new(agreement()));
-        Self { agent, script, counter, data: data.to_owned(), hub, client, agreement, _folder: None }
+        Self { agent, script, counter, tools, policy, data: data.to_owned(), hub, client, agreement, _folder: None }
     }
 
     /// Asks, and waits for the answer.

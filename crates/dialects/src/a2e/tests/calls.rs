@@ -81,8 +81,7 @@ fn events_are_counted_from_zero_and_sent_only_to_those_who_stream() {
     let (streamed, quiet) = (server.delivered[0].call.id, server.delivered[1].call.id);
     let progress =
         |call, progress, total| Notice::Progress(call, Progress { progress, total, message: Some("step".to_owned()) });
-    let log =
-        |call, data: &str| Notice::Log(call, Log { level: Level::Warning, logger: None, data: raw(data.to_owned()) });
+    let log = |call, data: &str| Notice::Log(call, Log::from_upstream(Level::Warning, None, raw(data.to_owned())));
     let event = |seq: u64, kind: &str, data: Value| {
         vec![json!({"type": "tool/event", "req_id": "s", "kind": kind, "data": data, "seq": seq})]
     };

@@ -200,6 +200,19 @@ fn output_of_a_process_follows_the_answer_that_it_was_started() {
 }
 
 #[test]
+fn output_of_a_process_waits_for_the_answer_up_to_a_bound() {
+    let mut server = granting(everything());
+    say(&mut server, &message("proc/spawn/req", "s", &json!({"cmd": ["yes"]})));
+    let (_, call) = last(&server);
+    let fields = |seq: usize| raw(json!({"data": {"text": "y".repeat(60_000)}, "seq": seq}).to_string());
+    let events = [0, 1, 2, 3, 4, 5].map(|seq| Notice::Capability(call.event("proc/read/event", fields(seq))));
+    let told = events.map(|event| bodies(&server.notice(event)));
+    assert_eq!(told.each_ref().map(Vec::len), [0, 0, 0, 0, 5, 0]);
+    let sequence: Vec<_> = told[4].iter().map(|event| event["seq"].as_u64()).collect();
+    assert_eq!(sequence, [0, 1, 2, 3, 4].map(Some), "none is lost, and their order is kept");
+}
+
+#[test]
 fn a_push_belongs_to_no_request() {
     let mut server = granting(everything());
     let push =

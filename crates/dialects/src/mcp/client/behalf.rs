@@ -11,10 +11,10 @@ use gladhand_wire::{Members, RawValue, json};
 
 use super::McpClient;
 use super::work::{Params, Sent, Work};
-use crate::mcp::capabilities::{self, TASKS_EXTENSION};
+use crate::mcp::capabilities;
 use crate::mcp::meta;
 use crate::mcp::revision::Revision;
-use crate::side::{Heard, askable, is_askable};
+use crate::side::{self, Heard, TASKS_EXTENSION, is_passed_on};
 
 /// How many of those are remembered on whose behalf calls were made: many callers share one way.
 const MOST_REMEMBERED: usize = 64;
@@ -44,21 +44,25 @@ impl McpClient {
         if let Some(known) = self.behalves.iter().find(|known| is_same(known)) {
             return Some(Arc::clone(known));
         }
-        // What we do ourselves we do for everybody; whom to ask is the caller's own, and so is whether there may be
-        // tasks, where it could say so.
+        // What we do ourselves we do for every caller; what it can be asked is the caller's own, and so is whether there may
+        // be tasks, where it could say so.
         let has_tasks = !agreement.per_request || agreement.allows(Side::Client, TASKS_EXTENSION);
         let is_ours =
-            |capability: &Capability| !is_askable(capability) && (has_tasks || capability.0 != TASKS_EXTENSION);
+            |capability: &Capability| !is_passed_on(capability) && (has_tasks || capability.0 != TASKS_EXTENSION);
         let ours = self.offer.provides.iter().filter(|(capability, _)| is_ours(capability));
         let ours = ours.map(|(capability, settings)| (capability.clone(), settings.clone()));
         // Nobody tells of changes here: roots are asked for each time.
-        let theirs = askable(agreement).filter_map(|(capability, settings)| match capability.0.split_once('.') {
-            Some(("roots", _)) => None,
-            None if capability.0 == "roots" => Some((capability, None)),
-            _ => Some((capability, settings)),
-        });
+        let theirs =
+            side::passed_on(agreement).filter_map(|(capability, settings)| match capability.0.split_once('.') {
+                Some(("roots", _)) => None,
+                None if capability.0 == "roots" => Some((capability, None)),
+                _ => Some((capability, settings)),
+            });
         let declaration = capabilities::declaration(&ours.chain(theirs).collect());
-        let envelope = envelope(self.revision, &self.offer.peer, &declaration, log_level);
+        let peer = if agreement.client.name.is_empty() { &self.offer.peer } else { &agreement.client };
+        // A client with a session that has named no level gets what its server sends unasked.
+        let unnamed = (!agreement.per_request && agreement.allows(Side::Server, "logging")).then_some(Level::Info);
+        let envelope = envelope(self.revision, peer, &declaration, log_level.or(unnamed));
         let behalf = Arc::new(Behalf { agreement: Arc::clone(agreement), log_level, envelope });
         if self.behalves.len() == MOST_REMEMBERED {
             self.behalves.pop_front();
@@ -104,7 +108,7 @@ pub(super) fn envelope(revision: Revision, peer: &Peer, declaration: &str, log_l
         meta::PROTOCOL_VERSION,
         revision.as_str(),
         meta::CLIENT_INFO,
-        json::to_raw(peer).get(),
+        client_info(peer),
         meta::CLIENT_CAPABILITIES,
         declaration,
     );
@@ -123,4 +127,23 @@ pub(super) fn passed_on(sent: &RawValue) -> String {
         }
     }
     members.0
+}
+
+/// A client as MCP describes it: with a name and a version, which clients of other dialects may not have.
+pub(super) fn client_info(peer: &Peer) -> String {
+    if peer.description().is_none() && (peer.name.is_empty() || peer.version.is_empty()) {
+        return serde_json::json!({"name": peer.name, "version": peer.version}).to_string();
+    }
+    json::to_raw(peer).get().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_without_a_version_is_described_with_an_empty_one() {
+        assert_eq!(client_info(&Peer::new("c", "")), r#"{"name":"c","version":""}"#);
+        assert_eq!(client_info(&Peer::new("c", "1")), r#"{"name":"c","version":"1"}"#);
+    }
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use gladhand_accord::Side;
-use gladhand_operations::{Failure, Notice, Reply};
+use gladhand_operations::{Failure, Notice, Reply, Update};
 use gladhand_wire::{Members, RawValue, json, pick, rpc};
 
 use super::asked::Asked;
@@ -39,6 +39,9 @@ pub(super) struct Listening {
     pending: Option<Stream>,
     /// Calls that wait until a stream tells of their resource.
     waiting: Vec<Work>,
+    /// Watched resources that the upstream did not tell of any more. They are asked for again when fewer are watched, and
+    /// with a stream that is opened anew.
+    refused: BTreeSet<String>,
     /// When to open a stream anew.
     due: Option<Duration>,
     /// How many streams in a row ended.
@@ -55,7 +58,8 @@ struct Stream {
 
 impl Listening {
     pub(super) fn new(lists: bool) -> Self {
-        Self { lists, current: None, pending: None, waiting: Vec::new(), due: None, ends: 0, has_gap: false }
+        let (waiting, refused) = (Vec::new(), BTreeSet::new());
+        Self { lists, current: None, pending: None, waiting, refused, due: None, ends: 0, has_gap: false }
     }
 
     pub(super) fn due(&self) -> Option<Duration> {
@@ -81,7 +85,8 @@ impl McpClient {
         if !self.spoken().is_stateless() || !matches!(self.phase, Phase::Open(_)) || self.listening.pending.is_some() {
             return;
         }
-        let uris: BTreeSet<String> = self.watched.keys().cloned().collect();
+        let wanted = self.watched.keys().filter(|uri| !self.listening.refused.contains(*uri));
+        let uris: BTreeSet<String> = wanted.cloned().collect();
         let filter = self.filter(&uris);
         let fits = match &self.listening.current {
             Some(current) => current.uris == uris,
@@ -129,6 +134,7 @@ impl McpClient {
         if self.listening.current.as_ref().is_some_and(|current| current.uris.contains(uri)) {
             return self.done(&work, Ok(Reply::Done), heard);
         }
+        self.listening.refused.remove(uri);
         self.listening.waiting.push(*work);
         self.listen(heard);
     }
@@ -149,7 +155,11 @@ impl McpClient {
     pub(super) fn forget_watch(&mut self, uri: &str) -> bool {
         let Some(wishes) = self.watched.get_mut(uri) else { return false };
         *wishes -= 1;
-        *wishes == 0 && self.watched.remove(uri).is_some()
+        let is_last = *wishes == 0 && self.watched.remove(uri).is_some();
+        if is_last {
+            self.listening.refused.clear();
+        }
+        is_last
     }
 
     /// Whether a notification is one that we asked for: in the handshake era all are.
@@ -195,7 +205,7 @@ impl McpClient {
                 heard.events.push(Event::Notice(notice));
             }
         }
-        let updates = stream.uris.iter().map(|uri| Event::Notice(Notice::ResourceUpdated(uri.clone())));
+        let updates = stream.uris.iter().map(|uri| Event::Notice(Notice::ResourceUpdated(Update::of(uri.clone()))));
         heard.events.extend(updates);
     }
 
@@ -203,7 +213,7 @@ impl McpClient {
     pub(super) fn listen_answered(&mut self, id: u64, answer: Answer<'_>, now: Duration, heard: &mut Heard) {
         match answer {
             Ok(_) => self.listen_ended(id, now),
-            Err(error) => self.listen_refused(id, |asked| asked.failure(error), heard),
+            Err(error) => self.listen_refused(id, |asked| asked.failure(error), now, heard),
         }
     }
 
@@ -212,23 +222,51 @@ impl McpClient {
         let listening = &mut self.listening;
         listening.current.take_if(|stream| stream.id == id);
         listening.pending.take_if(|stream| stream.id == id);
-        if listening.current.is_none() && listening.pending.is_none() {
+        let is_told = listening.current.is_some() && listening.waiting.is_empty();
+        if !is_told && listening.pending.is_none() {
             let pause = PAUSE.saturating_mul(1 << listening.ends.min(10)).min(LONGEST_PAUSE);
             listening.ends = listening.ends.saturating_add(1);
-            listening.has_gap = true;
+            listening.has_gap |= listening.current.is_none();
+            listening.refused.clear();
             listening.due = Some(now + pause);
         }
     }
 
-    /// The upstream will not tell. Changes of lists are not asked for again.
-    pub(super) fn listen_refused(&mut self, id: u64, why: impl Fn(&Asked) -> Failure, heard: &mut Heard) {
-        self.listening.current.take_if(|stream| stream.id == id);
-        self.listening.pending.take_if(|stream| stream.id == id);
-        self.listening.lists = false;
-        for work in self.listening.take_waiting(|_| true) {
+    /// The upstream refuses a stream, perhaps because it would tell of too many resources. The calls that it was for fail,
+    /// and it is asked for again with fewer resources, so that changes of lists are told whatever clients watch.
+    pub(super) fn listen_refused(
+        &mut self,
+        id: u64,
+        why: impl Fn(&Asked) -> Failure,
+        now: Duration,
+        heard: &mut Heard,
+    ) {
+        let Some(Stream { uris, .. }) = self.listening.pending.take_if(|stream| stream.id == id) else {
+            return self.listen_ended(id, now);
+        };
+        let asked_for = |work: &Work| matches!(&work.asked, Asked::Watch { uri } if uris.contains(uri));
+        let newest = self.listening.take_waiting(asked_for);
+        if newest.is_empty() {
+            self.ask_for_less(uris);
+        }
+        for work in newest {
             let failure = why(&work.asked);
             self.done(&work, Err(failure), heard);
         }
+        if self.listening.current.is_none() || !self.listening.waiting.is_empty() {
+            self.listen(heard);
+        }
+    }
+
+    /// A stream was refused that asked for nothing new. Without another one, half of the resources are left out, and changes
+    /// of lists are not asked for again if they are refused alone.
+    fn ask_for_less(&mut self, uris: BTreeSet<String>) {
+        if self.listening.current.is_some() {
+            return;
+        }
+        self.listening.lists &= !uris.is_empty();
+        let kept = uris.len() / 2;
+        self.listening.refused.extend(uris.into_iter().skip(kept));
     }
 
     fn end_stream(&mut self, stream: &Stream, heard: &mut Heard) {

@@ -23,7 +23,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use gladhand_accord::{Agreement, Offer, Refusal, Rules, Side, Wants};
+use gladhand_accord::{Agreement, Capability, Offer, Refusal, Rules, Side, Wants};
 use gladhand_operations::{Answered, Call, CallId, Failure, FailureKind, Level, Operation, Outcome, QuestionId, Reply};
 use gladhand_wire::json::{self, Kind, RawValue};
 use gladhand_wire::rpc::{self, Envelope};
@@ -45,7 +45,7 @@ use super::capabilities::{self, InForce};
 use super::ids;
 use super::revision::Revision;
 use crate::ambient::Ambient;
-use crate::side::{Client, ClientSetup, Event, Heard, Lane, Loss, Unagreed};
+use crate::side::{Client, ClientSetup, Event, Heard, Lane, Loss, TASKS_EXTENSION, Unagreed};
 
 /// What came back: a result, or an error object.
 type Answer<'a> = Result<Option<&'a RawValue>, &'a RawValue>;
@@ -111,6 +111,9 @@ impl McpClient {
         let revision = Revision::named(&setup.version).unwrap_or(Revision::HANDSHAKE[0]);
         let mut offer = Offer::new(setup.identity, [revision.as_str()]);
         offer.provides = setup.provides.into_iter().collect();
+        if revision.has_initialize() {
+            offer.provides.remove(&Capability::named(TASKS_EXTENSION));
+        }
         if let Some(wants) = setup.wants {
             offer.wants = Wants::Only(wants.into_iter().collect());
         }
@@ -217,7 +220,10 @@ impl McpClient {
         let members = Members::of(declared).ok_or_else(|| misbehaved("`capabilities` is no object"))?;
         let provides = capabilities::declared(Side::Server, &members)
             .map_err(|_| misbehaved("`capabilities` declares more than 256 of them"))?;
-        let server = Offer { provides, ..Offer::new(capabilities::peer(server_info), [version]) };
+        let server = Offer {
+            provides,
+            ..Offer::new(capabilities::peer(server_info, capabilities::SERVER_DESCRIPTION), [version])
+        };
         let mut in_force = InForce::between(rules, &self.offer, &server)?;
         if let Some(instructions) = instructions.and_then(json::string) {
             Arc::make_mut(&mut in_force.agreement).instructions = Some(instructions.into_owned());

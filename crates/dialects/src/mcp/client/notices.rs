@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use gladhand_accord::{Closed, Side};
-use gladhand_operations::{CallId, Log, Notice, Progress};
+use gladhand_operations::{CallId, Log, Notice, Progress, Update};
 use gladhand_wire::json::{self, RawValue};
 use gladhand_wire::{Members, pick};
 
@@ -27,7 +27,7 @@ impl McpClient {
         };
         match in_force.gate.admit(Side::Server, method) {
             Ok(_) => {}
-            Err(Closed::NotAgreed(_)) if self.unagreed == Unagreed::Passes => {
+            Err(Closed::NotAgreed(_)) if self.unagreed == Unagreed::Passes || is_word(method) => {
                 heard.events.push(Event::Passed(NOTIFICATION_NOT_AGREED));
             }
             Err(_) => return heard.events.push(Event::Dropped(NOTIFICATION_NOT_AGREED)),
@@ -37,11 +37,13 @@ impl McpClient {
             "notifications/cancelled" => return self.taken_back(params, now, heard),
             "notifications/subscriptions/acknowledged" => return self.listen_acknowledged(params, heard),
             "notifications/progress" => self.progress(params),
-            "notifications/message" => params.and_then(log).map(|log| Notice::Log(self.call_on(lane), log)),
+            "notifications/message" => params.and_then(log).map(|log| Notice::Log(self.call_of_exchange(lane), log)),
             "notifications/tools/list_changed" if subscribed => Some(Notice::ToolsChanged),
             "notifications/resources/list_changed" if subscribed => Some(Notice::ResourcesChanged),
             "notifications/prompts/list_changed" if subscribed => Some(Notice::PromptsChanged),
-            "notifications/resources/updated" if subscribed => text(params, "uri").map(Notice::ResourceUpdated),
+            "notifications/resources/updated" if subscribed => {
+                text(params, "uri").map(|uri| Notice::ResourceUpdated(Update::of(uri)))
+            }
             "notifications/elicitation/complete" => {
                 let id = text(params, "elicitationId");
                 id.iter().for_each(|id| self.page_visited(id, now, heard));
@@ -74,17 +76,26 @@ impl McpClient {
         of_request.or_else(of_task).filter(|work| work.wants_progress).map(|work| work.call)
     }
 
-    /// The call whose exchange a lane is; on the only channel there is, the only call there is.
+    /// The call whose exchange a lane is. A line on the only channel may be about a call that has ended, of another caller.
+    fn call_of_exchange(&self, lane: Lane) -> Option<CallId> {
+        let sent = (lane != Lane::MAIN).then(|| self.requests.get(&lane.0))??;
+        sent.work().map(|work| work.call)
+    }
+
+    /// The call whose exchange a lane is; on the only channel, the only call that is under way.
     pub(super) fn call_on(&self, lane: Lane) -> Option<CallId> {
-        if lane != Lane::MAIN {
-            return self.requests.get(&lane.0).and_then(|sent| sent.work()).map(|work| work.call);
-        }
-        if self.exchanges {
-            return None;
+        if lane != Lane::MAIN || self.exchanges {
+            return self.call_of_exchange(lane);
         }
         let mut calls = self.requests.values().filter_map(|sent| sent.work()).map(|work| work.call);
         calls.next().filter(|_| calls.next().is_none())
     }
+}
+
+/// Whether a notification only tells something: a log line, or that a list has changed. Servers of widespread SDKs send
+/// both without declaring them, and their clients take them, so they pass; they are counted like all that was not agreed.
+fn is_word(method: &str) -> bool {
+    method == "notifications/message" || method.ends_with("/list_changed")
 }
 
 fn text(params: Option<&RawValue>, name: &str) -> Option<String> {
@@ -94,5 +105,5 @@ fn text(params: Option<&RawValue>, name: &str) -> Option<String> {
 fn log(params: &RawValue) -> Option<Log> {
     let [level, logger, data] = pick(params, ["level", "logger", "data"])?;
     let data = data.map_or_else(|| RawValue::NULL.to_owned(), ToOwned::to_owned);
-    Some(Log { level: meta::level(level?)?, logger: logger.and_then(json::string).map(Into::into), data })
+    Some(Log::from_upstream(meta::level(level?)?, logger.and_then(json::string).map(Into::into), data))
 }

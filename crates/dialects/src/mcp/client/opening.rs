@@ -8,6 +8,7 @@ use gladhand_accord::Refusal;
 use gladhand_wire::json::{self, Kind, RawValue};
 use gladhand_wire::{Id, Members, rpc};
 
+use super::behalf::client_info;
 use super::{Answer, McpClient, Phase};
 use crate::mcp::capabilities::{HANDSHAKE_RULES, InForce, STATELESS_RULES};
 use crate::mcp::errors::UNSUPPORTED_VERSION;
@@ -42,7 +43,7 @@ impl McpClient {
             r#"{{"protocolVersion":"{}","capabilities":{},"clientInfo":{}}}"#,
             self.revision.as_str(),
             self.declaration,
-            json::to_raw(&self.offer.peer).get(),
+            client_info(&self.offer.peer),
         );
         rpc::request(&mut heard.wire, &Id::number(id), "initialize", Some(&json::raw(params)));
         id

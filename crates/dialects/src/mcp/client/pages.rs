@@ -2,15 +2,25 @@
 
 use std::collections::HashSet;
 
-use gladhand_operations::{Failure, Operation, Prompt, Reply, Resource, Template, Tool};
+use gladhand_operations::{Failure, FailureKind, Operation, Prompt, Reply, Resource, Template, Tool};
 use gladhand_wire::{Members, RawValue};
 
 use super::results::{self, array, upstream_error};
 use super::work::Params;
+use crate::MAX_TOOLS;
 
-/// Beyond these a list is not believed.
+/// How many pages a list may have.
 const MAX_PAGES: usize = 1000;
-const MAX_ENTRIES: usize = 100_000;
+
+/// How many entries a list may have. A server may list each of its files as a resource. Every URI may be compared with every
+/// template.
+const MAX_RESOURCES: usize = 100_000;
+const MAX_PROMPTS: usize = 10_000;
+const MAX_TEMPLATES: usize = 1000;
+
+/// How much memory a list may take: its text, and so much for each entry.
+const MAX_BYTES: usize = 48 * 1024 * 1024;
+const ENTRY_BYTES: usize = 256;
 
 /// A list as far as it has come.
 #[derive(Debug)]
@@ -18,6 +28,8 @@ pub(super) struct Pages {
     entries: Entries,
     /// All cursors so far: a server that repeats one would be asked forever.
     seen: HashSet<String>,
+    /// What the entries take.
+    bytes: usize,
 }
 
 #[derive(Debug)]
@@ -47,12 +59,12 @@ impl Pages {
             Operation::ListPrompts => Entries::Prompts(Vec::new()),
             _ => return None,
         };
-        Some(Self { entries, seen: HashSet::new() })
+        Some(Self { entries, ..Self::of_tools() })
     }
 
     /// An empty list of tools.
     pub(super) fn of_tools() -> Self {
-        Self { entries: Entries::Tools(Vec::new()), seen: HashSet::new() }
+        Self { entries: Entries::Tools(Vec::new()), seen: HashSet::new(), bytes: 0 }
     }
 
     /// Adds a page.
@@ -60,6 +72,15 @@ impl Pages {
         let what = self.entries.member();
         let page = members.raw(what).and_then(array);
         let page = page.ok_or_else(|| upstream_error(format!("the upstream's list has no `{what}`")))?;
+        let most = self.entries.most();
+        if self.entries.len() + page.len() > most {
+            return Err(Failure::list_too_long(what, most));
+        }
+        self.bytes += page.iter().map(|entry| entry.get().len() + ENTRY_BYTES).sum::<usize>();
+        if self.bytes > MAX_BYTES {
+            let message = format!("the upstream's list of `{what}` takes more than {MAX_BYTES} bytes");
+            return Err(Failure::new(FailureKind::TooMany, message));
+        }
         self.entries.extend(page);
         let Some(next) = members.str("nextCursor") else {
             return Ok(Turned::Whole(self.entries.into_reply()));
@@ -67,7 +88,7 @@ impl Pages {
         if !self.seen.insert(next.clone().into_owned()) {
             return Err(upstream_error(format!("the upstream's list of `{what}` goes in a circle")));
         }
-        if self.seen.len() >= MAX_PAGES || self.entries.len() >= MAX_ENTRIES {
+        if self.seen.len() >= MAX_PAGES {
             return Err(upstream_error(format!("the upstream's list of `{what}` does not end")));
         }
         let mut params = Params::default();
@@ -98,6 +119,16 @@ impl Entries {
         }
     }
 
+    /// How many of them there may be.
+    fn most(&self) -> usize {
+        match self {
+            Self::Tools(_) => MAX_TOOLS,
+            Self::Resources(_) => MAX_RESOURCES,
+            Self::Templates(_) => MAX_TEMPLATES,
+            Self::Prompts(_) => MAX_PROMPTS,
+        }
+    }
+
     fn len(&self) -> usize {
         match self {
             Self::Tools(tools) => tools.len(),
@@ -114,5 +145,53 @@ impl Entries {
             Self::Templates(templates) => Reply::Templates(templates.into()),
             Self::Prompts(prompts) => Reply::Prompts(prompts.into()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What becomes of a list whose pages are these; `Ok`: it goes on, or was whole.
+    fn read(operation: &Operation<'_>, pages: &[String]) -> Result<(), String> {
+        let mut list = Pages::of(operation).unwrap();
+        for (at, page) in pages.iter().enumerate() {
+            let result = format!(r#"{{"{}":[{page}],"nextCursor":"{at}"}}"#, list.entries.member());
+            let result = gladhand_wire::json::raw(result);
+            match list.turned(&Members::of(&result).unwrap()).map_err(|failure| failure.message)? {
+                Turned::Next(next, _) => list = next,
+                Turned::Whole(_) => return Ok(()),
+            }
+        }
+        Ok(())
+    }
+
+    fn entries(count: usize) -> String {
+        let entry = r#"{"name":"n","uri":"a:","uriTemplate":"a:{x}","inputSchema":{}}"#;
+        vec![entry; count].join(",")
+    }
+
+    #[test]
+    fn every_list_has_a_bound_of_entries_on_its_first_page_and_over_all_pages() {
+        for (operation, most) in [
+            (Operation::ListTools, MAX_TOOLS),
+            (Operation::ListPrompts, MAX_PROMPTS),
+            (Operation::ListTemplates, MAX_TEMPLATES),
+            (Operation::ListResources, MAX_RESOURCES),
+        ] {
+            assert_eq!(read(&operation, &[entries(most)]), Ok(()), "{operation:?}");
+            for pages in [vec![entries(most + 1)], vec![entries(most), entries(1)]] {
+                let told = read(&operation, &pages).unwrap_err();
+                assert!(told.contains(&format!("has more than {most} entries")), "{operation:?}: {told}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_list_has_a_bound_of_bytes() {
+        let long = format!(r#"{{"name":"n","description":"{}"}}"#, "x".repeat(MAX_BYTES / 4));
+        assert_eq!(read(&Operation::ListTools, &vec![long.clone(); 3]), Ok(()));
+        let told = read(&Operation::ListTools, &vec![long; 4]).unwrap_err();
+        assert!(told.contains("takes more than"), "{told}");
     }
 }

@@ -90,8 +90,8 @@ impl McpClient {
         }
         match (sent, &loss) {
             (None, _) => {}
-            (Some(Sent::Listen), Loss::Status(400..500) | Loss::Denied(_)) => {
-                self.listen_refused(lane.0, |_| failure(&loss), heard);
+            (Some(Sent::Listen), Loss::Status(400..500) | Loss::Denied(_) | Loss::Forbidden(_)) => {
+                self.listen_refused(lane.0, |_| failure(&loss), now, heard);
             }
             (Some(Sent::Listen), _) => self.listen_ended(lane.0, now),
             (Some(sent @ Sent::Level(_)), Loss::Status(_)) => self.send_again(sent, heard),
@@ -136,7 +136,12 @@ impl McpClient {
         let may = match loss {
             Loss::Unsent(_) | Loss::Session => true,
             Loss::Broken => is_harmless,
-            Loss::Status(_) | Loss::TooLong(_) | Loss::Denied(_) => false,
+            Loss::Status(_)
+            | Loss::TooLong(_)
+            | Loss::WebPage(_)
+            | Loss::NoRoom
+            | Loss::Denied(_)
+            | Loss::Forbidden(_) => false,
         };
         may && work.repeats <= MAX_REPEATS
     }
@@ -214,8 +219,11 @@ fn refusal(loss: &Loss) -> Refusal {
         Loss::Status(status) => {
             Refusal::PeerRefused { code: status.to_string(), message: format!("HTTP status {status}") }
         }
-        Loss::TooLong(_) => Refusal::PeerMisbehaved { problem: failure(loss).message },
+        Loss::TooLong(_) | Loss::WebPage(_) | Loss::NoRoom => {
+            Refusal::PeerMisbehaved { problem: failure(loss).message }
+        }
         Loss::Denied(why) => Refusal::PeerRefused { code: "denied".to_owned(), message: why.to_string() },
+        Loss::Forbidden(why) => Refusal::PeerRefused { code: "403".to_owned(), message: why.to_string() },
     }
 }
 
@@ -228,6 +236,9 @@ fn failure(loss: &Loss) -> Failure {
         Loss::Session => Failure::new(FailureKind::UpstreamLost, "the upstream ended the session before it answered"),
         Loss::Status(status) => upstream_error(format!("the upstream answered with HTTP status {status}")),
         Loss::TooLong(limit) => Failure::unreadable(&Fault::TooLong { limit: *limit }),
+        Loss::WebPage(status) => upstream_error(format!("the answer is a web page (HTTP status {status})")),
+        Loss::NoRoom => Failure::not_kept(),
         Loss::Denied(why) => upstream_error(format!("the upstream does not let us in: {why}")),
+        Loss::Forbidden(why) => upstream_error(format!("the upstream refused the request with HTTP status 403: {why}")),
     }
 }

@@ -16,7 +16,7 @@ use super::results::upstream_error;
 use super::rounds::MAX_ROUNDS;
 use super::work::{Params, Sent, Work};
 use super::{Answer, McpClient, done};
-use crate::mcp::capabilities::TASKS_EXTENSION;
+use crate::side::TASKS_EXTENSION;
 use crate::side::{Event, Heard};
 
 /// How long to wait between two looks if the upstream does not say.

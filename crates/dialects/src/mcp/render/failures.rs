@@ -6,10 +6,10 @@ use gladhand_wire::rpc::{self, code};
 use gladhand_wire::{Id, Members};
 use serde_json::json;
 
-use super::super::capabilities::TASKS_EXTENSION;
 use super::super::errors;
 use super::super::pending::Asked;
 use super::super::revision::Revision;
+use crate::side::TASKS_EXTENSION;
 
 /// Whether the model could do something about it, so that it is a result for the model to read.
 pub(super) fn is_for_the_model(kind: FailureKind, revision: Revision) -> bool {

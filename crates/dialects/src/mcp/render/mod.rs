@@ -26,6 +26,9 @@ const MAX_COMPLETIONS: usize = 100;
 /// The hints of what is nobody else's and good only once.
 const NEVER_KEPT: &str = r#","ttlMs":0,"cacheScope":"private""#;
 
+/// The longest description of the server, in bytes, that goes with every result of 2026-07-28.
+const BRIEF: usize = 1024;
+
 /// What is the same in every answer of a server.
 #[derive(Debug)]
 pub(super) struct Renderer {
@@ -42,19 +45,26 @@ pub(super) struct Renderer {
     page_size: usize,
 }
 
+/// The description of a server that has a name, a version and these members.
+fn named(setup: &ServerSetup, about: &[(String, Box<RawValue>)]) -> String {
+    let mut info = br#"{"name":"#.to_vec();
+    json::write(&mut info, &setup.identity.name);
+    text_member(&mut info, "version", Some(&setup.identity.version));
+    extras(&mut info, about, &["name", "version"]);
+    info.push(b'}');
+    String::from_utf8_lossy(&info).into_owned()
+}
+
 impl Renderer {
     pub(super) fn new(setup: &ServerSetup) -> Self {
-        let mut server_info = br#"{"name":"#.to_vec();
-        json::write(&mut server_info, &setup.identity.name);
-        text_member(&mut server_info, "version", Some(&setup.identity.version));
-        extras(&mut server_info, &setup.about, &["name", "version"]);
-        server_info.push(b'}');
-        let server_info = String::from_utf8_lossy(&server_info).into_owned();
+        let server_info = setup.identity.description().map_or_else(|| named(setup, &setup.about), str::to_owned);
+        // A long description, such as one with icons in it, is told once and not with every result.
+        let brief = if server_info.len() <= BRIEF { server_info.clone() } else { named(setup, &[]) };
         let instructions = setup.menu.instructions.as_deref().map(|text| json::to_raw(text).get().to_owned());
         let CacheHints { ttl_ms, public } = setup.menu.cache;
         let scope = if public { "public" } else { "private" };
         Self {
-            complete: format!(r#","resultType":"complete","_meta":{{"{SERVER_INFO}":{server_info}"#),
+            complete: format!(r#","resultType":"complete","_meta":{{"{SERVER_INFO}":{brief}"#),
             server_info,
             capabilities: Revision::ALL.map(|revision| declaration_of_menu(&setup.menu, revision)),
             instructions: instructions.map(|text| format!(r#","instructions":{text}"#)).unwrap_or_default(),
@@ -139,7 +149,7 @@ impl Renderer {
             (Ok(Reply::Completion(completion)), Asked::Completion) => {
                 self.completion(wire, id, &completion, revision);
             }
-            (Ok(Reply::Done), Asked::Watch { .. }) => empty_result(wire, id),
+            (Ok(Reply::Watching(_)), Asked::Watch { .. }) => empty_result(wire, id),
             (Err(failure), Asked::Tool) if failures::is_for_the_model(failure.kind, revision) => {
                 self.tool_result(wire, id, &ToolResult::failure(&failure.message), revision);
             }

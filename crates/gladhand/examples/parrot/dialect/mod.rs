@@ -30,7 +30,7 @@ pub(crate) static DIALECT: Dialect = Dialect {
     carried: &[],
     claim,
     puzzled: |line| line.members.as_ref().is_some_and(|members| members.has("squawk")),
-    askable: |_| Vec::new(),
+    offer: |_| Offer::default(),
     carriers: |feature| if feature == Feature::Tools { TABLE.to_vec() } else { Vec::new() },
     excuse: |_, why, _, wire| squawk(wire, why),
     server: |setup| Box::new(ParrotServer::new(setup)),

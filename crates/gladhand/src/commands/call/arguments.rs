@@ -3,16 +3,20 @@
 //! `key=value` is read as the type that the schema says, `key:=JSON` as it stands, `key=@FILE` from a file. A key
 //! that comes several times makes a list where the schema wants one.
 
+use std::io::Read;
+
 use anyhow::{Context, Result, anyhow, bail};
 use gladhand_wire::{Members, RawValue};
 use serde_json::{Map, Value};
+
+use crate::spelling::nearest;
 
 /// The largest file that an argument is read from.
 const LARGEST_FILE: u64 = 16 * 1024 * 1024;
 
 /// The properties of an object schema, as far as a command line needs them.
 #[derive(Debug)]
-pub(super) struct Properties {
+pub(in crate::commands) struct Properties {
     all: Vec<Property>,
     /// Whether the schema welcomes what it does not name.
     open: bool,
@@ -20,10 +24,10 @@ pub(super) struct Properties {
 
 /// One property of an object schema.
 #[derive(Debug)]
-pub(super) struct Property {
-    pub(super) name: String,
+pub(in crate::commands) struct Property {
+    pub(in crate::commands) name: String,
     pub(super) schema: Value,
-    pub(super) required: bool,
+    pub(in crate::commands) required: bool,
 }
 
 impl Property {
@@ -83,7 +87,7 @@ fn with_article(kind: &str) -> String {
 
 impl Properties {
     /// Reads an input schema: the required ones first, otherwise in its order.
-    pub(super) fn of(schema: &str) -> Self {
+    pub(in crate::commands) fn of(schema: &str) -> Self {
         let schema = Members::parse(schema).unwrap_or_default();
         let required: Vec<String> =
             schema.raw("required").and_then(|names| serde_json::from_str(names.get()).ok()).unwrap_or_default();
@@ -100,17 +104,17 @@ impl Properties {
     }
 
     /// All of them.
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Property> {
+    pub(in crate::commands) fn iter(&self) -> impl Iterator<Item = &Property> {
         self.all.iter()
     }
 
-    /// Reads what was typed, on top of what `--args` gave.
+    /// Reads what was typed, on top of the JSON that `--args` gave.
     pub(super) fn read(&self, given: Option<&str>, words: &[String]) -> Result<Map<String, Value>> {
         let mut arguments = match given {
             None => Map::new(),
-            Some(text) => match serde_json::from_str(text).context("--args is no JSON")? {
+            Some(text) => match serde_json::from_str(text).map_err(|error| anyhow!("--args is no JSON: {error}"))? {
                 Value::Object(arguments) => arguments,
-                _ => bail!("--args must be a JSON object, such as {{\"key\": \"value\"}}"),
+                _ => bail!("--args must be a JSON object, such as {{\"name\": 1}}"),
             },
         };
         let mut typed: Vec<&str> = Vec::new();
@@ -148,8 +152,11 @@ impl Properties {
         let property = self.all.iter().find(|property| property.name == key);
         if property.is_none() && !self.open {
             let known: Vec<_> = self.all.iter().map(|property| property.name.as_str()).collect();
-            let known = if known.is_empty() { "it has none".to_owned() } else { known.join(", ") };
-            bail!("the tool has no argument `{key}` ({known})");
+            match (nearest(key, known.iter().copied()), known.as_slice()) {
+                (Some(nearest), _) => bail!("the tool has no argument `{key}`: did you mean `{nearest}`?"),
+                (None, []) => bail!("the tool has no argument `{key}`: it takes none"),
+                (None, known) => bail!("the tool has no argument `{key}`: it takes {}", known.join(", ")),
+            }
         }
         let json = || serde_json::from_str::<Value>(text);
         if is_json {
@@ -205,12 +212,24 @@ fn split(word: &str) -> Result<(&str, String, bool)> {
     Ok((key, value, is_json))
 }
 
+/// The JSON that `--args` names: itself, in a file, or on standard input.
+pub(super) fn given(text: &str) -> Result<String> {
+    match text.strip_prefix('@') {
+        Some(path) => read_file(path),
+        None if text == "-" => read(std::io::stdin().lock(), "standard input"),
+        None => Ok(text.to_owned()),
+    }
+}
+
 fn read_file(path: &str) -> Result<String> {
-    use std::io::Read as _;
+    read(fs_err::File::open(path)?, path)
+}
+
+fn read(source: impl Read, name: &str) -> Result<String> {
     let mut text = String::new();
-    fs_err::File::open(path)?.take(LARGEST_FILE + 1).read_to_string(&mut text)?;
+    source.take(LARGEST_FILE + 1).read_to_string(&mut text).with_context(|| format!("{name} cannot be read"))?;
     if text.len() as u64 > LARGEST_FILE {
-        bail!("{path} is larger than {LARGEST_FILE} bytes");
+        bail!("{name} is larger than {LARGEST_FILE} bytes");
     }
     Ok(text)
 }
@@ -268,10 +287,23 @@ mod tests {
         assert_eq!(read(&["text=a", "count=x"]), Err("`count` must be a whole number, not \"x\"".to_owned()));
         assert_eq!(read(&["text=a", "loud=1"]), Err("`loud` must be true or false, not \"1\"".to_owned()));
         let unknown = read(&["text=a", "txt=b"]).unwrap_err();
-        assert!(unknown.starts_with("the tool has no argument `txt` (text, "), "{unknown}");
+        assert_eq!(unknown, "the tool has no argument `txt`: did you mean `text`?");
+        let unknown = read(&["text=a", "elsewhere=b"]).unwrap_err();
+        assert!(unknown.starts_with("the tool has no argument `elsewhere`: it takes text, count, "), "{unknown}");
         assert_eq!(read(&["=b"]), Err("\"=b\" names no argument before the `=`".to_owned()));
         assert_eq!(read(&["b"]), Err("\"b\" is neither `key=value` nor a URL".to_owned()));
         assert!(read(&["text:={"]).unwrap_err().starts_with("`text` is no JSON"));
+    }
+
+    #[test]
+    fn arguments_come_from_a_file_or_from_the_command_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("arguments.json");
+        std::fs::write(&file, r#"{"text":"from a file"}"#).unwrap();
+        assert_eq!(given(&format!("@{}", file.display())).unwrap(), r#"{"text":"from a file"}"#);
+        assert_eq!(given("{}").unwrap(), "{}");
+        let missing = given("@/no/such/file").unwrap_err().to_string();
+        assert!(missing.contains("/no/such/file"), "{missing}");
     }
 
     #[test]

@@ -8,28 +8,26 @@ use serde_json::Value;
 
 use super::arguments::{Properties, Property};
 use crate::commands::plain::plain;
-use crate::commands::screen::write_line;
+use crate::commands::screen::{write_labelled, write_line};
 
 const STRONG: Style = Style::new().bold();
-const FAINT: Style = Style::new().dimmed();
 
 /// What `gladhand call TOOL --help` prints.
 pub(super) fn help(tool: &Tool, target: &str, screen: Option<usize>) -> String {
     let properties = Properties::of(tool.input_schema.get());
     let mut text = String::new();
     let name = plain(&tool.name);
-    // Writing to a String cannot fail.
-    let _ = write!(text, "{STRONG}{name}{STRONG:#}");
-    let _ = match &tool.title {
-        Some(title) if *title != tool.name => writeln!(text, "  {}", plain(title)),
-        _ => writeln!(text),
-    };
+    let room = screen.unwrap_or(usize::MAX);
+    let title = tool.title.as_deref().filter(|title| *title != tool.name).map(plain).unwrap_or_default();
+    let gap = if title.is_empty() { "" } else { "  " };
+    write_labelled(&mut text, &format!("{STRONG}{name}{STRONG:#}{gap}"), &title, room);
     for line in tool.description.trim().lines() {
         write_line(&mut text, 0, &plain(line), screen);
     }
     let words: String = properties.iter().map(word).collect();
     let usage = format!("gladhand call {name}{words} {}", plain(target));
-    let _ = writeln!(text, "\n{STRONG}Usage:{STRONG:#} {}", usage.trim_end());
+    text.push('\n');
+    write_labelled(&mut text, &format!("{STRONG}Usage:{STRONG:#} "), usage.trim_end(), room);
     if properties.iter().next().is_some() {
         let _ = writeln!(text, "\n{STRONG}Arguments:{STRONG:#}");
     }
@@ -37,7 +35,7 @@ pub(super) fn help(tool: &Tool, target: &str, screen: Option<usize>) -> String {
     for property in properties.iter() {
         let name = plain(&property.name);
         let blanks = " ".repeat(width - name.chars().count());
-        let _ = writeln!(text, "  {STRONG}{name}{STRONG:#}{blanks}  {FAINT}{}{FAINT:#}", plain(&kind(property)));
+        write_labelled(&mut text, &format!("  {STRONG}{name}{STRONG:#}{blanks}  "), &plain(&kind(property)), room);
         for line in property.schema.get("description").and_then(Value::as_str).unwrap_or_default().trim().lines() {
             write_line(&mut text, width + 4, &plain(line), screen);
         }
@@ -131,6 +129,17 @@ Arguments:
   tags   list of string
 ";
         assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn help_is_not_wider_than_the_screen() {
+        let schema = r#"{"type":"object","properties":{"kind":{"type":"string","enum":["a very long choice",
+            "another very long choice","a third one that is long"]}},"required":["kind"]}"#;
+        let mut tool = Tool::new("choose-between-many-things", "Chooses.", json::raw(schema.to_owned()));
+        tool.title = Some("Choose between many things that are there".to_owned());
+        let text = help(&tool, &format!("-- /{}", "folder/".repeat(12)), Some(60));
+        let text = anstream::adapter::strip_str(&text).to_string();
+        assert!(text.lines().all(|line| line.chars().count() <= 60), "{text}");
     }
 
     #[test]

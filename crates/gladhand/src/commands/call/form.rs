@@ -3,16 +3,27 @@
 //! The fields come from the schema of `elicitation/create`, in all spellings that its revisions have: plain types,
 //! `enum` with `enumNames`, `oneOf` with titles, and lists of choices.
 
+use std::fmt::Write as _;
+
 use gladhand_wire::{Members, RawValue};
 use serde_json::{Map, Value, json};
 
+use super::formats::Format;
 use crate::commands::plain::plain;
+use crate::commands::screen::{columns, write_line};
+
+/// How many columns are left for an answer behind its prompt.
+const ANSWER: usize = 12;
+
+/// How many columns a description has that can stand for a missing title.
+const SHORT: usize = 40;
 
 /// What a person types to say no.
 pub(super) const DECLINE: &str = "!no";
 
-/// Asks for every field and makes the answer. `ask` shows a prompt and gives the line; `None` when there are no more.
-pub(super) fn fill_in(schema: &RawValue, mut ask: impl FnMut(&str) -> Option<String>) -> Value {
+/// Asks for every field and makes the answer. `ask` shows a prompt, which is broken to fit the width of the screen, and
+/// gives the line; `None` when there are no more.
+pub(super) fn fill_in(schema: &RawValue, width: Option<usize>, mut ask: impl FnMut(&str) -> Option<String>) -> Value {
     let cancelled = || json!({"action": "cancel"});
     let fields = fields(schema);
     let mut content = Map::new();
@@ -24,7 +35,7 @@ pub(super) fn fill_in(schema: &RawValue, mut ask: impl FnMut(&str) -> Option<Str
         };
     }
     for field in &fields {
-        let mut prompt = field.prompt();
+        let mut prompt = field.prompt(width);
         loop {
             let Some(line) = ask(&prompt) else { return cancelled() };
             if line.trim() == DECLINE {
@@ -61,6 +72,8 @@ pub(super) fn defaults(schema: &RawValue) -> Option<Value> {
 struct Field {
     name: String,
     title: String,
+    /// Its purpose, where a title stands beside it.
+    description: Option<String>,
     kind: Kind,
     required: bool,
     default: Option<Value>,
@@ -69,6 +82,8 @@ struct Field {
 #[derive(Debug)]
 enum Kind {
     Text,
+    /// Text of a format that is checked.
+    Formatted(Format),
     Number,
     Integer,
     YesOrNo,
@@ -92,14 +107,21 @@ fn fields(schema: &RawValue) -> Vec<Field> {
             Some("boolean") => Kind::YesOrNo,
             Some("array") => Kind::Several(property.get("items").map(choices).unwrap_or_default()),
             _ => match choices(&property) {
-                none if none.is_empty() => Kind::Text,
+                none if none.is_empty() => text("format").and_then(Format::named).map_or(Kind::Text, Kind::Formatted),
                 choices => Kind::One(choices),
             },
         };
-        let title = text("title").or_else(|| text("description")).unwrap_or(name);
+        let description = text("description").filter(|description| !description.trim().is_empty());
+        // Where there is no title, the description is one.
+        let (title, description) = match (text("title"), description) {
+            (Some(title), description) => (title, description.filter(|description| *description != title)),
+            (None, Some(description)) if columns(description) <= SHORT => (description, None),
+            (None, description) => (name, description),
+        };
         Field {
             name: name.to_owned(),
             title: plain(title),
+            description: description.map(plain),
             kind,
             required: required.iter().any(|required| required == name),
             default: property.get("default").cloned(),
@@ -126,29 +148,61 @@ fn choices(schema: &Value) -> Vec<(Value, String)> {
 }
 
 impl Field {
-    fn prompt(&self) -> String {
-        let mut kind = match &self.kind {
+    /// The text before the answer: one row if that fits, else a row for the title and for each choice.
+    fn prompt(&self, width: Option<usize>) -> String {
+        let mut text = String::new();
+        let kind = match &self.kind {
             Kind::Text => String::new(),
+            Kind::Formatted(format) => format.example().to_owned(),
             Kind::Number => "a number".to_owned(),
             Kind::Integer => "a whole number".to_owned(),
             Kind::YesOrNo => "y or n".to_owned(),
-            Kind::One(choices) => listed(choices),
-            Kind::Several(choices) => format!("any of {}, with commas", listed(choices)),
+            Kind::One(choices) => listed(choices).join(", "),
+            Kind::Several(choices) => format!("any of {}, with commas", listed(choices).join(", ")),
         };
-        let default = self.default.as_ref().map(|default| match default {
-            Value::String(text) => text.clone(),
-            other => other.to_string(),
-        });
-        let note = match (default, self.required) {
-            (Some(default), _) => format!("Enter: {}", plain(&default)),
+        let row = noted(&self.title, &[&kind, &self.note()]);
+        let room = width.unwrap_or(usize::MAX).saturating_sub(ANSWER);
+        if let (true, None) = (columns(&row) + 2 <= room, &self.description) {
+            return format!("  {row}: ");
+        }
+        write_line(&mut text, 2, &self.title, width);
+        for line in self.description.iter().flat_map(|description| description.lines()) {
+            write_line(&mut text, 4, line, width);
+        }
+        let (choices, kind) = match &self.kind {
+            Kind::One(choices) => (choices.as_slice(), "a number or a name"),
+            Kind::Several(choices) => (choices.as_slice(), "numbers or names, with commas"),
+            _ => (&[][..], kind.as_str()),
+        };
+        for choice in listed(choices) {
+            write_line(&mut text, 4, &choice, width);
+        }
+        let notes = noted("", &[kind, &self.note()]);
+        let _ = if notes.is_empty() { write!(text, "  > ") } else { write!(text, "  {notes} > ") };
+        text
+    }
+
+    /// The meaning of an empty line.
+    fn note(&self) -> String {
+        match (&self.default, self.required) {
+            (Some(default), _) => format!("Enter: {}", plain(&self.title_of(default))),
             (None, false) => "Enter: leave out".to_owned(),
             (None, true) => String::new(),
-        };
-        if !kind.is_empty() && !note.is_empty() {
-            kind.push_str("; ");
         }
-        kind.push_str(&note);
-        if kind.is_empty() { format!("  {}: ", self.title) } else { format!("  {} ({kind}): ", self.title) }
+    }
+
+    /// A value as it is offered: a choice by its title.
+    fn title_of(&self, value: &Value) -> String {
+        if let (Kind::Several(_), Value::Array(values)) = (&self.kind, value) {
+            return values.iter().map(|value| self.title_of(value)).collect::<Vec<_>>().join(", ");
+        }
+        let choices = match &self.kind {
+            Kind::One(choices) | Kind::Several(choices) => choices.as_slice(),
+            _ => &[],
+        };
+        let choice = choices.iter().find(|(known, _)| known == value);
+        choice
+            .map_or_else(|| value.as_str().map_or_else(|| value.to_string(), str::to_owned), |(_, title)| title.clone())
     }
 
     /// The value of a line; none if it is left out.
@@ -162,6 +216,8 @@ impl Field {
         }
         let value = match &self.kind {
             Kind::Text => Value::String(line.to_owned()),
+            Kind::Formatted(format) if format.fits(line) => Value::String(line.to_owned()),
+            Kind::Formatted(format) => return Err(format!("that is not {}", format.example())),
             Kind::Number => match line.parse::<f64>().ok().and_then(serde_json::Number::from_f64) {
                 Some(number) => Value::Number(number),
                 None => return Err("that is no number".to_owned()),
@@ -182,9 +238,16 @@ impl Field {
     }
 }
 
-fn listed(choices: &[(Value, String)]) -> String {
-    let each = choices.iter().enumerate().map(|(at, (_, title))| format!("{} {}", at + 1, plain(title)));
-    each.collect::<Vec<_>>().join(", ")
+/// The choices with their numbers.
+fn listed(choices: &[(Value, String)]) -> Vec<String> {
+    choices.iter().enumerate().map(|(at, (_, title))| format!("{} {}", at + 1, plain(title))).collect()
+}
+
+/// A title with notes in brackets.
+fn noted(title: &str, notes: &[&str]) -> String {
+    let notes: Vec<_> = notes.iter().copied().filter(|note| !note.is_empty()).collect();
+    let notes = if notes.is_empty() { String::new() } else { format!("({})", notes.join("; ")) };
+    [title, &notes].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
 /// A choice by its number, its title or its value.
@@ -208,9 +271,13 @@ mod tests {
     use gladhand_wire::json::to_raw;
 
     fn filled(schema: &str, lines: &[&str]) -> (Value, Vec<String>) {
+        filled_at(None, schema, lines)
+    }
+
+    fn filled_at(width: Option<usize>, schema: &str, lines: &[&str]) -> (Value, Vec<String>) {
         let schema = gladhand_wire::json::raw(schema.to_owned());
         let (mut lines, mut prompts) = (lines.iter(), Vec::new());
-        let answer = fill_in(&schema, |prompt| {
+        let answer = fill_in(&schema, width, |prompt| {
             prompts.push(prompt.to_owned());
             lines.next().map(|line| (*line).to_owned())
         });
@@ -234,6 +301,48 @@ mod tests {
         assert_eq!(prompts[3], "  loud (y or n; Enter: false): ");
         assert_eq!(prompts[4], "  tone (1 Low, 2 High): ");
         assert_eq!(prompts[5], "  tags (any of 1 A, 2 B, with commas; Enter: leave out): ");
+    }
+
+    #[test]
+    fn text_of_a_wrong_format_is_asked_for_again() {
+        let schema = r#"{"type": "object", "required": ["mail"], "properties": {
+            "mail": {"type": "string", "format": "email"}, "day": {"type": "string", "format": "date"},
+            "other": {"type": "string", "format": "hostname"}}}"#;
+        let (answer, prompts) = filled(schema, &["ann", "ann@example.org", "2026-02-30", "2026-02-28", "?"]);
+        let content = json!({"mail": "ann@example.org", "day": "2026-02-28", "other": "?"});
+        assert_eq!(answer, json!({"action": "accept", "content": content}));
+        let expected = [
+            "  mail (an email address): ",
+            "  that is not an email address; again: ",
+            "  day (a date such as 2026-01-31; Enter: leave out): ",
+            "  that is not a date such as 2026-01-31; again: ",
+            "  other (Enter: leave out): ",
+        ];
+        assert_eq!(prompts, expected);
+    }
+
+    #[test]
+    fn prompts_show_titles_and_are_broken_between_words() {
+        let schema = r#"{"type": "object", "properties": {
+            "color": {"type": "string", "title": "Favourite colour",
+                "description": "The colour in which everything will be painted, inside and outside.",
+                "oneOf": [{"const": "red", "title": "Red"}, {"const": "green", "title": "Green"}], "default": "green"},
+            "size": {"type": "array", "title": "Sizes that are to be kept in stock",
+                "items": {"type": "string", "enum": ["s", "m"]}, "default": ["s", "m"]}}}"#;
+        let (answer, prompts) = filled_at(Some(60), schema, &["", "s"]);
+        assert_eq!(answer, json!({"action": "accept", "content": {"color": "green", "size": ["s"]}}));
+        let expected = "  Favourite colour
+    The colour in which everything will be painted, inside
+    and outside.
+    1 Red
+    2 Green
+  (a number or a name; Enter: Green) > ";
+        assert_eq!(prompts[0], expected);
+        let expected = "  Sizes that are to be kept in stock
+    1 s
+    2 m
+  (numbers or names, with commas; Enter: s, m) > ";
+        assert_eq!(prompts[1], expected);
     }
 
     #[test]

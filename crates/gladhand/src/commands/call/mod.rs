@@ -3,9 +3,10 @@
 //! The tool's own schema reads the arguments and makes the help; progress, log lines and questions go through the
 //! terminal; text goes to stdout and media into files.
 
-mod arguments;
+pub(super) mod arguments;
 mod describe;
 mod form;
+mod formats;
 pub(super) mod person;
 
 use std::borrow::Cow;
@@ -20,13 +21,14 @@ use gladhand_wire::json;
 
 use crate::cli::{CallArgs, Cli};
 use crate::commands::plain::{Reader, plain};
-use crate::commands::session::{Plan, reply};
+use crate::commands::session::{Asked, Plan, reply};
 use crate::commands::{CommandError, print_data, print_json, written};
 use crate::exit::Exit;
 use crate::upstream::Upstream;
 
 use crate::commands::screen;
 use crate::commands::show::{self, Album};
+use crate::commands::suggest::{misplaced, unknown};
 use arguments::Properties;
 use person::Person;
 
@@ -43,25 +45,31 @@ pub fn run(args: CallArgs, verbosity: u8) -> Result<ExitCode, CommandError> {
     if urls.len() > 1 {
         return Err(CommandError::usage(anyhow!("{} URLs were given, and a call goes to one", urls.len())));
     }
+    if let Some(at) = words.iter().position(|word| !word.contains('=')) {
+        let before = format!("gladhand call {} {}", args.tool, words[..at].join(" "));
+        return Err(misplaced(before.trim_end(), &words[at..], !urls.is_empty() || !args.server.command.is_empty()));
+    }
+    let given = args.args.as_deref().map(arguments::given).transpose().map_err(CommandError::usage)?;
     let mut plan = Plan::read(&args.server, urls.first().map(String::as_str))?;
     let roots = args.root.iter().map(fs_err::canonicalize).collect::<Result<_, _>>();
     let person = plan.for_person(Person::new(roots.map_err(CommandError::usage)?, verbosity));
     let shown = plan.shown();
-    plan.run(Arc::clone(&person) as _, |upstream| async move {
-        let tool = find(&upstream, &args.tool).await?;
+    let asked = plan.asked();
+    plan.run(Some(Arc::clone(&person)), |upstream| async move {
+        let tool = find(&upstream, &person, &args.tool, &asked).await?;
         if args.help {
             written(anstream::stdout().write_all(describe::help(&tool, &shown, screen::width()).as_bytes()))?;
             return Ok(Exit::Success.into());
         }
-        let read = Properties::of(tool.input_schema.get()).read(args.args.as_deref(), &words);
+        let read = Properties::of(tool.input_schema.get()).read(given.as_deref(), &words);
         let arguments = read.map_err(|error| {
             let help = format!("gladhand call {} --help {shown}", plain(&tool.name));
             let help = format!("`{}` shows what it takes", help.trim_end());
             CommandError::usage(error).hint(help)
         })?;
         let call = ToolCall { name: tool.name.clone().into(), arguments: Cow::Owned(json::to_raw(&arguments)) };
-        let outcome = upstream.call_for(Operation::CallTool(call), Arc::clone(&person) as _).await;
-        person.finish();
+        let calling = upstream.call_for(Operation::CallTool(call), Arc::clone(&person) as _);
+        let outcome = person.waiting(&format!("calling {}", tool.name), calling).await;
         let Reply::Tool(result) = reply(outcome)? else {
             return Err(CommandError::new(Exit::PeerFailed, anyhow!("the server's answer is no tool result")));
         };
@@ -81,14 +89,23 @@ fn is_url(word: &str) -> bool {
     ["http://", "https://"].iter().any(|scheme| word.starts_with(scheme))
 }
 
-/// The tool of a name, or what there is instead.
-async fn find(upstream: &Upstream, name: &str) -> Result<Tool, CommandError> {
-    let Reply::Tools(tools) = reply(upstream.call(Operation::ListTools).await)? else {
+/// The tool of a name, or what there is instead. What our own server says of other upstreams is left out.
+async fn find(upstream: &Upstream, person: &Person, name: &str, asked: &Asked) -> Result<Tool, CommandError> {
+    let listing = person.waiting("listing tools", upstream.call(Operation::ListTools));
+    let (listed, logs) = match asked {
+        Asked::Named => (listing.await, Vec::new()),
+        Asked::Ours(_) => person.holding_logs(listing).await,
+    };
+    let Reply::Tools(tools) = reply(listed)? else {
         return Err(CommandError::new(Exit::PeerFailed, anyhow!("the server's answer is no list of tools")));
     };
-    tools.iter().find(|tool| tool.name == name).cloned().ok_or_else(|| {
-        let names: Vec<_> = tools.iter().map(|tool| plain(&tool.name)).collect();
-        let hint = if names.is_empty() { "it has no tools".to_owned() } else { format!("it has {}", names.join(", ")) };
-        CommandError::usage(anyhow!("the server has no tool `{}`", plain(name))).hint(hint)
-    })
+    if let Some(tool) = tools.iter().find(|tool| tool.name == name) {
+        return Ok(tool.clone());
+    }
+    if let Some(outage) = asked.outage(name, &logs) {
+        return Err(outage);
+    }
+    logs.iter().for_each(|line| person.say(line));
+    let names: Vec<_> = tools.iter().map(|tool| tool.name.as_str()).collect();
+    Err(unknown("tool", name, &names, asked))
 }

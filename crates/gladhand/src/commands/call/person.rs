@@ -3,21 +3,30 @@
 //! Everything said here goes to stderr, so that stdout carries results and nothing else. Questions are asked one at a
 //! time; where there is no terminal they are answered from the form's own defaults, or cancelled.
 
+use std::convert::Infallible;
+use std::future::Future;
 use std::io::{BufRead as _, Write as _};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use gladhand_accord::Capability;
 use gladhand_operations::{Answered, Failure, FailureKind, Level, Log, Notice, Progress, Question, QuestionKind};
+use gladhand_redaction::redact;
 use gladhand_wire::{Members, RawValue, json};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tokio::sync::Semaphore;
 
 use super::form;
-use crate::commands::plain::{plain, plain_lines};
+use crate::commands::plain::{plain, quoted};
+use crate::commands::screen;
 use crate::commands::sign_in::is_anybody_there;
+use crate::logging;
 use crate::upstream::Host;
+
+/// How long a server may take before the status line says what is waited for.
+const MOMENT: Duration = Duration::from_millis(300);
 
 /// The person who typed the command.
 #[derive(Debug)]
@@ -28,6 +37,10 @@ pub(in crate::commands) struct Person {
     level: Level,
     roots: Vec<PathBuf>,
     bar: Mutex<Option<ProgressBar>>,
+    /// What our own server may say and the person has heard already, or need not hear.
+    known: Vec<String>,
+    /// Log lines that are held back, while they are.
+    held: Mutex<Option<Vec<String>>>,
     /// Held by the question that is being asked.
     turn: Arc<Semaphore>,
 }
@@ -40,7 +53,13 @@ impl Person {
             1 => Level::Info,
             _ => Level::Debug,
         };
-        Self { is_there: is_anybody_there(), level, roots, bar: Mutex::default(), turn: Arc::new(Semaphore::new(1)) }
+        let (bar, held, turn) = (Mutex::default(), Mutex::default(), Arc::new(Semaphore::new(1)));
+        Self { is_there: is_anybody_there(), level, roots, bar, known: Vec::new(), held, turn }
+    }
+
+    /// The same person, who is not told these lines by the server.
+    pub(in crate::commands) fn knowing(self, known: Vec<String>) -> Self {
+        Self { known, ..self }
     }
 
     /// What can be asked of them, in the words of MCP.
@@ -67,33 +86,52 @@ impl Person {
         }
     }
 
-    fn progress(&self, progress: &Progress) {
-        let mut bar = self.bar.lock().unwrap_or_else(PoisonError::into_inner);
-        let bar = bar.get_or_insert_with(|| {
-            // Draws nothing where stderr is no terminal.
-            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10));
-            let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {wide_msg}");
-            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-            bar
-        });
-        // The bar counts in whole steps; what is counted in fractions is shown in thousandths.
-        let total = progress.total.filter(|total| total.is_finite() && *total > 0.0);
-        let scale = if total.is_some_and(|total| total < 10.0) { 1000.0 } else { 1.0 };
-        if let Some(total) = total {
-            bar.set_length((total * scale) as u64);
-        }
-        bar.set_position((progress.progress * scale) as u64);
-        if let Some(message) = &progress.message {
-            bar.set_message(plain(message));
+    /// Waits for a server. On a terminal, a line says for what if it takes longer than a moment; the line is gone when the
+    /// server has answered.
+    pub(in crate::commands) async fn waiting<T>(&self, what: &str, answer: impl Future<Output = T>) -> T {
+        let _line = Line(self);
+        tokio::select! {
+            biased;
+            answer = answer => answer,
+            never = self.status(what) => match never {},
         }
     }
 
+    async fn status(&self, what: &str) -> Infallible {
+        tokio::time::sleep(MOMENT).await;
+        {
+            let mut bar = self.bar.lock().unwrap_or_else(PoisonError::into_inner);
+            // Progress that the server reports says more.
+            if bar.is_none() {
+                bar.insert(bar_on_stderr()).set_message(format!("{} …", plain(&redact(what))));
+            }
+        }
+        std::future::pending().await
+    }
+
+    /// Waits for a server and holds back its log lines, which are returned beside the answer.
+    pub(in crate::commands) async fn holding_logs<T>(&self, answer: impl Future<Output = T>) -> (T, Vec<String>) {
+        let held = || self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        *held() = Some(Vec::new());
+        let answer = answer.await;
+        (answer, held().take().unwrap_or_default())
+    }
+
+    fn progress(&self, progress: &Progress) {
+        let mut bar = self.bar.lock().unwrap_or_else(PoisonError::into_inner);
+        bar.get_or_insert_with(bar_on_stderr).set_message(drawn(progress));
+    }
+
     /// Says something without tearing the progress bar.
-    fn say(&self, text: &str) {
+    pub(in crate::commands) fn say(&self, text: &str) {
         let bar = self.bar.lock().unwrap_or_else(PoisonError::into_inner);
         let write = || {
-            // Nobody reads stderr: then there is nobody to tell.
-            let _ = writeln!(anstream::stderr(), "{text}");
+            logging::say(
+                tracing::Level::INFO,
+                &anstream::adapter::strip_str(text).to_string(),
+                &[],
+                &format!("{text}\n"),
+            );
         };
         match &*bar {
             Some(bar) => bar.suspend(write),
@@ -104,8 +142,16 @@ impl Person {
     fn log(&self, log: &Log) {
         if log.level >= self.level {
             let data = json::string(&log.data).unwrap_or_else(|| log.data.get().into());
-            let logger = log.logger.as_deref().map(|logger| format!(" {}", plain(logger))).unwrap_or_default();
-            self.say(&format!("{}{logger}: {}", log.level.word(), plain_lines(&data)));
+            if self.known.iter().any(|known| data.contains(known.as_str())) {
+                return;
+            }
+            let logger = log.logger.as_deref().map(|logger| format!(" {}", plain(&redact(logger)))).unwrap_or_default();
+            let line = format!("{}{logger}: {}", log.level.word(), quoted(&data));
+            if let Some(held) = &mut *self.held.lock().unwrap_or_else(PoisonError::into_inner) {
+                held.push(line);
+                return;
+            }
+            self.say(&line);
         }
     }
 
@@ -122,7 +168,7 @@ impl Person {
     /// Asks the person, or answers for nobody.
     fn elicit(&self, question: Question) -> BoxFuture<'static, Answered> {
         let params = Members::of(&question.params).unwrap_or_default();
-        let message = plain_lines(&params.str("message").unwrap_or_default());
+        let message = quoted(&params.str("message").unwrap_or_default());
         let url = params.str("url").map(|url| plain(&url));
         let schema = params.raw("requestedSchema").map_or_else(|| json::raw("{}".to_owned()), ToOwned::to_owned);
         if !self.is_there {
@@ -141,9 +187,8 @@ impl Person {
             let asked = tokio::task::spawn_blocking(move || match url {
                 Some(url) => visit(&message, &url),
                 None => {
-                    let _ =
-                        writeln!(anstream::stderr(), "\nThe server asks: {message}\n  ({} declines)", form::DECLINE);
-                    form::fill_in(&schema, ask)
+                    tell(&format!("\nThe server asks: {message}\n  ({} declines)", form::DECLINE));
+                    form::fill_in(&schema, screen::message_width(), ask)
                 }
             });
             let answer = asked.await.map_err(|_| Failure::new(FailureKind::Unanswered, "the question was dropped"))?;
@@ -171,14 +216,61 @@ impl Host for Person {
     }
 }
 
+/// Takes the status line off the screen when it is dropped.
+struct Line<'p>(&'p Person);
+
+impl Drop for Line<'_> {
+    fn drop(&mut self) {
+        self.0.finish();
+    }
+}
+
+/// A line that is drawn again in place. Nothing is drawn where stderr is no terminal.
+fn bar_on_stderr() -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10));
+    let style = ProgressStyle::with_template("{wide_msg}");
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar
+}
+
+/// How many cells a progress bar has.
+const CELLS: usize = 30;
+
+/// A progress report as one line: a bar where a total is known, the numbers as they were sent, the message.
+fn drawn(progress: &Progress) -> String {
+    let message = progress.message.as_deref().map(|message| plain(&redact(message))).unwrap_or_default();
+    let line = match progress.total.filter(|total| total.is_finite() && *total > 0.0) {
+        Some(total) => {
+            let part = (progress.progress / total).clamp(0.0, 1.0);
+            let full = (part * CELLS as f64) as usize;
+            let bar = "█".repeat(full) + &"░".repeat(CELLS - full);
+            format!("{bar} {}/{} {message}", number(progress.progress), number(total))
+        }
+        None => format!("{} {message}", number(progress.progress)),
+    };
+    line.trim_end().to_owned()
+}
+
+/// A number as a person writes it, with at most three decimals.
+fn number(number: f64) -> String {
+    let text = format!("{number:.3}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
 /// Shows a page to visit. It is shown whole, because whoever opens it should see where it leads.
 fn visit(message: &str, url: &str) -> serde_json::Value {
-    let _ = writeln!(anstream::stderr(), "\nThe server asks: {message}\n  Open this page: {url}");
+    tell(&format!("\nThe server asks: {message}\n  Open this page: {url}"));
     match ask(&format!("  Enter when you are done there, {} to decline: ", form::DECLINE)) {
         None => serde_json::json!({"action": "cancel"}),
         Some(line) if line.trim() == form::DECLINE => serde_json::json!({"action": "decline"}),
         Some(_) => serde_json::json!({"action": "accept"}),
     }
+}
+
+/// Writes to the terminal, broken between words. A URL stays whole.
+fn tell(text: &str) {
+    // It fails only where stderr is closed.
+    let _ = write!(anstream::stderr(), "{}", screen::message(text, screen::message_width()));
 }
 
 /// Shows a prompt and reads a line; none at the end of input.
@@ -192,4 +284,22 @@ fn ask(prompt: &str) -> Option<String> {
         let _ = writeln!(stderr);
     }
     (read > 0).then_some(line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_shows_the_numbers_that_the_server_sent() {
+        let report = |progress, total, message: &str| {
+            drawn(&Progress { progress, total, message: (!message.is_empty()).then(|| message.to_owned()) })
+        };
+        assert_eq!(report(2.0, Some(4.0), ""), format!("{}{} 2/4", "█".repeat(15), "░".repeat(15)));
+        assert_eq!(report(0.25, Some(1.0), "reading"), format!("{}{} 0.25/1 reading", "█".repeat(7), "░".repeat(23)));
+        assert_eq!(report(2000.0, Some(4000.0), ""), format!("{}{} 2000/4000", "█".repeat(15), "░".repeat(15)));
+        assert_eq!(report(1.0 / 3.0, None, "a\u{1b}b"), "0.333 a\\u{1b}b");
+        assert_eq!(report(9.0, Some(4.0), ""), format!("{} 9/4", "█".repeat(30)));
+        assert_eq!(report(f64::NAN, Some(f64::NAN), ""), "NaN");
+    }
 }

@@ -6,7 +6,7 @@ use gladhand_wire::invisible::escape_json;
 use gladhand_wire::{Members, RawValue, json};
 use serde_json::Value;
 
-use crate::commands::plain::{plain, plain_lines};
+use crate::commands::plain::{exact_lines, plain};
 
 /// The longest text of one value.
 const LONGEST: usize = 100;
@@ -34,7 +34,10 @@ pub(super) fn input(json: &str) -> String {
 pub(super) fn whole(json: &str) -> String {
     let Ok(members) = Members::parse(json) else { return format!("  {}", visible(json)) };
     let member = |(name, value): (&str, &RawValue)| {
-        let value = json::string(value).map_or_else(|| escape_json(value.get()).into_owned(), |text| visible(&text));
+        let value = match json::string(value) {
+            Some(text) => visible(&text),
+            None => counted(&escape_json(&compact(value.get()))),
+        };
         format!("  {}: {}\n", plain(name), value.replace('\n', "\n    "))
     };
     members.iter().map(member).collect()
@@ -49,10 +52,26 @@ pub(super) fn ends(text: &str) -> Option<String> {
     Some(format!("{head}\n  … ({left_out} characters are left out here) …\n{tail}"))
 }
 
+/// JSON without the blanks and line breaks between its values, which could push one of them out of sight.
+fn compact(json: &str) -> String {
+    let (mut is_text, mut is_escaped) = (false, false);
+    let mut stays = |letter: char| {
+        let is_quote = letter == '"' && !is_escaped;
+        is_escaped = is_text && letter == '\\' && !is_escaped;
+        is_text ^= is_quote;
+        is_text || !letter.is_ascii_whitespace()
+    };
+    json.chars().filter(|letter| stays(*letter)).collect()
+}
+
 /// Text of several lines in which everything can be seen.
 fn visible(text: &str) -> String {
-    let (mut shown, escaped) = (String::new(), plain_lines(text));
-    let mut rest = escaped.as_str();
+    counted(&exact_lines(text))
+}
+
+/// Text in which long runs of blanks and line breaks are counted instead of shown.
+fn counted(text: &str) -> String {
+    let (mut shown, mut rest) = (String::new(), text);
     while let Some(start) = rest.find(char::is_whitespace) {
         let length = rest[start..].find(|c: char| !c.is_whitespace()).unwrap_or(rest.len() - start);
         let (before, blanks) = (&rest[..start], &rest[start..start + length]);
@@ -69,7 +88,21 @@ fn visible(text: &str) -> String {
 /// What came of a tool, in one line.
 pub(super) fn outcome(json: &str) -> String {
     let Ok(said) = serde_json::from_str::<Value>(json) else { return shortened(json) };
-    words(&said).unwrap_or_else(|| value(&said))
+    words(&said).unwrap_or_else(|| match said.get("exit_code").and_then(Value::as_i64) {
+        Some(code) => format!("no output, exit code {code}"),
+        None => value(&said),
+    })
+}
+
+/// The failure of a tool, in one line. A command that failed has output besides.
+pub(super) fn failure(error: &str, result: Option<&str>) -> String {
+    let said = result.and_then(|result| serde_json::from_str::<Value>(result).ok());
+    let output = said.filter(|said| said.get("exit_code").is_some());
+    let output = output.and_then(|said| ["stderr", "stdout"].iter().find_map(|name| words(said.get(*name)?)));
+    match output.filter(|output| !error.contains(output.as_str())) {
+        Some(output) => format!("{}: {output}", shortened(error)),
+        None => shortened(error),
+    }
 }
 
 fn words(said: &Value) -> Option<String> {
@@ -198,19 +231,25 @@ mod tests {
         assert_eq!(outcome(r#"{"status":"ok","output":"one\ntwo\nthree\n"}"#), "one (+2 lines)");
         assert_eq!(outcome(r#"{"content":[{"type":"text","text":"hello"}]}"#), "hello");
         assert_eq!(outcome(r#"{"count":3}"#), r#"{"count":3}"#);
+        assert_eq!(outcome(r#"{"exit_code":0,"stdout":"","stderr":""}"#), "no output, exit code 0");
+        let failed = Some(r#"{"exit_code":2,"stdout":"a","stderr":"no such file\nb"}"#);
+        assert_eq!(failure("exit code 2", failed), "exit code 2: no such file (+1 lines)");
+        assert_eq!((failure("denied", None), failure("denied", Some("null"))), ("denied".into(), "denied".into()));
         assert_eq!(outcome("\"\\u001b[2J\""), "\\u{1b}[2J");
     }
 
     #[test]
     fn a_call_is_shown_whole_to_the_person_who_decides_about_it() {
-        assert_eq!(whole(r#"{"b":"x\ny","a":[1, 2.0]}"#), "  b: x\n    y\n  a: [1, 2.0]\n");
+        assert_eq!(whole(r#"{"b":"x\ny","a":[1, 2.0]}"#), "  b: x\n    y\n  a: [1,2.0]\n");
         assert_eq!(whole(r#"{"command":"ls","command":"rm"}"#), "  command: ls\n  command: rm\n", "both are sent");
         let hidden = "{\"a\\nb\":\"ls \u{202e}x\\u001b[2K\\r\",\"o\":{\"\u{200b}\":1}}";
-        assert_eq!(whole(hidden), "  a\\nb: ls \\u{202e}x\\u{1b}[2K\\r\n  o: {\"\\u200b\":1}\n");
+        assert_eq!(whole(hidden), "  a\\nb: ls \\u{202e}x\\u{1b}[2K\\u{d}\n  o: {\"\\u200b\":1}\n");
         let far = json!({"command": format!("ls{};rm", " ".repeat(3000))}).to_string();
         assert_eq!(whole(&far), "  command: ls … (3000 blanks) … ;rm\n");
         let far = json!({"command": format!("ls{};rm", "\n".repeat(300))}).to_string();
         assert_eq!(whole(&far), "  command: ls … (300 blanks) … ;rm\n");
+        let far = format!("{{\"o\":{{\"c\":\"rm \\\\\\\" x\"{},\r \"n\":\"{}\"}}}}", "\n".repeat(60), " ".repeat(60));
+        assert_eq!(whole(&far), "  o: {\"c\":\"rm \\\\\\\" x\",\"n\":\" … (60 blanks) … \"}\n");
     }
 
     #[test]

@@ -38,7 +38,10 @@ impl Conversation {
             ("/model", "") => {
                 let speaker = self.talk.speaker().await;
                 let listed = Models::all(&self.talk).await?.list(speaker.as_ref());
-                self.screen.report(if listed.is_empty() { models::WAYS } else { &listed })?;
+                if listed.is_empty() {
+                    return Err(super::nobody(&self.talk).await);
+                }
+                self.screen.report(&listed)?;
             }
             ("/model", wanted) => {
                 models::choose(&self.talk, wanted, For::Good).await?;

@@ -11,7 +11,7 @@ use super::screen::Screen;
 use super::talk::Talk;
 use super::typed::{Typed, Typing};
 use crate::commands::CommandError;
-use crate::commands::plain::{plain, plain_lines};
+use crate::commands::plain::{exact, plain};
 use crate::edges::signals::Signals;
 
 /// A chat that is being held.
@@ -123,7 +123,11 @@ impl Conversation {
         };
         match (&ended, speaker) {
             (Ended::Answered | Ended::Interrupted, Some(speaker)) => self.screen.spoke(&speaker)?,
-            (Ended::Failed(_), None) => self.screen.note(WAYS)?,
+            (Ended::Failed(said), None) => match self.talk.trouble().await {
+                Some(why) if why == *said => {}
+                Some(why) => self.screen.note(&why)?,
+                None => self.screen.note(WAYS)?,
+            },
             _ => {}
         }
         Ok(ended)
@@ -181,28 +185,48 @@ impl Conversation {
         let has_person = self.has_person();
         let Self { talk, screen, typed, signals } = self;
         let Some(typed) = typed else { return Ok(Ok(None)) };
+        // The terminal itself shows a line that is typed at the prompt, so only lines from before the prompt are repeated.
+        let mut has_prompted = false;
+        // What is heard while a line is edited is shown when it is entered.
+        let mut held = Vec::new();
         loop {
-            let early = typed.early();
+            let early = if has_prompted { None } else { typed.early() };
             if has_person {
                 screen.prompt()?;
+                has_prompted = true;
+                if early.is_none() {
+                    typed.edit(screen.sign(typed.is_continued()));
+                }
             }
             let message = match early {
                 Some((line, typing)) => {
                     screen.repeat(&line, typed.waiting())?;
+                    has_prompted = false;
                     Some(typing)
                 }
                 None => tokio::select! {
                     biased;
-                    stop = signals.next() => return Ok(Err(stop)),
+                    stop = signals.next() => {
+                        if typed.has_left_prompt() {
+                            screen.entered();
+                        }
+                        return Ok(Err(stop));
+                    }
                     () = talk.heard() => {
-                        if let Some(event) = talk.next_event() {
-                            screen.event(&event)?;
+                        match talk.next_event() {
+                            Some(event) if typed.is_editing() => held.push(event),
+                            Some(event) => screen.event(&event)?,
+                            None => {}
                         }
                         continue;
                     }
                     message = typed.message() => message,
                 },
             };
+            if typed.has_left_prompt() || !held.is_empty() {
+                screen.entered();
+                held.drain(..).try_for_each(|event| screen.event(&event))?;
+            }
             match message {
                 Some(Typing::More) if has_person => screen.more()?,
                 Some(Typing::More) => {}
@@ -221,7 +245,7 @@ impl Conversation {
         let (tool, call) = (request.str("tool").unwrap_or_default(), request.str("call_id").unwrap_or_default());
         let effect = request.str("effect").unwrap_or_default();
         let input = brief::whole(request.raw("input").map_or("{}", RawValue::get));
-        let reason = request.str("reason").map(|reason| format!("\n{}", plain_lines(&reason))).unwrap_or_default();
+        let reason = request.str("reason").map(|reason| format!("\n{}", exact(&reason))).unwrap_or_default();
         let mut ends = brief::ends(&input);
         let (allow, always) = loop {
             let more = if ends.is_some() { ", [s]how all" } else { "" };

@@ -6,6 +6,10 @@
 mod brief;
 mod commands;
 mod conversation;
+#[cfg(unix)]
+mod editor;
+#[cfg(unix)]
+mod history;
 mod ink;
 mod inline;
 mod markdown;
@@ -16,12 +20,16 @@ mod status;
 mod talk;
 mod typed;
 
+#[cfg(unix)]
+use std::io::IsTerminal as _;
 use std::io::Read as _;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
+use gladhand_agent::accounts::Provider;
 use gladhand_hub::Hub;
+use gladhand_models::ModelError;
 use gladhand_operations::AgentCall;
 
 use crate::Service;
@@ -34,6 +42,8 @@ use crate::edges::signals::{self, Signals};
 use crate::exit::Exit;
 use crate::governing;
 use conversation::{Conversation, Ended, Left};
+#[cfg(unix)]
+use history::History;
 use models::For;
 use screen::{Form, Screen};
 use talk::Talk;
@@ -46,10 +56,13 @@ const LONGEST: u64 = 16 * 1024 * 1024;
 /// How long upstreams are waited for at the start.
 const SETTLING: Duration = Duration::from_secs(10);
 
+/// The hint for a model that was set up and gives no answer.
+const DOCTOR: &str = "`gladhand doctor` shows which model is asked, and where its key comes from";
+
 /// Chats until somebody leaves, or until the one question is answered.
 pub fn run(args: &ChatArgs) -> Result<ExitCode, CommandError> {
     let data = config::data_dir(args.data_dir.as_deref());
-    let loaded = settings::load(args.config.as_deref(), data.as_deref(), Part::Whole);
+    let loaded = settings::load(args.config.as_deref(), data.as_deref(), Part::Whole, settings::note);
     let Settings { mut config, layers } = loaded.map_err(CommandError::usage)?;
     settings::note_skills(data.as_deref());
     if let Some(approve) = args.approve {
@@ -102,10 +115,11 @@ async fn chat(args: &ChatArgs, question: Option<&str>, hub: &Hub) -> Result<Exit
         stop = signals.next() => return Ok(ExitCode::from(signals::exit_status(stop))),
         (talk, _) = async { tokio::join!(Talk::begin(hub.clone(), folder.as_deref()), settled) } => talk?,
     };
-    let typed = if question.is_none() { Some(Typed::start()?) } else { None };
-    let mut conversation = Conversation { talk, screen: Screen::new(form), typed, signals };
+    let screen = Screen::new(form);
+    let typed = question.is_none().then(|| typed(args, &screen)).transpose()?;
+    let mut conversation = Conversation { talk, screen, typed, signals };
     if let Some(which) = &args.resume {
-        conversation.talk.command(&format!("/history {which}")).await?;
+        conversation.talk.command(&format!("/history {which}")).await.map_err(CommandError::usage)?;
         if question.is_none() {
             conversation.recall().await?;
         }
@@ -115,25 +129,38 @@ async fn chat(args: &ChatArgs, question: Option<&str>, hub: &Hub) -> Result<Exit
     }
     match question {
         Some(question) => answer(&mut conversation, question).await,
-        None => hold(&mut conversation).await,
+        None => hold(&mut conversation, args.json).await,
     }
+}
+
+/// Begins to read what a person types, with line editing where the terminal can show it.
+fn typed(args: &ChatArgs, screen: &Screen) -> std::io::Result<Typed> {
+    #[cfg(unix)]
+    if std::io::stdin().is_terminal() && screen.can_edit() {
+        return Typed::with_editor(History::in_folder(config::data_dir(args.data_dir.as_deref())));
+    }
+    #[cfg(not(unix))]
+    let _ = (args, screen);
+    Typed::start()
 }
 
 /// Has one question answered.
 async fn answer(conversation: &mut Conversation, question: &str) -> Result<ExitCode, CommandError> {
-    if conversation.talk.speaker().await.is_none() {
-        return Err(nobody(&conversation.talk).await);
-    }
+    let Some(speaker) = conversation.talk.speaker().await else { return Err(nobody(&conversation.talk).await) };
     match conversation.turn(question).await? {
         Ended::Answered => Ok(Exit::Success.into()),
         Ended::Interrupted => Ok(ExitCode::from(signals::exit_status(gladhand_dialects::Stop::Interrupted))),
+        Ended::Failed(why) if why == ModelError::Unreachable.to_string() => {
+            let provider = Provider::of_word(&speaker.provider).map_or(&*speaker.provider, |provider| provider.name());
+            Err(failed(format!("{provider} unreachable")))
+        }
         Ended::Failed(why) => Err(CommandError::new(Exit::CallFailed, anyhow!(why))),
         Ended::Left(stop) => Ok(ExitCode::from(signals::exit_status(stop))),
     }
 }
 
 /// Chats with whoever is at the other end of our input.
-async fn hold(conversation: &mut Conversation) -> Result<ExitCode, CommandError> {
+async fn hold(conversation: &mut Conversation, as_json: bool) -> Result<ExitCode, CommandError> {
     if conversation.has_person() {
         conversation.talk.ask(AgentCall::CanApprove).await?;
         match conversation.talk.speaker().await {
@@ -142,9 +169,11 @@ async fn hold(conversation: &mut Conversation) -> Result<ExitCode, CommandError>
                 conversation.screen.note(&hello)?;
             }
             None => {
-                let why =
-                    conversation.talk.trouble().await.unwrap_or_else(|| "there is no model to talk to".to_owned());
-                conversation.screen.note(&format!("{why}; {WAYS}"))?;
+                let note = match conversation.talk.trouble().await {
+                    Some(why) => format!("{why}; {DOCTOR}"),
+                    None => format!("there is no model to talk to; {WAYS}"),
+                };
+                conversation.screen.note(&note)?;
             }
         }
     } else if conversation.talk.speaker().await.is_none() {
@@ -154,6 +183,9 @@ async fn hold(conversation: &mut Conversation) -> Result<ExitCode, CommandError>
     conversation.screen.refresh()?;
     Ok(match left {
         Left::Willingly => Exit::Success.into(),
+        Left::AfterFailure if as_json => {
+            return Err(CommandError::new(Exit::CallFailed, anyhow!("the last question has no answer")));
+        }
         Left::AfterFailure => Exit::CallFailed.into(),
         Left::Told(stop) => ExitCode::from(signals::exit_status(stop)),
     })
@@ -162,9 +194,14 @@ async fn hold(conversation: &mut Conversation) -> Result<ExitCode, CommandError>
 /// Why nobody answers: there is no model, or the one that was set up cannot be reached.
 async fn nobody(talk: &Talk) -> CommandError {
     match talk.trouble().await {
-        Some(trouble) => CommandError::new(Exit::CallFailed, anyhow!(trouble)),
+        Some(trouble) => failed(trouble),
         None => CommandError::usage(anyhow!("there is no model to ask")).hint(WAYS),
     }
+}
+
+/// The model that was set up gives no answer, for this reason.
+fn failed(why: String) -> CommandError {
+    CommandError::new(Exit::CallFailed, anyhow!(why)).hint(DOCTOR)
 }
 
 /// The question, or what standard input asks.

@@ -89,7 +89,7 @@ pub(super) async fn choose(talk: &Talk, wanted: &str, scope: For) -> Result<(), 
         return Err(match wanted {
             "local" => error.hint(LOCAL),
             _ if !like.is_empty() => error.hint(format!("did you mean {}?", like.join(", "))),
-            _ if models.models.is_empty() => error.hint(WAYS),
+            _ if models.models.is_empty() => return Err(super::nobody(talk).await),
             _ => error.hint(format!("there are:\n{}", models.some())),
         });
     };
@@ -124,6 +124,8 @@ macro_rules! ways {
         concat!(
             "the quickest ways to a model:\n",
             "  set OPENROUTER_API_KEY, OPENAI_API_KEY or ANTHROPIC_API_KEY\n",
+            "  type `/auth openrouter KEY` in a chat\n",
+            "  set GLADHAND_COMPATIBLE_BASE to the URL of a server that speaks as OpenAI does\n",
             "  start Ollama or a llama.cpp server on this machine; it is found by itself\n",
             "  ",
             $last

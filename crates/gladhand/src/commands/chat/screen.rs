@@ -294,7 +294,19 @@ impl Screen {
 
     /// Asks for more of the same.
     pub(super) fn more(&mut self) -> io::Result<()> {
-        self.err.write_in(DIM, "… ")
+        self.err.write_in(DIM, MORE)
+    }
+
+    /// What a line that is edited stands behind, in place of the prompt: without and with colours.
+    pub(super) fn sign(&self, is_continued: bool) -> (String, String) {
+        let (style, sign) = if is_continued { (DIM, MORE) } else { (PROMPT, SIGN) };
+        let style = self.err.style(style);
+        (sign.to_owned(), format!("{style}{sign}{style:#}"))
+    }
+
+    /// Whether a line can be edited on the screen.
+    pub(super) fn can_edit(&self) -> bool {
+        self.form == Form::Chat && self.has_status
     }
 
     /// Asks something.
@@ -381,7 +393,7 @@ impl Screen {
         self.refresh()?;
         let (sign, style) = if executed.ok { ("✓", GOOD) } else { ("✗", BAD) };
         let said = match &executed.error {
-            Some(error) => brief::shortened(error),
+            Some(error) => brief::failure(error, executed.result.map(RawValue::get)),
             None => brief::outcome(executed.result.map_or("null", RawValue::get)),
         };
         self.err.write_lines(&[(style, &format!("  {sign}")), (DIM, &format!(" {said}"))], 4)
@@ -427,6 +439,8 @@ impl Screen {
 
 /// What invites a person to say something.
 const SIGN: &str = "› ";
+/// What a person continues a message behind.
+const MORE: &str = "… ";
 
 /// Where the second column of a table begins in one of its lines, because what stands there goes on there; 0 where there
 /// is none.

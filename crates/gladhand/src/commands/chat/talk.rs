@@ -135,9 +135,6 @@ fn agreement() -> Agreement {
         minimum: Minimum::Nothing,
         defines: |_, _, _| Defined::Yes,
     };
-    let offer = |name: &str| {
-        let peer = Peer { name: name.to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() };
-        Offer::new(peer, ["1"])
-    };
+    let offer = |name: &str| Offer::new(Peer::new(name, env!("CARGO_PKG_VERSION")), ["1"]);
     agree(&rules, &offer("chat"), &offer("gladhand")).expect("both sides have the one version")
 }

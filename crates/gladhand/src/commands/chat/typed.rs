@@ -1,9 +1,14 @@
-//! What a person types, or what comes through a pipe in their place.
+//! Lines of a person at a terminal, or of a program through a pipe. Line editing at the prompt is in `editor`.
 
 use std::collections::VecDeque;
 use std::io::{BufRead as _, IsTerminal as _, Read as _};
 
 use tokio::sync::mpsc;
+
+#[cfg(unix)]
+use super::editor::{Editor, Wish};
+#[cfg(unix)]
+use super::history::History;
 
 /// A longer line is taken for several.
 const LONGEST: u64 = 1024 * 1024;
@@ -27,15 +32,23 @@ pub(super) struct Typed {
     early: VecDeque<String>,
     /// Lines that end in a backslash, which others continue.
     begun: String,
+    /// How many lines were received.
+    received: u64,
+    /// Edits lines at the prompt.
+    #[cfg(unix)]
+    editor: Option<Editor>,
+    /// Messages that were typed ahead, for the history.
+    #[cfg(unix)]
+    said: Vec<String>,
     /// Whether a person can be asked.
     pub(super) is_person: bool,
 }
 
 impl Typed {
-    /// Begins to read.
+    /// Begins to read line by line.
     pub(super) fn start() -> std::io::Result<Self> {
         let (sender, lines) = mpsc::channel(AHEAD);
-        // Reading a terminal cannot be cancelled, so nobody waits for this one: it ends with the process.
+        // Reading a terminal cannot be cancelled, so the thread is not joined: it ends with the process.
         std::thread::Builder::new().name("stdin".to_owned()).spawn(move || {
             while let Some(line) = read_line() {
                 if sender.blocking_send(line).is_err() {
@@ -43,15 +56,87 @@ impl Typed {
                 }
             }
         })?;
-        let (early, begun, is_person) = (VecDeque::new(), String::new(), std::io::stdin().is_terminal());
-        Ok(Self { lines, early, begun, is_person })
+        Ok(Self::of(lines))
+    }
+
+    /// Begins to read a terminal, with line editing at the prompt.
+    #[cfg(unix)]
+    pub(super) fn with_editor(history: History) -> std::io::Result<Self> {
+        let (sender, lines) = mpsc::channel(AHEAD);
+        Ok(Self { editor: Some(Editor::start(sender, history)?), ..Self::of(lines) })
+    }
+
+    fn of(lines: mpsc::Receiver<String>) -> Self {
+        Self {
+            lines,
+            early: VecDeque::new(),
+            begun: String::new(),
+            received: 0,
+            #[cfg(unix)]
+            editor: None,
+            #[cfg(unix)]
+            said: Vec::new(),
+            is_person: std::io::stdin().is_terminal(),
+        }
+    }
+
+    /// Has the next message edited behind a prompt (without and with colours), where lines can be edited.
+    #[cfg(unix)]
+    pub(super) fn edit(&mut self, prompt: (String, String)) {
+        if let Some(editor) = self.editor.as_mut().filter(|editor| !editor.is_editing) {
+            editor.edit(Wish { prompt, said: std::mem::take(&mut self.said), received: self.received });
+        }
+    }
+
+    #[cfg(not(unix))]
+    pub(super) fn edit(&mut self, _: (String, String)) {}
+
+    /// Whether a line is being edited, so that nothing else may be written.
+    pub(super) fn is_editing(&self) -> bool {
+        #[cfg(unix)]
+        return self.editor.as_ref().is_some_and(|editor| editor.is_editing);
+        #[cfg(not(unix))]
+        false
+    }
+
+    /// Whether the editor was left without a line, by Ctrl-C or Ctrl-D, so that the cursor is below the prompt.
+    pub(super) fn has_left_prompt(&self) -> bool {
+        #[cfg(unix)]
+        return self.editor.as_ref().is_some_and(Editor::has_left);
+        #[cfg(not(unix))]
+        false
+    }
+
+    /// Whether a line ended in a backslash, so that the next one continues it.
+    pub(super) fn is_continued(&self) -> bool {
+        !self.begun.is_empty()
+    }
+
+    async fn next(&mut self) -> Option<String> {
+        let line = self.lines.recv().await?;
+        self.received();
+        Some(line)
+    }
+
+    fn next_at_once(&mut self) -> Option<String> {
+        let line = self.lines.try_recv().ok()?;
+        self.received();
+        Some(line)
+    }
+
+    fn received(&mut self) {
+        self.received += 1;
+        #[cfg(unix)]
+        if let Some(editor) = &mut self.editor {
+            editor.is_editing = false;
+        }
     }
 
     /// What is typed next; none at the end of input.
     pub(super) async fn message(&mut self) -> Option<Typing> {
         let line = match self.early.pop_front() {
             Some(line) => Some(line),
-            None => self.lines.recv().await,
+            None => self.next().await,
         };
         match line {
             None if self.begun.is_empty() => None,
@@ -65,7 +150,12 @@ impl Typed {
         if !self.is_person {
             return None;
         }
-        let line = self.early.pop_front().or_else(|| self.lines.try_recv().ok())?;
+        let line = match self.early.pop_front() {
+            Some(line) => line,
+            None => self.next_at_once()?,
+        };
+        #[cfg(unix)]
+        self.said.extend(self.editor.as_ref().map(|_| line.clone()));
         let typing = self.continued(&line);
         Some((line, typing))
     }
@@ -73,7 +163,7 @@ impl Typed {
     /// Takes in a line that a person types while it is not their turn. Never ends where nobody does.
     pub(super) async fn ahead(&mut self) -> String {
         let line = match self.is_person && self.early.len() < AHEAD {
-            true => self.lines.recv().await,
+            true => self.next().await,
             false => None,
         };
         let Some(line) = line else { return std::future::pending().await };
@@ -88,7 +178,7 @@ impl Typed {
 
     /// What was typed up to here answers no question that is asked from here on.
     pub(super) fn set_aside(&mut self) {
-        while let Ok(line) = self.lines.try_recv() {
+        while let Some(line) = self.next_at_once() {
             self.early.push_back(line);
         }
         #[cfg(unix)]
@@ -100,7 +190,7 @@ impl Typed {
 
     /// The answer to a question; none at the end of input.
     pub(super) async fn answer(&mut self) -> Option<String> {
-        self.lines.recv().await
+        self.next().await
     }
 
     fn continued(&mut self, line: &str) -> Typing {
@@ -115,7 +205,8 @@ impl Typed {
     }
 }
 
-fn read_line() -> Option<String> {
+/// The next line as it stands; none at the end of input.
+pub(super) fn read_line() -> Option<String> {
     let mut line = Vec::new();
     let read = std::io::stdin().lock().take(LONGEST).read_until(b'\n', &mut line);
     if read.is_err() || line.is_empty() {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anstyle::{AnsiColor, Style};
+use anyhow::anyhow;
 use gladhand_hub::Pattern;
 use gladhand_redaction::redact;
 use serde_json::{Value, json};
@@ -13,7 +14,7 @@ use super::{CheckArgs, counted};
 use crate::commands::lookup::Sources;
 use crate::commands::plain::plain_lines;
 use crate::commands::serve::Memory;
-use crate::commands::{CommandError, outside};
+use crate::commands::{CommandError, outside, print_report, screen};
 use crate::config::{
     self, Config, Examined, File, Grants, Layers, Problem, Project, Reading, SetAside, Standing, TrustStore,
     UpstreamConfig,
@@ -33,30 +34,38 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, CommandError> {
         let grants = match standing {
             Standing::Trusted(grants) => grants.clone(),
             Standing::Changed { .. } | Standing::Unknown => Grants::default(),
+            Standing::Unreadable { why, .. } => return (file, Verdict::unreadable(why)),
         };
         let beside = layers.own.as_ref().and_then(|own| own.examine(Reading::AsWritten).config).unwrap_or_default();
         (file, judge(file, Some((&beside, &grants)), data.clone()))
     });
     let checked: Vec<_> = own.into_iter().chain(project).collect();
+    let worst = checked.iter().map(|(_, verdict)| verdict.exit()).max_by_key(|exit| *exit as u8);
+    let worst = worst.unwrap_or(Exit::Success);
     if args.json {
         // The nearest file as always, and all of them.
         let nothing = Verdict::default();
         let (file, verdict) = checked.last().map_or((None, &nothing), |(file, verdict)| (Some(*file), verdict));
         let mut report = as_json(file, verdict);
         report["files"] = checked.iter().map(|(file, verdict)| as_json(Some(file), verdict)).collect();
-        super::print_json(&report)?;
+        let count = |what: &str, number: fn(&Verdict) -> usize| {
+            counted(checked.iter().map(|(_, verdict)| number(verdict)).sum(), what)
+        };
+        let errors = count("error", |verdict| verdict.errors.len());
+        let warnings = count("warning", |verdict| verdict.unavailable.len() + verdict.warnings.len());
+        let bad_news = || CommandError::new(worst, anyhow!("the configuration has {errors} and {warnings}"));
+        print_report(report, (worst != Exit::Success).then(bad_news).as_ref())
     } else {
         let drawn = match &checked[..] {
             [] => "There is no configuration file: the defaults hold.\n".to_owned(),
-            checked => checked.iter().map(|(file, verdict)| drawn(file, verdict)).collect(),
+            checked => checked.iter().map(|(file, verdict)| drawn(file, verdict, screen::report_width())).collect(),
         };
         super::print(&drawn)?;
         if let Some(line) = layers.untrusted() {
             super::say(&line);
         }
+        Ok(worst.into())
     }
-    let worst = checked.iter().map(|(_, verdict)| verdict.exit()).max_by_key(|exit| *exit as u8);
-    Ok(worst.unwrap_or(Exit::Success).into())
 }
 
 /// What was found.
@@ -64,12 +73,20 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, CommandError> {
 struct Verdict {
     /// The file is wrong.
     errors: Vec<Problem>,
+    /// Upstreams that are not available until a variable or a secret is there. The file is right, and everything else works.
+    unavailable: Vec<Problem>,
     /// The file is right, and something is not there.
     warnings: Vec<Problem>,
     upstreams: usize,
 }
 
 impl Verdict {
+    /// The file cannot be read.
+    fn unreadable(why: &str) -> Self {
+        let error = Problem { line: 0, column: 0, key: String::new(), message: format!("could not be read: {why}") };
+        Self { errors: vec![error], ..Self::default() }
+    }
+
     fn exit(&self) -> Exit {
         match (self.errors.is_empty(), self.warnings.is_empty()) {
             (false, _) => Exit::Usage,
@@ -86,8 +103,12 @@ fn judge(file: &File, of_project: Option<(&Config, &Grants)>, data: Option<PathB
         let whole = Reading::Whole(lookup);
         file.examine(of_project.map_or(whole, |(_, grants)| whole.granted(grants)))
     });
-    let Examined { config, problems: errors, refused: warnings, places } = examined;
-    let mut verdict = Verdict { errors, warnings, ..Verdict::default() };
+    let Examined { config, problems: mut errors, refused: warnings, unresolved, places } = examined;
+    let (malformed, missing): (Vec<_>, Vec<_>) = unresolved.into_iter().partition(config::is_malformed);
+    errors.extend(malformed);
+    errors.sort_by_key(|problem| (problem.line, problem.column));
+    let missing = missing.into_iter().map(|problem| Problem { message: unavailable(&problem), ..problem });
+    let mut verdict = Verdict { errors, unavailable: missing.collect(), warnings, ..Verdict::default() };
     if let (Some(config), Some((own, _))) = (&config, of_project) {
         verdict.warnings.extend(own.set_aside(config, &places).into_iter().map(|SetAside(problem)| problem));
     }
@@ -104,7 +125,8 @@ fn judge(file: &File, of_project: Option<(&Config, &Grants)>, data: Option<PathB
     for (name, upstream) in config.iter().flat_map(|config| &config.upstreams.0).filter(|(_, one)| one.enabled) {
         verdict.upstreams += 1;
         // Of what is wrong in itself nothing more needs to be said.
-        if verdict.errors.iter().any(|error| error.is_of(&["upstreams", name])) {
+        let told = verdict.errors.iter().chain(&verdict.unavailable);
+        if told.into_iter().any(|error| error.is_of(&["upstreams", name])) {
             continue;
         }
         for missing in outside::missing(upstream, &file.written(name).unwrap_or_default()) {
@@ -117,10 +139,16 @@ fn judge(file: &File, of_project: Option<(&Config, &Grants)>, data: Option<PathB
             verdict.warnings.push(places.problem(&["upstreams", name, key], message));
         }
     }
-    for problem in verdict.errors.iter_mut().chain(&mut verdict.warnings) {
+    for problem in verdict.errors.iter_mut().chain(&mut verdict.unavailable).chain(&mut verdict.warnings) {
         problem.message = redact(&problem.message).into_owned();
     }
     verdict
+}
+
+/// A reference that stands for nothing, as a warning about its upstream.
+fn unavailable(problem: &Problem) -> String {
+    let upstream = problem.key.split('.').nth(1).unwrap_or_default();
+    format!("upstream {upstream} is not available until this is there: {}", problem.message)
 }
 
 /// What is said of names that an upstream does not have, and under which key.
@@ -135,7 +163,7 @@ fn idle<'u>(upstream: &'u UpstreamConfig, known: &[String]) -> Vec<(&'static str
 }
 
 fn as_json(file: Option<&File>, verdict: &Verdict) -> Value {
-    let severities = [("error", &verdict.errors), ("warning", &verdict.warnings)];
+    let severities = [("error", &verdict.errors), ("warning", &verdict.unavailable), ("warning", &verdict.warnings)];
     let problem = |severity: &str, problem: &Problem| {
         let Problem { line, column, key, message } = problem;
         json!({ "severity": severity, "line": line, "column": column, "key": key, "message": message })
@@ -150,19 +178,24 @@ fn as_json(file: Option<&File>, verdict: &Verdict) -> Value {
     })
 }
 
-fn drawn(file: &File, verdict: &Verdict) -> String {
+fn drawn(file: &File, verdict: &Verdict, width: Option<usize>) -> String {
     let mut text = String::new();
-    for (style, word, problems) in [(BAD, "error", &verdict.errors), (ODD, "warning", &verdict.warnings)] {
+    let Verdict { errors, unavailable, warnings, .. } = verdict;
+    for (style, word, problems) in [(BAD, "error", errors), (ODD, "warning", unavailable), (ODD, "warning", warnings)] {
         for problem in problems {
             let Problem { line, column, key, message } = problem;
-            let place = format!("{}:{line}:{column}", file.path.display());
+            let place = match line {
+                0 => file.path.display().to_string(),
+                _ => format!("{}:{line}:{column}", file.path.display()),
+            };
             let key = if key.is_empty() { String::new() } else { format!("{key}: ") };
-            // A string takes everything.
-            let _ = writeln!(text, "{place}: {style}{word}:{style:#} {}", plain_lines(&format!("{key}{message}")));
+            let told = format!("{place}: {word}: {}", plain_lines(&format!("{key}{message}")));
+            let styled = format!(": {style}{word}:{style:#}");
+            text.push_str(&screen::message(&told, width).replacen(&format!(": {word}:"), &styled, 1));
         }
     }
     let upstreams = counted(verdict.upstreams, "upstream");
-    let _ = match (verdict.errors.len(), verdict.warnings.len()) {
+    let _ = match (errors.len(), unavailable.len() + warnings.len()) {
         (0, 0) => writeln!(text, "{GOOD}{} is fine{GOOD:#}, with {upstreams}", file.path.display()),
         (errors, warnings) => writeln!(text, "{}, {}", counted(errors, "error"), counted(warnings, "warning")),
     };

@@ -14,7 +14,7 @@ use crate::config::{self, Config, UpstreamConfig, text};
 
 pub(super) fn run(args: &ShowArgs) -> Result<ExitCode, CommandError> {
     let data = config::data_dir(args.data_dir.as_deref());
-    let loaded = settings::load(args.config.as_deref(), data.as_deref(), Part::AsWritten);
+    let loaded = settings::load(args.config.as_deref(), data.as_deref(), Part::AsWritten, settings::note);
     let Settings { config, layers } = loaded.map_err(CommandError::usage)?;
     if args.json {
         return super::print_json(&without_secrets(&config)?);

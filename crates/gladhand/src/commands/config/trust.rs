@@ -13,12 +13,16 @@ use anyhow::anyhow;
 use serde_json::json;
 
 use super::{TrustArgs, counted, say};
-use crate::commands::plain::{plain, plain_lines};
-use crate::commands::{CommandError, difference};
+use crate::commands::plain::{exact, exact_lines};
+use crate::commands::{CommandError, difference, screen};
 use crate::config::{
-    self, Config, File, Grants, Layers, PROJECT_FILE, Problem, Reading, SetAside, Standing, TrustStore, UpstreamConfig,
+    self, Config, File, Grants, Layers, Lookup, PROJECT_FILE, Problem, Reading, SetAside, Standing, TrustStore,
+    UpstreamConfig,
 };
 use crate::exit::Exit;
+
+/// How far the text of a line is from its begin, which has a label.
+const LABEL: usize = 12;
 
 pub(super) fn run(args: &TrustArgs) -> Result<ExitCode, CommandError> {
     let data = config::data_dir(args.data_dir.as_deref());
@@ -28,7 +32,7 @@ pub(super) fn run(args: &TrustArgs) -> Result<ExitCode, CommandError> {
         return list(&store, args.json);
     }
     if args.revoke {
-        return revoke(&store, args.path.as_deref());
+        return revoke(&store, args.path.as_deref(), args.json);
     }
     let files = files(args.path.as_deref())?;
     if files.is_empty() {
@@ -41,6 +45,11 @@ pub(super) fn run(args: &TrustArgs) -> Result<ExitCode, CommandError> {
         return Ok(Exit::Success.into());
     }
     super::print(&shown_files(&questions))?;
+    if let Some(wrong) = questions.iter().find(|question| !question.mistakes.is_empty()) {
+        let mistakes = counted(wrong.mistakes.len(), "mistake");
+        let error = anyhow!("nothing is trusted: {} has {mistakes}", wrong.file.path.display());
+        return Err(CommandError::usage(error).hint("correct the file, and run `gladhand config trust` again"));
+    }
     if !std::io::stdin().is_terminal() {
         let error = anyhow!("nothing is trusted: the question must be answered at a terminal");
         let hint = "run `gladhand config trust` yourself, or name a file that you know with --config FILE";
@@ -64,13 +73,17 @@ struct Question<'f> {
     standing: Standing,
     /// Everything that its enabled upstreams refer to, by upstream.
     references: Vec<(String, Grants)>,
+    /// What is wrong with it. Such a file would stop every command once it is trusted.
+    mistakes: Vec<Problem>,
 }
 
 impl<'f> Question<'f> {
     /// A question, if there is one: the content is not trusted, or it refers to something that is not granted.
     fn about(file: &'f File, store: &TrustStore) -> Option<Self> {
         let standing = store.standing(&file.path, &file.text);
-        let question = Self { file, standing, references: config::references(file) };
+        let references = if is_configuration(file) { config::references(file) } else { Vec::new() };
+        let mistakes = if is_configuration(file) { mistakes(file, &references) } else { Vec::new() };
+        let question = Self { file, standing, references, mistakes };
         let is_settled = question.is_trusted() && question.ungranted().is_empty();
         (!is_settled).then_some(question)
     }
@@ -82,7 +95,7 @@ impl<'f> Question<'f> {
     fn granted(&self) -> Grants {
         match &self.standing {
             Standing::Trusted(grants) => grants.clone(),
-            Standing::Changed { .. } | Standing::Unknown => Grants::default(),
+            Standing::Changed { .. } | Standing::Unknown | Standing::Unreadable { .. } => Grants::default(),
         }
     }
 
@@ -97,7 +110,7 @@ impl<'f> Question<'f> {
     fn settle(&self, store: &TrustStore) -> Result<(), CommandError> {
         let mut granted = self.granted();
         for (words, one) in self.ungranted() {
-            if confirm(&format!("Let it read {}?", plain(&words)))? {
+            if confirm(&format!("Let it read {}?", exact(&words)))? {
                 granted = Grants::sum([&granted, &one]);
             } else {
                 say("An upstream that refers to it is not used.");
@@ -117,9 +130,9 @@ fn shown_files(questions: &[Question<'_>]) -> String {
             Standing::Trusted(_) => continue,
             Standing::Changed { before } => {
                 let _ = writeln!(text, "  has changed since it was trusted:");
-                difference::of(&plain_lines(before), &plain_lines(&file.text))
+                difference::of(&exact_lines(before), &exact_lines(&file.text))
             }
-            Standing::Unknown => plain_lines(&file.text),
+            Standing::Unknown | Standing::Unreadable { .. } => exact_lines(&file.text),
         };
         for line in content.lines() {
             let _ = writeln!(text, "  | {line}");
@@ -136,21 +149,22 @@ fn shown_files(questions: &[Question<'_>]) -> String {
 fn effects(question: &Question<'_>) -> String {
     let examined = question.file.examine(Reading::AsWritten);
     let mut text = String::new();
-    for problem in &examined.problems {
-        // A string takes everything.
-        let _ = writeln!(text, "  wrong     {}", plain(&problem.to_string()));
+    for problem in &question.mistakes {
+        write_labelled(&mut text, "wrong", &problem.to_string());
     }
     let Some(project) = &examined.config else { return text };
     let own = Layers::find(None, &TrustStore::default()).ok().and_then(|layers| layers.own);
     let is_of_user =
         own.as_ref().is_some_and(|own| config::place(&own.path).is_ok_and(|own| own == question.file.path));
     let own = own.filter(|_| !is_of_user).and_then(|file| file.examine(Reading::AsWritten).config).unwrap_or_default();
-    let is_own = |name: &str| own.upstreams.0.iter().any(|(own, _)| own == name);
-    for (name, upstream) in project.upstreams.0.iter().filter(|(name, one)| one.enabled && !is_own(name)) {
+    // The user's own file may say everything.
+    let set_aside = if is_of_user { Vec::new() } else { own.set_aside(project, &examined.places) };
+    let is_ignored = |name: &str| set_aside.iter().any(|SetAside(one)| one.key == format!("upstreams.{name}"));
+    for (name, upstream) in project.upstreams.0.iter().filter(|(name, one)| one.enabled && !is_ignored(name)) {
         text.push_str(&effect(name, upstream));
         let read = question.references.iter().filter(|(other, _)| other == name).flat_map(|(_, grants)| grants.each());
         for (words, _) in read {
-            let _ = writeln!(text, "            reads {}", plain(&words));
+            let _ = writeln!(text, "            reads {}", exact(&words));
         }
     }
     let count = |number: usize, what: &str| (number > 0).then(|| counted(number, what));
@@ -160,14 +174,29 @@ fn effects(question: &Question<'_>) -> String {
     if !narrowing.is_empty() {
         let _ = writeln!(text, "  narrows   policy with {}", narrowing.join(" and "));
     }
-    // The user's own file may say everything.
-    let set_aside = if is_of_user { Vec::new() } else { own.set_aside(project, &examined.places) };
     for SetAside(Problem { line, key, message, .. }) in set_aside {
         let why = message.strip_prefix("not used: ").unwrap_or(&message);
-        let _ = writeln!(text, "  ignored   {} (line {line})\n            {}", plain(&key), plain(why));
+        let _ = writeln!(text, "  ignored   {} (line {line})", exact(&key));
+        write_labelled(&mut text, "", why);
     }
     text.push('\n');
     text
+}
+
+/// Everything that would be wrong with a file in force. An upstream whose references cannot be looked up here is left out.
+fn mistakes(file: &File, references: &[(String, Grants)]) -> Vec<Problem> {
+    let variable = |name: &str| std::env::var(name).ok();
+    let secret = |_: &str| Err("secrets are read only after the file is trusted".to_owned());
+    let all = Grants::sum(references.iter().map(|(_, grants)| grants));
+    file.examine(Reading::Granted(&Lookup { variable: &variable, secret: &secret }, &all)).problems
+}
+
+/// Appends a line behind a label, broken to fit the screen.
+fn write_labelled(text: &mut String, label: &str, line: &str) {
+    let mut lines = String::new();
+    screen::write_line(&mut lines, LABEL, &exact(line), screen::report_width());
+    lines.replace_range(2..2 + label.len(), label);
+    text.push_str(&lines);
 }
 
 /// The program that an upstream starts, or the address that it connects to.
@@ -176,14 +205,14 @@ fn effect(name: &str, upstream: &UpstreamConfig) -> String {
     let words: Vec<_> = upstream.command.iter().chain(&upstream.args).map(|word| quoted(word)).collect();
     // A string takes everything.
     if !words.is_empty() {
-        let _ = writeln!(text, "  starts    {}: {}", plain(name), words.join(" "));
+        let _ = writeln!(text, "  starts    {}: {}", exact(name), words.join(" "));
     }
     if let Some(url) = &upstream.url {
-        let _ = writeln!(text, "  connects  {}: {}", plain(name), plain(url));
+        let _ = writeln!(text, "  connects  {}: {}", exact(name), exact(url));
     }
     // A variable can change what a program does, so its value is shown, too.
     for (variable, value) in &upstream.env {
-        let _ = writeln!(text, "            with {}={}", plain(variable), quoted(value.0.expose()));
+        let _ = writeln!(text, "            with {}={}", exact(variable), quoted(value.0.expose()));
     }
     text
 }
@@ -193,7 +222,7 @@ fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=@%+,${}".contains(c);
     match !word.is_empty() && word.chars().all(is_plain) {
         true => word.to_owned(),
-        false => format!("'{}'", plain(&word.replace('\'', r"'\''"))),
+        false => format!("'{}'", exact(&word.replace('\'', r"'\''"))),
     }
 }
 
@@ -220,7 +249,7 @@ fn is_configuration(file: &File) -> bool {
 }
 
 fn shown(path: &Path) -> String {
-    plain(&path.display().to_string())
+    exact(&path.display().to_string())
 }
 
 /// Asks a question at the terminal. Anything but a clear yes is a no.
@@ -254,7 +283,7 @@ fn list(store: &TrustStore, as_json: bool) -> Result<ExitCode, CommandError> {
         // A string takes everything.
         let _ = writeln!(text, "{}\n  since {}, {}", shown(&record.path), record.since, state(&record.path));
         for (words, _) in record.grants.each() {
-            let _ = writeln!(text, "  reads {}", plain(&words));
+            let _ = writeln!(text, "  reads {}", exact(&words));
         }
     }
     super::print(&text)
@@ -273,7 +302,7 @@ fn without_parents(path: PathBuf) -> PathBuf {
 }
 
 /// Forgets the trust in a file, or in every file below a folder. Both may be gone.
-fn revoke(store: &TrustStore, named: Option<&Path>) -> Result<ExitCode, CommandError> {
+fn revoke(store: &TrustStore, named: Option<&Path>, as_json: bool) -> Result<ExitCode, CommandError> {
     let path = named.unwrap_or_else(|| Path::new("."));
     let path = if path.is_dir() {
         fs_err::canonicalize(path)?
@@ -281,14 +310,19 @@ fn revoke(store: &TrustStore, named: Option<&Path>) -> Result<ExitCode, CommandE
         config::place(path).or_else(|_| std::path::absolute(path).map(without_parents))?
     };
     let records = store.records().into_iter().filter(|record| record.path.starts_with(&path));
-    let mut revoked = 0;
+    let mut revoked = Vec::new();
     for record in records {
         if store.revoke(&record.path)? {
-            say(&format!("{} is not trusted any more.", shown(&record.path)));
-            revoked += 1;
+            revoked.push(record.path);
         }
     }
-    if revoked == 0 {
+    if as_json {
+        return super::print_json(&json!({ "revoked": revoked }));
+    }
+    for path in &revoked {
+        say(&format!("{} is not trusted any more.", shown(path)));
+    }
+    if revoked.is_empty() {
         say("Nothing here was trusted.");
     }
     Ok(Exit::Success.into())

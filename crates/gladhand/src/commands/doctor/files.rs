@@ -61,7 +61,7 @@ pub(super) fn data_folder(folder: Option<&Path>) -> Vec<Finding> {
     let trial = folder.join(format!(".doctor-{}", std::process::id()));
     // It is made when it is needed, and that it can be made is what matters.
     let existed = folder.exists();
-    let written = fs_err::create_dir_all(folder).and_then(|()| fs_err::write(&trial, b""));
+    let written = gladhand_store::make_folder(folder).and_then(|()| fs_err::write(&trial, b""));
     let _ = std::fs::remove_file(&trial);
     if !existed {
         let _ = std::fs::remove_dir(folder);

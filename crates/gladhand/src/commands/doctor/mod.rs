@@ -3,44 +3,54 @@
 mod files;
 mod invisible;
 mod model;
+mod opening;
 mod packages;
 
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::net::TcpListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anstyle::{AnsiColor, Style};
+use anyhow::anyhow;
 use clap::{Args, ValueHint};
 use gladhand_hub::Conflict;
 use gladhand_redaction::redact;
 use serde::Serialize;
 use serde_json::json;
 
+use crate::cli::seconds;
 use crate::commands::lookup::Sources;
 use crate::commands::plain::plain;
-use crate::commands::{CommandError, outside, print_json, settings, written};
+use crate::commands::serve::{Memory, Within};
+use crate::commands::{CommandError, outside, print_report, screen, settings, written};
 use crate::config::{
     self, Config, ExaminedLayers, Layers, PROJECT_FILE, Problem, Reading, SetAside, TrustStore, UpstreamConfig, env,
 };
 #[cfg(unix)]
 use crate::edges::control;
 use crate::edges::http::Address;
+use crate::edges::signals;
 use crate::exit::Exit;
-use crate::upstream::Target;
+use opening::Opening;
 
 const DOCTOR_HELP: &str = "\
 Looks at the configuration file and the folders and programs that it names, at
-each upstream's program or address, at whether it names a version of what it
-fetches, at invisible text in what it listed last, at who can read and change
-our files, at the data folder and its database, at the model that `gladhand
-chat` would ask, and at what running servers say of their upstreams. Nothing is
-started.
+whether each upstream names a version of what it fetches, at invisible text in
+what it listed last, at who can read and change our files, at the data folder
+and its database, at the model that `gladhand chat` would ask, and at what
+running servers say of their upstreams.
+
+Each upstream is opened, its tools are listed, and it is closed again. The
+report shows the revision that it speaks, the number of its tools and the time
+to open. Upstreams of a project file that you have not trusted are not started.
 Exit code 1 means that something is broken.
 
 Examples:
   gladhand doctor
+  gladhand doctor --offline
   gladhand doctor --http 127.0.0.1:8080 --json";
 
 /// Options of `doctor`.
@@ -50,6 +60,12 @@ pub struct DoctorArgs {
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
+    /// Start no upstream, and connect to nothing.
+    #[arg(long)]
+    offline: bool,
+    /// Give up an upstream that has not opened after this many seconds.
+    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds, conflicts_with = "offline")]
+    timeout: u64,
     /// Also look whether this address is free to serve at; may be repeated.
     #[arg(long, value_name = "ADDRESS")]
     http: Vec<Address>,
@@ -80,11 +96,24 @@ struct Finding {
     /// What to do.
     #[serde(skip_serializing_if = "Option::is_none")]
     advice: Option<String>,
+    /// The session with an upstream that could be opened.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    opened: Option<Opened>,
+}
+
+/// An upstream that could be opened.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct Opened {
+    dialect: &'static str,
+    version: String,
+    tools: usize,
+    /// How long the opening took, in milliseconds.
+    ms: u128,
 }
 
 impl Finding {
     fn fine(about: &str, message: impl Into<String>) -> Self {
-        Self { state: State::Fine, about: about.to_owned(), message: message.into(), advice: None }
+        Self { state: State::Fine, about: about.to_owned(), message: message.into(), advice: None, opened: None }
     }
 
     fn doubtful(about: &str, message: impl Into<String>, advice: impl Into<String>) -> Self {
@@ -102,11 +131,17 @@ impl Finding {
     }
 }
 
+/// How many columns stand before a finding, for its mark.
+const INDENT: usize = 4;
+
 /// What to do about upstreams whose names can clash.
 const PREFIXES: &str = "give one of them another `prefix`";
 
 /// Looks at everything.
 pub fn run(args: &DoctorArgs) -> Result<ExitCode, CommandError> {
+    if let Some(file) = &args.config {
+        fs_err::metadata(file).map_err(CommandError::usage)?;
+    }
     let mut findings = vec![Finding::fine(
         "version",
         format!("gladhand {} on {} {}", env!("CARGO_PKG_VERSION"), std::env::consts::OS, std::env::consts::ARCH),
@@ -115,30 +150,39 @@ pub fn run(args: &DoctorArgs) -> Result<ExitCode, CommandError> {
     let data = config::data_dir(args.data_dir.as_deref());
     findings.extend(files::data_folder(data.as_deref()));
     findings.extend(data.as_deref().and_then(files::database));
-    if let Some(Settings { config, mistakes, upstreams: configured }) = &settings {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    if let Some(Settings { config, mistakes, upstreams, within }) = &settings {
         let missing = outside::missing_elsewhere(config).into_iter().filter(|one| !one.is_mistaken(mistakes));
         findings.extend(missing.map(|one| Finding::broken(&one.key, one.message, one.advice)));
         let left_open = outside::left_open(config).into_iter();
         findings.extend(left_open.map(|one| Finding::doubtful(&one.key, one.message, one.advice)));
-        findings.extend(upstreams(configured));
+        let opening = (!args.offline).then(|| Opening {
+            memory: Memory::in_folder(data.clone()),
+            within: within.clone(),
+            patience: Duration::from_secs(args.timeout),
+        });
+        match runtime.block_on(opening::upstreams(upstreams, opening.as_ref()))? {
+            Ok(looked) => findings.extend(looked),
+            Err(stop) => return Ok(signals::exit_status(stop).into()),
+        }
         let clashes = config.upstreams.clashes().into_iter();
         let clashes = clashes.map(|(name, message)| Finding::doubtful(&format!("upstream {name}"), message, PREFIXES));
         findings.extend(clashes);
         findings.extend(invisible::findings(config, data.clone()));
     }
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    if let Some((settings, data)) = settings.zip(data) {
+    if let Some((settings, data)) = settings.zip(data).filter(|_| !args.offline) {
         findings.push(runtime.block_on(model::of(settings.config.agent, data)));
     }
     #[cfg(unix)]
-    findings.extend(runtime.block_on(running()));
+    findings.extend(runtime.block_on(running(config::data_dir(args.data_dir.as_deref()).as_deref())));
     findings.extend(args.http.iter().map(port));
     let is_broken = findings.iter().any(|finding| finding.state == State::Broken);
     findings.iter_mut().for_each(Finding::redact);
-    match args.json {
-        true => print_json(&format!("{:#}", json!({ "healthy": !is_broken, "findings": findings })))?,
-        false => written(anstream::stdout().write_all(drawn(&findings).as_bytes()))?,
+    if args.json {
+        let bad_news = is_broken.then(|| CommandError::from(anyhow!("something is broken")));
+        return print_report(json!({ "healthy": !is_broken, "findings": findings }), bad_news.as_ref());
     }
+    written(anstream::stdout().write_all(drawn(&findings, screen::report_width()).as_bytes()))?;
     Ok(if is_broken { Exit::Failure } else { Exit::Success }.into())
 }
 
@@ -149,6 +193,8 @@ struct Settings {
     mistakes: Vec<Problem>,
     /// The upstreams that are used and have no mistakes.
     upstreams: Vec<Configured>,
+    /// The files that it comes from.
+    within: Within,
 }
 
 /// An upstream of the configuration.
@@ -212,40 +258,15 @@ fn configuration(args: &DoctorArgs, findings: &mut Vec<Finding>) -> Option<Setti
         written: written(name),
     };
     let upstreams = config.upstreams.0.iter().map(configured).collect();
-    Some(Settings { config, mistakes: problems, upstreams })
+    let within = Within::new(std::env::var_os(env::WITHIN), layers.in_force().map(|file| file.path.as_path()));
+    Some(Settings { config, mistakes: problems, upstreams, within })
 }
 
-/// All upstreams, looked at side by side: an address that does not answer takes its time.
-fn upstreams(configured: &[Configured]) -> Vec<Finding> {
-    std::thread::scope(|scope| {
-        let looks: Vec<_> = configured.iter().map(|one| scope.spawn(move || upstream(one))).collect();
-        looks.into_iter().flat_map(|look| look.join().unwrap_or_default()).collect()
-    })
-}
-
-fn upstream(Configured { name, config, written }: &Configured) -> Vec<Finding> {
-    let about = format!("upstream {name}");
-    let mut missing = outside::missing(config, written);
-    if let Some(Target::Url(url)) = config.target() {
-        missing.extend(outside::unreachable(&url));
-    }
-    // Arguments may hold secrets.
-    let place = written.url.as_ref().or_else(|| written.command.first()).cloned().unwrap_or_default();
-    let mut findings: Vec<_> =
-        missing.into_iter().map(|one| Finding::broken(&about, one.message, one.advice)).collect();
-    if findings.is_empty() {
-        findings.push(Finding::fine(&about, place));
-    }
-    let words: Vec<_> = written.command.iter().chain(&written.args).cloned().collect();
-    findings.extend(packages::unpinned(&about, &words));
-    findings
-}
-
-/// What processes that run say of upstreams that they cannot open or list.
+/// What running processes with the same data folder say of upstreams that they cannot open or list.
 #[cfg(unix)]
-async fn running() -> Vec<Finding> {
+async fn running(data: Option<&Path>) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for process in control::everybody().await {
+    for process in control::neighbours(data).await {
         for upstream in &process.hub.upstreams {
             let about = format!("upstream {} of process {}", plain(&upstream.name), process.pid);
             let advice = "what the list names cannot be called; correct this, then restart the server";
@@ -293,21 +314,24 @@ fn port(address: &Address) -> Finding {
     }
 }
 
-fn drawn(findings: &[Finding]) -> String {
-    let mut text = String::new();
-    for Finding { state, about, message, advice } in findings {
+fn drawn(findings: &[Finding], width: Option<usize>) -> String {
+    let (mut text, faint) = (String::new(), Style::new().dimmed());
+    for Finding { state, about, message, advice, .. } in findings {
         let (style, mark) = match state {
             State::Fine => (AnsiColor::Green.on_default(), "ok"),
             State::Doubtful => (AnsiColor::Yellow.on_default().bold(), "hm"),
             State::Broken => (AnsiColor::Red.on_default().bold(), "no"),
         };
-        // A string takes everything.
-        let _ = writeln!(text, "{style}{mark}{style:#}  {}: {}", plain(about), plain(message));
-        if let Some(advice) = advice {
-            let faint = Style::new().dimmed();
-            for line in advice.lines() {
-                let _ = writeln!(text, "    {faint}{}{faint:#}", plain(line));
-            }
+        let mut told = String::new();
+        screen::write_line(&mut told, INDENT, &format!("{}: {}", plain(about), plain(message)), width);
+        // A string takes everything. The mark stands before the first row.
+        let _ = write!(text, "{style}{mark}{style:#}{}", &told[mark.len()..]);
+        let mut below = String::new();
+        for line in advice.iter().flat_map(|advice| advice.lines()) {
+            screen::write_line(&mut below, INDENT, &plain(line), width);
+        }
+        for row in below.lines() {
+            let _ = writeln!(text, "{:INDENT$}{faint}{}{faint:#}", "", &row[INDENT..]);
         }
     }
     text
@@ -330,8 +354,23 @@ mod tests {
     fn an_upstream_without_its_program_is_broken_and_says_what_to_do() {
         let config = UpstreamConfig { command: vec!["no-such-program".to_owned()], ..UpstreamConfig::default() };
         let one = Configured { name: "a".to_owned(), written: config.clone(), config };
-        let [finding] = &upstream(&one)[..] else { panic!("one finding") };
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let [finding] = &runtime.block_on(opening::upstream(&one, None))[..] else { panic!("one finding") };
         assert_eq!((finding.state, finding.about.as_str()), (State::Broken, "upstream a"));
-        assert!(drawn(std::slice::from_ref(finding)).contains("install it"));
+        assert!(drawn(std::slice::from_ref(finding), None).contains("install it"));
+    }
+
+    #[test]
+    fn findings_are_broken_between_words() {
+        let long = "one two three four five six seven eight nine";
+        let shown = drawn(&[Finding::broken("a", long, long)], Some(30));
+        let shown = anstream::adapter::strip_str(&shown).to_string();
+        let expected = "no  a: one two three four five
+    six seven eight nine
+    one two three four five
+    six seven eight nine
+";
+        assert_eq!(shown, expected);
+        assert!(shown.lines().all(|row| row.len() <= 30), "{shown}");
     }
 }

@@ -16,7 +16,7 @@ use gladhand_wire::Members;
 use super::exchange::{Message, Record, Verdict};
 use super::report::{Reason, hints};
 use crate::commands::plain::plain;
-use crate::commands::screen::{width, write_line};
+use crate::commands::screen::{columns, fitted, pieces, width, write_labelled};
 use crate::commands::{CommandError, written};
 use crate::upstream::Target;
 
@@ -34,9 +34,14 @@ const ROWS: usize = 6;
 /// How many lines in a row that are no messages are shown; the rest is counted.
 const GARBAGE: usize = 3;
 
+/// How many columns the time beside an arrow takes.
+const TIME: usize = 10;
+
 /// A drawing that grows while the opening goes on.
 #[derive(Debug)]
 pub(super) struct Page {
+    /// How wide the whole drawing may be.
+    width: usize,
     /// How wide the space between the two sides is.
     lane: usize,
     /// Whether anything was drawn between them.
@@ -50,11 +55,27 @@ pub(super) struct Page {
 impl Page {
     /// Begins with a headline.
     pub(super) fn new(dialect: &Dialect, version: &str, target: &Target) -> Self {
-        let lane = (width().unwrap_or(USUAL_WIDTH).saturating_sub(16)).clamp(40, 84);
-        let mut page = Self { lane, has_messages: false, garbage: 0, written: Ok(()) };
-        let target = plain(&shown(target));
-        page.print(&format!("\n{STRONG}opening as {}@{version}{STRONG:#}  {FAINT}{target}{FAINT:#}\n\n", dialect.name));
+        let mut page = Self::blank();
+        page.print(&headline(&format!("opening as {}@{version}", dialect.name), target, page.width));
         page
+    }
+
+    fn blank() -> Self {
+        let width = width().unwrap_or(USUAL_WIDTH);
+        let lane = width.saturating_sub(6 + TIME).clamp(40, 84);
+        Self { width, lane, has_messages: false, garbage: 0, written: Ok(()) }
+    }
+
+    /// Prints a page with one table: the openings as several clients.
+    pub(super) fn summary(records: &[Record]) -> Result<(), CommandError> {
+        let mut page = Self::blank();
+        let mut text = String::new();
+        if let Some(record) = records.first() {
+            text.push_str(&headline("opening as every client", &record.target, page.width));
+        }
+        attempts(records, page.width, &mut text);
+        page.print(&text);
+        written(page.written)
     }
 
     /// Draws one message: an arrow, and its text under it.
@@ -84,26 +105,29 @@ impl Page {
             text.push('\n');
         }
         if let Verdict::Opened(agreement) = &record.verdict {
-            table(agreement, &mut text);
-            menu(record.dialect, agreement, &mut text);
+            table(agreement, self.width, &mut text);
+            menu(record.dialect, agreement, self.width, &mut text);
         }
-        verdict(record, &mut text);
+        verdict(record, self.width, &mut text);
         self.print(&text);
         written(self.written)
     }
 
     fn arrow(&self, message: &Message, text: &mut String) {
         let lane = self.lane;
-        let label: String = label(message).chars().take(lane - 8).collect();
-        let dashes = "─".repeat(lane - 4 - label.chars().count());
-        let at = format!("{:>9.1} ms", millis(message.at));
+        let label = pieces(&label(message), lane - 8).swap_remove(0);
+        let dashes = "─".repeat(lane - 4 - columns(&label));
+        let at = match millis(message.at) {
+            ms @ ..1e5 => format!("{ms:>0$.1} ms", TIME - 3),
+            ms => format!("{:>1$.1} s", ms / 1e3, TIME - 2),
+        };
         // Writing to a String cannot fail.
         let _ = match message.from {
             Side::Client => writeln!(text, "    │─ {STRONG}{label}{STRONG:#} {dashes}▶│{FAINT}{at}{FAINT:#}"),
             Side::Server => writeln!(text, "    │◀{dashes} {STRONG}{label}{STRONG:#} ─│{FAINT}{at}{FAINT:#}"),
         };
         for row in wrap(&plain(&message.text), lane - 2, ROWS) {
-            let blanks = " ".repeat((lane - 1).saturating_sub(row.chars().count()));
+            let blanks = " ".repeat((lane - 1).saturating_sub(columns(&row)));
             let _ = writeln!(text, "    │ {FAINT}{row}{FAINT:#}{blanks}│");
         }
     }
@@ -141,27 +165,59 @@ fn shown(target: &Target) -> String {
     redact_words(&words).join(" ")
 }
 
+/// The first lines of a page: a title and the server.
+fn headline(title: &str, target: &Target, width: usize) -> String {
+    let target = plain(&shown(target));
+    let mut text = format!("\n{STRONG}{title}{STRONG:#}");
+    if columns(title) + 2 + columns(&target) <= width {
+        let _ = write!(text, "  {FAINT}{target}{FAINT:#}");
+    } else {
+        for row in fitted(&target, width - 2) {
+            let _ = write!(text, "\n  {FAINT}{row}{FAINT:#}");
+        }
+    }
+    text.push_str("\n\n");
+    text
+}
+
 /// Every capability with what both sides said of it and what survived.
-fn table(agreement: &Agreement, text: &mut String) {
+fn table(agreement: &Agreement, width: usize, text: &mut String) {
+    // What stands between a name and the last column: two columns of 9, with two blanks before and after them.
+    const BETWEEN: usize = 2 * (2 + 9) + 2;
+    let room = width.saturating_sub(2 + BETWEEN + "in force".len()).max("capability".len());
     let names: Vec<_> = agreement.terms.iter().map(|term| plain(&term.capability.0)).collect();
-    let widest = names.iter().map(|name| name.chars().count()).max().unwrap_or(0).max("capability".len());
+    let fitting = names.iter().map(|name| columns(name)).filter(|columns| *columns <= room);
+    let widest = fitting.max().unwrap_or(0).max("capability".len());
     let _ = writeln!(text, "  {STRONG}{:<widest$}  {:<9}  {:<9}  in force{STRONG:#}", "capability", "client", "server");
     if names.is_empty() {
         let _ = writeln!(text, "  {FAINT}neither side declared any{FAINT:#}");
     }
     for (name, term) in names.iter().zip(&agreement.terms) {
+        let mut name = name.as_str();
+        if columns(name) > widest {
+            write_labelled(text, "  ", name, width);
+            name = "";
+        }
         let (client, server) = (term.client.word(), term.server.word());
-        let _ = write!(text, "  {name:<widest$}  {client:<9}  {server:<9}  ");
-        let _ = match term.verdict {
-            Became::Agreed => writeln!(text, "{GOOD}yes{GOOD:#}"),
-            Became::Refused(why) => writeln!(text, "{BAD}no{BAD:#}, {}", because(term, why)),
+        let blanks = " ".repeat(widest - columns(name));
+        let _ = write!(text, "  {name}{blanks}  {client:<9}  {server:<9}  ");
+        let Became::Refused(why) = term.verdict else {
+            let _ = writeln!(text, "{GOOD}yes{GOOD:#}");
+            continue;
         };
+        let reason = because(term, why);
+        if 2 + widest + BETWEEN + "no, ".len() + columns(&reason) <= width {
+            let _ = writeln!(text, "{BAD}no{BAD:#}, {reason}");
+        } else {
+            let _ = writeln!(text, "{BAD}no{BAD:#}");
+            write_labelled(text, "      ", &reason, width);
+        }
     }
     text.push('\n');
 }
 
 /// What cannot be had here, reason by reason.
-fn menu(dialect: &Dialect, agreement: &Agreement, text: &mut String) {
+fn menu(dialect: &Dialect, agreement: &Agreement, width: usize, text: &mut String) {
     let mut reasons: Vec<(String, Vec<&str>)> = Vec::new();
     for (feature, absence) in absent(dialect, agreement) {
         let reason = absence.to_string();
@@ -175,8 +231,7 @@ fn menu(dialect: &Dialect, agreement: &Agreement, text: &mut String) {
     }
     let _ = writeln!(text, "  {STRONG}absent{STRONG:#}");
     for (reason, features) in reasons {
-        let line = format!("{}: {reason}", features.join(", "));
-        write_line(text, 2, &line, Some(width().unwrap_or(USUAL_WIDTH)));
+        write_labelled(text, "  ", &format!("{}: {reason}", features.join(", ")), width);
     }
     text.push('\n');
 }
@@ -188,33 +243,67 @@ fn because(term: &Term, why: Why) -> String {
     }
 }
 
-fn verdict(record: &Record, text: &mut String) {
+fn verdict(record: &Record, width: usize, text: &mut String) {
     match (&record.verdict, Reason::of(&record.verdict)) {
         (Verdict::Opened(agreement), _) => {
-            let server = match (agreement.server.name.as_str(), agreement.server.version.as_str()) {
-                ("", _) => "a server that gave no name".to_owned(),
-                (name, "") => plain(name),
-                (name, version) => plain(&format!("{name} {version}")),
-            };
             let took = millis(record.took);
             let (dialect, version) = (agreement.dialect, plain(&agreement.version));
             let since = if matches!(record.target, Target::Url(_)) { "the first request" } else { "its start" };
-            let _ =
-                writeln!(text, "  {GOOD}open{GOOD:#}  {dialect} {version} with {server}, {took:.1} ms after {since}");
+            let line = format!("{dialect} {version} with {}, {took:.1} ms after {since}", server(agreement));
+            write_labelled(text, &format!("  {GOOD}open{GOOD:#}  "), &line, width);
             if let Some(asked) = &agreement.asked_version {
-                let _ = writeln!(text, "        we asked for {asked}; the server speaks {version} instead");
+                write_labelled(
+                    text,
+                    "        ",
+                    &format!("we asked for {asked}; the server speaks {version} instead"),
+                    width,
+                );
             }
         }
         (_, Some(Reason { reason, message })) => {
-            let _ = writeln!(text, "  {BAD}no session{BAD:#}  {} ({reason})", plain(&message));
+            let line = format!("{} ({reason})", plain(&message));
+            write_labelled(text, &format!("  {BAD}no session{BAD:#}  "), &line, width);
         }
         _ => {}
     }
     for hint in hints(record) {
-        let _ = writeln!(text, "  hint: {}", plain(&hint));
+        write_labelled(text, "  hint: ", &plain(&hint), width);
     }
     for line in &record.last_words {
-        let _ = writeln!(text, "  {FAINT}stderr:{FAINT:#} {}", plain(line));
+        write_labelled(text, &format!("  {FAINT}stderr:{FAINT:#} "), &plain(line), width);
+    }
+    text.push('\n');
+}
+
+/// A server by its own name.
+fn server(agreement: &Agreement) -> String {
+    match (agreement.server.name.as_str(), agreement.server.version.as_str()) {
+        ("", _) => "a server that gave no name".to_owned(),
+        (name, "") => plain(name),
+        (name, version) => plain(&format!("{name} {version}")),
+    }
+}
+
+/// One row for each client: whether it got a session, and which or why not.
+fn attempts(records: &[Record], width: usize, text: &mut String) {
+    let name = |record: &Record| format!("{}@{}", record.dialect.name, record.version);
+    let widest = records.iter().map(|record| columns(&name(record))).max().unwrap_or(0);
+    let _ = writeln!(text, "  {STRONG}{:<widest$}  session{STRONG:#}", "client");
+    for record in records {
+        let (style, word, line) = match (&record.verdict, Reason::of(&record.verdict)) {
+            (Verdict::Opened(agreement), _) => {
+                let instead = agreement.asked_version.as_ref();
+                let instead = instead.map(|_| format!("as {}, ", plain(&agreement.version))).unwrap_or_default();
+                let count = agreement.terms.iter().filter(|term| term.verdict == Became::Agreed).count();
+                let took = millis(record.took);
+                (GOOD, "yes", format!("{instead}{}, {count} capabilities, {took:.1} ms", server(agreement)))
+            }
+            (_, reason) => {
+                let exit = record.exit.as_ref().map(|exit| format!(" ({exit})")).unwrap_or_default();
+                (BAD, "no", format!("{}{exit}", plain(&reason.map(|reason| reason.message).unwrap_or_default())))
+            }
+        };
+        write_labelled(text, &format!("  {:<widest$}  {style}{word:<3}{style:#}  ", name(record)), &line, width);
     }
     text.push('\n');
 }
@@ -236,22 +325,15 @@ fn label(message: &Message) -> String {
     }
 }
 
-/// Breaks text into at most `rows` rows of `width` characters; the last one says if there was more.
+/// Breaks text into at most `rows` rows of `width` columns; the last one says if there was more.
 fn wrap(text: &str, width: usize, rows: usize) -> Vec<String> {
-    let mut characters = text.chars();
-    let mut wrapped = Vec::new();
-    while wrapped.len() < rows {
-        let row: String = characters.by_ref().take(width).collect();
-        if row.is_empty() {
-            return wrapped;
+    let mut wrapped = pieces(text, width);
+    if wrapped.len() > rows {
+        wrapped.truncate(rows);
+        if let Some(last) = wrapped.last_mut() {
+            last.pop();
+            last.push('…');
         }
-        wrapped.push(row);
-    }
-    if characters.next().is_some()
-        && let Some(last) = wrapped.last_mut()
-    {
-        last.pop();
-        last.push('…');
     }
     wrapped
 }

@@ -18,7 +18,6 @@ use crate::edges::child_lines::ChildLines;
 use crate::edges::child_log::ChildLog;
 use crate::edges::clock::Clock;
 use crate::edges::http_client::{Endpoint, HttpClient, Style};
-use crate::edges::signals::Signals;
 use crate::edges::surroundings::Surroundings;
 use crate::upstream::transport::{Evidence, Inbound, Transport};
 use crate::upstream::{Target, redacted};
@@ -37,7 +36,7 @@ const AFTERTHOUGHT: Duration = Duration::from_millis(50);
 
 /// What is to be opened, and how.
 #[derive(Debug)]
-pub(super) struct Plan {
+pub(super) struct Plan<'a> {
     /// As which client.
     pub(super) dialect: &'static Dialect,
     /// With which declarations.
@@ -45,9 +44,7 @@ pub(super) struct Plan {
     /// The server.
     pub(super) target: Target,
     /// How to get into one that is reached over HTTP.
-    pub(super) access: Access,
-    /// When to give up.
-    pub(super) timeout: Duration,
+    pub(super) access: &'a Access,
     /// Whether the server's stderr goes into our log.
     pub(super) log_stderr: bool,
 }
@@ -79,6 +76,36 @@ pub(super) struct Record {
     pub(super) last_words: Vec<String>,
 }
 
+impl Record {
+    /// An opening in which nothing was said.
+    fn empty(dialect: &'static Dialect, version: &str, target: Target, verdict: Verdict) -> Self {
+        Self {
+            dialect,
+            version: version.to_owned(),
+            target,
+            messages: Vec::new(),
+            unrecorded: 0,
+            no_messages: 0,
+            unfinished: 0,
+            verdict,
+            took: Duration::ZERO,
+            exit: None,
+            last_words: Vec::new(),
+        }
+    }
+
+    /// Whether the server sent a message of ours back.
+    pub(super) fn repeats_us(&self) -> bool {
+        let of = |side| self.messages.iter().filter(move |message| message.from == side).map(|message| &message.text);
+        of(Side::Client).any(|ours| of(Side::Server).any(|theirs| theirs == ours))
+    }
+
+    /// An opening that was interrupted before its first message.
+    pub(super) fn interrupted(dialect: &'static Dialect, version: &str, target: Target, stop: Stop) -> Self {
+        Self::empty(dialect, version, target, Verdict::Interrupted(stop))
+    }
+}
+
 /// One line that crossed the channel.
 #[derive(Debug)]
 pub(super) struct Message {
@@ -107,26 +134,15 @@ pub(super) enum Verdict {
     Interrupted(Stop),
 }
 
-/// Opens a session. Each line is shown as it crosses the channel. The server is handed back still running.
-pub(super) async fn open<'s>(
-    plan: Plan,
-    signals: &mut Signals,
-    show: &'s mut dyn FnMut(&Message),
+/// Opens a session, unless `given_up` ends first and says how. Each line is shown as it crosses the channel. The server
+/// is handed back still running.
+pub(super) async fn open(
+    plan: Plan<'_>,
+    given_up: impl Future<Output = Verdict>,
+    show: &mut dyn FnMut(&Message),
 ) -> (Record, Running) {
-    let Plan { dialect, setup, target, access, timeout, log_stderr } = plan;
-    let record = Record {
-        dialect,
-        version: setup.version.clone(),
-        target,
-        messages: Vec::new(),
-        unrecorded: 0,
-        no_messages: 0,
-        unfinished: 0,
-        verdict: Verdict::NotStarted(String::new()),
-        took: Duration::ZERO,
-        exit: None,
-        last_words: Vec::new(),
-    };
+    let Plan { dialect, setup, target, access, log_stderr } = plan;
+    let record = Record::empty(dialect, &setup.version, target, Verdict::NotStarted(String::new()));
     let mut opening = Opening {
         client: (dialect.client)(setup.clone()),
         clock: Clock::start(),
@@ -138,9 +154,8 @@ pub(super) async fn open<'s>(
         show,
     };
     let verdict = tokio::select! {
-        verdict = opening.run(&setup, &access, log_stderr) => verdict,
-        () = access.silence(timeout) => Verdict::Refused(Refusal::TimedOut { seconds: timeout.as_secs() }),
-        stop = signals.next() => Verdict::Interrupted(stop),
+        verdict = opening.run(&setup, access, log_stderr) => verdict,
+        verdict = given_up => verdict,
     };
     opening.conclude(&verdict).await;
     opening.record.verdict = verdict;
@@ -152,18 +167,12 @@ pub(super) async fn open<'s>(
 pub(super) struct Running(Transport);
 
 impl Running {
-    /// Ends it: politely if there was a session, and at once if somebody asks again.
-    pub(super) async fn end(mut self, record: &Record, signals: &mut Signals) {
-        let manner = match record.verdict {
-            Verdict::Opened(_) => Manner::Polite,
-            _ => Manner::Hurried,
-        };
-        let is_told_again = tokio::select! {
-            () = self.0.close(manner) => false,
-            _ = signals.next() => true,
-        };
-        if is_told_again {
-            self.0.kill();
+    /// Ends it: politely if there was a session, and at once after Ctrl-C. A future that is dropped ends it at once, too.
+    pub(super) async fn end(mut self, record: &Record) {
+        match record.verdict {
+            Verdict::Opened(_) => self.0.close(Manner::Polite).await,
+            Verdict::Interrupted(_) => self.0.kill(),
+            _ => self.0.close(Manner::Hurried).await,
         }
     }
 }
@@ -212,14 +221,9 @@ impl Opening<'_> {
         let mut log = log_stderr.then(|| ChildLog::new("server"));
         let on_stderr = move |text: &str| log.iter_mut().for_each(|log| log.write(text));
         // Tokens are ours to present; a server that gets one from us would accept whatever we present.
-        let child = ChildPeer::start(
-            command,
-            &Surroundings::default(),
-            &[env::A2E_TOKEN, env::MCP_TOKEN, env::PASSPHRASE],
-            on_stderr,
-        )
-        .await
-        .map_err(|error| {
+        let hidden = env::never_passed_on();
+        let hidden: Vec<_> = hidden.iter().map(String::as_str).collect();
+        let child = ChildPeer::start(command, &Surroundings::default(), &hidden, on_stderr).await.map_err(|error| {
             let program = command.first().map_or("", String::as_str);
             format!("could not start `{program}`: {error}")
         })?;
@@ -244,9 +248,7 @@ impl Opening<'_> {
             }
         };
         match self.evidence.outage() {
-            Some(outage) if !matches!(verdict, Verdict::Opened(_)) => {
-                Verdict::Unreachable(format!("could not reach the server: {outage}"))
-            }
+            Some(outage) if !matches!(verdict, Verdict::Opened(_)) => Verdict::Unreachable(outage),
             _ => verdict,
         }
     }
@@ -273,24 +275,25 @@ impl Opening<'_> {
     async fn conclude(&mut self, verdict: &Verdict) {
         self.record.took = self.started.elapsed();
         self.record.unfinished = self.transport.unfinished();
-        match verdict {
-            Verdict::Refused(Refusal::PeerGone) => {
-                self.record.exit = self.transport.ended().await.map(|status| status.to_string());
-            }
-            Verdict::Opened(_) | Verdict::Refused(_) => {
-                // Also for what it has to say on stderr.
-                let _ = tokio::time::timeout(AFTERTHOUGHT, self.listen()).await;
-            }
-            Verdict::NotStarted(_) | Verdict::Unreachable(_) | Verdict::Interrupted(_) => {}
+        let is_gone = matches!(verdict, Verdict::Refused(Refusal::PeerGone));
+        if !is_gone && matches!(verdict, Verdict::Opened(_) | Verdict::Refused(_)) {
+            // Also for what it has to say on stderr.
+            let _ = tokio::time::timeout(AFTERTHOUGHT, self.listen()).await;
         }
         match verdict {
             Verdict::Opened(_) => {
                 let mut heard = Heard::default();
                 self.client.close(&mut self.clock.ambient(), &mut heard);
                 // Not part of the opening, and so not recorded.
-                self.transport.send(&heard.wire, |line| self.client.headers(line));
+                self.transport.send(&heard.wire, None, |line| self.client.headers(line));
             }
-            _ => self.record.last_words = self.transport.last_words(LAST_WORDS).await,
+            // Ctrl-C does not wait for anything.
+            Verdict::Interrupted(_) => {}
+            _ => {
+                let (status, last_words) = self.transport.ending(LAST_WORDS).await;
+                self.record.exit = status.filter(|_| is_gone).map(|status| status.to_string());
+                self.record.last_words = last_words;
+            }
         }
     }
 
@@ -309,7 +312,7 @@ impl Opening<'_> {
         for line in wire.split_inclusive(|byte| *byte == b'\n') {
             self.note(Side::Client, line);
         }
-        self.transport.send(&wire, |line| self.client.headers(line));
+        self.transport.send(&wire, None, |line| self.client.headers(line));
     }
 
     /// Feeds the client side with the next thing that comes; false when nothing more will.
@@ -332,6 +335,7 @@ impl Opening<'_> {
             Inbound::Lost(lane, loss) => {
                 self.step(lane, heard, |client, ambient, heard| client.lost(lane, loss, ambient, heard));
             }
+            Inbound::Room => {}
             Inbound::Gone => {
                 self.step(Lane::MAIN, heard, |client, ambient, heard| client.gone(ambient, heard));
                 return false;

@@ -3,20 +3,27 @@
 //! What is shown is the exchange that took place: lines are recorded as they cross the channel, drawn
 //! as they do, and the verdict, the table and the JSON are made from the same record.
 
+mod capabilities;
 mod draw;
+mod every;
 mod exchange;
 mod report;
 
+use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::anyhow;
-use gladhand_accord::{Capability, Peer, Secret};
-use gladhand_dialects::{ClientSetup, Dialect, REGISTRY, Unagreed, mcp};
+use futures_util::future::join_all;
+use gladhand_accord::{Capability, Peer, Refusal, Side};
+use gladhand_dialects::{ClientSetup, Dialect, REGISTRY, Unagreed, a2e, mcp};
+use tokio::time::Instant;
 
 use crate::cli::OpenArgs;
+use crate::commands::plain::plain;
+use crate::commands::screen::{message_width, pieces};
 use crate::commands::session::{Access, headers};
 use crate::commands::{CommandError, sign_in};
 use crate::config;
@@ -27,11 +34,25 @@ use crate::upstream::{Alone, OpenError, Options, Speak, Target, Upstream};
 
 use exchange::{Plan, Record, Verdict};
 
+/// The client that stands for all of them.
+pub const ALL: &str = "all";
+
 /// Opens a session and shows how that went.
 pub fn run(args: OpenArgs, verbosity: u8) -> Result<ExitCode, CommandError> {
-    let wanted = wanted_client(&args.client)?;
+    let is_all = args.client.eq_ignore_ascii_case(ALL);
+    let speak = match is_all {
+        true => Speak::Auto,
+        false => Speak::parse(&args.client)
+            .ok_or_else(|| CommandError::usage(anyhow!("there is no client `{}`", args.client)))?,
+    };
+    if is_all && !(args.want.is_empty() && args.declare.is_empty()) {
+        let error = anyhow!("--want and --declare are in the words of one dialect, and `--as all` speaks several");
+        return Err(CommandError::usage(error));
+    }
     let target = super::session::target(args.url.as_deref(), &args.command)?;
-    if let (Target::Url(_), Some((dialect, _))) = (&target, wanted)
+    capabilities::check(speak, "--want", Side::Server, &args.want)?;
+    capabilities::check(speak, "--declare", Side::Client, &args.declare)?;
+    if let (Target::Url(_), Speak::As(dialect, _)) = (&target, speak)
         && !http_client::carries(dialect)
     {
         let error = OpenError::NotOverHttp(dialect.name);
@@ -52,75 +73,164 @@ pub fn run(args: OpenArgs, verbosity: u8) -> Result<ExitCode, CommandError> {
         token: config::token_in_environment().map_err(CommandError::usage)?,
     };
     let timeout = Duration::from_secs(args.timeout);
+    let log_stderr = verbosity > 0;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let mut signals = Signals::listen()?;
+        let begun = Instant::now();
         let access = Access::to(&target, headers, roots, mcp_token, sign_in::Manner::InPassing).await;
-        let (dialect, version) = match wanted {
-            Some(wanted) => wanted,
-            None => tokio::select! {
-                found = found_out(&target, &access, setup.token.clone(), timeout / 2) => found,
-                stop = signals.next() => return Ok(signals::exit_status(stop).into()),
+        if is_all {
+            return tokio::select! {
+                opened = open_all(&target, &access, &setup, timeout, log_stderr, args.json) => opened,
+                stop = signals.next() => {
+                    let record = Record::interrupted(&mcp::DIALECT, mcp::DIALECT.versions[0], target.clone(), stop);
+                    show_all(std::slice::from_ref(&record), args.json)?;
+                    Ok(exit_code(&record).into())
+                }
+            };
+        }
+        let (dialect, version) = match speak {
+            Speak::As(dialect, version) => (dialect, version),
+            Speak::Auto | Speak::Mcp => tokio::select! {
+                found = found_out(&target, &access, &setup, speak, timeout / 2) => found,
+                stop = signals.next() => {
+                    let record = Record::interrupted(&mcp::DIALECT, mcp::DIALECT.versions[0], target, stop);
+                    let page = (!args.json).then(|| draw::Page::new(record.dialect, &record.version, &record.target));
+                    finish(page, &record)?;
+                    return Ok(exit_code(&record).into());
+                }
             },
         };
         version.clone_into(&mut setup.version);
         let mut page = (!args.json).then(|| draw::Page::new(dialect, version, &target));
         let mut show = |message: &exchange::Message| page.iter_mut().for_each(|page| page.message(message));
-        let plan = Plan { dialect, setup, target, access, timeout, log_stderr: verbosity > 0 };
-        let (record, server) = exchange::open(plan, &mut signals, &mut show).await;
+        let given_up = async {
+            tokio::select! {
+                // The time in which it was found out what the server speaks counts as well.
+                () = access.silence(timeout.saturating_sub(begun.elapsed())) => {
+                    Verdict::Refused(Refusal::TimedOut { seconds: timeout.as_secs() })
+                }
+                stop = signals.next() => Verdict::Interrupted(stop),
+            }
+        };
+        let plan = Plan { dialect, setup, target, access: &access, log_stderr };
+        let (record, server) = exchange::open(plan, given_up, &mut show).await;
         // The verdict does not wait until the server has left.
-        match page {
-            Some(page) => page.finish(&record)?,
-            None => report::print(&record)?,
+        finish(page, &record)?;
+        tokio::select! {
+            () = server.end(&record) => {}
+            _ = signals.next() => {}
         }
-        server.end(&record, &mut signals).await;
-        Ok(exit(&record))
+        Ok(exit_code(&record).into())
     })
 }
 
-fn exit(record: &Record) -> ExitCode {
-    match &record.verdict {
-        Verdict::Opened(_) => Exit::Success.into(),
-        Verdict::Refused(refusal) => super::exit_of(refusal).into(),
-        Verdict::NotStarted(_) | Verdict::Unreachable(_) => Exit::PeerFailed.into(),
-        Verdict::Interrupted(stop) => signals::exit_status(*stop).into(),
+/// Shows how an opening ended: on the page that shows its messages, or as JSON.
+fn finish(page: Option<draw::Page>, record: &Record) -> Result<(), CommandError> {
+    match page {
+        Some(page) => page.finish(record),
+        None => report::print(record),
     }
 }
 
-/// What a server speaks, as far as it can be found out: it is opened once in silence, unless it was before. For one that
-/// cannot be opened at all that is MCP, so that there is something to see.
+/// Shows how the openings as several clients ended.
+fn show_all(records: &[Record], is_json: bool) -> Result<(), CommandError> {
+    match is_json {
+        true => report::print_all(records),
+        false => draw::Page::summary(records),
+    }
+}
+
+/// Opens a session as every client that we can be, and shows what became of each.
+async fn open_all(
+    target: &Target,
+    access: &Access,
+    setup: &ClientSetup,
+    timeout: Duration,
+    log_stderr: bool,
+    is_json: bool,
+) -> Result<ExitCode, CommandError> {
+    let count = every::clients(target).len();
+    let waiting = Waiting::tell(&format!("opening as {count} clients, at most {} s …", timeout.as_secs()));
+    let (records, servers): (Vec<_>, Vec<_>) =
+        every::open(target, access, setup, timeout, log_stderr).await.into_iter().unzip();
+    drop(waiting);
+    // A program that cannot be started is the same for every client.
+    if let (false, Some(Verdict::NotStarted(why))) = (is_json, records.first().map(|record| &record.verdict)) {
+        let error = CommandError::new(Exit::PeerFailed, anyhow!(why.clone())).code("not_started");
+        return Err(error.hint(super::session::not_started(&target.place())));
+    }
+    show_all(&records, is_json)?;
+    join_all(servers.into_iter().zip(&records).map(|(server, record)| server.end(record))).await;
+    let opened = records.iter().find(|record| matches!(record.verdict, Verdict::Opened(_)));
+    Ok(opened.or_else(|| records.first()).map_or(Exit::PeerFailed as u8, exit_code).into())
+}
+
+/// A line that tells a person at a terminal what is being done. It is taken away when it is dropped.
+struct Waiting;
+
+impl Waiting {
+    fn tell(text: &str) -> Option<Self> {
+        std::io::stderr().is_terminal().then(|| {
+            let width = message_width().unwrap_or_default();
+            let row = pieces(&plain(text), width.saturating_sub(1)).swap_remove(0);
+            // It fails only where stderr is closed.
+            let _ = write!(anstream::stderr(), "{row}").and_then(|()| anstream::stderr().flush());
+            Self
+        })
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let _ = write!(anstream::stderr(), "\r\u{1b}[K").and_then(|()| anstream::stderr().flush());
+    }
+}
+
+fn exit_code(record: &Record) -> u8 {
+    match &record.verdict {
+        Verdict::Opened(_) => Exit::Success as u8,
+        Verdict::Refused(refusal) => super::exit_of(refusal) as u8,
+        Verdict::NotStarted(_) | Verdict::Unreachable(_) => Exit::PeerFailed as u8,
+        Verdict::Interrupted(stop) => signals::exit_status(*stop),
+    }
+}
+
+/// The dialect and version in which to open a server, chosen as every other command does: the server is opened once in
+/// silence, unless it was before. For one that cannot be opened at all that is MCP, so that the exchange can be shown.
 async fn found_out(
     target: &Target,
     access: &Access,
-    token: Option<Secret>,
+    setup: &ClientSetup,
+    speak: Speak,
     timeout: Duration,
 ) -> (&'static Dialect, &'static str) {
     let eras = super::session::eras(std::env::var_os(config::env::DATA_DIR).map(PathBuf::from).as_deref());
-    if eras.way(target).is_none() {
-        let hidden = super::lookup::hidden();
-        let options = Options { opening_timeout: timeout, token, hidden, eras: eras.clone(), ..access.options() };
-        match Upstream::open(target, options, Arc::new(Alone)).await {
-            Ok(upstream) => upstream.close().await,
-            Err(error) => tracing::debug!(%error, "what the server speaks could not be found out"),
-        }
+    let options = Options {
+        speak,
+        opening_timeout: timeout,
+        provides: setup.provides.clone(),
+        token: setup.token.clone(),
+        hidden: config::env::never_passed_on(),
+        eras,
+        ..access.options()
+    };
+    if let Some(known) = options.expected(target) {
+        return known;
     }
-    eras.way(target).unwrap_or((&mcp::DIALECT, mcp::DIALECT.versions[0]))
-}
-
-/// The dialect and version of `mcp@2025-06-18`, `a2e` and the like, none for `auto`; the command line let no other
-/// through.
-fn wanted_client(text: &str) -> Result<Option<(&'static Dialect, &'static str)>, CommandError> {
-    if text.eq_ignore_ascii_case(Speak::AUTO) {
-        return Ok(None);
+    let others: Vec<_> =
+        REGISTRY.iter().map(|dialect| dialect.name).filter(|name| *name != mcp::DIALECT.name).collect();
+    let others = match target {
+        Target::Command(_) => others.join(", "),
+        Target::Url(_) => a2e::DIALECT.name.to_owned(),
+    };
+    let seconds = timeout.as_secs().max(1);
+    let _waiting = Waiting::tell(&format!("finding out what it speaks: mcp, then {others}, at most {seconds} s …"));
+    match Upstream::open(target, options.clone(), Arc::new(Alone)).await {
+        Ok(upstream) => upstream.close().await,
+        Err(error) => tracing::debug!(%error, "what the server speaks could not be found out"),
     }
-    let (name, version) = text.split_once('@').map_or((text, None), |(name, version)| (name, Some(version)));
-    let dialect = REGISTRY.iter().copied().find(|dialect| dialect.name.eq_ignore_ascii_case(name));
-    let known = dialect.and_then(|dialect| {
-        let mut versions = dialect.versions.iter().copied();
-        let version = versions.find(|known| version.is_none_or(|version| version == *known))?;
-        Some((dialect, version))
-    });
-    known.map(Some).ok_or_else(|| CommandError::usage(anyhow!("there is no client `{text}`")))
+    options.expected(target).unwrap_or((&mcp::DIALECT, mcp::DIALECT.versions[0]))
 }
 
 /// Capabilities with what they are parts of: who wants `tools.listChanged` wants `tools`.

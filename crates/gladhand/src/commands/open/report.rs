@@ -6,16 +6,43 @@ use gladhand_operations::Feature;
 use gladhand_redaction::{redact, redact_words};
 use gladhand_wire::{RawValue, json};
 use serde::Serialize;
+use serde_json::Value;
 
 use super::draw::millis;
 use super::exchange::{Message, Record, Verdict};
-use crate::commands::session::{UNREACHABLE, not_started, unauthorized};
-use crate::commands::{CommandError, print_json};
+use super::exit_code;
+use crate::commands::session::{UNREACHABLE, may_open_for_another, not_started, unauthorized};
+use crate::commands::{CommandError, error_member, print_json};
 use crate::upstream::Target;
+
+/// The hint for a server that may open for another client.
+const TRY_ALL: &str = "`--as all` shows whether it speaks another version or dialect";
 
 /// Prints the opening.
 pub(super) fn print(record: &Record) -> Result<(), CommandError> {
     let line = json::to_raw(&Report::of(record));
+    print_json(&redact(line.get()))
+}
+
+/// Prints the openings as several clients.
+pub(super) fn print_all(records: &[Record]) -> Result<(), CommandError> {
+    #[derive(Serialize)]
+    struct All<'r> {
+        opened: bool,
+        attempts: Vec<Report<'r>>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        error: Option<Value>,
+    }
+    let opened = records.iter().any(|record| matches!(record.verdict, Verdict::Opened(_)));
+    let attempts = records.iter().map(|record| {
+        let mut report = Report::of(record);
+        report.hints.retain(|hint| hint != TRY_ALL);
+        report
+    });
+    let attempts: Vec<_> = attempts.collect();
+    // Without a session, the first client tells why.
+    let error = attempts.first().filter(|_| !opened).and_then(|first| first.error.clone());
+    let line = json::to_raw(&All { opened, attempts, error });
     print_json(&redact(line.get()))
 }
 
@@ -34,6 +61,8 @@ struct Report<'r> {
     absent: Vec<Absent>,
     refusal: Option<Reason>,
     hints: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<Value>,
     exit: Option<&'r str>,
     stderr: &'r [String],
 }
@@ -86,6 +115,8 @@ impl<'r> Report<'r> {
             Target::Command(words) => (redact_words(words), None),
             Target::Url(_) => (Vec::new(), Some(record.target.to_string())),
         };
+        let (refusal, hints) = (Reason::of(&record.verdict), hints(record));
+        let error = refusal.as_ref().map(|refusal| refusal.error(exit_code(record), &hints));
         Self {
             opened: agreement.is_some(),
             dialect: record.dialect.name,
@@ -98,8 +129,9 @@ impl<'r> Report<'r> {
             unrecorded: record.unrecorded,
             agreement,
             absent: agreement.map(|agreement| Absent::all(record.dialect, agreement)).unwrap_or_default(),
-            refusal: Reason::of(&record.verdict),
-            hints: hints(record),
+            refusal,
+            hints,
+            error,
             exit: record.exit.as_deref(),
             stderr: &record.last_words,
         }
@@ -119,6 +151,12 @@ impl<'r> Shown<'r> {
 }
 
 impl Reason {
+    /// The same as every command under `--json` tells of a failure.
+    fn error(&self, exit: u8, hints: &[String]) -> Value {
+        let hint = (!hints.is_empty()).then(|| hints.join("\n"));
+        error_member(self.reason, exit, &self.message, hint.as_deref())
+    }
+
     pub(super) fn of(verdict: &Verdict) -> Option<Self> {
         let (reason, message) = match verdict {
             Verdict::Opened(_) => return None,
@@ -136,7 +174,7 @@ pub(super) fn hints(record: &Record) -> Vec<String> {
     use gladhand_accord::Refusal;
     let mut hints = Vec::new();
     let is_url = matches!(record.target, Target::Url(_));
-    let Record { dialect, version, no_messages, .. } = record;
+    let Record { dialect, no_messages, .. } = record;
     let said = record.unrecorded + record.messages.iter().filter(|message| message.from == Side::Server).count();
     match &record.verdict {
         Verdict::Unreachable(_) => hints.push(UNREACHABLE.to_owned()),
@@ -145,14 +183,16 @@ pub(super) fn hints(record: &Record) -> Vec<String> {
                 hints.extend(words.first().map(|program| not_started(program)));
             }
         }
-        Verdict::Refused(Refusal::PeerRefused { code, .. }) if matches!(code.as_str(), "401" | "403") => {
+        Verdict::Refused(Refusal::PeerRefused { code, .. }) if matches!(code.as_str(), "401" | "denied") => {
             hints.push(unauthorized());
         }
+        // Its message says why.
+        Verdict::Refused(Refusal::PeerRefused { code, .. }) if code == "403" => {}
         Verdict::Refused(
             Refusal::TimedOut { .. } | Refusal::PeerGone | Refusal::PeerRefused { .. } | Refusal::PeerMisbehaved { .. },
-        ) if is_url && said == 0 => hints.push(match dialect.name {
+        ) if is_url && said == *no_messages => hints.push(match dialect.name {
             "a2e" => "is this the URL of a host of A2E? Its /session must be there".to_owned(),
-            _ => "is this the URL of an MCP endpoint?".to_owned(),
+            _ => "is this the URL of an MCP endpoint (its path is often /mcp)?".to_owned(),
         }),
         Verdict::Refused(Refusal::TimedOut { .. } | Refusal::PeerGone) => {
             if let Some(exit) = &record.exit {
@@ -168,17 +208,15 @@ pub(super) fn hints(record: &Record) -> Vec<String> {
                 (said, _) => hints.push(format!("it wrote {said} lines, none of which answers the opening")),
             }
         }
-        Verdict::Refused(
-            Refusal::PeerRefused { .. } | Refusal::VersionMismatch { .. } | Refusal::PeerMisbehaved { .. },
-        ) => {
-            let others: Vec<_> = dialect.versions.iter().filter(|other| *other != version).collect();
-            if let Some(first) = others.first() {
-                hints.push(format!("it may speak another version: try --as {}@{first}", dialect.name));
-            }
-        }
+        Verdict::Refused(refusal) if may_open_for_another(refusal) => hints.push(TRY_ALL.to_owned()),
         _ => {}
     }
+    if record.repeats_us() {
+        hints.push("it sends back what it is sent, as `cat` does: it is no server".to_owned());
+    }
     match no_messages {
+        // Over HTTP the server has no stdout.
+        _ if is_url => {}
         0 => {}
         1 => hints.push("one line on the server's stdout is no message; logs belong on stderr".to_owned()),
         lines => hints.push(format!("{lines} lines on the server's stdout are no messages; logs belong on stderr")),

@@ -9,7 +9,7 @@ use gladhand_hub::Hub;
 use super::mounted::{Memory, Mounted};
 use super::within::Within;
 use crate::agent::LaterAgent;
-use crate::config::{self, Config, Layers};
+use crate::config::{self, Config, Layers, OwnFiles};
 use crate::providers::capabilities::Parts;
 use crate::providers::{AgentTools, RepositoryTools};
 
@@ -55,12 +55,14 @@ impl Assembly {
             // Whoever comes from elsewhere gets to see what is here, and not what else this user may read.
             config.agent.roots.extend(std::env::current_dir());
         }
-        let agent = data.filter(|_| config.agent.enabled);
-        let agent = agent.map(|data| Arc::new(LaterAgent::new(config.agent.clone(), data.to_owned())));
+        // Those of a Gladhand around us too: its tokens are no more for our model than our own.
+        let files = data.map(|data| OwnFiles::of(data, config, layers).with(within.around()));
+        let agent = files.clone().filter(|_| config.agent.enabled);
+        let agent = agent.map(|files| Arc::new(LaterAgent::new(config.agent.clone(), files)));
         let mut mounted = Mounted::new(config, Memory::in_folder(data.map(Path::to_owned)), within);
-        if let Some(data) = data.filter(|_| config.repository.enabled != Some(false)) {
+        if let Some(files) = files.filter(|_| config.repository.enabled != Some(false)) {
             let is_networked = reached != Reached::Here;
-            mounted.add_repository(RepositoryTools::new(&config.repository, data.to_owned(), is_networked));
+            mounted.add_repository(RepositoryTools::new(&config.repository, files, is_networked));
         }
         match agent.as_ref().filter(|_| config.agent.tools) {
             Some(_) if reached == Reached::ByAnyone => tracing::warn!(

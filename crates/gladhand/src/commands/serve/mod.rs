@@ -5,12 +5,13 @@ mod mounted;
 mod reload;
 mod within;
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use gladhand_dialects::{CacheHints, Dialect, REGISTRY};
 use gladhand_hub::Hub;
+use tracing::Level;
 
 use crate::Service;
 use crate::cli::{ListenArgs, ServeArgs};
@@ -23,9 +24,11 @@ use crate::edges::excuse;
 use crate::edges::http::{Http, Tls};
 use crate::exit::Exit;
 use crate::governing;
+use crate::{logging, utc};
 pub(super) use assembly::{Assembly, Reached};
-pub(super) use mounted::Memory;
+pub(super) use mounted::{Memory, reach};
 use reload::{Following, HangUp, Reader};
+pub(super) use within::Within;
 
 /// Serves until the downstream ends.
 pub fn run(args: &ServeArgs) -> Result<ExitCode, CommandError> {
@@ -48,7 +51,8 @@ pub fn run(args: &ServeArgs) -> Result<ExitCode, CommandError> {
         }
         true => service,
     };
-    serve(service.shown_as("serve"), &args.listen, config)
+    let data = config::data_dir(args.listen.data_dir.as_deref());
+    serve(service.shown_as("serve", data), &args.listen, config)
 }
 
 /// Who can reach what we serve. Tokens of A2E leave MCP open, which is served at the same addresses.
@@ -73,7 +77,7 @@ fn hang_up_means(args: &ListenArgs) -> HangUp {
 /// The configuration that holds, and its files.
 pub(super) fn settings(args: &ListenArgs, part: Part) -> Result<Settings, CommandError> {
     let data = config::data_dir(args.data_dir.as_deref());
-    let settings = settings::load(args.config.as_deref(), data.as_deref(), part).map_err(|error| {
+    let settings = settings::load(args.config.as_deref(), data.as_deref(), part, settings::log).map_err(|error| {
         excuse(args, &error);
         CommandError::usage(error)
     })?;
@@ -121,8 +125,8 @@ pub(super) fn serve(service: Service, args: &ListenArgs, config: Config) -> Resu
         return ended(service.serve_http(http, announce).map_err(not_listening)?);
     }
     if std::io::stdin().is_terminal() {
-        let hint = "gladhand: waiting for a peer's first line on this terminal; Ctrl-D ends";
-        let _ = writeln!(std::io::stderr(), "{hint}");
+        let hint = "waiting for a peer's first line on this terminal; Ctrl-D ends";
+        logging::say(Level::INFO, hint, &[], &format!("gladhand: {hint}\n"));
     }
     ended(service.serve_stdio()?)
 }
@@ -177,11 +181,11 @@ fn raise_open_files() {
     }
 }
 
-/// Whoever started us wants to know where we are, whatever is logged.
+/// Says where the server listens, at every log level.
 fn announce(urls: &[String]) {
     for url in urls {
-        // In one piece: whoever reads it may have other lines between its parts otherwise.
-        let _ = std::io::stderr().write_all(format!("gladhand: listening on {url}\n").as_bytes());
+        let human = format!("{}  INFO listening on {url}\n", utc::now());
+        logging::say(Level::INFO, "listening", &[("url", url)], &human);
     }
 }
 

@@ -11,11 +11,11 @@ use gladhand_hub::policy::Violations;
 use gladhand_hub::{Listed, Mount, Provider, Settling};
 
 use super::within::Within;
-use crate::commands::{lookup, sign_in};
+use crate::commands::sign_in;
 use crate::config::{Config, UpstreamConfig, env};
 use crate::coupling::{self, Coupled, Room, Spec, memory};
-use crate::providers::{AgentTools, RepositoryTools, Toolbox};
-use crate::upstream::{Bearer, Eras, Options, Target};
+use crate::providers::{AgentTools, RepositoryTools, Toolbox, Unavailable};
+use crate::upstream::{Arriving, Bearer, Eras, Options, Target};
 
 /// Where what is found out about upstreams is kept.
 #[derive(Debug, Clone, Default)]
@@ -77,6 +77,8 @@ pub(super) struct Mounted {
     upstreams: Vec<Entry>,
     /// Room that all upstreams have in common.
     room: Room,
+    /// Room for answers that arrive from all upstreams over HTTP.
+    arriving: Arriving,
     /// What upstreams broke of what was negotiated.
     violations: Arc<Violations>,
     /// The longest line that is taken from an upstream.
@@ -87,7 +89,7 @@ pub(super) struct Mounted {
 struct Entry {
     name: String,
     config: UpstreamConfig,
-    provider: Arc<Coupled>,
+    provider: Arc<dyn Provider>,
 }
 
 /// What became different, by name.
@@ -111,9 +113,20 @@ impl Mounted {
         let violations = Arc::new(Violations::new(config.policy.violations));
         let (upstreams, room) = (Vec::new(), Room::default());
         let (toolbox, repository, agent, line_bytes) = (None, None, None, config.limits.line_bytes);
-        let capabilities = Vec::new();
-        let mut mounted =
-            Self { memory, within, toolbox, repository, agent, capabilities, upstreams, room, violations, line_bytes };
+        let (capabilities, arriving) = (Vec::new(), Arriving::default());
+        let mut mounted = Self {
+            memory,
+            within,
+            toolbox,
+            repository,
+            agent,
+            capabilities,
+            upstreams,
+            room,
+            arriving,
+            violations,
+            line_bytes,
+        };
         mounted.update(config);
         mounted.memory.clear_out();
         mounted
@@ -138,7 +151,7 @@ impl Mounted {
     pub(super) fn mounts(&self) -> Vec<Mount> {
         let toolbox = self.toolbox.iter().map(|toolbox| Mount::plain(Arc::clone(toolbox) as _));
         let upstreams = self.upstreams.iter().map(|Entry { name, config, provider }| Mount {
-            provider: Arc::clone(provider) as _,
+            provider: Arc::clone(provider),
             naming: config.naming(name),
         });
         let agent = self.agent.iter().map(|agent| Mount::plain(Arc::clone(agent) as _));
@@ -174,7 +187,7 @@ impl Mounted {
                 }
             };
             // Settings without mistakes have a target.
-            let Some(provider) = kept.or_else(|| self.coupled(name, config)) else { continue };
+            let Some(provider) = kept.or_else(|| self.provider(name, config)) else { continue };
             self.upstreams.push(Entry { name: name.clone(), config: config.clone(), provider });
         }
         for old in before {
@@ -184,43 +197,58 @@ impl Mounted {
         change
     }
 
-    fn coupled(&self, name: &str, config: &UpstreamConfig) -> Option<Arc<Coupled>> {
-        let target = config.target()?;
-        // What is wrong with a file was said when the configuration was read.
-        let roots = config.roots().unwrap_or_default();
-        let authorizer = match (&config.bearer, &target) {
-            (Some(bearer), _) => Some(Arc::new(Bearer::new(bearer.0.clone())) as _),
-            (None, Target::Url(url)) if config.auth.is_some() => {
-                sign_in::authorizer_for_nobody(url, &roots).map(|authorizer| Arc::new(authorizer) as _)
-            }
-            _ => None,
-        };
-        let mut surroundings = config.surroundings();
-        let within = self.within.passed_on().map(|files| (env::WITHIN.to_owned(), Secret::new(files)));
-        surroundings.variables.extend(within);
-        let timeout = |ms: u64| (ms > 0).then(|| Duration::from_millis(ms));
-        let options = Options {
-            name: Some(name.to_owned()),
-            speak: config.speak()?,
-            opening_timeout: Duration::from_millis(config.timeout_ms),
-            call_timeout: timeout(config.call_timeout_ms),
-            headers: config.headers().ok()?,
-            authorizer,
-            roots,
-            token: config.token.as_ref().map(|token| token.0.clone()),
-            agent_id: config.agent_id.clone(),
-            line_bytes: self.line_bytes,
-            hidden: lookup::hidden(),
-            surroundings,
-            eras: self.memory.eras.clone(),
-            violations: Arc::clone(&self.violations),
-            ..Options::default()
-        };
+    fn provider(&self, name: &str, config: &UpstreamConfig) -> Option<Arc<dyn Provider>> {
+        if let Some(why) = &config.unavailable {
+            return Some(Arc::new(Unavailable::new(name, why)));
+        }
+        let (target, options) = reach(name, config, &self.memory, &self.within)?;
+        let (arriving, violations) = (self.arriving.clone(), Arc::clone(&self.violations));
+        let options = Options { line_bytes: self.line_bytes, arriving, violations, ..options };
         let remembered_in = self.memory.file(name, &target);
         let (room, isolated) = (self.room.clone(), config.isolated);
-        let spec = Spec { name: name.to_owned(), target, options, isolated, room, remembered_in };
+        let client_roots = config.client_roots.clone();
+        let spec = Spec { name: name.to_owned(), target, options, isolated, client_roots, room, remembered_in };
         Some(Arc::new(Coupled::new(spec)))
     }
+}
+
+/// Where an upstream is and how to open it. Settings without mistakes have both.
+pub(in crate::commands) fn reach(
+    name: &str,
+    config: &UpstreamConfig,
+    memory: &Memory,
+    within: &Within,
+) -> Option<(Target, Options)> {
+    let target = config.target()?;
+    // What is wrong with a file was said when the configuration was read.
+    let roots = config.roots().unwrap_or_default();
+    let authorizer = match (&config.bearer, &target) {
+        (Some(bearer), _) => Some(Arc::new(Bearer::new(bearer.0.clone())) as _),
+        (None, Target::Url(url)) if config.auth.is_some() => {
+            sign_in::authorizer_for_nobody(url, &roots).map(|authorizer| Arc::new(authorizer) as _)
+        }
+        _ => None,
+    };
+    let mut surroundings = config.surroundings();
+    let within = within.passed_on().map(|files| (env::WITHIN.to_owned(), Secret::new(files)));
+    surroundings.variables.extend(within);
+    let timeout = |ms: u64| (ms > 0).then(|| Duration::from_millis(ms));
+    let options = Options {
+        name: Some(name.to_owned()),
+        speak: config.speak()?,
+        opening_timeout: Duration::from_millis(config.timeout_ms),
+        call_timeout: timeout(config.call_timeout_ms),
+        headers: config.headers().ok()?,
+        authorizer,
+        roots,
+        token: config.token.as_ref().map(|token| token.0.clone()),
+        agent_id: config.agent_id.clone(),
+        hidden: env::never_passed_on(),
+        surroundings,
+        eras: memory.eras.clone(),
+        ..Options::default()
+    };
+    Some((target, options))
 }
 
 impl Change {
@@ -234,6 +262,7 @@ impl Change {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::commands::lookup;
     use crate::config::{self, Reading};
 
     fn config(text: &str) -> Config {

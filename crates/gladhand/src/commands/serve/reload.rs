@@ -46,7 +46,18 @@ pub(super) async fn follow(mut reader: Reader, mut following: Following, hang_up
             () = tokio::time::sleep(PERIOD) => false,
             () = hangups.next() => true,
         };
-        if let Some(config) = reader.look(is_asked_for) {
+        let Some(change) = reader.look(is_asked_for) else { continue };
+        // A tool may have written the file, and no call waits until a long one is read.
+        let load = move || {
+            let config = reader.load(change);
+            (reader, config)
+        };
+        let config;
+        (reader, config) = match tokio::task::spawn_blocking(load).await {
+            Ok(loaded) => loaded,
+            Err(error) => return tracing::error!(%error, "the configuration is not followed any more"),
+        };
+        if let Some(config) = config {
             following.follow(&config);
         }
     }
@@ -170,6 +181,19 @@ pub(super) struct Reader {
     settings: toml::Table,
 }
 
+/// The files, which are to be read.
+struct Change {
+    layers: Layers,
+    pending: Option<Pending>,
+}
+
+/// A change that waits for trust.
+struct Pending {
+    file: PathBuf,
+    /// Whether a tool could have written the records of trust, so that they count for nothing.
+    is_forgeable: bool,
+}
+
 impl Reader {
     /// Begins with the configuration that is in force.
     pub(super) fn new(named: Option<PathBuf>, data: Option<&Path>, layers: Layers, in_force: Config) -> Self {
@@ -194,8 +218,8 @@ impl Reader {
         Self { approve, ..self }
     }
 
-    /// The configuration, if there is one to follow.
-    fn look(&mut self, is_asked_for: bool) -> Option<Config> {
+    /// The files, if they are different or it was asked for them.
+    fn look(&mut self, is_asked_for: bool) -> Option<Change> {
         let layers = match self.read() {
             Ok(layers) => layers,
             Err(error) => {
@@ -208,15 +232,17 @@ impl Reader {
         };
         self.is_unreadable = false;
         let pending = self.pending(&layers).filter(|_| !self.is_revoked(&layers));
-        let seen = (layers, pending.is_some());
-        if !is_asked_for && seen == self.seen {
-            return None;
-        }
+        let is_seen = (&layers, pending.is_some()) == (&self.seen.0, self.seen.1);
+        (is_asked_for || !is_seen).then_some(Change { layers, pending })
+    }
+
+    /// The configuration, if there is one to follow.
+    fn load(&mut self, Change { layers, pending }: Change) -> Option<Config> {
         let config = match &pending {
-            None => self.sources.lookup(|lookup| seen.0.load(Reading::Whole(lookup))),
-            Some(_) => as_if_trusted(&seen.0).load(Reading::AsWritten),
+            None => self.sources.lookup(|lookup| layers.load(Reading::Whole(lookup))),
+            Some(_) => as_if_trusted(&layers).load(Reading::AsWritten),
         };
-        self.seen = seen;
+        self.seen = (layers, pending.is_some());
         let config = match config {
             Ok(Loaded { mut config, .. }) => {
                 config.agent.approve = self.approve.unwrap_or(config.agent.approve);
@@ -230,17 +256,33 @@ impl Reader {
         let layers = &self.seen.0;
         match pending {
             None => {
+                for (name, why) in config.upstreams.unavailable() {
+                    tracing::warn!("upstream {name} is not available: {why}");
+                }
                 self.approved = (layers.clone(), config.clone());
                 self.in_force = config;
                 self.mind_the_rest();
             }
-            Some(file) => {
+            Some(Pending { file, is_forgeable }) => {
                 let file = file.display();
+                let remedy = match is_forgeable {
+                    true => "a restart (a tool could also have written the records of trust)".to_owned(),
+                    false => format!("`gladhand config trust {file}` or a restart"),
+                };
                 tracing::warn!(
                     "{file} has changed and could have been written by a tool of this process: what narrows applies now, \
-                     the rest after `gladhand config trust {file}`"
+                     the rest after {remedy}"
                 );
+                let was_locked = self.in_force.is_locked();
                 self.in_force = self.in_force.held(&config);
+                if self.in_force.is_locked() && !was_locked {
+                    tracing::warn!(
+                        "{file} asks for a first token: the endpoint that was open lets in no client until {remedy}"
+                    );
+                }
+                if self.in_force.policy.is_closed() {
+                    tracing::error!("too many changes wait for trust: everything is denied until {remedy}");
+                }
             }
         }
         Some(self.in_force.clone())
@@ -277,19 +319,20 @@ impl Reader {
     }
 
     /// The file that changed, may have been changed by a peer, and is not trusted as it is now.
-    fn pending(&self, layers: &Layers) -> Option<PathBuf> {
+    fn pending(&self, layers: &Layers) -> Option<Pending> {
         let (before, approved) = &self.approved;
         let own = layers.own.as_ref().filter(|own| before.own.as_ref() != Some(own));
         // A tool that could have written the records of trust could have trusted its own change: then only a restart helps.
-        let is_forgeable = self.trust.folder().is_some_and(|folder| folder.exists() && approved.exposes(folder));
+        let is_forgeable = self.trust.folder().is_some_and(|folder| folder.exists() && approved.names(folder));
         let trusts = |file: &File| !is_forgeable && self.trust.trusts(&file.path, &file.text);
         let own = own.filter(|own| approved.exposes(&own.path) && !trusts(own));
-        let was_used = before.trusted_project().is_some();
+        let is_used = before.trusted_project().is_some() || layers.trusted_project().is_some();
         let is_as_before = |project: &&Project| before.project.as_ref() == Some(*project);
         let project =
-            layers.project.as_ref().filter(|project| was_used && !is_as_before(project) && !trusts(&project.file));
+            layers.project.as_ref().filter(|project| is_used && !is_as_before(project) && !trusts(&project.file));
         let path = own.or_else(|| project.map(|project| &project.file)).map(|file| &file.path)?;
-        Some(std::path::absolute(path).unwrap_or_else(|_| path.clone()))
+        let file = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+        Some(Pending { file, is_forgeable })
     }
 
     /// Says what is different and cannot follow, once. What is again as it was is not different.
@@ -396,15 +439,19 @@ mod tests {
         let own = Some(File { path: path.clone(), text: String::new() });
         let layers = Layers { own, project: None, is_named: true };
         let mut reader = Reader::new(Some(path.clone()), None, layers, Config::default());
+        let read = |reader: &mut Reader, is_asked_for| {
+            let change = reader.look(is_asked_for)?;
+            reader.load(change)
+        };
         assert!(reader.look(false).is_none(), "nothing is different");
-        assert!(reader.look(true).is_some(), "but it was asked for");
-        write("[upstreams.a]\ncommand = 'a'\n");
-        assert_eq!(reader.look(false).unwrap().upstreams.0.len(), 1);
+        assert!(read(&mut reader, true).is_some(), "but it was asked for");
+        write("[upstreams.a]\nurl = 'https://a.example/mcp'\n");
+        assert_eq!(read(&mut reader, false).unwrap().upstreams.0.len(), 1);
         write("[upstreams.a\n");
-        assert!(reader.look(false).is_none() && reader.look(false).is_none());
+        assert!(read(&mut reader, false).is_none() && reader.look(false).is_none());
         std::fs::remove_file(&path).unwrap();
         assert!(reader.look(false).is_none() && reader.is_unreadable);
         write("[upstreams.bc]\ncommand = 'a'\n");
-        assert_eq!(reader.look(false).unwrap().upstreams.0[0].0, "bc");
+        assert_eq!(read(&mut reader, false).unwrap().upstreams.0[0].0, "bc");
     }
 }

@@ -8,14 +8,14 @@ use std::path::{Path, PathBuf};
 
 /// The configuration files in force around us, and our own.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Within {
+pub(in crate::commands) struct Within {
     around: Vec<PathBuf>,
     own: Vec<PathBuf>,
 }
 
 impl Within {
     /// What is around us, as our starter says, and our own files.
-    pub(super) fn new<'p>(around: Option<OsString>, own: impl IntoIterator<Item = &'p Path>) -> Self {
+    pub(in crate::commands) fn new<'p>(around: Option<OsString>, own: impl IntoIterator<Item = &'p Path>) -> Self {
         let around = around.map(|files| std::env::split_paths(&files).collect()).unwrap_or_default();
         let whole = |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         Self { around, own: own.into_iter().map(whole).collect() }
@@ -24,6 +24,11 @@ impl Within {
     /// Whether a Gladhand around us uses one of our files.
     pub(super) fn is_circle(&self) -> bool {
         self.own.iter().any(|own| self.around.contains(own))
+    }
+
+    /// The configuration files in force around us.
+    pub(super) fn around(&self) -> impl Iterator<Item = &Path> {
+        self.around.iter().map(PathBuf::as_path)
     }
 
     /// What is to be said to whom we start.

@@ -29,6 +29,7 @@ impl A2eConfig {
             ("a2e.memory.episodic_entries", many(memory.episodic_entries)),
             ("a2e.memory.semantic_entries", many(memory.semantic_entries)),
             ("a2e.memory.working_bytes", bytes(memory.working_bytes)),
+            ("a2e.memory.working_total_bytes", bytes(memory.working_total_bytes)),
             ("a2e.memory.episodic_bytes", bytes(memory.episodic_bytes)),
             ("a2e.memory.semantic_bytes", bytes(memory.semantic_bytes)),
             ("a2e.memory.entry_bytes", bytes(memory.entry_bytes)),

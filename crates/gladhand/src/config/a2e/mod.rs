@@ -26,17 +26,24 @@ pub struct A2eConfig {
     pub agents: Vec<AgentPass>,
     /// How many calls of one session run at once.
     pub max_parallel: u32,
-    /// How many sessions may be open over HTTP.
+    /// How many sessions may be open over HTTP. As many again may wait for their handshake.
     pub sessions: usize,
     /// After how many minutes without use, and without anybody reading or waiting, a session over HTTP ends.
     pub idle_minutes: u64,
-    /// How many seconds the handshake of a session over HTTP may be in coming.
+    /// A session over HTTP ends if its handshake has not come after this many seconds.
     pub handshake_seconds: u64,
     /// The capabilities that there are beside `tools`. Unless it is said: all that can do no harm as they are configured.
     pub capabilities: Option<Vec<CapabilityName>>,
     /// The folders that processes, programs of `env` and registered MCP servers start in, that skills must be in, and that
     /// registered MCP servers are told of.
     pub roots: Vec<PathBuf>,
+    /// The folder of the configuration file. Agents name a program as `allowed` and `commands` have it, so these stay as
+    /// they are written, and their relative paths begin here.
+    #[serde(skip)]
+    pub folder: Option<PathBuf>,
+    /// A token that no agent has. It is asked for while a change that asks for the first token is not trusted yet.
+    #[serde(skip)]
+    pub(crate) lock: Option<Secret>,
     /// `[a2e.proc]`
     pub proc: ProcConfig,
     /// `[a2e.memory]`
@@ -61,9 +68,11 @@ impl Default for A2eConfig {
             max_parallel: 4,
             sessions: AgentLimits::default().sessions,
             idle_minutes: 30,
-            handshake_seconds: 30,
+            handshake_seconds: 10,
             capabilities: None,
             roots: Vec::new(),
+            folder: None,
+            lock: None,
             proc: ProcConfig::default(),
             memory: MemoryConfig::default(),
             skill: SkillConfig::default(),
@@ -79,7 +88,16 @@ impl A2eConfig {
     /// What lets agents in, with one more token that is good for anybody.
     pub fn passes(&self, also: Option<Secret>) -> Vec<Pass> {
         let anybody = self.tokens.iter().cloned().chain(also).map(unnamed_pass);
-        anybody.chain(self.agents.iter().map(AgentPass::pass)).collect()
+        let mut passes: Vec<_> = anybody.chain(self.agents.iter().map(AgentPass::pass)).collect();
+        if passes.is_empty() {
+            passes.extend(self.lock.clone().map(unnamed_pass));
+        }
+        passes
+    }
+
+    /// Whether the section asks agents for a token.
+    pub(crate) fn is_required(&self) -> bool {
+        !self.tokens.is_empty() || !self.agents.is_empty()
     }
 
     /// The bounds on sessions over HTTP.
@@ -227,6 +245,8 @@ pub struct MemoryConfig {
     pub working_entries: usize,
     /// Their bytes.
     pub working_bytes: u64,
+    /// Bytes that the working memories of all sessions may have together.
+    pub working_total_bytes: u64,
     /// Entries that an agent may have in episodic memory.
     pub episodic_entries: usize,
     /// Their bytes.
@@ -246,6 +266,7 @@ impl Default for MemoryConfig {
         Self {
             working_entries: 1000,
             working_bytes: 8 << 20,
+            working_total_bytes: 256 << 20,
             episodic_entries: 10_000,
             episodic_bytes: 64 << 20,
             semantic_entries: 10_000,

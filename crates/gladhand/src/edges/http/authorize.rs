@@ -5,6 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 
 use bytes::Bytes;
+use gladhand_auth::Scopes;
 use gladhand_auth::resource::{Guard, Principal};
 use gladhand_dialects::mcp::http::called_tools;
 use http::Response;
@@ -35,6 +36,11 @@ pub trait Authorize: fmt::Debug + Send + Sync {
         Ok(())
     }
 
+    /// The answer to a principal that names a session whose content needs scopes which its token lacks.
+    fn insufficient_scope(&self, principal: &Principal, needed: &Scopes) -> Box<Response<Bytes>> {
+        Box::new(principal.insufficient_scope(needed).map(Bytes::from))
+    }
+
     /// A document that tells strangers how to become acquainted, if this is a path of one. Everybody may read it.
     fn document(&self, _path: &str) -> Option<Response<Bytes>> {
         None
@@ -60,6 +66,10 @@ impl Authorize for Guard {
             return Ok(());
         }
         self.permits(principal, &tools()).map_err(|refusal| Box::new(refusal.map(Bytes::from)))
+    }
+
+    fn insufficient_scope(&self, principal: &Principal, needed: &Scopes) -> Box<Response<Bytes>> {
+        Box::new(self.insufficient_scope(principal, needed).map(Bytes::from))
     }
 
     fn document(&self, path: &str) -> Option<Response<Bytes>> {

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use gladhand_dialects::Party;
 use gladhand_dialects::shares::{Holder, giving_way};
+use gladhand_hub::Portions;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError};
 use tokio_util::sync::CancellationToken;
 
@@ -21,6 +22,12 @@ const TIDY: Duration = Duration::from_secs(2);
 
 /// With so many connections fewer, unused memory is given back.
 const MANY: usize = 500;
+
+/// At how many looks after that it is given back too.
+const LOOKS: u8 = 2;
+
+/// The same with so many bytes fewer that sessions kept.
+const MUCH: usize = 32 * 1024 * 1024;
 
 /// All open connections.
 #[derive(Debug)]
@@ -38,6 +45,10 @@ struct Open {
     opened: u64,
     /// The most that there were at once since memory was last given back.
     peak: usize,
+    /// What sessions had returned when memory was last given back.
+    returned: usize,
+    /// At how many more looks memory is given back: the rest of a burst may still go, or be freed only now.
+    looks_left: u8,
 }
 
 /// The place of one connection, given back when it is dropped.
@@ -81,7 +92,7 @@ impl Connections {
         self.seats.close();
     }
 
-    /// Gives the memory of many connections back to the system after they are gone, again and again.
+    /// Gives the memory of many connections, and of large sessions, back to the system after they are gone, again and again.
     pub(super) async fn give_memory_back(&self) {
         loop {
             tokio::time::sleep(TIDY).await;
@@ -92,15 +103,21 @@ impl Connections {
         }
     }
 
-    /// Whether many connections are gone since this was last asked.
+    /// Whether many connections, or much that sessions kept, are gone since this was last so.
     fn has_shrunk(&self) -> bool {
-        let mut open = self.lock();
-        let has_shrunk = open.peak >= open.lines.len() + MANY;
+        let (mut open, returned) = (self.lock(), Portions::returned());
+        let is_rest = open.looks_left > 0 && open.peak > open.lines.len();
+        let has_shrunk = open.peak >= open.lines.len() + MANY || returned - open.returned >= MUCH || is_rest;
+        let gives_back = has_shrunk || open.looks_left > 0;
         if has_shrunk {
+            open.returned = returned;
             open.peak = open.lines.len();
             open.lines.shrink_to_fit();
+            open.looks_left = LOOKS;
+        } else {
+            open.looks_left = open.looks_left.saturating_sub(1);
         }
-        has_shrunk
+        gives_back
     }
 
     /// Ends connections that give way to a newcomer; says whether there are any.
@@ -161,6 +178,15 @@ mod tests {
         connections.close();
         drop(other);
         assert!(place(2).await.unwrap().is_none());
+    }
+
+    #[test]
+    fn memory_is_given_back_after_sessions_returned_much() {
+        let connections = Connections::of(2);
+        connections.has_shrunk();
+        drop(Portions::lasting(MUCH, 0).portion(Party(1)).with(MUCH));
+        assert!(connections.has_shrunk());
+        (0..LOOKS).for_each(|_| assert!(connections.has_shrunk(), "what is freed late is given back too"));
     }
 
     #[tokio::test]

@@ -4,6 +4,7 @@
 //! within the call, so the hub is asked while the lock is open: lock, step, open, ask the hub, lock,
 //! hand in what it said. An answer that is there by then costs no task and no channel.
 
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, MutexGuard, Weak};
 use std::task::{Context, Poll, Waker};
@@ -13,13 +14,16 @@ use gladhand_accord::Agreement;
 use gladhand_dialects::mcp::McpServer;
 use gladhand_dialects::mcp::revision::Revision;
 use gladhand_dialects::{Action, Ambient, Lane, Output, Server};
-use gladhand_hub::{Answer, Caller, Work};
-use gladhand_operations::{Call, CallId, Failure, FailureKind, Outcome};
+use gladhand_hub::{Answer, CallName, Caller, Work};
+use gladhand_operations::{Call, CallId, Failure, FailureKind, Outcome, outcome_weight};
 use tokio::task::AbortHandle;
 
 use super::awaited::Carried;
 use super::session::{Inner, Manner, Running, Session};
+use super::shared::SMALL;
 use super::who::Who;
+use crate::edges::session_log::SessionLog;
+use crate::edges::violations;
 
 /// What the hub said to a call.
 enum Said {
@@ -58,12 +62,16 @@ impl Session {
         while !errands.is_empty() {
             let mut following = Vec::new();
             for errand in errands {
-                let Some((call, said)) = self.run(errand) else { continue };
+                let Some((call, name, said)) = self.run(errand) else { continue };
                 let mut inner = self.lock();
                 // Cancelled in between: nobody wants to know.
                 let Some(running) = inner.running.get_mut(&call) else { continue };
+                if !matches!(said, Said::Outcome(_)) {
+                    running.busy = Some(self.visit.busy(name));
+                }
                 match said {
                     Said::Outcome(outcome) => {
+                        let outcome = self.within_bound(outcome, running);
                         inner.running.remove(&call);
                         following.extend(self.step(&mut inner, lane, None, |server, ambient, out| {
                             server.resolve(call, outcome, ambient, out);
@@ -100,6 +108,7 @@ impl Session {
         ambient.lane = lane;
         ambient.principal = who.unwrap_or(&self.who).principal.as_deref();
         ambient.party = self.among_many(who).map(|who| who.party);
+        ambient.scopes = self.among_many(who).and_then(|who| who.scopes.clone());
         step(&mut inner.server, &mut ambient, &mut out);
         inner.send(&mut out, self.manner);
         out.actions.into_iter().filter_map(|action| self.perform(inner, lane, who, action)).collect()
@@ -117,13 +126,18 @@ impl Session {
                 let caller = who.unwrap_or(&self.who);
                 (call.terms.principal, call.terms.party) = (caller.principal.clone(), Some(caller.party));
                 call.terms.scopes.clone_from(&caller.scopes);
-                inner.running.insert(call.id, Running { lane, who: self.among_many(who).cloned(), task: None });
+                if self.manner != Manner::Stateless && caller.scopes.is_some() {
+                    call.terms.record = Some(Arc::clone(&self.record));
+                }
+                let who = self.among_many(who).cloned();
+                inner.running.insert(call.id, Running { lane, who, task: None, under_way: None, busy: None });
                 return Some(Action::Deliver(call, agreement));
             }
-            Action::Unwatch(_) | Action::RootsChanged => return Some(action),
+            Action::Unwatch(..) | Action::RootsChanged => return Some(action),
             Action::Cancel(call) => inner.cancel(call),
             Action::Opened(ref agreement) => {
                 self.opened(inner, agreement);
+                self.visit.opened(agreement, who.unwrap_or(&self.who).principal.as_deref());
                 if !agreement.per_request {
                     return Some(action);
                 }
@@ -131,6 +145,10 @@ impl Session {
             // Anybody may try, so this is no cause for alarm here.
             Action::Refused(refusal) => tracing::info!(%refusal, "no session"),
             Action::Dropped(what) => tracing::debug!(what, "dropped"),
+            Action::Declined(declined) => {
+                let principal = who.unwrap_or(&self.who).principal.as_deref();
+                violations::write_down(self.shared.hub(), &declined, principal, self.session());
+            }
             Action::Passed(what) => tracing::debug!(what, "let pass"),
             Action::Answered(question, answered) => inner.questions.answered(question, answered),
             Action::LetGo(lane, pause) => {
@@ -151,17 +169,17 @@ impl Session {
         if self.manner == Manner::Stateless {
             tracing::debug!(dialect, version, client, "new terms of requests without a session");
         } else {
-            tracing::info!(dialect, version, client, "session open");
+            inner.log = Some(SessionLog::open(agreement, self.visit.id()));
             inner.client.clone_from(client);
             inner.lanes.primes = Revision::named(version).is_some_and(Revision::has_polling);
         }
     }
 
     /// Does something that needs the hub, without a lock; if it was a call, returns what the hub said.
-    fn run(&self, errand: Action<'_>) -> Option<(CallId, Said)> {
+    fn run(&self, errand: Action<'_>) -> Option<(CallId, CallName, Said)> {
         match errand {
             Action::Deliver(call, agreement) => return Some(self.deliver(call, &agreement)),
-            Action::Unwatch(uri) => self.shared.hub().unwatch(&uri),
+            Action::Unwatch(uri, id) => self.shared.hub().unwatch(&uri, id),
             Action::Opened(_) => {
                 if let Some(this) = self.this.upgrade() {
                     let caller: Arc<dyn Caller> = this;
@@ -174,10 +192,11 @@ impl Session {
         None
     }
 
-    fn deliver(&self, call: Call<'_>, agreement: &Arc<Agreement>) -> (CallId, Said) {
-        let id = call.id;
+    fn deliver(&self, call: Call<'_>, agreement: &Arc<Agreement>) -> (CallId, CallName, Said) {
+        let (id, name) = (call.id, self.visit.count(&call.operation));
         let Some(this) = self.this.upgrade() else {
-            return (id, Said::Outcome(Err(Failure::new(FailureKind::Stopping, "the session has ended"))));
+            let failure = Failure::new(FailureKind::Stopping, "the session has ended");
+            return (id, name, Said::Outcome(Err(failure)));
         };
         let caller: Arc<dyn Caller> = this;
         let said = match self.shared.hub().answer(call, agreement, &caller) {
@@ -191,7 +210,7 @@ impl Session {
                 }
             }
         };
-        (id, said)
+        (id, name, said)
     }
 
     /// Lets work go on as a task; its outcome comes back here.
@@ -226,6 +245,7 @@ impl Session {
         if let Some(lane) = awake {
             inner.lanes.is_awake(lane);
         }
+        let outcome = self.within_bound(outcome, &running);
         inner.clock.tick();
         // Under the same lock: who cancels it in between would find neither a call to end nor an answer.
         self.drive_on(inner, running.lane, None, false, |server, ambient, out| {
@@ -235,6 +255,13 @@ impl Session {
         if self.manner == Manner::Pair && inner.ended && inner.running.is_empty() {
             inner.lanes.end(Lane::MAIN);
         }
+    }
+
+    /// The outcome of a call, or a failure if it is large and too many answers wait to be read.
+    fn within_bound(&self, outcome: Outcome, running: &Running) -> Outcome {
+        let party = running.who.as_ref().unwrap_or(&self.who).party;
+        let has_room = outcome_weight(&outcome) <= SMALL || self.shared.has_room_for_large_answer(party);
+        if has_room { outcome } else { Err(Failure::not_kept()) }
     }
 
     /// Sees to it that our side is woken when it wants to be.
@@ -273,7 +300,7 @@ impl Inner {
             let mut from = piece.start;
             for end in memchr::memchr_iter(b'\n', &wire[piece.clone()]) {
                 let end = piece.start + end;
-                self.lanes.push(lane, wire.slice(from..end));
+                self.lanes.push(lane, line_of(&wire, from..end));
                 from = end + 1;
             }
         }
@@ -298,9 +325,28 @@ impl Inner {
     }
 }
 
+/// A line out of what one step wrote. A short one is copied, so that it does not keep a long one in memory.
+fn line_of(wire: &Bytes, span: Range<usize>) -> Bytes {
+    if span.len() * 2 < wire.len() { Bytes::copy_from_slice(&wire[span]) } else { wire.slice(span) }
+}
+
 /// Polls work that may panic: that fails its call and nothing else.
 pub(super) fn poll_guarded(work: &mut Work, cx: &mut Context<'_>) -> Poll<Outcome> {
     // Nothing of ours is touched by it, so nothing of ours can be left half changed; it is not polled again.
     let polled = catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx)));
     polled.unwrap_or_else(|_| Poll::Ready(Err(Failure::panicked())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_line_keeps_no_long_one_in_memory() {
+        let wire = Bytes::from([&b"short\n"[..], &[b'x'; 1000]].concat());
+        let is_part = |line: &Bytes| wire.as_ptr_range().contains(&line.as_ptr());
+        let (short, long) = (line_of(&wire, 0..5), line_of(&wire, 6..1006));
+        assert_eq!((&short[..], long.len()), (&b"short"[..], 1000));
+        assert!(!is_part(&short) && is_part(&long), "the long one is not copied");
+    }
 }

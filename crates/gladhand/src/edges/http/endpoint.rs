@@ -6,22 +6,25 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
+use gladhand_auth::Scopes;
 use gladhand_auth::resource::Principal;
 use gladhand_dialects::mcp::DIALECT;
-use gladhand_dialects::mcp::http::called_tools;
+use gladhand_dialects::mcp::http::{METHOD_HEADER, called_tools, decode_header_value};
+use gladhand_operations::ScopeRecord;
 use http::header::{HeaderName, HeaderValue, ORIGIN, VARY};
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode, header};
 use hyper::body::Incoming;
 
 use super::guard::{Guard, Turned};
+use super::refusals::{RefusalLog, refused};
 use super::request::{is_json, read_body};
 use super::respond::{self, Content};
 use super::served::{Line, Served, Serving};
 use super::sessions::Sessions;
 use super::shared::Shared;
 use super::who::{Visitor, Who};
-use super::{a2e, mcp, pair};
+use super::{ENDPOINT, a2e, mcp, pair};
 
 /// How long a browser may remember what it was told of other origins, in seconds.
 const PREFLIGHT_AGE: HeaderValue = HeaderValue::from_static("7200");
@@ -36,6 +39,7 @@ pub(super) struct Endpoint {
     /// Who speaks A2E, if that is spoken.
     pub(super) agents: Option<Arc<a2e::Agents>>,
     pub(super) guard: Guard,
+    pub(super) refusals: RefusalLog,
     pub(super) stopping: AtomicBool,
     /// What parties are told apart by.
     pub(super) secret: RandomState,
@@ -52,6 +56,7 @@ impl Endpoint {
         line.ask();
         let (head, body) = request.into_parts();
         let response = self.respond(&head, body, visitor, &line).await;
+        self.refusals.note(&response, &head, &visitor);
         let serving = Serving::on(line);
         tracing::debug!(method = %head.method, path = head.uri.path(), status = response.status().as_u16(), "request");
         Ok(response.map(|content| Served::new(content, serving)))
@@ -66,10 +71,9 @@ impl Endpoint {
             a2e::HEALTH if self.agents.is_some() => return a2e::health(&head.method),
             _ => {}
         }
-        let origin = match self.guard.admit(&head.headers, &head.uri, visitor.by_name) {
+        let origin = match self.guard.admit(&head.headers, &head.uri, visitor.is_by_name()) {
             Ok(origin) => origin.cloned(),
-            Err(Turned::Host) => return self.refusal(head, StatusCode::FORBIDDEN, "this Host is not served here"),
-            Err(Turned::Origin) => return self.refusal(head, StatusCode::FORBIDDEN, "this Origin is not allowed here"),
+            Err(turned) => return self.turn_away(head, turned),
         };
         let mut response = match head.method {
             Method::OPTIONS => preflight(head),
@@ -89,7 +93,7 @@ impl Endpoint {
             return document.map(Content::Whole);
         }
         let agents = self.agents_at(head);
-        if agents.is_none() && !(self.speaks_mcp && ["/mcp", pair::STREAM, pair::MESSAGES].contains(&path)) {
+        if agents.is_none() && !(self.speaks_mcp && [ENDPOINT, pair::STREAM, pair::MESSAGES].contains(&path)) {
             // Whoever posts JSON looks for MCP.
             let seeks_mcp = self.speaks_mcp && head.method == Method::POST && is_json(&head.headers);
             return match self.agents {
@@ -116,13 +120,17 @@ impl Endpoint {
         if principal.is_some() {
             line.belongs_to(who.party);
         }
-        if let Some(agents) = agents {
-            return a2e::serve(self, agents, head, body, who, principal.as_ref(), line).await;
-        }
-        match path {
-            pair::STREAM => pair::stream(self, &head.method, &head.headers, who),
-            pair::MESSAGES => pair::message(self, &head.method, &head.uri, body, &who, principal.as_ref()).await,
-            _ => mcp::serve(self, head, body, who, principal.as_ref(), line).await,
+        let response = match (agents, path) {
+            (Some(agents), _) => a2e::serve(self, agents, head, body, who, principal.as_ref(), line).await,
+            (None, pair::STREAM) => pair::stream(self, &head.method, &head.headers, who),
+            (None, pair::MESSAGES) => {
+                pair::message(self, &head.method, &head.uri, body, &who, principal.as_ref()).await
+            }
+            (None, _) => mcp::serve(self, head, body, who, principal.as_ref(), line).await,
+        };
+        match principal.and_then(|principal| principal.expires) {
+            Some(expires) if listens(head) => respond::until(response, expires),
+            _ => response,
         }
     }
 
@@ -146,6 +154,21 @@ impl Endpoint {
         Ok(body)
     }
 
+    /// Refuses a sender whose token lacks scopes that the content of a session needs.
+    pub(super) fn permit_content(
+        &self,
+        record: &ScopeRecord,
+        who: &Who,
+        sender: Option<&Principal>,
+    ) -> Result<(), Box<Response<Content>>> {
+        let Some(needed) = record.needed_beyond(who.scopes.as_deref()) else { return Ok(()) };
+        let (Some(authorize), Some(sender)) = (self.shared.authorize(), sender) else {
+            return Err(Box::new(respond::withdrawn()));
+        };
+        let denied = authorize.insufficient_scope(sender, &Scopes::parse(&needed));
+        Err(Box::new(denied.map(Content::Whole)))
+    }
+
     /// Ends what belongs to those who lose access, whenever that changes.
     pub(super) async fn follow_access(&self) {
         let access = self.shared.service.access();
@@ -164,12 +187,14 @@ impl Endpoint {
         self.agents.as_ref().filter(|_| is_theirs)
     }
 
-    /// A refusal in the words of those who are asked for.
-    fn refusal(&self, head: &Parts, status: StatusCode, why: &'static str) -> Response<Content> {
-        match self.agents_at(head) {
+    /// A refusal of the guard, in the form of the dialect that is asked for.
+    fn turn_away(&self, head: &Parts, turned: Turned) -> Response<Content> {
+        let (status, why) = (StatusCode::FORBIDDEN, turned.why());
+        let response = match self.agents_at(head) {
             Some(_) => a2e::detail(status, why),
             None => respond::refusal(status, why),
-        }
+        };
+        refused(response, why)
     }
 
     fn is_stopping(&self) -> bool {
@@ -200,4 +225,10 @@ fn share_with(origin: HeaderValue, response: &mut Response<Content>) {
     headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
     headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED);
     headers.append(VARY, HeaderValue::from(HeaderName::from_static("origin")));
+}
+
+/// Whether a request asks for a stream that has no end of its own. The stream of a call ends with its answer.
+fn listens(head: &Parts) -> bool {
+    let method = head.headers.get(METHOD_HEADER).and_then(|method| method.to_str().ok()).and_then(decode_header_value);
+    head.method == Method::GET || method.is_some_and(|method| method == "subscriptions/listen")
 }

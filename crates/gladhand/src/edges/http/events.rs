@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use gladhand_dialects::{Lane, Party};
+use gladhand_hub::Portion;
 use hyper::body::{Body, Frame};
 use tokio::time::{Instant, Sleep};
 
-use super::portions::Portion;
 use super::session::Session;
 use super::sessions::Farewell;
 use super::stream::{ReaderToken, Taken};
@@ -29,9 +29,13 @@ pub(super) struct Events {
     preface: Option<Bytes>,
     /// Ends the session together with the stream, where they are one.
     farewell: Option<Farewell>,
+    /// The scopes of the token that asked for the stream, where the session's id alone led to it.
+    held_to: Option<Option<Arc<str>>>,
     /// When to say something although there is nothing to say.
     silence: Pin<Box<Sleep>>,
     every: Duration,
+    /// Whose share its events take until they are written.
+    party: Party,
     /// Its part of all streams.
     _portion: Portion,
 }
@@ -41,7 +45,18 @@ impl Events {
         let portion = session.shared.streams.portion(party).with(1);
         let every = session.shared.config.keep_alive();
         let silence = Box::pin(tokio::time::sleep(every));
-        Self { session, lane, reader, preface: None, farewell: None, silence, every, _portion: portion }
+        Self {
+            session,
+            lane,
+            reader,
+            preface: None,
+            farewell: None,
+            held_to: None,
+            silence,
+            every,
+            party,
+            _portion: portion,
+        }
     }
 
     /// The same stream with something before everything else, and a session that ends with it.
@@ -49,6 +64,18 @@ impl Events {
         self.preface = Some(preface);
         self.farewell = Some(farewell);
         self
+    }
+
+    /// The same stream for the reader whose token was granted these scopes. It ends before the first event that comes after a
+    /// call in the session needed another scope; the event stays for a reader that comes back with more.
+    pub(super) fn held_to(mut self, scopes: Option<Arc<str>>) -> Self {
+        self.held_to = Some(scopes);
+        self
+    }
+
+    fn lacks_scopes(&self) -> bool {
+        let record = &self.session.record;
+        self.held_to.as_ref().is_some_and(|scopes| record.needed_beyond(scopes.as_deref()).is_some())
     }
 }
 
@@ -58,11 +85,14 @@ impl Body for Events {
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let this = &mut *self;
+        if this.lacks_scopes() {
+            return Poll::Ready(None);
+        }
         let events = match this.preface.take() {
             Some(preface) => Some(preface),
             None => match this.session.take(this.lane, this.reader, cx.waker()) {
                 Taken::End => return Poll::Ready(None),
-                Taken::Events(events) => Some(events),
+                Taken::Events(events) => Some(this.session.shared.counted(events, this.party)),
                 Taken::Nothing => this.silence.as_mut().poll(cx).is_ready().then_some(NOTHING_NEW),
             },
         };

@@ -9,18 +9,23 @@ use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use gladhand_hub::Portion;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 
 /// How much is read at once.
 const CHUNK: usize = 4 * 1024;
 
-/// A first message that is longer is read on by those who serve the connection.
-const MOST: usize = 16 * 1024;
+/// How long the head of a request may be. A first record of TLS that is longer is read on by those who serve it.
+pub(super) const MOST: usize = 16 * 1024;
 
-/// Reads until it is enough; nothing if the peer ends before that.
+/// How much is dropped of what follows a head that is refused.
+const DROPPED: usize = 1024 * 1024;
+
+/// Reads until it is enough; nothing if the peer ends before that. What is not enough yet takes room of its party.
 pub(super) async fn read<S: AsyncRead + Unpin>(
     stream: &mut S,
     is_enough: impl Fn(&[u8]) -> bool,
+    mut room: Portion,
 ) -> io::Result<Vec<u8>> {
     let mut first = Vec::new();
     while first.len() < MOST && !is_enough(&first) {
@@ -33,11 +38,33 @@ pub(super) async fn read<S: AsyncRead + Unpin>(
             first.extend_from_slice(bytes.filled());
             Poll::Ready(io::Result::Ok(bytes.filled().len()))
         });
-        if read.await? == 0 {
+        let read = read.await?;
+        if read == 0 {
             return Ok(Vec::new());
+        }
+        if !room.grow(read) {
+            return Err(io::Error::other("too much is being read of messages that are not complete"));
         }
     }
     Ok(first)
+}
+
+/// Says an answer and ends. What the peer still sends is read and dropped, or the system would drop the answer.
+pub(super) async fn refuse<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut S, answer: &[u8]) -> io::Result<()> {
+    stream.write_all(answer).await?;
+    stream.shutdown().await?;
+    for _ in 0..DROPPED / CHUNK {
+        let read = poll_fn(|cx| {
+            let mut bytes = [const { MaybeUninit::uninit() }; CHUNK];
+            let mut bytes = ReadBuf::uninit(&mut bytes);
+            ready!(Pin::new(&mut *stream).poll_read(cx, &mut bytes))?;
+            Poll::Ready(io::Result::Ok(bytes.filled().len()))
+        });
+        if read.await? == 0 {
+            break;
+        }
+    }
+    Ok(())
 }
 
 /// Whether the head of a request is complete, or cannot become one.
@@ -118,7 +145,13 @@ pub(super) fn take_from(bytes: &mut Vec<u8>, buf: &mut ReadBuf<'_>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use gladhand_dialects::Party;
+    use gladhand_hub::Portions;
+    use tokio::io::AsyncReadExt as _;
+
+    fn room(most: usize) -> Portion {
+        Portions::of(most, CHUNK).portion(Party(1))
+    }
 
     #[test]
     fn a_head_is_complete_with_its_empty_line_and_given_up_when_it_is_none() {
@@ -148,7 +181,7 @@ mod tests {
             }
             theirs
         });
-        let first = read(&mut ours, is_head).await.unwrap();
+        let first = read(&mut ours, is_head, room(1 << 20)).await.unwrap();
         assert!(first.starts_with(b"GET / HTTP/1.1\r\n\r\n") && first.capacity() < 64, "{first:?}");
         let _theirs = sending.await.unwrap();
         let mut begun = Begun::new(first, ours);
@@ -158,15 +191,24 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_message_that_finds_no_room_before_it_is_complete_ends() {
+        let all = Portions::of(10_000, CHUNK);
+        let _taken = all.portion(Party(1)).with(9_000);
+        let (mut ours, mut theirs) = tokio::io::duplex(64);
+        tokio::spawn(async move { while theirs.write_all(b"GET /xxxxxxxxxxx").await.is_ok() {} });
+        assert!(read(&mut ours, is_head, all.portion(Party(1))).await.is_err());
+    }
+
+    #[tokio::test]
     async fn a_message_that_does_not_end_is_read_on_by_others() {
         let (mut ours, mut theirs) = tokio::io::duplex(64);
         tokio::spawn(async move { while theirs.write_all(b"GET /xxxxxxxxxxx").await.is_ok() {} });
-        let first = read(&mut ours, is_head).await.unwrap();
+        let first = read(&mut ours, is_head, room(1 << 20)).await.unwrap();
         assert!((MOST..MOST + CHUNK).contains(&first.len()), "{}", first.len());
         drop(ours);
         let (mut ours, mut theirs) = tokio::io::duplex(64);
         theirs.write_all(b"GET / HT").await.unwrap();
         drop(theirs);
-        assert!(read(&mut ours, is_head).await.unwrap().is_empty());
+        assert!(read(&mut ours, is_head, room(1 << 20)).await.unwrap().is_empty());
     }
 }

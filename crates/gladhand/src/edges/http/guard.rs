@@ -18,6 +18,10 @@ pub(super) struct Guard {
     origins: Vec<String>,
 }
 
+/// Why a request to another host is refused. Clients and the log are told the same.
+pub(super) const HOST_REFUSED: &str =
+    "this Host is not served here; the operator adds it with --allow-host HOST or `http.allow_hosts`";
+
 /// Why a request is not let in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Turned {
@@ -27,7 +31,25 @@ pub(super) enum Turned {
     Origin,
 }
 
+impl Turned {
+    /// The reason in words.
+    pub(super) fn why(self) -> &'static str {
+        match self {
+            Self::Host => HOST_REFUSED,
+            Self::Origin => {
+                "this Origin is not allowed here; the operator adds it with --allow-origin ORIGIN or `http.allow_origins`"
+            }
+        }
+    }
+}
+
 impl Guard {
+    /// Whether a text has the form of a host, with or without a port. It says nothing of whether the host is served.
+    pub(super) fn is_host(authority: &str) -> bool {
+        let is_usual = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:[]".contains(&byte);
+        authority.bytes().all(is_usual) && without_port(authority).is_some()
+    }
+
     /// Loopback names, the addresses that are listened on, and what is listed.
     pub(super) fn new(bound: &[SocketAddr], hosts: Vec<String>, origins: Vec<String>) -> Self {
         let usual = bound.iter().flat_map(|address| [address.to_string(), format!("localhost:{}", address.port())]);

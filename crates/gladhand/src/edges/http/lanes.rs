@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use gladhand_dialects::Lane;
+use gladhand_hub::Portion;
 use gladhand_wire::rpc;
 
-use super::stream::{Numbering, Stream};
+use super::stream::{self, Numbering, ReaderToken, Stream, Taken, Tally};
 use super::who::Who;
 
 /// How a peer that lost its stream is told to wait before it comes back.
@@ -27,6 +28,12 @@ pub(super) struct Lanes {
     /// Those of numbered `exchanges` that have ended and are kept for a reader that comes back, in the order of their ends.
     ended: VecDeque<Lane>,
     ended_bytes: usize,
+    /// The bytes of all streams.
+    bytes: Tally,
+    /// What they take of the bound of all sessions.
+    kept: Portion,
+    /// Whether the party may keep that much.
+    has_room: bool,
     last: u64,
     /// Whether streams begin with something to come back with.
     pub(super) primes: bool,
@@ -60,15 +67,19 @@ impl Exchange {
 }
 
 impl Lanes {
-    pub(super) fn new(numbering: Numbering, most: usize) -> Self {
+    pub(super) fn new(numbering: Numbering, most: usize, kept: Portion) -> Self {
+        let bytes = Tally::default();
         Self {
             numbering,
             most,
-            main: Stream::new(Lane::MAIN, numbering, most),
+            main: Stream::new(Lane::MAIN, numbering, most, bytes.clone()),
             exchanges: BTreeMap::new(),
             owners: BTreeMap::new(),
             ended: VecDeque::new(),
             ended_bytes: 0,
+            bytes,
+            kept,
+            has_room: true,
             last: 0,
             primes: false,
         }
@@ -129,7 +140,7 @@ impl Lanes {
         }
         let exchange = self.exchanges.get_mut(&lane)?;
         if exchange.stream().is_none() {
-            let mut stream = Box::new(Stream::new(lane, self.numbering, self.most));
+            let mut stream = Box::new(Stream::new(lane, self.numbering, self.most, self.bytes.clone()));
             if self.primes {
                 stream.prime(RETRY);
             }
@@ -164,6 +175,65 @@ impl Lanes {
         if ends {
             self.end(lane);
         }
+        self.keep_within_bound(lane);
+    }
+
+    /// Hands the reader of a stream what there is for it.
+    pub(super) fn take(&mut self, lane: Lane, reader: ReaderToken, waker: &Waker) -> Taken {
+        let taken = self.get(lane).map_or(Taken::End, |stream| stream.take(reader, waker));
+        if matches!(taken, Taken::Events(_)) {
+            self.keep_within_bound(lane);
+        }
+        taken
+    }
+
+    /// The reader of a stream is gone; whether the stream is there, and has not ended.
+    pub(super) fn detach(&mut self, lane: Lane, reader: ReaderToken) -> bool {
+        let Some(stream) = self.get(lane) else { return false };
+        stream.detach(reader);
+        let is_open = stream.ended().is_none();
+        self.keep_within_bound(lane);
+        is_open
+    }
+
+    /// Counts what streams keep in the bound of all sessions. If the party has no room, answers that no reader takes are
+    /// dropped, the oldest first, and at last what the stream keeps that changed. What a reader has yet to take stays.
+    fn keep_within_bound(&mut self, changed: Lane) {
+        while !self.count() {
+            let is_unread = |ended: &Lane| self.exchanges[ended].stream().is_some_and(|stream| !stream.is_read());
+            match self.ended.iter().copied().find(is_unread) {
+                Some(oldest) => self.remove(oldest),
+                None => {
+                    self.forget_taken(changed);
+                    self.count();
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Forgets what the reader of a stream has taken, and everything if it has no reader.
+    fn forget_taken(&mut self, lane: Lane) {
+        let Some(stream) = self.get(lane) else { return };
+        let before = stream.bytes();
+        stream.forget();
+        let forgotten = before - stream.bytes();
+        if self.ended.contains(&lane) {
+            self.ended_bytes -= forgotten;
+        }
+    }
+
+    /// Counts what streams keep; says whether the party may keep it.
+    fn count(&mut self) -> bool {
+        // Streams without numbers keep nothing for a reader that is away; what they have counts as unwritten.
+        if self.numbering == Numbering::Plain {
+            return true;
+        }
+        let counted = stream::counted(self.bytes.bytes());
+        if counted != self.kept.amount() || !self.has_room {
+            self.has_room = self.kept.resize(counted);
+        }
+        self.has_room
     }
 
     /// Nothing more comes on a way.
@@ -185,6 +255,15 @@ impl Lanes {
             let oldest = self.ended.iter().copied().find(|ended| *ended != lane && was_read(ended));
             let Some(oldest) = oldest else { break };
             self.remove(oldest);
+        }
+    }
+
+    /// Counts what a stream without numbers has among the answers that wait to be written.
+    pub(super) fn count_unwritten(&mut self, lane: Lane, portion: impl FnOnce() -> Portion) {
+        if self.numbering == Numbering::Plain
+            && let Some(stream) = self.get(lane)
+        {
+            stream.count_as(portion());
         }
     }
 
@@ -256,11 +335,101 @@ fn is_answer(line: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use gladhand_dialects::Party;
+    use gladhand_hub::Portions;
+
     use super::*;
+
+    /// Those of a party, within a bound of all.
+    fn bounded(most: usize, all: &Arc<Portions>, party: u64) -> Lanes {
+        Lanes::new(Numbering::Numbered, most, all.portion(Party(party)))
+    }
+
+    fn lanes(most: usize) -> Lanes {
+        bounded(most, &Portions::lasting(usize::MAX, 0), 1)
+    }
+
+    /// The answer of an exchange that no reader takes, or that one has taken and left.
+    fn cut_off(lanes: &mut Lanes, bytes: usize) -> Lane {
+        let lane = lanes.open();
+        let reader = lanes.get(lane).expect("it is open").attach();
+        lanes.detach(lane, reader);
+        lanes.push(lane, answer(bytes));
+        lane
+    }
+
+    fn answer(bytes: usize) -> Bytes {
+        line(&format!(r#"{{"jsonrpc":"2.0","id":1,"result":"{}"}}"#, "x".repeat(bytes)))
+    }
+
+    #[test]
+    fn answers_beyond_the_bound_of_all_sessions_are_dropped_and_others_get_their_part() {
+        let all = Portions::lasting(1_000_000, 0);
+        let mut greedy = [bounded(1000, &all, 1), bounded(1000, &all, 1)];
+        let kept: Vec<_> = (0..20).map(|at| cut_off(&mut greedy[at % 2], 100_000)).collect();
+        let is_kept = |lanes: &mut Lanes, lane: Lane| lanes.exchanges.contains_key(&lane);
+        assert!(greedy.iter().all(|lanes| lanes.bytes.bytes() < 120_000), "each keeps its newest");
+        let mut many: Vec<_> = (0..20).map(|_| bounded(1000, &all, 1)).collect();
+        let newest: Vec<_> = many.iter_mut().map(|lanes| cut_off(lanes, 100_000)).collect();
+        let taken: usize = many.iter().chain(&greedy).map(|lanes| lanes.bytes.bytes()).sum();
+        assert!((800_000..1_050_000).contains(&taken), "{taken}");
+        assert!(!is_kept(&mut many[19], newest[19]) && many[19].kept.amount() == 0, "dropped at once");
+        assert_eq!((many[19].ended.len(), many[19].ended_bytes, many[19].bytes.bytes()), (0, 0, 0));
+        // Another party still gets its part, and small answers of the first are kept.
+        let mut other = bounded(1000, &all, 2);
+        let lane = cut_off(&mut other, 400_000);
+        assert!(is_kept(&mut other, lane));
+        let small = cut_off(&mut many[19], 1000);
+        assert!(is_kept(&mut many[19], small));
+        drop((greedy, many, kept));
+        assert!(all.portion(Party(3)).grow(500_000), "what was kept is given back");
+    }
+
+    #[test]
+    fn what_a_reader_of_a_plain_stream_has_not_taken_counts_as_unwritten() {
+        let (kept, unwritten) = (Portions::lasting(usize::MAX, 0), Portions::of(400_000, 0));
+        let mut lanes = Lanes::new(Numbering::Plain, 100_000, kept.portion(Party(1)));
+        let lane = lanes.open();
+        for lane in [Lane::MAIN, lane] {
+            let reader = lanes.get(lane).expect("it is open").attach();
+            lanes.count_unwritten(lane, || unwritten.portion(Party(1)));
+            lanes.push(lane, answer(10_000));
+            assert!(unwritten.admits_within(1, Party(1)), "a little does not count");
+            lanes.push(lane, answer(500_000));
+            assert!(!unwritten.admits(Party(1)) && unwritten.admits(Party(2)));
+            assert!(matches!(lanes.take(lane, reader, Waker::noop()), Taken::Events(_)));
+            assert!(unwritten.admits_within(1, Party(1)), "it has left");
+        }
+        lanes.push(Lane::MAIN, answer(500_000));
+        drop(lanes);
+        assert!(unwritten.admits_within(1, Party(1)), "it is given back");
+    }
+
+    #[test]
+    fn a_reader_that_is_there_gets_everything_whatever_is_kept() {
+        let all = Portions::lasting(100_000, 0);
+        let mut lanes = bounded(1000, &all, 1);
+        let lane = lanes.open();
+        let reader = lanes.get(lane).expect("it is open").attach();
+        lanes.push(lane, answer(500_000));
+        let Taken::Events(events) = lanes.take(lane, reader, Waker::noop()) else { panic!("it is for the reader") };
+        assert!(events.len() > 500_000);
+        assert_eq!((lanes.bytes.bytes(), lanes.ended_bytes), (0, 0), "for no other reader is there room");
+        assert_eq!(lanes.take(lane, reader, Waker::noop()), Taken::End);
+        // A reader that goes before it has taken the answer leaves nothing.
+        let lane = lanes.open();
+        let reader = lanes.get(lane).expect("it is open").attach();
+        lanes.push(lane, answer(500_000));
+        lanes.detach(lane, reader);
+        assert!(!lanes.exchanges.contains_key(&lane));
+        assert_eq!((lanes.bytes.bytes(), lanes.kept.amount()), (0, 0));
+    }
 
     #[test]
     fn an_answer_that_is_read_as_a_stream_is_over_and_forgotten_like_others() {
-        let mut lanes = Lanes::new(Numbering::Numbered, 1024);
+        let mut lanes = lanes(1024);
         let lane = lanes.open();
         lanes.push(lane, Bytes::from_static(br#"{"jsonrpc":"2.0","id":1,"result":{}}"#));
         let reader = lanes.get(lane).expect("it is kept").attach();
@@ -297,7 +466,7 @@ mod tests {
     fn an_answer_that_comes_first_is_one_and_anything_else_makes_a_stream() {
         let answer = line(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#);
         let news = line(r#"{"jsonrpc":"2.0","method":"notifications/progress"}"#);
-        let mut lanes = Lanes::new(Numbering::Numbered, 1000);
+        let mut lanes = lanes(1000);
         let opened = [lanes.open(), lanes.open(), lanes.open()];
         let poll = |lanes: &mut Lanes| opened.map(|lane| lanes.poll_answer(lane, Waker::noop()));
         assert!(poll(&mut lanes).iter().all(Poll::is_pending));
@@ -312,7 +481,7 @@ mod tests {
 
     #[test]
     fn answers_are_kept_for_a_while_and_up_to_a_bound() {
-        let mut lanes = Lanes::new(Numbering::Numbered, 1000);
+        let mut lanes = lanes(1000);
         let opened: Vec<_> = (0..50).map(|_| lanes.open()).collect();
         assert_eq!(lanes.under_way(), 50);
         for lane in &opened {

@@ -8,12 +8,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
+use gladhand_hub::Portion;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 #[cfg(unix)]
 use tokio::net::{UnixListener, UnixStream};
 use tokio::time::Instant;
@@ -30,8 +31,8 @@ use super::patience::{Patience, Patient, Untimed};
 use super::served::Line;
 use super::who::Visitor;
 
-/// How large the head of a request may be, and how much of a response waits to be written.
-const HEAD_BYTES: usize = 64 * 1024;
+/// How much is read or written at once. A head is bounded by [`first_bytes::MOST`].
+const BUFFER_BYTES: usize = 64 * 1024;
 
 /// How long a client may take to agree on encryption.
 const TLS_GRACE: Duration = Duration::from_secs(10);
@@ -45,6 +46,10 @@ const OUT_OF_SOCKETS: Duration = Duration::from_millis(100);
 /// What is said to those for whom there is no room.
 const NO_ROOM: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+
+/// What is said to those whose head is too long.
+const LONG_HEAD: &[u8] =
+    b"HTTP/1.1 431 Request Header Fields Too Large\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
 
 /// A bound socket.
 #[derive(Debug)]
@@ -65,11 +70,30 @@ impl Drop for SocketFile {
     }
 }
 
+/// How many connections may wait to be accepted. With a shorter queue, a burst of clients waits a second for each retry of
+/// the system.
+const BACKLOG: u32 = 4096;
+
+/// Listens at an address with a long queue.
+async fn listen(address: &str) -> io::Result<TcpListener> {
+    let mut last = io::Error::new(io::ErrorKind::InvalidInput, "no address");
+    for address in tokio::net::lookup_host(address).await? {
+        let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+        #[cfg(unix)]
+        socket.set_reuseaddr(true)?;
+        match socket.bind(address).and_then(|()| socket.listen(BACKLOG)) {
+            Ok(listener) => return Ok(listener),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
 impl Listener {
     pub(super) async fn bind(address: &Address) -> io::Result<Self> {
         let with_address = |error: io::Error| io::Error::new(error.kind(), format!("{address}: {error}"));
         match address {
-            Address::Tcp(address) => TcpListener::bind(address).await.map(Self::Tcp).map_err(with_address),
+            Address::Tcp(address) => listen(address).await.map(Self::Tcp).map_err(with_address),
             #[cfg(unix)]
             Address::Unix(path) => {
                 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
@@ -237,7 +261,7 @@ impl Connection {
     /// Agrees on encryption, and serves what is encrypted.
     async fn encrypt(self, mut stream: TcpStream) -> io::Result<()> {
         let until = self.line().opened() + TLS_GRACE;
-        let begun = begin(&mut stream, first_bytes::is_record, until, self.line()).await?;
+        let begun = begin(&mut stream, first_bytes::is_record, until, self.line(), self.room()).await?;
         let (Some(first), Some(tls)) = (begun, &self.floor.tls) else { return Ok(()) };
         // What is large is made only now.
         let agreed = Box::pin(TlsAcceptor::from(Arc::clone(tls)).accept(Begun::new(first, stream)));
@@ -255,7 +279,17 @@ impl Connection {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let until = self.line().opened() + self.patience().head;
-        if let Some(first) = begin(&mut stream, first_bytes::is_head, until, self.line()).await? {
+        if let Some(first) = begin(&mut stream, first_bytes::is_head, until, self.line(), self.room()).await? {
+            if first.len() >= first_bytes::MOST && !first_bytes::is_head(&first) {
+                drop(first);
+                let refused = tokio::time::timeout_at(until, first_bytes::refuse(&mut stream, LONG_HEAD));
+                return self
+                    .line()
+                    .leaving()
+                    .run_until_cancelled(refused)
+                    .await
+                    .map_or(Ok(()), |told| told.unwrap_or(Ok(())));
+            }
             // What is large is made only now.
             Box::pin(self.answer(first, stream)).await;
         }
@@ -274,7 +308,7 @@ impl Connection {
         let connection = http1::Builder::new()
             .timer(Untimed)
             .header_read_timeout(patience.head)
-            .max_buf_size(HEAD_BYTES)
+            .max_buf_size(BUFFER_BYTES)
             // The stream itself looks whether somebody is there: see `Patient`.
             .half_close(true)
             .serve_connection(TokioIo::new(stream), service);
@@ -295,6 +329,11 @@ impl Connection {
         }
     }
 
+    /// Room for what is not a whole message yet.
+    fn room(&self) -> Portion {
+        self.floor.endpoint.shared.unfinished.portion(self.visitor.party)
+    }
+
     fn line(&self) -> &Arc<Line> {
         &self.place.line
     }
@@ -310,8 +349,9 @@ async fn begin<S: AsyncRead + Unpin>(
     is_enough: fn(&[u8]) -> bool,
     until: Instant,
     line: &Line,
+    room: Portion,
 ) -> io::Result<Option<Vec<u8>>> {
-    let first = tokio::time::timeout_at(until, first_bytes::read(stream, is_enough));
+    let first = tokio::time::timeout_at(until, first_bytes::read(stream, is_enough, room));
     match line.leaving().run_until_cancelled(first).await {
         Some(Ok(first)) => first.map(|first| Some(first).filter(|first| !first.is_empty())),
         Some(Err(_)) => Err(io::Error::new(io::ErrorKind::TimedOut, "no request came")),

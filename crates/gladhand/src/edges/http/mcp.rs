@@ -20,6 +20,7 @@ use hyper::body::Incoming;
 
 use super::awaited::Came;
 use super::endpoint::Endpoint;
+use super::events::Events;
 use super::request::{EVENTS, accepts, accepts_both, is_json, is_unpacked};
 use super::respond::{self, Content, SESSION_ID};
 use super::served::Line;
@@ -58,7 +59,7 @@ pub(super) async fn serve(
         Method::POST => match endpoint.read(body, &who, sender).await {
             Ok(body) => {
                 line.heard();
-                post(endpoint, headers, version, &body, who).await
+                post(endpoint, headers, version, &body, who, sender).await
             }
             Err(refusal) => refusal,
         },
@@ -68,16 +69,16 @@ pub(super) async fn serve(
         Method::GET if !accepts(headers, EVENTS) => {
             respond::refusal(StatusCode::NOT_ACCEPTABLE, "Accept must allow text/event-stream")
         }
-        Method::GET => match find(endpoint, headers, &who) {
-            Ok((_, session)) => listen(endpoint, headers, &session),
-            Err((status, why)) => respond::refusal(status, why),
+        Method::GET => match find(endpoint, headers, &who, sender) {
+            Ok((_, session)) => listen(endpoint, headers, &session, &who),
+            Err(refusal) => *refusal,
         },
-        Method::DELETE => match find(endpoint, headers, &who) {
+        Method::DELETE => match find(endpoint, headers, &who, sender) {
             Ok((id, _)) => {
                 endpoint.sessions.end(id);
                 respond::empty(StatusCode::NO_CONTENT)
             }
-            Err((status, why)) => respond::refusal(status, why),
+            Err(refusal) => *refusal,
         },
         _ => respond::not_allowed(METHODS),
     }
@@ -103,7 +104,14 @@ impl Version {
     }
 }
 
-async fn post(endpoint: &Endpoint, headers: &HeaderMap, version: Version, body: &Bytes, who: Who) -> Response<Content> {
+async fn post(
+    endpoint: &Endpoint,
+    headers: &HeaderMap,
+    version: Version,
+    body: &Bytes,
+    who: Who,
+    sender: Option<&Principal>,
+) -> Response<Content> {
     let Some(message) = Message::of(body) else {
         // On a line of its own this would be nothing at all, and nobody would answer it.
         return respond::refusal(StatusCode::BAD_REQUEST, "the body is empty");
@@ -118,9 +126,9 @@ async fn post(endpoint: &Endpoint, headers: &HeaderMap, version: Version, body: 
     if message.request().as_deref() == Some("initialize") && !headers.contains_key(SESSION_ID) {
         return open(endpoint, message, who).await;
     }
-    let (id, session) = match find(endpoint, headers, &who) {
+    let (id, session) = match find(endpoint, headers, &who, sender) {
         Ok(found) => found,
-        Err((status, why)) => return respond::refusal(status, why),
+        Err(refusal) => return *refusal,
     };
     if version == Version::Unknown {
         return unknown_version();
@@ -175,32 +183,39 @@ async fn open(endpoint: &Endpoint, initialize: Message<'_>, who: Who) -> Respons
 }
 
 /// The stream that the session talks on by itself, or one that was lost.
-fn listen(endpoint: &Endpoint, headers: &HeaderMap, session: &Session) -> Response<Content> {
+fn listen(endpoint: &Endpoint, headers: &HeaderMap, session: &Session, who: &Who) -> Response<Content> {
     if !endpoint.shared.streams.admits(session.who.party) {
         return respond::unavailable("busy", "busy: too many streams; try again later");
     }
-    let Some(last) = headers.get(LAST_EVENT_ID) else { return respond::events(session.listen()) };
+    let held = |events: Events| respond::events(events.held_to(who.scopes.clone()));
+    let Some(last) = headers.get(LAST_EVENT_ID) else { return held(session.listen()) };
     let known = last.to_str().ok().and_then(stream::event_id);
     match known.and_then(|(lane, last_seen)| session.resume(lane, last_seen)) {
-        Some(events) => respond::events(events),
+        Some(events) => held(events),
         None => {
             respond::refusal(StatusCode::BAD_REQUEST, "what came after this Last-Event-ID is not known or not kept")
         }
     }
 }
 
-/// The session that a request names, or the status and the words for there being none.
+/// The session that a request names, if its sender may use it.
 fn find(
     endpoint: &Endpoint,
     headers: &HeaderMap,
     who: &Who,
-) -> Result<(SessionId, Arc<Session>), (StatusCode, &'static str)> {
+    sender: Option<&Principal>,
+) -> Result<(SessionId, Arc<Session>), Box<Response<Content>>> {
     let Some(named) = headers.get(SESSION_ID) else {
-        return Err((StatusCode::BAD_REQUEST, "a Mcp-Session-Id header is needed: `initialize` opens a session"));
+        let problem = "a Mcp-Session-Id header is needed: `initialize` opens a session";
+        return Err(Box::new(respond::refusal(StatusCode::BAD_REQUEST, problem)));
     };
     let id = named.to_str().ok().and_then(SessionId::read);
-    let session = id.and_then(|id| Some((id, endpoint.sessions.find(id, who)?)));
-    session.ok_or((StatusCode::NOT_FOUND, "no such session: `initialize` opens a new one"))
+    let Some((id, session)) = id.and_then(|id| Some((id, endpoint.sessions.find(id, who)?))) else {
+        let problem = "no such session: `initialize` opens a new one";
+        return Err(Box::new(respond::refusal(StatusCode::NOT_FOUND, problem)));
+    };
+    endpoint.permit_content(&session.record, who, sender)?;
+    Ok((id, session))
 }
 
 fn unknown_version() -> Response<Content> {

@@ -22,7 +22,7 @@ mod lookout;
 mod mcp;
 mod pair;
 mod patience;
-mod portions;
+mod refusals;
 mod request;
 mod respond;
 mod sandglass;
@@ -55,6 +55,7 @@ use connections::Connections;
 use endpoint::Endpoint;
 use guard::Guard;
 use listener::{Floor, Listener};
+use refusals::RefusalLog;
 use sessions::Sessions;
 use shared::Shared;
 
@@ -63,6 +64,9 @@ pub use address::{Address, BadAddress};
 pub use authorize::{Authorize, Authorized};
 pub(crate) use crew::Crew;
 pub use tls::Tls;
+
+/// The path of MCP.
+pub(crate) const ENDPOINT: &str = "/mcp";
 
 /// How long unread answers may hold up the end.
 const FLUSH_GRACE: Duration = Duration::from_secs(2);
@@ -109,7 +113,7 @@ impl HttpServer {
             tracing::warn!("listening beyond this machine, and everybody who can reach it may call every tool");
         }
         let (speaks_mcp, speaks_a2e) = (service.speaks(&MCP), service.speaks(&A2E));
-        let path = if speaks_mcp { "/mcp" } else { "" };
+        let path = if speaks_mcp { ENDPOINT } else { "" };
         let urls = listeners.iter().map(|listener| listener.url(tls.is_some(), path)).collect::<io::Result<_>>()?;
         if speaks_a2e {
             Trust::of(&service, is_authorized).announce(&service);
@@ -131,6 +135,7 @@ impl HttpServer {
             speaks_mcp,
             agents,
             guard,
+            refusals: RefusalLog::default(),
             stopping: AtomicBool::new(false),
             secret: RandomState::new(),
         });

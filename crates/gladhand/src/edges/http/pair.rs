@@ -39,7 +39,8 @@ pub(super) fn stream(endpoint: &Endpoint, method: &Method, headers: &HeaderMap, 
     let id = endpoint.sessions.open(Arc::clone(&session));
     let preface = format!("event: endpoint\ndata: {MESSAGES}?sessionId={}\n\n", id.written());
     let farewell = Farewell::new(Arc::clone(&endpoint.sessions), id);
-    respond::events(session.listen().with(Bytes::from(preface), farewell))
+    let events = session.listen().held_to(session.who.scopes.clone());
+    respond::events(events.with(Bytes::from(preface), farewell))
 }
 
 /// Takes a message; its answer goes to the stream.
@@ -54,16 +55,23 @@ pub(super) async fn message(
     if method != Method::POST {
         return respond::not_allowed("POST, OPTIONS");
     }
+    if !endpoint.shared.has_room_for_answers(who.party) {
+        return respond::unavailable("busy", "busy: too many answers wait to be read; try again later");
+    }
+    // Read before the session is looked for: a client that still sends its message might not see the answer.
+    let body = match endpoint.read(body, who, sender).await {
+        Ok(body) => body,
+        Err(refusal) => return refusal,
+    };
     let mut parameters = uri.query().unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
     let id = parameters.find(|(name, _)| *name == "sessionId").and_then(|(_, id)| SessionId::read(id));
     let session = id.and_then(|id| endpoint.sessions.find(id, who));
     let Some(session) = session.filter(|session| session.manner == Manner::Pair) else {
         return respond::text(StatusCode::NOT_FOUND, "no such session\n");
     };
-    let body = match endpoint.read(body, who, sender).await {
-        Ok(body) => body,
-        Err(refusal) => return refusal,
-    };
+    if let Err(refusal) = endpoint.permit_content(&session.record, who, sender) {
+        return *refusal;
+    }
     let Some(message) = Message::of(&body).filter(Message::is_readable) else {
         return respond::text(StatusCode::BAD_REQUEST, "the body is no JSON-RPC message\n");
     };

@@ -45,6 +45,8 @@ pub(super) struct Patient<S> {
     ahead: Vec<u8>,
     /// Whether the end was reached before.
     was_at_end: bool,
+    /// How much was read since the last answer, while no request was under way.
+    head: usize,
 }
 
 /// The wait for a request.
@@ -64,7 +66,7 @@ impl<S> Patient<S> {
     /// A stream of which the first bytes were read before.
     pub(super) fn new(first: Vec<u8>, stream: S, patience: Patience, line: Arc<Line>, seat: Seat) -> Self {
         let waiting = Waiting { answered: 0, since: line.opened(), is_early: true, timer: None, seat };
-        Self { stream, patience, stalled: None, waiting, line, ahead: first, was_at_end: false }
+        Self { stream, patience, stalled: None, waiting, line, ahead: first, was_at_end: false, head: 0 }
     }
 
     /// Passes on what a write came to; one that waits is given its time.
@@ -81,13 +83,15 @@ impl<S> Patient<S> {
 }
 
 impl Waiting {
-    /// Begins, unless it has begun.
-    fn begin(&mut self, answered: u32, line: &Line) {
-        if self.answered != answered {
+    /// Begins, unless it has begun; says whether it begins now.
+    fn begin(&mut self, answered: u32, line: &Line) -> bool {
+        let is_new = self.answered != answered;
+        if is_new {
             (self.answered, self.since) = (answered, Instant::now());
             line.rests(self.since);
             self.rest(self.since);
         }
+        is_new
     }
 
     /// What came is answered, or nobody waits for that any more.
@@ -130,10 +134,27 @@ impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
         let (before, has_room) = (buf.filled().len(), buf.remaining() > 0);
         let at_rest = this.line.at_rest();
         if let Some(answered) = at_rest {
-            this.waiting.begin(answered, &this.line);
+            if this.waiting.begin(answered, &this.line) {
+                this.head = 0;
+            }
+            // The reader asks for more only if the head is not complete yet.
+            if this.head >= first_bytes::MOST {
+                return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, "the head is too long")));
+            }
         }
         let read = if this.ahead.is_empty() {
-            Pin::new(&mut this.stream).poll_read(cx, buf)
+            let read = if at_rest.is_some() && buf.remaining() > first_bytes::MOST {
+                // No more than a head is read ahead of a request.
+                let mut part = ReadBuf::new(buf.initialize_unfilled_to(first_bytes::MOST));
+                let read = Pin::new(&mut this.stream).poll_read(cx, &mut part);
+                let length = part.filled().len();
+                buf.advance(length);
+                read
+            } else {
+                Pin::new(&mut this.stream).poll_read(cx, buf)
+            };
+            this.head += if at_rest.is_some() { buf.filled().len() - before } else { 0 };
+            read
         } else {
             first_bytes::take_from(&mut this.ahead, buf);
             Poll::Ready(Ok(()))

@@ -3,18 +3,27 @@
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use gladhand_wire::rpc;
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, WWW_AUTHENTICATE};
 use http::{Response, StatusCode};
 use hyper::body::{Body, Frame, SizeHint};
+use tokio::time::Sleep;
 
 use super::a2e::AgentStream;
 use super::events::Events;
+use super::refusals::refused;
 
 /// Names a session, on requests and on the answer that opens one.
 pub(super) const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
+
+/// Why a sender that has lost access is refused.
+pub(super) const WITHDRAWN: &str = "the token is not valid any more";
+
+/// How long a stream lasts whose token lasts longer.
+const LONGEST_STREAM: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 /// What the body of a response is.
 #[derive(Debug)]
@@ -25,6 +34,8 @@ pub(super) enum Content {
     Events(Box<Events>),
     /// Messages to an agent as they come.
     Messages(Box<AgentStream>),
+    /// Something of the above that ends with the token of its reader.
+    Expiring(Box<(Self, Pin<Box<Sleep>>)>),
 }
 
 impl Body for Content {
@@ -37,6 +48,13 @@ impl Body for Content {
             Self::Whole(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
             Self::Events(events) => Pin::new(&mut **events).poll_frame(cx),
             Self::Messages(messages) => Pin::new(&mut **messages).poll_frame(cx),
+            Self::Expiring(expiring) => {
+                let (content, end) = &mut **expiring;
+                match end.as_mut().poll(cx) {
+                    Poll::Ready(()) => Poll::Ready(None),
+                    Poll::Pending => Pin::new(content).poll_frame(cx),
+                }
+            }
         }
     }
 
@@ -47,9 +65,20 @@ impl Body for Content {
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
-            Self::Events(_) | Self::Messages(_) => SizeHint::default(),
+            Self::Events(_) | Self::Messages(_) | Self::Expiring(_) => SizeHint::default(),
         }
     }
+}
+
+/// The same response, which ends at a time (in seconds since 1970) if it is a stream.
+pub(super) fn until(response: Response<Content>, expires: u64) -> Response<Content> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    // A timer cannot be set for any time that a token may name.
+    let left = Duration::from_secs(expires).saturating_sub(now).min(LONGEST_STREAM);
+    response.map(|content| match content {
+        Content::Whole(_) => content,
+        stream => Content::Expiring(Box::new((stream, Box::pin(tokio::time::sleep(left))))),
+    })
 }
 
 /// A status and nothing else.
@@ -84,9 +113,9 @@ pub(super) fn unavailable(reason: &'static str, message: &'static str) -> Respon
 
 /// The sender was let in, and has lost access since.
 pub(super) fn withdrawn() -> Response<Content> {
-    let mut response = refusal(StatusCode::UNAUTHORIZED, "the token is not valid any more");
+    let mut response = refusal(StatusCode::UNAUTHORIZED, WITHDRAWN);
     response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-    response
+    refused(response, WITHDRAWN)
 }
 
 /// A method that a path does not have.

@@ -8,10 +8,11 @@ use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::task::AtomicWaker;
 use gladhand_dialects::Party;
 use hyper::body::{Body, Frame, SizeHint};
 use tokio::time::{Instant, Sleep};
@@ -33,6 +34,8 @@ pub(super) struct Line {
     is_serving: AtomicBool,
     has_ended: AtomicBool,
     flushes: AtomicU64,
+    /// The task that waits for the next flush.
+    flush_waker: AtomicWaker,
     opened: Instant,
     /// When the last answer was out, in milliseconds after it was opened.
     rested_ms: AtomicU32,
@@ -56,6 +59,7 @@ impl Line {
             is_serving: AtomicBool::new(false),
             has_ended: AtomicBool::new(false),
             flushes: AtomicU64::new(0),
+            flush_waker: AtomicWaker::new(),
             opened: Instant::now(),
             rested_ms: AtomicU32::new(0),
             party: AtomicU64::new(party.0),
@@ -134,6 +138,12 @@ impl Line {
     /// Everything that was handed to the connection has gone out.
     pub(super) fn flushed(&self) {
         self.flushes.fetch_add(1, Ordering::Relaxed);
+        self.flush_waker.wake();
+    }
+
+    /// Wakes a task when everything has gone out that was handed to the connection.
+    pub(super) fn wake_when_flushed(&self, waker: &Waker) {
+        self.flush_waker.register(waker);
     }
 
     /// How often everything had gone out. What was handed over since the number last changed may still be here.

@@ -12,8 +12,8 @@ use bytes::Bytes;
 use gladhand_dialects::mcp::{McpServer, Message};
 use gladhand_dialects::shares::Holder;
 use gladhand_dialects::{Breach, Lane, Server, Stop};
-use gladhand_hub::{Asking, Caller, SessionId, Visit};
-use gladhand_operations::{CallId, Failure, FailureKind, Notice};
+use gladhand_hub::{Asking, Busy, Caller, Portion, SessionId, Visit};
+use gladhand_operations::{CallId, Failure, FailureKind, Notice, ScopeRecord};
 use tokio::task::AbortHandle;
 
 use super::alarm::Alarm;
@@ -21,11 +21,12 @@ use super::awaited::Awaited;
 use super::events::Events;
 use super::lanes::Lanes;
 use super::session_id::SessionId as WireId;
-use super::shared::Shared;
+use super::shared::{Shared, count_calls};
 use super::stream::{Numbering, ReaderToken, Stream, Taken};
 use super::who::Who;
 use crate::edges::clock::Clock;
 use crate::edges::questions::Questions;
+use crate::edges::session_log::SessionLog;
 use crate::edges::violations;
 
 /// What a session's side may keep for calls in flight before it takes no more.
@@ -61,9 +62,11 @@ pub(super) struct Session {
     pub(super) manner: Manner,
     /// Who opened it; nobody else may use it.
     pub(super) who: Who,
+    /// The scopes that its content needs. Another token of the principal may lack some of them.
+    pub(super) record: Arc<ScopeRecord>,
     pub(super) shared: Arc<Shared>,
-    /// Itself among all sessions, if it is one.
-    visit: Option<Visit>,
+    /// Itself among all sessions.
+    pub(super) visit: Visit,
     /// Whether it broke a rule that is enforced.
     refused: AtomicBool,
     /// Itself, for whoever answers calls.
@@ -85,6 +88,8 @@ pub(super) struct Inner {
     used: Instant,
     /// What the downstream calls itself, once it has.
     pub(super) client: String,
+    /// While it is open.
+    pub(super) log: Option<SessionLog>,
     /// Nothing new is taken any more.
     pub(super) ended: bool,
 }
@@ -97,6 +102,10 @@ pub(super) struct Running {
     pub(super) who: Option<Who>,
     /// How to stop it, once it is a task.
     pub(super) task: Option<AbortHandle>,
+    /// What the message that it came with takes of the bound of all sessions, if that is large.
+    pub(super) under_way: Option<Arc<Portion>>,
+    /// Shows it as running, unless it is answered at once.
+    pub(super) busy: Option<Busy>,
 }
 
 impl Session {
@@ -104,20 +113,25 @@ impl Session {
         let clock = Clock::start();
         let numbering = if manner == Manner::Session { Numbering::Numbered } else { Numbering::Plain };
         let inner = Inner {
-            server: shared.server(manner, &clock),
+            server: shared.server(manner, who.party, &clock),
             clock,
-            lanes: Lanes::new(numbering, shared.config.replay_bytes),
+            lanes: Lanes::new(numbering, shared.config.replay_bytes, shared.kept.portion(who.party)),
             running: BTreeMap::new(),
             questions: Questions::default(),
             alarm: Alarm::default(),
             used: Instant::now(),
             client: String::new(),
+            log: None,
             ended: false,
         };
-        let visit = (manner != Manner::Stateless).then(|| shared.hub().visit());
+        let visit = match manner {
+            Manner::Stateless => shared.hub().visit_without_session(),
+            Manner::Session | Manner::Pair => shared.hub().visit(),
+        };
         Arc::new_cyclic(|this| {
             let (this, inner) = (Weak::clone(this), Mutex::new(inner));
-            Self { manner, who, shared, visit, refused: AtomicBool::new(false), this, inner }
+            let record = Arc::default();
+            Self { manner, who, record, shared, visit, refused: AtomicBool::new(false), this, inner }
         })
     }
 
@@ -139,17 +153,24 @@ impl Session {
     pub(super) fn post(&self, message: Message<'_>, who: &Who) -> Posted {
         // On a pair of addresses the answer goes elsewhere.
         let asks = self.manner != Manner::Pair && message.wants_answer();
-        let (inner, lane) = {
+        let (inner, lane, under_way) = {
             let mut inner = self.lock();
             inner.touch();
             // Who gives something up, or answers a question of ours, is never in the way.
             let is_busy =
                 asks && (inner.lanes.under_way() >= self.most_exchanges() || !self.shared.streams.admits(who.party));
-            if inner.ended || is_busy || inner.server.held() > MOST_HELD {
+            // Those without a session share a side, and have only the bound that is shared fairly.
+            let holds_much = self.manner != Manner::Stateless && inner.server.held() > MOST_HELD;
+            if inner.ended || is_busy || holds_much {
                 return Posted::Busy;
             }
+            let under_way = match message.wants_answer() {
+                true => count_calls(&self.shared.under_way, message.size(), self.calls_beside(&inner), who.party),
+                false => Ok(None),
+            };
+            let Ok(under_way) = under_way else { return Posted::Busy };
             let lane = if self.manner == Manner::Pair { Lane::MAIN } else { inner.lanes.open() };
-            (inner, lane)
+            (inner, lane, under_way)
         };
         let (mut breaches, text) = (Vec::new(), message.text());
         let carried = self.drive_on(inner, lane, Some(who), asks, |server, ambient, out| {
@@ -159,10 +180,14 @@ impl Session {
         if !breaches.is_empty() {
             self.broke(&breaches, text.as_bytes());
         }
+        let mut inner = self.lock();
+        if under_way.is_some() {
+            let calls = inner.running.values_mut().filter(|running| running.lane == lane);
+            calls.filter(|running| running.under_way.is_none()).for_each(|call| call.under_way.clone_from(&under_way));
+        }
         if lane == Lane::MAIN {
             return Posted::Accepted;
         }
-        let mut inner = self.lock();
         if carried.is_none()
             && let Some(line) = inner.lanes.take_answer(lane)
         {
@@ -240,16 +265,14 @@ impl Session {
 
     /// What there is for the reader of a stream.
     pub(super) fn take(&self, lane: Lane, reader: ReaderToken, waker: &Waker) -> Taken {
-        self.lock().lanes.get(lane).map_or(Taken::End, |stream| stream.take(reader, waker))
+        self.lock().lanes.take(lane, reader, waker)
     }
 
     /// The reader of a stream is gone.
     pub(super) fn let_go(&self, lane: Lane, reader: ReaderToken) {
         let mut inner = self.lock();
         inner.touch();
-        let Some(stream) = inner.lanes.get(lane) else { return };
-        stream.detach(reader);
-        let unanswered = stream.ended().is_none();
+        let unanswered = inner.lanes.detach(lane, reader);
         if self.manner == Manner::Stateless {
             inner.lanes.remove(lane);
             drop(inner);
@@ -284,6 +307,7 @@ impl Session {
         inner.questions.forget();
         inner.lanes.end_all();
         inner.alarm.stop();
+        inner.log = None;
     }
 
     /// Ends the exchanges of some, where many share a session: their calls in flight are failed, their streams are ended.
@@ -348,8 +372,16 @@ impl Session {
         }
     }
 
+    /// How many calls of the session are under way. Those without a session have a bound on calls of their own.
+    fn calls_beside(&self, inner: &Inner) -> usize {
+        if self.manner == Manner::Stateless { 0 } else { inner.running.len() }
+    }
+
     fn events(&self, lane: Lane, reader: ReaderToken) -> Events {
-        let party = self.lock().lanes.owner(lane).unwrap_or(&self.who).party;
+        let mut inner = self.lock();
+        let party = inner.lanes.owner(lane).unwrap_or(&self.who).party;
+        inner.lanes.count_unwritten(lane, || self.shared.unwritten.portion(party));
+        drop(inner);
         Events::new(self.held(), lane, reader, party)
     }
 
@@ -385,7 +417,7 @@ impl Caller for Session {
     }
 
     fn session(&self) -> SessionId {
-        self.visit.as_ref().map_or(SessionId::NONE, Visit::id)
+        self.visit.id()
     }
 
     fn ask(&self, call: Option<CallId>, questions: Vec<Asking>) {

@@ -63,7 +63,7 @@ impl Sessions {
         let holders: Vec<_> = open.iter().map(|(id, session)| session.holder(*id)).collect();
         drop(open);
         let leaving = giving_way(self.shared.config.sessions, &holders, newcomer);
-        tracing::info!(ended = leaving.len(), "too many sessions");
+        tracing::debug!(ended = leaving.len(), "too many sessions");
         leaving.iter().for_each(|id| self.end(*id));
         !leaving.is_empty()
     }

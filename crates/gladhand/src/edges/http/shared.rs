@@ -6,14 +6,14 @@ use bytes::Bytes;
 use gladhand_auth::resource::Principal;
 use gladhand_dialects::mcp::McpServer;
 use gladhand_dialects::mcp::http::Mirrors;
+use gladhand_dialects::storage::{Place, Storage};
 use gladhand_dialects::{Dialect, Party};
-use gladhand_hub::Hub;
+use gladhand_hub::{Hub, Portion, Portions};
 use gladhand_operations::Tool;
 use tokio::runtime::Handle;
 use tokio_util::task::TaskTracker;
 
 use super::authorize::Authorize;
-use super::portions::{Portion, Portions};
 use super::sandglass::Sandglass;
 use super::session::Manner;
 use super::who::Who;
@@ -24,11 +24,30 @@ use crate::edges::clock::Clock;
 /// How many bytes of requests may be on their way in at once, over all connections.
 const MOST_READING: usize = 256 * 1024 * 1024;
 
+/// How many bytes of first messages that are not complete may be kept, over all connections.
+const MOST_UNFINISHED: usize = 64 * 1024 * 1024;
+
+/// A connection with so few of them does not count for its party.
+const BEGINNING: usize = 4 * 1024;
+
 /// How many bytes of answers may wait to be written, over all connections, before nothing more is taken in.
 const MOST_UNWRITTEN: usize = 256 * 1024 * 1024;
 
+/// How many bytes of answers may wait to be written before large results are replaced by failures.
+const FAR_TOO_MANY_UNWRITTEN: usize = 2 * MOST_UNWRITTEN;
+
+/// How many bytes of calls may be under way, over all sessions, before nothing more is taken in.
+const MOST_UNDER_WAY: usize = 128 * 1024 * 1024;
+
+/// Calls up to this size do not count in that bound while few are under way in their session, and as this many bytes
+/// otherwise.
+const SMALL_CALL: usize = 4 * 1024;
+
+/// So many calls of a session are few.
+const FEW_CALLS: usize = 16;
+
 /// Answers up to this size are not counted, and requests not for their party: there are many, and they are soon gone.
-const SMALL: usize = 64 * 1024;
+pub(super) const SMALL: usize = 64 * 1024;
 
 /// What all sessions of one server have in common.
 #[derive(Debug)]
@@ -49,7 +68,15 @@ pub(super) struct Shared {
     pub(super) streams: Arc<Portions>,
     /// Bytes of requests that are being read.
     pub(super) reading: Arc<Portions>,
-    unwritten: Arc<Portions>,
+    /// Bytes of first messages that are not complete.
+    pub(super) unfinished: Arc<Portions>,
+    /// Bytes of answers that wait to be written.
+    pub(super) unwritten: Arc<Portions>,
+    /// Bytes of calls that wait or run.
+    pub(super) under_way: Arc<Portions>,
+    /// Bytes that are kept for readers and callers that are away: of streams, of tasks, of calls that wait for their
+    /// callers, of batches, and of outcomes for agents.
+    pub(super) kept: Arc<Portions>,
 }
 
 impl Shared {
@@ -59,7 +86,7 @@ impl Shared {
         authorize: Option<Arc<dyn Authorize>>,
         runtime: Handle,
     ) -> Self {
-        let streams = Portions::of(config.streams, 0);
+        let (streams, kept) = (Portions::of(config.streams, 0), Portions::lasting(config.kept_bytes, 0));
         Self {
             service,
             config,
@@ -70,7 +97,10 @@ impl Shared {
             mirrors: RwLock::new((Arc::new([]), Arc::default())),
             streams,
             reading: Portions::of(MOST_READING, SMALL),
+            unfinished: Portions::of(MOST_UNFINISHED, BEGINNING),
             unwritten: Portions::of(MOST_UNWRITTEN, 0),
+            under_way: Portions::lasting(MOST_UNDER_WAY, 0),
+            kept,
         }
     }
 
@@ -85,9 +115,10 @@ impl Shared {
         self.service.access().has_withdrawn(who.principal.as_deref(), who.epoch)
     }
 
-    /// Our side towards a new peer.
-    pub(super) fn server(&self, manner: Manner, clock: &Clock) -> McpServer {
+    /// Our side towards a new peer, which takes the share of a party.
+    pub(super) fn server(&self, manner: Manner, party: Party, clock: &Clock) -> McpServer {
         let mut setup = self.service.setup(clock);
+        setup.storage = Arc::new(SharedStorage { kept: Arc::clone(&self.kept), party });
         if manner == Manner::Stateless {
             // One for everybody.
             setup.max_in_flight = self.config.in_flight;
@@ -130,6 +161,17 @@ impl Shared {
         self.unwritten.admits(party)
     }
 
+    /// Whether a party may be sent one more large answer to a call that it has made.
+    pub(super) fn has_room_for_large_answer(&self, party: Party) -> bool {
+        self.unwritten.admits_within(FAR_TOO_MANY_UNWRITTEN, party)
+    }
+
+    /// An answer to a party that counts among those that are kept until it is read.
+    pub(super) fn kept_answer(&self, answer: Bytes, party: Party) -> Bytes {
+        let portion = self.kept.portion(party).with(answer.len());
+        Bytes::from_owner(Unwritten { answer, _portion: portion })
+    }
+
     /// An answer to a party that counts until it is written.
     pub(super) fn counted(&self, answer: Bytes, party: Party) -> Bytes {
         if answer.len() <= SMALL {
@@ -137,6 +179,53 @@ impl Shared {
         }
         let portion = self.unwritten.portion(party).with(answer.len());
         Bytes::from_owner(Unwritten { answer, _portion: portion })
+    }
+}
+
+/// There is no room in a bound.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct NoRoom;
+
+/// What a message with this many bytes and calls takes of the bound on calls, beside this many others in its session.
+/// `None`: it does not count.
+pub(super) fn count_calls(
+    under_way: &Arc<Portions>,
+    (bytes, calls): (usize, usize),
+    others: usize,
+    party: Party,
+) -> Result<Option<Arc<Portion>>, NoRoom> {
+    if bytes <= SMALL_CALL && others + calls <= FEW_CALLS {
+        return Ok(None);
+    }
+    let mut portion = under_way.portion(party);
+    if portion.grow(bytes.max(calls * SMALL_CALL)) { Ok(Some(Arc::new(portion))) } else { Err(NoRoom) }
+}
+
+/// The storage of one side, within the bound of all sessions.
+#[derive(Debug)]
+struct SharedStorage {
+    kept: Arc<Portions>,
+    /// The party of the peer that the side serves.
+    party: Party,
+}
+
+impl Storage for SharedStorage {
+    fn place(&self, party: Option<Party>) -> Box<dyn Place> {
+        Box::new(SharedPlace(self.kept.portion(party.unwrap_or(self.party))))
+    }
+}
+
+#[derive(Debug)]
+struct SharedPlace(Portion);
+
+impl Place for SharedPlace {
+    fn resize(&mut self, bytes: usize) -> bool {
+        let before = self.0.amount();
+        let has_room = self.0.resize(bytes);
+        if !has_room {
+            self.0.resize(before);
+        }
+        has_room
     }
 }
 
@@ -150,5 +239,48 @@ struct Unwritten {
 impl AsRef<[u8]> for Unwritten {
     fn as_ref(&self) -> &[u8] {
         &self.answer
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many calls of this size a party has under way in one session before one is refused.
+    fn fill(under_way: &Arc<Portions>, length: usize, party: u64) -> Vec<Option<Arc<Portion>>> {
+        let mut calls = Vec::new();
+        while let Ok(call) = count_calls(under_way, (length, 1), calls.len(), Party(party)) {
+            calls.push(call);
+            assert!(calls.len() < 100_000, "no call is refused");
+        }
+        calls
+    }
+
+    #[test]
+    fn every_call_of_a_batch_counts() {
+        let under_way = Portions::lasting(MOST_UNDER_WAY, 0);
+        let count = |calls, others| count_calls(&under_way, (100 * calls, calls), others, Party(1));
+        let counted = |calls, others| count(calls, others).map(|portion| portion.map_or(0, |portion| portion.amount()));
+        assert_eq!((counted(16, 0), counted(8, 8)), (Ok(0), Ok(0)), "they are few");
+        assert_eq!((counted(17, 0), counted(9, 8)), (Ok(17 * SMALL_CALL), Ok(9 * SMALL_CALL)));
+        let batches: Vec<_> = std::iter::from_fn(|| count(1024, 0).ok()).take(100).collect();
+        assert_eq!(batches.len(), MOST_UNDER_WAY / (1024 * SMALL_CALL));
+    }
+
+    #[test]
+    fn calls_of_every_size_count_for_their_party() {
+        for length in [100, 60_000, 15_000_000] {
+            let under_way = Portions::lasting(MOST_UNDER_WAY, 0);
+            let first = fill(&under_way, length, 1);
+            let counted = first.iter().flatten().map(|call| call.amount()).sum::<usize>();
+            assert!(counted <= MOST_UNDER_WAY && counted + length.max(SMALL_CALL) > MOST_UNDER_WAY, "{length}");
+            let second = fill(&under_way, length, 2);
+            let part = second.iter().flatten().map(|call| call.amount()).sum::<usize>();
+            assert!(part <= MOST_UNDER_WAY / 2 && part + length.max(SMALL_CALL) >= MOST_UNDER_WAY / 2, "{length}");
+            // A few small calls of each session go on.
+            assert!(count_calls(&under_way, (SMALL_CALL, 1), 0, Party(1)).is_ok());
+            drop((first, second));
+            assert!(count_calls(&under_way, (MOST_UNDER_WAY, 1), 0, Party(1)).is_ok(), "all is given back");
+        }
     }
 }

@@ -6,17 +6,31 @@
 
 use std::collections::VecDeque;
 use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use gladhand_dialects::Lane;
+use gladhand_hub::Portion;
 
 /// What one event costs beyond its line, roughly.
 const OVERHEAD: usize = 64;
 
 /// How many bytes of news are kept while nobody reads the main stream.
 const UNATTENDED: usize = 16 * 1024;
+
+/// Streams that keep no more than this do not count in a bound of all sessions.
+const UNCOUNTED: usize = 16 * 1024;
+
+/// In which steps the bytes of streams are counted, so that few events touch what all sessions share.
+const STEP: usize = 4 * 1024;
+
+/// How much of a bound of all sessions streams take that keep so many bytes.
+pub(super) fn counted(bytes: usize) -> usize {
+    if bytes <= UNCOUNTED { 0 } else { bytes.next_multiple_of(STEP) }
+}
 
 /// Whether events have numbers, so that a reader can come back for what it missed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,6 +54,10 @@ pub(super) struct Stream {
     /// The first event that no reader has taken yet.
     fresh: u64,
     bytes: usize,
+    /// The bytes of all streams of the session.
+    all_bytes: Tally,
+    /// What its bytes take of the bound on answers that wait to be written, if they count there.
+    unwritten: Option<Portion>,
     /// Since when nothing more comes.
     ended: Option<Instant>,
     /// The next reader ends before this event: the stream was let go before anybody read it.
@@ -80,8 +98,8 @@ pub(super) enum Taken {
 }
 
 impl Stream {
-    /// A stream that keeps this many bytes at most, and a line more.
-    pub(super) fn new(lane: Lane, numbering: Numbering, most: usize) -> Self {
+    /// A stream that keeps this many bytes at most, and a line more. They are added to those of the session.
+    pub(super) fn new(lane: Lane, numbering: Numbering, most: usize, all_bytes: Tally) -> Self {
         Self {
             lane,
             numbering,
@@ -90,6 +108,8 @@ impl Stream {
             first: 1,
             fresh: 1,
             bytes: 0,
+            all_bytes,
+            unwritten: None,
             ended: None,
             let_go: None,
             reader: None,
@@ -124,6 +144,12 @@ impl Stream {
             None => self.let_go = Some(end),
         }
         self.wake();
+    }
+
+    /// Counts what its reader has not taken among the answers that wait to be written.
+    pub(super) fn count_as(&mut self, unwritten: Portion) {
+        self.unwritten = Some(unwritten);
+        self.count();
     }
 
     /// A reader for what nobody has taken yet. It replaces whoever reads now.
@@ -176,8 +202,17 @@ impl Stream {
             while self.first < until {
                 self.forget_first();
             }
+            self.count();
         }
         Taken::Events(wire.into())
+    }
+
+    /// Forgets what its reader has taken, and everything if it has no reader.
+    pub(super) fn forget(&mut self) {
+        let until = self.reader.as_ref().map_or_else(|| self.end_number(), |reader| reader.next);
+        while self.first < until {
+            self.forget_first();
+        }
     }
 
     /// Whether there is more to take than a reader that keeps up would leave.
@@ -222,11 +257,21 @@ impl Stream {
         let most = if is_unattended { self.most.min(UNATTENDED) } else { self.most };
         let behind = self.unread();
         self.bytes += event.cost();
+        self.all_bytes.add(event.cost());
         self.events.push_back(event);
         while self.bytes > most && (self.first < self.fresh || behind > most) && self.events.len() > 1 {
             self.forget_first();
         }
+        self.count();
         self.wake();
+    }
+
+    fn count(&mut self) {
+        let counted = counted(self.bytes);
+        if let Some(portion) = self.unwritten.as_mut().filter(|portion| portion.amount() != counted) {
+            // A connected reader gets its events. Without room, requests are refused, and large results become failures.
+            portion.resize(counted);
+        }
     }
 
     /// How many bytes no reader has taken yet.
@@ -238,6 +283,7 @@ impl Stream {
     fn forget_first(&mut self) {
         if let Some(event) = self.events.pop_front() {
             self.bytes -= event.cost();
+            self.all_bytes.subtract(event.cost());
             self.first += 1;
         }
     }
@@ -267,6 +313,30 @@ impl Stream {
             }
         }
         wire.extend_from_slice(b"\n\n");
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.all_bytes.subtract(self.bytes);
+    }
+}
+
+/// How many bytes the streams of one session keep together.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Tally(Arc<AtomicUsize>);
+
+impl Tally {
+    pub(super) fn bytes(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn add(&self, bytes: usize) {
+        self.0.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    fn subtract(&self, bytes: usize) {
+        self.0.fetch_sub(bytes, Ordering::Relaxed);
     }
 }
 
@@ -305,7 +375,7 @@ mod tests {
 
     #[test]
     fn a_reader_that_comes_back_gets_what_it_missed_and_no_more() {
-        let mut stream = Stream::new(Lane(3), Numbering::Numbered, PLENTY);
+        let mut stream = Stream::new(Lane(3), Numbering::Numbered, PLENTY, Tally::default());
         let reader = stream.attach();
         stream.push(line("a"));
         stream.push(line("b"));
@@ -329,7 +399,7 @@ mod tests {
 
     #[test]
     fn what_was_let_go_before_anybody_read_it_ends_the_first_reader_only() {
-        let mut stream = Stream::new(Lane(1), Numbering::Numbered, PLENTY);
+        let mut stream = Stream::new(Lane(1), Numbering::Numbered, PLENTY, Tally::default());
         stream.prime(Duration::from_secs(1));
         stream.let_go(Duration::from_millis(50));
         stream.push(line("a"));
@@ -343,7 +413,7 @@ mod tests {
 
     #[test]
     fn a_reader_that_falls_behind_the_bound_is_ended() {
-        let mut stream = Stream::new(Lane::MAIN, Numbering::Numbered, 1000);
+        let mut stream = Stream::new(Lane::MAIN, Numbering::Numbered, 1000, Tally::default());
         let reader = stream.attach();
         for _ in 0..100 {
             stream.push(line("0123456789"));
@@ -356,7 +426,7 @@ mod tests {
 
     #[test]
     fn one_huge_line_does_not_push_out_what_comes_before_it() {
-        let mut stream = Stream::new(Lane(1), Numbering::Numbered, 100);
+        let mut stream = Stream::new(Lane(1), Numbering::Numbered, 100, Tally::default());
         let reader = stream.attach();
         stream.push(line("a"));
         stream.push(line("0123456789".repeat(100).leak()));
@@ -367,7 +437,7 @@ mod tests {
 
     #[test]
     fn a_plain_stream_keeps_nothing_that_was_taken() {
-        let mut stream = Stream::new(Lane(9), Numbering::Plain, PLENTY);
+        let mut stream = Stream::new(Lane(9), Numbering::Plain, PLENTY, Tally::default());
         let reader = stream.attach();
         stream.prime(Duration::from_secs(1));
         stream.push(line("a"));

@@ -1,5 +1,6 @@
 //! Who a request comes from, as far as that is known.
 
+use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -12,8 +13,25 @@ use gladhand_dialects::Party;
 pub(super) struct Visitor {
     /// Whose share whoever is there takes.
     pub(super) party: Party,
-    /// Whether requests on it are addressed to a host.
-    pub(super) by_name: bool,
+    pub(super) place: Place,
+}
+
+/// The place that a connection comes from, as the log names it.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Place {
+    Address(IpAddr),
+    /// A socket in the file system, with the user where the system tells.
+    Socket(Option<u32>),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Address(address) => write!(f, "{}", address.to_canonical()),
+            Self::Socket(Some(user)) => write!(f, "user {user}"),
+            Self::Socket(None) => f.write_str("unknown user"),
+        }
+    }
 }
 
 impl Visitor {
@@ -24,13 +42,18 @@ impl Visitor {
             IpAddr::V6(address) => IpAddr::V6((address.to_bits() & !u128::from(u64::MAX)).into()),
             other => other,
         };
-        Self { party: Party(secret.hash_one((1, place))), by_name: true }
+        Self { party: Party(secret.hash_one((1, place))), place: Place::Address(address) }
     }
 
     /// A user of this machine on a socket in the file system.
     #[cfg(unix)]
     pub(super) fn on_socket(user: Option<u32>, secret: &RandomState) -> Self {
-        Self { party: Party(secret.hash_one((2, user))), by_name: false }
+        Self { party: Party(secret.hash_one((2, user))), place: Place::Socket(user) }
+    }
+
+    /// Whether its requests are addressed to a host.
+    pub(super) fn is_by_name(&self) -> bool {
+        matches!(self.place, Place::Address(_))
     }
 }
 

@@ -9,7 +9,7 @@ use http::{Method, StatusCode};
 use serde_json::Value;
 use url::Url;
 
-use super::events::{Events, Position, Said};
+use super::events::{Position, Said};
 use super::exchange::{MAX_COMPLAINT, Posted, read};
 use super::requests::{Wanted, is_event_stream};
 use super::{Endpoint, HttpClient, Report, Shared, Style};
@@ -80,12 +80,11 @@ impl Shared {
             failures += 1;
             match self.fetch(&self.streaming(None)).await {
                 Ok(response) if response.status().is_success() && is_event_stream(&response) => {
-                    let limit = self.endpoint.line_bytes;
-                    let (mut events, opened) = (Events::of(response, Position::default(), limit), Instant::now());
+                    let (mut events, opened) = (self.events(response, Position::default(), None), Instant::now());
                     while let Some(said) = events.next().await {
                         failures = 0;
-                        if let Said::Message(text) = said {
-                            self.report(Report::Message(Lane::MAIN, text.into_bytes(), 200)).await;
+                        if let Said::Message(message) = said {
+                            self.report(Report::Message(Lane::MAIN, message, 200)).await;
                         }
                     }
                     if opened.elapsed() > LIVELY {
@@ -94,7 +93,7 @@ impl Shared {
                 }
                 // The session is over, or never was.
                 Ok(response) if response.status().is_client_error() => break,
-                Err(Loss::Denied(_)) => break,
+                Err(Loss::Denied(_) | Loss::Forbidden(_)) => break,
                 Ok(_) | Err(_) => {}
             }
         }

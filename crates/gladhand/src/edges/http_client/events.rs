@@ -1,13 +1,16 @@
 //! Streams of events, with a bound on how much one event may hold.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::stream::BoxStream;
 use futures_util::{StreamExt, TryStreamExt};
+use gladhand_dialects::Loss;
+use gladhand_hub::Portion;
 use reqwest::Response;
 use sse_stream::{Sse, SseByteStream};
+
+use super::arriving::Arrived;
 
 /// The pauses that a server may ask for before a stream is taken up again.
 const PAUSES: std::ops::RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_secs(60);
@@ -18,12 +21,29 @@ pub(super) const USUAL_PAUSE: Duration = Duration::from_secs(1);
 /// A stream of events under way, and where to take it up again should it break.
 pub(super) struct Events {
     stream: BoxStream<'static, Result<Sse, sse_stream::Error>>,
-    /// Bytes since the last event, and how many there may be.
-    unread: Arc<AtomicUsize>,
-    limit: usize,
-    /// Whether it broke because an event was too long.
-    pub(super) is_too_long: bool,
+    /// What came since the last event.
+    unread: Arc<Mutex<Unread>>,
     pub(super) position: Position,
+}
+
+/// What came of an event that is not complete yet.
+struct Unread {
+    portion: Portion,
+    limit: usize,
+    /// Why the stream broke, if it is too much.
+    loss: Option<Loss>,
+}
+
+impl Unread {
+    /// Counts a chunk; an error if there was enough before, or there is no room for it.
+    fn count(&mut self, chunk: usize) -> Result<(), Broken> {
+        self.loss = match self.portion.amount() {
+            before if before > self.limit => Some(Loss::TooLong(self.limit)),
+            _ if !self.portion.grow(chunk) => Some(Loss::NoRoom),
+            _ => return Ok(()),
+        };
+        Err(Broken::TooMuch(self.limit))
+    }
 }
 
 /// How far a stream has come.
@@ -45,30 +65,38 @@ impl Default for Position {
 #[derive(Debug)]
 pub(super) enum Said {
     /// A message.
-    Message(String),
+    Message(Arrived),
     /// An event of another name.
     Other { name: String, data: String },
 }
 
 #[derive(Debug, thiserror::Error)]
 enum Broken {
-    #[error("an event holds more than {0} bytes")]
-    TooLong(usize),
+    #[error("an event holds more than {0} bytes, or there is no room for it")]
+    TooMuch(usize),
     #[error(transparent)]
     Network(reqwest::Error),
 }
 
 impl Events {
-    /// The events of a response, going on from a position, each of at most `limit` bytes.
-    pub(super) fn of(response: Response, position: Position, limit: usize) -> Self {
-        let unread = Arc::new(AtomicUsize::new(0));
+    /// The events of a response, going on from a position, each of at most `limit` bytes, which take the portion.
+    pub(super) fn of(response: Response, position: Position, limit: usize, portion: Portion) -> Self {
+        let unread = Arc::new(Mutex::new(Unread { portion, limit, loss: None }));
         let counted = Arc::clone(&unread);
         let bytes = response.bytes_stream().map_err(Broken::Network).and_then(move |chunk| {
-            let length = counted.fetch_add(chunk.len(), Ordering::Relaxed) + chunk.len();
-            let checked = if length <= limit + chunk.len() { Ok(chunk) } else { Err(Broken::TooLong(limit)) };
-            std::future::ready(checked)
+            let mut unread = counted.lock().unwrap_or_else(PoisonError::into_inner);
+            std::future::ready(unread.count(chunk.len()).map(|()| chunk))
         });
-        Self { stream: SseByteStream::new(bytes).boxed(), unread, limit, is_too_long: false, position }
+        Self { stream: SseByteStream::new(bytes).boxed(), unread, position }
+    }
+
+    /// Why it broke, if what came was too much.
+    pub(super) fn loss(&self) -> Option<Loss> {
+        self.lock().loss.clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Unread> {
+        self.unread.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The next thing said; `None` when the stream has ended, in whatever way.
@@ -78,11 +106,10 @@ impl Events {
                 Ok(event) => event,
                 Err(error) => {
                     tracing::debug!(%error, "a stream of the upstream broke");
-                    self.is_too_long = self.unread.load(Ordering::Relaxed) > self.limit;
                     return None;
                 }
             };
-            self.unread.store(0, Ordering::Relaxed);
+            let portion = self.lock().portion.take();
             if let Some(id) = event.id {
                 self.position.last_id = Some(id).filter(|id| !id.is_empty());
             }
@@ -92,9 +119,8 @@ impl Events {
             // An event without data marks a position and says nothing.
             let Some(data) = event.data.filter(|data| !data.trim().is_empty()) else { continue };
             return Some(match event.event {
-                None => Said::Message(data),
-                Some(name) if name == "message" || name.is_empty() => Said::Message(data),
-                Some(name) => Said::Other { name, data },
+                Some(name) if !matches!(name.as_str(), "" | "message") => Said::Other { name, data },
+                _ => Said::Message(Arrived::new(data.into_bytes(), portion)),
             });
         }
     }

@@ -5,12 +5,14 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use gladhand_dialects::{Lane, Loss};
+use gladhand_operations::Party;
 use gladhand_wire::rpc::Envelope;
 use http::StatusCode;
 use reqwest::Response;
 
+use super::arriving::Arrived;
 use super::events::{Events, Position, Said};
-use super::requests::{is_event_stream, session_of};
+use super::requests::{has_type, is_event_stream, session_of};
 use super::{Report, Shared, Style, answers};
 
 /// How much is read of what a server says beside an error status.
@@ -29,28 +31,39 @@ pub(super) struct Posted {
     pub(super) headers: Vec<(String, String)>,
     /// The id of the request that it is; `None` if it wants no answer.
     pub(super) id: Option<u64>,
-    /// Whether a session begins with it, or is complete with it.
-    step: Step,
+    /// Whose share the answer to it takes.
+    pub(super) party: Option<Party>,
+    /// Its place in the life of a session.
+    pub(super) step: Step,
 }
 
+/// What a line is in the life of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Step {
+pub(super) enum Step {
+    /// A session begins with it.
     Initialize,
+    /// A session is complete with it.
     Initialized,
+    /// It says only that roots have changed.
+    RootsChanged,
+    /// It says that the answer to a request is not wanted any more.
+    Cancelled,
     Other,
 }
 
 impl Posted {
-    pub(super) fn new(line: &str, headers: Vec<(String, String)>) -> Self {
+    pub(super) fn new(line: &str, party: Option<Party>, headers: Vec<(String, String)>) -> Self {
         let envelope = Envelope::parse(line).ok();
         let method = envelope.as_ref().and_then(Envelope::method_name);
         let step = match method.as_deref() {
             Some("initialize") => Step::Initialize,
             Some("notifications/initialized") => Step::Initialized,
+            Some("notifications/roots/list_changed") => Step::RootsChanged,
+            Some("notifications/cancelled") => Step::Cancelled,
             _ => Step::Other,
         };
         let id = envelope.and_then(|envelope| envelope.id).filter(|_| method.is_some());
-        Self { line: line.to_owned(), headers, id: id.and_then(|id| id.get().parse().ok()), step }
+        Self { line: line.to_owned(), headers, id: id.and_then(|id| id.get().parse().ok()), party, step }
     }
 }
 
@@ -101,59 +114,70 @@ impl Shared {
         }
         let status = response.status();
         if !status.is_success() {
-            return self.complaint(id, response).await;
+            return self.complaint(id, posted.party, response).await;
         }
         if posted.step == Step::Initialize {
             self.begin_session(session_of(&response));
         }
         if is_event_stream(&response) {
-            return self.follow(id, response).await;
+            return self.follow(id, posted.party, response).await;
         }
-        let bytes = read(response, self.endpoint.line_bytes).await?;
+        let is_page = has_type(&response, "text/html");
+        let mut portion = self.endpoint.arriving.portion(posted.party);
+        let bytes = read_while(response, self.endpoint.line_bytes, |more| portion.grow(more)).await?;
         if bytes.trim_ascii().is_empty() {
             return Err(Loss::Status(status.as_u16()));
         }
-        self.heard(id, bytes, status).await
+        if is_page && !bytes.trim_ascii_start().starts_with(b"{") {
+            return Err(Loss::WebPage(status.as_u16()));
+        }
+        self.heard(id, Arrived::new(bytes, portion), status).await
     }
 
     /// A status that is an error. What is said beside it may be an answer.
-    async fn complaint(&self, id: u64, response: Response) -> Result<(), Loss> {
+    async fn complaint(&self, id: u64, party: Option<Party>, response: Response) -> Result<(), Loss> {
         let status = response.status();
         let bytes = read(response, MAX_COMPLAINT).await.unwrap_or_default();
         let is_error = Envelope::parse(&String::from_utf8_lossy(&bytes)).is_ok_and(|envelope| envelope.error.is_some());
         if is_error && !matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
-            self.heard(id, bytes, status).await?;
+            let portion = self.endpoint.arriving.portion(party).with(bytes.len());
+            self.heard(id, Arrived::new(bytes, portion), status).await?;
         }
         Err(Loss::Status(status.as_u16()))
     }
 
     /// Reports a message; an error if it is not the answer.
-    async fn heard(&self, id: u64, bytes: Vec<u8>, status: StatusCode) -> Result<(), Loss> {
-        let is_answer = answers(&String::from_utf8_lossy(&bytes), id);
-        self.report(Report::Message(Lane(id), bytes, status.as_u16())).await;
+    async fn heard(&self, id: u64, arrived: Arrived, status: StatusCode) -> Result<(), Loss> {
+        let is_answer = answers(&String::from_utf8_lossy(&arrived.bytes), id);
+        self.report(Report::Message(Lane(id), arrived, status.as_u16())).await;
         if is_answer { Ok(()) } else { Err(Loss::Broken) }
     }
 
+    /// The events of a response, which take the share of a party.
+    pub(super) fn events(&self, response: Response, position: Position, party: Option<Party>) -> Events {
+        Events::of(response, position, self.endpoint.line_bytes, self.endpoint.arriving.portion(party))
+    }
+
     /// Reads a stream up to the answer, and takes it up again where it breaks.
-    async fn follow(&self, id: u64, response: Response) -> Result<(), Loss> {
-        let mut events = Events::of(response, Position::default(), self.endpoint.line_bytes);
+    async fn follow(&self, id: u64, party: Option<Party>, response: Response) -> Result<(), Loss> {
+        let mut events = self.events(response, Position::default(), party);
         loop {
             while let Some(said) = events.next().await {
-                if let Said::Message(text) = said
-                    && self.heard(id, text.into_bytes(), StatusCode::OK).await.is_ok()
+                if let Said::Message(message) = said
+                    && self.heard(id, message, StatusCode::OK).await.is_ok()
                 {
                     return Ok(());
                 }
             }
-            if events.is_too_long {
-                return Err(Loss::TooLong(self.endpoint.line_bytes));
+            if let Some(loss) = events.loss() {
+                return Err(loss);
             }
-            events = self.take_up(events.position).await?;
+            events = self.take_up(events.position, party).await?;
         }
     }
 
     /// Goes on with a stream that ended before its answer.
-    async fn take_up(&self, position: Position) -> Result<Events, Loss> {
+    async fn take_up(&self, position: Position, party: Option<Party>) -> Result<Events, Loss> {
         if self.style != Style::Sessions || position.last_id.is_none() {
             return Err(Loss::Broken);
         }
@@ -162,7 +186,7 @@ impl Shared {
             let session = self.session();
             match self.fetch(&self.streaming(position.last_id.as_deref())).await {
                 Ok(response) if is_event_stream(&response) && response.status().is_success() => {
-                    return Ok(Events::of(response, position, self.endpoint.line_bytes));
+                    return Ok(self.events(response, position, party));
                 }
                 Ok(response) => {
                     if let Some(Loss::Session) = self.ended_session(session.as_deref(), &response) {
@@ -173,7 +197,7 @@ impl Shared {
                         return Err(Loss::Broken);
                     }
                 }
-                Err(denied @ Loss::Denied(_)) => return Err(denied),
+                Err(denied @ (Loss::Denied(_) | Loss::Forbidden(_))) => return Err(denied),
                 Err(_) => {}
             }
         }
@@ -204,12 +228,24 @@ impl Shared {
 
 /// What a response says, unless it breaks or is too long. Bad UTF-8 is left for whoever reads the message.
 pub(super) async fn read(response: Response, limit: usize) -> Result<Vec<u8>, Loss> {
+    read_while(response, limit, |_| true).await
+}
+
+/// The same, as long as there is room for each further chunk.
+async fn read_while(
+    response: Response,
+    limit: usize,
+    mut has_room: impl FnMut(usize) -> bool,
+) -> Result<Vec<u8>, Loss> {
     let mut bytes = Vec::new();
     let mut chunks = response.bytes_stream();
     while let Some(chunk) = chunks.next().await {
         let chunk = chunk.map_err(|_| Loss::Broken)?;
         if bytes.len() + chunk.len() > limit {
             return Err(Loss::TooLong(limit));
+        }
+        if !has_room(chunk.len()) {
+            return Err(Loss::NoRoom);
         }
         bytes.extend_from_slice(&chunk);
     }

@@ -36,11 +36,11 @@ impl Shared {
             let session = self.session();
             match self.fetch(&self.streaming(position.last_id.as_deref())).await {
                 Ok(response) if response.status().is_success() && is_event_stream(&response) => {
-                    let mut events = Events::of(response, position, self.endpoint.line_bytes);
+                    let mut events = self.events(response, position, None);
                     while let Some(said) = events.next().await {
                         failures = 0;
-                        if let Said::Message(text) = said {
-                            self.report(Report::Message(Lane::MAIN, text.into_bytes(), 200)).await;
+                        if let Said::Message(message) = said {
+                            self.report(Report::Message(Lane::MAIN, message, 200)).await;
                         }
                     }
                     position = events.position;
@@ -55,7 +55,7 @@ impl Shared {
                     }
                 }
                 // What is wrong will be told to whoever calls something.
-                Err(Loss::Denied(_)) => return,
+                Err(Loss::Denied(_) | Loss::Forbidden(_)) => return,
                 Err(_) => {}
             }
             let pause = position.pause.saturating_mul(1 << failures).min(LONGEST_PAUSE);
@@ -70,7 +70,7 @@ impl Shared {
         if !response.status().is_success() || !is_event_stream(&response) {
             return Err(Loss::Status(response.status().as_u16()));
         }
-        let mut events = Events::of(response, Position::default(), self.endpoint.line_bytes);
+        let mut events = self.events(response, Position::default(), None);
         while let Some(said) = events.next().await {
             if let Said::Other { name, data } = said
                 && name == "endpoint"
@@ -86,8 +86,8 @@ impl Shared {
 
     pub(super) async fn read_one_stream(self: Arc<Self>, mut events: Events) {
         while let Some(said) = events.next().await {
-            if let Said::Message(text) = said {
-                self.report(Report::Message(Lane::MAIN, text.into_bytes(), 200)).await;
+            if let Said::Message(message) = said {
+                self.report(Report::Message(Lane::MAIN, message, 200)).await;
             }
         }
         self.report(Report::Gone).await;

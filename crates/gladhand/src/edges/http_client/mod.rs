@@ -1,10 +1,11 @@
 //! MCP and A2E over HTTP, our side as a client: lines become requests, and what comes back becomes messages.
 //!
 //! Each line is posted by a task of its own, so that none waits for another's answer; only what wants no answer
-//! holds up those behind it until it has arrived, because its order may matter. All tasks report to one bounded
-//! queue. What a report means is not decided here.
+//! holds up those behind it until it has arrived, because its order may matter. A cancellation holds up nothing. All tasks
+//! report to one bounded queue. What a report means is not decided here.
 
 mod agent;
+mod arriving;
 mod authorizer;
 mod events;
 mod exchange;
@@ -12,28 +13,39 @@ mod main_stream;
 mod obstacle;
 mod requests;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use gladhand_auth::Roots;
 use gladhand_dialects::{Dialect, Lane, Loss, a2e, mcp};
+use gladhand_operations::Party;
 use gladhand_wire::rpc::Envelope;
 use http::HeaderMap;
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
+pub use arriving::{Arrived, Arriving};
 pub use authorizer::{Attempt, Authorizer, Bearer};
-use exchange::Posted;
+use exchange::{Posted, Step};
 
 /// How many reports wait to be taken; beyond that, nothing more is read from the network.
 const REPORTS: usize = 64;
 
-/// How many lines may be on their way before nothing more is heard, since what is heard may want an answer. More than
-/// there are calls at once, so that some of them wait for nobody who listens.
-const MAX_POSTED: usize = 2048;
+/// How many lines may be on their way before no more calls are taken.
+const FULL: usize = 2048;
+
+/// How many lines may be on their way at all. A client side also answers questions, unsubscribes and ends tasks when it is
+/// full; what comes beyond this is not posted.
+const MAX_POSTED: usize = 2 * FULL;
+
+/// How many cancellations may wait to be posted. Those beyond it are dropped: the caller has its answer already.
+const MAX_CANCELLATIONS: usize = 1024;
+
+/// How many cancellations are posted at once.
+const CANCELLATIONS_AT_ONCE: usize = 32;
 
 /// How long the server may take to hear that a session is over.
 const GOODBYE: Duration = Duration::from_secs(2);
@@ -51,6 +63,8 @@ pub struct Endpoint {
     pub roots: Roots,
     /// The most that one message may hold, in bytes: as much as a line on any other channel.
     pub line_bytes: usize,
+    /// Room for answers that arrive.
+    pub arriving: Arriving,
 }
 
 /// How answers find their way back.
@@ -83,9 +97,11 @@ pub(crate) fn carries(dialect: &Dialect) -> bool {
 #[derive(Debug)]
 pub enum Report {
     /// A message came, on this way and under this status.
-    Message(Lane, Vec<u8>, u16),
+    Message(Lane, Arrived, u16),
     /// An exchange ended without an answer.
     Lost(Lane, Loss),
+    /// Nothing, but a line is not on its way any more while there were too many.
+    Room,
     /// Nothing will come any more.
     Gone,
 }
@@ -96,10 +112,17 @@ pub struct HttpClient {
     shared: Arc<Shared>,
     reports: mpsc::Receiver<Report>,
     tasks: JoinSet<()>,
-    /// The exchanges under way, by the id of their request.
-    exchanges: HashMap<u64, AbortHandle>,
+    /// Cancellations on their way. They hold up nothing and do not count as lines that are.
+    cancellations: JoinSet<()>,
+    cancelling: Arc<Semaphore>,
+    /// Requests that were not posted because too many are on their way.
+    refused: VecDeque<Report>,
+    /// The exchanges under way, by the id of their request, and whose share their answers take.
+    exchanges: HashMap<u64, (AbortHandle, Option<Party>)>,
     /// Done when the last line that wants no answer has arrived.
     turn: CancellationToken,
+    /// What the last notification of changed roots waits for. Done when that is being posted.
+    roots_turn: Option<CancellationToken>,
 }
 
 /// What all tasks of one client share.
@@ -144,16 +167,32 @@ impl HttpClient {
             }
             Style::Stateless | Style::Sessions => Arc::new(shared),
         };
-        Ok(Self { shared, reports, tasks, exchanges: HashMap::new(), turn })
+        Ok(Self {
+            shared,
+            reports,
+            tasks,
+            cancellations: JoinSet::new(),
+            cancelling: Arc::new(Semaphore::new(CANCELLATIONS_AT_ONCE)),
+            refused: VecDeque::new(),
+            exchanges: HashMap::new(),
+            turn,
+            roots_turn: None,
+        })
     }
 
-    /// Sends a line with the headers that go with it.
-    pub fn send(&mut self, line: &str, headers: Vec<(String, String)>) {
+    /// Sends a line with the headers that go with it. The answer takes the share of a party.
+    pub fn send(&mut self, line: &str, party: Option<Party>, headers: Vec<(String, String)>) {
         while self.tasks.try_join_next().is_some() {}
-        self.exchanges.retain(|_, exchange| !exchange.is_finished());
-        let posted = Posted::new(line, headers);
+        self.exchanges.retain(|_, (exchange, _)| !exchange.is_finished());
+        let posted = Posted::new(line, party, headers);
         self.shared.remember_version(&posted);
         let before = self.turn.clone();
+        match posted.step {
+            Step::Cancelled => return self.cancel(posted, before),
+            Step::RootsChanged if self.roots_wait_for(&before) => return,
+            _ if self.tasks.len() >= MAX_POSTED => return self.refuse(&posted),
+            _ => {}
+        }
         // Where everything comes on one stream, a response says no more than that the line has arrived.
         let holds_up = posted.id.is_none() || !self.shared.style.has_exchanges();
         let done = CancellationToken::new();
@@ -169,21 +208,69 @@ impl HttpClient {
             self.turn = done;
         }
         if let Some(id) = id {
-            self.exchanges.insert(id, task);
+            self.exchanges.insert(id, (task, party));
         }
+    }
+
+    /// Posts a cancellation behind the lines that hold it up, if not too many others wait.
+    fn cancel(&mut self, posted: Posted, before: CancellationToken) {
+        while self.cancellations.try_join_next().is_some() {}
+        if self.cancellations.len() >= MAX_CANCELLATIONS {
+            tracing::debug!("a cancellation is not passed on: too many are on their way");
+            return;
+        }
+        let (shared, cancelling) = (Arc::clone(&self.shared), Arc::clone(&self.cancelling));
+        self.cancellations.spawn(async move {
+            before.cancelled().await;
+            // The semaphore is never closed.
+            let _one = cancelling.acquire().await;
+            shared.post_line(posted).await;
+        });
+    }
+
+    /// Does not post a line. If it is a request, it is lost.
+    fn refuse(&mut self, posted: &Posted) {
+        let loss = || Loss::Unsent("too many requests are on their way".into());
+        self.refused.extend(posted.id.map(|id| Report::Lost(Lane(id), loss())));
+    }
+
+    /// Whether so many lines are on their way that no call should be added.
+    pub fn is_full(&self) -> bool {
+        self.tasks.len() >= FULL
+    }
+
+    /// Whether a notification of changed roots waits to be posted already. Otherwise the next one waits for `turn`.
+    fn roots_wait_for(&mut self, turn: &CancellationToken) -> bool {
+        let is_waiting = self.roots_turn.as_ref().is_some_and(|turn| !turn.is_cancelled());
+        if !is_waiting {
+            self.roots_turn = Some(turn.clone());
+        }
+        is_waiting
     }
 
     /// Lets go of an exchange: its answer is not wanted.
     pub fn let_go(&mut self, lane: Lane) {
-        if let Some(exchange) = self.exchanges.remove(&lane.0) {
+        if let Some((exchange, _)) = self.exchanges.remove(&lane.0) {
             exchange.abort();
         }
     }
 
+    /// Whose share the answer of an exchange takes.
+    pub fn party(&self, lane: Lane) -> Option<Party> {
+        self.exchanges.get(&lane.0).and_then(|(_, party)| *party)
+    }
+
     /// The next thing that happens. May be dropped and called again.
     pub async fn next(&mut self) -> Report {
-        while self.tasks.len() >= MAX_POSTED && self.tasks.join_next().await.is_some() {}
-        self.reports.recv().await.unwrap_or(Report::Gone)
+        if let Some(refused) = self.refused.pop_front() {
+            return refused;
+        }
+        let is_full = self.is_full();
+        tokio::select! {
+            biased;
+            report = self.reports.recv() => report.unwrap_or(Report::Gone),
+            Some(_) = self.tasks.join_next(), if is_full => Report::Room,
+        }
     }
 
     /// Ends the session, so far as there is one, and lets go of everything.
@@ -195,6 +282,7 @@ impl HttpClient {
         }
         self.shared.stop_main_stream();
         self.tasks.abort_all();
+        self.cancellations.abort_all();
         let _ = tokio::time::timeout(GOODBYE, self.shared.end_session()).await;
     }
 }
@@ -269,4 +357,66 @@ fn answers(text: &str, id: u64) -> bool {
     }
     let parts: Vec<&serde_json::value::RawValue> = serde_json::from_str(text).unwrap_or_default();
     parts.into_iter().any(|part| is_answer(part.get()))
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// A client of a server that never answers. Its first line is on its way for ever.
+    async fn unanswered(style: Style) -> (HttpClient, TcpListener) {
+        let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = Url::parse(&format!("http://{}/mcp", server.local_addr().unwrap())).unwrap();
+        let (headers, roots) = (HeaderMap::new(), Roots::default());
+        let endpoint =
+            Endpoint { url, headers, authorizer: None, roots, line_bytes: 1024, arriving: Arriving::default() };
+        (HttpClient::connect(endpoint, style).await.unwrap(), server)
+    }
+
+    #[tokio::test]
+    async fn a_flood_of_changed_roots_is_posted_once_more_and_not_each_time() {
+        let (mut client, _server) = unanswered(Style::Sessions).await;
+        for _ in 0..1000 {
+            client.send(r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#, None, Vec::new());
+        }
+        assert_eq!(client.tasks.len(), 2, "one on its way, and one for all changes since");
+    }
+
+    /// A request that the server never answers.
+    fn request(id: usize) -> String {
+        format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{}}}}"#)
+    }
+
+    #[tokio::test]
+    async fn cancellations_hold_up_nothing_and_have_a_bound() {
+        let (mut client, _server) = unanswered(Style::Sessions).await;
+        for id in 0..2 * MAX_CANCELLATIONS {
+            let params = format!(r#"{{"requestId":{id}}}"#);
+            let line = format!(r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{params}}}"#);
+            client.send(&line, None, Vec::new());
+        }
+        assert_eq!(client.cancellations.len(), MAX_CANCELLATIONS);
+        assert!(client.turn.is_cancelled(), "the next line waits for nothing");
+        assert!(client.tasks.is_empty());
+    }
+
+    #[tokio::test]
+    async fn answers_are_heard_while_too_many_lines_are_on_their_way() {
+        let (mut client, _server) = unanswered(Style::Sessions).await;
+        // All requests wait behind this, so that one connection is enough.
+        client.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#, None, Vec::new());
+        (1..FULL).for_each(|id| client.send(&request(id), None, Vec::new()));
+        assert!(client.is_full());
+        client.shared.report_to.try_send(Report::Lost(Lane(7), Loss::Broken)).unwrap();
+        assert!(matches!(client.next().await, Report::Lost(Lane(7), Loss::Broken)));
+
+        (FULL..=MAX_POSTED).for_each(|id| client.send(&request(id), None, Vec::new()));
+        assert_eq!(client.tasks.len(), MAX_POSTED);
+        let lost = client.next().await;
+        assert!(matches!(lost, Report::Lost(Lane(id), Loss::Unsent(_)) if id == MAX_POSTED as u64), "{lost:?}");
+        client.let_go(Lane(9));
+        assert!(matches!(client.next().await, Report::Room), "a line that is let go makes room");
+    }
 }

@@ -5,13 +5,17 @@ use std::time::Duration;
 use gladhand_auth::AuthError;
 use gladhand_auth::client::denial;
 use gladhand_dialects::Loss;
-use http::header::{ACCEPT, CONTENT_TYPE};
+use gladhand_redaction::redact;
+use gladhand_wire::Members;
+use gladhand_wire::rpc::Envelope;
+use http::header::{ACCEPT, CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use reqwest::Response;
 use reqwest::redirect::Policy;
 use url::{Host, Url};
 
 use super::authorizer::Attempt;
+use super::exchange::{MAX_COMPLAINT, read};
 use super::obstacle::obstacle;
 use super::{Endpoint, Shared, Style};
 
@@ -132,13 +136,21 @@ impl Shared {
             let is_denial = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
             match &self.endpoint.authorizer {
                 Some(authorizer) if is_denial => {
-                    let challenged = authorizer.challenged(&mut attempt, status, response.headers()).await;
-                    challenged.map_err(|error| match status {
-                        StatusCode::UNAUTHORIZED => not_signed_in(&error),
-                        _ => denied(&error),
-                    })?;
+                    if let Err(error) = authorizer.challenged(&mut attempt, status, response.headers()).await {
+                        return Err(match status {
+                            StatusCode::UNAUTHORIZED => not_signed_in(&error),
+                            _ => forbidden(&error, response).await,
+                        });
+                    }
                 }
-                None if is_denial => return Err(denied(&denial(status, response.headers(), &headers))),
+                None if is_denial => {
+                    let error = denial(status, response.headers(), &headers);
+                    return Err(if status == StatusCode::FORBIDDEN {
+                        forbidden(&error, response).await
+                    } else {
+                        denied(&error)
+                    });
+                }
                 Some(authorizer) => {
                     authorizer.answered(response.headers());
                     return Ok(response);
@@ -173,6 +185,27 @@ fn denied(error: &AuthError) -> Loss {
     Loss::Denied(error.to_string().into())
 }
 
+/// The server answered with 403. If it asks for no other token and its body gives a reason, that is the reason;
+/// otherwise the error is.
+async fn forbidden(error: &AuthError, response: Response) -> Loss {
+    if response.headers().contains_key(WWW_AUTHENTICATE) {
+        return denied(error);
+    }
+    let body = read(response, MAX_COMPLAINT).await.unwrap_or_default();
+    let body = String::from_utf8_lossy(&body);
+    let reason = Envelope::parse(&body).ok().and_then(|envelope| envelope.error).and_then(Members::of);
+    match reason.and_then(|reason| reason.str("message").map(|message| brief(&message))) {
+        Some(reason) => Loss::Forbidden(reason.into()),
+        None => denied(error),
+    }
+}
+
+/// The reason of a server, cut to what can be shown. Secrets are taken out first: half a secret would not be found.
+fn brief(reason: &str) -> String {
+    const LONGEST: usize = 300;
+    redact(reason).chars().take(LONGEST).collect()
+}
+
 /// The server wants a token, and there is none that it takes.
 fn not_signed_in(error: &AuthError) -> Loss {
     let why = error.to_string();
@@ -188,6 +221,11 @@ pub(super) fn session_of(response: &Response) -> Option<String> {
 
 /// Whether a response is a stream of events.
 pub(super) fn is_event_stream(response: &Response) -> bool {
+    has_type(response, EVENT_STREAM)
+}
+
+/// Whether a response has this media type, with or without parameters.
+pub(super) fn has_type(response: &Response, media_type: &str) -> bool {
     let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-    kind.get(..EVENT_STREAM.len()).is_some_and(|kind| kind.eq_ignore_ascii_case(EVENT_STREAM))
+    kind.get(..media_type.len()).is_some_and(|kind| kind.eq_ignore_ascii_case(media_type))
 }

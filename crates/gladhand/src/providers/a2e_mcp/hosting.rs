@@ -1,15 +1,21 @@
 //! What a registered server says and asks on its own account.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::future::BoxFuture;
-use gladhand_hub::{Asking, Reporter};
-use gladhand_operations::{Answered, CapabilityEvent, Failure, FailureKind, Notice, Question, QuestionKind};
+use gladhand_accord::Agreement;
+use gladhand_hub::policy::Kind;
+use gladhand_hub::{Asking, Bell, Context, Reporter};
+use gladhand_operations::{
+    Answered, CallId, CapabilityEvent, Failure, FailureKind, Notice, Question, QuestionKind, Terms, is_part_of,
+};
 use gladhand_wire::json;
 use serde_json::{Value, json};
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::Listener;
+use super::own::registered;
 use super::permits::Root;
 use crate::upstream::Host;
 
@@ -21,7 +27,13 @@ pub(super) const WAITING: usize = 256;
 pub(super) struct ServerHost {
     pub(super) id: String,
     pub(super) agent: Listener,
+    /// What was agreed with the agent, and on whose behalf it registered the server.
+    pub(super) agreement: Arc<Agreement>,
+    pub(super) terms: Terms<'static>,
+    pub(super) bell: Bell,
     pub(super) roots: Vec<Root>,
+    /// The resources that the agent follows.
+    pub(super) watched: Mutex<BTreeSet<String>>,
     pub(super) pushes: mpsc::Sender<CapabilityEvent>,
     /// Rung when a list is not what it was.
     pub(super) stale: Arc<Notify>,
@@ -41,6 +53,15 @@ impl Host for ServerHost {
     }
 
     fn notice(&self, notice: Notice) {
+        if let Notice::ResourceUpdated(update) = &notice
+            && !self.may_tell_of(&update.uri)
+        {
+            tracing::debug!(
+                server = self.id,
+                "an update is dropped: the agent does not follow the resource, or policy denies it"
+            );
+            return;
+        }
         let Some((method, params)) = in_mcp(&notice) else { return };
         let fields = json::to_raw(&json!({"server_id": self.id, "method": method, "params": params}));
         let push = CapabilityEvent { kind: "mcp/server/push", request: None, fields };
@@ -50,6 +71,24 @@ impl Host for ServerHost {
         if matches!(notice, Notice::ToolsChanged | Notice::ResourcesChanged | Notice::PromptsChanged) {
             self.stale.notify_one();
         }
+    }
+}
+
+impl ServerHost {
+    pub(super) fn watched(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the agent follows a resource, and may still read it by the policy that holds now.
+    fn may_tell_of(&self, uri: &str) -> bool {
+        if !self.watched().iter().any(|watched| is_part_of(uri, watched)) {
+            return false;
+        }
+        let (Some(agent), Some(hub)) = (self.agent.upgrade(), self.bell.hub()) else { return false };
+        let Self { terms, agreement, bell, .. } = self;
+        let context = Context { call: CallId(0), terms, agreement, caller: &agent, bell };
+        let arguments = json::to_raw(&json!({ "uri": uri }));
+        hub.governor().is_none_or(|by| by.refuses(&registered(Kind::Resource, uri), &arguments, &context).is_none())
     }
 }
 
@@ -79,7 +118,7 @@ fn in_mcp(notice: &Notice) -> Option<(&'static str, Value)> {
         Notice::ToolsChanged => ("notifications/tools/list_changed", json!({})),
         Notice::ResourcesChanged => ("notifications/resources/list_changed", json!({})),
         Notice::PromptsChanged => ("notifications/prompts/list_changed", json!({})),
-        Notice::ResourceUpdated(uri) => ("notifications/resources/updated", json!({"uri": uri})),
+        Notice::ResourceUpdated(update) => ("notifications/resources/updated", json!({"uri": update.uri})),
         Notice::ElicitationComplete(id) => ("notifications/elicitation/complete", json!({"elicitationId": id})),
         Notice::Log(_, log) => {
             let data = super::words::parsed(&log.data).unwrap_or_default();

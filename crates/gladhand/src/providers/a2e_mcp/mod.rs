@@ -137,8 +137,8 @@ impl Provider for A2eMcp {
 
     fn listed_for(&self, session: SessionId) -> Option<Listed> {
         let servers = self.servers.of(session);
-        let tools = servers.iter().flat_map(|server| server.tools()).collect();
-        Some(Listed { tools, ..Listed::default() })
+        let tools = || servers.iter().flat_map(|server| server.tools()).collect();
+        (!servers.is_empty()).then(|| Listed { tools: tools(), ..Listed::default() })
     }
 
     fn call(&self, call: ToolCall<'_>, context: &Context<'_>) -> Answer {
@@ -161,7 +161,7 @@ impl Provider for A2eMcp {
         }
         let followed = self.following.left(session);
         if let Some(hub) = self.bell.get().and_then(Bell::hub) {
-            followed.iter().for_each(|uri| hub.unwatch(uri));
+            followed.iter().for_each(|(uri, id)| hub.unwatch(uri, *id));
         }
     }
 
@@ -207,7 +207,7 @@ impl A2eMcp {
             Ok(permitted) => permitted,
             Err(why) => return Ok(refused(why)),
         };
-        if seen.own.has(&permitted.id) {
+        if seen.own.is_taken(&permitted.id) {
             return Ok(refused(format!("there is a server {:?} already", permitted.id)));
         }
         let server = Server::new(permitted, context, self.settings.roots.clone());

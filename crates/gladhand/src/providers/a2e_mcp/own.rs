@@ -1,5 +1,6 @@
 //! The servers of the configuration, as a session sees them through the hub.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use gladhand_accord::Agreement;
@@ -15,6 +16,7 @@ use super::words::{ServerInfo, failed};
 /// The configured servers, and who asks them.
 pub(super) struct Own {
     hub: Hub,
+    /// Those of which policy lets the caller see anything.
     servers: Vec<(Mount, UpstreamStatus)>,
     call: CallId,
     agreement: Arc<Agreement>,
@@ -26,8 +28,8 @@ pub(super) struct Own {
 impl Own {
     pub(super) fn new(context: &Context<'_>) -> Result<Self, Failure> {
         let hub = context.bell.hub().ok_or_else(|| failed("mcp_server_unavailable", "everything ends"))?;
-        let mounts = hub.mounts();
-        let servers = mounts.iter().filter_map(|mount| Some((mount.clone(), mount.provider.status()?))).collect();
+        let mounts = hub.mounts_for(context).into_iter();
+        let servers = mounts.filter_map(|mount| mount.provider.status().map(|status| (mount, status))).collect();
         Ok(Self {
             hub,
             servers,
@@ -60,6 +62,11 @@ impl Own {
         self.servers.iter().any(|(_, status)| status.name == id)
     }
 
+    /// Whether a configured server has this name, seen or not.
+    pub(super) fn is_taken(&self, id: &str) -> bool {
+        self.hub.mounts().iter().any(|mount| mount.provider.status().is_some_and(|status| status.name == id))
+    }
+
     /// The name of the first one.
     pub(super) fn first(&self) -> Option<String> {
         self.servers.first().map(|(_, status)| status.name.clone())
@@ -77,13 +84,9 @@ impl Own {
             return Ok(Vec::new());
         }
         let Reply::Resources(seen) = self.ask(Operation::ListResources).await? else { return Ok(Vec::new()) };
-        let lists: Vec<_> =
-            self.servers.iter().map(|(mount, status)| (&status.name, mount.provider.resources())).collect();
-        let owner = |resource: &Resource| {
-            let mut lists = lists.iter();
-            lists.find(|(_, listed)| listed.iter().any(|own| own.uri == resource.uri)).map(|(name, _)| (*name).clone())
-        };
-        Ok(seen.iter().filter_map(|resource| Some((owner(resource)?, resource.clone()))).collect())
+        let owners = self.owners(|mount| mount.provider.resources().into_iter().map(|resource| resource.uri).collect());
+        let owned = |resource: &Resource| Some(((*owners.get(&resource.uri)?).clone(), resource.clone()));
+        Ok(seen.iter().filter_map(owned).collect())
     }
 
     /// The prompts that the caller sees, and whose they are.
@@ -95,11 +98,20 @@ impl Own {
         let names = |mount: &Mount| -> Vec<String> {
             mount.provider.prompts().iter().filter_map(|prompt| mount.naming.shown(&prompt.name)).collect()
         };
-        let lists: Vec<_> = self.servers.iter().map(|(mount, status)| (&status.name, names(mount))).collect();
-        let owner = |prompt: &Prompt| {
-            lists.iter().find(|(_, names)| names.contains(&prompt.name)).map(|(name, _)| (*name).clone())
-        };
-        Ok(seen.iter().filter_map(|prompt| Some((owner(prompt)?, prompt.clone()))).collect())
+        let owners = self.owners(names);
+        let owned = |prompt: &Prompt| Some(((*owners.get(&prompt.name)?).clone(), prompt.clone()));
+        Ok(seen.iter().filter_map(owned).collect())
+    }
+
+    /// The first server that has each name.
+    fn owners(&self, names: impl Fn(&Mount) -> Vec<String>) -> HashMap<String, &String> {
+        let mut owners = HashMap::new();
+        for (mount, status) in &self.servers {
+            for name in names(mount) {
+                owners.entry(name).or_insert(&status.name);
+            }
+        }
+        owners
     }
 
     /// Follows a resource, if there is somebody who tells of its changes.
@@ -111,11 +123,13 @@ impl Own {
         {
             return Err(Failure::cannot_watch());
         }
-        self.ask(Operation::Watch(uri.to_owned().into())).await?;
-        let added = following.add(&self.caller, server, uri, &self.hub);
+        let Reply::Watching(id) = self.ask(Operation::Watch(uri.to_owned().into())).await? else {
+            return Err(Failure::cannot_watch());
+        };
+        let added = following.add(&self.caller, server, (uri, id), &self.hub);
         // What is followed already, or cannot be, is not to be told of twice.
         if !matches!(added, Ok(true)) {
-            self.hub.unwatch(uri);
+            self.hub.unwatch(uri, id);
         }
         added.map(drop)
     }
@@ -127,7 +141,7 @@ impl Own {
 }
 
 /// Something of a server that a session registered, as policy sees it.
-fn registered(kind: Kind, name: &str) -> What<'_> {
+pub(super) fn registered(kind: Kind, name: &str) -> What<'_> {
     What::named(kind, super::NAME, name, name)
 }
 

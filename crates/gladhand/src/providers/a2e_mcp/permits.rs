@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use gladhand_accord::{Capability, Secret};
 use gladhand_capabilities::roots::inside;
+use gladhand_capabilities::starting::located;
 use gladhand_hub::Pattern;
 use http::{HeaderName, HeaderValue};
 use serde::{Deserialize, Serialize};
@@ -12,7 +13,7 @@ use serde_json::{Map, Value};
 use url::Url;
 
 use super::words::hex_id;
-use crate::edges::surroundings::{Surroundings, USUAL};
+use crate::edges::surroundings::{Surroundings, usual};
 use crate::upstream::{Options, Speak, Target};
 
 /// What agents may do with MCP servers of their own.
@@ -20,6 +21,8 @@ use crate::upstream::{Options, Speak, Target};
 pub struct Settings {
     /// Commands that may be started: what begins with all words of one of these.
     pub commands: Vec<Vec<String>>,
+    /// The folder in which a program with a folder (`./server`) begins. None: where we were started.
+    pub base: Option<PathBuf>,
     /// Where there may be servers: addresses whose origin is that of one of these and whose path begins with its.
     pub urls: Vec<Url>,
     /// Variables that an agent may set for a command.
@@ -41,10 +44,11 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        let usual = USUAL.iter().map(|name| Pattern((*name).to_owned())).collect();
+        let usual = usual().map(|name| Pattern(name.to_owned())).collect();
         let surroundings = Surroundings { inherits: Some(usual), ..Surroundings::default() };
         Self {
             commands: Vec::new(),
+            base: None,
             urls: Vec::new(),
             variables: Vec::new(),
             folders: Vec::new(),
@@ -194,7 +198,9 @@ impl Settings {
                 Some(folder.ok_or("config.cwd: commands may not work there")?)
             }
         };
-        Ok(Target::Command(config.cmd.clone()))
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let program = located(&config.cmd[0], &path, self.base.as_deref());
+        Ok(Target::Command(std::iter::once(program).chain(config.cmd[1..].iter().cloned()).collect()))
     }
 
     fn url(&self, config: &ServerConfig, options: &mut Options) -> Result<Target, String> {
@@ -206,6 +212,9 @@ impl Settings {
             let wrong = || format!("config.headers.{name}: it cannot be sent");
             let value = value.as_str().and_then(|value| HeaderValue::from_str(value).ok()).ok_or_else(wrong)?;
             let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong())?;
+            if redirects(&name) {
+                return Err(format!("config.headers.{name}: it may not be set here"));
+            }
             options.headers.insert(name, value);
         }
         Ok(Target::Url(url))
@@ -221,7 +230,40 @@ fn is_below(url: &Url, permitted: &Url) -> bool {
     is_http
         && is_plain
         && url.origin() == permitted.origin()
-        && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        && rest.is_some_and(|rest| rest.is_empty() || (rest.starts_with('/') && !may_lead_up(rest)))
+}
+
+/// Whether some server could read a path as one that leaves its folder, though an address does not: many decode a path
+/// before they split it, or cut parameters (`..;x`) off first.
+fn may_lead_up(path: &str) -> bool {
+    let path = path.to_ascii_lowercase();
+    ["..", ";", "\\", "%2e", "%2f", "%3b", "%5c", "%25", "%00"].iter().any(|part| path.contains(part))
+}
+
+/// Whether a header decides to which server or path a request goes, whose request it is, or where it ends. Credentials
+/// (`Authorization`, keys) are the agent's own affair.
+fn redirects(name: &HeaderName) -> bool {
+    const NAMES: [&str; 17] = [
+        "host",
+        "forwarded",
+        "via",
+        "x-real-ip",
+        "x-original-url",
+        "x-rewrite-url",
+        "x-http-method-override",
+        "connection",
+        "keep-alive",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+        "content-length",
+        "content-type",
+        "accept",
+        "last-event-id",
+    ];
+    const BEGINNINGS: [&str; 3] = ["x-forwarded-", "proxy-", "mcp-"];
+    NAMES.contains(&name.as_str()) || BEGINNINGS.iter().any(|beginning| name.as_str().starts_with(beginning))
 }
 
 #[cfg(test)]
@@ -298,6 +340,12 @@ mod tests {
             "https://example.com/mcpx",
             "https://example.com/mcp/../x",
             "https://example.com/mcp/%2e%2e/x",
+            "https://example.com/mcp/..%2fx",
+            "https://example.com/mcp/..%2Fx",
+            "https://example.com/mcp/..;/x",
+            "https://example.com/mcp/..%3b/x",
+            "https://example.com/mcp/a%5c..%5c..%5cx",
+            "https://example.com/mcp/%252e%252e%252fx",
             "file:///mcp",
         ] {
             assert!(!url(other), "{other}");
@@ -306,6 +354,10 @@ mod tests {
             let headers = json!({name: value});
             permit(&settings, json!({"transport": "sse", "url": "https://example.com/mcp", "headers": headers})).is_ok()
         };
+        assert!(header("Authorization", json!("Bearer of-the-agent")));
+        for name in ["Host", "X-Forwarded-Host", "Forwarded", "X-Original-URL", "Transfer-Encoding", "Mcp-Session-Id"] {
+            assert!(!header(name, json!("v")), "{name}");
+        }
         assert!(header("X-Key", json!("v")) && !header("X-Key", json!(1)) && !header("X Key", json!("v")));
     }
 }

@@ -1,6 +1,5 @@
 //! A server that a session has registered: its session with us, and what it has.
 
-use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::SystemTime;
 
@@ -41,7 +40,6 @@ pub(super) struct Server {
 struct State {
     upstream: Option<Upstream>,
     lists: Arc<Lists>,
-    watched: BTreeSet<String>,
     connected_at: f64,
     /// Why it could not be opened the last time.
     error: String,
@@ -61,7 +59,17 @@ impl Server {
     pub(super) fn new(permitted: Permitted, context: &Context<'_>, roots: Vec<Root>) -> Arc<Self> {
         let (pushes, waiting) = mpsc::channel(WAITING);
         let (id, stale, agent) = (permitted.id.clone(), Arc::new(Notify::new()), Arc::downgrade(context.caller));
-        let host = ServerHost { id: id.clone(), agent: agent.clone(), roots, pushes, stale: Arc::clone(&stale) };
+        let host = ServerHost {
+            id: id.clone(),
+            agent: agent.clone(),
+            agreement: Arc::clone(context.agreement),
+            terms: context.terms.on_behalf(),
+            bell: context.bell.clone(),
+            roots,
+            watched: Mutex::default(),
+            pushes,
+            stale: Arc::clone(&stale),
+        };
         let server = Arc::new(Self {
             id,
             permitted,
@@ -112,7 +120,7 @@ impl Server {
             state.error.clear();
             state.lists = Arc::new(lists);
             state.upstream = Some(upstream.clone());
-            state.watched.clone()
+            self.host.watched().clone()
         };
         for uri in watched {
             if let Err(failure) = upstream.call(Operation::Watch(uri.into())).await {
@@ -221,18 +229,22 @@ impl Server {
     /// Follows a resource.
     pub(super) async fn watch(&self, uri: &str) -> Result<(), Failure> {
         {
-            let state = self.state();
-            if state.watched.contains(uri) {
+            let mut watched = self.host.watched();
+            if watched.contains(uri) {
                 return Ok(());
             }
-            if state.watched.len() >= WATCHED {
+            if watched.len() >= WATCHED {
                 let message = format!("at most {WATCHED} resources of a server are followed");
                 return Err(Failure::new(FailureKind::Busy, message));
             }
+            // Before the server is asked: it may tell of a change before its answer is read.
+            watched.insert(uri.to_owned());
         }
-        self.ask(Operation::Watch(uri.to_owned().into())).await?;
-        self.state().watched.insert(uri.to_owned());
-        Ok(())
+        let asked = self.ask(Operation::Watch(uri.to_owned().into())).await;
+        if asked.is_err() {
+            self.host.watched().remove(uri);
+        }
+        asked.map(drop)
     }
 
     /// Calls one of its tools.

@@ -87,9 +87,11 @@ pub(super) fn worded(failure: Failure) -> Failure {
         FailureKind::Unsupported | FailureKind::MissingCapability => "mcp_capability_missing",
         FailureKind::UpstreamLost | FailureKind::Busy | FailureKind::Stopping => "mcp_server_unavailable",
         FailureKind::Unanswered => "mcp_sampling_refused",
-        FailureKind::UpstreamError | FailureKind::TooLong | FailureKind::InvalidArguments | FailureKind::OnlyAsTask => {
-            "mcp_protocol_error"
-        }
+        FailureKind::UpstreamError
+        | FailureKind::TooLong
+        | FailureKind::TooMany
+        | FailureKind::InvalidArguments
+        | FailureKind::OnlyAsTask => "mcp_protocol_error",
         _ => "mcp_transport_error",
     };
     Failure { kind: FailureKind::Capability(code), ..failure }

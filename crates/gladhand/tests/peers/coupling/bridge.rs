@@ -16,7 +16,7 @@ const NOTED: &str = r#"echo $$ >> "$0"; exec "$@""#;
 pub(super) struct Bridge {
     /// The words of its command; or the program that runs and the URL at which it listens.
     words: Vec<String>,
-    listening: Option<(Child, String)>,
+    listening: Option<Listening>,
     folder: tempfile::TempDir,
 }
 
@@ -35,14 +35,14 @@ impl Bridge {
         words.extend(["--", "sh", "-c", NOTED].map(str::to_owned));
         words.push(path("server"));
         words.extend(server.words.iter().map(|word| word.to_str().expect("paths are UTF-8").to_owned()));
-        let listening = (way == Way::Http).then(|| listen(&words));
+        let listening = (way == Way::Http).then(|| Listening::start(&words));
         Self { words, listening, folder }
     }
 
     /// Words or a URL, for a client.
     pub(super) fn target(&self) -> Value {
         match &self.listening {
-            Some((_, url)) => json!(url),
+            Some(listening) => json!(listening.url),
             None => json!(self.words),
         }
     }
@@ -50,7 +50,7 @@ impl Bridge {
     /// The same, for a client of ours.
     pub(super) fn words(&self) -> Vec<String> {
         match &self.listening {
-            Some((_, url)) => vec![url.clone()],
+            Some(listening) => vec![listening.url.clone()],
             None => self.words.clone(),
         }
     }
@@ -61,22 +61,28 @@ impl Bridge {
     }
 }
 
-fn listen(words: &[String]) -> (Child, String) {
-    let mut command = Command::new(&words[0]);
-    command.args(&words[1..]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-    let mut child = command.spawn().expect("the program is built");
-    let mut lines = BufReader::new(child.stderr.take().expect("stderr is piped")).lines().map_while(Result::ok);
-    let url = lines.find_map(|line| line.split_once("listening on ").map(|(_, url)| url.trim().to_owned()));
-    // Somebody must read what it says later.
-    std::thread::spawn(move || lines.for_each(drop));
-    (child, url.expect("it says where it listens"))
+/// A program of ours that listens, until this is dropped.
+pub(crate) struct Listening {
+    child: Child,
+    pub(crate) url: String,
 }
 
-impl Drop for Bridge {
+impl Listening {
+    pub(crate) fn start(words: &[String]) -> Self {
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the program is built");
+        let mut lines = BufReader::new(child.stderr.take().expect("stderr is piped")).lines().map_while(Result::ok);
+        let url = lines.find_map(|line| line.split_once("listening on ").map(|(_, url)| url.trim().to_owned()));
+        // A program whose lines are not read would stop at some point.
+        std::thread::spawn(move || lines.for_each(drop));
+        Self { child, url: url.expect("it says where it listens") }
+    }
+}
+
+impl Drop for Listening {
     fn drop(&mut self) {
-        if let Some((child, _)) = &mut self.listening {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }

@@ -14,6 +14,18 @@ use crate::matrix::versions;
 
 const HANDSHAKE: Tongue = Tongue::Handshake("2025-11-25");
 
+/// A client of others.
+pub(crate) struct Theirs {
+    /// Who it is, with its version and its mode.
+    pub(crate) name: String,
+    /// Its script.
+    pub(crate) words: Vec<OsString>,
+    /// The mode in which it opens.
+    pub(crate) mode: &'static str,
+    /// What it comes to speak with us.
+    pub(super) tongue: Tongue,
+}
+
 /// A client.
 pub(super) struct Client {
     /// Who it is, with its version and its mode.
@@ -29,7 +41,8 @@ enum Kind {
     Ours,
 }
 
-pub(super) fn all() -> Vec<Client> {
+/// The clients of others.
+pub(crate) fn theirs() -> Vec<Theirs> {
     let ts_v1 = versions::npm("TypeScript SDK", "npm", "@modelcontextprotocol/sdk");
     let ts_v2 = versions::npm("TypeScript SDK", "npm", "@modelcontextprotocol/client");
     let py_v1 = versions::python("Python SDK", "py1", "mcp");
@@ -47,10 +60,17 @@ pub(super) fn all() -> Vec<Client> {
         (&fastmcp, fastmcp_words.clone(), "legacy", HANDSHAKE),
         (&fastmcp, fastmcp_words, "auto", Tongue::Stateless),
     ];
-    let theirs = theirs.map(|(name, words, mode, tongue)| Client {
-        name: format!("{name} ({mode})"),
-        tongue,
-        kind: Kind::Theirs(words, mode),
+    let named = |(name, words, mode, tongue): (&String, _, _, _)| {
+        let name = format!("{name} ({mode})");
+        Theirs { name, words, mode, tongue }
+    };
+    theirs.map(named).into()
+}
+
+pub(super) fn all() -> Vec<Client> {
+    let theirs = theirs().into_iter().map(|Theirs { name, words, mode, tongue }| {
+        let kind = Kind::Theirs(words, mode);
+        Client { name, tongue, kind }
     });
     let handshakes = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"].map(Tongue::Handshake);
     let others = [Tongue::Stateless, Tongue::A2e, Tongue::Loaf, Tongue::Fluxloop];
@@ -58,10 +78,16 @@ pub(super) fn all() -> Vec<Client> {
         let dialect = if tongue.is_mcp() { "mcp@" } else { "" };
         Client { name: format!("gladhand ({dialect}{})", tongue.name()), tongue, kind: Kind::Ours }
     });
-    theirs.into_iter().chain(ours).collect()
+    theirs.chain(ours).collect()
 }
 
 impl Client {
+    /// Whether it can talk to a server without a bridge. Clients of others that begin without a handshake can fall back to it.
+    pub(super) fn can_talk_to(&self, server: &Server) -> bool {
+        let falls_back = matches!(self.kind, Kind::Theirs(..)) && self.tongue == Tongue::Stateless;
+        self.tongue.is_of_the_era_of(server.tongue) || falls_back && server.tongue.is_mcp()
+    }
+
     /// Takes a pair through its session.
     pub(super) fn meet(&self, pair: &Pair<'_>) -> Seen {
         let bridge = Bridge::between(pair);

@@ -8,8 +8,8 @@
 //! Every client meets a server of each era in every run, and a sample of the others; `GLADHAND_WHOLE_MATRIX=1` runs all
 //! pairs, and `GLADHAND_MATRIX='rmcp'` only those whose words hold that.
 
-mod bridge;
-mod clients;
+pub(crate) mod bridge;
+pub(crate) mod clients;
 mod ours;
 mod servers;
 mod table;

@@ -13,8 +13,6 @@ use crate::matrix::versions;
 
 const HANDSHAKE: Tongue = Tongue::Handshake("2025-11-25");
 
-const NEVER_DECLARED: &str = "The first line of the Python SDK never declares that its lists change.";
-const NOT_LISTENED_TO: &str = "FastMCP serves no `subscriptions/listen`, so nobody can be told.";
 const FIXED: &str = "The server has the same tools from its beginning to its end.";
 
 /// A server.
@@ -140,21 +138,21 @@ pub(super) fn all() -> Vec<Server> {
             versions::python("Python SDK", "py1", "mcp"),
             HANDSHAKE,
             stdio(python("py1", "matrix/py_v1_server.py"), &[]),
-            matrix(None),
-            Some(NEVER_DECLARED),
+            matrix(grow()),
+            None,
             false,
         ),
         of(
             versions::python("FastMCP", "pyservers", "fastmcp"),
-            Tongue::Stateless,
+            Tongue::Both,
             stdio(python("pyservers", "matrix/fastmcp_server.py"), &[]),
             matrix(None),
-            Some(NOT_LISTENED_TO),
+            Some(FIXED),
             false,
         ),
         of(
             versions::rmcp(),
-            Tongue::Stateless,
+            Tongue::Both,
             stdio(vec![peers().join("cargo/release/rmcp-matrix").into()], &[]),
             matrix(None),
             Some(FIXED),

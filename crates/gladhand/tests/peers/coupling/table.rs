@@ -44,9 +44,10 @@ fn sums(pairs: &[&Pair<'_>]) -> String {
 
 fn rows<'m>(pairs: impl Iterator<Item = &'m Pair<'m>>, reasons: &mut Vec<&'static str>) -> String {
     let names: String = Cell::ALL.iter().map(|cell| format!(" {} |", cell.name())).collect();
-    let mut text = format!("| client | way |{names}\n|---|---|{}\n", ":-:|".repeat(Cell::ALL.len()));
+    let mut text = format!("| client | way | direct |{names}\n|---|---|:-:|{}\n", ":-:|".repeat(Cell::ALL.len()));
     for pair in pairs {
-        let _ = write!(text, "| {} | {} |", pair.client.name, pair.way.name());
+        let direct = if pair.client.can_talk_to(pair.server) { "✓" } else { "–" };
+        let _ = write!(text, "| {} | {} | {direct} |", pair.client.name, pair.way.name());
         for cell in Cell::ALL {
             let _ = match pair.verdict(cell) {
                 Verdict::Exact => write!(text, " ✓ |"),

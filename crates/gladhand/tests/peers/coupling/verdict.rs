@@ -10,6 +10,8 @@ pub(super) enum Tongue {
     Handshake(&'static str),
     /// MCP without one.
     Stateless,
+    /// MCP of both eras, as some servers speak it: each client is spoken to in its own.
+    Both,
     A2e,
     Loaf,
     Fluxloop,
@@ -17,12 +19,16 @@ pub(super) enum Tongue {
 
 impl Tongue {
     pub(super) fn is_mcp(self) -> bool {
-        matches!(self, Self::Handshake(_) | Self::Stateless)
+        matches!(self, Self::Handshake(_) | Self::Stateless | Self::Both)
     }
 
-    /// Whether both are of one era of MCP.
-    fn is_of_the_era_of(self, other: Self) -> bool {
-        matches!((self, other), (Self::Handshake(_), Self::Handshake(_)) | (Self::Stateless, Self::Stateless))
+    /// Whether both are of one era of MCP, or speak the same dialect.
+    pub(super) fn is_of_the_era_of(self, other: Self) -> bool {
+        match (self, other) {
+            (Self::Both, other) | (other, Self::Both) => other.is_mcp(),
+            (Self::Handshake(_), Self::Handshake(_)) => true,
+            (one, another) => one == another,
+        }
     }
 
     /// Its own name, and what a client of ours is told to speak.
@@ -30,6 +36,7 @@ impl Tongue {
         match self {
             Self::Handshake(revision) => revision,
             Self::Stateless => "2026-07-28",
+            Self::Both => "both eras",
             Self::A2e => "a2e",
             Self::Loaf => "loaf",
             Self::Fluxloop => "fluxloop",
@@ -61,7 +68,7 @@ const TOO_YOUNG: &str =
 const BY_ROUNDS: &str = "The server's request becomes an answer that asks (`input_required`); the client's next round brings the answer to it.";
 const BY_REQUESTS: &str = "The server's answer that asks (`input_required`) becomes a request to the client, whose response makes the next round.";
 const NOT_TOLD: &str = "The client's dialect has no word for lists that change; it lists what there is when it asks.";
-const ONE_LIST: &str = "Clients that can be asked each have a server of their own and see its lists; those without a session all see the list of the one that changed last.";
+const ONE_LIST: &str = "Calls without a session, of one client that declares the same, take turns on servers and see the list of the one that changed last.";
 const BY_LISTENING: &str = "Notifications of the one era come on streams that are listened to in the other.";
 
 /// What is to be expected of a cell.
@@ -94,7 +101,7 @@ pub(super) fn of(client: Tongue, server: &Server, way: Way, cell: Cell) -> Verdi
             _ => Emulated(BY_REQUESTS),
         },
         Cell::Change if !client.is_mcp() => Absent(NOT_TOLD),
-        Cell::Change if way == Way::Http && server.tongue != Tongue::Stateless => Emulated(ONE_LIST),
+        Cell::Change if way == Way::Http && client == Tongue::Stateless && !is_same => Emulated(ONE_LIST),
         Cell::Change if is_same => Exact,
         Cell::Change => Emulated(BY_LISTENING),
     }

@@ -12,14 +12,14 @@ use super::Transport;
 /// Longer than a server needs to start on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-pub(super) struct Listening {
+pub(crate) struct Listening {
     child: Child,
     port: u16,
 }
 
 impl Listening {
     /// Starts a script that takes `http PORT` or `sse PORT` before words of its own.
-    pub(super) fn by_arguments(words: &[OsString], transport: Transport) -> Self {
+    pub(crate) fn by_arguments(words: &[OsString], transport: Transport) -> Self {
         let port = free_port();
         let (program, own) = words.split_at(words.len().min(2));
         let mut command = Command::new(&program[0]);
@@ -28,7 +28,7 @@ impl Listening {
     }
 
     /// Starts server-everything, which has its own names and wants the port in the environment.
-    pub(super) fn by_environment(words: &[OsString], transport: Transport) -> Self {
+    pub(crate) fn by_environment(words: &[OsString], transport: Transport) -> Self {
         let port = free_port();
         let mut command = Command::new(&words[0]);
         let name = if transport == Transport::Http { "streamableHttp" } else { "sse" };
@@ -36,10 +36,13 @@ impl Listening {
         Self::start(command, port)
     }
 
-    pub(super) fn target(&self, transport: Transport) -> Target {
+    pub(crate) fn target(&self, transport: Transport) -> Target {
+        Target::parse(&[self.url(transport)]).expect("a URL")
+    }
+
+    pub(crate) fn url(&self, transport: Transport) -> String {
         let path = if transport == Transport::Sse { "sse" } else { "mcp" };
-        let url = format!("http://127.0.0.1:{}/{path}", self.port);
-        Target::parse(&[url]).expect("a URL")
+        format!("http://127.0.0.1:{}/{path}", self.port)
     }
 
     fn start(mut command: Command, port: u16) -> Self {

@@ -8,7 +8,7 @@
 
 mod clients;
 pub(crate) mod habits;
-mod listening;
+pub(crate) mod listening;
 pub(crate) mod servers;
 mod table;
 pub(crate) mod versions;
@@ -88,8 +88,9 @@ struct Row {
     session: Box<dyn Fn(&Self) -> Seen + Send + Sync>,
 }
 
+/// How a peer is talked to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Transport {
+pub(crate) enum Transport {
     Stdio,
     Http,
     /// HTTP with a stream beside it, as 2024-11-05 has it.
@@ -97,7 +98,7 @@ enum Transport {
 }
 
 impl Transport {
-    fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Stdio => "stdio",
             Self::Http => "http",

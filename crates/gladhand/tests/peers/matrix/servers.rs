@@ -363,7 +363,7 @@ impl Host for Ears {
         // Nobody may be listening any more.
         match notice {
             Notice::Progress(_, progress) => drop(self.progress.send(progress)),
-            Notice::ResourceUpdated(uri) => drop(self.updates.send(uri)),
+            Notice::ResourceUpdated(update) => drop(self.updates.send(update.uri)),
             Notice::ToolsChanged => drop(self.changes.send(())),
             _ => {}
         }

@@ -1,7 +1,7 @@
 //! All agents of one server, found by the ids of their sessions, and what is done to all of them.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock, Weak};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 use std::time::{Duration, Instant};
 
 use gladhand_dialects::shares::giving_way;
@@ -60,23 +60,35 @@ impl Trust {
 }
 
 /// All agents of one server.
+///
+/// Sessions before and after their handshake have a bound each. Every client can open a session, so one without a handshake never
+/// takes the place of one that has it. Both bounds are shared by [`giving_way`].
 #[derive(Debug)]
 pub(in crate::edges::http) struct Agents {
     shared: Arc<Shared>,
     limits: AgentLimits,
-    open: RwLock<HashMap<SessionId, Arc<AgentSession>>>,
+    sessions: RwLock<Sessions>,
+}
+
+type ById = HashMap<SessionId, Arc<AgentSession>>;
+
+#[derive(Debug, Default)]
+struct Sessions {
+    /// Those whose handshake has not come.
+    waiting: ById,
+    /// Those with a handshake.
+    open: ById,
 }
 
 impl Agents {
     pub(in crate::edges::http) fn new(shared: Arc<Shared>, limits: AgentLimits) -> Self {
-        Self { shared, limits, open: RwLock::default() }
+        Self { shared, limits, sessions: RwLock::default() }
     }
 
-    /// Opens a session; none if there are too many and no other gives way to it.
-    pub(super) fn open(self: &Arc<Self>, who: Who) -> Option<SessionId> {
+    /// Begins a session that waits for its handshake; none if it would find no place after it.
+    pub(super) fn begin(self: &Arc<Self>, who: Who) -> Option<SessionId> {
         // Looked at before anything is made, because there may be many who try.
-        let count = self.open.read().unwrap_or_else(PoisonError::into_inner).len();
-        if count >= self.limits.sessions && !self.make_room(who.party) {
+        if !self.has_room_for(who.party) || !self.make_room(|sessions| &sessions.waiting, who.party) {
             return None;
         }
         let id = SessionId::draw();
@@ -84,7 +96,7 @@ impl Agents {
         let leaving = Leaving { agents: Arc::downgrade(self), id };
         let epoch = self.shared.service.access().epoch();
         let session = AgentSession::new(Arc::clone(&self.shared), who, self.door(&clock), clock, leaving);
-        self.open.write().unwrap_or_else(PoisonError::into_inner).insert(id, Arc::clone(&session));
+        self.write().waiting.insert(id, Arc::clone(&session));
         if self.shared.service.access().epoch() != epoch {
             // Those who hold sessions to the passes of now may have looked before this was there.
             self.hold_to(&session, &self.shared.service.access().passes());
@@ -92,23 +104,52 @@ impl Agents {
         Some(id)
     }
 
+    /// The handshake of a session has come. Sessions of others may give way to it; if none does, it ends itself.
+    pub(super) fn opened(&self, session: &AgentSession) {
+        let id = session.leaving.id;
+        if !self.make_room(|sessions| &sessions.open, session.who.party) {
+            return session.end();
+        }
+        let mut sessions = self.write();
+        // It may have ended meanwhile.
+        if let Some(session) = sessions.waiting.remove(&id) {
+            sessions.open.insert(id, session);
+        }
+    }
+
+    /// Whether a party gets one more session with a handshake, be it in the place of another.
+    pub(super) fn has_room_for(&self, party: Party) -> bool {
+        let sessions = self.read();
+        sessions.open.len() < self.limits.sessions || !self.giving_way(&sessions.open, party).is_empty()
+    }
+
     /// The session of an id, for the one who opened it.
     pub(super) fn find(&self, id: &str, who: &Who) -> Option<Arc<AgentSession>> {
         let id = SessionId::read(id)?;
-        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
-        open.get(&id).filter(|session| session.who.principal == who.principal).cloned()
+        let sessions = self.read();
+        let session = sessions.open.get(&id).or_else(|| sessions.waiting.get(&id));
+        session.filter(|session| session.who.principal == who.principal).cloned()
     }
 
-    /// Ends sessions that give way to a newcomer, as those of MCP do; says whether there are any.
-    fn make_room(&self, newcomer: Party) -> bool {
-        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
-        let holders: Vec<_> = open.iter().map(|(id, session)| session.holder(*id)).collect();
-        let leaving = giving_way(self.limits.sessions, &holders, newcomer);
-        let leaving: Vec<_> = leaving.iter().filter_map(|id| open.get(id).cloned()).collect();
-        drop(open);
-        tracing::info!(ended = leaving.len(), "too many sessions of agents");
+    /// Makes room for one more among some sessions. The rule is that of sessions of MCP.
+    fn make_room(&self, among: impl Fn(&Sessions) -> &ById, newcomer: Party) -> bool {
+        let sessions = self.read();
+        let among = among(&sessions);
+        if among.len() < self.limits.sessions {
+            return true;
+        }
+        let leaving = self.giving_way(among, newcomer);
+        drop(sessions);
+        tracing::debug!(ended = leaving.len(), "too many sessions of agents");
         leaving.iter().for_each(|session| session.end());
         !leaving.is_empty()
+    }
+
+    /// The sessions that give way to a newcomer when there is no place left.
+    fn giving_way(&self, among: &ById, newcomer: Party) -> Vec<Arc<AgentSession>> {
+        let holders: Vec<_> = among.iter().map(|(id, session)| session.holder(*id)).collect();
+        let leaving = giving_way(self.limits.sessions, &holders, newcomer);
+        leaving.iter().filter_map(|id| among.get(id).cloned()).collect()
     }
 
     /// Ends sessions whose time is over, again and again.
@@ -151,7 +192,16 @@ impl Agents {
     }
 
     fn all(&self) -> Vec<Arc<AgentSession>> {
-        self.open.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+        let sessions = self.read();
+        sessions.waiting.values().chain(sessions.open.values()).cloned().collect()
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Sessions> {
+        self.sessions.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Sessions> {
+        self.sessions.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Our side towards a new agent.
@@ -175,7 +225,8 @@ impl Leaving {
     /// The session is over: nobody finds it any more.
     pub(super) fn leave(&self) {
         if let Some(agents) = self.agents.upgrade() {
-            agents.open.write().unwrap_or_else(PoisonError::into_inner).remove(&self.id);
+            let mut sessions = agents.write();
+            let _ = sessions.waiting.remove(&self.id).or_else(|| sessions.open.remove(&self.id));
         }
     }
 }

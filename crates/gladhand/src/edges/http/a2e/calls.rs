@@ -18,8 +18,15 @@ pub(super) fn called_tools(message: &[u8]) -> Vec<String> {
     }
 }
 
-/// Whether a message stops something, so that it is taken also from who does not read: the session, a process, a subagent.
+/// A message that stops something and is taken from an agent that does not read has at most this many bytes.
+const LONGEST_STOP: usize = 8 * 1024;
+
+/// Whether a message stops something (the session, a process, a subagent), so that it is taken also from an agent that does
+/// not read.
 pub(super) fn stops_something(message: &[u8]) -> bool {
+    if message.len() > LONGEST_STOP {
+        return false;
+    }
     let text = std::str::from_utf8(message).unwrap_or_default();
     let kind = Members::parse(text).ok().and_then(|members| members.str("type").map(String::from));
     kind.is_some_and(|kind| ["shutdown", "proc/kill/req", "multi_agent/terminate"].contains(&kind.as_str()))
@@ -35,6 +42,8 @@ mod tests {
             stops_something(br#"{"type":"shutdown"}"#) && stops_something(br#"{"type":"proc/kill/req","proc_id":"p"}"#)
         );
         assert!(!stops_something(br#"{"type":"ping"}"#) && !stops_something(b"shutdown"));
+        let long = format!(r#"{{"type":"proc/kill/req","proc_id":"{}"}}"#, "p".repeat(LONGEST_STOP));
+        assert!(!stops_something(long.as_bytes()));
     }
 
     #[test]

@@ -11,12 +11,15 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use gladhand_accord::Agreement;
 use gladhand_dialects::{Action, Ambient, Door, Output};
-use gladhand_hub::{Answer, Caller, Work};
+use gladhand_hub::{Answer, Caller, SessionId, Work};
 use gladhand_operations::{Call, CallId, Failure, FailureKind, Notice, Outcome};
 use tokio::task::AbortHandle;
 
 use super::super::driver::poll_guarded;
-use super::session::{AgentSession, Inner};
+use super::super::shared::SMALL;
+use super::session::{AgentSession, Inner, Running, Settled};
+use crate::edges::session_log::SessionLog;
+use crate::edges::violations;
 
 impl AgentSession {
     /// One step of our side, and everything that it asks for except what the hub must do once the lock is open.
@@ -32,10 +35,19 @@ impl AgentSession {
         let wire = Bytes::from(std::mem::take(&mut out.wire));
         let mut from = 0;
         for end in memchr::memchr_iter(b'\n', &wire) {
-            inner.outlet.push(self.shared.counted(wire.slice(from..end), self.who.party));
+            inner.outlet.push(self.counted(wire.slice(from..end), inner.outlet.is_read()));
             from = end + 1;
         }
         out.actions.into_iter().filter_map(|action| self.perform(inner, action)).collect()
+    }
+
+    /// A message that counts for the party while it waits: for a reader that is there, or for one that is away.
+    fn counted(&self, message: Bytes, is_read: bool) -> Bytes {
+        if is_read || message.len() <= SMALL {
+            self.shared.counted(message, self.who.party)
+        } else {
+            self.shared.kept_answer(message, self.who.party)
+        }
     }
 
     /// Does what an action asks for, or hands it back for the hub.
@@ -43,25 +55,36 @@ impl AgentSession {
         match action {
             Action::Deliver(mut call, agreement) => {
                 (call.terms.principal, call.terms.party) = (self.who.principal.clone(), Some(self.who.party));
-                inner.running.insert(call.id, None);
+                if call.terms.scopes.is_some() {
+                    call.terms.record = Some(Arc::clone(&self.record));
+                }
+                let name = inner.visit.as_ref().map(|visit| visit.count(&call.operation));
+                inner.running.insert(call.id, Running { name, task: None });
                 return Some(Action::Deliver(call, agreement));
             }
             Action::Opened(ref agreement) => {
-                let (version, client) = (agreement.version.as_str(), agreement.client.name.as_str());
-                tracing::info!(dialect = agreement.dialect, version, client, "session open");
-                inner.client = Some(client.to_owned());
+                let session = inner.visit.as_ref().map_or(SessionId::NONE, |visit| visit.id());
+                inner.log = Some(SessionLog::open(agreement, session));
+                inner.client = Some(agreement.client.name.clone());
+                if let Some(visit) = &inner.visit {
+                    visit.opened(agreement, self.who.principal.as_deref());
+                }
                 return Some(action);
             }
-            Action::Unwatch(_) | Action::RootsChanged => return Some(action),
+            Action::Unwatch(..) | Action::RootsChanged => return Some(action),
             Action::Cancel(call) => {
-                if let Some(Some(task)) = inner.running.remove(&call) {
+                if let Some(Running { task: Some((task, _)), .. }) = inner.running.remove(&call) {
                     task.abort();
                 }
-                inner.settled.retain(|(settled, _)| *settled != call);
+                inner.settled.retain(|settled| settled.call != call);
             }
             // Anybody may try, so this is no cause for alarm here.
             Action::Refused(refusal) => tracing::info!(%refusal, "no session"),
             Action::Dropped(what) => tracing::debug!(what, "dropped"),
+            Action::Declined(declined) => {
+                let principal = self.who.principal.as_deref();
+                violations::write_down(self.shared.hub(), &declined, principal, self.session());
+            }
             Action::Passed(what) => tracing::debug!(what, "let pass"),
             Action::Answered(question, answered) => inner.questions.answered(question, answered),
             // There is only one way, and it stays.
@@ -82,11 +105,13 @@ impl AgentSession {
                 let said = self.run(errand);
                 inner = self.lock();
                 match said {
-                    Some((call, Said::Outcome(outcome))) => inner.settled.push_back((call, outcome)),
+                    Some((call, Said::Outcome(outcome))) => inner.settle(call, outcome, &self.shared, self.who.party),
                     Some((call, Said::Later(work))) => {
-                        // Cancelled in between: nobody wants it.
-                        if let Some(running) = inner.running.get_mut(&call) {
-                            *running = Some(self.spawn(call, work));
+                        let Inner { running, visit, .. } = &mut *inner;
+                        // A call that was cancelled in between is dropped.
+                        if let Some(running) = running.get_mut(&call) {
+                            let busy = visit.as_ref().zip(running.name.take()).map(|(visit, name)| visit.busy(name));
+                            running.task = Some((self.spawn(call, work), busy));
                         }
                     }
                     None => {}
@@ -94,7 +119,7 @@ impl AgentSession {
                 continue;
             }
             let next = if inner.outlet.has_room() { inner.settled.pop_front() } else { None };
-            let Some((call, outcome)) = next else {
+            let Some(Settled { call, outcome, .. }) = next else {
                 self.pass_events_on(&mut inner, |inner| inner.outlet.has_room());
                 break;
             };
@@ -104,6 +129,7 @@ impl AgentSession {
                 errands.extend(self.step(&mut inner, |door, ambient, out| door.resolve(call, outcome, ambient, out)));
             }
         }
+        inner.count_under_way();
         self.set_alarm(&mut inner);
         let is_done = inner.closing.is_some() && inner.door.in_flight().is_empty();
         drop(inner);
@@ -119,16 +145,22 @@ impl AgentSession {
         if !inner.has_ended {
             inner.clock.tick();
             self.pass_events_on(&mut inner, |inner| inner.outlet.has_room());
+            inner.count_events(self.following.bytes());
         }
     }
 
     /// Writes events for as long as there are any and `may_go_on` agrees.
     fn pass_events_on(&self, inner: &mut Inner, may_go_on: impl Fn(&Inner) -> bool) {
+        let mut has_passed = false;
         while may_go_on(inner)
             && let Some(event) = self.following.pop()
         {
+            has_passed = true;
             // Events want nothing of anybody else.
             let _ = self.step(inner, |door, ambient, out| door.notice(event, ambient, out));
+        }
+        if has_passed {
+            inner.count_events(self.following.bytes());
         }
     }
 
@@ -142,7 +174,7 @@ impl AgentSession {
                     self.shared.hub().joined(&caller);
                 }
             }
-            Action::Unwatch(uri) => self.shared.hub().unwatch(&uri),
+            Action::Unwatch(uri, id) => self.shared.hub().unwatch(&uri, id),
             Action::RootsChanged => self.shared.hub().roots_changed(self.session()),
             _ => {}
         }
@@ -176,7 +208,7 @@ impl AgentSession {
             if let Some(session) = this.upgrade() {
                 let mut inner = session.lock();
                 inner.clock.tick();
-                inner.settled.push_back((call, outcome));
+                inner.settle(call, outcome, &session.shared, session.who.party);
                 session.follow_up(inner, VecDeque::new());
             }
         };
@@ -188,7 +220,7 @@ impl AgentSession {
         inner.clock.tick();
         inner.settled.clear();
         loop {
-            inner.running.drain().filter_map(|(_, task)| task).for_each(|task| task.abort());
+            inner.running.drain().filter_map(|(_, running)| running.task).for_each(|(task, _)| task.abort());
             let mut calls = inner.door.in_flight();
             calls.sort_unstable();
             if calls.is_empty() {

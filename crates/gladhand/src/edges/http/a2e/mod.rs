@@ -23,6 +23,7 @@ use http::{Method, Response, StatusCode};
 use hyper::body::Incoming;
 
 use super::endpoint::Endpoint;
+use super::refusals::refused;
 use super::request::read_body;
 use super::respond::{self, Content};
 use super::served::Line;
@@ -44,13 +45,10 @@ pub(super) const HEALTH: &str = "/health";
 /// Names a session.
 const SESSION_ID: HeaderName = HeaderName::from_static("x-session-id");
 
-/// What is said of a session that nobody knows, or that is over.
-const NO_SESSION: (StatusCode, &str) = (StatusCode::NOT_FOUND, "Session not found");
-
 /// Bounds on sessions of A2E over HTTP.
 #[derive(Debug, Clone, Copy)]
 pub struct AgentLimits {
-    /// How many may be open.
+    /// How many may be open, and how many more may wait for their handshake.
     pub sessions: usize,
     /// After which time without use, and without anybody reading or waiting, one ends.
     pub idle: Duration,
@@ -60,7 +58,7 @@ pub struct AgentLimits {
 
 impl Default for AgentLimits {
     fn default() -> Self {
-        Self { sessions: 2000, idle: Duration::from_secs(30 * 60), handshake: Duration::from_secs(30) }
+        Self { sessions: 2000, idle: Duration::from_secs(30 * 60), handshake: Duration::from_secs(10) }
     }
 }
 
@@ -83,15 +81,15 @@ pub(super) async fn serve(
     line: &Arc<Line>,
 ) -> Response<Content> {
     match (head.uri.path(), &head.method) {
-        (SESSION, &Method::POST) => match agents.open(who) {
+        (SESSION, &Method::POST) => match agents.begin(who) {
             Some(id) => {
                 let line = format!(r#"{{"session_id":"{}"}}"#, id.written());
                 respond::json(StatusCode::OK, line.into())
             }
-            None => detail(StatusCode::SERVICE_UNAVAILABLE, "Too many sessions"),
+            None => too_many_sessions(),
         },
         (SEND, &Method::POST) => send(endpoint, agents, head, body, &who, sender).await,
-        (STREAM, &Method::GET) => stream(endpoint, agents, head, &who, line),
+        (STREAM, &Method::GET) => stream(endpoint, agents, head, &who, sender, line),
         (STREAM, _) => not_allowed("GET"),
         _ => not_allowed("POST"),
     }
@@ -105,9 +103,9 @@ async fn send(
     who: &Who,
     sender: Option<&Principal>,
 ) -> Response<Content> {
-    let session = match find(agents, head, who) {
+    let session = match find(endpoint, agents, head, who, sender) {
         Ok(session) => session,
-        Err((status, why)) => return detail(status, why),
+        Err(refusal) => return *refusal,
     };
     if !endpoint.shared.has_room_for_answers(who.party) {
         return busy();
@@ -121,7 +119,7 @@ async fn send(
     };
     let message = on_one_line(&body);
     if endpoint.shared.has_withdrawn(who) {
-        return detail(StatusCode::UNAUTHORIZED, "the token is not valid any more");
+        return refused(detail(StatusCode::UNAUTHORIZED, respond::WITHDRAWN), respond::WITHDRAWN);
     }
     if let (Some(authorize), Some(sender)) = (endpoint.shared.authorize(), sender)
         && let Err(denied) = authorize.permit_tools(sender, &|| calls::called_tools(&message))
@@ -129,22 +127,36 @@ async fn send(
         endpoint.shared.refused_for_scopes(sender, &DIALECT, &calls::called_tools(&message));
         return denied.map(Content::Whole);
     }
-    match session.send(&message, who) {
-        Sent::Taken => respond::json(StatusCode::OK, Bytes::from_static(br#"{"ok":true}"#)),
+    if !session.is_open() && !agents.has_room_for(session.who.party) {
+        return too_many_sessions();
+    }
+    let sent = session.send(&message, who);
+    if sent == Sent::Opened {
+        agents.opened(&session);
+    }
+    match sent {
+        Sent::Taken | Sent::Opened => respond::json(StatusCode::OK, Bytes::from_static(br#"{"ok":true}"#)),
         Sent::Deaf => not_found(),
         Sent::Busy => busy(),
     }
 }
 
-fn stream(endpoint: &Endpoint, agents: &Agents, head: &Parts, who: &Who, line: &Arc<Line>) -> Response<Content> {
-    let session = match find(agents, head, who) {
+fn stream(
+    endpoint: &Endpoint,
+    agents: &Agents,
+    head: &Parts,
+    who: &Who,
+    sender: Option<&Principal>,
+    line: &Arc<Line>,
+) -> Response<Content> {
+    let session = match find(endpoint, agents, head, who, sender) {
         Ok(session) => session,
-        Err((status, why)) => return detail(status, why),
+        Err(refusal) => return *refusal,
     };
     if !endpoint.shared.streams.admits(who.party) {
         return detail(StatusCode::SERVICE_UNAVAILABLE, "Too many streams");
     }
-    let Some(stream) = session.listen(Arc::clone(line)) else { return not_found() };
+    let Some(stream) = session.listen(Arc::clone(line), who) else { return not_found() };
     let mut response = Response::new(Content::Messages(Box::new(stream)));
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream; charset=utf-8"));
@@ -154,11 +166,20 @@ fn stream(endpoint: &Endpoint, agents: &Agents, head: &Parts, who: &Who, line: &
     response
 }
 
-/// The session that a request names.
-fn find(agents: &Agents, head: &Parts, who: &Who) -> Result<Arc<AgentSession>, (StatusCode, &'static str)> {
-    let id = head.headers.get(SESSION_ID).filter(|id| !id.is_empty());
-    let id = id.ok_or((StatusCode::BAD_REQUEST, "Missing X-Session-Id"))?;
-    id.to_str().ok().and_then(|id| agents.find(id, who)).ok_or(NO_SESSION)
+/// The session that a request names, if its sender may use it.
+fn find(
+    endpoint: &Endpoint,
+    agents: &Agents,
+    head: &Parts,
+    who: &Who,
+    sender: Option<&Principal>,
+) -> Result<Arc<AgentSession>, Box<Response<Content>>> {
+    let Some(id) = head.headers.get(SESSION_ID).filter(|id| !id.is_empty()) else {
+        return Err(Box::new(detail(StatusCode::BAD_REQUEST, "Missing X-Session-Id")));
+    };
+    let session = id.to_str().ok().and_then(|id| agents.find(id, who)).ok_or_else(|| Box::new(not_found()))?;
+    endpoint.permit_content(&session.record, who, sender)?;
+    Ok(session)
 }
 
 /// A message without line ends, which would end it too early wherever it is passed on. In JSON they mean nothing.
@@ -176,9 +197,13 @@ pub(super) fn detail(status: StatusCode, detail: &str) -> Response<Content> {
     respond::json(status, serde_json::json!({ "detail": detail }).to_string().into())
 }
 
+/// No session has this id, or it is over.
 fn not_found() -> Response<Content> {
-    let (status, why) = NO_SESSION;
-    detail(status, why)
+    detail(StatusCode::NOT_FOUND, "Session not found")
+}
+
+fn too_many_sessions() -> Response<Content> {
+    detail(StatusCode::SERVICE_UNAVAILABLE, "Too many sessions")
 }
 
 /// The agent does not read what it is sent, or too much is under way.

@@ -2,6 +2,9 @@
 //!
 //! Nothing is dropped. What was handed to a connection and is not known to have left it when it broke, or when another
 //! stream took its place, goes to the next one: rather twice than never, since who asked knows an answer by its request.
+//!
+//! A message counts until it has left its connection. So what waits for an agent never exceeds the high-water mark by more
+//! than one outcome, and the answers to a few messages that stop something.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,11 +15,14 @@ use bytes::Bytes;
 use super::super::served::Line;
 use super::super::stream::Taken;
 
-/// With more unread bytes than this, nothing more is taken in and no outcome is written.
+/// If more bytes than this have not left, nothing more is taken in and no outcome is written.
 const HIGH_WATER: usize = 128 * 1024;
 
 /// What one message costs beyond its text, roughly.
 const OVERHEAD: usize = 64;
+
+/// How many messages that stop something are taken in beyond the high-water mark, until there is room again.
+const MOST_STOPS: u32 = 64;
 
 /// Messages on their way to one agent.
 #[derive(Debug, Default)]
@@ -25,6 +31,8 @@ pub(super) struct Outlet {
     bytes: usize,
     reader: Option<Reader>,
     readers: u64,
+    /// Messages that stop something, taken in since there was no room.
+    stops: u32,
     /// Nothing more comes.
     has_ended: bool,
 }
@@ -35,6 +43,7 @@ struct Reader {
     line: Arc<Line>,
     /// What it was handed, and may not have left since its connection had gone out so many times.
     handed: Vec<Bytes>,
+    handed_bytes: usize,
     flushes: u64,
     waker: Option<Waker>,
 }
@@ -43,6 +52,16 @@ impl Reader {
     /// Whether everything that it was handed has gone out.
     fn is_out(&self) -> bool {
         self.line.flushes() > self.flushes
+    }
+
+    /// Whether it was handed so much that nothing more is written until that has left.
+    fn has_much(&self) -> bool {
+        self.handed_bytes >= HIGH_WATER
+    }
+
+    /// How many bytes it was handed that may not have left.
+    fn unsent(&self) -> usize {
+        if self.is_out() { 0 } else { self.handed_bytes }
     }
 }
 
@@ -69,7 +88,8 @@ impl Outlet {
         }
         self.readers += 1;
         let flushes = line.flushes();
-        self.reader = Some(Reader { token: self.readers, line, handed: Vec::new(), flushes, waker: None });
+        self.reader =
+            Some(Reader { token: self.readers, line, handed: Vec::new(), handed_bytes: 0, flushes, waker: None });
         self.readers
     }
 
@@ -85,6 +105,7 @@ impl Outlet {
         let Some(reader) = self.reader.as_mut().filter(|reader| reader.token == token) else { return Taken::End };
         if reader.is_out() {
             reader.handed.clear();
+            reader.handed_bytes = 0;
         }
         if reader.line.has_ended() {
             // It looks as if it waited for more, and is gone in all likelihood: what it is sent now would be lost.
@@ -98,6 +119,10 @@ impl Outlet {
                 Some(known) => known.clone_from(waker),
                 none => *none = Some(waker.clone()),
             }
+            if reader.has_much() {
+                // Outcomes may wait until this has left, and its connection does not ask for more by itself.
+                reader.line.wake_when_flushed(waker);
+            }
             return Taken::Nothing;
         }
         let mut events = Vec::with_capacity(self.bytes);
@@ -108,14 +133,25 @@ impl Outlet {
             reader.handed.push(message);
         }
         self.unread.shrink_to(16);
-        self.bytes = 0;
+        reader.handed_bytes += std::mem::take(&mut self.bytes);
         reader.flushes = reader.line.flushes();
         Taken::Events(events.into())
     }
 
     /// Whether the agent reads what it is sent.
     pub(super) fn has_room(&self) -> bool {
-        self.bytes < HIGH_WATER
+        self.bytes + self.reader.as_ref().map_or(0, Reader::unsent) < HIGH_WATER
+    }
+
+    /// Whether the reader was handed so much that something may wait until that has left.
+    pub(super) fn has_handed_much(&self) -> bool {
+        self.reader.as_ref().is_some_and(Reader::has_much)
+    }
+
+    /// Whether one more message that stops something is taken in although there is no room.
+    pub(super) fn takes_stop(&mut self) -> bool {
+        self.stops = if self.has_room() { 1 } else { self.stops + 1 };
+        self.stops <= MOST_STOPS
     }
 
     /// Whether somebody reads.
@@ -183,15 +219,65 @@ mod tests {
         assert_eq!(taken(&mut outlet, next), "data: a\n\n");
     }
 
-    #[test]
-    fn what_nobody_reads_fills_it() {
-        let mut outlet = Outlet::default();
+    fn fill(outlet: &mut Outlet) {
         while outlet.has_room() {
             outlet.push(Bytes::from_static(&[b'x'; 1000]));
         }
-        let reader = outlet.attach(Arc::default());
-        assert!(taken(&mut outlet, reader).len() >= HIGH_WATER / 2);
-        assert!(outlet.has_room());
+    }
+
+    #[test]
+    fn it_is_full_until_what_it_has_has_left_the_connection() {
+        let mut outlet = Outlet::default();
+        fill(&mut outlet);
+        // A connection that breaks before anything has left makes no room.
+        for _ in 0..3 {
+            let reader = outlet.attach(Arc::default());
+            assert!(taken(&mut outlet, reader).len() >= HIGH_WATER / 2);
+            assert!(!outlet.has_room());
+            outlet.detach(reader);
+            assert!(!outlet.has_room());
+        }
+        let line = Arc::<Line>::default();
+        let reader = outlet.attach(Arc::clone(&line));
+        taken(&mut outlet, reader);
+        let woken = Arc::new(Flag::default());
+        let waker = Waker::from(Arc::clone(&woken));
+        assert_eq!(outlet.take(reader, &waker), Taken::Nothing);
+        assert!(!outlet.has_room() && !woken.is_set());
+        line.flushed();
+        assert!(outlet.has_room() && woken.is_set(), "the reader comes back for what waits");
         assert_eq!(taken(&mut outlet, reader), "Nothing");
+    }
+
+    #[test]
+    fn a_few_messages_that_stop_something_are_taken_although_it_is_full() {
+        let mut outlet = Outlet::default();
+        fill(&mut outlet);
+        let count = |outlet: &mut Outlet| (0..1000).take_while(|_| outlet.takes_stop()).count();
+        assert_eq!((count(&mut outlet), count(&mut outlet)), (64, 0));
+        let broken = outlet.attach(Arc::default());
+        taken(&mut outlet, broken);
+        outlet.detach(broken);
+        assert_eq!(count(&mut outlet), 0, "nothing has left");
+        let line = Arc::<Line>::default();
+        let reader = outlet.attach(Arc::clone(&line));
+        taken(&mut outlet, reader);
+        line.flushed();
+        assert!(outlet.takes_stop());
+    }
+
+    #[derive(Default)]
+    struct Flag(std::sync::atomic::AtomicBool);
+
+    impl Flag {
+        fn is_set(&self) -> bool {
+            self.0.load(std::sync::atomic::Ordering::Relaxed)
+        }
+    }
+
+    impl std::task::Wake for Flag {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, std::sync::atomic::Ordering::Relaxed);
+        }
     }
 }

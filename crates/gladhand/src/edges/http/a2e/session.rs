@@ -8,16 +8,18 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use gladhand_dialects::shares::Holder;
-use gladhand_dialects::{Door, Pass, Stop};
-use gladhand_hub::{Asking, Caller, SessionId, Settling, Visit};
-use gladhand_operations::{AgentEvent, CallId, CapabilityEvent, Notice, Outcome};
+use gladhand_dialects::{Door, Party, Pass, Stop};
+use gladhand_hub::{Asking, Busy, CallName, Caller, Portion, SessionId, Settling, Visit};
+use gladhand_operations::{
+    AgentEvent, CallId, CapabilityEvent, Failure, FailureKind, Notice, Outcome, ScopeRecord, outcome_weight,
+};
 use gladhand_wire::Line as Text;
 use tokio::task::AbortHandle;
 
 use super::super::alarm::Alarm;
 use super::super::served::Line;
 use super::super::session_id::SessionId as WireId;
-use super::super::shared::Shared;
+use super::super::shared::{SMALL, Shared};
 use super::super::stream::Taken;
 use super::super::who::Who;
 use super::agents::Leaving;
@@ -26,16 +28,22 @@ use super::stream::AgentStream;
 use crate::edges::clock::Clock;
 use crate::edges::following::Following;
 use crate::edges::questions::Questions;
+use crate::edges::session_log::SessionLog;
 use crate::edges::violations;
 
 /// What our side may keep for calls in flight before it takes no more.
 const MOST_HELD: usize = 64 * 1024 * 1024;
+
+/// Outcomes up to this size do not count while they wait: a session has few of them.
+const SMALL_OUTCOME: usize = 4 * 1024;
 
 /// What became of a message that was sent.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Sent {
     /// It is taken, whatever it is.
     Taken,
+    /// It is taken, and was the handshake that opens the session.
+    Opened,
     /// Nothing is listened to any more.
     Deaf,
     /// The agent does not read what it is sent, or asks for too much at once.
@@ -48,15 +56,16 @@ pub(in crate::edges::http) struct AgentSession {
     pub(in crate::edges::http) shared: Arc<Shared>,
     /// Who opened it; nobody else may use it.
     pub(super) who: Who,
-    /// Itself among all sessions, and its presence there, which ends with the session.
+    /// The scopes that its content needs. Another token of the principal may lack some of them.
+    pub(super) record: Arc<ScopeRecord>,
+    /// Itself among all sessions.
     id: SessionId,
-    visit: Mutex<Option<Visit>>,
     /// Events that wait for room.
     pub(super) following: Arc<Following>,
     /// Itself, for whoever answers calls.
     pub(super) this: Weak<Self>,
     /// Strikes it off when it ends.
-    leaving: Leaving,
+    pub(super) leaving: Leaving,
     begun: Instant,
     inner: Mutex<Inner>,
 }
@@ -67,43 +76,78 @@ pub(super) struct Inner {
     pub(super) door: Door,
     pub(super) clock: Clock,
     pub(super) outlet: Outlet,
-    /// Calls that were delivered and have not ended; how to stop those that are tasks.
-    pub(super) running: HashMap<CallId, Option<AbortHandle>>,
+    /// Its presence among all sessions, until it ends.
+    pub(super) visit: Option<Visit>,
+    /// Calls that were delivered and have not ended.
+    pub(super) running: HashMap<CallId, Running>,
     /// Outcomes that wait until there is room for them.
-    pub(super) settled: VecDeque<(CallId, Outcome)>,
+    pub(super) settled: VecDeque<Settled>,
+    /// What our side keeps of calls that wait or run, within a bound of all sessions.
+    under_way: Portion,
+    /// What events that wait for room take of what may be kept over all sessions.
+    events: Portion,
+    /// Whether the party may keep that much.
+    has_room_for_events: bool,
     pub(super) questions: Questions,
     /// The moment for which a timer is set, and the timer.
     pub(super) alarm: Alarm,
     used: Instant,
     /// What the agent calls itself, once it was let in.
     pub(super) client: Option<String>,
+    /// While it is open.
+    pub(super) log: Option<SessionLog>,
     /// Nothing new is taken any more; what is in flight at this moment of the session's time fails.
     pub(super) closing: Option<Duration>,
     pub(super) has_ended: bool,
 }
 
+/// An outcome that waits until there is room for it on the stream.
+#[derive(Debug)]
+pub(super) struct Settled {
+    pub(super) call: CallId,
+    pub(super) outcome: Outcome,
+    /// What it takes of the bound of all sessions, if it is large.
+    _kept: Option<Portion>,
+}
+
+/// A call that was delivered.
+#[derive(Debug)]
+pub(super) struct Running {
+    /// Its name, until it is shown as running.
+    pub(super) name: Option<CallName>,
+    /// How to stop it, once it is a task, and what shows it as running.
+    pub(super) task: Option<(AbortHandle, Option<Busy>)>,
+}
+
 impl AgentSession {
     pub(super) fn new(shared: Arc<Shared>, who: Who, door: Door, clock: Clock, leaving: Leaving) -> Arc<Self> {
         let begun = Instant::now();
+        let (under_way, events) = (shared.under_way.portion(who.party), shared.kept.portion(who.party));
+        let visit = shared.hub().visit();
+        let id = visit.id();
         let inner = Inner {
             door,
             clock,
             outlet: Outlet::default(),
+            visit: Some(visit),
             running: HashMap::new(),
             settled: VecDeque::new(),
+            under_way,
+            events,
+            has_room_for_events: true,
             questions: Questions::default(),
             alarm: Alarm::default(),
             used: begun,
             client: None,
+            log: None,
             closing: None,
             has_ended: false,
         };
-        let visit = shared.hub().visit();
         Arc::new_cyclic(|this| Self {
             shared,
             who,
-            id: visit.id(),
-            visit: Mutex::new(Some(visit)),
+            record: Arc::default(),
+            id,
             following: Arc::default(),
             this: Weak::clone(this),
             leaving,
@@ -120,17 +164,19 @@ impl AgentSession {
         if inner.closing.is_some() || inner.has_ended {
             return Sent::Deaf;
         }
-        // Who wants to stop something may say so, whatever it has not read.
-        let is_busy = !inner.outlet.has_room() || inner.door.held() > MOST_HELD;
-        if is_busy && !super::calls::stops_something(message) {
+        let is_busy = !inner.outlet.has_room() || !inner.has_room_for(message.len());
+        // An agent may stop something a few times, whatever it has not read.
+        if is_busy && !(super::calls::stops_something(message) && inner.outlet.takes_stop()) {
+            inner.count_under_way();
             return Sent::Busy;
         }
-        let mut breaches = Vec::new();
+        let (was_open, mut breaches) = (inner.client.is_some(), Vec::new());
         let errands = self.step(&mut inner, |door, ambient, out| {
             ambient.scopes.clone_from(&who.scopes);
             door.receive(Text::Bytes(message), ambient, out);
             breaches = violations::of_actions(&out.actions);
         });
+        let has_opened = !was_open && inner.client.is_some();
         self.follow_up(inner, errands);
         if !breaches.is_empty() {
             let client = self.lock().client.clone().unwrap_or_default();
@@ -138,11 +184,16 @@ impl AgentSession {
                 self.end();
             }
         }
-        Sent::Taken
+        if has_opened { Sent::Opened } else { Sent::Taken }
+    }
+
+    /// Whether its handshake has come.
+    pub(super) fn is_open(&self) -> bool {
+        self.lock().client.is_some()
     }
 
     /// Reads what it says on a connection; whoever read it before reads it no more. Nothing if it is over.
-    pub(super) fn listen(&self, line: Arc<Line>) -> Option<AgentStream> {
+    pub(super) fn listen(&self, line: Arc<Line>, who: &Who) -> Option<AgentStream> {
         let mut inner = self.lock();
         if inner.has_ended {
             return None;
@@ -150,15 +201,16 @@ impl AgentSession {
         inner.touch();
         let reader = inner.outlet.attach(line);
         drop(inner);
-        Some(AgentStream::new(self.this.upgrade()?, reader))
+        Some(AgentStream::new(self.this.upgrade()?, reader, who.scopes.clone()))
     }
 
     /// What there is for the reader.
     pub(super) fn take(&self, reader: u64, waker: &Waker) -> Taken {
         let mut inner = self.lock();
+        let was_full = inner.outlet.has_handed_much();
         let taken = inner.outlet.take(reader, waker);
-        if matches!(taken, Taken::Events(_)) && !inner.has_ended {
-            // There is room now for what waited.
+        if (was_full || matches!(taken, Taken::Events(_))) && !inner.has_ended {
+            // There may be room now for what waited.
             self.follow_up(inner, VecDeque::new());
         }
         taken
@@ -199,13 +251,16 @@ impl AgentSession {
             return;
         }
         self.fail_everything(&mut inner);
+        inner.under_way.resize(0);
+        inner.count_events(0);
         inner.questions.forget();
         inner.outlet.end();
         inner.alarm.stop();
+        inner.log = None;
+        // What is kept for it goes now, and not when the last connection has heard of it.
+        let visit = inner.visit.take();
         drop(inner);
         self.following.close();
-        // What is kept for it goes now, and not when the last connection has heard of it.
-        let visit = self.visit.lock().unwrap_or_else(PoisonError::into_inner).take();
         drop(visit);
         self.leaving.leave();
     }
@@ -217,10 +272,12 @@ impl AgentSession {
         inner.client.is_none() && is_late(self.begun, handshake) || inner.is_idle() && is_late(inner.used, idle)
     }
 
-    /// Itself as one of many, under its id. One without a handshake counts as used before all others.
+    /// Itself as one of many, under its id. One that is not read counts as used before all that are: to read it takes a
+    /// connection, and those have a bound of their own.
     pub(super) fn holder(&self, id: WireId) -> Holder<WireId, (bool, Instant)> {
         let inner = self.lock();
-        Holder { id, party: self.who.party, used: (inner.client.is_some(), inner.used), is_idle: inner.is_idle() }
+        let used = (inner.outlet.is_read(), inner.used);
+        Holder { id, party: self.who.party, used, is_idle: inner.is_idle() }
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -232,6 +289,49 @@ impl Inner {
     /// Whether nothing runs, and nobody reads who has shaken hands.
     fn is_idle(&self) -> bool {
         self.running.is_empty() && !(self.client.is_some() && self.outlet.is_read())
+    }
+
+    /// A call has an outcome, which waits until there is room for it on the stream. If it is large, no reader takes it at
+    /// once, and the party may keep no more, a failure takes its place.
+    pub(super) fn settle(&mut self, call: CallId, mut outcome: Outcome, shared: &Shared, party: Party) {
+        let weight = outcome_weight(&outcome);
+        let mut kept = None;
+        if weight > SMALL_OUTCOME && !(self.is_taken_at_once() && shared.has_room_for_large_answer(party)) {
+            let mut portion = shared.kept.portion(party);
+            if portion.grow(weight) {
+                kept = Some(portion);
+            } else {
+                outcome = Err(Failure::not_kept());
+            }
+        }
+        self.settled.push_back(Settled { call, outcome, _kept: kept });
+    }
+
+    /// Whether a reader takes the next outcome without waiting.
+    fn is_taken_at_once(&self) -> bool {
+        self.outlet.is_read() && self.outlet.has_room() && self.settled.is_empty()
+    }
+
+    /// Whether our side may keep so much more.
+    fn has_room_for(&mut self, more: usize) -> bool {
+        let held = self.door.held();
+        // Little is not counted, so that small calls touch nothing that sessions share.
+        held <= MOST_HELD && (held + more <= SMALL || self.under_way.resize(held + more))
+    }
+
+    /// Counts what our side keeps, if that changed by more than a little.
+    pub(super) fn count_under_way(&mut self) {
+        let held = Some(self.door.held()).filter(|held| *held > SMALL).unwrap_or_default();
+        if held.abs_diff(self.under_way.amount()) > SMALL {
+            self.under_way.resize(held);
+        }
+    }
+
+    /// Counts events that wait for room. A little does not count, and always has room.
+    pub(super) fn count_events(&mut self, bytes: usize) {
+        let counted = if bytes > SMALL { bytes } else { 0 };
+        self.has_room_for_events =
+            counted == self.events.amount() && self.has_room_for_events || self.events.resize(counted) || counted == 0;
     }
 
     /// Somebody uses it now.
@@ -269,6 +369,10 @@ impl Caller for AgentSession {
         self.following.keeping_up()
     }
 
+    fn has_room_for_events(&self) -> bool {
+        self.following.has_room() && self.lock().has_room_for_events
+    }
+
     fn session(&self) -> SessionId {
         self.id
     }
@@ -276,6 +380,12 @@ impl Caller for AgentSession {
     fn ask(&self, call: Option<CallId>, questions: Vec<Asking>) {
         let mut inner = self.lock();
         if inner.has_ended {
+            return;
+        }
+        if !inner.outlet.has_room() {
+            let unread = || Failure::new(FailureKind::Busy, "the agent does not read its stream");
+            // A task that does not wait any more needs no answer.
+            questions.into_iter().for_each(|asking| drop(asking.answer.send(Err(unread()))));
             return;
         }
         inner.clock.tick();

@@ -7,11 +7,11 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use gladhand_hub::Portion;
 use hyper::body::{Body, Frame};
 use tokio::time::{Instant, Sleep};
 
 use super::super::events::NOTHING_NEW;
-use super::super::portions::Portion;
 use super::super::stream::Taken;
 use super::session::AgentSession;
 
@@ -20,6 +20,9 @@ use super::session::AgentSession;
 pub(in crate::edges::http) struct AgentStream {
     session: Arc<AgentSession>,
     reader: u64,
+    /// The scopes of the token that asked for the stream. It ends before the first message that comes after a call in the
+    /// session needed another scope; the message stays for a reader that comes back with more.
+    scopes: Option<Arc<str>>,
     /// When to say something although there is nothing to say.
     silence: Pin<Box<Sleep>>,
     every: Duration,
@@ -28,10 +31,10 @@ pub(in crate::edges::http) struct AgentStream {
 }
 
 impl AgentStream {
-    pub(super) fn new(session: Arc<AgentSession>, reader: u64) -> Self {
+    pub(super) fn new(session: Arc<AgentSession>, reader: u64, scopes: Option<Arc<str>>) -> Self {
         let portion = session.shared.streams.portion(session.who.party).with(1);
         let every = session.shared.config.keep_alive();
-        Self { session, reader, silence: Box::pin(tokio::time::sleep(every)), every, _portion: portion }
+        Self { session, reader, scopes, silence: Box::pin(tokio::time::sleep(every)), every, _portion: portion }
     }
 }
 
@@ -41,6 +44,9 @@ impl Body for AgentStream {
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let this = &mut *self;
+        if this.session.record.needed_beyond(this.scopes.as_deref()).is_some() {
+            return Poll::Ready(None);
+        }
         let events = match this.session.take(this.reader, cx.waker()) {
             Taken::End => return Poll::Ready(None),
             Taken::Events(events) => events,

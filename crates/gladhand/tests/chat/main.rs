@@ -1,6 +1,8 @@
 //! `gladhand chat`, as a person and as a script use it, with a scripted provider over real HTTP.
 #![cfg(unix)]
 
+mod editing;
+#[path = "../support/mod.rs"]
 mod support;
 
 use std::io::{Read, Write};
@@ -150,6 +152,22 @@ fn a_script_learns_why_there_is_no_answer() {
 }
 
 #[test]
+fn the_last_line_of_json_tells_of_a_failure() {
+    let refusal = Reply::json(&json!({"error": {"message": "the parrot is dead"}})).with_status(400);
+    let stage = Stage::new(vec![refusal.clone(), refusal]);
+    for (arguments, stdin, message) in
+        [(&["--json", "-p", "hi"][..], "", "the parrot is dead"), (&["--json"], "hi\n", "has no answer")]
+    {
+        let output = piped(stage.chat(arguments), stdin);
+        assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(5), ""));
+        let last: Value = serde_json::from_str(text(&output.stdout).lines().last().expect("a line")).expect("JSON");
+        let error = &last["error"];
+        assert_eq!((&error["code"], &error["exit"]), (&json!("call_failed"), &json!(5)), "{last}");
+        assert!(error["message"].as_str().is_some_and(|told| told.contains(message)), "{last}");
+    }
+}
+
+#[test]
 fn events_come_as_lines_of_json() {
     let stage = Stage::new(vec![says(&["Hello."])]);
     let output = piped(stage.chat(&["--json", "-p", "hi"]), "");
@@ -198,6 +216,7 @@ fn a_chat_goes_on_where_it_was() {
     let mut terminal = Terminal::start(stage.chat(&["--resume", "last"]));
     let seen = terminal.until("parrot · compatible");
     assert!(seen.contains("4 messages so far") && seen.contains("Who am I?") && seen.contains("Polly."), "{seen}");
+    terminal.prompt();
     terminal.types("\u{4}");
     assert_eq!(terminal.ends(), Some(0));
     let output = piped(stage.chat(&["--resume", "nonsense", "-p", "x"]), "");
@@ -210,7 +229,7 @@ fn a_person_decides_what_runs() {
     let replies = vec![call("no"), says(&["I may not."]), call("yes"), says(&["It is *made*."])];
     let stage = Stage::new(replies);
     let mut terminal = Terminal::start(stage.chat(&[]));
-    terminal.until("› ");
+    terminal.prompt();
     terminal.types("make it\r");
     let seen = terminal.until("in this chat: ");
     assert!(seen.contains("bash wants to run") && seen.contains("command: echo done > no"), "{seen}");
@@ -219,13 +238,13 @@ fn a_person_decides_what_runs() {
     terminal.types("n\r");
     let seen = terminal.until("I may not.");
     assert!(seen.contains("the user did not allow it"), "{seen}");
-    terminal.until("› ");
+    terminal.prompt();
     terminal.types("please\r");
     terminal.until("in this chat: ");
     terminal.types("y\r");
     let seen = terminal.until("made");
     assert!(seen.contains("• bash") && seen.contains("✓") && seen.contains("It is \u{1b}[3m"), "{seen}");
-    terminal.until("› ");
+    terminal.prompt();
     terminal.types("/quit\r");
     assert_eq!(terminal.ends(), Some(0));
     assert!(!stage.home.path().join("no").exists());
@@ -268,7 +287,7 @@ fn something_is_seen_while_nothing_is_heard_and_leaves_no_trace() {
     let replies = vec![tool.behind("tool"), says(&["Hello."]).behind("answer"), Reply::stalled()];
     let stage = Stage::new(replies);
     let mut terminal = Terminal::with_columns(40, stage.chat(&["--approve", "all"]));
-    terminal.until("› ");
+    terminal.prompt();
     terminal.types("hi\r");
     terminal.until("thinking… 1 s");
     stage.provider.release("tool");
@@ -281,12 +300,12 @@ fn something_is_seen_while_nothing_is_heard_and_leaves_no_trace() {
     stage.provider.release("answer");
     let seen = terminal.until("Hello.");
     assert_eq!(seen.rsplit(CLEAR).next(), Some("Hello."), "{seen:?}");
-    terminal.until("› ");
+    terminal.prompt();
     terminal.types("again\r");
     terminal.until("thinking… 1 s");
     terminal.interrupt();
     terminal.until(CLEAR);
-    let seen = terminal.until("› ");
+    let seen = terminal.prompt();
     assert!(!seen.contains("thinking"), "{seen:?}");
 }
 
@@ -315,7 +334,7 @@ fn answers_are_broken_between_words_as_wide_as_the_terminal_is() {
     let mut command = stage.chat(&[]);
     command.env("NO_COLOR", "1");
     let mut terminal = Terminal::with_columns(24, command);
-    terminal.until("› ");
+    terminal.prompt();
     terminal.types("a story\r");
     terminal.until("The parrot sat on the");
     let seen = terminal.until("whole);\r\n```\r\n");
@@ -331,7 +350,7 @@ fn answers_are_broken_between_words_as_wide_as_the_terminal_is() {
 fn what_was_typed_ahead_is_shown_again_when_its_turn_comes() {
     let stage = Stage::new(vec![says(&["One."]).behind("one"), says(&["Two."]), says(&["Three."])]);
     let mut terminal = Terminal::with_columns(60, stage.chat(&[]));
-    terminal.until("› ");
+    terminal.prompt();
     terminal.types("first\r");
     terminal.until("thinking… ");
     terminal.types("second\r");
@@ -353,11 +372,11 @@ fn a_compression_says_once_what_it_came_to() {
     let long = "It is a long story. ".repeat(100);
     let stage = Stage::new(vec![says(&[&long]), says(&["A story was told."]), says(&[&long])]);
     let mut terminal = Terminal::start(stage.chat(&[]));
-    terminal.until("› ");
+    terminal.prompt();
     let mut said = |line: &str| {
         terminal.types(line);
         terminal.until("\r\n");
-        terminal.until("› ")
+        terminal.prompt()
     };
     let seen = said("/compress\r");
     assert_eq!(seen.matches("compress").count(), 1, "{seen}");
@@ -399,19 +418,54 @@ fn the_doctor_names_the_model_and_where_it_comes_from() {
 }
 
 #[test]
+fn a_provider_that_cannot_be_reached_is_named() {
+    let stage = Stage::new(Vec::new());
+    for (key, base, name) in [
+        ("OPENAI_API_KEY", "GLADHAND_OPENAI_BASE", "OpenAI"),
+        ("OPENROUTER_API_KEY", "GLADHAND_OPENROUTER_BASE", "OpenRouter"),
+        ("ANTHROPIC_API_KEY", "GLADHAND_ANTHROPIC_BASE", "Anthropic"),
+    ] {
+        for arguments in [&["-p", "hi"][..], &["-p", "hi", "--model", "gpt-5"], &[]] {
+            let mut command = stage.without_model(arguments);
+            command.env(key, "sk-test").env(base, "http://127.0.0.1:1/v1");
+            let output = piped(command, "hi\n");
+            let errors = text(&output.stderr);
+            assert_eq!(output.status.code(), Some(5), "{errors}");
+            assert!(errors.starts_with(&format!("error: {name} unreachable\nhint: `gladhand doctor` ")), "{errors}");
+        }
+    }
+}
+
+#[test]
+fn a_provider_that_was_reached_before_is_named_when_it_is_gone() {
+    let stage = Stage::new(vec![says(&["Hello."])]);
+    let keyed = |base: &str| {
+        let mut command = stage.without_model(&["-p", "hi"]);
+        command.env("OPENROUTER_API_KEY", "sk-test").env("GLADHAND_OPENROUTER_BASE", base);
+        piped(command, "")
+    };
+    let output = keyed(&format!("{}/v1", stage.provider.origin()));
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let output = keyed("http://127.0.0.1:1/v1");
+    let errors = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(5), "{errors}");
+    assert!(errors.contains("error: OpenRouter unreachable\n"), "{errors}");
+}
+
+#[test]
 fn an_interrupt_stops_the_answer_and_then_the_chat() {
     let stage = Stage::new(vec![begins("Once upon "), says(&["Hello."]), begins("Twice upon ")]);
     let mut terminal = Terminal::start(stage.chat(&[]));
-    terminal.until("› ");
+    terminal.prompt();
     terminal.types("a story\r");
     terminal.until("Once upon");
     terminal.interrupt();
     terminal.until("response interrupted by user");
-    terminal.until("› ");
+    terminal.prompt();
     stage.runtime.block_on(stage.provider.abandoned(1));
     terminal.types("hi\r");
     terminal.until("Hello.");
-    terminal.until("› ");
+    terminal.prompt();
     // When nothing runs, it leaves.
     terminal.interrupt();
     assert_eq!(terminal.ends(), Some(0));

@@ -1,0 +1,102 @@
+//! Bounds on what a turn keeps in memory.
+//!
+//! A model decides how many tools it calls and what it writes into the arguments, and a tool decides how long its result is.
+//! Everything that a turn keeps for the next request is sent again with each request, so each result has a bound and so has
+//! the whole turn. What a user writes is not counted: the queue and steering have bounds of their own.
+
+use gladhand_models::{Said, WantedCall};
+use gladhand_wire::{RawValue, json};
+use gladhand_workbench::Ran;
+
+use super::turn::Turn;
+
+/// The most bytes of one result that are kept.
+const RESULT_BYTES: usize = 256 * 1024;
+/// The most that a turn keeps of replies, calls and results, in mebibytes.
+const TURN_MIB: usize = 16;
+/// The most requests that a turn makes.
+const TURN_REQUESTS: u32 = 500;
+
+/// The bound at which a turn ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(super) enum TurnBound {
+    #[error("the turn ended at its limit of {TURN_REQUESTS} requests to the model")]
+    Requests,
+    #[error("the turn ended at its limit of {TURN_MIB} MiB of replies, calls and tool results")]
+    Bytes,
+}
+
+impl Turn {
+    /// Keeps something for the next request.
+    pub(super) fn remember(&mut self, said: Said) {
+        self.kept_bytes += weight(&said);
+        self.said.push(said);
+    }
+
+    /// The bound that the turn has reached, if it has.
+    pub(super) fn reached(&self) -> Option<TurnBound> {
+        if self.kept_bytes > TURN_MIB * 1024 * 1024 {
+            return Some(TurnBound::Bytes);
+        }
+        (self.calls.is_empty() && self.round.number >= TURN_REQUESTS).then_some(TurnBound::Requests)
+    }
+}
+
+/// The bytes of a model or a tool in something that was said.
+fn weight(said: &Said) -> usize {
+    match said {
+        Said::User { .. } => 0,
+        Said::Assistant { text, calls } => text.len() + calls.iter().map(weight_of_call).sum::<usize>(),
+        Said::Result { call_id, name, output, error } => {
+            call_id.len() + name.len() + output.get().len() + error.as_ref().map_or(0, String::len)
+        }
+    }
+}
+
+fn weight_of_call(call: &WantedCall) -> usize {
+    let seal = call.seal.as_ref().map_or(0, |seal| seal.get().len());
+    call.call_id.len() + call.name.len() + call.input.get().len() + seal
+}
+
+/// A result that is not longer than the bound. A longer one becomes text: its beginning, and a note that it was cut.
+pub(super) fn bounded(ran: Ran) -> Ran {
+    let Ran { ok, output, error } = ran;
+    let output = if output.get().len() > RESULT_BYTES { cut_json(&output) } else { output };
+    let error = error.map(|error| if error.len() > RESULT_BYTES { cut(&error) } else { error });
+    Ran { ok, output, error }
+}
+
+/// The beginning of JSON as a text. If the JSON is a text itself, that one is cut.
+fn cut_json(output: &RawValue) -> Box<RawValue> {
+    let text: Option<String> = serde_json::from_str(output.get()).ok();
+    json::to_raw(&cut(text.as_deref().unwrap_or_else(|| output.get())))
+}
+
+fn cut(text: &str) -> String {
+    let beginning = &text[..text.floor_char_boundary(RESULT_BYTES)];
+    format!("{beginning}\n[cut: the first {RESULT_BYTES} of {} bytes are shown; ask for less at once]", text.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ran(output: Box<RawValue>, error: Option<String>) -> Ran {
+        Ran { ok: true, output, error }
+    }
+
+    #[test]
+    fn a_long_result_is_cut_with_a_note_and_a_short_one_stays() {
+        let short = json::to_raw(&["é"]);
+        assert_eq!(bounded(ran(short.clone(), None)).output.get(), short.get());
+        let long = "é".repeat(RESULT_BYTES);
+        let note = format!("\n[cut: the first 262144 of {} bytes are shown; ask for less at once]", long.len());
+        let cut = bounded(ran(json::to_raw(&long), Some(long.clone())));
+        let expected = format!("{}{note}", &long[..RESULT_BYTES]);
+        assert_eq!(serde_json::from_str::<String>(cut.output.get()).unwrap(), expected, "a text stays a text");
+        assert_eq!(cut.error, Some(expected));
+        let object = bounded(ran(json::to_raw(&serde_json::json!({"content": long})), None));
+        let text: String = serde_json::from_str(object.output.get()).unwrap();
+        assert!(text.starts_with("{\"content\":\"é") && text.contains("[cut: "), "an object becomes text");
+    }
+}

@@ -1,0 +1,221 @@
+//! Outcomes that wait for their callers are bounded, for each side and over all sides that share a storage.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use gladhand_dialects::Party;
+use gladhand_dialects::storage::{Place, Storage};
+use gladhand_operations::{CallId, ToolResult};
+use serde_json::json;
+
+use crate::parked::{again, asked, call};
+use crate::questions::{ask, delivered, form};
+use crate::tasks::{about, extended, extended_task, get, legacy_call, legacy_task, session, with_tasks};
+use crate::*;
+
+const MIB: usize = 1024 * 1024;
+const NOT_KEPT: &str = "the result is too large to be kept";
+
+/// A storage for all parties together.
+#[derive(Debug, Clone)]
+struct Shelf {
+    most: usize,
+    taken: Arc<AtomicUsize>,
+}
+
+#[derive(Debug)]
+struct Part {
+    shelf: Shelf,
+    bytes: usize,
+}
+
+impl Shelf {
+    fn of(most: usize) -> Self {
+        Self { most, taken: Arc::default() }
+    }
+
+    fn taken(&self) -> usize {
+        self.taken.load(Ordering::Relaxed)
+    }
+
+    fn setup(&self) -> ServerSetup {
+        ServerSetup { storage: Arc::new(self.clone()), ..server_setup() }
+    }
+}
+
+impl Storage for Shelf {
+    fn place(&self, _: Option<Party>) -> Box<dyn Place> {
+        Box::new(Part { shelf: self.clone(), bytes: 0 })
+    }
+}
+
+impl Place for Part {
+    fn resize(&mut self, bytes: usize) -> bool {
+        let taken = self.shelf.taken() - self.bytes + bytes;
+        if taken > self.shelf.most {
+            return false;
+        }
+        self.shelf.taken.store(taken, Ordering::Relaxed);
+        self.bytes = bytes;
+        true
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        self.shelf.taken.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+fn large(bytes: usize) -> Outcome {
+    Ok(Reply::Tool(ToolResult::text(&"x".repeat(bytes))))
+}
+
+/// Begins tasks of 2025-11-25 and ends all of them with results of so many bytes; what becomes of each.
+fn ended(server: &mut TestServer, count: usize, bytes: usize) -> Vec<String> {
+    let tasks: Vec<_> = (0..count).map(|at| legacy_task(server, &at.to_string())).collect();
+    tasks.iter().for_each(|(call, _)| drop(server.resolve(*call, large(bytes))));
+    let mut status = |id: &str| only(server.line(&about("99", "tasks/get", id)))["result"]["status"].clone();
+    tasks.iter().map(|(_, id)| status(id).as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn results_of_tasks_that_ended_together_are_kept_up_to_a_bound_of_the_session() {
+    let mut server = session(server_setup());
+    let (call, small) = legacy_task(&mut server, "1");
+    assert_eq!(ended(&mut server, 5, 10 * MIB), ["completed", "completed", "completed", "failed", "failed"]);
+    server.resolve(call, large(100));
+    let kept = only(server.line(&about("2", "tasks/result", &small)));
+    assert_eq!(kept["result"]["content"][0]["text"], "x".repeat(100), "a small one is kept all the same");
+}
+
+#[test]
+fn a_result_without_room_ends_its_task_as_failed_in_words_of_the_revision() {
+    let shelf = Shelf::of(MIB);
+    let mut server = session(shelf.setup());
+    let (call, id) = legacy_task(&mut server, "1");
+    assert_eq!(server.line(&about("2", "tasks/result", &id)), NOTHING);
+    let lines: Vec<_> = server.resolve(call, large(2 * MIB)).iter().map(|line| value(line)).collect();
+    assert_eq!(lines.len(), 2, "the notice, and exactly one answer: {lines:?}");
+    assert_eq!(lines[0]["params"]["status"], "failed");
+    let error = json!({"code": -32603, "message": NOT_KEPT, "data": {"reason": "too_long"}});
+    assert_eq!((&lines[1]["id"], &lines[1]["error"]), (&json!(2), &error));
+    assert_eq!(only(server.line(&about("3", "tasks/result", &id)))["error"], error, "it stays so");
+
+    let mut server = with_tasks(shelf.setup());
+    let (call, id) = extended_task(&mut server, "1");
+    assert_eq!(server.resolve(call, large(2 * MIB)), NOTHING);
+    let task = get(&mut server, &id);
+    assert_eq!((&task["status"], &task["error"], &task["result"]), (&json!("failed"), &error, &Value::Null));
+}
+
+#[test]
+fn tasks_of_all_sides_share_a_storage_and_give_back_what_they_took() {
+    let shelf = Shelf::of(12 * MIB);
+    let (mut first, mut second) = (session(shelf.setup()), session(shelf.setup()));
+    assert_eq!(ended(&mut first, 2, 5 * MIB), ["completed"; 2]);
+    assert_eq!(ended(&mut second, 1, 5 * MIB), ["failed"]);
+    drop(first);
+    assert_eq!(ended(&mut second, 1, 5 * MIB), ["completed"]);
+    let (_, id) = legacy_task(&mut second, "1");
+    second.line(&about("2", "tasks/cancel", &id));
+    second.advance(std::time::Duration::from_secs(24 * 60 * 60));
+    assert_eq!(shelf.taken(), 0, "tasks whose time is over take nothing");
+    // Without room for a task itself, none is begun.
+    let mut full = session(Shelf::of(1500).setup());
+    legacy_task(&mut full, "1");
+    let call = delivered(&mut full, &legacy_call("2", "{}"));
+    let refused = only(full.goes_on_as_task(call));
+    assert_eq!((&refused["id"], &refused["error"]["data"]["reason"]), (&json!(2), &json!("busy")), "{refused}");
+    assert_eq!(full.cancelled, [call]);
+}
+
+#[test]
+fn a_peer_of_many_that_left_too_much_costs_the_others_nothing() {
+    let mut server = with_tasks(server_setup());
+    let mut end = |party, count: usize| {
+        server.party = Some(Party(party));
+        let tasks: Vec<_> = (0..count).map(|at| extended_task(&mut server, &at.to_string())).collect();
+        tasks.iter().for_each(|(call, _)| drop(server.resolve(*call, large(15 * MIB))));
+        tasks.iter().filter(|(_, id)| get(&mut server, id)["status"] == "completed").count()
+    };
+    assert_eq!((end(1, 4), end(2, 4)), (2, 2));
+}
+
+#[test]
+fn few_requests_wait_for_one_task_because_each_gets_a_copy() {
+    let mut server = session(server_setup());
+    let (call, id) = legacy_task(&mut server, "1");
+    for waiter in 0..8 {
+        assert_eq!(server.line(&about(&format!("1{waiter}"), "tasks/result", &id)), NOTHING);
+    }
+    assert_eq!(error(server.line(&about("2", "tasks/result", &id))), (json!(2), -32603));
+    assert_eq!(server.resolve(call, large(10)).len(), 9, "the notice, and an answer for each");
+}
+
+#[test]
+fn few_subscribers_are_told_of_a_large_result() {
+    let mut server = with_tasks(server_setup());
+    let (call, id) = extended_task(&mut server, "1");
+    for listener in 10..20 {
+        let filter = format!(r#""notifications":{{"taskIds":["{id}"]}}"#);
+        assert_eq!(server.line(&extended(&listener.to_string(), "subscriptions/listen", &filter)).len(), 1);
+    }
+    assert_eq!(server.resolve(call, large(10 * MIB)).len(), 3);
+    assert_eq!(get(&mut server, &id)["status"], "completed");
+    let (call, id) = extended_task(&mut server, "2");
+    let filter = format!(r#""notifications":{{"taskIds":["{id}"]}}"#);
+    for listener in 20..30 {
+        server.line(&extended(&listener.to_string(), "subscriptions/listen", &filter));
+    }
+    assert_eq!(server.resolve(call, large(10)).len(), 10);
+}
+
+/// A call that is parked and then ends with so many bytes; the answer when its caller comes back.
+fn parked(server: &mut TestServer, id: u64) -> (CallId, Value) {
+    let delivered = delivered(server, &call(&id.to_string()));
+    let (_, state) = asked(ask(server, delivered, id, form().named("a")), id);
+    (delivered, state)
+}
+
+#[test]
+fn outcomes_of_parked_calls_are_kept_up_to_the_bounds() {
+    let shelf = Shelf::of(45 * MIB);
+    let mut server = TestServer::pinned(&DIALECT, shelf.setup()).holding();
+    let mut come_back = |party, count: u64| {
+        server.party = Some(Party(party));
+        let calls: Vec<_> = (1..=count).map(|id| parked(&mut server, id)).collect();
+        calls.iter().for_each(|(call, _)| assert_eq!(server.resolve(*call, large(10 * MIB)), NOTHING));
+        let answers = calls.iter().map(|(_, state)| only(server.line(&again("9", "", state))));
+        let answers: Vec<_> = answers.collect();
+        let failed = answers.iter().filter(|answer| answer.to_string().contains(NOT_KEPT)).count();
+        (answers.len() - failed, failed)
+    };
+    assert_eq!(come_back(1, 5), (3, 2), "32 MiB for a caller");
+    assert_eq!(come_back(2, 2), (2, 0), "what was fetched takes nothing any more");
+    assert_eq!(shelf.taken(), 0);
+    let mut full = TestServer::pinned(&DIALECT, Shelf::of(MIB).setup()).holding();
+    let (call, state) = parked(&mut full, 1);
+    full.resolve(call, large(2 * MIB));
+    assert!(only(full.line(&again("2", "", &state))).to_string().contains(NOT_KEPT));
+}
+
+#[test]
+fn answers_that_a_batch_has_no_room_for_become_errors() {
+    for (setup, fitting) in [(server_setup(), 3), (Shelf::of(25 * MIB).setup(), 2)] {
+        let mut server = opened(TestServer::pinned(&DIALECT, setup), "2025-03-26").holding();
+        let batch: Vec<_> = (0..6).map(|id| echo(&id.to_string())).collect();
+        assert_eq!(server.line(&format!("[{}]", batch.join(","))), NOTHING);
+        let calls: Vec<_> = server.delivered.drain(..).map(|delivered| delivered.call.id).collect();
+        let mut lines: Vec<_> = calls[..5].iter().map(|call| server.resolve(*call, large(10 * MIB))).collect();
+        assert!(lines.iter().all(Vec::is_empty) && server.door.held() <= 32 * MIB, "{}", server.door.held());
+        lines.push(server.resolve(calls[5], large(10)));
+        let answers = only(lines.pop().unwrap());
+        let answers = answers.as_array().unwrap();
+        let ids: Vec<_> = answers.iter().map(|answer| answer["id"].as_u64().unwrap()).collect();
+        assert_eq!(ids, [0, 1, 2, 3, 4, 5], "each has one answer");
+        let is_refused = |answer: &&Value| answer["error"]["message"] == NOT_KEPT;
+        assert_eq!(answers.iter().filter(is_refused).count(), 5 - fitting);
+        assert_eq!(server.door.held(), 0);
+    }
+}

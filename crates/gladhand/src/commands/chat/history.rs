@@ -1,0 +1,133 @@
+//! The messages of former chats, for the arrow keys: a file in the data folder with one JSON string per line.
+//!
+//! Answers to questions never come here, and neither does a line with a secret: the key of an `/auth` command, or text
+//! whose form shows a secret. A line that begins with a blank is not kept either.
+
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+
+use gladhand_redaction::redact;
+
+use crate::files;
+
+/// Entries that are kept.
+pub(super) const ENTRIES: usize = 1000;
+
+/// A longer entry is not kept, in bytes.
+const LONGEST: usize = 16 * 1024;
+
+/// The file is made shorter at the next start beyond this size, in bytes.
+const LARGEST: usize = 1024 * 1024;
+
+/// The name of the file.
+const NAME: &str = "chat_history";
+
+/// The history of all chats of a user.
+#[derive(Debug)]
+pub(super) struct History {
+    /// None: nothing is kept beyond this chat.
+    file: Option<PathBuf>,
+}
+
+impl History {
+    /// The one in a data folder.
+    pub(super) fn in_folder(folder: Option<PathBuf>) -> Self {
+        Self { file: folder.map(|folder| folder.join(NAME)) }
+    }
+
+    /// The newest entries, the oldest of them first.
+    pub(super) fn load(&self) -> Vec<String> {
+        let Some(file) = &self.file else { return Vec::new() };
+        let text = std::fs::read(file).unwrap_or_default();
+        let entries = String::from_utf8_lossy(&text);
+        let entries = entries.lines().rev().filter_map(|line| serde_json::from_str::<String>(line).ok());
+        let mut entries: Vec<_> = entries.take(ENTRIES).collect();
+        entries.reverse();
+        if text.len() > LARGEST {
+            let text: String = entries.iter().map(|entry| line(entry)).collect();
+            // It stays long then, and the next start tries again.
+            if let Err(error) = files::replace(file, text.as_bytes()) {
+                tracing::debug!(%error, "the history of chats could not be made shorter");
+            }
+        }
+        entries
+    }
+
+    /// Keeps a line, if it may be kept.
+    pub(super) fn keep(&self, entry: &str) -> bool {
+        if !may_be_kept(entry) {
+            return false;
+        }
+        if let Some(file) = &self.file
+            && let Err(error) = append(file, &line(entry))
+        {
+            tracing::debug!(%error, "a line is missing in the history of chats");
+        }
+        true
+    }
+}
+
+fn line(entry: &str) -> String {
+    format!("{}\n", serde_json::Value::from(entry))
+}
+
+fn append(file: &PathBuf, line: &str) -> io::Result<()> {
+    files::no_link(file)?;
+    if let Some(folder) = file.parent() {
+        gladhand_store::make_folder(folder)?;
+    }
+    let mut options = std::fs::OpenOptions::new();
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.append(true).create(true).open(file)?.write_all(line.as_bytes())
+}
+
+fn may_be_kept(entry: &str) -> bool {
+    let mut words = entry.split_whitespace();
+    let is_key = words.next().is_some_and(|word| word.eq_ignore_ascii_case("/auth")) && words.count() > 1;
+    let is_odd = entry.trim().is_empty() || entry.starts_with(' ') || entry.len() > LONGEST;
+    !is_odd && !is_key && redact(entry) == entry
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn lines_are_kept_for_the_next_chat_and_for_nobody_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let history = || History::in_folder(Some(folder.path().join("data")));
+        assert!(history().load().is_empty());
+        assert!(history().keep("hello") && history().keep("two\nlines \"quoted\""));
+        assert_eq!(history().load(), ["hello", "two\nlines \"quoted\""]);
+        let mode = std::fs::metadata(folder.path().join("data").join(NAME)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
+
+    #[test]
+    fn lines_with_secrets_are_not_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let history = History::in_folder(Some(folder.path().to_owned()));
+        let long = "x".repeat(LONGEST + 1);
+        for line in
+            ["/auth exa abc", "/AUTH  openrouter abc", "my key is sk-ant-api03-abcdefghijklmnop", " x", "", &long]
+        {
+            assert!(!history.keep(line), "{line}");
+        }
+        assert!(history.keep("/auth openai"));
+        assert_eq!(history.load(), ["/auth openai"]);
+    }
+
+    #[test]
+    fn a_file_that_grew_is_made_shorter() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join(NAME);
+        let text: String = (0..2000).map(|number| line(&format!("{number}{}", "x".repeat(1000)))).collect();
+        std::fs::write(&file, format!("{text}no JSON\n")).unwrap();
+        let history = History::in_folder(Some(folder.path().to_owned()));
+        assert_eq!(history.load().len(), ENTRIES);
+        assert!(std::fs::metadata(&file).unwrap().len() < 1_100_000);
+        assert!(history.load()[0].starts_with("1000x"));
+    }
+}

@@ -1,0 +1,72 @@
+//! `gladhand open --as all`: an opening as every client that we can be, all at once.
+//!
+//! A server has until `--timeout`. Once it has opened a session, it is known how long it takes to start, and attempts
+//! that stay silent for as long again are given up.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use gladhand_accord::Refusal;
+use gladhand_dialects::{ClientSetup, Dialect, REGISTRY};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::exchange::{self, Plan, Record, Running, Verdict};
+use crate::commands::session::Access;
+use crate::edges::http_client;
+use crate::upstream::Target;
+
+/// How long attempts may stay silent at least after another one opened.
+const SILENCE: Duration = Duration::from_secs(3);
+
+/// The clients that a server can be opened as, the newest version of each dialect first.
+pub(super) fn clients(target: &Target) -> Vec<(&'static Dialect, &'static str)> {
+    let is_carried = |dialect: &&'static Dialect| matches!(target, Target::Command(_)) || http_client::carries(dialect);
+    let mut clients = Vec::new();
+    for dialect in REGISTRY.iter().copied().filter(is_carried) {
+        let mut versions = dialect.versions.to_vec();
+        versions.sort_unstable_by(|one, other| other.cmp(one));
+        clients.extend(versions.into_iter().map(|version| (dialect, version)));
+    }
+    clients
+}
+
+/// Opens a session as each client.
+pub(super) async fn open(
+    target: &Target,
+    access: &Access,
+    setup: &ClientSetup,
+    timeout: Duration,
+    log_stderr: bool,
+) -> Vec<(Record, Running)> {
+    let begun = Instant::now();
+    let deadline = watch::Sender::new(begun + timeout);
+    let attempts = clients(target).into_iter().map(|(dialect, version)| {
+        let setup = ClientSetup { version: version.to_owned(), ..setup.clone() };
+        let plan = Plan { dialect, setup, target: target.clone(), access, log_stderr };
+        let deadline = &deadline;
+        async move {
+            let attempt = exchange::open(plan, too_late(begun, deadline.subscribe()), &mut |_| {}).await;
+            if let Verdict::Opened(_) = attempt.0.verdict {
+                let more = SILENCE.max(attempt.0.took);
+                deadline.send_replace((begun + timeout).min(Instant::now() + more));
+            }
+            attempt
+        }
+    });
+    join_all(attempts).await
+}
+
+/// Waits for a deadline that may move.
+async fn too_late(begun: Instant, mut deadline: watch::Receiver<Instant>) -> Verdict {
+    loop {
+        let until = *deadline.borrow_and_update();
+        tokio::select! {
+            () = tokio::time::sleep_until(until) => {
+                return Verdict::Refused(Refusal::TimedOut { seconds: begun.elapsed().as_secs() });
+            }
+            // Without an attempt that could move it, the deadline stays.
+            Ok(()) = deadline.changed() => {}
+        }
+    }
+}

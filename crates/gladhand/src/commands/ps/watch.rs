@@ -1,0 +1,115 @@
+//! `ps --watch`: the same again every two seconds, until Ctrl-C.
+//!
+//! On a terminal each picture replaces the one before, on the alternate screen, and follows a change of the window's size.
+//! Elsewhere the pictures follow each other as plain text, each under its time.
+
+use std::io::{self, IsTerminal as _, Write as _};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::drawn;
+use crate::commands::plain::Reader;
+use crate::commands::{CommandError, screen};
+use crate::edges::control::{self, ProcessStatus};
+use crate::edges::signals::{self, Signals};
+use crate::exit::Exit;
+use crate::utc;
+
+const PAUSE: Duration = Duration::from_secs(2);
+
+/// Shows every process of this user until a signal comes.
+pub(super) async fn run(as_json: bool) -> Result<ExitCode, CommandError> {
+    let mut signals = Signals::listen()?;
+    let mut resized = signal(SignalKind::window_change())?;
+    let has_screen = !as_json
+        && io::stdout().is_terminal()
+        && std::env::var_os("TERM").is_some_and(|term| !term.is_empty() && term != "dumb");
+    let screen = has_screen.then(Alternate::enter).transpose()?;
+    let ended_by = loop {
+        let all = tokio::select! {
+            stop = signals.next() => break Some(stop),
+            all = control::everybody() => all,
+        };
+        let shown = match (&screen, as_json) {
+            (Some(screen), _) => screen.draw(&all),
+            (None, true) => put(&format!("{}\n", Reader::of_stdout().json(&serde_json::to_string(&all)?))),
+            (None, false) => plainly(&all),
+        };
+        match shown {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => break None,
+            shown => shown?,
+        }
+        tokio::select! {
+            stop = signals.next() => break Some(stop),
+            _ = resized.recv(), if screen.is_some() => {}
+            () = tokio::time::sleep(PAUSE) => {}
+        }
+    };
+    Ok(ended_by.map_or(Exit::Success as u8, signals::exit_status).into())
+}
+
+fn plainly(all: &[ProcessStatus]) -> io::Result<()> {
+    put(&coloured(format!("{}\n{}\n", utc::now(), drawn(all, screen::width()))))
+}
+
+/// The same text, without colours where none are wanted. `anstream` would take cursor movements for colours.
+fn coloured(text: String) -> String {
+    match anstream::AutoStream::choice(&io::stdout()) {
+        anstream::ColorChoice::Never => anstream::adapter::strip_str(&text).to_string(),
+        _ => text,
+    }
+}
+
+fn put(text: &str) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(text.as_bytes())?;
+    stdout.flush()
+}
+
+/// The alternate screen of the terminal, until this is dropped.
+struct Alternate;
+
+impl Alternate {
+    fn enter() -> io::Result<Self> {
+        put("\x1b[?1049h\x1b[?25l")?;
+        Ok(Self)
+    }
+
+    /// Replaces what is shown. Lines that do not fit are counted in the last one.
+    fn draw(&self, all: &[ProcessStatus]) -> io::Result<()> {
+        let (columns, rows) = (screen::width(), screen::terminal_height().unwrap_or(usize::MAX));
+        let text = format!("{}  Ctrl-C ends\n{}", utc::now(), drawn(all, columns));
+        put(&frame(&coloured(text), rows))
+    }
+}
+
+impl Drop for Alternate {
+    fn drop(&mut self) {
+        // The terminal may be gone.
+        let _ = put("\x1b[?25h\x1b[?1049l");
+    }
+}
+
+/// The bytes that replace what a terminal of so many rows shows. No line break follows the last row: it would scroll.
+fn frame(text: &str, rows: usize) -> String {
+    let mut lines: Vec<_> = text.lines().map(str::to_owned).collect();
+    if lines.len() > rows {
+        let hidden = lines.split_off(rows.saturating_sub(1)).len();
+        lines.push(format!("… {hidden} more lines"));
+    }
+    format!("\x1b[H\x1b[J{}", lines.join("\r\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_picture_never_scrolls_the_terminal() {
+        assert_eq!(frame("a\nb\n", 2), "\x1b[H\x1b[Ja\r\nb");
+        assert_eq!(frame("a\nb\nc\n", 2), "\x1b[H\x1b[Ja\r\n… 2 more lines");
+        assert_eq!(frame("a\n", 0), "\x1b[H\x1b[J… 1 more lines");
+    }
+}

@@ -1,0 +1,67 @@
+//! Slots for calls that are under way at an upstream, shared by parties.
+
+use std::sync::Arc;
+
+use gladhand_hub::{Portion, Portions};
+use gladhand_operations::{Failure, FailureKind, Party};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// How many calls of parties may be under way at once, and how many without a party. A party may have all slots that no
+/// other party uses. When all are taken, a party below an equal part still gets one.
+const MAX_CALLS: usize = 1024;
+
+/// The slots of one session with an upstream.
+#[derive(Debug)]
+pub(super) struct Slots {
+    without_party: Arc<Semaphore>,
+    shares: Arc<Portions>,
+}
+
+/// The slot of one call, given back when it is dropped.
+#[derive(Debug)]
+pub(super) enum Slot {
+    WithoutParty(#[expect(dead_code, reason = "it is given back when it is dropped")] OwnedSemaphorePermit),
+    OfParty(#[expect(dead_code, reason = "it is given back when it is dropped")] Portion),
+}
+
+impl Slots {
+    pub(super) fn new() -> Self {
+        Self { without_party: Arc::new(Semaphore::new(MAX_CALLS)), shares: Portions::of(MAX_CALLS, 0) }
+    }
+
+    /// A slot for a call. A call without a party waits for one: it is our own, or the only client's. A party that has its
+    /// share is busy.
+    pub(super) async fn take(&self, party: Option<Party>) -> Result<Slot, Failure> {
+        let busy = || Failure::new(FailureKind::Busy, "too many calls of this client are under way at the upstream");
+        let Some(party) = party else {
+            let permit = Arc::clone(&self.without_party).acquire_owned().await;
+            return permit.map(Slot::WithoutParty).map_err(|_| busy());
+        };
+        // A party without a slot gets its first one, however many parties there are.
+        if self.shares.admits(party) { Ok(Slot::OfParty(self.shares.portion(party).with(1))) } else { Err(busy()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+
+    #[test]
+    fn a_party_that_has_all_slots_keeps_no_other_from_its_calls() {
+        let slots = Slots::new();
+        let take = |party| slots.take(party).now_or_never();
+        let taken = |party| std::iter::from_fn(|| take(party)?.ok()).take(2 * MAX_CALLS).collect::<Vec<_>>();
+        let greedy = taken(Some(Party(1)));
+        assert_eq!(greedy.len(), MAX_CALLS);
+        assert!(matches!(take(Some(Party(1))), Some(Err(Failure { kind: FailureKind::Busy, .. }))));
+        let other = taken(Some(Party(2)));
+        assert_eq!(other.len(), MAX_CALLS / 2, "an equal part");
+        let own = taken(None);
+        assert_eq!(own.len(), MAX_CALLS);
+        assert!(take(None).is_none(), "it waits");
+        drop((greedy, other, own));
+        assert!(matches!((take(Some(Party(1))), take(None)), (Some(Ok(_)), Some(Ok(_)))));
+    }
+}

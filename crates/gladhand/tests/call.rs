@@ -1,0 +1,276 @@
+//! `gladhand call`, `tools` and `prompts` as a person types them: mistakes, questions, progress, and servers that fail.
+#![cfg(unix)]
+
+mod support;
+
+use std::io::Write as _;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use support::gladhand;
+use support::terminal::Terminal;
+
+/// A server of MCP in a shell. It has a tool for each test, and a prompt.
+const SERVER: &str = r##"
+while read -r line; do
+  id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+  token=$(printf '%s' "$line" | sed -n 's/.*"progressToken":\([^,}]*\).*/\1/p')
+  text='{"content":[{"type":"text","text":"done"}]}'
+  result=
+  case "$line" in
+    *'"initialize"'*) result='{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"prompts":{}},"serverInfo":{"name":"sh","version":"1"}}' ;;
+    *'"tools/list"'*) result='{"tools":[{"name":"echo","inputSchema":{"type":"object","properties":{"text":{"type":"string"}},"required":["text"]}},{"name":"count","inputSchema":{"type":"object"}},{"name":"ask","inputSchema":{"type":"object"}},{"name":"die","inputSchema":{"type":"object"}},{"name":"hang","inputSchema":{"type":"object"}}]}' ;;
+    *'"prompts/list"'*) result='{"prompts":[{"name":"review","arguments":[{"name":"language","description":"Which one.","required":true},{"name":"tone"},{"name":"file","required":true}]}]}' ;;
+    *'"prompts/get"'*) result='{"messages":[{"role":"user","content":{"type":"text","text":"filled in"}}]}' ;;
+    *'"name":"echo"'*) result=$(printf '%s' "$line" | sed 's/.*"text":"\([^"]*\)".*/{"content":[{"type":"text","text":"said \1"}]}/') ;;
+    *'"name":"count"'*)
+      printf '{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":2,"total":4,"message":"halfway"}}\n' "$token"
+      sleep 1; result=$text ;;
+    *'"name":"ask"'*)
+      echo '{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"Before the parcel can be sent, a few things must be known about it.","requestedSchema":{"type":"object","properties":{"size":{"type":"string","title":"Size of the parcel","description":"A parcel that is larger than this is sent on the next day, and costs more.","oneOf":[{"const":"s","title":"Small"},{"const":"l","title":"Large"}]}},"required":["size"]}}}'
+      read -r answer
+      case "$answer" in *'"size":"l"'*) result='{"content":[{"type":"text","text":"a large one"}]}' ;; *) result=$text ;; esac ;;
+    *'"name":"die"'*) echo 'first words' >&2; printf 'out of \033[31mink\n' >&2; exit 9 ;;
+    *'"name":"hang"'*) trap '' TERM INT HUP; echo hanging >&2; while :; do sleep 0.05; done ;;
+  esac
+  [ -n "$result" ] && [ -n "$id" ] && printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$result"
+done
+"##;
+
+/// A command with the server behind it.
+fn with_server(arguments: &[&str]) -> Command {
+    let mut command = gladhand();
+    command.args(arguments).args(["--as", "mcp@2025-11-25", "--", "sh", "-c", SERVER]);
+    command
+}
+
+fn output(mut command: Command) -> (Option<i32>, String, String) {
+    let Output { status, stdout, stderr } = command.stdin(Stdio::null()).output().expect("it starts");
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
+    (status.code(), text(stdout), text(stderr))
+}
+
+#[test]
+fn a_mistyped_tool_is_answered_with_the_one_that_is_meant() {
+    let (code, _, errors) = output(with_server(&["call", "ecko", "text=hi"]));
+    assert_eq!(
+        (code, errors.as_str()),
+        (Some(2), "error: the server has no tool `ecko`\nhint: did you mean `echo`?\n")
+    );
+    let (code, _, errors) = output(with_server(&["call", "echo", "txt=hi"]));
+    assert_eq!(code, Some(2));
+    assert!(errors.starts_with("error: the tool has no argument `txt`: did you mean `text`?\n"), "{errors}");
+}
+
+#[test]
+fn an_argument_that_is_nothing_like_another_is_not_taken_for_it() {
+    let (code, _, errors) = output(with_server(&["call", "echo", "c=4"]));
+    assert_eq!(code, Some(2));
+    assert!(errors.starts_with("error: the tool has no argument `c`: it takes text\n"), "{errors}");
+    let (code, _, errors) = output(with_server(&["call", "echo", "--text", "hi"]));
+    assert_eq!(code, Some(2));
+    assert!(errors.contains("hint: arguments of a tool are written as key=value: write text=hi\n"), "{errors}");
+    assert!(!errors.contains("tip:"), "{errors}");
+    let (_, _, errors) = output(with_server(&["call", "echo", "--args", "[1]"]));
+    assert!(errors.contains(r#"--args must be a JSON object, such as {"name": 1}"#), "{errors}");
+}
+
+#[test]
+fn tools_are_listed_with_their_arguments() {
+    let (code, shown, _) = output(with_server(&["tools"]));
+    assert_eq!(code, Some(0));
+    assert!(shown.starts_with("echo  text\ncount\nask\n"), "{shown}");
+}
+
+#[test]
+fn a_status_line_says_what_is_waited_for_and_goes() {
+    let mut command = gladhand();
+    command.args(["tools", "--timeout", "2", "--", "sleep", "1000"]);
+    let mut terminal = Terminal::with_columns(80, command);
+    terminal.until("opening sleep 1000, at most 2 s …");
+    terminal.until("the peer did not answer the opening within 2 s");
+    assert_eq!(terminal.ends(), Some(4));
+    let mut terminal = Terminal::with_columns(80, with_server(&["call", "hang"]));
+    terminal.until("calling hang …");
+    terminal.interrupt();
+    assert_eq!(terminal.ends(), Some(130));
+    let mut command = gladhand();
+    command.args(["tools", "--timeout", "1", "--", "sleep", "1000"]);
+    let (_, _, errors) = output(command);
+    assert!(errors.starts_with("error: "), "nothing but the error without a terminal: {errors}");
+}
+
+/// A command without a server, for a user whose upstream `tickets` lacks its variable.
+fn without_tickets(folder: &std::path::Path, arguments: &[&str]) -> (Option<i32>, String, String) {
+    let file = folder.join("gladhand.toml");
+    let config = "[upstreams.tickets]\nurl = \"https://tickets.example/mcp\"\nbearer = \"${NO_SUCH_TOKEN}\"\n";
+    std::fs::write(&file, config).expect("it can be written");
+    let mut command = gladhand();
+    command.args(arguments).env("GLADHAND_CONFIG", &file).env("GLADHAND_DATA_DIR", folder.join("data"));
+    output(command)
+}
+
+#[test]
+fn an_upstream_that_is_not_available_is_told_once_and_only_where_it_matters() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let why = "upstream tickets is not available: the variable NO_SUCH_TOKEN is not set";
+    for command in ["tools", "resources", "prompts"] {
+        let (_, _, errors) = without_tickets(folder.path(), &[command]);
+        assert_eq!(errors.matches(why).count(), 1, "{command}: {errors}");
+    }
+    let (code, said, errors) = without_tickets(folder.path(), &["call", "echo", "message=hi"]);
+    assert_eq!((code, said.as_str(), errors.as_str()), (Some(0), "hi\n", ""));
+    let (code, _, errors) = without_tickets(folder.path(), &["call", "tickets__search"]);
+    let expected = format!("error: {why}\nhint: `gladhand doctor` shows how each upstream is\n");
+    assert_eq!((code, errors), (Some(4), expected));
+    let (_, report, _) = without_tickets(folder.path(), &["call", "tickets__search", "--json"]);
+    assert!(report.contains(r#""code":"upstream_lost""#), "{report}");
+}
+
+#[test]
+fn without_a_server_a_missing_tool_is_told_of_those_that_were_asked() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (code, _, errors) = without_tickets(folder.path(), &["call", "get-sum", "a=1", "b=2"]);
+    let expected = "error: no server was named, so gladhand's own tools and the configured upstreams were asked: they have \
+                    no tool `get-sum`\nhint: name the server: a URL, or a command behind `--`; they have `echo`, ";
+    assert_eq!(code, Some(2));
+    assert!(errors.contains(expected), "{errors}");
+}
+
+#[test]
+fn arguments_come_from_a_file_or_from_standard_input() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("arguments.json");
+    std::fs::write(&file, r#"{"text":"from a file"}"#).unwrap();
+    let named = format!("@{}", file.display());
+    let (code, text, errors) = output(with_server(&["call", "echo", "--args", &named]));
+    assert_eq!((code, text.as_str()), (Some(0), "said from a file\n"), "{errors}");
+
+    let mut command = with_server(&["call", "echo", "--args", "-"]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(br#"{"text":"from a pipe"}"#).unwrap();
+    let piped = child.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8(piped.stdout).unwrap(), "said from a pipe\n");
+
+    let (code, _, errors) = output(with_server(&["call", "echo", "--args", "@/no/such/file"]));
+    assert_eq!(code, Some(2));
+    assert!(errors.contains("/no/such/file"), "{errors}");
+    let (code, _, errors) = output(with_server(&["call", "echo", "--args", "nonsense"]));
+    assert_eq!(code, Some(2));
+    assert!(errors.starts_with("error: --args is no JSON: "), "{errors}");
+}
+
+#[test]
+fn a_command_without_its_separator_is_explained() {
+    for (words, expected) in [
+        ("call echo text=hi npx server", "gladhand call echo text=hi -- npx server"),
+        ("call echo text=hi npx -y server", "gladhand call echo text=hi -- npx -y server"),
+        ("tools npx server", "gladhand tools -- npx server"),
+        ("prompts --get review npx server", "gladhand prompts --get review -- npx server"),
+        ("open --as mcp npx server", "gladhand open --as mcp -- npx server"),
+        ("bridge npx server", "gladhand bridge -- npx server"),
+    ] {
+        let mut command = gladhand();
+        command.args(words.split(' '));
+        let (code, _, errors) = output(command);
+        assert_eq!(code, Some(2), "{errors}");
+        let hint = format!("hint: the command of a server goes behind `--`: {expected}\n");
+        assert!(errors.ends_with(&hint), "{words}: {errors}");
+    }
+    let (code, _, errors) = output(with_server(&["call", "echo", "hi"]));
+    assert_eq!(code, Some(2));
+    assert!(errors.contains("hint: arguments are written as key=value"), "{errors}");
+}
+
+#[test]
+fn missing_arguments_of_a_prompt_are_named() {
+    let (code, _, errors) = output(with_server(&["prompts", "--get", "review", "tone=kind"]));
+    let expected = "error: the prompt needs the arguments `language`, `file`\n\
+        hint: give it as language=…\n  language: Which one.\n";
+    assert_eq!((code, errors.as_str()), (Some(2), expected));
+    let (code, _, errors) = output(with_server(&["prompts", "--get", "reveiw"]));
+    let expected = "error: the server has no prompt `reveiw`\nhint: did you mean `review`?\n";
+    assert_eq!((code, errors.as_str()), (Some(2), expected));
+    let (code, text, errors) = output(with_server(&["prompts", "--get", "review", "language=rust", "file=x"]));
+    assert_eq!(code, Some(0), "{errors}");
+    assert!(text.contains("filled in"), "{text}");
+}
+
+#[test]
+fn progress_shows_what_the_server_sent() {
+    let mut terminal = Terminal::with_columns(60, with_server(&["call", "count"]));
+    terminal.until(" 2/4 halfway");
+    assert!(terminal.all().ends_with("done\r\n"));
+}
+
+#[test]
+fn a_question_is_broken_between_words_and_shows_titles() {
+    let mut terminal = Terminal::with_columns(60, with_server(&["call", "ask"]));
+    let asked = terminal.until("(a number or a name) > ");
+    let expected = "
+The server asks: Before the parcel can be sent, a few things
+must be known about it.
+  (!no declines)
+  Size of the parcel
+    A parcel that is larger than this is sent on the next
+    day, and costs more.
+    1 Small
+    2 Large
+  (a number or a name) > ";
+    assert_eq!(asked.replace("\r\n", "\n"), expected);
+    terminal.types("2\n");
+    assert!(terminal.all().ends_with("a large one\r\n"));
+}
+
+#[test]
+fn a_server_that_ends_during_a_call_is_named_with_its_status_and_last_words() {
+    let (code, _, errors) = output(with_server(&["call", "die"]));
+    let expected = "error: the server ended during the call (exit status: 9); \
+        its stderr ends with: first words | out of \\u{1b}[31mink\n";
+    assert_eq!((code, errors.as_str()), (Some(4), expected));
+}
+
+#[test]
+fn an_interrupt_ends_a_call_at_once_though_the_server_does_not_want_to_leave() {
+    let mut command = with_server(&["-v", "call", "hang"]);
+    command.env_remove("GLADHAND_LOG");
+    let mut terminal = Terminal::with_columns(80, command);
+    terminal.until("hanging");
+    let begun = Instant::now();
+    terminal.interrupt();
+    assert_eq!(terminal.ends(), Some(130));
+    // A server that is treated politely has more than four seconds.
+    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+}
+
+#[test]
+fn no_hint_promises_what_a_bridge_cannot_do() {
+    let failing = "echo 'no configuration file' >&2; exit 3";
+    let folder = tempfile::tempdir().unwrap();
+    let broken = folder.path().join("broken.toml");
+    std::fs::write(&broken, "[upstreams.x]\ncomand = 'y'\n").unwrap();
+    let (own, broken) = (env!("CARGO_BIN_EXE_gladhand"), broken.to_str().unwrap());
+    let broken_hint =
+        format!("`gladhand open -- {own} serve --config {broken}` shows what it was sent and what it answered");
+    for (client, server, code, hint) in [
+        ("auto", &["sleep", "100"][..], 4, "`gladhand open -- sleep 100` shows what it was sent and what it answered"),
+        ("auto", &["cat"], 3, "`gladhand open -- cat` shows what it was sent and what it answered"),
+        ("mcp@2025-06-18", &["cat"], 3, "`gladhand open --as all -- cat` shows which dialects and revisions it speaks"),
+        ("auto", &["false"], 4, "it ended by itself (exit status: 1) and wrote nothing to stderr"),
+        (
+            "auto",
+            &["sh", "-c", failing],
+            4,
+            "it ended by itself (exit status: 3); its last words on stderr were:\n  no configuration file",
+        ),
+        ("auto", &[own, "serve", "--config", broken], 3, &broken_hint),
+        ("mcp@2025-06-18", &[own, "serve", "--config", broken], 3, &broken_hint),
+    ] {
+        let mut command = gladhand();
+        command.args(["tools", "--as", client, "--timeout", "2", "--"]).args(server);
+        let (ended, _, errors) = output(command);
+        assert_eq!(ended, Some(code), "{errors}");
+        assert!(errors.ends_with(&format!("hint: {hint}\n")), "{server:?}: {errors}");
+        assert!(!errors.contains("bridge"), "{errors}");
+    }
+}

@@ -1,0 +1,15 @@
+//! What we document about ourselves: help, manual pages, reports in JSON, and every snippet of the pages.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+#[cfg(target_os = "linux")]
+mod a2e;
+mod help;
+mod pages;
+mod reports;
+mod shell;
+#[cfg(target_os = "linux")]
+mod snippets;
+#[cfg(target_os = "linux")]
+mod stage;

@@ -1,0 +1,193 @@
+//! A bound that parties share: streams that may be open, bytes that may be on their way or kept.
+//!
+//! While there is some left, a party takes what it wants. When nothing is left, a party that has less than an equal part
+//! still gets more, so one party cannot use up what all have in common. Nothing is taken away, so in all no more than
+//! twice the bound is in use.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use gladhand_operations::Party;
+
+/// Bytes that large lasting portions gave back, in all bounds of this process.
+static RETURNED: AtomicUsize = AtomicUsize::new(0);
+
+/// A bound, and what of it each party has.
+#[derive(Debug)]
+pub struct Portions {
+    most: usize,
+    /// A portion up to this size counts for all, and not for its party: there are many of them, and they are soon gone.
+    small: usize,
+    /// Whether portions are memory that is kept for long: see [`Portions::returned`].
+    is_lasting: bool,
+    taken: AtomicUsize,
+    by_party: Mutex<HashMap<Party, usize>>,
+}
+
+/// One portion of a party, given back when it is dropped.
+#[derive(Debug)]
+pub struct Portion {
+    all: Arc<Portions>,
+    party: Party,
+    amount: usize,
+    /// The part of it that counts for the party.
+    counted: usize,
+}
+
+impl Portions {
+    /// A bound. Portions up to `small` do not count for their party.
+    pub fn of(most: usize, small: usize) -> Arc<Self> {
+        Self::new(most, small, false)
+    }
+
+    /// A bound on memory that is kept for long.
+    pub fn lasting(most: usize, small: usize) -> Arc<Self> {
+        Self::new(most, small, true)
+    }
+
+    /// How many bytes lasting portions have given back since the process began. The allocator may still have them.
+    pub fn returned() -> usize {
+        RETURNED.load(Ordering::Relaxed)
+    }
+
+    fn new(most: usize, small: usize, is_lasting: bool) -> Arc<Self> {
+        Arc::new(Self { most, small, is_lasting, taken: AtomicUsize::new(0), by_party: Mutex::default() })
+    }
+
+    /// Whether a party may have more.
+    pub fn admits(&self, party: Party) -> bool {
+        self.admits_within(self.most, party)
+    }
+
+    /// The same with another bound for all: a party that has less than an equal part of its own still gets more.
+    pub fn admits_within(&self, most: usize, party: Party) -> bool {
+        self.taken.load(Ordering::Relaxed) < most || self.is_below_share(party, 0)
+    }
+
+    /// A portion for a party, which has nothing yet.
+    pub fn portion(self: &Arc<Self>, party: Party) -> Portion {
+        Portion { all: Arc::clone(self), party, amount: 0, counted: 0 }
+    }
+
+    /// Whether a party has less than an equal part, its uncounted amount included.
+    fn is_below_share(&self, party: Party, uncounted: usize) -> bool {
+        let by_party = self.lock();
+        let own = by_party.get(&party);
+        let parties = by_party.len() + usize::from(own.is_none());
+        own.copied().unwrap_or_default() + uncounted < (self.most / parties).max(1)
+    }
+
+    /// What a party has changes by one of its portions.
+    fn count(&self, party: Party, before: usize, after: usize) {
+        let mut by_party = self.lock();
+        let own = by_party.entry(party).or_default();
+        *own = *own - before + after;
+        if *own == 0 {
+            by_party.remove(&party);
+        }
+        drop(by_party);
+        if self.is_lasting && after < before {
+            RETURNED.fetch_add(before - after, Ordering::Relaxed);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Party, usize>> {
+        self.by_party.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Portion {
+    /// Takes more; says whether the party may have it.
+    pub fn grow(&mut self, more: usize) -> bool {
+        self.resize(self.amount + more)
+    }
+
+    /// Has this much from now on; says whether the party may have it.
+    pub fn resize(&mut self, amount: usize) -> bool {
+        // Wraps around as the difference does.
+        let more = amount.wrapping_sub(self.amount);
+        let taken = self.all.taken.fetch_add(more, Ordering::Relaxed).wrapping_add(more);
+        self.amount = amount;
+        let counted = if amount > self.all.small { amount } else { 0 };
+        if counted != self.counted {
+            self.all.count(self.party, self.counted, counted);
+            self.counted = counted;
+        }
+        taken <= self.all.most || self.all.is_below_share(self.party, amount - counted)
+    }
+
+    /// How much it is.
+    pub fn amount(&self) -> usize {
+        self.amount
+    }
+
+    /// Takes all of it out, for a holder of its own; an empty one stays.
+    pub fn take(&mut self) -> Self {
+        let empty = self.all.portion(self.party);
+        std::mem::replace(self, empty)
+    }
+
+    /// The same portion with more.
+    pub fn with(mut self, more: usize) -> Self {
+        self.grow(more);
+        self
+    }
+}
+
+impl Drop for Portion {
+    fn drop(&mut self) {
+        self.all.taken.fetch_sub(self.amount, Ordering::Relaxed);
+        if self.counted > 0 {
+            self.all.count(self.party, self.counted, 0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_party_alone_has_all_and_others_still_get_their_part() {
+        let all = Portions::of(8, 0);
+        let take = |party: u64| {
+            let admitted = std::iter::from_fn(|| all.admits(Party(party)).then(|| all.portion(Party(party)).with(1)));
+            admitted.take(100).collect::<Vec<_>>()
+        };
+        let first = take(1);
+        assert_eq!(first.len(), 8);
+        let second = take(2);
+        assert_eq!(second.len(), 4, "an equal part of two");
+        assert_eq!(take(3).len(), 2, "an equal part of three");
+        assert!(take(1).is_empty());
+        drop((first, second));
+        assert_eq!(all.taken.load(Ordering::Relaxed), 0);
+        assert!(all.lock().is_empty());
+    }
+
+    #[test]
+    fn small_portions_count_for_all_only() {
+        let all = Portions::of(100, 10);
+        let small = all.portion(Party(1)).with(10);
+        assert!(all.lock().is_empty());
+        let mut large = all.portion(Party(2));
+        assert!(large.grow(10) && large.grow(70) && !large.grow(20));
+        assert_eq!(all.lock()[&Party(2)], 100);
+        assert!(all.portion(Party(1)).grow(40), "it has less than its part");
+        drop((small, large));
+        assert_eq!(all.taken.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn a_portion_shrinks_and_what_is_returned_is_known() {
+        let (all, before) = (Portions::lasting(100, 10), Portions::returned());
+        let mut portion = all.portion(Party(1));
+        assert!(portion.resize(90) && !portion.resize(120) && portion.resize(30));
+        assert_eq!((all.taken.load(Ordering::Relaxed), all.lock()[&Party(1)], portion.amount()), (30, 30, 30));
+        assert!(portion.resize(5) && all.lock().is_empty(), "it is small now");
+        drop(portion);
+        assert_eq!(all.taken.load(Ordering::Relaxed), 0);
+        assert_eq!(Portions::returned() - before, 120);
+    }
+}

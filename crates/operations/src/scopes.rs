@@ -1,0 +1,48 @@
+//! Scopes that were needed for content which outlives the request that asked for it.
+//!
+//! A session and a task belong to a principal, and a principal can have several tokens. The result of a call stays in the
+//! session or task for later requests, so the record of it says which scopes those requests need.
+
+use std::collections::BTreeSet;
+use std::sync::{PoisonError, RwLock};
+
+/// The scopes that calls of one session, or the call of one task, needed. It only grows.
+#[derive(Debug, Default)]
+pub struct ScopeRecord(RwLock<BTreeSet<Box<str>>>);
+
+impl ScopeRecord {
+    /// Adds scopes that a call needs. Comes before the call runs, so that no result is kept without its scopes.
+    pub fn add<'s>(&self, scopes: impl IntoIterator<Item = &'s str>) {
+        let mut needed = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        for scope in scopes {
+            if !needed.contains(scope) {
+                needed.insert(scope.into());
+            }
+        }
+    }
+
+    /// All scopes that are needed, separated by spaces, if the granted ones (separated by spaces too) do not cover them.
+    pub fn needed_beyond(&self, granted: Option<&str>) -> Option<String> {
+        let needed = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let is_granted = |scope: &str| granted.unwrap_or_default().split(' ').any(|granted| granted == scope);
+        let lacks = needed.iter().any(|scope| !is_granted(scope));
+        lacks.then(|| needed.iter().map(|scope| &**scope).collect::<Vec<_>>().join(" "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_needed_adds_up_and_is_named_as_a_whole() {
+        let record = ScopeRecord::default();
+        assert_eq!(record.needed_beyond(None), None);
+        record.add(["ops", "repo"]);
+        record.add(["ops"]);
+        assert_eq!(record.needed_beyond(None).as_deref(), Some("ops repo"));
+        assert_eq!(record.needed_beyond(Some("repo talk")).as_deref(), Some("ops repo"));
+        assert_eq!(record.needed_beyond(Some("ops repository")).as_deref(), Some("ops repo"));
+        assert_eq!(record.needed_beyond(Some("talk repo ops")), None);
+    }
+}

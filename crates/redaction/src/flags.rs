@@ -1,0 +1,214 @@
+//! Values that a flag announces: `--token x`, `--header 'Name: x'`, and `-px` of MySQL.
+//!
+//! In a command line, a word is what it is. In free text, words of a sentence follow a flag, too (`--token is missing`), and
+//! these are no values.
+
+use std::ops::Range;
+
+use crate::names::is_sensitive;
+use crate::rules::{self, SCHEMES, quoted, value_end};
+
+/// Words that follow the name of a flag in a sentence or stand for its value in a description of it, and are none.
+const NO_VALUES: [&str; 52] = [
+    "a",
+    "again",
+    "and",
+    "argument",
+    "arguments",
+    "as",
+    "at",
+    "by",
+    "can",
+    "cannot",
+    "does",
+    "expects",
+    "file",
+    "first",
+    "flag",
+    "flags",
+    "for",
+    "from",
+    "given",
+    "has",
+    "header",
+    "if",
+    "in",
+    "instead",
+    "is",
+    "key",
+    "must",
+    "name",
+    "needs",
+    "not",
+    "of",
+    "on",
+    "once",
+    "option",
+    "options",
+    "or",
+    "password",
+    "requires",
+    "secret",
+    "should",
+    "text",
+    "the",
+    "to",
+    "token",
+    "twice",
+    "value",
+    "was",
+    "were",
+    "when",
+    "with",
+    "without",
+    "yourself",
+];
+
+/// Programs whose `-pVALUE` is a password.
+const MYSQL: [&str; 14] = [
+    "mysql",
+    "mysqladmin",
+    "mysqlcheck",
+    "mysqldump",
+    "mysqlimport",
+    "mysqlpump",
+    "mysqlshow",
+    "mysqlslap",
+    "mariadb",
+    "mariadb-admin",
+    "mariadb-check",
+    "mariadb-dump",
+    "mariadb-import",
+    "mariadb-show",
+];
+
+/// Where values of flags are in free text.
+pub(crate) fn in_text(text: &str) -> Vec<Range<usize>> {
+    let mut found = Vec::new();
+    let (mut covered, mut is_mysql) = (0, false);
+    for (at, word) in words_of(text) {
+        is_mysql |= is_mysql_program(word);
+        if at < covered {
+            continue;
+        }
+        if let Some(value) = mysql_password(word).filter(|_| is_mysql) {
+            found.push(at + value.start..at + value.end);
+        }
+        let flag = word.trim_start_matches(['"', '\'', '`', '(', '[']);
+        let behind = at + word.len();
+        // The value of a flag follows on the same line.
+        let begin = text.len() - text[behind..].trim_start_matches(' ').len();
+        if !announces(flag) || begin == behind || text[begin..].starts_with(['-', '\n', '\r']) {
+            continue;
+        }
+        let value = quoted(text, begin).unwrap_or_else(|| begin..value_end(text, begin));
+        covered = value.end;
+        if is_value(&text[value.clone()]) {
+            found.push(value);
+        }
+    }
+    found
+}
+
+/// Where values of flags are in each word of a command line.
+pub(crate) fn in_words(words: &[String]) -> Vec<Vec<Range<usize>>> {
+    let (mut before, mut is_mysql) = ("", false);
+    let places = words.iter().map(|word| {
+        let flag = std::mem::replace(&mut before, word);
+        let attached = mysql_password(word).filter(|_| is_mysql);
+        is_mysql |= is_mysql_program(word);
+        let begin = match flag {
+            "-H" | "--header" => word.find(':').map(|colon| word.len() - word[colon + 1..].trim_start().len()),
+            flag if announces(flag) && !word.starts_with('-') => Some(0),
+            _ => attached.map(|value| value.start),
+        };
+        let Some(begin) = begin else { return Vec::new() };
+        let scheme = word[begin..].split_once(' ').map(|(scheme, _)| scheme);
+        let scheme = scheme.filter(|scheme| SCHEMES.iter().any(|known| known.eq_ignore_ascii_case(scheme)));
+        rules::literals(word, begin + scheme.map_or(0, |scheme| scheme.len() + 1)..word.len())
+    });
+    places.collect()
+}
+
+/// Whether a word is a flag whose value, a secret, is the next word.
+fn announces(word: &str) -> bool {
+    let is_flag =
+        word.starts_with('-') && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
+    is_flag && !word.ends_with('.') && is_sensitive(word)
+}
+
+/// Whether a text after a flag is its value, and not a word of a sentence or a placeholder.
+fn is_value(text: &str) -> bool {
+    let is_placeholder = text.starts_with(['<', '[', '(', '…']) || !text.contains(char::is_alphanumeric);
+    let word = text.trim_end_matches(['.', ':', '?', '!']);
+    !is_placeholder && !NO_VALUES.iter().any(|known| known.eq_ignore_ascii_case(word))
+}
+
+/// The password in `-pPASSWORD`.
+fn mysql_password(word: &str) -> Option<Range<usize>> {
+    let value = word.strip_prefix("-p").filter(|value| !value.is_empty())?;
+    Some(word.len() - value.len()..word.len())
+}
+
+/// Whether a word is the name of one of these programs, or a path to it.
+fn is_mysql_program(word: &str) -> bool {
+    let name = word.trim_matches(['"', '\'', '`', '(']).rsplit('/').next().unwrap_or_default();
+    MYSQL.contains(&name)
+}
+
+/// The words between white space, with their places.
+fn words_of(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    text.split_whitespace().map(|word| (word.as_ptr().addr() - text.as_ptr().addr(), word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::redact;
+
+    #[test]
+    fn values_of_flags_are_masked_in_free_text() {
+        for (text, shown) in [
+            ("server --password hush -x", "server --password *** -x"),
+            ("could not start `srv --token hush`", "could not start `srv --token ***`"),
+            ("srv --api-key 'hu sh' --verbose", "srv --api-key '***' --verbose"),
+            ("srv -token hunter2", "srv -token ***"),
+            ("srv --token ${secret:t} x", "srv --token ${secret:t} x"),
+            ("sh -c 'mysql -uroot -phush db'", "sh -c 'mysql -uroot -p*** db'"),
+            ("/usr/bin/mysqldump -phush", "/usr/bin/mysqldump -p***"),
+            ("srv --token=hush --secret hush2", "srv --token=*** --secret ***"),
+        ] {
+            assert_eq!(redact(text), shown);
+            assert_eq!(redact(shown), shown);
+        }
+    }
+
+    #[test]
+    fn sentences_about_flags_and_other_flags_stay_as_they_are() {
+        for text in [
+            "the argument --token is missing",
+            "give --password or --token-file FILE",
+            "--token <TOKEN>  present this token",
+            "--api-key KEY",
+            "--token … is not needed",
+            "use --token. Then try again",
+            "a --token\nnext line",
+            "docker run -p8080:80 -p 3306:3306 mysql:8",
+            "ssh -p2222 host; psql -p5432 -d db",
+            "mkdir -pv build",
+            "mysql-mcp-server -port 3306",
+            "npx -y --package typescript tsc --max-tokens 100 --author ann --keyboard us",
+            "--header 'Accept: text/plain' --path /srv --token-file /run/x",
+        ] {
+            assert_eq!(redact(text), text);
+        }
+    }
+
+    #[test]
+    fn a_long_text_takes_no_longer_than_its_length() {
+        for piece in ["--token ", "--token", "-", "- ", "--token '", "mysql -p ", "-p"] {
+            let text = piece.repeat(1 << 15);
+            assert!(in_text(&text).len() <= text.len());
+        }
+    }
+}
