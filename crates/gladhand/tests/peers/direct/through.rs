@@ -1,6 +1,7 @@
 //! `gladhand` between a client and a server: as words for a client to start, or as a process that listens.
 
 use std::fs;
+use std::process::Command;
 
 use serde_json::{Value, json};
 
@@ -41,7 +42,9 @@ impl Through {
         if way != Way::Bridge {
             words.extend(["--http", "127.0.0.1:0"].map(str::to_owned));
         }
-        if way != Way::Serve {
+        if way == Way::Serve {
+            open_once(&path("gladhand.toml"), &path("data"));
+        } else {
             match server {
                 Place::Command(command) => words.extend(["--".to_owned()].into_iter().chain(command.iter().cloned())),
                 Place::Url(url) => words.push(url.clone()),
@@ -55,4 +58,14 @@ impl Through {
     pub(super) fn target(&self) -> Value {
         self.listening.as_ref().map_or_else(|| json!(self.words), |listening| json!(listening.url))
     }
+}
+
+/// Lets `serve` know its upstream from an earlier run, as it does at every start but the first.
+///
+/// At the first start `serve` waits two seconds for an upstream. A Python server on a busy machine takes longer, and then
+/// `initialize` is answered without the server's extensions.
+fn open_once(config: &str, data: &str) {
+    let listed = Command::new(GLADHAND).args(["tools", "--config", config, "--data-dir", data]).output();
+    let listed = listed.expect("the program is built");
+    assert!(listed.status.success(), "{}", String::from_utf8_lossy(&listed.stderr));
 }
