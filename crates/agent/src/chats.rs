@@ -8,8 +8,8 @@ use std::io::{self, BufRead as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+use gladhand_core::wire::json;
 use gladhand_models::Thinking;
-use gladhand_wire::json;
 use serde::{Deserialize, Serialize};
 
 use crate::payloads::{ChatMessage, ChatSummary, Image, Role};

@@ -4,10 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use gladhand_core::operations::{Failure, ModelChoice};
+use gladhand_core::wire::RawValue;
+use gladhand_core::wire::json::to_raw;
 use gladhand_models::{Models, Thinking};
-use gladhand_operations::{Failure, ModelChoice};
-use gladhand_wire::RawValue;
-use gladhand_wire::json::to_raw;
 use serde::Serialize;
 
 use crate::accounts::{self, Accounts, Chosen, Snapshot, Tell};

@@ -82,7 +82,7 @@ fn from_file(path: &str, places: Places<'_>) -> Result<Image, String> {
     if !is_within(&path, places.roots) {
         return Err(format!("outside of the folders that may be read: {shown}"));
     }
-    if std::fs::canonicalize(&path).is_ok_and(|real| gladhand_workbench::may_hold_secrets(&real)) {
+    if std::fs::canonicalize(&path).is_ok_and(|real| gladhand_agent_tools::may_hold_secrets(&real)) {
         return Err(format!("may hold secrets, and is not sent to a model: {shown}"));
     }
     check_size(data.len())?;

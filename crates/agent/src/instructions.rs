@@ -1,6 +1,6 @@
 //! What models are told before everything else.
 
-use gladhand_wire::invisible::{Layout, escape_exactly};
+use gladhand_core::wire::invisible::{Layout, escape_exactly};
 
 use crate::skills::Skill;
 

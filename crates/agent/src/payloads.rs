@@ -1,8 +1,8 @@
 //! What clients get to see of the agent. The order of members is the order on the wire.
 
+use gladhand_core::operations::{AgentEvent, ImageInput};
+use gladhand_core::wire::{RawValue, json};
 use gladhand_models::Segment;
-use gladhand_operations::{AgentEvent, ImageInput};
-use gladhand_wire::{RawValue, json};
 use serde::{Deserialize, Serialize};
 
 /// An event with this payload.

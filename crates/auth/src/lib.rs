@@ -5,7 +5,7 @@
 //! The two share only the published metadata of authorization servers.
 //!
 //! This crate knows nothing of sessions, lines or tools, and never forwards a token that it was shown: what we present to
-//! others was issued to us. It holds tokens in [`Secret`](gladhand_accord::Secret) and writes none of them to a log, an
+//! others was issued to us. It holds tokens in [`Secret`](gladhand_core::Secret) and writes none of them to a log, an
 //! error or a `Debug` text.
 
 pub mod client;

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use gladhand_accord::{Agreement, Need, Rule, Side, Verdict, Why};
-use gladhand_operations::Feature;
+use gladhand_core::negotiation::{Agreement, Need, Rule, Side, Verdict, Why};
+use gladhand_core::operations::Feature;
 
 use crate::side::Dialect;
 

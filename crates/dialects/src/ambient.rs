@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use gladhand_operations::Party;
+pub use gladhand_core::operations::Party;
 
 use crate::side::Lane;
 

@@ -8,10 +8,10 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use gladhand_accord::{Offer, Peer};
-use gladhand_operations::{CallId, Notice, Outcome, Question, QuestionId};
-use gladhand_wire::json::{Kind, RawValue};
-use gladhand_wire::{Fault, Line, Members, TextPolicy, rpc};
+use gladhand_core::negotiation::{Offer, Peer};
+use gladhand_core::operations::{CallId, Notice, Outcome, Question, QuestionId};
+use gladhand_core::wire::json::{Kind, RawValue};
+use gladhand_core::wire::{Fault, Line, Members, TextPolicy, rpc};
 
 use crate::ambient::Ambient;
 use crate::side::{Claim, Dialect, FirstLine, Lane, Menu, Output, Pass, Server, ServerSetup, Stop};

@@ -6,7 +6,7 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-use gladhand_operations::Party;
+use gladhand_core::operations::Party;
 
 /// A bound, and how much of it is taken by everybody together.
 #[derive(Debug, Clone, Copy)]

@@ -9,11 +9,12 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gladhand_accord::{Agreement, Capability, Offer, Peer, Refusal, Rule, Secret, Side};
-use gladhand_operations::{
+use gladhand_core::Secret;
+use gladhand_core::negotiation::{Agreement, Capability, Offer, Peer, Refusal, Rule, Side};
+use gladhand_core::operations::{
     Answered, Call, CallId, Failure, Feature, Level, Notice, Outcome, Question, QuestionId, QuestionKind, WatchId,
 };
-use gladhand_wire::{Fault, Members, RawValue, Skim, TextPolicy};
+use gladhand_core::wire::{Fault, Members, RawValue, Skim, TextPolicy};
 
 use crate::ambient::{Ambient, Moment};
 use crate::breach::{Breach, REQUEST_NOT_AGREED};
@@ -37,7 +38,7 @@ pub struct Dialect {
     /// Whether a first line is of this dialect.
     pub claim: fn(&FirstLine<'_>) -> Claim,
     /// Whether a line is how a server of this dialect answers somebody who began in another, so that it is known by it.
-    pub puzzled: fn(&FirstLine<'_>) -> bool,
+    pub recognizes_reply: fn(&FirstLine<'_>) -> bool,
     /// What the client that begins with this line declares, as far as the line says so.
     pub offer: fn(&FirstLine<'_>) -> Offer,
     /// The rows of its table that carry a feature; none: it has no words for it.
@@ -280,7 +281,7 @@ pub enum Action<'a> {
     Passed(&'static str),
     /// A question that was handed to [`Server::ask`] has been answered, or never will be.
     Answered(QuestionId, Answered),
-    /// A subscription to the resource of this URI ends: takes back its [`gladhand_operations::Operation::Watch`].
+    /// A subscription to the resource of this URI ends: takes back its [`gladhand_core::operations::Operation::Watch`].
     Unwatch(String, WatchId),
     /// The folders that the downstream works in have changed.
     RootsChanged,

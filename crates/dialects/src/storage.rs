@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use gladhand_operations::Party;
+use gladhand_core::operations::Party;
 
 /// A bound on the bytes that sides keep for callers that come back.
 pub trait Storage: fmt::Debug + Send + Sync {

@@ -6,12 +6,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gladhand_accord::{Agreement, Peer};
-use gladhand_operations::{
+use gladhand_core::negotiation::{Agreement, Peer};
+use gladhand_core::operations::{
     Answered, Call, CallId, Failure, FailureKind, Notice, Operation, Outcome, Question, QuestionId, Reply, Terms, Tool,
     ToolResult, call::no_arguments,
 };
-use gladhand_wire::{Line, Lines, Skim, json};
+use gladhand_core::wire::{Line, Lines, Skim, json};
 
 use crate::ambient::{Ambient, Entropy, Moment, Party};
 use crate::door::Door;
@@ -309,14 +309,14 @@ pub fn answer(call: &Call<'_>, _agreement: &Agreement) -> Outcome {
     let Operation::CallTool(tool) = &call.operation else {
         return Ok(Reply::Tools(tools()));
     };
-    let message = gladhand_wire::Members::of(&tool.arguments).and_then(|members| members.raw("message"));
+    let message = gladhand_core::wire::Members::of(&tool.arguments).and_then(|members| members.raw("message"));
     match (tool.name.as_ref(), message) {
         ("echo" | "fail", None) => Err(Failure::invalid_argument("message", "required")),
         ("echo", Some(raw)) if json::string(raw).is_none() && !raw.get().starts_with('"') => {
             Err(Failure::invalid_argument("message", "expected a string"))
         }
         ("echo", Some(raw)) => Ok(Reply::Tool(ToolResult {
-            content: vec![gladhand_operations::Content::Text(raw.to_owned())],
+            content: vec![gladhand_core::operations::Content::Text(raw.to_owned())],
             ..ToolResult::default()
         })),
         ("fail", Some(raw)) => Ok(Reply::Tool(ToolResult::failure(&json::string(raw).unwrap_or_default()))),
@@ -337,7 +337,7 @@ pub struct Pair {
     pub transcript: Vec<String>,
     entropy: Counting,
     next_call: u64,
-    text: gladhand_wire::TextPolicy,
+    text: gladhand_core::wire::TextPolicy,
 }
 
 impl Pair {
@@ -371,7 +371,7 @@ impl Pair {
     /// Calls a tool and returns its outcome; panics unless exactly one came.
     pub fn call_tool(&mut self, name: &str, arguments: &str) -> Outcome {
         let arguments = std::borrow::Cow::Owned(json::raw(arguments.to_owned()));
-        self.call(Operation::CallTool(gladhand_operations::ToolCall { name: name.into(), arguments }))
+        self.call(Operation::CallTool(gladhand_core::operations::ToolCall { name: name.into(), arguments }))
     }
 
     /// Lists all tools.
@@ -465,7 +465,7 @@ impl Pair {
 
 /// A tool call with no arguments, for tests that do not care.
 pub fn bare_call(name: &'static str) -> Operation<'static> {
-    Operation::CallTool(gladhand_operations::ToolCall { name: name.into(), arguments: no_arguments() })
+    Operation::CallTool(gladhand_core::operations::ToolCall { name: name.into(), arguments: no_arguments() })
 }
 
 /// A failure for tests that need one.

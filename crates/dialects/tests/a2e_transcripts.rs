@@ -13,13 +13,14 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use gladhand_accord::{Capability, Peer, Secret, Side};
-use gladhand_dialects::testing::{Counting, TestServer, client_setup, moment, server_setup};
-use gladhand_dialects::{Ambient, ClientSetup, Event, Heard, Pass, ServerSetup, a2e::DIALECT};
-use gladhand_operations::{
+use gladhand_core::Secret;
+use gladhand_core::negotiation::{Capability, Peer, Side};
+use gladhand_core::operations::{
     Call, Content, Failure, FailureKind, Level, Log, Notice, Operation, Outcome, Progress, Reply, Tool, ToolResult,
 };
-use gladhand_wire::json::{raw, to_raw};
+use gladhand_core::wire::json::{raw, to_raw};
+use gladhand_dialects::testing::{Counting, TestServer, client_setup, moment, server_setup};
+use gladhand_dialects::{Ambient, ClientSetup, Event, Heard, Pass, ServerSetup, a2e::DIALECT};
 use serde_json::{Value, json};
 
 /// One line of a transcript.

@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
+use gladhand_core::operations::Feature;
 use gladhand_dialects::{REGISTRY, versions_with};
-use gladhand_operations::Feature;
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/dialects.md");
 

@@ -2,14 +2,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops where it is surprised")]
 
-use gladhand_accord::{Side, Verdict, Why};
+use gladhand_core::negotiation::{Side, Verdict, Why};
+use gladhand_core::operations::{
+    Call, CallId, Content, Failure, FailureKind, Operation, Outcome, Reply, ToolCall, ToolResult,
+};
+use gladhand_core::wire::{Line, Members, json};
 use gladhand_dialects::fluxloop::DIALECT;
 use gladhand_dialects::testing::{self, Pair, TestServer, a_failure, bare_call, client_setup, server_setup};
 use gladhand_dialects::{Ambient, Claim, Client, Event, FirstLine, Heard};
-use gladhand_operations::{
-    Call, CallId, Content, Failure, FailureKind, Operation, Outcome, Reply, ToolCall, ToolResult,
-};
-use gladhand_wire::{Line, Members, json};
 
 fn pair() -> Pair {
     Pair::new(&DIALECT, server_setup(), client_setup("0.1.0"))
@@ -450,7 +450,8 @@ fn an_answer_that_is_too_long_ends_its_call_at_once() {
     pair.server.answers_itself = false;
     let call = pair.begin(bare_call("echo"), false);
     let line = pair.server.resolve_next().pop().unwrap();
-    let (fault, skim) = (gladhand_wire::Fault::TooLong { limit: 5 }, gladhand_wire::Skim::of(line.as_bytes()));
+    let (fault, skim) =
+        (gladhand_core::wire::Fault::TooLong { limit: 5 }, gladhand_core::wire::Skim::of(line.as_bytes()));
     pair.step(|client, ambient, heard| client.garbled(&fault, &skim, ambient, heard));
     let outcomes = pair.take_answers(call);
     assert!(matches!(&outcomes[..], [Err(failure)] if failure.kind == FailureKind::TooLong), "{line}: {outcomes:?}");

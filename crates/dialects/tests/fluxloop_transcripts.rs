@@ -10,11 +10,11 @@ mod recorded;
 
 use std::collections::VecDeque;
 
+use gladhand_core::operations::{Call, CallId, Failure, Operation, Outcome, Reply, Tool, ToolResult};
+use gladhand_core::wire::{Line, Lines, json};
 use gladhand_dialects::fluxloop::DIALECT;
 use gladhand_dialects::testing::{self, TestServer, server_setup};
 use gladhand_dialects::{Ambient, Event, Heard};
-use gladhand_operations::{Call, CallId, Failure, Operation, Outcome, Reply, Tool, ToolResult};
-use gladhand_wire::{Line, Lines, json};
 use recorded::Entry;
 use serde_json::{Value, json};
 

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use gladhand_accord::Secret;
+use gladhand_core::Secret;
+use gladhand_core::operations::{Call, CallId, Failure, FailureKind, Notice, Operation, Progress};
+use gladhand_core::wire::Line;
 use gladhand_dialects::testing::{Counting, TestServer, answer, client_setup, moment, server_setup};
 use gladhand_dialects::{Ambient, Event, Heard, Menu, Pass, ServerSetup, a2e::DIALECT, a2e::registry::TYPES};
-use gladhand_operations::{Call, CallId, Failure, FailureKind, Notice, Operation, Progress};
-use gladhand_wire::Line;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

@@ -4,11 +4,11 @@
 
 mod mutation;
 
+use gladhand_core::operations::{Call, CallId, FailureKind, Operation};
+use gladhand_core::wire::{Line, Lines, Members, Skim, json};
 use gladhand_dialects::fluxloop::DIALECT;
 use gladhand_dialects::testing::{self, TestServer, a_failure, bare_call, client_setup, server_setup};
 use gladhand_dialects::{Ambient, Event, Heard};
-use gladhand_operations::{Call, CallId, FailureKind, Operation};
-use gladhand_wire::{Line, Lines, Members, Skim, json};
 use mutation::{Damage, Dice};
 use proptest::prelude::*;
 

@@ -4,11 +4,11 @@
 
 mod mutation;
 
+use gladhand_core::operations::{Call, CallId, FailureKind};
+use gladhand_core::wire::{Line, Lines, Members, RawValue, Skim, json};
 use gladhand_dialects::loaf::DIALECT;
 use gladhand_dialects::testing::{self, TestServer, a_failure, bare_call, client_setup, server_setup};
 use gladhand_dialects::{Ambient, Event, Heard};
-use gladhand_operations::{Call, CallId, FailureKind};
-use gladhand_wire::{Line, Lines, Members, RawValue, Skim, json};
 use mutation::{Damage, Dice};
 use proptest::prelude::*;
 
@@ -118,7 +118,7 @@ fn check_client(bytes: &[u8]) {
     client.receive(hello, &mut ambient, &mut heard);
     client.call(Call::new(CallId(1), bare_call("a")).reporting(), None, &mut ambient, &mut heard);
     client.call(Call::new(CallId(2), bare_call("b")).reporting(), None, &mut ambient, &mut heard);
-    client.call(Call::new(CallId(3), gladhand_operations::Operation::ListTools), None, &mut ambient, &mut heard);
+    client.call(Call::new(CallId(3), gladhand_core::operations::Operation::ListTools), None, &mut ambient, &mut heard);
     for line in [mutation::session_from(ANSWERS, bytes), bytes.to_vec()].concat().split(|byte| *byte == b'\n') {
         match DIALECT.text.read(Line::Bytes(line)) {
             Ok(Some(text)) => client.receive(&text, &mut ambient, &mut heard),

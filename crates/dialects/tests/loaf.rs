@@ -4,14 +4,14 @@
 
 use std::time::Duration;
 
-use gladhand_accord::{Side, Verdict, Why};
+use gladhand_core::negotiation::{Side, Verdict, Why};
+use gladhand_core::operations::{
+    Call, Content, Failure, FailureKind, Level, Log, Notice, Operation, Outcome, Progress, Reply, ToolCall, ToolResult,
+};
+use gladhand_core::wire::{Fault, Line, Members, json};
 use gladhand_dialects::loaf::DIALECT;
 use gladhand_dialects::testing::{Pair, TestServer, a_failure, bare_call, client_setup, server_setup};
 use gladhand_dialects::{Claim, Event, FirstLine, Stop};
-use gladhand_operations::{
-    Call, Content, Failure, FailureKind, Level, Log, Notice, Operation, Outcome, Progress, Reply, ToolCall, ToolResult,
-};
-use gladhand_wire::{Fault, Line, Members, json};
 
 fn pair() -> Pair {
     Pair::new(&DIALECT, server_setup(), client_setup("1.0.0"))
@@ -165,7 +165,7 @@ fn progress_and_logs_of_a_call_are_events_before_its_response() {
     // Nothing is said of calls that nobody knows, nor after the end.
     assert_eq!(
         pair.server.notice(Notice::Progress(
-            gladhand_operations::CallId(99),
+            gladhand_core::operations::CallId(99),
             Progress { progress: 0.0, total: None, message: None }
         )),
         [""; 0]
@@ -499,10 +499,11 @@ fn a_client_hears_every_call_end_exactly_once() {
     let settings = agreement.term(Side::Server, "image_inputs").unwrap().settings.as_deref().unwrap();
     assert_eq!((settings.get(), agreement.server.name.as_str()), (r#"["path"]"#, "loaf"));
     for id in 2..=4 {
-        let call = gladhand_operations::CallId(id);
+        let call = gladhand_core::operations::CallId(id);
         client.step(|client, ambient, heard| client.call(Call::new(call, bare_call("echo")), None, ambient, heard));
     }
-    let cancelled = client.step(|client, ambient, heard| client.cancel(gladhand_operations::CallId(2), ambient, heard));
+    let cancelled =
+        client.step(|client, ambient, heard| client.cancel(gladhand_core::operations::CallId(2), ambient, heard));
     assert!(matches!(&cancelled[..], [Event::Answered(_, Err(failure))] if failure.kind == FailureKind::Cancelled));
     for (line, expected) in [
         (r#"{"jsonrpc":"2.0","id":2,"result":{"ok":true,"output":"late"}}"#, "Dropped"),
@@ -577,7 +578,7 @@ fn an_answer_that_is_too_long_ends_its_call_at_once() {
     pair.server.answers_itself = false;
     let call = pair.begin(bare_call("echo"), false);
     let line = pair.server.resolve_next().pop().unwrap();
-    let (fault, skim) = (Fault::TooLong { limit: 5 }, gladhand_wire::Skim::of(line.as_bytes()));
+    let (fault, skim) = (Fault::TooLong { limit: 5 }, gladhand_core::wire::Skim::of(line.as_bytes()));
     pair.step(|client, ambient, heard| client.garbled(&fault, &skim, ambient, heard));
     let outcomes = pair.take_answers(call);
     assert!(matches!(&outcomes[..], [Err(failure)] if failure.kind == FailureKind::TooLong), "{line}: {outcomes:?}");

@@ -4,14 +4,14 @@
 
 use std::time::Duration;
 
+use gladhand_core::operations::{
+    AgentCall, AgentEvent, CallId, Failure, FailureKind, ImageInput, ModelChoice, Notice, Operation, Reply,
+};
+use gladhand_core::wire::json;
 use gladhand_dialects::loaf::DIALECT;
 use gladhand_dialects::loaf::methods::{METHODS, Params, Run};
 use gladhand_dialects::testing::{TestServer, server_setup};
 use gladhand_dialects::{Menu, ServerSetup, Stop};
-use gladhand_operations::{
-    AgentCall, AgentEvent, CallId, Failure, FailureKind, ImageInput, ModelChoice, Notice, Operation, Reply,
-};
-use gladhand_wire::json;
 
 fn server() -> TestServer {
     let setup = server_setup();

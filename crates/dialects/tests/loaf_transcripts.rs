@@ -10,13 +10,13 @@ mod recorded;
 
 use std::time::Duration;
 
-use gladhand_accord::Side;
+use gladhand_core::negotiation::Side;
+use gladhand_core::operations::{Call, CallId, Operation, Reply, Tool};
+use gladhand_core::wire::{Line, Lines, RawValue, json};
 use gladhand_dialects::loaf::DIALECT;
 use gladhand_dialects::loaf::methods::{self, METHODS, Run};
 use gladhand_dialects::testing::{TestServer, server_setup};
 use gladhand_dialects::{Ambient, Event, Heard, Stop, testing};
-use gladhand_operations::{Call, CallId, Operation, Reply, Tool};
-use gladhand_wire::{Line, Lines, RawValue, json};
 use recorded::{Entry, Tree};
 
 #[test]
@@ -247,10 +247,10 @@ fn recorded_tools(entries: &[Entry]) -> Vec<Tool> {
         }
         // The schemas must come back byte for byte, so they are taken from the text.
         let text: &RawValue = serde_json::from_str(line).unwrap();
-        let result = gladhand_wire::Members::of(text).unwrap().object("result").unwrap();
+        let result = gladhand_core::wire::Members::of(text).unwrap().object("result").unwrap();
         let list: Vec<&RawValue> = serde_json::from_str(result.raw("tools").unwrap().get()).unwrap();
         for entry in list.into_iter().rev() {
-            let entry = gladhand_wire::Members::of(entry).unwrap();
+            let entry = gladhand_core::wire::Members::of(entry).unwrap();
             let schema = json::raw(entry.raw("input_schema").unwrap().get().to_owned());
             tools.push(Tool::new(entry.str("name").unwrap(), entry.str("description").unwrap(), schema));
         }

@@ -1,8 +1,8 @@
 //! Servers that are spoken to in another dialect: their answers give away which one they speak.
 
+use gladhand_core::wire::Members;
 use gladhand_dialects::testing::{TestServer, server_setup};
 use gladhand_dialects::{Dialect, FirstLine, REGISTRY};
-use gladhand_wire::Members;
 
 const DISCOVER: &str = r#"{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{}}"#;
 const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#;
@@ -10,7 +10,7 @@ const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","param
 /// Whose answer to a stranger this is.
 fn known_by(text: &str) -> Vec<&'static str> {
     let line = FirstLine { text, members: Members::parse(text).ok() };
-    REGISTRY.iter().filter(|dialect| (dialect.puzzled)(&line)).map(|dialect| dialect.name).collect()
+    REGISTRY.iter().filter(|dialect| (dialect.recognizes_reply)(&line)).map(|dialect| dialect.name).collect()
 }
 
 #[test]

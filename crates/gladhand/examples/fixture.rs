@@ -11,11 +11,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use gladhand::Service;
-use gladhand_accord::Secret;
+use gladhand_core::Secret;
+use gladhand_core::operations::{
+    Failure, FailureKind, Level, Log, Outcome, Progress, Reply, Tool, ToolCall, ToolResult,
+};
+use gladhand_core::wire::{RawValue, json};
 use gladhand_dialects::REGISTRY;
 use gladhand_hub::{Answer, Context, Hub, Provider};
-use gladhand_operations::{Failure, FailureKind, Level, Log, Outcome, Progress, Reply, Tool, ToolCall, ToolResult};
-use gladhand_wire::{RawValue, json};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 

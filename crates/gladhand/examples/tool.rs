@@ -6,8 +6,8 @@
 //! ```
 
 use gladhand::Service;
-use gladhand::accord::Peer;
 use gladhand::hub::Kit;
+use gladhand::negotiation::Peer;
 use gladhand::operations::{Tool, ToolResult};
 use serde_json::json;
 

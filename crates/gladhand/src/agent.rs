@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use gladhand_agent::accounts::{Accounts, CompatibleServer, Outlook, Settings, env as accounts};
 use gladhand_agent::{AgentSettings, Conversations, LivePolicy, Policy, Rule, TrustedFiles};
+use gladhand_agent_tools::{Bench, Effect, Workbench};
+use gladhand_core::operations::{AgentCall, Failure, FailureKind};
 use gladhand_hub::{Agent, Answer, Context, Hub, SessionId, Settling};
-use gladhand_operations::{AgentCall, Failure, FailureKind};
-use gladhand_workbench::{Bench, Effect, Workbench};
 use tokio::sync::OnceCell;
 
 use crate::config::{AgentConfig, Approve, OwnFiles, TrustStore, env};
@@ -189,8 +189,8 @@ impl Inner {
         None
     }
 
-    fn workbench(&self, folder: &Path, accounts: &Arc<Accounts>) -> gladhand_workbench::Settings {
-        let mut settings = gladhand_workbench::Settings::new(folder);
+    fn workbench(&self, folder: &Path, accounts: &Arc<Accounts>) -> gladhand_agent_tools::Settings {
+        let mut settings = gladhand_agent_tools::Settings::new(folder);
         settings.roots.clone_from(&self.config.roots);
         #[cfg(unix)]
         if let Some(starter) = crate::edges::tools::starter() {
@@ -243,11 +243,12 @@ impl Agent for LaterAgent {
             return agent.ask(call, context);
         }
         let (inner, asked, id) = (Arc::clone(&self.inner), call.into_owned(), context.call);
-        let (terms, bell) = (context.terms.clone().into_owned(), context.bell.clone());
+        let (terms, notifier) = (context.terms.clone().into_owned(), context.notifier.clone());
         let (agreement, caller) = (Arc::clone(context.agreement), Arc::clone(context.caller));
         Answer::Later(Box::pin(async move {
             let agent = inner.ready().await?;
-            let context = Context { call: id, terms: &terms, agreement: &agreement, caller: &caller, bell: &bell };
+            let context =
+                Context { call: id, terms: &terms, agreement: &agreement, caller: &caller, notifier: &notifier };
             let answer = agent.ask(asked, &context);
             answer.outcome().await
         }))

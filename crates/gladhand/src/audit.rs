@@ -13,9 +13,9 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
 use fs_err::File;
+use gladhand_core::wire::invisible::escape_json;
 use gladhand_hub::policy::{Auditor, Record};
 use gladhand_redaction::{redact, redact_raw};
-use gladhand_wire::invisible::escape_json;
 use serde::Serialize;
 
 use crate::config::AuditConfig;
@@ -207,7 +207,7 @@ mod tests {
         let path = folder.path().join("audit.jsonl");
         let mut book = Book::open(&path, 1000, 2).unwrap();
         let text = "a\u{202e}b\u{2028}c\u{2029}d\u{e0041}e\u{200b}f\u{9b}g\u{7f}h\u{1b}[31m\u{feff}\n";
-        let raw = gladhand_wire::json::raw(format!("\"{}\"", "\u{202e}\u{85}"));
+        let raw = gladhand_core::wire::json::raw(format!("\"{}\"", "\u{202e}\u{85}"));
         book.write(&serde_json::json!({"tool": text, (text): raw.get()})).unwrap();
         book.write(&raw).unwrap();
         let written = fs_err::read_to_string(&path).unwrap();

@@ -7,9 +7,9 @@ mod tokens;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use gladhand_accord::Secret;
 use gladhand_auth::Scopes;
 use gladhand_auth::resource::{Dpop, Guard, Issuer, KeySource, KnownToken, Policy, ToolScopes};
+use gladhand_core::Secret;
 use gladhand_redaction::{Life, learn};
 use serde::{Deserialize, Serialize};
 use url::Url;

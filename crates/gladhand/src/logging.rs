@@ -15,8 +15,8 @@ use std::sync::mpsc::{RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use gladhand_core::wire::invisible::{Layout, escape, escape_json};
 use gladhand_redaction::redact_cut;
-use gladhand_wire::invisible::{Layout, escape, escape_json};
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use tracing::Level;

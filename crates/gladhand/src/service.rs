@@ -8,25 +8,26 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use gladhand_accord::{Peer, Secret};
+use gladhand_core::Secret;
+use gladhand_core::negotiation::Peer;
+use gladhand_core::operations::TaskSupport;
+use gladhand_core::wire::invisible::strip;
+use gladhand_core::wire::{RawValue, json};
 use gladhand_dialects::storage::Unshared;
 use gladhand_dialects::{CacheHints, Dialect, Door, Menu, Pass, REGISTRY, ServerSetup, Stop};
 use gladhand_hub::Hub;
 use gladhand_hub::policy::{Governor, Invisible, Violations};
-use gladhand_operations::TaskSupport;
-use gladhand_wire::invisible::strip;
-use gladhand_wire::{RawValue, json};
 
 use crate::authorization::Access;
 use crate::config::{Limits, unnamed_pass};
-use crate::coupling::Coupled;
 use crate::edges::clock::Clock;
 use crate::edges::control::{Control, Introduction};
 use crate::edges::downstream::{self, Ended};
-use crate::edges::http::{Crew, Http, HttpServer};
+use crate::edges::http::{Http, HttpServer, WorkerThreads};
 use crate::edges::signals::{self, Signals};
 use crate::edges::stdio::{Input, Output};
 use crate::edges::violations;
+use crate::upstream_provider::UpstreamProvider;
 
 /// How long a session waits for upstreams of which nothing is known yet. What they have is then shown when they are open.
 const FIRST_OPENING: Duration = Duration::from_secs(2);
@@ -48,7 +49,7 @@ pub struct Service {
     limits: Limits,
     /// How long the first session waits for upstreams of which nothing is known yet.
     opening_patience: Duration,
-    in_front_of: Option<Arc<Coupled>>,
+    in_front_of: Option<Arc<UpstreamProvider>>,
     alongside: Option<Work>,
     /// A chore that can wait until the first moments are over.
     chore: Option<fn()>,
@@ -171,7 +172,7 @@ impl Service {
     }
 
     /// Stands in for one upstream: introduces itself as that, in its words.
-    pub fn in_front_of(self, upstream: Arc<Coupled>) -> Self {
+    pub fn in_front_of(self, upstream: Arc<UpstreamProvider>) -> Self {
         Self { in_front_of: Some(upstream), ..self }
     }
 
@@ -245,7 +246,7 @@ impl Service {
     pub fn serve_http(mut self, http: Http, listening: impl FnOnce(&[String])) -> io::Result<Ended> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         // What runs with another thread may be needed until the hub is closed.
-        let (crew, _crew) = Crew::of_all_cores();
+        let (crew, _crew) = WorkerThreads::of_all_cores();
         let ended = runtime.block_on(async {
             self.begin_alongside();
             let mut signals = match self.outlives_hang_ups {

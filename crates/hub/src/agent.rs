@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use gladhand_operations::AgentCall;
+use gladhand_core::operations::AgentCall;
 
 use crate::provider::{Answer, Context};
 
@@ -13,7 +13,7 @@ use crate::provider::{Answer, Context};
 /// whoever follows through [`Caller::event`](crate::Caller::event); what is told before `ask` returns, or before the work
 /// ends, is written before the answer.
 pub trait Agent: fmt::Debug + Send + Sync {
-    /// Answers with [`Reply::Agent`](gladhand_operations::Reply::Agent).
+    /// Answers with [`Reply::Agent`](gladhand_core::operations::Reply::Agent).
     fn ask(&self, call: AgentCall<'_>, context: &Context<'_>) -> Answer;
 
     /// If it is not ready yet: ends when it is. What it is asked before takes longer, and keeps no order.

@@ -4,9 +4,9 @@
 
 use std::time::Instant;
 
-use gladhand_accord::Agreement;
-use gladhand_operations::{Call, Operation, Outcome, Reply};
-use gladhand_wire::Members;
+use gladhand_core::negotiation::Agreement;
+use gladhand_core::operations::{Call, Operation, Outcome, Reply};
+use gladhand_core::wire::Members;
 
 use crate::governed::{name, word};
 use crate::provider::{Answer, SessionId, Work};

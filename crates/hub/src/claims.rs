@@ -16,7 +16,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use gladhand_operations::{LONGEST_TEMPLATE, MOST_EXPRESSIONS, Template};
+use gladhand_core::operations::{LONGEST_TEMPLATE, MOST_EXPRESSIONS, Template};
 use gladhand_redaction::redact;
 use serde::{Deserialize, Serialize};
 
@@ -377,7 +377,7 @@ mod tests {
     use crate::policy::Invisible;
     use crate::provider::List;
     use crate::{Hub, Kit};
-    use gladhand_operations::{Failure, Notice, Prompt, Resource, Tool};
+    use gladhand_core::operations::{Failure, Notice, Prompt, Resource, Tool};
     use std::collections::BTreeMap;
     use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -6,11 +6,11 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use gladhand_accord::Agreement;
-use gladhand_operations::{
+use gladhand_core::negotiation::Agreement;
+use gladhand_core::operations::{
     CallId, CompletionCall, CompletionOf, Failure, FailureKind, Operation, Origin, Terms, WatchId,
 };
-use gladhand_wire::{Members, RawValue, json};
+use gladhand_core::wire::{Members, RawValue, json};
 
 use crate::hub::Hub;
 use crate::policy::{Asked, Course, Governor, Logged, View, Who};
@@ -35,7 +35,7 @@ impl Hub {
         caller: &Arc<dyn Caller>,
     ) -> Option<Arc<Origin>> {
         let routes = self.inner.routes_for(terms, agreement, caller.session());
-        let context = Context { call: CallId(0), terms, agreement, caller, bell: &self.bell };
+        let context = Context { call: CallId(0), terms, agreement, caller, notifier: &self.notifier };
         let place = match self.view(&routes, &context) {
             Some(view) => view.tool(name),
             None => routes.place_of(name),
@@ -106,7 +106,7 @@ impl Hub {
         mut logged: Logged,
     ) -> Answer {
         let (hub, governor) = (self.clone(), Arc::clone(governor));
-        let (id, terms, bell) = (context.call, context.terms.clone().into_owned(), context.bell.clone());
+        let (id, terms, notifier) = (context.call, context.terms.clone().into_owned(), context.notifier.clone());
         let (agreement, caller, reporter) =
             (Arc::clone(context.agreement), Arc::clone(context.caller), context.reporter());
         let is_tool = matches!(errand.target, Target::Tool(_));
@@ -118,7 +118,8 @@ impl Hub {
                 return logged.end(Err(failure));
             }
             let answer = {
-                let context = Context { call: id, terms: &terms, agreement: &agreement, caller: &caller, bell: &bell };
+                let context =
+                    Context { call: id, terms: &terms, agreement: &agreement, caller: &caller, notifier: &notifier };
                 hub.run_admitted(&governor, errand, &context, logged)
             };
             if matches!(answer, Answer::AsTask(_)) {

@@ -4,20 +4,20 @@
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
-use gladhand_accord::{Agreement, Offer};
-use gladhand_operations::{Failure, Notice, Party, Prompt, Resource, Template, Terms, Tool, WatchId};
+use gladhand_core::negotiation::{Agreement, Offer};
+use gladhand_core::operations::{Failure, Notice, Party, Prompt, Resource, Template, Terms, Tool, WatchId};
 use tokio::sync::broadcast;
 
 use crate::agent::Agent;
-use crate::apart::Apart;
-use crate::bell::{Bell, Ringer};
+use crate::change_notifier::{ChangeNotifier, Ringer};
 use crate::claims::Claims;
 use crate::governed;
-use crate::guests::Guests;
+use crate::per_session_routes::PerSessionRoutes;
 use crate::policy::{Governor, Invisible, Offender, Violations, Who};
 use crate::presence::Presences;
 use crate::provider::{Caller, Context, Declared, Features, Provider, SessionId, Settling, viewer};
 use crate::routes::{HubError, Mount, Routes};
+use crate::session_registry::SessionRegistry;
 use crate::status::{HubStatus, Offence};
 use crate::watched::{Change, Hearers, Subscriber, Watched};
 
@@ -28,7 +28,7 @@ const CHANGES: usize = 64;
 #[derive(Debug, Clone)]
 pub struct Hub {
     pub(crate) inner: Arc<Inner>,
-    pub(crate) bell: Bell,
+    pub(crate) notifier: ChangeNotifier,
 }
 
 #[derive(Debug)]
@@ -38,7 +38,7 @@ pub(crate) struct Inner {
     asking: Mutex<()>,
     watched: Watched,
     /// Sessions that see lists of their own.
-    apart: Apart,
+    apart: PerSessionRoutes,
     /// Which provider each name belongs to.
     claims: Claims,
     changes: broadcast::Sender<Notice>,
@@ -52,7 +52,7 @@ pub(crate) struct Inner {
     pub(crate) visitors: AtomicUsize,
     pub(crate) presences: Presences,
     agent: OnceLock<Arc<dyn Agent>>,
-    guests: Guests,
+    guests: SessionRegistry,
     governor: OnceLock<Arc<Governor>>,
     violations: OnceLock<Arc<Violations>>,
 }
@@ -197,7 +197,7 @@ impl Hub {
             routes: RwLock::new(Arc::new(routes)),
             asking: Mutex::default(),
             watched: Watched::default(),
-            apart: Apart::default(),
+            apart: PerSessionRoutes::default(),
             claims,
             changes: broadcast::Sender::new(CHANGES),
             validating: AtomicBool::new(false),
@@ -206,18 +206,18 @@ impl Hub {
             visitors: AtomicUsize::new(0),
             presences: Presences::default(),
             agent: OnceLock::new(),
-            guests: Guests::default(),
+            guests: SessionRegistry::default(),
             governor: OnceLock::new(),
             violations: OnceLock::new(),
         });
         let hub = Self::behind(inner);
-        hub.mounts().iter().for_each(|mount| mount.provider.attach(&hub.bell.rung_by(&mount.provider)));
+        hub.mounts().iter().for_each(|mount| mount.provider.attach(&hub.notifier.rung_by(&mount.provider)));
         (hub, duplicate)
     }
 
-    /// The hub that a bell hangs in.
+    /// The hub that a notifier hangs in.
     pub(crate) fn behind(inner: Arc<Inner>) -> Self {
-        Self { bell: Bell::of(&inner), inner }
+        Self { notifier: ChangeNotifier::of(&inner), inner }
     }
 
     /// Puts other providers in place, and tells every session. Those that were there before go on undisturbed; new ones
@@ -233,7 +233,7 @@ impl Hub {
             new.iter().for_each(|mount| self.inner.guests.foretell(&*mount.provider));
             self.inner.show(mounts);
             for Mount { provider, .. } in &new {
-                provider.attach(&self.bell.rung_by(provider));
+                provider.attach(&self.notifier.rung_by(provider));
                 self.inner.guests.introduce(&**provider);
             }
         }
@@ -366,7 +366,7 @@ impl Hub {
         watching
     }
 
-    /// Takes back one [`Operation::Watch`](gladhand_operations::Operation::Watch), by its URI and what it was answered.
+    /// Takes back one [`Operation::Watch`](gladhand_core::operations::Operation::Watch), by its URI and what it was answered.
     pub fn unwatch(&self, uri: &str, id: WatchId) {
         self.inner.watched.remove(uri, id);
     }
@@ -503,7 +503,7 @@ pub(crate) async fn settle(unsettled: Vec<Settling>) {
 mod tests {
     use super::*;
     use crate::Kit;
-    use gladhand_operations::ToolResult;
+    use gladhand_core::operations::ToolResult;
 
     fn named(names: &[&str]) -> Box<dyn Provider> {
         let kit = names.iter().fold(Kit::new(), |kit, name| {

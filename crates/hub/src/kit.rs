@@ -3,7 +3,9 @@
 use std::fmt;
 use std::future::Future;
 
-use gladhand_operations::{Completion, CompletionCall, Failure, Prompt, Reply, Resource, Template, Tool, ToolCall};
+use gladhand_core::operations::{
+    Completion, CompletionCall, Failure, Prompt, Reply, Resource, Template, Tool, ToolCall,
+};
 
 use crate::hub::Hub;
 use crate::provider::{Answer, Context, Features, Provider, Reporter};
@@ -18,7 +20,7 @@ type Completed = Box<dyn Fn(&CompletionCall<'_>) -> Option<Completion> + Send + 
 ///
 /// ```
 /// use gladhand_hub::Kit;
-/// use gladhand_operations::{Tool, ToolResult};
+/// use gladhand_core::operations::{Tool, ToolResult};
 ///
 /// let kit = Kit::new().tool(Tool::plain("hello", "Says hello."), |_, _| Ok(ToolResult::text("hello")));
 /// let hub = kit.into_hub()?;
@@ -106,7 +108,7 @@ impl Kit {
         self
     }
 
-    /// Promises to ring [`Bell::resource_updated`](crate::Bell::resource_updated) when a resource changes.
+    /// Promises to ring [`ChangeNotifier::resource_updated`](crate::ChangeNotifier::resource_updated) when a resource changes.
     pub fn resource_updates(self) -> Self {
         Self { resource_updates: true, ..self }
     }
@@ -187,11 +189,11 @@ impl fmt::Debug for Kit {
 mod tests {
     use std::sync::Arc;
 
-    use gladhand_accord::{Agreement, Defined, Minimum, Offer, Peer, Rules, VersionRule, agree};
-    use gladhand_operations::{
+    use gladhand_core::negotiation::{Agreement, Defined, Minimum, Offer, Peer, Rules, VersionRule, agree};
+    use gladhand_core::operations::{
         Call, CallId, CompletionOf, Contents, FailureKind, Notice, Operation, PromptResult, ToolResult,
     };
-    use gladhand_wire::json;
+    use gladhand_core::wire::json;
 
     use super::*;
     use crate::provider::{Asking, Caller};

@@ -4,16 +4,15 @@
 //! call comes in with its agreement, an answer goes out, now or later.
 
 mod agent;
-mod apart;
-mod bell;
 mod call_log;
+mod change_notifier;
 mod claims;
 mod governed;
-mod guests;
 mod hub;
 mod kit;
 mod naming;
 mod origins;
+mod per_session_routes;
 pub mod policy;
 mod portions;
 mod presence;
@@ -21,6 +20,7 @@ mod provider;
 mod routes;
 mod routing;
 mod schema;
+mod session_registry;
 mod stand_ins;
 mod status;
 mod unique_items;
@@ -28,7 +28,7 @@ mod watched;
 mod weight;
 
 pub use agent::Agent;
-pub use bell::Bell;
+pub use change_notifier::ChangeNotifier;
 pub use claims::Conflict;
 pub use hub::Hub;
 pub use kit::Kit;

@@ -8,7 +8,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use gladhand_operations::{KnownName, Origin, Tool};
+use gladhand_core::operations::{KnownName, Origin, Tool};
 
 use crate::claims::is_within;
 use crate::naming::BETWEEN;

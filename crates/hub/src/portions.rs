@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use gladhand_operations::Party;
+use gladhand_core::operations::Party;
 
 /// Bytes that large lasting portions gave back, in all bounds of this process.
 static RETURNED: AtomicUsize = AtomicUsize::new(0);

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use gladhand_accord::Agreement;
-use gladhand_operations::Operation;
+use gladhand_core::negotiation::Agreement;
+use gladhand_core::operations::Operation;
 
 use crate::call_log::without_query;
 use crate::governed::word;
@@ -233,9 +233,9 @@ fn short(text: &str) -> String {
 mod tests {
     use super::*;
     use crate::Kit;
-    use gladhand_accord::{Defined, Minimum, Offer, Peer, Rules, VersionRule, agree};
-    use gladhand_operations::ToolCall;
-    use gladhand_operations::call::no_arguments;
+    use gladhand_core::negotiation::{Defined, Minimum, Offer, Peer, Rules, VersionRule, agree};
+    use gladhand_core::operations::ToolCall;
+    use gladhand_core::operations::call::no_arguments;
 
     fn agreement(client: &str) -> Agreement {
         let rules = Rules {

@@ -7,23 +7,23 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gladhand_accord::{Agreement, Capability, Offer, Side};
-use gladhand_operations::{
+use gladhand_core::negotiation::{Agreement, Capability, Offer, Side};
+use gladhand_core::operations::{
     AgentEvent, Answered, CallId, CapabilityCall, CapabilityEvent, Completion, CompletionCall, Contents, Failure,
     FailureKind, Log, Notice, Outcome, Progress, Prompt, PromptResult, Question, Reply, Resource, Template, Terms,
     Tool, ToolCall, ToolResult,
 };
-use gladhand_wire::RawValue;
+use gladhand_core::wire::RawValue;
 use tokio::sync::oneshot;
 
-use crate::bell::Bell;
+use crate::change_notifier::ChangeNotifier;
 use crate::policy::Who;
 use crate::status::UpstreamStatus;
 
 /// Somebody who answers calls: the toolbox, an upstream, a capability with state.
 ///
 /// Everything has a default, so that who has only tools writes `tools` and `call`. Lists are asked for when the hub is
-/// built and each time the bell is rung for them.
+/// built and each time the notifier is rung for them.
 pub trait Provider: fmt::Debug + Send + Sync {
     /// What it is called where it is named as somebody who has tools and has no prefix. No secrets: it is written down.
     fn name(&self) -> &str {
@@ -36,7 +36,7 @@ pub trait Provider: fmt::Debug + Send + Sync {
     }
 
     /// What one session sees of it, where that is not what everybody sees. It says with
-    /// [`Bell::lists_changed_for`] that there is such a session.
+    /// [`ChangeNotifier::lists_changed_for`] that there is such a session.
     fn listed_for(&self, _session: SessionId) -> Option<Listed> {
         None
     }
@@ -76,8 +76,8 @@ pub trait Provider: fmt::Debug + Send + Sync {
         Features::default()
     }
 
-    /// Called once, when the hub is built. Keep the bell to ring it when something changes.
-    fn attach(&self, _bell: &Bell) {}
+    /// Called once, when the hub is built. Keep the notifier to ring it when something changes.
+    fn attach(&self, _bell: &ChangeNotifier) {}
 
     /// Answers a call of one of its tools.
     ///
@@ -127,7 +127,7 @@ pub trait Provider: fmt::Debug + Send + Sync {
     }
 
     /// A caller subscribes to changes of this resource. Called for the first subscriber only, and not to be answered with
-    /// the bell at once. Without `by`, the provider takes over a resource that was watched elsewhere.
+    /// the notifier at once. Without `by`, the provider takes over a resource that was watched elsewhere.
     fn watch(&self, _uri: &str, _by: Option<&Who<'_>>) {}
 
     /// Nobody wants to hear of changes of this resource any more.
@@ -137,7 +137,7 @@ pub trait Provider: fmt::Debug + Send + Sync {
     fn expects(&self, _client: &Offer) {}
 
     /// There will be one session and no other, and it speaks this dialect. Said before its first line is answered; who has
-    /// something for speakers of one dialect only rings the bell if that is what is spoken.
+    /// something for speakers of one dialect only rings the notifier if that is what is spoken.
     fn speaks(&self, _dialect: &str) {}
 
     /// If it does not know yet what it has: ends when it does, or when it has given up for now. Whoever lists, or
@@ -413,7 +413,7 @@ pub struct Context<'c> {
     /// The session that it came from.
     pub caller: &'c Arc<dyn Caller>,
     /// To be rung when something changes for everybody.
-    pub bell: &'c Bell,
+    pub notifier: &'c ChangeNotifier,
 }
 
 impl Context<'_> {

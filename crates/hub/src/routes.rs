@@ -7,7 +7,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Weak};
 
-use gladhand_operations::{CompletionOf, Operation, Prompt, Resource, Template, Tool, ToolCall};
+use gladhand_core::operations::{CompletionOf, Operation, Prompt, Resource, Template, Tool, ToolCall};
 
 use crate::claims::{Age, Claimed, Claims, Space, is_within};
 use crate::naming::Naming;

@@ -5,12 +5,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use gladhand_accord::Agreement;
-use gladhand_operations::{
+use gladhand_core::negotiation::Agreement;
+use gladhand_core::operations::{
     Call, CompletionCall, CompletionOf, Failure, FailureKind, Level, Log, Notice, Operation, Outcome, Reply,
     TaskSupport, TaskWish, Tool, ToolCall,
 };
-use gladhand_wire::json;
+use gladhand_core::wire::json;
 
 use crate::call_log::CallLog;
 use crate::hub::{Hub, settle};
@@ -35,7 +35,7 @@ impl Hub {
         }
         let mut unsettled = self.unsettled();
         {
-            let context = Context { call: call.id, terms: &call.terms, agreement, caller, bell: &self.bell };
+            let context = Context { call: call.id, terms: &call.terms, agreement, caller, notifier: &self.notifier };
             unsettled.extend(routes.mounts.iter().filter_map(|mount| mount.provider.settling_for(&context)));
         }
         if unsettled.is_empty() {
@@ -64,7 +64,7 @@ impl Hub {
         agreement: &Arc<Agreement>,
         caller: &Arc<dyn Caller>,
     ) -> Answer {
-        let context = Context { call: call.id, terms: &call.terms, agreement, caller, bell: &self.bell };
+        let context = Context { call: call.id, terms: &call.terms, agreement, caller, notifier: &self.notifier };
         let operation = match call.operation {
             Operation::CallTool(tool) => {
                 let tool = routes.completed(tool, caller.session());
@@ -332,8 +332,8 @@ fn checked(answer: Answer, routes: Arc<Routes>, tool: usize) -> Answer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gladhand_operations::call::no_arguments;
-    use gladhand_operations::{CallId, ToolResult};
+    use gladhand_core::operations::call::no_arguments;
+    use gladhand_core::operations::{CallId, ToolResult};
 
     #[derive(Debug)]
     struct Named(&'static [&'static str]);
@@ -424,7 +424,7 @@ mod tests {
     }
 
     fn agreement() -> Agreement {
-        use gladhand_accord::{Defined, Minimum, Offer, Peer, Rules, VersionRule, agree};
+        use gladhand_core::negotiation::{Defined, Minimum, Offer, Peer, Rules, VersionRule, agree};
         let rules = Rules {
             dialect: "test",
             versions: VersionRule::Common,

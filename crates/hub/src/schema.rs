@@ -9,8 +9,8 @@ use std::fmt::{self, Write as _};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use gladhand_operations::{Failure, FailureKind, Reply, Tool, ToolResult};
-use gladhand_wire::RawValue;
+use gladhand_core::operations::{Failure, FailureKind, Reply, Tool, ToolResult};
+use gladhand_core::wire::RawValue;
 use jsonschema::paths::{Location, LocationSegment};
 use jsonschema::{PatternOptions, ValidationError, Validator};
 use serde_json::Value;

@@ -5,7 +5,7 @@ use super::*;
 /// What is wrong with arguments; `Err` if the schema cannot be used.
 fn problems(schema: &Value, arguments: &Value) -> Result<Option<String>, String> {
     let check = Check::compile(&schema.to_string())?;
-    Ok(check.check("arguments", &gladhand_wire::json::to_raw(arguments)).err().map(|problem| problem.to_string()))
+    Ok(check.check("arguments", &gladhand_core::wire::json::to_raw(arguments)).err().map(|problem| problem.to_string()))
 }
 
 /// What is said of arguments whose check would cost too much.
@@ -43,7 +43,7 @@ fn several_problems_are_told_up_to_a_bound_and_each_is_short() {
 #[test]
 fn a_result_that_the_tool_forbids_itself_is_its_failure() {
     let tool = Tool::plain("t", "").returning(&json!({"type": "object", "required": ["n"]}));
-    let result = |data: Value| ToolResult::structured(gladhand_wire::json::to_raw(&data));
+    let result = |data: Value| ToolResult::structured(gladhand_core::wire::json::to_raw(&data));
     let checks = Checks::default();
     assert!(checks.reply(&tool, &result(json!({"n": 1})).into()).is_ok());
     assert!(checks.reply(&tool, &ToolResult::text("no data").into()).is_ok());
@@ -61,7 +61,7 @@ fn a_result_that_the_tool_forbids_itself_is_its_failure() {
 #[test]
 fn a_schema_that_cannot_be_used_checks_nothing() {
     let tool = Tool::plain("t", "").taking(&json!({"type": 7}));
-    let anything = gladhand_wire::json::to_raw(&json!({"x": 1}));
+    let anything = gladhand_core::wire::json::to_raw(&json!({"x": 1}));
     assert!(Checks::default().arguments(&tool, &anything).is_ok());
 }
 
@@ -166,7 +166,7 @@ fn what_is_seen_again_and_again_counts_each_time() {
 fn what_cannot_be_read_is_refused() {
     let check = Check::compile(r#"{"properties":{"mode":{"enum":["safe"]}}}"#).unwrap();
     let deep = format!(r#"{{"mode":"evil","pad":{}1{}}}"#, "[".repeat(500), "]".repeat(500));
-    let told = check.check("arguments", &gladhand_wire::json::raw(deep)).unwrap_err().to_string();
+    let told = check.check("arguments", &gladhand_core::wire::json::raw(deep)).unwrap_err().to_string();
     assert!(told.starts_with("arguments: recursion limit exceeded"), "{told}");
 }
 
@@ -298,7 +298,7 @@ fn schemas_beyond_the_room_check_without_being_kept() {
     let kept = Kept::take(MOST_KEPT - before).expect("there is room");
     let tool = Tool::plain("t", "").taking(&schema);
     let checks = Checks::default();
-    let wrong = gladhand_wire::json::to_raw(&json!({"a": "x"}));
+    let wrong = gladhand_core::wire::json::to_raw(&json!({"a": "x"}));
     assert!(checks.arguments(&tool, &wrong).is_err());
     assert!(checks.input.0.get().is_none(), "it is not kept");
     drop(kept);

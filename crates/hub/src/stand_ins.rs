@@ -5,12 +5,12 @@
 
 use std::sync::Arc;
 
-use gladhand_accord::{Agreement, Side};
-use gladhand_operations::call::no_arguments;
-use gladhand_operations::{
+use gladhand_core::negotiation::{Agreement, Side};
+use gladhand_core::operations::call::no_arguments;
+use gladhand_core::operations::{
     Content, Contents, Failure, Operation, Prompt, PromptResult, Reply, Resource, Template, Tool, ToolCall, ToolResult,
 };
-use gladhand_wire::{Members, RawValue, json};
+use gladhand_core::wire::{Members, RawValue, json};
 use serde::Deserialize;
 use serde_json::json;
 

@@ -50,7 +50,8 @@ pub struct UpstreamStatus {
     /// Processes that we started for it.
     pub processes: Vec<u32>,
     /// Open sessions with it, processes or not.
-    pub ways: usize,
+    #[serde(rename = "ways")]
+    pub connections: usize,
     /// Calls under way.
     pub calls: usize,
     /// How often it had to be opened again.

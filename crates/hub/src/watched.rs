@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use gladhand_operations::{Failure, FailureKind, Party, Update, WatchId, subscription_weight, wholes_of};
+use gladhand_core::operations::{Failure, FailureKind, Party, Update, WatchId, subscription_weight, wholes_of};
 
 use crate::policy::Who;
 use crate::portions::{Portion, Portions};
@@ -282,21 +282,21 @@ impl Place {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Answer, Bell, Context, Hub, Mount, Naming};
-    use gladhand_operations::{Notice, Resource, Tool, ToolCall};
+    use crate::{Answer, ChangeNotifier, Context, Hub, Mount, Naming};
+    use gladhand_core::operations::{Notice, Resource, Tool, ToolCall};
 
     /// Has resources, and writes down what it hears of them.
     #[derive(Debug, Default)]
     struct Shelf {
         has: Mutex<Vec<&'static str>>,
         heard: Mutex<Vec<String>>,
-        bell: Mutex<Option<Bell>>,
+        notifier: Mutex<Option<ChangeNotifier>>,
     }
 
     impl Shelf {
         /// Says that a resource changed.
         fn rings(&self, uri: &str) {
-            self.bell.lock().unwrap().as_ref().unwrap().resource_updated(uri);
+            self.notifier.lock().unwrap().as_ref().unwrap().resource_updated(uri);
         }
 
         fn with(has: &[&'static str]) -> Arc<Self> {
@@ -321,8 +321,8 @@ mod tests {
             unreachable!("it has no tools")
         }
 
-        fn attach(&self, bell: &Bell) {
-            *self.bell.lock().unwrap() = Some(bell.clone());
+        fn attach(&self, notifier: &ChangeNotifier) {
+            *self.notifier.lock().unwrap() = Some(notifier.clone());
         }
 
         fn watch(&self, uri: &str, _by: Option<&Who<'_>>) {

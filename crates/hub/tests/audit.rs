@@ -3,11 +3,11 @@
 use std::borrow::Cow;
 use std::sync::{Arc, Mutex};
 
-use gladhand_accord::{Agreement, Defined, Minimum, Offer, Peer, Rules, VersionRule, agree};
+use gladhand_core::negotiation::{Agreement, Defined, Minimum, Offer, Peer, Rules, VersionRule, agree};
+use gladhand_core::operations::{Call, CallId, CapabilityCall, Failure, Notice, Operation, Reply};
+use gladhand_core::wire::json;
 use gladhand_hub::policy::{Auditor, Governor, Record};
 use gladhand_hub::{Answer, Asking, Caller, Context, Hub, Provider, SessionId};
-use gladhand_operations::{Call, CallId, CapabilityCall, Failure, Notice, Operation, Reply};
-use gladhand_wire::json;
 use serde_json::{Value, json};
 
 /// Remembers one thing only.

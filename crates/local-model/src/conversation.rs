@@ -129,7 +129,7 @@ fn shorten(text: &mut String, most: usize, vocabulary: &dyn Vocabulary) {
 
 #[cfg(test)]
 mod tests {
-    use gladhand_wire::RawValue;
+    use gladhand_core::wire::RawValue;
 
     use super::*;
     use crate::testing::{Letters, round, user};

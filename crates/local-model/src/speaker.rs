@@ -3,8 +3,8 @@
 //! Everything here runs on the model's own thread and takes its time; between any two steps it asks whether it is to go
 //! on. It always says the likeliest, so the same question has the same answer.
 
+use gladhand_core::wire::RawValue;
 use gladhand_models::{Heard, ModelError, Round, Said, ToolOffer, Usage, WantedCall};
-use gladhand_wire::RawValue;
 use serde_json::value::to_raw_value;
 use serde_json::{Map, Value};
 

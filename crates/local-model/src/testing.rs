@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use gladhand_core::wire::RawValue;
 use gladhand_models::{Round, Said, Thinking, ToolOffer};
-use gladhand_wire::RawValue;
 
 use crate::engine::{Engine, Grammar, Mind, Vocabulary};
 use crate::template::Template;

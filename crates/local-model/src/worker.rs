@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use async_trait::async_trait;
+use gladhand_core::wire::json::to_raw;
 use gladhand_models::{Heard, Listener, ModelError, ModelOption, Models, Piece, Round, Segment};
-use gladhand_wire::json::to_raw;
 use serde_json::json;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use async_trait::async_trait;
+use gladhand_core::wire::RawValue;
 use gladhand_local_model::open;
 use gladhand_models::{Heard, Listener, ModelError, Models, Piece, Round, Said, Segment, Thinking, ToolOffer};
-use gladhand_wire::RawValue;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -33,7 +33,7 @@ impl Listener for Ear {
         }
     }
 
-    async fn debug(&mut self, _: &'static str, _: Box<gladhand_wire::RawValue>) {}
+    async fn debug(&mut self, _: &'static str, _: Box<gladhand_core::wire::RawValue>) {}
 }
 
 fn file() -> PathBuf {

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use gladhand_wire::RawValue;
+use gladhand_core::wire::RawValue;
 use http::{HeaderMap, HeaderName};
 use serde::Serialize;
 use serde_json::{Map, Value, json};

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::time::Duration;
 
-use gladhand_accord::Secret;
+use gladhand_core::Secret;
 use gladhand_redaction::redact_with;
 use http::StatusCode;
 use serde_json::Value;

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use gladhand_wire::RawValue;
+use gladhand_core::wire::RawValue;
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use async_trait::async_trait;
-use gladhand_accord::Secret;
+use gladhand_core::Secret;
 
 use crate::ModelError;
 

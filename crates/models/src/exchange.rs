@@ -6,9 +6,9 @@
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use gladhand_accord::Secret;
+use gladhand_core::Secret;
+use gladhand_core::wire::RawValue;
 use gladhand_redaction::redact_with;
-use gladhand_wire::RawValue;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, StatusCode};
 use reqwest::Response;

@@ -1,6 +1,6 @@
 //! What was said, in the few forms that several services share.
 
-use gladhand_wire::{Members, RawValue};
+use gladhand_core::wire::{Members, RawValue};
 use serde::Serialize;
 
 use crate::{ToolOffer, WantedCall};

@@ -1,6 +1,6 @@
 //! What is told to whoever looks for a fault.
 
-use gladhand_wire::RawValue;
+use gladhand_core::wire::RawValue;
 use serde::{Serialize, Serializer};
 
 /// Members in the order in which they are said.

@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
-use gladhand_wire::json;
+use gladhand_core::wire::json;
 
 /// Longer values are not searched for in base64: credentials of Basic authentication are short.
 const LONGEST_IN_BASE64: usize = 512;

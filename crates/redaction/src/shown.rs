@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use gladhand_wire::{RawValue, json};
+use gladhand_core::wire::{RawValue, json};
 use serde_json::{Map, Value};
 
 use crate::flags::in_words;

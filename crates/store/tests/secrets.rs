@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use gladhand_accord::Secret;
+use gladhand_core::Secret;
 use gladhand_store::{Keeper, Places, SecretError, Secrets};
 use tempfile::TempDir;
 

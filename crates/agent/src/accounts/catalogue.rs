@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use gladhand_core::wire::{Members, RawValue};
 use gladhand_models::{ModelOption, Thinking};
-use gladhand_wire::{Members, RawValue};
 use serde::{Deserialize, Serialize};
 
 use super::files;

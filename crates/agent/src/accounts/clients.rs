@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use gladhand_core::operations::Failure;
 use gladhand_models::{
     Account, Anthropic, Antigravity, Candidate, Compatible, Credential, ModelError, ModelOption, Models, OpenAi,
     OpenRouter, Thinking, detect,
 };
-use gladhand_operations::Failure;
 
 use super::catalogue::Source;
 use super::credentials::{ChatGpt, Google};

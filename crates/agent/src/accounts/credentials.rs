@@ -10,9 +10,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use async_trait::async_trait;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use gladhand_accord::Secret;
+use gladhand_core::Secret;
+use gladhand_core::operations::Failure;
 use gladhand_models::{Credential, ModelError};
-use gladhand_operations::Failure;
 use serde::Deserialize;
 use serde_json::{Value, json};
 

@@ -1,7 +1,7 @@
 //! What is left of what was paid for (§9.7).
 
+use gladhand_core::operations::Failure;
 use gladhand_models::{ModelError, Quota};
-use gladhand_operations::Failure;
 use serde::Serialize;
 use serde_json::{Number, Value};
 

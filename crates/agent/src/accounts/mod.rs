@@ -25,9 +25,9 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use gladhand_accord::Secret;
+use gladhand_core::Secret;
+use gladhand_core::operations::{AgentEvent, Failure, FailureKind};
 use gladhand_models::{Models, Thinking, Web};
-use gladhand_operations::{AgentEvent, Failure, FailureKind};
 use serde::Serialize;
 use tokio::sync::watch;
 use tokio::task::JoinSet;

@@ -1,8 +1,8 @@
 //! Which models there are, and which of them is used.
 
+use gladhand_core::operations::{Failure, FailureKind, ModelChoice};
+use gladhand_core::wire::json;
 use gladhand_models::{ModelOption, Thinking};
-use gladhand_operations::{Failure, FailureKind, ModelChoice};
-use gladhand_wire::json;
 use serde::Serialize;
 use serde_json::json;
 

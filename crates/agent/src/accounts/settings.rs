@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use gladhand_accord::Secret;
+use gladhand_core::Secret;
 use gladhand_models::{Identity, Models};
 use gladhand_redaction::{self as redaction, Life};
 use gladhand_store::Secrets;

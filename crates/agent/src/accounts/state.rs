@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::path::Path;
 
+use gladhand_core::wire::{Members, RawValue, json};
 use gladhand_models::Thinking;
-use gladhand_wire::{Members, RawValue, json};
 use serde::Serialize;
 
 use super::choice::{ANY, Choice, thinking_of_word};

@@ -6,11 +6,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use gladhand_accord::Secret;
-use gladhand_operations::{Failure, FailureKind};
+use gladhand_core::Secret;
+use gladhand_core::operations::{Failure, FailureKind};
+use gladhand_core::wire::Members;
 use gladhand_redaction::{self as redaction, Life};
 use gladhand_store::Secrets;
-use gladhand_wire::Members;
 
 use super::files;
 

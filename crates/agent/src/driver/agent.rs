@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use gladhand_core::operations::{AgentCall, Failure, FailureKind, ModelChoice};
+use gladhand_core::wire::json;
 use gladhand_hub::{Agent, Answer, Context, SessionId, Settling};
 use gladhand_models::Models;
-use gladhand_operations::{AgentCall, Failure, FailureKind, ModelChoice};
-use gladhand_wire::json;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 

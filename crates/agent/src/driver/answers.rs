@@ -2,9 +2,9 @@
 
 use std::future::Future;
 
+use gladhand_core::operations::{Failure, FailureKind, Reply};
+use gladhand_core::wire::{RawValue, json};
 use gladhand_hub::Answer;
-use gladhand_operations::{Failure, FailureKind, Reply};
-use gladhand_wire::{RawValue, json};
 use serde::Serialize;
 
 use super::Core;

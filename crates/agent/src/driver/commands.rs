@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use gladhand_core::operations::Failure;
+use gladhand_core::wire::{RawValue, json};
 use gladhand_hub::Answer;
-use gladhand_operations::Failure;
-use gladhand_wire::{RawValue, json};
 use serde::Serialize;
 
 use super::agent::Report;

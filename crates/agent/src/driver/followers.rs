@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use gladhand_core::operations::AgentEvent;
 use gladhand_hub::{Caller, SessionId};
-use gladhand_operations::AgentEvent;
 
 /// Everybody who has asked something of the agent and is still there.
 #[derive(Debug, Default)]

@@ -20,11 +20,11 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use gladhand_accord::Agreement;
+use gladhand_agent_tools::Bench;
+use gladhand_core::negotiation::Agreement;
+use gladhand_core::operations::{Failure, Terms};
 use gladhand_hub::{Context, Hub};
 use gladhand_models::Models;
-use gladhand_operations::{Failure, Terms};
-use gladhand_workbench::Bench;
 use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 

@@ -3,8 +3,8 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use gladhand_operations::KnownName;
-use gladhand_workbench::{Effect, ToolDescription};
+use gladhand_agent_tools::{Effect, ToolDescription};
+use gladhand_core::operations::KnownName;
 
 /// Which tools may run: by their names, else by what they may do to the world.
 #[derive(Debug, Clone)]

@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, OnceLock};
 
+use gladhand_core::wire::invisible::strip;
 use gladhand_hub::policy::Invisible;
 use gladhand_models::Models;
-use gladhand_wire::invisible::strip;
 
 use super::{Asker, Core};
 use crate::accounts::Chosen;

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use gladhand_operations::Failure;
+use gladhand_core::operations::Failure;
 use serde::Serialize;
 
 use super::answers::{Answered, refused, told};

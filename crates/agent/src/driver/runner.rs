@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use gladhand_agent_tools::{Ran, Run};
+use gladhand_core::wire::RawValue;
 use gladhand_models::{Listener, ModelError, Piece, Round, Said, Segment, Thinking};
-use gladhand_wire::RawValue;
-use gladhand_workbench::{Ran, Run};
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 

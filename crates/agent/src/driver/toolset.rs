@@ -4,14 +4,14 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use gladhand_agent_tools::{Effect, Ran, ToolDescription};
+use gladhand_core::operations::{
+    Call, CallId, Failure, FailureKind, KnownName, Notice, Operation, Reply, Terms, Tool, ToolCall, ToolResult,
+};
+use gladhand_core::wire::{RawValue, json};
 use gladhand_hub::policy::{Invisible, refusal};
 use gladhand_hub::{Asking, Caller};
 use gladhand_models::{ToolOffer, WantedCall};
-use gladhand_operations::{
-    Call, CallId, Failure, FailureKind, KnownName, Notice, Operation, Reply, Terms, Tool, ToolCall, ToolResult,
-};
-use gladhand_wire::{RawValue, json};
-use gladhand_workbench::{Effect, Ran, ToolDescription};
 
 use super::policy::{Rule, word};
 use super::runner::Workplace;
@@ -374,7 +374,7 @@ fn unique_name(name: &str, taken: &HashSet<String>, numbers: &mut HashMap<String
 
 fn ran(result: &ToolResult) -> Ran {
     let text = result.joined_text();
-    let only_text = result.content.iter().all(|content| matches!(content, gladhand_operations::Content::Text(_)));
+    let only_text = result.content.iter().all(|content| matches!(content, gladhand_core::operations::Content::Text(_)));
     let output = match &result.structured {
         Some(structured) => structured.clone(),
         None if only_text => json::to_raw(&text),
@@ -427,7 +427,7 @@ impl Caller for Inside {
 mod tests {
     use std::collections::HashMap;
 
-    use gladhand_operations::Origin;
+    use gladhand_core::operations::Origin;
     use proptest::prelude::*;
 
     use super::super::policy::Policy;

@@ -1,6 +1,6 @@
 //! What clients ask of a session.
 
-use gladhand_operations::{Failure, FailureKind};
+use gladhand_core::operations::{Failure, FailureKind};
 
 use super::compaction::Standalone;
 use super::scene::{Effect, Job, Scene, Target};

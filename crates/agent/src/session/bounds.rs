@@ -4,9 +4,9 @@
 //! Everything that a turn keeps for the next request is sent again with each request, so each result has a bound and so has
 //! the whole turn. What a user writes is not counted: the queue and steering have bounds of their own.
 
+use gladhand_agent_tools::Ran;
+use gladhand_core::wire::{RawValue, json};
 use gladhand_models::{Said, WantedCall};
-use gladhand_wire::{RawValue, json};
-use gladhand_workbench::Ran;
 
 use super::turn::Turn;
 

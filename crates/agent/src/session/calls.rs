@@ -2,9 +2,9 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
+use gladhand_agent_tools::{Place, Ran};
+use gladhand_core::wire::{RawValue, json as wire};
 use gladhand_models::{Said, WantedCall};
-use gladhand_wire::{RawValue, json as wire};
-use gladhand_workbench::{Place, Ran};
 use serde::Serialize;
 use serde_json::json;
 

@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
+use gladhand_agent_tools::Ran;
+use gladhand_core::wire::json;
 use gladhand_models::{ModelError, Piece, Segment};
-use gladhand_wire::json;
-use gladhand_workbench::Ran;
 use proptest::prelude::*;
 use serde_json::Value;
 

@@ -1,8 +1,8 @@
 //! What a session is given with each step, and what it asks for.
 
+use gladhand_core::operations::AgentEvent;
+use gladhand_core::wire::{RawValue, json};
 use gladhand_models::{Said, Thinking};
-use gladhand_operations::AgentEvent;
-use gladhand_wire::{RawValue, json};
 use serde::Serialize;
 
 use super::calls::Wanted;

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
-use gladhand_wire::{RawValue, json};
+use gladhand_core::wire::{RawValue, json};
 use serde::Serialize;
 
 use super::calls::Decided;

@@ -2,9 +2,9 @@
 
 use std::collections::VecDeque;
 
+use gladhand_agent_tools::{Guarded, Place, Ran};
+use gladhand_core::wire::json;
 use gladhand_models::{ModelError, Piece, Said, Segment, Thinking};
-use gladhand_wire::json;
-use gladhand_workbench::{Guarded, Place, Ran};
 use serde_json::Value;
 
 use super::asked::Sent;

@@ -4,10 +4,10 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use gladhand_accord::Secret;
 use gladhand_agent::accounts::{Accounts, CompatibleServer, Means, Outlook, Provider, Settings, env};
+use gladhand_core::Secret;
+use gladhand_core::operations::{FailureKind, ModelChoice};
 use gladhand_models::{Heard, Listener, ModelError, ModelOption, Models, Round, Thinking};
-use gladhand_operations::{FailureKind, ModelChoice};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 

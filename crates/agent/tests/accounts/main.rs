@@ -11,9 +11,9 @@ mod service;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use gladhand_accord::Secret;
 use gladhand_agent::accounts::{Accounts, Settings};
-use gladhand_operations::AgentEvent;
+use gladhand_core::Secret;
+use gladhand_core::operations::AgentEvent;
 use gladhand_store::{Places, Secrets};
 use serde::Serialize;
 use serde_json::{Value, json};

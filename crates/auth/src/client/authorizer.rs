@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use gladhand_accord::Secret;
+use gladhand_core::Secret;
 use gladhand_redaction::{Life, learn};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use url::Url;

@@ -1,6 +1,6 @@
 //! The authorization-code grant with PKCE: a person agrees in a browser, and the redirect brings a code.
 
-use gladhand_accord::Secret;
+use gladhand_core::Secret;
 use url::form_urlencoded;
 
 use super::browser::Browser;

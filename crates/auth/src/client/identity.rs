@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use gladhand_accord::Secret;
+use gladhand_core::Secret;
 use jsonwebtoken::{Algorithm, EncodingKey};
 use serde::{Deserialize, Serialize};
 use serde_json::json;

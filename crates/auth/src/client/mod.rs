@@ -21,7 +21,7 @@ mod token;
 use std::fmt;
 use std::sync::Arc;
 
-use gladhand_accord::Secret;
+use gladhand_core::Secret;
 use url::Url;
 
 use crate::roots::Roots;

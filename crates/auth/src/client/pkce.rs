@@ -3,7 +3,7 @@
 use aws_lc_rs::digest;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use gladhand_accord::Secret;
+use gladhand_core::Secret;
 
 /// A verifier, and the challenge that announces it with method `S256`.
 #[derive(Debug, Clone)]

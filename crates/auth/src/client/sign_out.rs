@@ -1,6 +1,6 @@
 //! Signing out: tokens are taken back where their issuer can do that, and forgotten.
 
-use gladhand_accord::Secret;
+use gladhand_core::Secret;
 
 use super::Authorizer;
 use super::dpop::Prover;

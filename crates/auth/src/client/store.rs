@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::{Mutex, PoisonError};
 
-use gladhand_accord::Secret;
+use gladhand_core::Secret;
 use serde::{Deserialize, Serialize};
 
 use super::identity::Registration;
@@ -92,7 +92,7 @@ impl TokenStore for MemoryStore {
 
 /// How secrets are written where they are meant to be: in the store and nowhere else.
 pub(super) mod exposed {
-    use gladhand_accord::Secret;
+    use gladhand_core::Secret;
     use serde::{Deserialize, Deserializer, Serializer};
 
     pub(crate) fn serialize<S: Serializer>(secret: &Secret, serializer: S) -> Result<S::Ok, S::Error> {
@@ -104,7 +104,7 @@ pub(super) mod exposed {
     }
 
     pub(crate) mod option {
-        use gladhand_accord::Secret;
+        use gladhand_core::Secret;
         use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
         pub(crate) fn serialize<S: Serializer>(secret: &Option<Secret>, serializer: S) -> Result<S::Ok, S::Error> {

@@ -2,7 +2,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use gladhand_accord::Secret;
+use gladhand_core::Secret;
 use gladhand_redaction::{Life, learn};
 use http::{HeaderMap, HeaderValue, header};
 use jsonwebtoken::Header;

@@ -16,7 +16,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use gladhand_accord::Secret;
+use gladhand_core::Secret;
 use http::request::Parts;
 use http::{HeaderMap, Response, header};
 use serde_json::json;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use aws_lc_rs::digest;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use gladhand_accord::Secret;
+use gladhand_core::Secret;
 use http::request::Parts;
 use jsonwebtoken::jwk::ThumbprintHash;
 use jsonwebtoken::{Algorithm, Validation, decode, decode_header};

@@ -1,6 +1,6 @@
 //! JSON web tokens as access tokens (RFC 9068): whose they are, and whether they are made for us.
 
-use gladhand_accord::Secret;
+use gladhand_core::Secret;
 use jsonwebtoken::errors::ErrorKind;
 use jsonwebtoken::{Validation, dangerous, decode, decode_header};
 use serde::Deserialize;

@@ -43,7 +43,7 @@ impl Guard {
 
 #[cfg(test)]
 mod tests {
-    use gladhand_accord::Secret;
+    use gladhand_core::Secret;
     use url::Url;
 
     use super::super::{Issuer, KeySource, Policy};

@@ -5,10 +5,10 @@
 
 use std::borrow::Cow;
 
-use gladhand_accord::{Agreement, Capability, Minimum, Offer, Peer, Refusal, Wants, agree};
-use gladhand_operations::{Failure, FailureKind, Level, Log, Notice, Progress};
-use gladhand_wire::json::Kind;
-use gladhand_wire::{Members, RawValue, json};
+use gladhand_core::negotiation::{Agreement, Capability, Minimum, Offer, Peer, Refusal, Wants, agree};
+use gladhand_core::operations::{Failure, FailureKind, Level, Log, Notice, Progress};
+use gladhand_core::wire::json::Kind;
+use gladhand_core::wire::{Members, RawValue, json};
 
 use super::capabilities::{self, VERSION};
 use super::errors;
@@ -142,7 +142,7 @@ pub(super) fn read_error(members: &Members<'_>, is_carried: bool) -> Failure {
 }
 
 /// What an event of a call tells; `None` where the neutral model has no word for it.
-pub(super) fn read_event(call: gladhand_operations::CallId, members: &Members<'_>) -> Option<Notice> {
+pub(super) fn read_event(call: gladhand_core::operations::CallId, members: &Members<'_>) -> Option<Notice> {
     let data = members.object("data").unwrap_or_default();
     let kind = members.raw("kind").and_then(text_of).unwrap_or(Cow::Borrowed("status"));
     let message = data.raw("message").filter(|raw| Kind::of(raw) == Kind::String);

@@ -1,6 +1,6 @@
 //! The capability names of A2E 1.0 (a2e §6.2).
 
-use gladhand_accord::{Defined, Minimum, Rules, Side, VersionRule};
+use gladhand_core::negotiation::{Defined, Minimum, Rules, Side, VersionRule};
 
 /// The one version there is.
 pub const VERSION: &str = "1.0";

@@ -1,8 +1,8 @@
 //! What a client carries between a host and whoever it calls for: requests of capabilities, their answers, and the
 //! host's questions (a2e §§10–19). Only the envelope is ours; what is inside passes unread.
 
-use gladhand_operations::{Answered, CapabilityCall, Question, QuestionKind};
-use gladhand_wire::{Members, RawValue, json};
+use gladhand_core::operations::{Answered, CapabilityCall, Question, QuestionKind};
+use gladhand_core::wire::{Members, RawValue, json};
 
 use super::message::Message;
 use crate::ambient::Ambient;

@@ -6,12 +6,13 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use gladhand_accord::{Agreement, Gate, Refusal, Secret, Side};
-use gladhand_operations::{
+use gladhand_core::Secret;
+use gladhand_core::negotiation::{Agreement, Gate, Refusal, Side};
+use gladhand_core::operations::{
     Answered, Call, CallId, CapabilityEvent, Failure, FailureKind, Notice, Operation, Outcome, QuestionId,
     QuestionKind, Reply, Tool,
 };
-use gladhand_wire::{Fault, Id, Members, RawValue, Skim};
+use gladhand_core::wire::{Fault, Id, Members, RawValue, Skim};
 
 use super::answers;
 use super::capabilities::TOOLS;

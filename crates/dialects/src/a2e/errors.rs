@@ -1,8 +1,8 @@
 //! The `error` message: its codes, and which situation gets which (a2e §7).
 
-use gladhand_operations::{Failure, FailureKind};
-use gladhand_wire::json::RawValue;
-use gladhand_wire::{Fault, Id, json};
+use gladhand_core::operations::{Failure, FailureKind};
+use gladhand_core::wire::json::RawValue;
+use gladhand_core::wire::{Fault, Id, json};
 
 use super::capabilities::TOOLS;
 use super::message::Message;

@@ -5,8 +5,8 @@
 
 use std::borrow::Cow;
 
-use gladhand_wire::json::{Kind, RawValue};
-use gladhand_wire::{Members, json};
+use gladhand_core::wire::json::{Kind, RawValue};
+use gladhand_core::wire::{Members, json};
 
 /// Problems are told one per line; a hostile list of a million wrong items is not told in full.
 const MOST_PROBLEMS: usize = 20;

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use gladhand_accord::Agreement;
-use gladhand_operations::{Call, CallId, CapabilityEvent, Operation, Terms};
-use gladhand_wire::Id;
+use gladhand_core::negotiation::Agreement;
+use gladhand_core::operations::{Call, CallId, CapabilityEvent, Operation, Terms};
+use gladhand_core::wire::Id;
 
 use super::capabilities::TOOLS;
 use super::registry::MessageType;

@@ -2,7 +2,7 @@
 //!
 //! Output is pure ASCII and always one line, whatever raw JSON is put into it (a2e §3.3).
 
-use gladhand_wire::{Id, json};
+use gladhand_core::wire::{Id, json};
 use serde::Serialize;
 
 use super::capabilities::VERSION;

@@ -26,9 +26,9 @@ mod schemas;
 mod server;
 mod tools;
 
-use gladhand_accord::{Offer, Refusal};
-use gladhand_wire::text::{BadUtf8, ByteOrderMark, LoneSurrogate};
-use gladhand_wire::{Id, Terminator, TextPolicy};
+use gladhand_core::negotiation::{Offer, Refusal};
+use gladhand_core::wire::text::{BadUtf8, ByteOrderMark, LoneSurrogate};
+use gladhand_core::wire::{Id, Terminator, TextPolicy};
 
 use crate::ambient::Ambient;
 use crate::side::{Claim, Dialect, FirstLine};
@@ -47,7 +47,7 @@ pub static DIALECT: Dialect = Dialect {
     has_agent: false,
     carried: capabilities::CARRIED,
     claim,
-    puzzled,
+    recognizes_reply,
     offer: |_| Offer::default(),
     carriers: registry::carriers,
     excuse,
@@ -85,7 +85,7 @@ fn claim(line: &FirstLine<'_>) -> Claim {
 }
 
 /// Whether a line is a host's error: the only message that whoever began otherwise gets.
-fn puzzled(line: &FirstLine<'_>) -> bool {
+fn recognizes_reply(line: &FirstLine<'_>) -> bool {
     let Some(members) = &line.members else { return false };
     members.str("type").is_some_and(|name| name == "error") && members.has("req_id") && members.str("code").is_some()
 }

@@ -4,8 +4,9 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use gladhand_accord::{Agreement, Capability, Minimum, Offer, Peer, Refusal, Secret, Side, Wants, agree};
-use gladhand_wire::{Id, Members};
+use gladhand_core::Secret;
+use gladhand_core::negotiation::{Agreement, Capability, Minimum, Offer, Peer, Refusal, Side, Wants, agree};
+use gladhand_core::wire::{Id, Members};
 
 use super::capabilities::{self, MCP, TOOLS, VERSION};
 use super::fields::Fields;

@@ -7,8 +7,8 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use gladhand_wire::json::Kind;
-use gladhand_wire::{Members, RawValue, json};
+use gladhand_core::wire::json::Kind;
+use gladhand_core::wire::{Members, RawValue, json};
 
 use super::fields::text_of;
 use super::message::{Object, write_list};

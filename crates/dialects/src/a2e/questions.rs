@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use gladhand_operations::{Answered, CallId, Failure, FailureKind, Question, QuestionId, QuestionKind};
-use gladhand_wire::{Members, RawValue, json};
+use gladhand_core::operations::{Answered, CallId, Failure, FailureKind, Question, QuestionId, QuestionKind};
+use gladhand_core::wire::{Members, RawValue, json};
 use serde::Serialize;
 
 use super::fields::text_of;

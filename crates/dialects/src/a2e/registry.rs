@@ -3,8 +3,8 @@
 //! One table, read by `claim`, by the gate (as [`RULES`]), by the tests and by the docs. Types that
 //! we do not serve are in it too: knowing a type is what tells a missing capability from garbage.
 
-use gladhand_accord::{Kind, Need, Rule, Side};
-use gladhand_operations::Feature;
+use gladhand_core::negotiation::{Kind, Need, Rule, Side};
+use gladhand_core::operations::Feature;
 
 /// One message type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

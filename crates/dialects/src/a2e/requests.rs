@@ -3,9 +3,9 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use gladhand_operations::{CapabilityCall, Operation, ToolCall};
-use gladhand_wire::json::{Kind, RawValue};
-use gladhand_wire::{Id, Members};
+use gladhand_core::operations::{CapabilityCall, Operation, ToolCall};
+use gladhand_core::wire::json::{Kind, RawValue};
+use gladhand_core::wire::{Id, Members};
 
 use super::errors::{ErrorBody, Undecodable};
 use super::fields::{self, Fields};
@@ -120,7 +120,7 @@ fn read_call<'a>(members: &Members<'a>) -> Result<Request<'a>, ErrorBody> {
     let streaming = fields.flag("streaming");
     let timeout = timeout(&mut fields, DEFAULT_CALL_TIMEOUT);
     checked(fields)?;
-    let arguments = arguments.map_or_else(gladhand_operations::call::no_arguments, Cow::Borrowed);
+    let arguments = arguments.map_or_else(gladhand_core::operations::call::no_arguments, Cow::Borrowed);
     let asked = Asked::Tool { name: name.clone().into_owned(), streaming, events: 0 };
     let operation = Operation::CallTool(ToolCall { name, arguments });
     Ok(Request { session_id, asked, operation, timeout: Some(timeout) })

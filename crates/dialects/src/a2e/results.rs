@@ -6,9 +6,9 @@
 
 use std::time::Duration;
 
-use gladhand_operations::{Content, ToolResult};
-use gladhand_wire::json::Kind;
-use gladhand_wire::{Members, RawValue, json};
+use gladhand_core::operations::{Content, ToolResult};
+use gladhand_core::wire::json::Kind;
+use gladhand_core::wire::{Members, RawValue, json};
 
 use super::fields::{integer_of, text_of};
 use super::message::{Object, write_list};

@@ -1,7 +1,7 @@
 //! The fields of the requests that are carried and not read here: their names, their types, and which are mandatory (a2e
 //! §§10–19). What passes this table can be read by whoever answers.
 
-use gladhand_wire::Members;
+use gladhand_core::wire::Members;
 
 use super::fields::Fields;
 

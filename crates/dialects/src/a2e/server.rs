@@ -7,12 +7,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gladhand_accord::{Agreement, Closed, Gate, Side, Stance};
-use gladhand_operations::{
+use gladhand_core::negotiation::{Agreement, Closed, Gate, Side, Stance};
+use gladhand_core::operations::{
     CallId, CapabilityEvent, Failure, FailureKind, Notice, Outcome, Question, QuestionId, Reply,
 };
-use gladhand_wire::Fault;
-use gladhand_wire::json::Kind;
+use gladhand_core::wire::Fault;
+use gladhand_core::wire::json::Kind;
 
 use super::capabilities::{self, MCP, TOOLS};
 use super::errors::ErrorBody;

@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 
-use gladhand_operations::{Progress, TaskSupport, Tool};
-use gladhand_wire::json::Kind;
-use gladhand_wire::{Members, RawValue, json};
+use gladhand_core::operations::{Progress, TaskSupport, Tool};
+use gladhand_core::wire::json::Kind;
+use gladhand_core::wire::{Members, RawValue, json};
 
 use super::fields::text_of;
 use super::message::Object;

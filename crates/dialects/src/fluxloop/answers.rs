@@ -1,8 +1,8 @@
 //! The neutral model in Fluxloop's words and back: tools, results, failures.
 
-use gladhand_operations::{Content, Failure, FailureKind, Outcome, Reply, Tool, ToolResult};
-use gladhand_wire::json::Kind;
-use gladhand_wire::{Members, RawValue, json};
+use gladhand_core::operations::{Content, Failure, FailureKind, Outcome, Reply, Tool, ToolResult};
+use gladhand_core::wire::json::Kind;
+use gladhand_core::wire::{Members, RawValue, json};
 use serde::Serialize;
 
 use super::envelope::{Error, Form, HANDSHAKE};

@@ -6,11 +6,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use gladhand_accord::{Agreement, Refusal};
-use gladhand_operations::{Call, CallId, Failure, FailureKind, Operation, Outcome, Reply, Tool, ToolCall};
-use gladhand_wire::json::Kind;
-use gladhand_wire::text::MAX_DEPTH;
-use gladhand_wire::{Fault, Members, RawValue, Skim, json};
+use gladhand_core::negotiation::{Agreement, Refusal};
+use gladhand_core::operations::{Call, CallId, Failure, FailureKind, Operation, Outcome, Reply, Tool, ToolCall};
+use gladhand_core::wire::json::Kind;
+use gladhand_core::wire::text::MAX_DEPTH;
+use gladhand_core::wire::{Fault, Members, RawValue, Skim, json};
 
 use super::answers;
 use super::envelope::{Form, HANDSHAKE, RESERVED, push_member};

@@ -3,9 +3,9 @@
 
 use std::borrow::Cow;
 
-use gladhand_operations::call::no_arguments;
-use gladhand_wire::json::{self, Kind, RawValue};
-use gladhand_wire::{Fault, Members};
+use gladhand_core::operations::call::no_arguments;
+use gladhand_core::wire::json::{self, Kind, RawValue};
+use gladhand_core::wire::{Fault, Members};
 use serde::Serialize;
 
 use super::numbers;

@@ -6,10 +6,10 @@
 //! dies of any malformed line and prints runtime errors; this one answers as the digest's
 //! recommendations say and goes on.
 
-use gladhand_accord::Offer;
-use gladhand_wire::lines::Terminator;
-use gladhand_wire::text::{BadUtf8, ByteOrderMark, LoneSurrogate};
-use gladhand_wire::{RawValue, TextPolicy};
+use gladhand_core::negotiation::Offer;
+use gladhand_core::wire::lines::Terminator;
+use gladhand_core::wire::text::{BadUtf8, ByteOrderMark, LoneSurrogate};
+use gladhand_core::wire::{RawValue, TextPolicy};
 
 use crate::ambient::Ambient;
 use crate::side::{Claim, Dialect, FirstLine};
@@ -38,7 +38,7 @@ pub static DIALECT: Dialect = Dialect {
     has_agent: false,
     carried: &[],
     claim,
-    puzzled,
+    recognizes_reply,
     offer: |_| Offer::default(),
     carriers: opening::carriers,
     excuse,
@@ -69,7 +69,7 @@ fn claim(first: &FirstLine<'_>) -> Claim {
 }
 
 /// Whether a line is an error in its envelope, which is the same in both forms.
-fn puzzled(line: &FirstLine<'_>) -> bool {
+fn recognizes_reply(line: &FirstLine<'_>) -> bool {
     let Some(members) = line.members.as_ref().filter(|members| !FOREIGN.iter().any(|name| members.has(name))) else {
         return false;
     };

@@ -4,12 +4,12 @@
 //! A client that sends no handshake is served all the same. Its agreement says so: the capability
 //! `handshake` is provided and was not asked for.
 
-use gladhand_accord::{
+use gladhand_core::negotiation::{
     Agreement, Capability, Defined, Kind, Minimum, Need, Offer, Peer, Refusal, Rule, Rules, Side, VersionRule, Wants,
     agree,
 };
-use gladhand_operations::Feature;
-use gladhand_wire::{Members, RawValue};
+use gladhand_core::operations::Feature;
+use gladhand_core::wire::{Members, RawValue};
 use serde::Serialize;
 
 use super::envelope::Form;

@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use gladhand_operations::CallId;
+use gladhand_core::operations::CallId;
 
 /// What a place costs besides its text.
 const PLACE: usize = 128;

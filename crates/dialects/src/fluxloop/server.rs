@@ -6,9 +6,9 @@
 
 use std::sync::Arc;
 
-use gladhand_accord::Agreement;
-use gladhand_operations::{Call, CallId, Failure, FailureKind, Notice, Operation, Outcome, Reply, ToolCall};
-use gladhand_wire::{Fault, Id, RawValue};
+use gladhand_core::negotiation::Agreement;
+use gladhand_core::operations::{Call, CallId, Failure, FailureKind, Notice, Operation, Outcome, Reply, ToolCall};
+use gladhand_core::wire::{Fault, Id, RawValue};
 use serde::Serialize;
 
 use super::answers;
@@ -227,7 +227,7 @@ impl Waiting {
         }
     }
 
-    fn answer_handshake(&self, wire: &mut Vec<u8>, outcome: &Outcome, identity: &gladhand_accord::Peer) {
+    fn answer_handshake(&self, wire: &mut Vec<u8>, outcome: &Outcome, identity: &gladhand_core::negotiation::Peer) {
         match outcome {
             Ok(Reply::Tools(tools)) => {
                 let result = HandshakeResult::new(self.form, answers::names(tools, self.form), identity);

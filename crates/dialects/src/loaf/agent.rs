@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 
-use gladhand_operations::{AgentCall, ImageInput, ModelChoice};
-use gladhand_wire::json::Kind;
-use gladhand_wire::{Members, RawValue};
+use gladhand_core::operations::{AgentCall, ImageInput, ModelChoice};
+use gladhand_core::wire::json::Kind;
+use gladhand_core::wire::{Members, RawValue};
 
 use super::errors::Error;
 use super::params::Checked;

@@ -6,11 +6,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use gladhand_accord::{Agreement, Refusal};
-use gladhand_operations::{Call, CallId, Failure, FailureKind, Notice, Operation, Outcome, Reply};
-use gladhand_wire::json::Kind;
-use gladhand_wire::rpc::{self, Envelope};
-use gladhand_wire::{Fault, Id, Members, RawValue, Skim, json};
+use gladhand_core::negotiation::{Agreement, Refusal};
+use gladhand_core::operations::{Call, CallId, Failure, FailureKind, Notice, Operation, Outcome, Reply};
+use gladhand_core::wire::json::Kind;
+use gladhand_core::wire::rpc::{self, Envelope};
+use gladhand_core::wire::{Fault, Id, Members, RawValue, Skim, json};
 use serde::Serialize;
 
 use super::opening::{self, HandshakeParams};

@@ -1,8 +1,8 @@
 //! loaf's error objects: code, message and `data.reason`, word for word (`loaf` §3).
 
-use gladhand_operations::{Failure, FailureKind};
-use gladhand_wire::rpc::code;
-use gladhand_wire::{Fault, Id, RawValue, json, rpc};
+use gladhand_core::operations::{Failure, FailureKind};
+use gladhand_core::wire::rpc::code;
+use gladhand_core::wire::{Fault, Id, RawValue, json, rpc};
 use serde::Serialize;
 
 use super::text::Text;

@@ -3,8 +3,8 @@
 //! The server side, the handshake's list, the claim on a first line and the tests all read this
 //! one table (`loaf` §5).
 
-use gladhand_accord::{Kind, Need, Rule, Side};
-use gladhand_operations::Feature;
+use gladhand_core::negotiation::{Kind, Need, Rule, Side};
+use gladhand_core::operations::Feature;
 
 use super::params::{Check, Field};
 

@@ -9,10 +9,10 @@
 //! One deviation is on purpose: the reference prints ids the way a JavaScript double prints
 //! (`1.0` comes back as `1`); here an id comes back exactly as it was sent.
 
-use gladhand_accord::Offer;
-use gladhand_wire::lines::Terminator;
-use gladhand_wire::text::{BadUtf8, ByteOrderMark, LoneSurrogate};
-use gladhand_wire::{Id, TextPolicy};
+use gladhand_core::negotiation::Offer;
+use gladhand_core::wire::lines::Terminator;
+use gladhand_core::wire::text::{BadUtf8, ByteOrderMark, LoneSurrogate};
+use gladhand_core::wire::{Id, TextPolicy};
 
 use crate::ambient::Ambient;
 use crate::side::{Claim, Dialect, FirstLine};
@@ -44,7 +44,7 @@ pub static DIALECT: Dialect = Dialect {
     has_agent: true,
     carried: &[],
     claim,
-    puzzled,
+    recognizes_reply,
     offer: |_| Offer::default(),
     carriers: methods::carriers,
     excuse,
@@ -68,7 +68,7 @@ fn claim(first: &FirstLine<'_>) -> Claim {
 }
 
 /// Whether a line is the error for a method that loaf does not have, which says so twice.
-fn puzzled(line: &FirstLine<'_>) -> bool {
+fn recognizes_reply(line: &FirstLine<'_>) -> bool {
     let error = line.members.as_ref().and_then(|members| members.object("error"));
     let data = error.and_then(|error| error.object("data"));
     data.is_some_and(|data| data.str("reason").is_some_and(|reason| reason == "method_not_found") && data.has("method"))

@@ -6,11 +6,11 @@
 
 use std::collections::BTreeSet;
 
-use gladhand_accord::{
+use gladhand_core::negotiation::{
     Agreement, Capability, Defined, Minimum, Offer, Peer, Refusal, Rules, Side, VersionRule, Wants, agree,
 };
-use gladhand_wire::json::Kind;
-use gladhand_wire::{Members, RawValue, json};
+use gladhand_core::wire::json::Kind;
+use gladhand_core::wire::{Members, RawValue, json};
 use serde::Serialize;
 
 use super::methods::{METHODS, Method};

@@ -1,7 +1,7 @@
 //! Validation of `params`: which checks there are and what each says when it fails (`loaf` §4).
 
-use gladhand_wire::json::Kind;
-use gladhand_wire::{Members, RawValue};
+use gladhand_core::wire::json::Kind;
+use gladhand_core::wire::{Members, RawValue};
 
 use super::errors::Error;
 use super::text::Text;

@@ -9,14 +9,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gladhand_accord::Agreement;
-use gladhand_operations::call::no_arguments;
-use gladhand_operations::{
+use gladhand_core::negotiation::Agreement;
+use gladhand_core::operations::call::no_arguments;
+use gladhand_core::operations::{
     AgentCall, Call, CallId, Failure, FailureKind, Notice, Operation, Outcome, Reply, Terms, ToolCall,
 };
-use gladhand_wire::json::Kind;
-use gladhand_wire::rpc::{self, Envelope};
-use gladhand_wire::{Fault, Id, RawValue, json};
+use gladhand_core::wire::json::Kind;
+use gladhand_core::wire::rpc::{self, Envelope};
+use gladhand_core::wire::{Fault, Id, RawValue, json};
 use serde::Serialize;
 
 use super::agent;

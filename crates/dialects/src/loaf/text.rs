@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
-use gladhand_wire::{RawValue, json};
+use gladhand_core::wire::{RawValue, json};
 
 /// The text of a JSON string.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,9 +3,11 @@
 
 use std::cmp::Ordering;
 
-use gladhand_operations::{Content, Failure, FailureKind, Level, Log, Outcome, Progress, Reply, Tool, ToolResult};
-use gladhand_wire::json::Kind;
-use gladhand_wire::{Members, RawValue, json};
+use gladhand_core::operations::{
+    Content, Failure, FailureKind, Level, Log, Outcome, Progress, Reply, Tool, ToolResult,
+};
+use gladhand_core::wire::json::Kind;
+use gladhand_core::wire::{Members, RawValue, json};
 use serde::Serialize;
 
 use super::errors::OVERLOADED;

@@ -5,8 +5,8 @@
 
 use std::collections::HashMap;
 
-use gladhand_wire::RawValue;
-use gladhand_wire::rpc::Envelope;
+use gladhand_core::wire::RawValue;
+use gladhand_core::wire::rpc::Envelope;
 
 use super::errors;
 use super::message::Params;

@@ -6,11 +6,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use gladhand_accord::{
+use gladhand_core::negotiation::{
     Agreement, Capability, Defined, Gate, Minimum, Offer, Peer, Refusal, Rules, Side, VersionRule, agree,
 };
-use gladhand_wire::Members;
-use gladhand_wire::json::{self, Kind, RawValue};
+use gladhand_core::wire::Members;
+use gladhand_core::wire::json::{self, Kind, RawValue};
 
 use super::methods::TABLE;
 use super::revision::Revision;

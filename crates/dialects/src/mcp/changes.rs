@@ -1,6 +1,6 @@
 //! Lists that may change, and who is to be told.
 
-use gladhand_operations::Notice;
+use gladhand_core::operations::Notice;
 
 /// A list that changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

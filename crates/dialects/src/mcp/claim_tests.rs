@@ -1,6 +1,6 @@
 //! What a first line must look like to be ours.
 
-use gladhand_wire::Members;
+use gladhand_core::wire::Members;
 
 use super::*;
 

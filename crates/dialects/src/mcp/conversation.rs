@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use gladhand_wire::Members;
-use gladhand_wire::json::{Kind, RawValue};
+use gladhand_core::wire::Members;
+use gladhand_core::wire::json::{Kind, RawValue};
 
 /// What is wrong with the `messages` of `sampling/createMessage`; `None` if nothing is.
 ///
@@ -59,7 +59,7 @@ fn blocks<'a>(message: &Members<'a>) -> Vec<Members<'a>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gladhand_wire::json;
+    use gladhand_core::wire::json;
 
     fn disorder_of(messages: &[(&str, &[&str])]) -> Option<&'static str> {
         let block = |block: &&str| match block.split_once(' ') {

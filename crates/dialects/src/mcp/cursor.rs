@@ -1,7 +1,7 @@
 //! The cursor of a paged list: opaque to clients, an offset to us.
 
-use gladhand_wire::RawValue;
-use gladhand_wire::{json, rpc};
+use gladhand_core::wire::RawValue;
+use gladhand_core::wire::{json, rpc};
 
 use super::errors;
 
@@ -28,7 +28,7 @@ pub(super) fn bad() -> rpc::Error<'static> {
 
 #[cfg(test)]
 mod tests {
-    use gladhand_wire::json::to_raw;
+    use gladhand_core::wire::json::to_raw;
 
     use super::*;
 

@@ -1,10 +1,10 @@
 //! The errors of this dialect, each said in one place.
 
-use gladhand_accord::{Closed, Need, Side};
-use gladhand_operations::{Failure, FailureKind, ScopeRecord};
-use gladhand_wire::json::to_raw;
-use gladhand_wire::rpc::{Error, code};
-use gladhand_wire::{Fault, RawValue};
+use gladhand_core::negotiation::{Closed, Need, Side};
+use gladhand_core::operations::{Failure, FailureKind, ScopeRecord};
+use gladhand_core::wire::json::to_raw;
+use gladhand_core::wire::rpc::{Error, code};
+use gladhand_core::wire::{Fault, RawValue};
 use serde_json::json;
 
 use super::capabilities;

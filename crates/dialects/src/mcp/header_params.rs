@@ -8,9 +8,9 @@ use std::collections::HashMap;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use gladhand_operations::Tool;
-use gladhand_wire::json::{self, Kind, RawValue};
-use gladhand_wire::{Members, pick};
+use gladhand_core::operations::Tool;
+use gladhand_core::wire::json::{self, Kind, RawValue};
+use gladhand_core::wire::{Members, pick};
 
 /// What every header of a mirrored argument begins with.
 pub const PREFIX: &str = "Mcp-Param-";

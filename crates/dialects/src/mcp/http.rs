@@ -5,9 +5,9 @@
 
 use std::borrow::Cow;
 
-use gladhand_wire::json::{self, Kind, RawValue};
-use gladhand_wire::rpc::{self, Envelope, code};
-use gladhand_wire::{Id, Line, pick};
+use gladhand_core::wire::json::{self, Kind, RawValue};
+use gladhand_core::wire::rpc::{self, Envelope, code};
+use gladhand_core::wire::{Id, Line, pick};
 
 pub use super::header_params::{
     BadAnnotation, HeaderParam, Mirrors, PREFIX, decode_header_value, encode_header_value, header_params,

@@ -7,10 +7,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use gladhand_accord::Side;
-use gladhand_operations::{Call, Operation, Update, WatchId, subscription_weight};
-use gladhand_wire::json::{self, Kind, RawValue};
-use gladhand_wire::{Id, Members, rpc};
+use gladhand_core::negotiation::Side;
+use gladhand_core::operations::{Call, Operation, Update, WatchId, subscription_weight};
+use gladhand_core::wire::json::{self, Kind, RawValue};
+use gladhand_core::wire::{Id, Members, rpc};
 
 use super::capabilities::InForce;
 use super::changes::{Change, Changes};

@@ -1,6 +1,6 @@
 //! The four lists that come in pages.
 
-use gladhand_operations::Operation;
+use gladhand_core::operations::Operation;
 
 /// A list that comes in pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 
-use gladhand_wire::json::{Kind, RawValue};
-use gladhand_wire::rpc::Envelope;
-use gladhand_wire::{Fault, Line, Picked};
+use gladhand_core::wire::json::{Kind, RawValue};
+use gladhand_core::wire::rpc::Envelope;
+use gladhand_core::wire::{Fault, Line, Picked};
 
 use super::DIALECT;
 use super::batch::MAX_BATCH;

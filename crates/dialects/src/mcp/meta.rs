@@ -1,10 +1,10 @@
 //! The members of `_meta` that mean something to us.
 
-use gladhand_operations::Level;
-use gladhand_wire::json::{self, Kind};
-use gladhand_wire::{Id, RawValue};
+use gladhand_core::operations::Level;
+use gladhand_core::wire::json::{self, Kind};
+use gladhand_core::wire::{Id, RawValue};
 
-use gladhand_wire::pick;
+use gladhand_core::wire::pick;
 
 pub(super) const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 pub(super) const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";

@@ -4,8 +4,8 @@
 //! from the top. Requests that 2026-07-28 carries inside a result (`roots/list` and its like) are
 //! no messages there, so their rows end with 2025-11-25.
 
-use gladhand_accord::{Kind, Need, Rule, Side};
-use gladhand_operations::Feature;
+use gladhand_core::negotiation::{Kind, Need, Rule, Side};
+use gladhand_core::operations::Feature;
 
 use super::revision::Revision;
 use crate::side::TASKS_EXTENSION;

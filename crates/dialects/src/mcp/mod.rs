@@ -37,9 +37,9 @@ mod task_answers;
 mod tasks;
 mod watches;
 
-use gladhand_wire::TextPolicy;
-use gladhand_wire::text::{BadUtf8, ByteOrderMark, LoneSurrogate};
-use gladhand_wire::{Id, Terminator, json, rpc};
+use gladhand_core::wire::TextPolicy;
+use gladhand_core::wire::text::{BadUtf8, ByteOrderMark, LoneSurrogate};
+use gladhand_core::wire::{Id, Terminator, json, rpc};
 
 use crate::ambient::Ambient;
 use crate::side::{Claim, Dialect, FirstLine};
@@ -62,7 +62,7 @@ pub static DIALECT: Dialect = Dialect {
     carried: &[],
     claim,
     // It is what is asked for first: nobody has to be told it by its errors.
-    puzzled: |_| false,
+    recognizes_reply: |_| false,
     offer: opening::foreseen_offer,
     carriers: methods::carriers,
     excuse,

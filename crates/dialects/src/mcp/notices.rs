@@ -3,9 +3,9 @@
 //! The gate is asked for each notice. What is about a call goes by the call's lane, what is for the session by the
 //! main one, what is for a listener by the listener's. Changes that come before a session is open are owed to it, once.
 
-use gladhand_accord::Side;
-use gladhand_operations::{CallId, Level, Log, Notice, Progress, Update};
-use gladhand_wire::rpc;
+use gladhand_core::negotiation::Side;
+use gladhand_core::operations::{CallId, Level, Log, Notice, Progress, Update};
+use gladhand_core::wire::rpc;
 use serde_json::json;
 
 use super::changes::Change;

@@ -6,9 +6,9 @@
 
 use std::sync::Arc;
 
-use gladhand_accord::{Offer, Refusal, Side};
-use gladhand_wire::json::{self, Kind, RawValue};
-use gladhand_wire::{Members, rpc};
+use gladhand_core::negotiation::{Offer, Refusal, Side};
+use gladhand_core::wire::json::{self, Kind, RawValue};
+use gladhand_core::wire::{Members, rpc};
 
 use super::capabilities::{self, HANDSHAKE_RULES, InForce, offer_of_menu};
 use super::errors;
@@ -16,7 +16,7 @@ use super::meta::{CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION};
 use super::revision::Revision;
 use super::server::{McpServer, Phase, Request, Session};
 use crate::side::{Action, FirstLine, Output};
-use gladhand_wire::pick;
+use gladhand_core::wire::pick;
 
 impl McpServer {
     pub(super) fn initialize(&mut self, request: Request<'_>, out: &mut Output<'_>) {

@@ -11,10 +11,10 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
-use gladhand_accord::Side;
-use gladhand_operations::{CallId, Failure, Outcome, ScopeRecord, TaskWish, outcome_weight};
-use gladhand_wire::json::{self, RawValue};
-use gladhand_wire::{Members, rpc};
+use gladhand_core::negotiation::Side;
+use gladhand_core::operations::{CallId, Failure, Outcome, ScopeRecord, TaskWish, outcome_weight};
+use gladhand_core::wire::json::{self, RawValue};
+use gladhand_core::wire::{Members, rpc};
 
 use super::capabilities::InForce;
 use super::errors;

@@ -6,8 +6,8 @@
 
 use std::sync::Arc;
 
-use gladhand_operations::{CallId, Level};
-use gladhand_wire::{Id, RawValue};
+use gladhand_core::operations::{CallId, Level};
+use gladhand_core::wire::{Id, RawValue};
 
 use super::batch::BatchId;
 use super::capabilities::InForce;
@@ -260,8 +260,8 @@ impl Pending {
 
 #[cfg(test)]
 mod tests {
-    use gladhand_accord::{Offer, Peer};
-    use gladhand_wire::json;
+    use gladhand_core::negotiation::{Offer, Peer};
+    use gladhand_core::wire::json;
 
     use super::*;
     use crate::mcp::capabilities::HANDSHAKE_RULES;

@@ -3,10 +3,10 @@
 //! Questions come in the words of the newest revision that has them. What an older one cannot say
 //! is said in its own words where that loses nothing, and refused otherwise.
 
-use gladhand_accord::{Agreement, Side};
-use gladhand_operations::{Failure, FailureKind, Question, QuestionKind};
-use gladhand_wire::Members;
-use gladhand_wire::json::{self, Kind, RawValue};
+use gladhand_core::negotiation::{Agreement, Side};
+use gladhand_core::operations::{Failure, FailureKind, Question, QuestionKind};
+use gladhand_core::wire::Members;
+use gladhand_core::wire::json::{self, Kind, RawValue};
 use serde_json::{Map, Value};
 
 use super::capabilities::InForce;

@@ -3,10 +3,10 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use gladhand_operations::call::no_arguments;
-use gladhand_operations::{CompletionCall, CompletionOf, Operation, ToolCall};
-use gladhand_wire::json::{self, Kind, RawValue};
-use gladhand_wire::{Members, rpc};
+use gladhand_core::operations::call::no_arguments;
+use gladhand_core::operations::{CompletionCall, CompletionOf, Operation, ToolCall};
+use gladhand_core::wire::json::{self, Kind, RawValue};
+use gladhand_core::wire::{Members, rpc};
 
 use super::capabilities::InForce;
 use super::errors;

@@ -4,9 +4,9 @@
 //! session they go out with the answer to the call's request (see `parked`), or are read off a task (see
 //! `tasks`). All of them are kept here until they are answered or their call ends.
 
-use gladhand_operations::{Answered, CallId, Failure, FailureKind, Question, QuestionId, QuestionKind};
-use gladhand_wire::json::{self, RawValue};
-use gladhand_wire::{Id, Members, rpc};
+use gladhand_core::operations::{Answered, CallId, Failure, FailureKind, Question, QuestionId, QuestionKind};
+use gladhand_core::wire::json::{self, RawValue};
+use gladhand_core::wire::{Id, Members, rpc};
 
 use super::capabilities::InForce;
 use super::pending::Awaited;

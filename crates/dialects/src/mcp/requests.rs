@@ -6,10 +6,10 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use gladhand_accord::{Closed, Kind, Side};
-use gladhand_operations::call::no_arguments;
-use gladhand_operations::{Call, Level, Operation, TaskWish, Terms, ToolCall};
-use gladhand_wire::json::{self, RawValue};
+use gladhand_core::negotiation::{Closed, Kind, Side};
+use gladhand_core::operations::call::no_arguments;
+use gladhand_core::operations::{Call, Level, Operation, TaskWish, Terms, ToolCall};
+use gladhand_core::wire::json::{self, RawValue};
 
 use super::capabilities::InForce;
 use super::lists::{List, Page};
@@ -21,7 +21,7 @@ use crate::ambient::{Ambient, Party};
 use crate::breach::REQUEST_NOT_AGREED;
 use crate::shares::Bound;
 use crate::side::{Action, Declined, Output, Unagreed};
-use gladhand_wire::pick;
+use gladhand_core::wire::pick;
 
 /// What a caller said of notices about its call.
 #[derive(Debug, Clone, Copy, Default)]

@@ -3,9 +3,9 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use gladhand_operations::Operation;
-use gladhand_wire::json;
-use gladhand_wire::rpc;
+use gladhand_core::operations::Operation;
+use gladhand_core::wire::json;
+use gladhand_core::wire::rpc;
 
 use super::capabilities::InForce;
 use super::errors;

@@ -8,11 +8,11 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gladhand_accord::{Peer, Side};
-use gladhand_operations::{CallId, Failure, Level, Notice, Outcome, Question, QuestionId, Reply};
-use gladhand_wire::json::{self, Kind, RawValue};
-use gladhand_wire::rpc::{self, Envelope};
-use gladhand_wire::{Fault, Id, pick};
+use gladhand_core::negotiation::{Peer, Side};
+use gladhand_core::operations::{CallId, Failure, Level, Notice, Outcome, Question, QuestionId, Reply};
+use gladhand_core::wire::json::{self, Kind, RawValue};
+use gladhand_core::wire::rpc::{self, Envelope};
+use gladhand_core::wire::{Fault, Id, pick};
 
 use super::batch::Batches;
 use super::capabilities::InForce;

@@ -5,10 +5,10 @@
 
 use std::sync::Arc;
 
-use gladhand_accord::{Offer, Refusal, Side};
-use gladhand_operations::Level;
-use gladhand_wire::json::{self, Kind, RawValue};
-use gladhand_wire::{Members, rpc};
+use gladhand_core::negotiation::{Offer, Refusal, Side};
+use gladhand_core::operations::Level;
+use gladhand_core::wire::json::{self, Kind, RawValue};
+use gladhand_core::wire::{Members, rpc};
 
 use super::capabilities::{self, InForce, STATELESS_RULES, offer_of_menu};
 use super::errors;

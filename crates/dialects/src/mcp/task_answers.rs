@@ -4,10 +4,10 @@
 //! `_meta` of everything that belongs to it. The extension of 2026-07-28 writes tasks flat, has the outcome
 //! and open questions in `tasks/get`, and says milliseconds by name.
 
-use gladhand_accord::Side;
-use gladhand_operations::{Failure, FailureKind};
-use gladhand_wire::json::{self, RawValue};
-use gladhand_wire::{Id, Members, pick, rpc};
+use gladhand_core::negotiation::Side;
+use gladhand_core::operations::{Failure, FailureKind};
+use gladhand_core::wire::json::{self, RawValue};
+use gladhand_core::wire::{Id, Members, pick, rpc};
 
 use super::capabilities::InForce;
 use super::meta::RELATED_TASK;

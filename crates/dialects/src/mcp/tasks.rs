@@ -7,10 +7,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gladhand_operations::{CallId, Failure, FailureKind, Outcome, ScopeRecord, TaskWish};
-use gladhand_wire::json::{self, Kind, RawValue};
-use gladhand_wire::rpc::{self, Envelope};
-use gladhand_wire::{Members, pick};
+use gladhand_core::operations::{CallId, Failure, FailureKind, Outcome, ScopeRecord, TaskWish};
+use gladhand_core::wire::json::{self, Kind, RawValue};
+use gladhand_core::wire::rpc::{self, Envelope};
+use gladhand_core::wire::{Members, pick};
 
 use super::errors;
 use super::ids::is_same;

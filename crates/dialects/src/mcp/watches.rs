@@ -1,11 +1,11 @@
 //! Resources whose changes somebody wants to hear of: a session, or a listener.
 //!
-//! Each holds one [`gladhand_operations::Operation::Watch`] of whoever has the resource, which is taken back when it
+//! Each holds one [`gladhand_core::operations::Operation::Watch`] of whoever has the resource, which is taken back when it
 //! is forgotten here.
 
 use std::collections::BTreeMap;
 
-use gladhand_operations::{Update, WatchId, is_part_of, subscription_weight, wholes_of};
+use gladhand_core::operations::{Update, WatchId, is_part_of, subscription_weight, wholes_of};
 
 use crate::side::{Action, Output};
 

@@ -1,13 +1,13 @@
 //! Our client against a server that is played by hand.
 
-use gladhand_accord::{Agreement, Capability, Refusal, Side, Verdict, Why};
+use gladhand_core::negotiation::{Agreement, Capability, Refusal, Side, Verdict, Why};
+use gladhand_core::operations::{
+    Answered, Call, CallId, FailureKind, Notice, Operation, Outcome, Question, QuestionId, Reply,
+};
+use gladhand_core::wire::{Line, Skim};
 use gladhand_dialects::mcp::DIALECT;
 use gladhand_dialects::testing::{Counting, bare_call, client_setup, lines_of, moment};
 use gladhand_dialects::{Ambient, Client, ClientSetup, Event, Heard, Lane, Loss};
-use gladhand_operations::{
-    Answered, Call, CallId, FailureKind, Notice, Operation, Outcome, Question, QuestionId, Reply,
-};
-use gladhand_wire::{Line, Skim};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -432,8 +432,8 @@ fn results_keep_what_the_model_does_not_know() {
         .content
         .iter()
         .map(|content| match content {
-            gladhand_operations::Content::Text(raw) => ("text", raw.get()),
-            gladhand_operations::Content::Block(raw) => ("block", raw.get()),
+            gladhand_core::operations::Content::Text(raw) => ("text", raw.get()),
+            gladhand_core::operations::Content::Block(raw) => ("block", raw.get()),
         })
         .collect();
     let expected = [

@@ -1,12 +1,12 @@
 //! Our client lists, reads, fills in and completes; what was not agreed is absent.
 
-use gladhand_dialects::testing::{bare_call, client_setup};
-use gladhand_dialects::{ClientSetup, Event};
-use gladhand_operations::call::no_arguments;
-use gladhand_operations::{
+use gladhand_core::operations::call::no_arguments;
+use gladhand_core::operations::{
     Call, CompletionCall, CompletionOf, FailureKind, Level, Operation, Reply, TaskSupport, ToolCall,
 };
-use gladhand_wire::RawValue;
+use gladhand_core::wire::RawValue;
+use gladhand_dialects::testing::{bare_call, client_setup};
+use gladhand_dialects::{ClientSetup, Event};
 
 use crate::client::{EVERYTHING, open_client, opened_with, result};
 use crate::*;
@@ -16,7 +16,7 @@ fn prompt(name: &'static str) -> Operation<'static> {
 }
 
 fn completion(of: CompletionOf<'static>) -> Operation<'static> {
-    let context = Some(std::borrow::Cow::Owned(gladhand_wire::json::raw(r#"{"b":"2"}"#.to_owned())));
+    let context = Some(std::borrow::Cow::Owned(gladhand_core::wire::json::raw(r#"{"b":"2"}"#.to_owned())));
     Operation::Complete(CompletionCall { of, argument: "a".into(), value: "x".into(), context })
 }
 
@@ -37,7 +37,7 @@ fn each_operation_is_written_as_the_wire_wants_it() {
     .enumerate()
     {
         hand.step(|client, ambient, heard| {
-            client.call(Call::new(gladhand_operations::CallId(call as u64), operation), None, ambient, heard);
+            client.call(Call::new(gladhand_core::operations::CallId(call as u64), operation), None, ambient, heard);
         });
     }
     let sent: Vec<_> = hand.sent.iter().map(|line| line.split_once(r#","method":"#).unwrap().1.to_owned()).collect();
@@ -180,7 +180,8 @@ fn a_log_level_is_asked_for_as_the_era_wants_it() {
 
 #[test]
 fn all_changes_are_told_of() {
-    let url = ["elicitation", "elicitation.url"].map(|name| (gladhand_accord::Capability::named(name), None));
+    let url =
+        ["elicitation", "elicitation.url"].map(|name| (gladhand_core::negotiation::Capability::named(name), None));
     let setup = ClientSetup { provides: url.to_vec(), ..client_setup("2025-11-25") };
     let mut hand = opened_with(setup, EVERYTHING);
     for (method, params) in [
@@ -232,7 +233,7 @@ fn headers_mirror_the_body_where_the_era_wants_it() {
     let Ok(Reply::Tools(tools)) = hand.take_outcome(1) else { panic!() };
     assert_eq!(tools.iter().map(|tool| tool.name.as_str()).collect::<Vec<_>>(), ["t"]);
     hand.take_sent();
-    let arguments = std::borrow::Cow::Owned(gladhand_wire::json::raw(r#"{"r":"é"}"#.to_owned()));
+    let arguments = std::borrow::Cow::Owned(gladhand_core::wire::json::raw(r#"{"r":"é"}"#.to_owned()));
     hand.calls(2, Operation::CallTool(ToolCall { name: "t".into(), arguments }));
     let headers = hand.headers(&hand.sent[0]);
     let shown: Vec<_> = headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();

@@ -1,10 +1,10 @@
 //! Whatever an upstream answers, asks, loses or leaves out: every call of ours has exactly one outcome.
 
-use gladhand_accord::Capability;
+use gladhand_core::negotiation::Capability;
+use gladhand_core::operations::{Failure, FailureKind, Operation};
+use gladhand_core::wire::json;
 use gladhand_dialects::testing::{bare_call, client_setup};
 use gladhand_dialects::{ClientSetup, Event, Loss};
-use gladhand_operations::{Failure, FailureKind, Operation};
-use gladhand_wire::json;
 use proptest::prelude::*;
 
 use crate::client::{EVERYTHING, opened_with};

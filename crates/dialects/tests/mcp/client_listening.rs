@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use gladhand_core::operations::{FailureKind, Operation};
 use gladhand_dialects::testing::client_setup;
 use gladhand_dialects::{ClientSetup, Event, Lane, Loss};
-use gladhand_operations::{FailureKind, Operation};
 
 use crate::client::{EVERYTHING, Hand, opened_with, result};
 use crate::*;

@@ -1,10 +1,10 @@
 //! What a server of the handshake era asks of our client.
 
-use gladhand_accord::Capability;
+use gladhand_core::negotiation::Capability;
+use gladhand_core::operations::{CallId, Failure, FailureKind, QuestionKind};
+use gladhand_core::wire::json;
 use gladhand_dialects::testing::{bare_call, client_setup};
 use gladhand_dialects::{ClientSetup, Event, Unagreed};
-use gladhand_operations::{CallId, Failure, FailureKind, QuestionKind};
-use gladhand_wire::json;
 
 use crate::client::{EVERYTHING, Hand, opened_with};
 use crate::*;

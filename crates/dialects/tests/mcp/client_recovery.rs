@@ -1,8 +1,8 @@
 //! Exchanges that are lost, sessions that end, calls that are given up.
 
+use gladhand_core::operations::{FailureKind, Operation, Reply};
 use gladhand_dialects::testing::{bare_call, client_setup};
 use gladhand_dialects::{ClientSetup, Event, Lane, Loss};
-use gladhand_operations::{FailureKind, Operation, Reply};
 
 use crate::client::{EVERYTHING, Hand, opened_with, result};
 use crate::*;

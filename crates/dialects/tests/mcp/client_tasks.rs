@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use gladhand_accord::Capability;
+use gladhand_core::negotiation::Capability;
+use gladhand_core::operations::{FailureKind, Operation, Reply};
+use gladhand_core::wire::json;
 use gladhand_dialects::ClientSetup;
 use gladhand_dialects::testing::{bare_call, client_setup};
-use gladhand_operations::{FailureKind, Operation, Reply};
-use gladhand_wire::json;
 
 use crate::client::{EVERYTHING, Hand, open_client, opened_with, result};
 use crate::*;

@@ -1,10 +1,10 @@
 //! Answers that cannot be taken: whoever waits for one is told at once.
 
-use gladhand_accord::Refusal;
+use gladhand_core::negotiation::Refusal;
+use gladhand_core::operations::FailureKind;
+use gladhand_core::wire::{Fault, Skim};
 use gladhand_dialects::testing::{bare_call, client_setup};
 use gladhand_dialects::{ClientSetup, Event, Loss};
-use gladhand_operations::FailureKind;
-use gladhand_wire::{Fault, Skim};
 
 use crate::client::{EVERYTHING, Hand, opened_with};
 use crate::*;

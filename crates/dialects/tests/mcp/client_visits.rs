@@ -1,10 +1,10 @@
 //! Calls that are refused until a person has visited a page.
 
-use gladhand_accord::Capability;
+use gladhand_core::negotiation::Capability;
+use gladhand_core::operations::{Answered, CallId, Failure, FailureKind, QuestionKind, Reply};
+use gladhand_core::wire::json;
 use gladhand_dialects::testing::{bare_call, client_setup};
 use gladhand_dialects::{ClientSetup, Event};
-use gladhand_operations::{Answered, CallId, Failure, FailureKind, QuestionKind, Reply};
-use gladhand_wire::json;
 
 use crate::client::{EVERYTHING, Hand, opened_with, result};
 use crate::*;

@@ -1,8 +1,8 @@
 //! The switch for hosts that ask for lists without looking at what was agreed, and what else the menu decides.
 
+use gladhand_core::wire::json;
 use gladhand_dialects::CacheHints;
 use gladhand_dialects::mcp::methods::TABLE;
-use gladhand_wire::json;
 use serde_json::json;
 
 use crate::*;

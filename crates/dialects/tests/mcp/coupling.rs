@@ -3,11 +3,11 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use gladhand_accord::Agreement;
+use gladhand_core::negotiation::Agreement;
+use gladhand_core::operations::{Call, CallId, FailureKind, Level, Question, QuestionId, Terms};
+use gladhand_core::wire::json;
 use gladhand_dialects::testing::{bare_call, client_setup};
 use gladhand_dialects::{ClientSetup, Event, Lane, askable};
-use gladhand_operations::{Call, CallId, FailureKind, Level, Question, QuestionId, Terms};
-use gladhand_wire::json;
 
 use crate::client::{Hand, open_client, opened_with};
 use crate::questions::{EVERYTHING, answer, delivered, form, open_with};

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use gladhand_accord::{Defined, Kind, Side};
+use gladhand_core::negotiation::{Defined, Kind, Side};
 use gladhand_dialects::mcp::capabilities::{CAPABILITIES, defines};
 use gladhand_dialects::mcp::methods::TABLE;
 use gladhand_dialects::mcp::revision::Revision;

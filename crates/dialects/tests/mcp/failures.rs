@@ -1,6 +1,6 @@
 //! How each kind of failure is told, in each revision, to whoever asked for what.
 
-use gladhand_operations::{Failure, FailureKind};
+use gladhand_core::operations::{Failure, FailureKind};
 use serde_json::json;
 
 use crate::*;
@@ -85,7 +85,7 @@ fn a_wish_for_a_visit_is_passed_on_where_it_exists() {
     let wish = json!({"code": -32042, "message": "sign in", "data": {"elicitations": [{"url": "https://a.test"}]}});
     for version in DIALECT.versions {
         let failure = Failure::new(FailureKind::UpstreamError, "sign in (visit first: https://a.test)");
-        let failure = Failure { data: Some(gladhand_wire::json::to_raw(&wish)), ..failure };
+        let failure = Failure { data: Some(gladhand_core::wire::json::to_raw(&wish)), ..failure };
         let error = fails(version, "tools/call", ECHO, failure)["error"].clone();
         if *version == "2025-11-25" {
             assert_eq!(error, wish);

@@ -1,6 +1,8 @@
 //! The gate: every row of the method table, every revision, capability on and off.
 
-use gladhand_accord::{Capability, Closed, Gate, Kind, Minimum, Offer, Peer, Rules, Side, VersionRule, agree};
+use gladhand_core::negotiation::{
+    Capability, Closed, Gate, Kind, Minimum, Offer, Peer, Rules, Side, VersionRule, agree,
+};
 use gladhand_dialects::Unagreed;
 use gladhand_dialects::mcp::DIALECT;
 use gladhand_dialects::mcp::capabilities::defines;

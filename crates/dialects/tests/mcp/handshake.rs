@@ -1,8 +1,8 @@
 //! The handshake: versions, states, and what may be said in each.
 
+use gladhand_core::operations::Notice;
 use gladhand_dialects::mcp::DIALECT;
 use gladhand_dialects::testing::{TestServer, server_setup};
-use gladhand_operations::Notice;
 
 use crate::*;
 
@@ -72,7 +72,7 @@ fn between_the_result_and_initialized_requests_are_served_and_nothing_else_leave
             NOTHING
         );
         let call = server.delivered[0].call.id;
-        let progress = |progress| gladhand_operations::Progress { progress, total: None, message: None };
+        let progress = |progress| gladhand_core::operations::Progress { progress, total: None, message: None };
         assert_eq!(server.notice(Notice::Progress(call, progress(1.0))), NOTHING);
         assert_eq!(server.notice(Notice::Log(None, notices::log("emergency"))), NOTHING);
         assert_eq!(server.notice(Notice::ToolsChanged), NOTHING);
@@ -162,7 +162,7 @@ fn malformed_parameters_of_initialize_are_refused_by_name() {
 
 #[test]
 fn unknown_capabilities_are_carried_as_refused_terms() {
-    use gladhand_accord::{Side, Verdict, Why};
+    use gladhand_core::negotiation::{Side, Verdict, Why};
     let mut server = server();
     server.line(&request(
         "1",

@@ -1,9 +1,9 @@
 //! 2026-07-28 over HTTP: headers against bodies, and the status of each answer.
 
+use gladhand_core::operations::Tool;
+use gladhand_core::wire::json;
 use gladhand_dialects::mcp::Message;
 use gladhand_dialects::mcp::http::{Mirrors, check_headers, status};
-use gladhand_operations::Tool;
-use gladhand_wire::json;
 
 use crate::*;
 

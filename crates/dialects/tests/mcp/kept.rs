@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use gladhand_core::operations::{CallId, ToolResult};
 use gladhand_dialects::Party;
 use gladhand_dialects::storage::{Place, Storage};
-use gladhand_operations::{CallId, ToolResult};
 use serde_json::json;
 
 use crate::parked::{again, asked, call};

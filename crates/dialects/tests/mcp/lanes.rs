@@ -1,7 +1,7 @@
 //! Lanes: each answer goes back by the way on which its request came.
 
+use gladhand_core::operations::{Notice, Progress};
 use gladhand_dialects::{Lane, Stop};
-use gladhand_operations::{Notice, Progress};
 
 use crate::notices::log;
 use crate::*;

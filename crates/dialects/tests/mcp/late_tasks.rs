@@ -1,7 +1,7 @@
 //! Calls that ask what they need first and become tasks only then.
 
+use gladhand_core::operations::{CallId, Notice, QuestionId};
 use gladhand_dialects::Menu;
-use gladhand_operations::{CallId, Notice, QuestionId};
 
 use crate::questions::{delivered, form};
 use crate::*;

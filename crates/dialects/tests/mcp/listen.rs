@@ -1,7 +1,7 @@
 //! `subscriptions/listen` (2026-07-28), every filter of it.
 
+use gladhand_core::operations::{Notice, Update};
 use gladhand_dialects::{Lane, Party, Stop};
-use gladhand_operations::{Notice, Update};
 use serde_json::json;
 
 use crate::*;

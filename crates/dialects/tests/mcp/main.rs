@@ -37,12 +37,12 @@ mod wrong_input;
 
 use std::sync::Arc;
 
+use gladhand_core::operations::{
+    Completion, Contents, Failure, Operation, Outcome, Prompt, PromptResult, Reply, Resource, Template, WatchId,
+};
 use gladhand_dialects::mcp::DIALECT;
 use gladhand_dialects::testing::{Delivered, TestServer, answer, server_setup};
 use gladhand_dialects::{Menu, ServerSetup};
-use gladhand_operations::{
-    Completion, Contents, Failure, Operation, Outcome, Prompt, PromptResult, Reply, Resource, Template, WatchId,
-};
 use serde_json::Value;
 
 const HANDSHAKE: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];

@@ -1,10 +1,10 @@
 //! Progress, log messages, cancellation, changes of the menu.
 
+use gladhand_core::operations::{CallId, Level, Log, Notice, Progress};
+use gladhand_core::wire::json;
 use gladhand_dialects::mcp::DIALECT;
 use gladhand_dialects::testing::{TestServer, server_setup};
 use gladhand_dialects::{Lane, Menu, ServerSetup};
-use gladhand_operations::{CallId, Level, Log, Notice, Progress};
-use gladhand_wire::json;
 
 use crate::*;
 

@@ -1,10 +1,10 @@
 //! Our client against our server, every revision.
 
-use gladhand_accord::{Capability, Side, Verdict, Why};
+use gladhand_core::negotiation::{Capability, Side, Verdict, Why};
+use gladhand_core::operations::{Content, FailureKind, Reply};
 use gladhand_dialects::mcp::DIALECT;
 use gladhand_dialects::testing::{Pair, client_setup, server_setup};
 use gladhand_dialects::{ClientSetup, Menu, ServerSetup};
-use gladhand_operations::{Content, FailureKind, Reply};
 
 use crate::*;
 
@@ -26,7 +26,7 @@ fn both_sides_agree_on_the_same_in_every_revision_and_with_every_menu() {
             let agreement = pair.open().unwrap_or_else(|refusal| panic!("{version}: {refusal}"));
             let servers = pair.server.opened.last().unwrap();
             // Settings are how a side spelt its parts; the parts themselves are terms of their own.
-            let summary = |agreement: &gladhand_accord::Agreement| {
+            let summary = |agreement: &gladhand_core::negotiation::Agreement| {
                 let terms: Vec<_> =
                     agreement.terms.iter().map(|term| (term.owner, term.capability.clone(), term.verdict)).collect();
                 (
@@ -117,7 +117,7 @@ fn what_a_client_declares_is_in_force_only_where_the_revision_has_it() {
 
 #[test]
 fn progress_arrives_and_a_cancelled_call_is_answered_once() {
-    use gladhand_operations::{Notice, Progress};
+    use gladhand_core::operations::{Notice, Progress};
     for version in DIALECT.versions {
         let mut pair = Pair::new(&DIALECT, server_setup(), client_setup(version));
         pair.server.answers_itself = false;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use gladhand_core::operations::{CallId, Failure, FailureKind, Notice, Progress, Question, QuestionId};
 use gladhand_dialects::{CacheHints, Lane, Party, Stop};
-use gladhand_operations::{CallId, Failure, FailureKind, Notice, Progress, Question, QuestionId};
 use serde_json::json;
 
 use crate::questions::{EVERYTHING, answer, ask, delivered, form};
@@ -179,7 +179,7 @@ fn a_page_to_visit_has_no_id_of_its_own() {
 fn prompts_and_resources_wait_as_well_and_what_was_asked_for_is_not_kept() {
     let menu = Menu { cache: CacheHints { ttl_ms: 5000, public: true }, ..whole_menu() };
     let mut server = with_menu(menu, STATELESS);
-    let raw = |value: Value| gladhand_wire::json::to_raw(&value);
+    let raw = |value: Value| gladhand_core::wire::json::to_raw(&value);
     let contents = || Contents { parts: vec![raw(json!({"uri": "test://a", "text": "x"}))], ..Contents::default() };
     for (method, params, reply) in [
         ("resources/read", r#""uri":"test://a""#, Reply::Contents(contents())),

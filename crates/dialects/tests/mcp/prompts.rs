@@ -1,7 +1,7 @@
 //! Prompts, and completion of arguments.
 
-use gladhand_operations::{CompletionOf, Content, Failure, PromptArgument};
-use gladhand_wire::json;
+use gladhand_core::operations::{CompletionOf, Content, Failure, PromptArgument};
+use gladhand_core::wire::json;
 use serde_json::json;
 
 use crate::*;

@@ -1,7 +1,7 @@
 //! Questions in the middle of a call, in the revisions with a handshake: requests of the server's own.
 
+use gladhand_core::operations::{CallId, FailureKind, Notice, Progress, Question, QuestionId};
 use gladhand_dialects::{Lane, Stop};
-use gladhand_operations::{CallId, FailureKind, Notice, Progress, Question, QuestionId};
 use serde_json::json;
 
 use crate::*;
@@ -170,7 +170,7 @@ fn a_question_is_put_in_the_words_of_the_revision() {
 fn a_question_that_was_written_on_several_lines_goes_out_on_one() {
     let mut server = open_with("2025-11-25", EVERYTHING);
     let call = delivered(&mut server, &echo("1"));
-    let params = gladhand_wire::json::raw("{\n \"message\": \"a\\nb\"\r\n}".to_owned());
+    let params = gladhand_core::wire::json::raw("{\n \"message\": \"a\\nb\"\r\n}".to_owned());
     let asked = only(ask(&mut server, call, 1, Question { params, ..form() }));
     assert_eq!(asked["params"], json!({"message": "a\nb"}));
 }

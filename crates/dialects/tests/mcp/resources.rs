@@ -1,8 +1,8 @@
 //! Resources: listing, reading, and hearing of changes in a session.
 
+use gladhand_core::operations::{Failure, Notice, Update};
+use gladhand_core::wire::json;
 use gladhand_dialects::Stop;
-use gladhand_operations::{Failure, Notice, Update};
-use gladhand_wire::json;
 use serde_json::json;
 
 use crate::*;

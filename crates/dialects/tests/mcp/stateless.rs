@@ -1,7 +1,7 @@
 //! 2026-07-28: every request carries its own opening.
 
+use gladhand_core::operations::Notice;
 use gladhand_dialects::Stop;
-use gladhand_operations::Notice;
 use serde_json::json;
 
 use crate::notices::log;
@@ -120,8 +120,11 @@ fn every_request_is_judged_alone_and_an_agreement_is_announced_when_it_changes()
         assert_eq!((&result["resultType"], &result["content"][0]["text"]), (&"complete".into(), &"hi".into()));
         assert_eq!(server.opened.len(), agreements, "{line}");
     }
-    let roots: Vec<_> =
-        server.opened.iter().map(|agreement| agreement.allows(gladhand_accord::Side::Client, "roots")).collect();
+    let roots: Vec<_> = server
+        .opened
+        .iter()
+        .map(|agreement| agreement.allows(gladhand_core::negotiation::Side::Client, "roots"))
+        .collect();
     assert_eq!(roots, [false, true, true, false], "nothing is inferred from an earlier request");
     assert_eq!(server.opened[2].client.name, "b");
 }

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use gladhand_core::operations::{CallId, FailureKind, Notice, Progress, Question, QuestionId, TaskWish};
+use gladhand_core::operations::{Failure, Reply, ToolResult};
 use gladhand_dialects::{Lane, Party, Stop};
-use gladhand_operations::{CallId, FailureKind, Notice, Progress, Question, QuestionId, TaskWish};
-use gladhand_operations::{Failure, Reply, ToolResult};
 use serde_json::json;
 
 use crate::questions::{EVERYTHING, answer, ask, delivered, form};

@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
+use gladhand_core::operations::{
+    Content, Failure, FailureKind, Operation, Outcome, Reply, TaskSupport, Tool, ToolResult,
+};
+use gladhand_core::wire::json;
 use gladhand_dialects::ServerSetup;
 use gladhand_dialects::mcp::DIALECT;
 use gladhand_dialects::testing::{TestServer, server_setup};
-use gladhand_operations::{Content, Failure, FailureKind, Operation, Outcome, Reply, TaskSupport, Tool, ToolResult};
-use gladhand_wire::json;
 use serde_json::json;
 
 use crate::*;

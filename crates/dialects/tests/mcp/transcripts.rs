@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use gladhand_accord::{Refusal, Side};
+use gladhand_core::negotiation::{Refusal, Side};
+use gladhand_core::operations::{Call, Operation, Reply, ToolCall};
+use gladhand_core::wire::json;
 use gladhand_dialects::testing::client_setup;
-use gladhand_operations::{Call, Operation, Reply, ToolCall};
-use gladhand_wire::json;
 
 use crate::client::Hand;
 use crate::*;
@@ -138,7 +138,12 @@ fn recorded_servers_are_opened_by_us() {
         let arguments = std::borrow::Cow::Owned(json::raw(r#"{"message":"hi"}"#.to_owned()));
         let call = ToolCall { name: "echo".into(), arguments };
         hand.step(|client, ambient, heard| {
-            client.call(Call::new(gladhand_operations::CallId(2), Operation::CallTool(call)), None, ambient, heard);
+            client.call(
+                Call::new(gladhand_core::operations::CallId(2), Operation::CallTool(call)),
+                None,
+                ambient,
+                heard,
+            );
         });
         answer_from(&recorded, &mut hand, &name);
         let Ok(Reply::Tool(result)) = hand.take_outcome(2) else { panic!("{name}") };

@@ -1,7 +1,7 @@
 //! What wrong input gets: the rows of the field study "servers, handshake era", and what we do.
 
+use gladhand_core::wire::Line;
 use gladhand_dialects::testing::TestServer;
-use gladhand_wire::Line;
 
 use crate::*;
 

@@ -5,8 +5,8 @@
 use std::fmt;
 use std::path::Path;
 
-use gladhand_wire::json::{Kind, RawValue};
-use gladhand_wire::{Members, json};
+use gladhand_core::wire::json::{Kind, RawValue};
+use gladhand_core::wire::{Members, json};
 
 /// One line of a transcript.
 #[derive(Debug)]

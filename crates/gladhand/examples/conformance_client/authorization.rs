@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gladhand::accord::Secret;
+use gladhand::Secret;
 use gladhand::auth::AuthError;
 use gladhand::auth::client::{
     Authorizer, Browser, ClientIdentity, ClientProof, Flow, IdentityProvider, MemoryStore, Options, Pending, SigningKey,

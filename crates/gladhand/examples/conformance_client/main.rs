@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, anyhow, bail};
 use futures_util::future::BoxFuture;
-use gladhand::accord::Capability;
+use gladhand::negotiation::Capability;
 use gladhand::operations::{
     Answered, Failure, FailureKind, Operation, Question, QuestionKind, Reply, Tool, ToolCall, ToolResult,
 };

@@ -1,7 +1,7 @@
 //! What asks its caller something on the way: by a request of its own or by `input_required`, as the session has it.
 
-use gladhand::accord::Side;
 use gladhand::hub::{Answer, Kit, Reporter};
+use gladhand::negotiation::Side;
 use gladhand::operations::{Failure, Prompt, PromptResult, Question, Tool, ToolResult};
 use gladhand::wire::RawValue;
 use serde::Deserialize;

@@ -39,16 +39,16 @@ impl Provider for Changing {
         match call.name.as_ref() {
             "test_trigger_tool_change" => {
                 self.more_tools.fetch_not(Ordering::Relaxed);
-                context.bell.tools_changed();
+                context.notifier.tools_changed();
                 ToolResult::text("The list of tools has changed.").into()
             }
             "test_trigger_prompt_change" => {
                 self.more_prompts.fetch_not(Ordering::Relaxed);
-                context.bell.prompts_changed();
+                context.notifier.prompts_changed();
                 ToolResult::text("The list of prompts has changed.").into()
             }
             "test_trigger_resource_update" => {
-                context.bell.resource_updated("test://watched-resource");
+                context.notifier.resource_updated("test://watched-resource");
                 ToolResult::text("The resource was renewed.").into()
             }
             "test_passing_tool" => ToolResult::text("Still here.").into(),

@@ -11,10 +11,10 @@ mod tasks;
 use std::io::Write;
 
 use gladhand::Service;
-use gladhand::accord::Peer;
 use gladhand::dialects::CacheHints;
 use gladhand::edges::http::Http;
 use gladhand::hub::Hub;
+use gladhand::negotiation::Peer;
 use serde_json::json;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -185,7 +185,7 @@ fn are_same(some: &[Pass], others: &[Pass]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use gladhand_accord::Secret;
+    use gladhand_core::Secret;
 
     use super::*;
 

@@ -4,8 +4,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use gladhand_accord::Secret;
 use gladhand_auth::client::{Record, TokenStore};
+use gladhand_core::Secret;
 use gladhand_store::{SecretError, Secrets};
 
 use crate::config::env;

@@ -4,10 +4,10 @@ use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use gladhand_core::wire::invisible::{Layout, escape};
 use gladhand_redaction::{
     self as redaction, Life, places_in_header, places_in_text, places_in_variable, places_in_words,
 };
-use gladhand_wire::invisible::{Layout, escape};
 use serde_json::Value;
 
 use crate::config::text;

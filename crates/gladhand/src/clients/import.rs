@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use gladhand_wire::Members;
+use gladhand_core::wire::Members;
 use serde_json::{Map, Value};
 
 use super::found::{Found, Origin, secret_name};
@@ -648,7 +648,7 @@ only = ["one"]
     fn no_text_of_a_stranger_becomes_a_reference() {
         use crate::config::expand::{Lookup, expand};
         let secret = |name: &str| match name.starts_with("s-") {
-            true => Ok(gladhand_accord::Secret::new("set for it")),
+            true => Ok(gladhand_core::Secret::new("set for it")),
             false => panic!("the secret {name} is read"),
         };
         let variable = |name: &str| match name {

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use gladhand_wire::{Members, RawValue};
+use gladhand_core::wire::{Members, RawValue};
 use serde::Serialize;
 use serde_json::Value;
 

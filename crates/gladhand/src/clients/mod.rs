@@ -246,7 +246,8 @@ mod tests {
     #[test]
     fn every_file_of_a_client_is_written_by_the_agent_only_with_approval() {
         let home = Path::new("/h");
-        let is_held = |file: &Path| gladhand_workbench::steers_programs(home, file.strip_prefix(home).unwrap_or(file));
+        let is_held =
+            |file: &Path| gladhand_agent_tools::steers_programs(home, file.strip_prefix(home).unwrap_or(file));
         for client in Client::value_variants() {
             let (usual, other) = client.files_on(System::Linux, home, Path::new("/h/.config"));
             let of_project = client.project_file().map(PathBuf::from);

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::anyhow;
-use gladhand_accord::Secret;
 use gladhand_auth::Roots;
+use gladhand_core::Secret;
 use gladhand_hub::policy::Violations;
 use gladhand_hub::{Hub, List, Mount, Provider as _};
 
@@ -16,9 +16,9 @@ use crate::commands::plain::quoted;
 use crate::commands::settings::{Part, Settings};
 use crate::commands::{CommandError, serve, session, sign_in};
 use crate::config;
-use crate::coupling::{Coupled, Room, Spec};
 use crate::exit::Exit;
 use crate::upstream::{Authorizer, Bearer, Options, Speak, Target};
+use crate::upstream_provider::{ConnectionBudget, Spec, UpstreamProvider};
 
 /// Couples until the downstream ends.
 pub fn run(args: &BridgeArgs) -> Result<ExitCode, CommandError> {
@@ -26,7 +26,7 @@ pub fn run(args: &BridgeArgs) -> Result<ExitCode, CommandError> {
     let mut spec = spec(args)?;
     spec.options.violations = Arc::new(Violations::new(config.policy.violations));
     spec.options.line_bytes = config.limits.line_bytes;
-    let upstream = Arc::new(Coupled::new(spec));
+    let upstream = Arc::new(UpstreamProvider::new(spec));
     let hub = Hub::of(vec![Mount::plain(Arc::clone(&upstream) as _)]);
     let data = config::data_dir(args.listen.data_dir.as_deref());
     let service = Service::new(hub).in_front_of(Arc::clone(&upstream)).waiting_for_upstreams();
@@ -77,7 +77,7 @@ fn spec(args: &BridgeArgs) -> Result<Spec, CommandError> {
         options,
         isolated: args.isolate,
         client_roots: args.client_root.clone(),
-        room: Room::default(),
+        room: ConnectionBudget::default(),
         remembered_in: None,
     })
 }

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use anstyle::Style;
 use anyhow::anyhow;
-use gladhand_operations::{Operation, Prompt, Reply, Resource, Template, Tool, ToolCall};
-use gladhand_wire::{RawValue, json};
+use gladhand_core::operations::{Operation, Prompt, Reply, Resource, Template, Tool, ToolCall};
+use gladhand_core::wire::{RawValue, json};
 use serde_json::{Map, Value, json};
 
 use crate::cli::{PromptsArgs, ResourcesArgs, ToolsArgs};
@@ -249,7 +249,7 @@ fn table(entries: impl Iterator<Item = Entry>, width: Option<usize>) -> String {
 
 /// `greet name=… [mood=…]`
 fn signature(prompt: &Prompt) -> String {
-    let argument = |argument: &gladhand_operations::PromptArgument| {
+    let argument = |argument: &gladhand_core::operations::PromptArgument| {
         if argument.required { format!(" {}=…", argument.name) } else { format!(" [{}=…]", argument.name) }
     };
     format!("{}{}", prompt.name, prompt.arguments.iter().map(argument).collect::<String>())
@@ -319,7 +319,7 @@ fn template(template: &Template) -> Object {
 }
 
 fn prompt(prompt: &Prompt) -> Object {
-    let argument = |argument: &gladhand_operations::PromptArgument| {
+    let argument = |argument: &gladhand_core::operations::PromptArgument| {
         Object::default()
             .with("name", &argument.name)
             .with_some("description", &argument.description)

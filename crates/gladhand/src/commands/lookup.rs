@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use gladhand_accord::Secret;
+use gladhand_core::Secret;
 
 use crate::config::{Lookup, env};
 use crate::secrets;

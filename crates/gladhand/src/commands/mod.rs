@@ -5,7 +5,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::anyhow;
-use gladhand_accord::Refusal;
+use gladhand_core::negotiation::Refusal;
 use gladhand_redaction::redact;
 use serde_json::{Value, json};
 use tracing::Level;

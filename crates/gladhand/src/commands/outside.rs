@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use gladhand_capabilities::roots::inside as inside_roots;
+use gladhand_a2e_host::roots::inside as inside_roots;
 
 use crate::config::{A2eConfig, AgentConfig, Config, Problem, RepositoryConfig, UpstreamConfig};
 

@@ -6,8 +6,8 @@
 use std::borrow::Cow;
 use std::io::IsTerminal as _;
 
+use gladhand_core::wire::invisible::{Layout, escape, escape_exactly, escape_json};
 use gladhand_redaction::redact;
-use gladhand_wire::invisible::{Layout, escape, escape_exactly, escape_json};
 
 /// One line of text, in which characters that cannot be seen, or that steer the terminal, are written as `\u{200b}`.
 pub(crate) fn plain(text: &str) -> String {

@@ -6,10 +6,10 @@ use std::process::ExitCode;
 
 use anyhow::anyhow;
 use clap::{Args, Subcommand, ValueHint};
+use gladhand_core::operations::Tool;
+use gladhand_core::wire::{RawValue, json as wire};
 use gladhand_hub::policy::{Explanation, Kind, PinMode, Policy, What, Who};
 use gladhand_hub::{BETWEEN, Provider, SessionId};
-use gladhand_operations::Tool;
-use gladhand_wire::{RawValue, json as wire};
 use serde_json::json;
 
 use crate::commands::changes::changes;

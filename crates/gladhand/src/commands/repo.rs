@@ -7,9 +7,9 @@ use std::process::ExitCode;
 
 use anyhow::anyhow;
 use clap::{Args, Subcommand, ValueHint};
-use gladhand_operations::{Failure, FailureKind};
+use gladhand_core::operations::{Failure, FailureKind};
+use gladhand_core::wire::{RawValue, json};
 use gladhand_repository::{Progress, Stage};
-use gladhand_wire::{RawValue, json};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
 

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::anyhow;
 use clap::{Args, Subcommand, ValueHint};
-use gladhand_accord::Secret;
+use gladhand_core::Secret;
 use gladhand_store::{Keeper, SecretError, Secrets};
 use serde_json::json;
 

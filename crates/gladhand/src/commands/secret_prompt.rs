@@ -2,7 +2,7 @@
 
 use std::io::{self, Write as _};
 
-use gladhand_accord::Secret;
+use gladhand_core::Secret;
 
 /// What the person at the terminal enters, unseen; none if that is nothing, or they give up.
 #[cfg(unix)]

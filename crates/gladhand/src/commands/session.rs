@@ -9,12 +9,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
-use gladhand_accord::{Refusal, Secret};
 use gladhand_auth::Roots;
+use gladhand_core::Secret;
+use gladhand_core::negotiation::Refusal;
+use gladhand_core::operations::{Failure, FailureKind, Outcome};
+use gladhand_core::wire::lines::MAX_LINE;
 use gladhand_dialects::Stop;
-use gladhand_operations::{Failure, FailureKind, Outcome};
 use gladhand_redaction::{Life, learn_header};
-use gladhand_wire::lines::MAX_LINE;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use url::Url;
 
@@ -407,7 +408,7 @@ fn not_open(error: OpenError, target: &Target, speak: Speak, shown: &str) -> Com
 }
 
 /// The reply of a call, or how the command ends without one.
-pub(super) fn reply(outcome: Outcome) -> Result<gladhand_operations::Reply, CommandError> {
+pub(super) fn reply(outcome: Outcome) -> Result<gladhand_core::operations::Reply, CommandError> {
     outcome.map_err(|failure: Failure| {
         let exit = match failure.kind {
             FailureKind::UnknownTool | FailureKind::UnknownPrompt | FailureKind::UnknownResource => Exit::Usage,

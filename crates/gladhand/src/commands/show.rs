@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, anyhow};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use gladhand_operations::{Content, Contents, FailureKind, PromptResult, ToolResult};
-use gladhand_wire::{Members, RawValue, json};
+use gladhand_core::operations::{Content, Contents, FailureKind, PromptResult, ToolResult};
+use gladhand_core::wire::{Members, RawValue, json};
 
 use crate::commands::CommandError;
 use crate::commands::plain::{Reader, plain};

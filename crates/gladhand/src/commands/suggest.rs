@@ -1,7 +1,7 @@
 //! Suggestions for a name that a server does not have, and for a command line that lacks its `--`.
 
 use anyhow::anyhow;
-use gladhand_operations::FailureKind;
+use gladhand_core::operations::FailureKind;
 use gladhand_redaction::redact_words;
 
 use super::CommandError;

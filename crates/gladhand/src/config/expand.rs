@@ -10,7 +10,7 @@
 use std::cell::RefCell;
 use std::path::Path;
 
-use gladhand_accord::Secret;
+use gladhand_core::Secret;
 use gladhand_hub::Pattern;
 use gladhand_redaction::{self as redaction, Life};
 use toml::Spanned;

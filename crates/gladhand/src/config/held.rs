@@ -272,10 +272,10 @@ fn is_same<T: Serialize>(one: &T, other: &T) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use gladhand_accord::Secret;
+    use gladhand_core::Secret;
+    use gladhand_core::operations::Tool;
     use gladhand_hub::SessionId;
     use gladhand_hub::policy::{Decision, What, Who};
-    use gladhand_operations::Tool;
     use serde_json::value::RawValue;
 
     use super::super::Reading;

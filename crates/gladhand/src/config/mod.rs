@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use etcetera::BaseStrategy;
-use gladhand_accord::Secret;
+use gladhand_core::Secret;
 pub(crate) use gladhand_redaction::MASK;
 use gladhand_redaction::{Life, learn};
 use serde::{Deserialize, Serialize};
@@ -164,7 +164,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { line_bytes: gladhand_wire::lines::MAX_LINE, in_flight: 1024, page_size: 100, drain_ms: 5000 }
+        Self { line_bytes: gladhand_core::wire::lines::MAX_LINE, in_flight: 1024, page_size: 100, drain_ms: 5000 }
     }
 }
 

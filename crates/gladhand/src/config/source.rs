@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use gladhand_wire::invisible::{Layout, escape};
+use gladhand_core::wire::invisible::{Layout, escape};
 use serde::de::DeserializeOwned;
 use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue};

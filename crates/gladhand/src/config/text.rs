@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use gladhand_wire::invisible::escape_with;
+use gladhand_core::wire::invisible::escape_with;
 use serde_json::Value;
 
 /// A value on one line. What is null is left away.

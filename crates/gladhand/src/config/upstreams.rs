@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
-use gladhand_accord::Secret;
 use gladhand_auth::{BadRoots, Roots};
+use gladhand_core::Secret;
 use gladhand_dialects::a2e;
 use gladhand_hub::{BETWEEN, Naming, Pattern};
 use gladhand_redaction::{self as redaction, Life};

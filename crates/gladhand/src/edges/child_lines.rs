@@ -3,7 +3,7 @@
 use std::process::ExitStatus;
 use std::time::Duration;
 
-use gladhand_wire::{Line, Lines, Skim, Terminator};
+use gladhand_core::wire::{Line, Lines, Skim, Terminator};
 use tokio::io::AsyncWriteExt;
 use tokio::process::ChildStdin;
 

@@ -10,16 +10,16 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use gladhand_core::operations::{AgentEvent, CallId, CapabilityEvent, Failure, FailureKind, Notice, Outcome, Reply};
+use gladhand_core::wire::{Line, Lines};
 use gladhand_dialects::{Action, Dialect, Door, Output, Stop};
 use gladhand_hub::{Answer, Asking, Busy, CallName, Caller, SessionId, Settling, Visit, Work};
-use gladhand_operations::{AgentEvent, CallId, CapabilityEvent, Failure, FailureKind, Notice, Outcome, Reply};
-use gladhand_wire::{Line, Lines};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 
 use crate::Service;
-use crate::edges::alertness::{self, Alertness};
+use crate::edges::busy_poll::{BUSY_POLL, BusyPollPolicy};
 use crate::edges::clock::Clock;
 use crate::edges::following::Following;
 use crate::edges::outbox::Outbox;
@@ -94,7 +94,7 @@ pub async fn serve(service: Service, clock: Clock, mut input: Input, mut output:
     let mut input_open = true;
     // Since when the downstream takes nothing, so that nothing is read from it.
     let mut stuck: Option<tokio::time::Instant> = None;
-    let mut alertness = Alertness::default();
+    let mut busy_poll = BusyPollPolicy::default();
     loop {
         session.clock.tick();
         let caught_up = session.work_off(&mut lines);
@@ -119,10 +119,10 @@ pub async fn serve(service: Service, clock: Clock, mut input: Input, mut output:
             session.fail_everything();
             continue;
         }
-        alertness.answered(Instant::now());
-        if alertness.is_worth_it() && idle && input_open && session.may_read() {
-            let came = input.read_soon(lines.spare(0), alertness::AWAKE);
-            alertness.waited(came);
+        busy_poll.replied(Instant::now());
+        if busy_poll.should_poll() && idle && input_open && session.may_read() {
+            let came = input.read_soon(lines.spare(0), BUSY_POLL);
+            busy_poll.polled(came);
             if came {
                 continue;
             }
@@ -193,7 +193,7 @@ pub async fn serve(service: Service, clock: Clock, mut input: Input, mut output:
                     }
                     session.stop(Stop::InputClosed);
                 }
-                Ok(_) => alertness.woken(Instant::now()),
+                Ok(_) => busy_poll.woken(Instant::now()),
                 Err(error) if stdio::is_gone(&error) => {
                     input_open = false;
                     session.stop(Stop::InputClosed);

@@ -7,8 +7,8 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use gladhand_core::operations::Notice;
 use gladhand_hub::Settling;
-use gladhand_operations::Notice;
 use tokio::sync::Notify;
 
 /// With more bytes than this in the queue, whoever makes events is to wait.
@@ -128,8 +128,8 @@ fn weight(event: &Notice) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use gladhand_operations::AgentEvent;
-    use gladhand_wire::json;
+    use gladhand_core::operations::AgentEvent;
+    use gladhand_core::wire::json;
 
     use super::*;
 

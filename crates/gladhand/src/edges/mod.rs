@@ -1,7 +1,7 @@
 //! Where bytes, clocks, signals and processes are. Edges turn bytes into lines and actions into
 //! bytes; a decision that appears here belongs further down.
 
-mod alertness;
+mod busy_poll;
 pub mod child;
 pub mod child_lines;
 pub mod child_log;

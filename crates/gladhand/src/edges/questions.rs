@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
+use gladhand_core::operations::{Answered, Question, QuestionId};
 use gladhand_hub::Asking;
-use gladhand_operations::{Answered, Question, QuestionId};
 use tokio::sync::oneshot;
 
 /// Where the answers to questions go.

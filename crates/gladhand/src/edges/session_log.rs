@@ -1,6 +1,6 @@
 //! The log lines of a session: one when it opens, one when it closes.
 
-use gladhand_accord::Agreement;
+use gladhand_core::negotiation::Agreement;
 use gladhand_hub::SessionId;
 
 /// A session that was logged as open. Dropping it logs that the session has closed.

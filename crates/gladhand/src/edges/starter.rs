@@ -4,7 +4,7 @@ use std::io;
 use std::process::ExitStatus;
 
 use async_trait::async_trait;
-use gladhand_capabilities::starting::{Held, Plain, Plan, Signal, Started, Starter};
+use gladhand_a2e_host::starting::{Held, Plain, Plan, Signal, Started, Starter};
 
 use super::child::pipes;
 use super::leash;

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use gladhand_accord::Secret;
+use gladhand_core::Secret;
 use gladhand_hub::Pattern;
 use tokio::process::Command;
 

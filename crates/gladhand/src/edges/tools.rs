@@ -5,7 +5,7 @@ use std::process::ExitStatus;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use gladhand_workbench::{Channels, Held, Program, Starter};
+use gladhand_agent_tools::{Channels, Held, Program, Starter};
 
 use super::leash;
 use super::leashed::{Kind, Leashed, NotHeld};

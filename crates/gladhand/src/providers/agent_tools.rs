@@ -7,14 +7,14 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use gladhand_accord::Agreement;
-use gladhand_capabilities::owner::Owner;
-use gladhand_hub::{Agent, Answer, Asking, Bell, Caller, Context, Provider, Reporter, SessionId};
-use gladhand_operations::{
+use gladhand_a2e_host::owner::Owner;
+use gladhand_core::negotiation::Agreement;
+use gladhand_core::operations::{
     AgentCall, AgentEvent, CallId, Failure, FailureKind, Notice, Outcome, Progress, Reply, Terms, Tool, ToolCall,
     ToolResult,
 };
-use gladhand_wire::{Members, RawValue, json};
+use gladhand_core::wire::{Members, RawValue, json};
+use gladhand_hub::{Agent, Answer, Asking, Caller, ChangeNotifier, Context, Provider, Reporter, SessionId};
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
@@ -36,7 +36,7 @@ struct Begun {
     /// In which session of its own.
     session: SessionId,
     agreement: Arc<Agreement>,
-    bell: Bell,
+    notifier: ChangeNotifier,
 }
 
 impl AgentTools {
@@ -97,8 +97,8 @@ impl Provider for AgentTools {
         drop(owners);
         // When everything ends there is nothing left to end by itself.
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-        for (id, Begun { agreement, bell, .. }) in gone {
-            let (listener, _) = Listener::to(&self.agent, &agreement, Terms::default(), &bell);
+        for (id, Begun { agreement, notifier, .. }) in gone {
+            let (listener, _) = Listener::to(&self.agent, &agreement, Terms::default(), &notifier);
             runtime.spawn(async move {
                 // Whoever deleted it before was faster.
                 let _ = listener.ask(AgentCall::Delete(id.into())).outcome().await;
@@ -124,7 +124,7 @@ impl AgentTools {
 
     fn answer(&self, call: &ToolCall<'_>, context: &Context<'_>) -> Result<Answer, Failure> {
         let terms = context.terms.on_behalf();
-        let (listener, events) = Listener::to(&self.agent, context.agreement, terms, context.bell);
+        let (listener, events) = Listener::to(&self.agent, context.agreement, terms, context.notifier);
         let asked = match call.name.as_ref() {
             "agent_session_create" => {
                 let Create { title, cwd } = call.read()?;
@@ -134,7 +134,7 @@ impl AgentTools {
                     by: Owner::of(context),
                     session: context.caller.session(),
                     agreement: Arc::clone(context.agreement),
-                    bell: context.bell.clone(),
+                    notifier: context.notifier.clone(),
                 };
                 return Ok(Answer::later(async move {
                     let created = said(listener.ask(asked).outcome().await)?;
@@ -180,7 +180,7 @@ struct Listener {
     agreement: Arc<Agreement>,
     /// On whose behalf the agent is asked: its tools are called in that name.
     terms: Terms<'static>,
-    bell: Bell,
+    notifier: ChangeNotifier,
     ear: Arc<dyn Caller>,
 }
 
@@ -217,7 +217,7 @@ impl Listener {
         agent: &Arc<dyn Agent>,
         agreement: &Arc<Agreement>,
         terms: Terms<'static>,
-        bell: &Bell,
+        notifier: &ChangeNotifier,
     ) -> (Self, mpsc::UnboundedReceiver<AgentEvent>) {
         let (sender, events) = mpsc::unbounded_channel();
         let session = SessionId(LISTENERS.fetch_sub(1, Ordering::Relaxed));
@@ -225,15 +225,15 @@ impl Listener {
             agent: Arc::clone(agent),
             agreement: Arc::clone(agreement),
             terms,
-            bell: bell.clone(),
+            notifier: notifier.clone(),
             ear: Arc::new(Ear { session, events: sender }),
         };
         (listener, events)
     }
 
     fn ask(&self, call: AgentCall<'_>) -> Answer {
-        let Self { agent, agreement, terms, bell, ear } = self;
-        agent.ask(call, &Context { call: CallId(0), terms, agreement, caller: ear, bell })
+        let Self { agent, agreement, terms, notifier, ear } = self;
+        agent.ask(call, &Context { call: CallId(0), terms, agreement, caller: ear, notifier })
     }
 
     /// Says something and follows the turn to its end.

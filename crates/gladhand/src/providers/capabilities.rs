@@ -4,17 +4,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use gladhand_capabilities::chains::{self, Chains};
-use gladhand_capabilities::env::{self, Env, Program};
-use gladhand_capabilities::learning::{self, Learning};
-use gladhand_capabilities::memory::{self, Bound, Memory};
-use gladhand_capabilities::multi_agent::{self, MultiAgent};
-use gladhand_capabilities::planning::{self, Planning};
-use gladhand_capabilities::proc::{self, Proc};
-use gladhand_capabilities::skill::{self, Skills};
-use gladhand_capabilities::starting::Starter;
-use gladhand_capabilities::storage::Storage;
-use gladhand_capabilities::toolkits::{self, Toolkit, Toolkits};
+use gladhand_a2e_host::chains::{self, Chains};
+use gladhand_a2e_host::env::{self, Env, Program};
+use gladhand_a2e_host::learning::{self, Learning};
+use gladhand_a2e_host::memory::{self, Bound, Memory};
+use gladhand_a2e_host::multi_agent::{self, MultiAgent};
+use gladhand_a2e_host::planning::{self, Planning};
+use gladhand_a2e_host::proc::{self, Proc};
+use gladhand_a2e_host::skill::{self, Skills};
+use gladhand_a2e_host::starting::Starter;
+use gladhand_a2e_host::storage::Storage;
+use gladhand_a2e_host::toolkits::{self, Toolkit, Toolkits};
 use gladhand_hub::{Agent, Provider};
 use url::Url;
 

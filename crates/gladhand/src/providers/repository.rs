@@ -13,15 +13,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use gladhand_agent_tools::SecretFiles;
+use gladhand_core::operations::{Failure, FailureKind, Progress, Tool, ToolCall, ToolResult};
+use gladhand_core::wire::{RawValue, json};
 use gladhand_faq::{Extract, Library, Question};
-use gladhand_hub::{Answer, Bell, Context, Provider, Reporter};
-use gladhand_operations::{Failure, FailureKind, Progress, Tool, ToolCall, ToolResult};
+use gladhand_hub::{Answer, ChangeNotifier, Context, Provider, Reporter};
 use gladhand_repository::{
     Documents, Limits, Passage, Places, Progress as Watcher, Recipes, RepositoryError, Secrets, Setting, Stage,
     read_input, tool,
 };
-use gladhand_wire::{RawValue, json};
-use gladhand_workbench::SecretFiles;
 use serde::Deserialize;
 
 use crate::config::{OwnFiles, RepositoryConfig};
@@ -48,7 +48,7 @@ pub struct RepositoryTools {
     inner: Arc<Inner>,
     /// Whether they are shown.
     is_shown: AtomicBool,
-    bell: OnceLock<Bell>,
+    notifier: OnceLock<ChangeNotifier>,
 }
 
 #[derive(Debug)]
@@ -89,7 +89,7 @@ impl RepositoryTools {
     pub fn new(config: &RepositoryConfig, files: impl Into<OwnFiles>, is_networked: bool) -> Self {
         let files = files.into();
         let allowed = (is_networked || !config.roots.is_empty()).then(|| config.roots.clone());
-        let mut settings = gladhand_workbench::Settings::new(files.data.join("agent"));
+        let mut settings = gladhand_agent_tools::Settings::new(files.data.join("agent"));
         files.keep_from(&mut settings);
         let inner = Inner {
             secrets: SecretFiles::new(&settings),
@@ -105,7 +105,7 @@ impl RepositoryTools {
             library: Library::open(files.data),
         };
         let is_shown = AtomicBool::new(config.enabled == Some(true));
-        Self { inner: Arc::new(inner), is_shown, bell: OnceLock::new() }
+        Self { inner: Arc::new(inner), is_shown, notifier: OnceLock::new() }
     }
 
     /// Runs a tool on this thread.
@@ -124,13 +124,13 @@ impl Provider for RepositoryTools {
         "repository"
     }
 
-    fn attach(&self, bell: &Bell) {
-        let _ = self.bell.set(bell.clone());
+    fn attach(&self, notifier: &ChangeNotifier) {
+        let _ = self.notifier.set(notifier.clone());
     }
 
     fn speaks(&self, dialect: &str) {
         if dialect == NATIVE && !self.is_shown.swap(true, Ordering::Relaxed) {
-            self.bell.get().inspect(|bell| bell.tools_changed());
+            self.notifier.get().inspect(|notifier| notifier.tools_changed());
         }
     }
 

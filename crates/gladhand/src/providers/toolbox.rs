@@ -5,11 +5,11 @@
 
 use std::time::Duration;
 
-use gladhand_accord::{Agreement, Side, Term, Verdict};
+use gladhand_core::negotiation::{Agreement, Side, Term, Verdict};
+use gladhand_core::operations::{Content, Failure, Level, Log, Outcome, Progress, Reply, Tool, ToolCall, ToolResult};
+use gladhand_core::wire::json::{Kind, RawValue};
+use gladhand_core::wire::{json, pick};
 use gladhand_hub::{Answer, Context, Provider, Reporter};
-use gladhand_operations::{Content, Failure, Level, Log, Outcome, Progress, Reply, Tool, ToolCall, ToolResult};
-use gladhand_wire::json::{Kind, RawValue};
-use gladhand_wire::{json, pick};
 use serde::Serialize;
 
 const ECHO_SCHEMA: &str = r#"{"type":"object","properties":{"message":{"type":"string","description":"The text to return"}},"required":["message"]}"#;
@@ -83,8 +83,8 @@ fn agreement(agreement: &Agreement) -> ToolResult {
         session: Option<&'a str>,
         #[serde(skip_serializing_if = "Option::is_none")]
         max_parallel: Option<u32>,
-        peer: &'a gladhand_accord::Peer,
-        server: &'a gladhand_accord::Peer,
+        peer: &'a gladhand_core::negotiation::Peer,
+        server: &'a gladhand_core::negotiation::Peer,
         agreed: Vec<Agreed<'a>>,
         refused: Vec<Refused<'a>>,
     }

@@ -1,7 +1,7 @@
 //! An upstream that cannot be opened as it is configured: it refers to a variable or a secret that is not there.
 
+use gladhand_core::operations::{Failure, FailureKind};
 use gladhand_hub::{Features, List, Provider, UpstreamStatus};
-use gladhand_operations::{Failure, FailureKind};
 
 /// An upstream that is not available. It has nothing, and says why.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! Answers without a person: a form filled in with what it suggests itself.
 
-use gladhand_operations::{Answered, Failure, FailureKind, Question, QuestionKind};
-use gladhand_wire::{Members, json};
+use gladhand_core::operations::{Answered, Failure, FailureKind, Question, QuestionKind};
+use gladhand_core::wire::{Members, json};
 
 /// Accepts a form with the defaults that its schema names. Anything else, or a form that wants more than it suggests,
 /// is not answered.

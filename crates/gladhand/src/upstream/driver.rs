@@ -8,11 +8,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use gladhand_accord::{Agreement, Refusal};
+use gladhand_core::negotiation::{Agreement, Refusal};
+use gladhand_core::operations::{
+    Answered, Call, CallId, Failure, FailureKind, Notice, Outcome, Party, Question, QuestionId,
+};
+use gladhand_core::wire::{Fault, Line, Members, Skim};
 use gladhand_dialects::{Breach, Client, Dialect, Event, FirstLine, Heard, Lane, REGISTRY};
 use gladhand_hub::policy::{Offender, Violations};
-use gladhand_operations::{Answered, Call, CallId, Failure, FailureKind, Notice, Outcome, Party, Question, QuestionId};
-use gladhand_wire::{Fault, Line, Members, Skim};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{AbortHandle, JoinError, JoinSet};
 use tokio::time::{Instant, Sleep};
@@ -310,7 +312,7 @@ impl Driver {
         match inbound {
             Inbound::Message(lane, bytes, _) => {
                 if self.seeks {
-                    self.shown = puzzled(&bytes);
+                    self.shown = recognizes_reply(&bytes);
                     if self.shown.is_some() {
                         return;
                     }
@@ -541,10 +543,10 @@ impl Driver {
 }
 
 /// The dialect in which a server that does not understand us says so.
-fn puzzled(line: &[u8]) -> Option<&'static Dialect> {
+fn recognizes_reply(line: &[u8]) -> Option<&'static Dialect> {
     let text = std::str::from_utf8(line).ok()?;
     let line = FirstLine { text, members: Members::parse(text).ok() };
-    REGISTRY.iter().copied().find(|dialect| (dialect.puzzled)(&line))
+    REGISTRY.iter().copied().find(|dialect| (dialect.recognizes_reply)(&line))
 }
 
 async fn receive(commands: Option<&mut mpsc::Receiver<Command>>) -> Option<Command> {

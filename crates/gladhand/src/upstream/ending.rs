@@ -4,8 +4,8 @@
 
 use std::process::ExitStatus;
 
+use gladhand_core::wire::invisible::{Layout, escape};
 use gladhand_redaction::redact;
-use gladhand_wire::invisible::{Layout, escape};
 
 use super::transport::Transport;
 

@@ -1,7 +1,7 @@
 //! Whoever is downstream of a session with an upstream.
 
 use futures_util::future::BoxFuture;
-use gladhand_operations::{Answered, Failure, Notice, Question};
+use gladhand_core::operations::{Answered, Failure, Notice, Question};
 
 /// Hears what an upstream says, and answers what it asks.
 ///

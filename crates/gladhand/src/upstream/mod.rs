@@ -32,8 +32,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use gladhand_accord::{Agreement, Refusal};
-use gladhand_operations::{Call, CallId, Failure, FailureKind, Operation, Outcome, Party, Terms};
+use gladhand_core::negotiation::{Agreement, Refusal};
+use gladhand_core::operations::{Call, CallId, Failure, FailureKind, Operation, Outcome, Party, Terms};
 use gladhand_redaction::{self as redaction, Life};
 use tokio::sync::{mpsc, oneshot, watch};
 

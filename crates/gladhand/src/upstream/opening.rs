@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use gladhand_accord::{Agreement, Refusal};
+use gladhand_core::negotiation::{Agreement, Refusal};
 use gladhand_dialects::mcp::revision::Revision;
 use gladhand_dialects::{ClientSetup, Dialect, Loss, REGISTRY, a2e, mcp};
 use tokio::time::Instant;

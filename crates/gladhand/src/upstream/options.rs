@@ -3,14 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gladhand_accord::{Capability, Peer, Secret};
 use gladhand_auth::Roots;
+use gladhand_core::Secret;
+use gladhand_core::negotiation::{Capability, Peer};
+use gladhand_core::operations::Level;
+use gladhand_core::wire::RawValue;
+use gladhand_core::wire::lines::MAX_LINE;
 use gladhand_dialects::mcp::revision::Revision;
 use gladhand_dialects::{Dialect, REGISTRY, mcp};
 use gladhand_hub::policy::Violations;
-use gladhand_operations::Level;
-use gladhand_wire::RawValue;
-use gladhand_wire::lines::MAX_LINE;
 use http::HeaderMap;
 
 use super::eras::{Era, Eras, Verdict};

@@ -6,8 +6,8 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use gladhand_accord::{Agreement, Refusal};
-use gladhand_operations::{Failure, Log, Notice, Progress};
+use gladhand_core::negotiation::{Agreement, Refusal};
+use gladhand_core::operations::{Failure, Log, Notice, Progress};
 use gladhand_redaction::{redact, redact_cut, redact_raw_cut};
 
 use super::OpenError;

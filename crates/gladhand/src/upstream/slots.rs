@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use gladhand_core::operations::{Failure, FailureKind, Party};
 use gladhand_hub::{Portion, Portions};
-use gladhand_operations::{Failure, FailureKind, Party};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// How many calls of parties may be under way at once, and how many without a party. A party may have all slots that no

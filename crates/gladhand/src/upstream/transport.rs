@@ -2,10 +2,10 @@
 
 use std::process::ExitStatus;
 
-use gladhand_accord::Refusal;
+use gladhand_core::negotiation::Refusal;
+use gladhand_core::operations::Party;
+use gladhand_core::wire::{Fault, Skim};
 use gladhand_dialects::{Lane, Loss};
-use gladhand_operations::Party;
-use gladhand_wire::{Fault, Skim};
 
 use crate::edges::child::Manner;
 use crate::edges::child_lines::{ChildLines, Wrote};

@@ -31,12 +31,12 @@ impl Provider for Library {
     }
 
     fn read(&self, uri: &str, context: &Context<'_>) -> Answer {
-        context.bell.resource_updated(uri);
+        context.notifier.resource_updated(uri);
         Contents::text(uri, "text/plain", "once upon a time").into()
     }
 
     fn prompt(&self, call: ToolCall<'_>, context: &Context<'_>) -> Answer {
-        context.bell.resource_updated("lib://book");
+        context.notifier.resource_updated("lib://book");
         PromptResult::text(&call.name).into()
     }
 

@@ -18,7 +18,7 @@ use url::Url;
 
 use crate::stage::Stage;
 
-/// Rings its bell when it is told to.
+/// Rings its notifier when it is told to.
 #[derive(Debug, Default)]
 struct Ringing {
     has_more: std::sync::atomic::AtomicBool,
@@ -38,9 +38,9 @@ impl Provider for Ringing {
         match &*call.name {
             "grow" => {
                 self.has_more.store(true, std::sync::atomic::Ordering::Relaxed);
-                context.bell.tools_changed();
+                context.notifier.tools_changed();
             }
-            _ => ["mem://greeting", "mem://blob"].iter().for_each(|uri| context.bell.resource_updated(uri)),
+            _ => ["mem://greeting", "mem://blob"].iter().for_each(|uri| context.notifier.resource_updated(uri)),
         }
         ToolResult::text("done").into()
     }

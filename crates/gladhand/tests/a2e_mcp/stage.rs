@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use gladhand::accord::{Agreement, Capability, Defined, Minimum, Offer, Peer, Rules, VersionRule, agree};
 use gladhand::hub::{Asking, Caller, Hub, Mount, SessionId};
+use gladhand::negotiation::{Agreement, Capability, Defined, Minimum, Offer, Peer, Rules, VersionRule, agree};
 use gladhand::operations::{
     Call, CallId, CapabilityCall, CapabilityEvent, Failure, FailureKind, Notice, Operation, Reply, Tool, ToolCall,
     ToolResult,

@@ -114,7 +114,7 @@ fn replay(heading: &str, folder: &Path, at_least: usize) {
 
 #[test]
 fn the_page_says_what_is_granted_over_http_without_a_token() {
-    use gladhand_capabilities::grants::{GRANTS, Grant};
+    use gladhand_a2e_host::grants::{GRANTS, Grant};
     let page = page(PAGE);
     let rows = page.lines().filter_map(|line| {
         let mut cells = line.strip_prefix("| `")?.split(" | ");

@@ -6,7 +6,8 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use gladhand::accord::{Refusal, Secret};
+use gladhand::Secret;
+use gladhand::negotiation::Refusal;
 use gladhand::operations::{FailureKind, Operation, Reply, ToolCall};
 use gladhand::upstream::{Alone, Eras, OpenError, Options, Speak, Target, Upstream};
 use gladhand::wire::json;

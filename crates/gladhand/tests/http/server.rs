@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use gladhand::Secret;
 use gladhand::Service;
-use gladhand::accord::Secret;
 use gladhand::config::{HttpConfig, Limits};
 use gladhand::dialects::Stop;
 use gladhand::edges::http::Http;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use gladhand::config::HttpConfig;
-use gladhand::hub::{Answer, Bell, Context, Features, Provider};
+use gladhand::hub::{Answer, ChangeNotifier, Context, Features, Provider};
 use gladhand::operations::{Progress, Reply, Tool, ToolCall, ToolResult};
 use gladhand::wire::json;
 use serde_json::json;
@@ -95,7 +95,7 @@ fn a_lost_stream_is_resumed_where_it_was_lost() {
 struct Slow {
     go_on: Arc<Notify>,
     floods: Arc<AtomicUsize>,
-    bell: Mutex<Option<Bell>>,
+    notifier: Mutex<Option<ChangeNotifier>>,
 }
 
 impl Provider for Slow {
@@ -109,8 +109,8 @@ impl Provider for Slow {
         Features { tool_changes: true, ..Features::default() }
     }
 
-    fn attach(&self, bell: &Bell) {
-        *self.bell.lock().expect("nobody panics") = Some(bell.clone());
+    fn attach(&self, notifier: &ChangeNotifier) {
+        *self.notifier.lock().expect("nobody panics") = Some(notifier.clone());
     }
 
     fn call(&self, call: ToolCall<'_>, context: &Context<'_>) -> Answer {
@@ -139,8 +139,8 @@ impl Provider for Slow {
                 Answer::Now(done())
             }
             _ => {
-                let bell = self.bell.lock().expect("nobody panics").clone();
-                bell.expect("it is attached").tools_changed();
+                let notifier = self.notifier.lock().expect("nobody panics").clone();
+                notifier.expect("it is attached").tools_changed();
                 self.go_on.notify_one();
                 Answer::Now(done())
             }

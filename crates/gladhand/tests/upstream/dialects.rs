@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use gladhand::accord::Refusal;
+use gladhand::negotiation::Refusal;
 use gladhand::operations::Reply;
 use gladhand::upstream::{Eras, OpenError, Options};
 

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use gladhand::accord::Refusal;
+use gladhand::negotiation::Refusal;
 use gladhand::operations::Reply;
 use gladhand::upstream::{Eras, OpenError, Options};
 

@@ -1,6 +1,6 @@
 //! Servers that break, forget, repeat themselves or say nothing.
 
-use gladhand::accord::Refusal;
+use gladhand::negotiation::Refusal;
 use gladhand::operations::{FailureKind, Operation, Outcome, Party, Reply, Terms};
 use gladhand::upstream::{Arriving, OpenError, Options};
 use tokio::task::JoinSet;

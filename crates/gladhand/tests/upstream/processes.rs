@@ -1,6 +1,6 @@
 //! Sessions with real processes, ours and others.
 
-use gladhand::accord::Refusal;
+use gladhand::negotiation::Refusal;
 use gladhand::operations::{FailureKind, Operation, Reply, ToolCall};
 use gladhand::upstream::{Eras, OpenError, Options};
 use gladhand::wire::json;

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures_util::future::BoxFuture;
-use gladhand::accord::{Capability, Secret};
+use gladhand::Secret;
 use gladhand::auth::AuthError;
+use gladhand::negotiation::Capability;
 use gladhand::operations::{Answered, FailureKind, Notice, Operation, Question, Reply};
 use gladhand::upstream::{Attempt, Authorizer, Bearer, Host, OpenError, Options, accept_defaults};
 use http::{HeaderMap, Method, StatusCode};

@@ -2,10 +2,10 @@
 
 use std::borrow::Cow;
 
-use gladhand_accord::{Agreement, Side};
-use gladhand_operations::{Answered, Question};
-use gladhand_wire::invisible::{Layout, escape, escape_json};
-use gladhand_wire::{Members, RawValue};
+use gladhand_core::negotiation::{Agreement, Side};
+use gladhand_core::operations::{Answered, Question};
+use gladhand_core::wire::invisible::{Layout, escape, escape_json};
+use gladhand_core::wire::{Members, RawValue};
 use serde_json::json;
 
 /// How many characters of name and arguments a person is shown. A call that needs more is refused.
@@ -136,7 +136,7 @@ mod tests {
 
     /// The text of the question about these arguments.
     fn asked(arguments: &str) -> Option<String> {
-        let question = question("t", &gladhand_wire::json::raw(arguments.to_owned()), "", false)?;
+        let question = question("t", &gladhand_core::wire::json::raw(arguments.to_owned()), "", false)?;
         let params: serde_json::Value = serde_json::from_str(question.params.get()).unwrap();
         let message = params["message"].as_str().unwrap();
         Some(message.strip_prefix("Allow t with ").unwrap().strip_suffix('?').unwrap().to_owned())
@@ -187,6 +187,6 @@ mod tests {
         ] {
             assert_eq!(asked(&too_long), None);
         }
-        assert!(question(&many("name"), &gladhand_wire::json::raw("{}".to_owned()), "", false).is_none());
+        assert!(question(&many("name"), &gladhand_core::wire::json::raw("{}".to_owned()), "", false).is_none());
     }
 }

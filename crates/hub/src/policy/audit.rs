@@ -4,9 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
-use gladhand_accord::Agreement;
-use gladhand_operations::{Content, FailureKind, Outcome, Reply};
-use gladhand_wire::{RawValue, json};
+use gladhand_core::negotiation::Agreement;
+use gladhand_core::operations::{Content, FailureKind, Outcome, Reply};
+use gladhand_core::wire::{RawValue, json};
 use serde::Serialize;
 
 use super::parties::Who;

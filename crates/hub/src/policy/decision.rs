@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use gladhand_wire::RawValue;
+use gladhand_core::wire::RawValue;
 use serde::Serialize;
 use serde_json::Value;
 

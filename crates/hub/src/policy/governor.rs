@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::time::Instant;
 
-use gladhand_accord::Agreement;
-use gladhand_operations::{Failure, FailureKind, Outcome};
-use gladhand_wire::{RawValue, json};
+use gladhand_core::negotiation::Agreement;
+use gladhand_core::operations::{Failure, FailureKind, Outcome};
+use gladhand_core::wire::{RawValue, json};
 
 use super::asking::{self, Consent};
 use super::audit::{Auditor, Entry, Record};

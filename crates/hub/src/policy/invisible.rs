@@ -1,17 +1,17 @@
 //! Invisible text: strips or refuses characters that a model reads and a person does not see.
 //!
-//! [`gladhand_wire::invisible`] says which characters those are. This module knows where text is: in definitions, results,
+//! [`gladhand_core::wire::invisible`] says which characters those are. This module knows where text is: in definitions, results,
 //! questions, notices and failures. It decides; `routes` applies it to lists and `routing` to the answers of providers.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use gladhand_operations::{
+use gladhand_core::operations::{
     CapabilityEvent, Completion, Content, Contents, Failure, FailureKind, Log, Notice, Outcome, Progress, Prompt,
     PromptResult, Question, Reply, Resource, Template, Tool, ToolResult,
 };
-use gladhand_wire::invisible::{Found, strip, strip_json};
-use gladhand_wire::{RawValue, json};
+use gladhand_core::wire::invisible::{Found, strip, strip_json};
+use gladhand_core::wire::{RawValue, json};
 use serde::{Deserialize, Serialize};
 
 use crate::provider::{Answer, Listed, Work};
@@ -225,7 +225,7 @@ texts! {
     Resource { uri, name, title, description, mime_type, extra }
     Template { uri_template, name, title, description, mime_type, extra }
     Prompt { name, title, description, arguments, extra }
-    gladhand_operations::PromptArgument { name, description, extra }
+    gladhand_core::operations::PromptArgument { name, description, extra }
     ToolResult { content, structured, extra }
     Contents { parts, extra }
     PromptResult { description, messages, extra }
@@ -295,8 +295,8 @@ pub(crate) fn listed<T: Texts + Clone>(
 
 #[cfg(test)]
 mod tests {
-    use gladhand_accord::{Agreement, Defined, Minimum, Offer, Peer, Rules, VersionRule, agree};
-    use gladhand_operations::{Call, CallId, Operation, QuestionKind, ToolCall};
+    use gladhand_core::negotiation::{Agreement, Defined, Minimum, Offer, Peer, Rules, VersionRule, agree};
+    use gladhand_core::operations::{Call, CallId, Operation, QuestionKind, ToolCall};
     use serde_json::{Value, json};
 
     use super::*;
@@ -313,7 +313,7 @@ mod tests {
     fn agreement() -> Arc<Agreement> {
         let versions = VersionRule::Common;
         let rules = Rules { dialect: "test", versions, minimum: Minimum::Nothing, defines: |_, _, _| Defined::Yes };
-        let has = |name: &str| gladhand_accord::Capability::from_wire(name);
+        let has = |name: &str| gladhand_core::negotiation::Capability::from_wire(name);
         let offer = || Offer::new(Peer::default(), ["1"]).providing(has("resources")).providing(has("prompts"));
         Arc::new(agree(&rules, &offer(), &offer()).expect("one version on both sides"))
     }
@@ -324,7 +324,7 @@ mod tests {
     }
 
     async fn call(hub: &Hub, tool: &str) -> Outcome {
-        let call = ToolCall { name: tool.into(), arguments: gladhand_operations::call::no_arguments() };
+        let call = ToolCall { name: tool.into(), arguments: gladhand_core::operations::call::no_arguments() };
         answer(hub, Operation::CallTool(call)).await
     }
 
@@ -400,7 +400,7 @@ mod tests {
         assert_eq!(call(&hub, "fi\u{2060}ne").await.unwrap_err().kind, FailureKind::Denied);
         let Ok(Reply::Contents(contents)) = answer(&hub, Operation::ReadResource("x:1".into())).await else { panic!() };
         assert_eq!(serde_json::from_str::<Value>(contents.parts[0].get()).unwrap()["text"], "ab");
-        let prompt = ToolCall { name: "p".into(), arguments: gladhand_operations::call::no_arguments() };
+        let prompt = ToolCall { name: "p".into(), arguments: gladhand_core::operations::call::no_arguments() };
         let Ok(Reply::Prompt(prompt)) = answer(&hub, Operation::GetPrompt(prompt)).await else { panic!() };
         assert!(prompt.messages[0].get().contains("\"ab\""), "{prompt:?}");
     }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use gladhand_operations::{Failure, FailureKind, Outcome};
+use gladhand_core::operations::{Failure, FailureKind, Outcome};
 
 use super::audit::reply_bytes;
 use super::parties::{Callers, Subjects, What, Who, any_fits};
@@ -251,7 +251,7 @@ impl Drop for Permit {
 mod tests {
     use super::*;
     use crate::policy::Tools;
-    use gladhand_operations::{Reply, Tool, ToolResult};
+    use gladhand_core::operations::{Reply, Tool, ToolResult};
 
     fn limits(limit: Limit) -> Vec<Limit> {
         vec![Limit { name: "l".to_owned(), ..limit }]

@@ -20,8 +20,8 @@ mod rule;
 mod view;
 mod violation;
 
-use gladhand_operations::ScopeRecord;
-use gladhand_wire::RawValue;
+use gladhand_core::operations::ScopeRecord;
+use gladhand_core::wire::RawValue;
 
 pub use audit::{Auditor, Record};
 pub use decision::{Considered, Decision, Explanation};

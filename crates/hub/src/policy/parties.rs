@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use gladhand_accord::Agreement;
-use gladhand_operations::Tool;
-use gladhand_wire::Members;
+use gladhand_core::negotiation::Agreement;
+use gladhand_core::operations::Tool;
+use gladhand_core::wire::Members;
 use serde::Serialize;
 
 use crate::claims::is_within;

@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
-use gladhand_operations::{Prompt, PromptArgument, Tool};
-use gladhand_wire::RawValue;
+use gladhand_core::operations::{Prompt, PromptArgument, Tool};
+use gladhand_core::wire::RawValue;
 use serde::{Deserialize, Serialize};
 use serde_json::map::Entry;
 use serde_json::{Map, Value};
@@ -260,7 +260,7 @@ fn formerly_sorted(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gladhand_wire::json;
+    use gladhand_core::wire::json;
     use serde_json::json;
 
     fn tool(schema: &str) -> Tool {
@@ -284,7 +284,7 @@ mod tests {
             same.clone().with("icons", &json!([{"src": "https://elsewhere.example/i.png"}])),
             same.clone().with("execution", &json!({"unknown": 1})),
             same.clone().with("anything", &json!(null)),
-            same.clone().as_task(gladhand_operations::TaskSupport::Optional),
+            same.clone().as_task(gladhand_core::operations::TaskSupport::Optional),
             Tool { tags: vec!["x".to_owned()], ..same.clone() },
         ] {
             assert_ne!(plain, text(&changed), "{changed:?}");

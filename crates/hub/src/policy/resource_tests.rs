@@ -24,9 +24,9 @@ impl crate::Provider for Reader {
         self.resources.lock().unwrap().clone()
     }
 
-    fn templates(&self) -> Vec<gladhand_operations::Template> {
+    fn templates(&self) -> Vec<gladhand_core::operations::Template> {
         let texts = self.templates.lock().unwrap();
-        texts.iter().map(|text| gladhand_operations::Template::new(*text, "t", "")).collect()
+        texts.iter().map(|text| gladhand_core::operations::Template::new(*text, "t", "")).collect()
     }
 
     fn read(&self, uri: &str, _: &crate::Context<'_>) -> Answer {
@@ -203,7 +203,7 @@ fn told(changes: &mut tokio::sync::broadcast::Receiver<Notice>) -> Vec<(String, 
     told
 }
 
-async fn watch(someone: &Someone, hub: &Hub, uri: &'static str) -> gladhand_operations::WatchId {
+async fn watch(someone: &Someone, hub: &Hub, uri: &'static str) -> gladhand_core::operations::WatchId {
     match someone.answer(hub, Operation::Watch(uri.into())).outcome().await {
         Ok(Reply::Watching(id)) => id,
         other => panic!("{other:?}"),
@@ -221,7 +221,7 @@ async fn policy_decides_on_each_change_that_a_subscriber_would_hear_of() {
     watch(&ann, &hub, "note:1").await;
     let mut denied_now = |policy: Policy| {
         governor.replace(policy);
-        hub.bell.resource_updated("note:1/part");
+        hub.notifier.resource_updated("note:1/part");
         match changes.try_recv() {
             Ok(Notice::ResourceUpdated(update)) => (update.uri, update.denied),
             other => panic!("{other:?}"),
@@ -260,10 +260,10 @@ async fn what_a_person_allowed_is_told_until_another_policy_holds() {
     let yes = Someone::answering(3, &accept("yes"));
     let mut changes = hub.changes();
     watch(&yes, &hub, "note:1").await;
-    hub.bell.resource_updated("note:1");
+    hub.notifier.resource_updated("note:1");
     assert_eq!(told(&mut changes), [("note:1".to_owned(), 0)]);
     governor.replace(ask());
-    hub.bell.resource_updated("note:1");
+    hub.notifier.resource_updated("note:1");
     assert_eq!(told(&mut changes), [("note:1".to_owned(), 1)]);
 }
 

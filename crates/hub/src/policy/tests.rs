@@ -4,12 +4,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use gladhand_accord::{Agreement, Defined, Minimum, Offer, Peer, Rules, VersionRule, agree};
-use gladhand_operations::{
+use gladhand_core::negotiation::{Agreement, Defined, Minimum, Offer, Peer, Rules, VersionRule, agree};
+use gladhand_core::operations::{
     Call, CallId, Contents, Failure, FailureKind, Notice, Operation, Outcome, Reply, Resource, ScopeRecord, Tool,
     ToolCall, ToolResult,
 };
-use gladhand_wire::json;
+use gladhand_core::wire::json;
 use serde_json::{Value, json};
 
 use super::*;
@@ -59,7 +59,7 @@ fn agreement(client: &str, capabilities: &[&str]) -> Arc<Agreement> {
     let server = Offer::new(Peer::default(), ["1"]);
     let mut offer = Offer::new(Peer::new(client, "1.2"), ["1"]);
     for capability in capabilities {
-        offer = offer.providing(gladhand_accord::Capability::from_wire(*capability));
+        offer = offer.providing(gladhand_core::negotiation::Capability::from_wire(*capability));
     }
     Arc::new(agree(&rules, &offer, &server).expect("one version on both sides"))
 }
@@ -414,14 +414,14 @@ async fn who_cannot_be_asked_is_refused_with_the_reason() {
 
 #[tokio::test]
 async fn what_is_to_become_a_task_asks_first_and_goes_on_as_one_then() {
-    let tool = Tool::plain("t", "").as_task(gladhand_operations::TaskSupport::Optional);
+    let tool = Tool::plain("t", "").as_task(gladhand_core::operations::TaskSupport::Optional);
     let hub = Kit::new().slow_tool(tool, |_, _| async { Ok(ToolResult::text("done")) }).into_hub().unwrap();
     let hub = hub.governed(Arc::new(Governor::new(rules(vec![rule("careful", &[], &["t"], None, Effect::Ask)]))));
     for (answer, is_task) in [("yes", true), ("no", false)] {
         let someone = Someone::answering(1, &accept(answer));
-        let arguments = gladhand_operations::call::no_arguments();
+        let arguments = gladhand_core::operations::call::no_arguments();
         let mut call = Call::new(CallId(1), Operation::CallTool(ToolCall { name: "t".into(), arguments }));
-        call.terms.task = gladhand_operations::TaskWish::Able;
+        call.terms.task = gladhand_core::operations::TaskWish::Able;
         let caller: Arc<dyn Caller> = Arc::clone(&someone.person) as _;
         let Answer::TaskLater(work) = hub.answer(call, &someone.agreement, &caller) else { panic!("it asks first") };
         assert_eq!(work.await.is_ok(), is_task);
@@ -526,7 +526,7 @@ async fn payloads_are_written_down_only_where_they_are_wanted() {
 
 #[tokio::test]
 async fn what_is_read_and_filled_in_is_written_down_too() {
-    use gladhand_operations::{Contents, Prompt, PromptResult, Resource};
+    use gladhand_core::operations::{Contents, Prompt, PromptResult, Resource};
     let kit = Kit::new()
         .resource(Resource::new("memo://a", "a", ""), |uri, _| Ok(Contents::text(uri, "text/plain", "hi")))
         .prompt(Prompt::new("greet", ""), |_, _| Ok(PromptResult::text("hello")));
@@ -535,7 +535,7 @@ async fn what_is_read_and_filled_in_is_written_down_too() {
     let mount = Mount { provider: Arc::new(kit), naming: Naming::prefixed("k") };
     let hub = Hub::of(vec![mount]).governed(Arc::new(governor));
     let someone = Someone::called("c");
-    let prompt = ToolCall { name: "k__greet".into(), arguments: gladhand_operations::call::no_arguments() };
+    let prompt = ToolCall { name: "k__greet".into(), arguments: gladhand_core::operations::call::no_arguments() };
     for operation in [
         Operation::ReadResource("memo://a".into()),
         Operation::ReadResource("memo://b".into()),
@@ -747,7 +747,7 @@ async fn what_a_profile_does_not_show_is_not_there_by_a_tool_either() {
 
 /// A hub whose upstream has one thing of each kind.
 fn of_all_kinds(governor: Governor) -> Hub {
-    use gladhand_operations::{Prompt, PromptResult, Template};
+    use gladhand_core::operations::{Prompt, PromptResult, Template};
     let kit = Kit::new()
         .tool(Tool::plain("look", ""), |_, _| Ok(ToolResult::text("seen")))
         .resource(Resource::new("note:1", "n", ""), |uri, _| Ok(Contents::text(uri, "text/plain", "hi")))
@@ -766,16 +766,16 @@ impl crate::Provider for Memories {
         vec!["memory"]
     }
 
-    fn serve(&self, _: gladhand_operations::CapabilityCall<'_>, _: &crate::Context<'_>) -> Answer {
+    fn serve(&self, _: gladhand_core::operations::CapabilityCall<'_>, _: &crate::Context<'_>) -> Answer {
         Answer::Now(Ok(Reply::Capability(json::raw("{}".to_owned()))))
     }
 }
 
 /// Everything that a caller can reach there, and the names by which the audit file knows it.
 fn reachable() -> Vec<(&'static str, Operation<'static>)> {
-    use gladhand_operations::{CapabilityCall, CompletionCall, CompletionOf};
+    use gladhand_core::operations::{CapabilityCall, CompletionCall, CompletionOf};
     let call =
-        |name: &'static str| ToolCall { name: name.into(), arguments: gladhand_operations::call::no_arguments() };
+        |name: &'static str| ToolCall { name: name.into(), arguments: gladhand_core::operations::call::no_arguments() };
     let completion =
         |of| Operation::Complete(CompletionCall { of, argument: "who".into(), value: "a".into(), context: None });
     let message = std::borrow::Cow::Owned(json::raw("{}".to_owned()));
@@ -835,7 +835,7 @@ async fn a_rule_about_everything_holds_for_everything_that_a_caller_can_reach() 
 
 #[tokio::test]
 async fn a_condition_sees_every_argument_of_a_completion() {
-    use gladhand_operations::{CompletionCall, CompletionOf};
+    use gladhand_core::operations::{CompletionCall, CompletionOf};
     let deny = Rule {
         about: Subjects { prompts: vec![Pattern("vault__greet".to_owned())], ..Subjects::default() },
         ..rule("root", &[], &[], Some(r#"who == "root""#), Effect::Deny)

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use gladhand_operations::{Prompt, Resource, Template, Tool};
+use gladhand_core::operations::{Prompt, Resource, Template, Tool};
 
 use super::Policy;
 use super::parties::{Kind, What, Who};

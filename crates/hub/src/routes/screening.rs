@@ -3,8 +3,8 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use gladhand_operations::Tool;
-use gladhand_wire::invisible::{Found, Layout, escape};
+use gladhand_core::operations::Tool;
+use gladhand_core::wire::invisible::{Found, Layout, escape};
 
 use super::{Route, Routes};
 use crate::claims::{Claims, Space};

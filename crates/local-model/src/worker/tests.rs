@@ -23,7 +23,7 @@ impl Listener for Heart {
         }
     }
 
-    async fn debug(&mut self, stage: &'static str, _: Box<gladhand_wire::RawValue>) {
+    async fn debug(&mut self, stage: &'static str, _: Box<gladhand_core::wire::RawValue>) {
         assert_eq!(stage, "request");
     }
 }

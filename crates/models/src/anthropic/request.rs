@@ -1,6 +1,6 @@
 //! A round as the body of a message.
 
-use gladhand_wire::RawValue;
+use gladhand_core::wire::RawValue;
 use serde::Serialize;
 
 use super::Mode;

@@ -1,6 +1,6 @@
 //! What a chat completion says, in pieces or at once.
 
-use gladhand_wire::RawValue;
+use gladhand_core::wire::RawValue;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
 

@@ -1,6 +1,6 @@
 //! A round as the body of a chat completion.
 
-use gladhand_wire::RawValue;
+use gladhand_core::wire::RawValue;
 use serde::Serialize;
 
 use crate::exchange::trimmed;

@@ -1,7 +1,7 @@
 //! A round as the body of a request for a response.
 
-use gladhand_wire::json::Kind;
-use gladhand_wire::{Members, RawValue};
+use gladhand_core::wire::json::Kind;
+use gladhand_core::wire::{Members, RawValue};
 use serde::Serialize;
 use serde_json::Value;
 

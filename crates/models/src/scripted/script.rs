@@ -17,7 +17,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use gladhand_wire::{Members, RawValue};
+use gladhand_core::wire::{Members, RawValue};
 use serde::Deserialize;
 use serde_json::Value;
 

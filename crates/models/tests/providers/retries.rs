@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use gladhand_accord::Secret;
+use gladhand_core::Secret;
 use gladhand_models::scripted::Reply;
 use gladhand_models::{Credential, ModelError, OpenRouter};
 use serde_json::{Value, json};

@@ -1,8 +1,8 @@
 //! The scripted provider itself.
 
+use gladhand_core::wire::RawValue;
 use gladhand_models::scripted::{Script, ScriptedProvider};
 use gladhand_models::{Compatible, Listener, Models, OpenRouter, Piece, Web};
-use gladhand_wire::RawValue;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
-use gladhand_accord::Secret;
+use gladhand_core::Secret;
+use gladhand_core::wire::RawValue;
 use gladhand_models::scripted::{Reply, Script, ScriptedProvider};
 use gladhand_models::{
     Clock, Credential, Heard, Identity, Listener, ModelError, Models, Piece, Round, Said, Segment, Thinking, Timeouts,
     ToolOffer, WantedCall, Web,
 };
-use gladhand_wire::RawValue;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 

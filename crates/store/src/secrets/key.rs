@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use gladhand_accord::Secret;
+use gladhand_core::Secret;
 
 use super::sealed::{Header, Key, Stretch, random};
 use super::{Keeper, SecretError, read_private, write_private};

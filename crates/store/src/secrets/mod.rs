@@ -15,7 +15,7 @@ use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
-use gladhand_accord::Secret;
+use gladhand_core::Secret;
 use zeroize::Zeroizing;
 
 pub use self::error::SecretError;

@@ -20,7 +20,7 @@ use std::ops::RangeInclusive;
 use argon2::{Algorithm, Argon2, Params, Version};
 use chacha20poly1305::aead::{Aead as _, Payload};
 use chacha20poly1305::{KeyInit as _, XChaCha20Poly1305, XNonce};
-use gladhand_accord::Secret;
+use gladhand_core::Secret;
 use zeroize::Zeroizing;
 
 use super::Keeper;

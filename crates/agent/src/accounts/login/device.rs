@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gladhand_accord::Secret;
+use gladhand_core::Secret;
 use serde_json::{Value, json};
 
 use super::openai::{PATIENCE, trade};

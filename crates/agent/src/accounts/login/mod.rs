@@ -11,8 +11,8 @@ mod pages;
 use std::time::Duration;
 
 use gladhand_auth::client::{Callback, Page, Visit};
-use gladhand_operations::{AgentEvent, Failure};
-use gladhand_wire::json;
+use gladhand_core::operations::{AgentEvent, Failure};
+use gladhand_core::wire::json;
 use serde::Serialize;
 use serde_json::Value;
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use gladhand_accord::Secret;
 use gladhand_auth::client::{Callback, Page, Pkce, Visit, random};
+use gladhand_core::Secret;
 use http::StatusCode;
 use url::Url;
 

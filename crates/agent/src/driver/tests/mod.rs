@@ -4,8 +4,8 @@ mod stage;
 
 use std::sync::atomic::Ordering;
 
+use gladhand_core::operations::{AgentCall, ModelChoice, Party, Terms};
 use gladhand_models::{ModelError, Said};
-use gladhand_operations::{AgentCall, ModelChoice, Party, Terms};
 use serde_json::Value;
 
 use self::stage::{Scene, Script, Stage, kinds, one};

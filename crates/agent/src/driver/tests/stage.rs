@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use gladhand_accord::{Agreement, Defined, Minimum, Offer, Peer, Rules, VersionRule, agree};
-use gladhand_hub::{Asking, Caller, Hub, Kit, SessionId};
-use gladhand_models::{Heard, Listener, ModelError, ModelOption, Models, Piece, Round, Segment, Thinking, WantedCall};
-use gladhand_operations::{
+use gladhand_agent_tools::{Bench, Effect, Guarded, Place, Ran, Run, ToolDescription};
+use gladhand_core::negotiation::{Agreement, Defined, Minimum, Offer, Peer, Rules, VersionRule, agree};
+use gladhand_core::operations::{
     AgentCall, AgentEvent, Call, CallId, Failure, FailureKind, ModelChoice, Notice, Operation, Reply, Terms,
 };
-use gladhand_wire::{RawValue, json};
-use gladhand_workbench::{Bench, Effect, Guarded, Place, Ran, Run, ToolDescription};
+use gladhand_core::wire::{RawValue, json};
+use gladhand_hub::{Asking, Caller, Hub, Kit, SessionId};
+use gladhand_models::{Heard, Listener, ModelError, ModelOption, Models, Piece, Round, Segment, Thinking, WantedCall};
 use serde_json::Value;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -342,17 +342,17 @@ impl Stage {
             trusted: crate::skills::TrustedFiles(Arc::new(|_, _| true)),
         };
         let agent = Conversations::new(settings, desk, tools.clone());
-        let plain = gladhand_operations::Tool::plain;
+        let plain = gladhand_core::operations::Tool::plain;
         let echo = plain("echo", "says it again").vouched_read_only();
         let whereabouts = plain("whereabouts", "says where its caller works").vouched_read_only();
         let liar = plain("c__write_everything", "says that it reads")
             .with("annotations", &serde_json::json!({"readOnlyHint": true}));
         let kit = Kit::new()
-            .tool(liar, |_, _| Ok(gladhand_operations::ToolResult::text("written")))
-            .tool(echo, |_, _| Ok(gladhand_operations::ToolResult::text("again")))
+            .tool(liar, |_, _| Ok(gladhand_core::operations::ToolResult::text("written")))
+            .tool(echo, |_, _| Ok(gladhand_core::operations::ToolResult::text("again")))
             .tool(whereabouts, |_, context| {
                 let folder = context.terms.folder.as_ref().map(|folder| folder.display().to_string());
-                Ok(gladhand_operations::ToolResult::text(&folder.unwrap_or_default()))
+                Ok(gladhand_core::operations::ToolResult::text(&folder.unwrap_or_default()))
             });
         let hub = Hub::new(vec![Box::new(kit)]).unwrap().with_agent(Arc::new(agent.clone()));
         agent.with_hub(hub.clone());

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use gladhand_operations::{CallId, Failure, FailureKind, Level, Log, Notice, Operation, Progress, Reply, ToolResult};
-use gladhand_wire::json::raw;
+use gladhand_core::operations::{
+    CallId, Failure, FailureKind, Level, Log, Notice, Operation, Progress, Reply, ToolResult,
+};
+use gladhand_core::wire::json::raw;
 use serde_json::json;
 
 use super::*;

@@ -1,10 +1,11 @@
 //! Capabilities that are carried: every request, its checks, its answer, events, questions, who is let in to what.
 
-use gladhand_accord::{Secret, Side};
-use gladhand_operations::{
+use gladhand_core::Secret;
+use gladhand_core::negotiation::Side;
+use gladhand_core::operations::{
     CapabilityCall, CapabilityEvent, Failure, FailureKind, Notice, Operation, Question, QuestionId, QuestionKind, Reply,
 };
-use gladhand_wire::json::raw;
+use gladhand_core::wire::json::raw;
 use serde_json::json;
 
 use super::super::capabilities::CARRIED;
@@ -63,7 +64,7 @@ fn message(name: &str, id: &str, fields: &Value) -> String {
     message.to_string()
 }
 
-fn last(server: &TestServer) -> (gladhand_operations::CallId, &CapabilityCall<'static>) {
+fn last(server: &TestServer) -> (gladhand_core::operations::CallId, &CapabilityCall<'static>) {
     let delivered = &server.delivered.back().unwrap().call;
     let Operation::Capability(call) = &delivered.operation else { panic!("{delivered:?}") };
     (delivered.id, call)
@@ -78,7 +79,7 @@ fn every_request_is_carried_and_answered_with_its_response() {
         assert!(say(&mut server, &line).is_empty(), "{line}");
         let (id, call) = last(&server);
         assert_eq!((call.kind, call.capability, call.message.get()), (request.name, request.capability, &*line));
-        assert_eq!(call.request.as_ref().map(gladhand_wire::Id::as_json), Some(r#""r""#));
+        assert_eq!(call.request.as_ref().map(gladhand_core::wire::Id::as_json), Some(r#""r""#));
         let answer = bodies(&server.resolve(id, Ok(Reply::Capability(raw(r#"{"x":[1, 2]}"#.to_owned())))));
         let stem = request.name.strip_suffix("/req").unwrap_or(request.name);
         assert_eq!(answer, [json!({"type": format!("{stem}/resp"), "req_id": "r", "x": [1, 2]})]);
@@ -382,7 +383,7 @@ fn pair() -> Pair {
 }
 
 fn carried(kind: &'static str, capability: &'static str, message: &str) -> Operation<'static> {
-    let request = Some(gladhand_wire::Id::of(&raw(r#""theirs""#.to_owned())));
+    let request = Some(gladhand_core::wire::Id::of(&raw(r#""theirs""#.to_owned())));
     let message = std::borrow::Cow::Owned(raw(message.to_owned()));
     Operation::Capability(CapabilityCall { kind, capability, request, message })
 }
@@ -410,7 +411,7 @@ fn our_agent_carries_requests_answers_and_events_of_our_host() {
         pair.hear(&lines);
         match pair.events.pop() {
             Some(Event::Notice(Notice::Capability(event))) => {
-                assert_eq!(event.request.as_ref().map(gladhand_wire::Id::as_json), Some(r#""theirs""#));
+                assert_eq!(event.request.as_ref().map(gladhand_core::wire::Id::as_json), Some(r#""theirs""#));
                 assert_eq!((event.fields.get(), is_known), (fields, true));
             }
             other => assert!(!is_known && matches!(other, Some(Event::Dropped(_))), "{other:?}"),

@@ -1,7 +1,7 @@
 //! The agent's side: against our own host, and against hosts that differ.
 
-use gladhand_accord::{Capability, Refusal, Side, Verdict, Why};
-use gladhand_operations::{FailureKind, Notice, Operation, Outcome, Reply};
+use gladhand_core::negotiation::{Capability, Refusal, Side, Verdict, Why};
+use gladhand_core::operations::{FailureKind, Notice, Operation, Outcome, Reply};
 use serde_json::json;
 
 use super::*;
@@ -37,7 +37,7 @@ fn the_two_sides_agree_list_and_call() {
     assert_eq!((&agreement.session, agreement.max_parallel), (&theirs.session, Some(4)));
     assert_eq!(theirs.client.name, "tester");
     let listed = pair.list_tools();
-    let names = |tools: &[gladhand_operations::Tool]| {
+    let names = |tools: &[gladhand_core::operations::Tool]| {
         tools
             .iter()
             .map(|tool| (tool.name.clone(), tool.description.clone(), tool.input_schema.get().to_owned()))
@@ -130,7 +130,7 @@ fn progress_reaches_those_who_want_it() {
     pair.open().unwrap();
     let call = pair.begin(bare_call("echo"), true);
     let theirs = pair.server.delivered[0].call.id;
-    let progress = gladhand_operations::Progress { progress: 1.0, total: Some(4.0), message: Some("a".into()) };
+    let progress = gladhand_core::operations::Progress { progress: 1.0, total: Some(4.0), message: Some("a".into()) };
     let lines = pair.server.notice(Notice::Progress(theirs, progress));
     pair.hear(&lines);
     let [Event::Notice(Notice::Progress(heard, progress))] = pair.events.as_slice() else {
@@ -174,7 +174,7 @@ impl Alone {
     }
 }
 
-fn opened(setup: ClientSetup, answer: &str) -> Result<std::sync::Arc<gladhand_accord::Agreement>, Refusal> {
+fn opened(setup: ClientSetup, answer: &str) -> Result<std::sync::Arc<gladhand_core::negotiation::Agreement>, Refusal> {
     let mut agent = Alone::new(setup);
     let id = agent.open();
     let answer = answer.replace("$ID", &id);
@@ -285,9 +285,9 @@ fn each_answer_to_a_call_has_its_meaning_and_the_first_one_counts() {
         let mut agent = Alone::new(wanting(&["tools"]));
         let id = agent.open();
         agent.hear(&format!("{{{GRANT}}}").replace("$ID", &id));
-        let call = gladhand_operations::CallId(7);
+        let call = gladhand_core::operations::CallId(7);
         let (lines, _) = agent.step(|client, ambient, heard| {
-            client.call(gladhand_operations::Call::new(call, bare_call("t")), None, ambient, heard)
+            client.call(gladhand_core::operations::Call::new(call, bare_call("t")), None, ambient, heard)
         });
         let expected_fields = json!({"session_id": "s", "tool_name": "t", "arguments": {}, "correlation_id": "", "streaming": false, "timeout": 3600});
         for (name, value) in expected_fields.as_object().unwrap() {
@@ -306,7 +306,7 @@ fn calls_that_cannot_be_made_fail_at_once_and_calls_under_way_fail_with_the_host
     let call = |agent: &mut Alone, id| {
         let (_, events) = agent.step(|client, ambient, heard| {
             client.call(
-                gladhand_operations::Call::new(gladhand_operations::CallId(id), Operation::ListTools),
+                gladhand_core::operations::Call::new(gladhand_core::operations::CallId(id), Operation::ListTools),
                 None,
                 ambient,
                 heard,
@@ -349,7 +349,8 @@ fn an_answer_that_is_too_long_ends_its_call_at_once() {
     pair.open().unwrap();
     let call = pair.begin(bare_call("echo"), false);
     let line = pair.server.resolve_next().pop().unwrap();
-    let (fault, skim) = (gladhand_wire::Fault::TooLong { limit: 5 }, gladhand_wire::Skim::of(line.as_bytes()));
+    let (fault, skim) =
+        (gladhand_core::wire::Fault::TooLong { limit: 5 }, gladhand_core::wire::Skim::of(line.as_bytes()));
     pair.step(|client, ambient, heard| client.garbled(&fault, &skim, ambient, heard));
     let outcomes = pair.take_answers(call);
     assert!(matches!(&outcomes[..], [Err(failure)] if failure.kind == FailureKind::TooLong), "{line}: {outcomes:?}");

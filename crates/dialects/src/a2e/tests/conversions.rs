@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use gladhand_operations::{Content, Tool, ToolResult};
-use gladhand_wire::json::{raw, to_raw};
+use gladhand_core::operations::{Content, Tool, ToolResult};
+use gladhand_core::wire::json::{raw, to_raw};
 use serde_json::json;
 
 use super::super::parameters::{schema_of, write_parameters};

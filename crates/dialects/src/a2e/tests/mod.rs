@@ -6,7 +6,7 @@ mod client;
 mod conversions;
 mod opening;
 
-use gladhand_accord::Secret;
+use gladhand_core::Secret;
 use serde_json::{Value, json};
 
 use super::DIALECT;
@@ -85,7 +85,7 @@ fn first_lines_are_claimed_by_their_types() {
         ("[]", Claim::No),
     ];
     for (text, expected) in cases {
-        let members = gladhand_wire::Members::parse(text).ok();
+        let members = gladhand_core::wire::Members::parse(text).ok();
         assert_eq!((DIALECT.claim)(&FirstLine { text, members }), expected, "{text}");
     }
 }

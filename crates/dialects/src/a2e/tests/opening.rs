@@ -178,7 +178,7 @@ fn after_the_handshake_every_type_of_the_registry_has_its_answer() {
     for message in super::super::registry::TYPES.iter().filter(|message| !quiet.contains(&message.name)) {
         let answer = say(&mut server, &format!(r#"{{"type":"{}","id":"x"}}"#, message.name));
         // This one either side may ask the other.
-        let is_ours = message.from == gladhand_accord::Side::Server && message.name != "mcp/root/list/req";
+        let is_ours = message.from == gladhand_core::negotiation::Side::Server && message.name != "mcp/root/list/req";
         let (code, kind) = if is_ours { ("invalid_message", "direction") } else { ("capability_missing", "") };
         assert_eq!(error_of(&answer[0]), ("x".into(), code.into(), kind.into()), "{}", message.name);
         let capability = if is_ours { "" } else { message.capability };

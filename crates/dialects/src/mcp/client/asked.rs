@@ -1,8 +1,8 @@
 //! What a call asked for, and so what its answer means.
 
-use gladhand_accord::Side;
-use gladhand_operations::{Failure, FailureKind, Operation, Outcome, Reply};
-use gladhand_wire::{Members, RawValue, json};
+use gladhand_core::negotiation::Side;
+use gladhand_core::operations::{Failure, FailureKind, Operation, Outcome, Reply};
+use gladhand_core::wire::{Members, RawValue, json};
 
 use super::pages::Pages;
 use super::{results, visits};

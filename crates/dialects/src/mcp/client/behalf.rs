@@ -5,9 +5,9 @@
 
 use std::sync::Arc;
 
-use gladhand_accord::{Agreement, Capability, Peer, Side};
-use gladhand_operations::Level;
-use gladhand_wire::{Members, RawValue, json};
+use gladhand_core::negotiation::{Agreement, Capability, Peer, Side};
+use gladhand_core::operations::Level;
+use gladhand_core::wire::{Members, RawValue, json};
 
 use super::McpClient;
 use super::work::{Params, Sent, Work};

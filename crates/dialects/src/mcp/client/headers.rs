@@ -1,8 +1,8 @@
 //! What HTTP wants beside a line of ours, and what a list of tools tells us for it.
 
-use gladhand_operations::{Reply, TaskSupport, Tool};
-use gladhand_wire::json;
-use gladhand_wire::rpc::Envelope;
+use gladhand_core::operations::{Reply, TaskSupport, Tool};
+use gladhand_core::wire::json;
+use gladhand_core::wire::rpc::Envelope;
 
 use super::McpClient;
 use crate::mcp::http::{

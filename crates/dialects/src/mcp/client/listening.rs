@@ -7,9 +7,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use gladhand_accord::Side;
-use gladhand_operations::{Failure, Notice, Reply, Update};
-use gladhand_wire::{Members, RawValue, json, pick, rpc};
+use gladhand_core::negotiation::Side;
+use gladhand_core::operations::{Failure, Notice, Reply, Update};
+use gladhand_core::wire::{Members, RawValue, json, pick, rpc};
 
 use super::asked::Asked;
 use super::work::{Params, Sent, Work};

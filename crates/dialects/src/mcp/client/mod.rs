@@ -23,11 +23,13 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use gladhand_accord::{Agreement, Capability, Offer, Refusal, Rules, Side, Wants};
-use gladhand_operations::{Answered, Call, CallId, Failure, FailureKind, Level, Operation, Outcome, QuestionId, Reply};
-use gladhand_wire::json::{self, Kind, RawValue};
-use gladhand_wire::rpc::{self, Envelope};
-use gladhand_wire::{Fault, Members, Skim};
+use gladhand_core::negotiation::{Agreement, Capability, Offer, Refusal, Rules, Side, Wants};
+use gladhand_core::operations::{
+    Answered, Call, CallId, Failure, FailureKind, Level, Operation, Outcome, QuestionId, Reply,
+};
+use gladhand_core::wire::json::{self, Kind, RawValue};
+use gladhand_core::wire::rpc::{self, Envelope};
+use gladhand_core::wire::{Fault, Members, Skim};
 
 use asked::{Asked, ResultKind};
 use behalf::Behalf;

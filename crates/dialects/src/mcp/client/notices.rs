@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use gladhand_accord::{Closed, Side};
-use gladhand_operations::{CallId, Log, Notice, Progress, Update};
-use gladhand_wire::json::{self, RawValue};
-use gladhand_wire::{Members, pick};
+use gladhand_core::negotiation::{Closed, Side};
+use gladhand_core::operations::{CallId, Log, Notice, Progress, Update};
+use gladhand_core::wire::json::{self, RawValue};
+use gladhand_core::wire::{Members, pick};
 
 use super::{McpClient, our_id};
 use crate::breach::NOTIFICATION_NOT_AGREED;

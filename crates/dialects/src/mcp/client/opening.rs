@@ -4,9 +4,9 @@
 //! refusal names both sides' versions. Success alone does not prove a stateless server, because
 //! old ones answer anything: the result must look like one.
 
-use gladhand_accord::Refusal;
-use gladhand_wire::json::{self, Kind, RawValue};
-use gladhand_wire::{Id, Members, rpc};
+use gladhand_core::negotiation::Refusal;
+use gladhand_core::wire::json::{self, Kind, RawValue};
+use gladhand_core::wire::{Id, Members, rpc};
 
 use super::behalf::client_info;
 use super::{Answer, McpClient, Phase};
@@ -15,7 +15,7 @@ use crate::mcp::errors::UNSUPPORTED_VERSION;
 use crate::mcp::meta::SERVER_INFO;
 use crate::mcp::revision::{Revision, names};
 use crate::side::Heard;
-use gladhand_wire::pick;
+use gladhand_core::wire::pick;
 
 impl McpClient {
     pub(super) fn begin_opening(&mut self, heard: &mut Heard) {

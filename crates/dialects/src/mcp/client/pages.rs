@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-use gladhand_operations::{Failure, FailureKind, Operation, Prompt, Reply, Resource, Template, Tool};
-use gladhand_wire::{Members, RawValue};
+use gladhand_core::operations::{Failure, FailureKind, Operation, Prompt, Reply, Resource, Template, Tool};
+use gladhand_core::wire::{Members, RawValue};
 
 use super::results::{self, array, upstream_error};
 use super::work::Params;
@@ -157,7 +157,7 @@ mod tests {
         let mut list = Pages::of(operation).unwrap();
         for (at, page) in pages.iter().enumerate() {
             let result = format!(r#"{{"{}":[{page}],"nextCursor":"{at}"}}"#, list.entries.member());
-            let result = gladhand_wire::json::raw(result);
+            let result = gladhand_core::wire::json::raw(result);
             match list.turned(&Members::of(&result).unwrap()).map_err(|failure| failure.message)? {
                 Turned::Next(next, _) => list = next,
                 Turned::Whole(_) => return Ok(()),

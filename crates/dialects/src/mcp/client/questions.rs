@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use gladhand_accord::{Closed, Side};
-use gladhand_operations::{Answered, CallId, Failure, FailureKind, Question, QuestionId, QuestionKind};
-use gladhand_wire::json::{self, Kind, RawValue};
-use gladhand_wire::rpc::{self, Error, code};
-use gladhand_wire::{Id, Members, pick};
+use gladhand_core::negotiation::{Closed, Side};
+use gladhand_core::operations::{Answered, CallId, Failure, FailureKind, Question, QuestionId, QuestionKind};
+use gladhand_core::wire::json::{self, Kind, RawValue};
+use gladhand_core::wire::rpc::{self, Error, code};
+use gladhand_core::wire::{Id, Members, pick};
 
 use super::work::Work;
 use super::{McpClient, our_id};

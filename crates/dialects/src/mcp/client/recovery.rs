@@ -5,9 +5,9 @@
 
 use std::time::Duration;
 
-use gladhand_accord::Refusal;
-use gladhand_operations::{CallId, Failure, FailureKind};
-use gladhand_wire::{Fault, Skim, rpc};
+use gladhand_core::negotiation::Refusal;
+use gladhand_core::operations::{CallId, Failure, FailureKind};
+use gladhand_core::wire::{Fault, Skim, rpc};
 
 use super::asked::Asked;
 use super::results::upstream_error;

@@ -1,11 +1,11 @@
 //! How an upstream's results are read. Members that the neutral model does not know are carried along.
 
-use gladhand_operations::{
+use gladhand_core::operations::{
     Completion, Content, Contents, Failure, FailureKind, Prompt, PromptArgument, PromptResult, Resource, TaskSupport,
     Template, Tool, ToolResult,
 };
-use gladhand_wire::Members;
-use gladhand_wire::json::{self, Kind, RawValue};
+use gladhand_core::wire::Members;
+use gladhand_core::wire::json::{self, Kind, RawValue};
 
 /// A tool as the upstream defines it; `None` without a name, since nobody could call it.
 pub(super) fn tool(raw: &RawValue) -> Option<Tool> {

@@ -3,9 +3,9 @@
 //! What is sent again is the same to the byte, under a new id, with the answers and, if one was given, the
 //! upstream's own note to itself (`requestState`) as it came.
 
-use gladhand_operations::{Answered, CallId, Failure, Question, QuestionKind};
-use gladhand_wire::Members;
-use gladhand_wire::json::{self, Kind, RawValue};
+use gladhand_core::operations::{Answered, CallId, Failure, Question, QuestionKind};
+use gladhand_core::wire::Members;
+use gladhand_core::wire::json::{self, Kind, RawValue};
 
 use super::asked::Asked;
 use super::questions::{Asker, MAX_QUESTIONS, kind_of};

@@ -6,9 +6,9 @@
 
 use std::time::Duration;
 
-use gladhand_accord::Side;
-use gladhand_operations::{Failure, FailureKind, Notice};
-use gladhand_wire::{Members, RawValue};
+use gladhand_core::negotiation::Side;
+use gladhand_core::operations::{Failure, FailureKind, Notice};
+use gladhand_core::wire::{Members, RawValue};
 
 use super::asked::Asked;
 use super::pages::{Pages, Turned};

@@ -5,9 +5,9 @@
 
 use std::time::Duration;
 
-use gladhand_accord::Side;
-use gladhand_operations::{Answered, CallId, Failure, FailureKind, Question, QuestionKind};
-use gladhand_wire::{Members, RawValue};
+use gladhand_core::negotiation::Side;
+use gladhand_core::operations::{Answered, CallId, Failure, FailureKind, Question, QuestionKind};
+use gladhand_core::wire::{Members, RawValue};
 
 use super::McpClient;
 use super::questions::{Asker, MAX_QUESTIONS};

@@ -3,9 +3,9 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use gladhand_operations::{Call, CallId, CompletionCall, CompletionOf, Operation};
-use gladhand_wire::json::{self, RawValue};
-use gladhand_wire::rpc;
+use gladhand_core::operations::{Call, CallId, CompletionCall, CompletionOf, Operation};
+use gladhand_core::wire::json::{self, RawValue};
+use gladhand_core::wire::rpc;
 
 use super::asked::Asked;
 use super::behalf::{self, Behalf};

@@ -3,9 +3,9 @@
 //! Two kinds came later than the first revision: a sound becomes a resource that is part of the content, a link
 //! becomes the text of its URI. Everything else is carried as it was written.
 
-use gladhand_operations::Content;
-use gladhand_wire::Members;
-use gladhand_wire::json::{Kind, RawValue};
+use gladhand_core::operations::Content;
+use gladhand_core::wire::Members;
+use gladhand_core::wire::json::{Kind, RawValue};
 
 use super::super::revision::Revision;
 use super::member;

@@ -1,8 +1,8 @@
 //! Entries of the four lists.
 
-use gladhand_operations::{Prompt, Resource, TaskSupport, Template, Tool};
-use gladhand_wire::Members;
-use gladhand_wire::json::{self, RawValue};
+use gladhand_core::operations::{Prompt, Resource, TaskSupport, Template, Tool};
+use gladhand_core::wire::Members;
+use gladhand_core::wire::json::{self, RawValue};
 
 use super::super::revision::Revision;
 use super::{extras, member, text_member};

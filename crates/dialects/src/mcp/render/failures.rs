@@ -1,9 +1,9 @@
 //! Calls that ended without a reply, in the codes of this dialect.
 
-use gladhand_operations::{Failure, FailureKind};
-use gladhand_wire::json::{self, Kind, RawValue};
-use gladhand_wire::rpc::{self, code};
-use gladhand_wire::{Id, Members};
+use gladhand_core::operations::{Failure, FailureKind};
+use gladhand_core::wire::json::{self, Kind, RawValue};
+use gladhand_core::wire::rpc::{self, code};
+use gladhand_core::wire::{Id, Members};
 use serde_json::json;
 
 use super::super::errors;

@@ -8,9 +8,9 @@ mod definitions;
 mod failures;
 pub(super) mod notices;
 
-use gladhand_operations::{Completion, Contents, Outcome, PromptResult, Reply, ToolResult};
-use gladhand_wire::json::{self, Kind, RawValue};
-use gladhand_wire::{Id, Members, rpc};
+use gladhand_core::operations::{Completion, Contents, Outcome, PromptResult, Reply, ToolResult};
+use gladhand_core::wire::json::{self, Kind, RawValue};
+use gladhand_core::wire::{Id, Members, rpc};
 
 use super::capabilities::declaration_of_menu;
 use super::lists::{List, Page};

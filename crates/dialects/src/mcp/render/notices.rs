@@ -1,8 +1,8 @@
 //! What a downstream is told unasked.
 
-use gladhand_operations::{Log, Progress};
-use gladhand_wire::json::{self, RawValue};
-use gladhand_wire::rpc;
+use gladhand_core::operations::{Log, Progress};
+use gladhand_core::wire::json::{self, RawValue};
+use gladhand_core::wire::rpc;
 
 use super::super::revision::Revision;
 use super::{member, text_member};

@@ -7,18 +7,18 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use gladhand_accord::{
+use gladhand_core::negotiation::{
     Agreement, Capability, Defined, Gate, Kind, Minimum, Need, Offer, Peer, Refusal, Rule, Rules, Side, VersionRule,
     agree,
 };
+use gladhand_core::operations::{
+    Call, CallId, Content, Failure, FailureKind, Feature, Notice, Operation, Outcome, Reply, ToolCall, ToolResult,
+};
+use gladhand_core::wire::{Fault, Members, RawValue, Skim, TextPolicy, json};
 use gladhand_dialects::{
     Ambient, Claim, Client, ClientSetup, Dialect, Event, FirstLine, Heard, Output, Server, ServerSetup, Stop,
     side::Action,
 };
-use gladhand_operations::{
-    Call, CallId, Content, Failure, FailureKind, Feature, Notice, Operation, Outcome, Reply, ToolCall, ToolResult,
-};
-use gladhand_wire::{Fault, Members, RawValue, Skim, TextPolicy, json};
 
 /// The dialect, as the registry knows it.
 pub(crate) static DIALECT: Dialect = Dialect {
@@ -29,7 +29,7 @@ pub(crate) static DIALECT: Dialect = Dialect {
     has_agent: false,
     carried: &[],
     claim,
-    puzzled: |line| line.members.as_ref().is_some_and(|members| members.has("squawk")),
+    recognizes_reply: |line| line.members.as_ref().is_some_and(|members| members.has("squawk")),
     offer: |_| Offer::default(),
     carriers: |feature| if feature == Feature::Tools { TABLE.to_vec() } else { Vec::new() },
     excuse: |_, why, _, wire| squawk(wire, why),

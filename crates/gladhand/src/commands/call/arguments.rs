@@ -6,7 +6,7 @@
 use std::io::Read;
 
 use anyhow::{Context, Result, anyhow, bail};
-use gladhand_wire::{Members, RawValue};
+use gladhand_core::wire::{Members, RawValue};
 use serde_json::{Map, Value};
 
 use crate::spelling::nearest;

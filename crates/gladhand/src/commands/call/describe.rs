@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use anstyle::Style;
-use gladhand_operations::Tool;
+use gladhand_core::operations::Tool;
 use serde_json::Value;
 
 use super::arguments::{Properties, Property};
@@ -100,7 +100,7 @@ fn bare(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gladhand_wire::json;
+    use gladhand_core::wire::json;
 
     #[test]
     fn a_schema_becomes_help() {

@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use gladhand_wire::{Members, RawValue};
+use gladhand_core::wire::{Members, RawValue};
 use serde_json::{Map, Value, json};
 
 use super::formats::Format;
@@ -268,14 +268,14 @@ fn chosen(choices: &[(Value, String)], word: &str) -> Result<Value, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gladhand_wire::json::to_raw;
+    use gladhand_core::wire::json::to_raw;
 
     fn filled(schema: &str, lines: &[&str]) -> (Value, Vec<String>) {
         filled_at(None, schema, lines)
     }
 
     fn filled_at(width: Option<usize>, schema: &str, lines: &[&str]) -> (Value, Vec<String>) {
-        let schema = gladhand_wire::json::raw(schema.to_owned());
+        let schema = gladhand_core::wire::json::raw(schema.to_owned());
         let (mut lines, mut prompts) = (lines.iter(), Vec::new());
         let answer = fill_in(&schema, width, |prompt| {
             prompts.push(prompt.to_owned());

@@ -16,8 +16,8 @@ use std::sync::Arc;
 
 use anyhow::anyhow;
 use clap::CommandFactory as _;
-use gladhand_operations::{Operation, Reply, Tool, ToolCall};
-use gladhand_wire::json;
+use gladhand_core::operations::{Operation, Reply, Tool, ToolCall};
+use gladhand_core::wire::json;
 
 use crate::cli::{CallArgs, Cli};
 use crate::commands::plain::{Reader, plain};

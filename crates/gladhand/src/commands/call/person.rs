@@ -11,10 +11,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use gladhand_accord::Capability;
-use gladhand_operations::{Answered, Failure, FailureKind, Level, Log, Notice, Progress, Question, QuestionKind};
+use gladhand_core::negotiation::Capability;
+use gladhand_core::operations::{Answered, Failure, FailureKind, Level, Log, Notice, Progress, Question, QuestionKind};
+use gladhand_core::wire::{Members, RawValue, json};
 use gladhand_redaction::redact;
-use gladhand_wire::{Members, RawValue, json};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tokio::sync::Semaphore;
 

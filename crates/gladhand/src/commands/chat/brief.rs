@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use gladhand_wire::invisible::escape_json;
-use gladhand_wire::{Members, RawValue, json};
+use gladhand_core::wire::invisible::escape_json;
+use gladhand_core::wire::{Members, RawValue, json};
 use serde_json::Value;
 
 use crate::commands::plain::{exact_lines, plain};

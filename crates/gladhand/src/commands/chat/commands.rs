@@ -2,9 +2,9 @@
 
 use std::future::Future;
 
+use gladhand_core::operations::{AgentCall, Failure};
+use gladhand_core::wire::RawValue;
 use gladhand_dialects::Stop;
-use gladhand_operations::{AgentCall, Failure};
-use gladhand_wire::RawValue;
 use serde_json::{Value, json};
 
 use super::brief;

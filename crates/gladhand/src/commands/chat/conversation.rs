@@ -1,8 +1,8 @@
 //! The chat itself: one person, one session, one turn after the other.
 
+use gladhand_core::operations::{AgentCall, AgentEvent};
+use gladhand_core::wire::{Members, RawValue};
 use gladhand_dialects::Stop;
-use gladhand_operations::{AgentCall, AgentEvent};
-use gladhand_wire::{Members, RawValue};
 use serde::Deserialize;
 
 use super::brief;

@@ -28,9 +28,9 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use gladhand_agent::accounts::Provider;
+use gladhand_core::operations::AgentCall;
 use gladhand_hub::Hub;
 use gladhand_models::ModelError;
-use gladhand_operations::AgentCall;
 
 use crate::Service;
 use crate::cli::ChatArgs;
@@ -40,7 +40,7 @@ use crate::commands::{CommandError, is_gone};
 use crate::config;
 use crate::edges::signals::{self, Signals};
 use crate::exit::Exit;
-use crate::governing;
+use crate::policy_setup;
 use conversation::{Conversation, Ended, Left};
 #[cfg(unix)]
 use history::History;
@@ -72,14 +72,14 @@ pub fn run(args: &ChatArgs) -> Result<ExitCode, CommandError> {
         return Err(CommandError::usage(anyhow!("the configuration has no agent")).hint("set `enabled` of [agent]"));
     }
     // If no thread can be started, the next start removes them.
-    let _ = std::thread::Builder::new().spawn(gladhand_workbench::remove_leftovers);
+    let _ = std::thread::Builder::new().spawn(gladhand_agent_tools::remove_leftovers);
     let Assembly { hub, .. } = Assembly::of(&mut config, &layers, data.as_deref(), Reached::Here);
     if hub.agent().is_none() {
         return Err(
             CommandError::usage(anyhow!("there is no data folder to keep chats in")).hint("name one: --data-dir")
         );
     }
-    let (_, _governing) = governing::govern(Service::new(hub.clone()), &config, data.as_deref())?;
+    let (_, _policy) = policy_setup::govern(Service::new(hub.clone()), &config, data.as_deref())?;
     let question = args.print.as_deref().map(question).transpose()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let ended = runtime.block_on(async {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use gladhand_operations::{AgentCall, ModelChoice};
+use gladhand_core::operations::{AgentCall, ModelChoice};
 use serde::Deserialize;
 
 use super::talk::{Speaker, Talk};

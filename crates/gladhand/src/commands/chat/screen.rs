@@ -3,9 +3,9 @@
 use std::io::{self, IsTerminal as _};
 
 use anstyle::{AnsiColor, Style};
-use gladhand_operations::AgentEvent;
-use gladhand_wire::invisible::{Escaper, Layout};
-use gladhand_wire::{Members, RawValue, json};
+use gladhand_core::operations::AgentEvent;
+use gladhand_core::wire::invisible::{Escaper, Layout};
+use gladhand_core::wire::{Members, RawValue, json};
 use serde::Deserialize;
 use serde_json::{Value, json};
 

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use gladhand_accord::{Agreement, Defined, Minimum, Offer, Peer, Rules, VersionRule, agree};
+use gladhand_core::negotiation::{Agreement, Defined, Minimum, Offer, Peer, Rules, VersionRule, agree};
+use gladhand_core::operations::{
+    AgentCall, AgentEvent, Call, CallId, Failure, FailureKind, Notice, Operation, Reply, Terms,
+};
+use gladhand_core::wire::{Members, RawValue};
 use gladhand_hub::{Asking, Caller, Hub, SessionId, Settling, Visit};
-use gladhand_operations::{AgentCall, AgentEvent, Call, CallId, Failure, FailureKind, Notice, Operation, Reply, Terms};
-use gladhand_wire::{Members, RawValue};
 
 use crate::edges::following::Following;
 

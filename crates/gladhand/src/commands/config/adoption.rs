@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow};
-use gladhand_accord::Secret;
+use gladhand_core::Secret;
 use gladhand_store::{SecretError, Secrets};
 
 use crate::clients::found::{Found, secret_name};

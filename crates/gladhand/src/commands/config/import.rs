@@ -5,8 +5,8 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, anyhow};
 use clap::ValueEnum;
+use gladhand_core::wire::invisible::{Layout, escape};
 use gladhand_redaction::redact_json;
-use gladhand_wire::invisible::{Layout, escape};
 use serde_json::{Value, json};
 
 use super::adoption::{Own, Standing, Vault};

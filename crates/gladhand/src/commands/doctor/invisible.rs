@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
+use gladhand_core::wire::invisible::Found;
 use gladhand_hub::policy::{Invisible, invisible_in};
-use gladhand_wire::invisible::Found;
 
 use super::Finding;
 use crate::commands::serve::Memory;

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use gladhand_accord::{Agreement, Refusal, Side};
+use gladhand_core::negotiation::{Agreement, Refusal, Side};
+use gladhand_core::operations::{FailureKind, Operation, Reply};
 use gladhand_dialects::Stop;
-use gladhand_operations::{FailureKind, Operation, Reply};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tokio::sync::Semaphore;
 

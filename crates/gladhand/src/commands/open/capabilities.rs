@@ -1,7 +1,7 @@
 //! The names of capabilities that `--want` and `--declare` take.
 
 use anyhow::anyhow;
-use gladhand_accord::{Defined, Side};
+use gladhand_core::negotiation::{Defined, Side};
 use gladhand_dialects::mcp::capabilities::{CAPABILITIES, defines};
 use gladhand_dialects::{Dialect, REGISTRY, a2e, fluxloop, loaf, mcp};
 

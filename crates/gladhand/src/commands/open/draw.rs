@@ -8,10 +8,10 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 
 use anstyle::{AnsiColor, Style};
-use gladhand_accord::{Agreement, Side, Term, Verdict as Became, Why};
+use gladhand_core::negotiation::{Agreement, Side, Term, Verdict as Became, Why};
+use gladhand_core::wire::Members;
 use gladhand_dialects::{Dialect, absent};
 use gladhand_redaction::{redact, redact_words};
-use gladhand_wire::Members;
 
 use super::exchange::{Message, Record, Verdict};
 use super::report::{Reason, hints};

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use gladhand_accord::Refusal;
+use gladhand_core::negotiation::Refusal;
 use gladhand_dialects::{ClientSetup, Dialect, REGISTRY};
 use tokio::sync::watch;
 use tokio::time::Instant;

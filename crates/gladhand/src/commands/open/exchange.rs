@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gladhand_accord::{Agreement, Refusal, Side};
+use gladhand_core::negotiation::{Agreement, Refusal, Side};
+use gladhand_core::wire::lines::MAX_LINE;
+use gladhand_core::wire::{Fault, Line, Members, Skim};
 use gladhand_dialects::mcp::revision::Revision;
 use gladhand_dialects::{Ambient, Client, ClientSetup, Dialect, Event, Heard, Lane, Stop, a2e};
 use gladhand_redaction::redact;
-use gladhand_wire::lines::MAX_LINE;
-use gladhand_wire::{Fault, Line, Members, Skim};
 use tokio::time::Instant;
 
 use crate::commands::session::Access;

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use futures_util::future::join_all;
-use gladhand_accord::{Capability, Peer, Refusal, Side};
+use gladhand_core::negotiation::{Capability, Peer, Refusal, Side};
 use gladhand_dialects::{ClientSetup, Dialect, REGISTRY, Unagreed, a2e, mcp};
 use tokio::time::Instant;
 

@@ -1,10 +1,10 @@
 //! An opening as one JSON object, documented in `docs/stability.md`.
 
-use gladhand_accord::{Agreement, Side};
+use gladhand_core::negotiation::{Agreement, Side};
+use gladhand_core::operations::Feature;
+use gladhand_core::wire::{RawValue, json};
 use gladhand_dialects::{Absence, Dialect, absent};
-use gladhand_operations::Feature;
 use gladhand_redaction::{redact, redact_words};
-use gladhand_wire::{RawValue, json};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -171,7 +171,7 @@ impl Reason {
 
 /// What may help somebody whose server did not open, or whose server talks too much.
 pub(super) fn hints(record: &Record) -> Vec<String> {
-    use gladhand_accord::Refusal;
+    use gladhand_core::negotiation::Refusal;
     let mut hints = Vec::new();
     let is_url = matches!(record.target, Target::Url(_));
     let Record { dialect, no_messages, .. } = record;

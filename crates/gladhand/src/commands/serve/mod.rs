@@ -23,7 +23,7 @@ use crate::edges::downstream::Ended;
 use crate::edges::excuse;
 use crate::edges::http::{Http, Tls};
 use crate::exit::Exit;
-use crate::governing;
+use crate::policy_setup;
 use crate::{logging, utc};
 pub(super) use assembly::{Assembly, Reached};
 pub(super) use mounted::{Memory, reach};
@@ -39,7 +39,7 @@ pub fn run(args: &ServeArgs) -> Result<ExitCode, CommandError> {
     }
     let reached = reached(&args.listen, &config)?;
     let Assembly { hub, agent, mounted, is_circle } = Assembly::of(&mut config, &layers, data.as_deref(), reached);
-    let service = Service::new(hub.clone()).with_chore(gladhand_workbench::remove_leftovers);
+    let service = Service::new(hub.clone()).with_chore(gladhand_agent_tools::remove_leftovers);
     let service = match is_circle || (layers.own.is_none() && layers.project.is_none()) {
         false => {
             let hang_up = hang_up_means(&args.listen);
@@ -106,7 +106,7 @@ fn excuse(args: &ListenArgs, error: &ConfigError) {
 /// Serves what a service has, on the terms of the configuration, to whom the command line says.
 pub(super) fn serve(service: Service, args: &ListenArgs, config: Config) -> Result<ExitCode, CommandError> {
     let data = config::data_dir(args.data_dir.as_deref());
-    let (service, _governing) = governing::govern(service, &config, data.as_deref())?;
+    let (service, _policy) = policy_setup::govern(service, &config, data.as_deref())?;
     let passes = config.a2e.passes(config::token_in_environment().map_err(CommandError::usage)?);
     service.access().follow(&config.authorization, passes).map_err(CommandError::usage)?;
     let cache = CacheHints { ttl_ms: config.mcp.cache_ms, public: false };

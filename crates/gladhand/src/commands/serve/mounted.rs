@@ -6,16 +6,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use gladhand_accord::Secret;
+use gladhand_core::Secret;
 use gladhand_hub::policy::Violations;
 use gladhand_hub::{Listed, Mount, Provider, Settling};
 
 use super::within::Within;
 use crate::commands::sign_in;
 use crate::config::{Config, UpstreamConfig, env};
-use crate::coupling::{self, Coupled, Room, Spec, memory};
 use crate::providers::{AgentTools, RepositoryTools, Toolbox, Unavailable};
 use crate::upstream::{Arriving, Bearer, Eras, Options, Target};
+use crate::upstream_provider::{self, ConnectionBudget, Spec, UpstreamProvider, memory};
 
 /// Where what is found out about upstreams is kept.
 #[derive(Debug, Clone, Default)]
@@ -55,7 +55,7 @@ impl Memory {
     /// Forgets upstreams that nobody has used for long.
     fn clear_out(&self) {
         if let Some(folder) = self.upstreams() {
-            coupling::forget_unused(&folder, SystemTime::now());
+            upstream_provider::forget_unused(&folder, SystemTime::now());
         }
     }
 
@@ -75,9 +75,9 @@ pub(super) struct Mounted {
     agent: Option<Arc<AgentTools>>,
     capabilities: Vec<Arc<dyn Provider>>,
     upstreams: Vec<Entry>,
-    /// Room that all upstreams have in common.
-    room: Room,
-    /// Room for answers that arrive from all upstreams over HTTP.
+    /// ConnectionBudget that all upstreams have in common.
+    room: ConnectionBudget,
+    /// ConnectionBudget for answers that arrive from all upstreams over HTTP.
     arriving: Arriving,
     /// What upstreams broke of what was negotiated.
     violations: Arc<Violations>,
@@ -111,7 +111,7 @@ impl Mounted {
     /// What a configuration wants mounted. Nothing is started yet.
     pub(super) fn new(config: &Config, memory: Memory, within: Within) -> Self {
         let violations = Arc::new(Violations::new(config.policy.violations));
-        let (upstreams, room) = (Vec::new(), Room::default());
+        let (upstreams, room) = (Vec::new(), ConnectionBudget::default());
         let (toolbox, repository, agent, line_bytes) = (None, None, None, config.limits.line_bytes);
         let (capabilities, arriving) = (Vec::new(), Arriving::default());
         let mut mounted = Self {
@@ -208,7 +208,7 @@ impl Mounted {
         let (room, isolated) = (self.room.clone(), config.isolated);
         let client_roots = config.client_roots.clone();
         let spec = Spec { name: name.to_owned(), target, options, isolated, client_roots, room, remembered_in };
-        Some(Arc::new(Coupled::new(spec)))
+        Some(Arc::new(UpstreamProvider::new(spec)))
     }
 }
 

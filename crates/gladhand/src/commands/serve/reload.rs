@@ -19,7 +19,7 @@ use crate::commands::lookup::Sources;
 use crate::config::{
     self, Approve, Config, ConfigError, File, Grants, Layers, Loaded, Project, Reading, Standing, TrustStore,
 };
-use crate::governing;
+use crate::policy_setup;
 
 /// How often the file is looked at.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -120,7 +120,7 @@ impl Following {
         let policy = written(config);
         // The policy first: what is new is under it from the beginning.
         if policy != self.policy {
-            if let Err(error) = governing::apply(&self.hub, config, self.data_dir.as_deref()) {
+            if let Err(error) = policy_setup::apply(&self.hub, config, self.data_dir.as_deref()) {
                 tracing::error!("the old configuration stays in force: the policy cannot be applied: {error}");
                 return;
             }

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use gladhand_accord::Secret;
-use gladhand_capabilities::env;
+use gladhand_a2e_host::env;
+use gladhand_core::Secret;
 use url::Url;
 
 use super::{A2eConfig, CapabilityName};

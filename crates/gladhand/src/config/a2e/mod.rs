@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use gladhand_accord::{NAMED, Secret};
-use gladhand_capabilities::owner;
+use gladhand_a2e_host::owner;
+use gladhand_core::Secret;
+use gladhand_core::negotiation::NAMED;
 use gladhand_dialects::Pass;
 use serde::{Deserialize, Serialize};
 

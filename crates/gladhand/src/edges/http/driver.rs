@@ -10,15 +10,15 @@ use std::sync::{Arc, MutexGuard, Weak};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use gladhand_accord::Agreement;
+use gladhand_core::negotiation::Agreement;
+use gladhand_core::operations::{Call, CallId, Failure, FailureKind, Outcome, outcome_weight};
 use gladhand_dialects::mcp::McpServer;
 use gladhand_dialects::mcp::revision::Revision;
 use gladhand_dialects::{Action, Ambient, Lane, Output, Server};
 use gladhand_hub::{Answer, CallName, Caller, Work};
-use gladhand_operations::{Call, CallId, Failure, FailureKind, Outcome, outcome_weight};
 use tokio::task::AbortHandle;
 
-use super::awaited::Carried;
+use super::pending_response::InlineCall;
 use super::session::{Inner, Manner, Running, Session};
 use super::shared::SMALL;
 use super::who::Who;
@@ -54,7 +54,7 @@ impl Session {
         who: Option<&Who>,
         waits: bool,
         step: impl FnOnce(&mut McpServer, &mut Ambient<'_>, &mut Output<'a>),
-    ) -> Option<Carried> {
+    ) -> Option<InlineCall> {
         let mut errands = self.step(&mut inner, lane, who, step);
         self.set_alarm(&mut inner);
         drop(inner);
@@ -78,7 +78,7 @@ impl Session {
                         }));
                     }
                     Said::Later(work) if waits && is_only && carried.is_none() => {
-                        carried = Some(Carried { call, work })
+                        carried = Some(InlineCall { call, work })
                     }
                     Said::Later(work) => running.task = Some(self.spawn(call, work)),
                     Said::AsTask(work) => {
@@ -226,7 +226,7 @@ impl Session {
     }
 
     /// Lets a call that was carried on by whoever waited for its answer go on as a task, if it still runs.
-    pub(super) fn go_on(&self, Carried { call, work }: Carried) {
+    pub(super) fn go_on(&self, InlineCall { call, work }: InlineCall) {
         if !self.lock().running.contains_key(&call) {
             return;
         }

@@ -5,9 +5,9 @@ use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use gladhand_core::wire::rpc;
 use gladhand_dialects::Lane;
 use gladhand_hub::Portion;
-use gladhand_wire::rpc;
 
 use super::stream::{self, Numbering, ReaderToken, Stream, Taken, Tally};
 use super::who::Who;

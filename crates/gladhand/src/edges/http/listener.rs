@@ -24,12 +24,12 @@ use tokio_util::task::TaskTracker;
 
 use super::address::Address;
 use super::connections::{Connections, Place};
-use super::crew::{Crew, Seat};
 use super::endpoint::Endpoint;
 use super::first_bytes::{self, Begun};
-use super::patience::{Patience, Patient, Untimed};
 use super::served::Line;
+use super::timeout_io::{TimeoutIo, Timeouts, Untimed};
 use super::who::Visitor;
+use super::worker_threads::{Slot, WorkerThreads};
 
 /// How much is read or written at once. A head is bounded by [`first_bytes::MOST`].
 const BUFFER_BYTES: usize = 64 * 1024;
@@ -132,7 +132,7 @@ impl Listener {
     }
 
     /// Accepts and serves connections until it is told to stop.
-    pub(super) async fn serve(self, floor: Arc<Floor>) {
+    pub(super) async fn serve(self, floor: Arc<ConnectionContext>) {
         loop {
             let accepted = tokio::select! {
                 biased;
@@ -152,7 +152,7 @@ impl Listener {
                 stream.refuse(floor.tls.is_some());
                 continue;
             };
-            Connection { floor: Arc::clone(&floor), visitor, place, seat: floor.crew.seat() }.start(stream);
+            Connection { floor: Arc::clone(&floor), visitor, place, slot: floor.crew.slot() }.start(stream);
         }
     }
 
@@ -205,11 +205,11 @@ impl Accepted {
 
 /// What connections need.
 #[derive(Debug)]
-pub(super) struct Floor {
+pub(super) struct ConnectionContext {
     pub(super) endpoint: Arc<Endpoint>,
     pub(super) tls: Option<Arc<ServerConfig>>,
     pub(super) connections: Arc<Connections>,
-    pub(super) crew: Arc<Crew>,
+    pub(super) crew: Arc<WorkerThreads>,
     /// The connections that are served.
     pub(super) tasks: TaskTracker,
     pub(super) stopping: CancellationToken,
@@ -218,14 +218,14 @@ pub(super) struct Floor {
 /// One connection.
 #[derive(Debug)]
 struct Connection {
-    floor: Arc<Floor>,
+    floor: Arc<ConnectionContext>,
     visitor: Visitor,
     place: Place,
-    seat: Seat,
+    slot: Slot,
 }
 
 impl Connection {
-    /// Serves it in a task, with the thread that it has its seat with.
+    /// Serves it in a task, with the thread that it has its slot with.
     fn start(self, stream: Accepted) {
         match stream {
             Accepted::Tcp(stream, _) if self.floor.tls.is_some() => {
@@ -246,7 +246,7 @@ impl Connection {
     where
         F: Future<Output = io::Result<()>> + Send + 'static,
     {
-        let (floor, runtime) = (Arc::clone(&self.floor), self.seat.runtime().cloned());
+        let (floor, runtime) = (Arc::clone(&self.floor), self.slot.runtime().cloned());
         let served = serve(self).map(|served| {
             if let Err(error) = served {
                 tracing::debug!(%error, "a connection could not be served");
@@ -302,14 +302,14 @@ impl Connection {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let (patience, line) = (self.patience(), Arc::clone(self.line()));
-        let Self { floor, visitor, place: _place, seat } = self;
-        let stream = Patient::new(first, stream, patience, Arc::clone(&line), seat);
+        let Self { floor, visitor, place: _place, slot } = self;
+        let stream = TimeoutIo::new(first, stream, patience, Arc::clone(&line), slot);
         let service = service_fn(|request| floor.endpoint.answer(request, visitor, Arc::clone(&line)));
         let connection = http1::Builder::new()
             .timer(Untimed)
             .header_read_timeout(patience.head)
             .max_buf_size(BUFFER_BYTES)
-            // The stream itself looks whether somebody is there: see `Patient`.
+            // The stream itself looks whether somebody is there: see `TimeoutIo`.
             .half_close(true)
             .serve_connection(TokioIo::new(stream), service);
         let mut connection = std::pin::pin!(connection);
@@ -338,8 +338,8 @@ impl Connection {
         &self.place.line
     }
 
-    fn patience(&self) -> Patience {
-        Patience { head: Duration::from_millis(self.floor.endpoint.shared.config.head_ms), write: WRITE_GRACE }
+    fn patience(&self) -> Timeouts {
+        Timeouts { head: Duration::from_millis(self.floor.endpoint.shared.config.head_ms), write: WRITE_GRACE }
     }
 }
 

@@ -8,19 +8,19 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use gladhand_auth::resource::Principal;
+use gladhand_core::wire::rpc::{self, Verdict};
 use gladhand_dialects::Party;
 use gladhand_dialects::mcp::Message;
 use gladhand_dialects::mcp::http::{check_headers, status};
 use gladhand_dialects::mcp::revision::Revision;
-use gladhand_wire::rpc::{self, Verdict};
 use http::header::{HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{HeaderMap, Method, Response, StatusCode};
 use hyper::body::Incoming;
 
-use super::awaited::Came;
 use super::endpoint::Endpoint;
 use super::events::Events;
+use super::pending_response::WaitResult;
 use super::request::{EVENTS, accepts, accepts_both, is_json, is_unpacked};
 use super::respond::{self, Content, SESSION_ID};
 use super::served::Line;
@@ -230,16 +230,16 @@ async fn answer(
     status: impl FnOnce(&[u8]) -> StatusCode,
 ) -> Response<Content> {
     let came = match posted {
-        Posted::Accepted => Came::Nothing,
-        Posted::Answer(line) => Came::Answer(line),
+        Posted::Accepted => WaitResult::Nothing,
+        Posted::Answer(line) => WaitResult::Answer(line),
         Posted::Later(awaited) => awaited.soon().await,
         Posted::Busy => {
             return respond::unavailable("busy", "busy: too much is under way; try again later");
         }
     };
     match came {
-        Came::Nothing => respond::empty(StatusCode::ACCEPTED),
-        Came::Answer(line) => respond::json(status(&line), endpoint.shared.counted(line, party)),
-        Came::Stream(events) => respond::events(events),
+        WaitResult::Nothing => respond::empty(StatusCode::ACCEPTED),
+        WaitResult::Answer(line) => respond::json(status(&line), endpoint.shared.counted(line, party)),
+        WaitResult::Stream(events) => respond::events(events),
     }
 }

@@ -8,9 +8,8 @@ mod a2e;
 mod address;
 mod alarm;
 mod authorize;
-mod awaited;
+mod coarse_timer;
 mod connections;
-mod crew;
 mod driver;
 mod endpoint;
 mod events;
@@ -18,22 +17,22 @@ mod first_bytes;
 mod guard;
 mod lanes;
 mod listener;
-mod lookout;
 mod mcp;
 mod pair;
-mod patience;
+mod pending_response;
 mod refusals;
 mod request;
 mod respond;
-mod sandglass;
 mod served;
 mod session;
 mod session_id;
 mod sessions;
 mod shared;
 mod stream;
+mod timeout_io;
 mod tls;
 mod who;
+mod worker_threads;
 
 use std::future::Future;
 use std::hash::RandomState;
@@ -54,7 +53,7 @@ use a2e::{Agents, Trust};
 use connections::Connections;
 use endpoint::Endpoint;
 use guard::Guard;
-use listener::{Floor, Listener};
+use listener::{ConnectionContext, Listener};
 use refusals::RefusalLog;
 use sessions::Sessions;
 use shared::Shared;
@@ -62,8 +61,8 @@ use shared::Shared;
 pub use a2e::AgentLimits;
 pub use address::{Address, BadAddress};
 pub use authorize::{Authorize, Authorized};
-pub(crate) use crew::Crew;
 pub use tls::Tls;
+pub(crate) use worker_threads::WorkerThreads;
 
 /// The path of MCP.
 pub(crate) const ENDPOINT: &str = "/mcp";
@@ -95,7 +94,7 @@ pub struct Http {
 pub struct HttpServer {
     listeners: Vec<Listener>,
     urls: Vec<String>,
-    floor: Floor,
+    floor: ConnectionContext,
 }
 
 impl HttpServer {
@@ -140,12 +139,12 @@ impl HttpServer {
             secret: RandomState::new(),
         });
         let (tasks, stopping) = (TaskTracker::new(), CancellationToken::new());
-        let crew = Arc::new(Crew::of_one());
-        Ok(Self { listeners, urls, floor: Floor { endpoint, tls, connections, crew, tasks, stopping } })
+        let crew = Arc::new(WorkerThreads::of_one());
+        Ok(Self { listeners, urls, floor: ConnectionContext { endpoint, tls, connections, crew, tasks, stopping } })
     }
 
     /// Has connections served by several threads.
-    pub(crate) fn served_by(mut self, crew: Crew) -> Self {
+    pub(crate) fn served_by(mut self, crew: WorkerThreads) -> Self {
         self.floor.crew = Arc::new(crew);
         self
     }

@@ -9,17 +9,17 @@ use std::task::{Poll, Waker};
 use std::time::Instant;
 
 use bytes::Bytes;
+use gladhand_core::operations::{CallId, Failure, FailureKind, Notice, ScopeRecord};
 use gladhand_dialects::mcp::{McpServer, Message};
 use gladhand_dialects::shares::Holder;
 use gladhand_dialects::{Breach, Lane, Server, Stop};
 use gladhand_hub::{Asking, Busy, Caller, Portion, SessionId, Visit};
-use gladhand_operations::{CallId, Failure, FailureKind, Notice, ScopeRecord};
 use tokio::task::AbortHandle;
 
 use super::alarm::Alarm;
-use super::awaited::Awaited;
 use super::events::Events;
 use super::lanes::Lanes;
+use super::pending_response::PendingResponse;
 use super::session_id::SessionId as WireId;
 use super::shared::{Shared, count_calls};
 use super::stream::{Numbering, ReaderToken, Stream, Taken};
@@ -51,7 +51,7 @@ pub(super) enum Posted {
     /// Its answer.
     Answer(Bytes),
     /// Its answer takes a while, or is more than one line.
-    Later(Awaited),
+    Later(PendingResponse),
     /// Too much is under way.
     Busy,
 }
@@ -201,7 +201,7 @@ impl Session {
             inner.lanes.belongs_to(lane, who.clone());
         }
         drop(inner);
-        Posted::Later(Awaited::new(self.held(), lane, carried))
+        Posted::Later(PendingResponse::new(self.held(), lane, carried))
     }
 
     /// Waits for the answer of an exchange: `None` once it has become anything but an answer.

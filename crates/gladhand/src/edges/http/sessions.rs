@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
+use gladhand_core::operations::Notice;
 use gladhand_dialects::shares::giving_way;
 use gladhand_dialects::{Party, Stop};
-use gladhand_operations::Notice;
 use tokio::sync::broadcast::error::RecvError;
 
 use super::session::{Manner, Session};

@@ -4,17 +4,17 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use bytes::Bytes;
 use gladhand_auth::resource::Principal;
+use gladhand_core::operations::Tool;
 use gladhand_dialects::mcp::McpServer;
 use gladhand_dialects::mcp::http::Mirrors;
 use gladhand_dialects::storage::{Place, Storage};
 use gladhand_dialects::{Dialect, Party};
 use gladhand_hub::{Hub, Portion, Portions};
-use gladhand_operations::Tool;
 use tokio::runtime::Handle;
 use tokio_util::task::TaskTracker;
 
 use super::authorize::Authorize;
-use super::sandglass::Sandglass;
+use super::coarse_timer::CoarseTimer;
 use super::session::Manner;
 use super::who::Who;
 use crate::Service;
@@ -59,7 +59,7 @@ pub(super) struct Shared {
     /// Calls that run as tasks.
     pub(super) calls: TaskTracker,
     /// For how long answers are waited for without a stream.
-    pub(super) sandglass: Arc<Sandglass>,
+    pub(super) coarse_timer: Arc<CoarseTimer>,
     /// Where tasks run that are started from outside.
     runtime: Handle,
     /// Read off these tools.
@@ -92,7 +92,7 @@ impl Shared {
             config,
             authorize,
             calls: TaskTracker::new(),
-            sandglass: Arc::default(),
+            coarse_timer: Arc::default(),
             runtime,
             mirrors: RwLock::new((Arc::new([]), Arc::default())),
             streams,

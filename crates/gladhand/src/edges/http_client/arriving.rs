@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use gladhand_core::operations::Party;
 use gladhand_hub::{Portion, Portions};
-use gladhand_operations::Party;
 
 /// How many bytes of answers may have arrived that the session has not read.
 const MOST: usize = 256 * 1024 * 1024;

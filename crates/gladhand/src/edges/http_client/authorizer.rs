@@ -3,8 +3,8 @@
 use std::fmt;
 
 use futures_util::future::{BoxFuture, ready};
-use gladhand_accord::Secret;
 use gladhand_auth::{AuthError, client};
+use gladhand_core::Secret;
 use gladhand_redaction::{Life, learn};
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderValue, Method, StatusCode};

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
+use gladhand_core::operations::Party;
+use gladhand_core::wire::rpc::Envelope;
 use gladhand_dialects::{Lane, Loss};
-use gladhand_operations::Party;
-use gladhand_wire::rpc::Envelope;
 use http::StatusCode;
 use reqwest::Response;
 

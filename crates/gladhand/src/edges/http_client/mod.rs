@@ -18,9 +18,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use gladhand_auth::Roots;
+use gladhand_core::operations::Party;
+use gladhand_core::wire::rpc::Envelope;
 use gladhand_dialects::{Dialect, Lane, Loss, a2e, mcp};
-use gladhand_operations::Party;
-use gladhand_wire::rpc::Envelope;
 use http::HeaderMap;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::{AbortHandle, JoinSet};

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use gladhand_auth::AuthError;
 use gladhand_auth::client::denial;
+use gladhand_core::wire::Members;
+use gladhand_core::wire::rpc::Envelope;
 use gladhand_dialects::Loss;
 use gladhand_redaction::redact;
-use gladhand_wire::Members;
-use gladhand_wire::rpc::Envelope;
 use http::header::{ACCEPT, CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use reqwest::Response;

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use gladhand_core::operations::{CapabilityEvent, Failure, FailureKind, Notice, Update, WatchId, subscription_weight};
+use gladhand_core::wire::json;
 use gladhand_hub::{Caller, Hub, SessionId};
-use gladhand_operations::{CapabilityEvent, Failure, FailureKind, Notice, Update, WatchId, subscription_weight};
-use gladhand_wire::json;
 use serde_json::json;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::task::AbortHandle;

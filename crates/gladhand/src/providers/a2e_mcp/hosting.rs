@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::future::BoxFuture;
-use gladhand_accord::Agreement;
-use gladhand_hub::policy::Kind;
-use gladhand_hub::{Asking, Bell, Context, Reporter};
-use gladhand_operations::{
+use gladhand_core::negotiation::Agreement;
+use gladhand_core::operations::{
     Answered, CallId, CapabilityEvent, Failure, FailureKind, Notice, Question, QuestionKind, Terms, is_part_of,
 };
-use gladhand_wire::json;
+use gladhand_core::wire::json;
+use gladhand_hub::policy::Kind;
+use gladhand_hub::{Asking, ChangeNotifier, Context, Reporter};
 use serde_json::{Value, json};
 use tokio::sync::{Notify, mpsc, oneshot};
 
@@ -30,7 +30,7 @@ pub(super) struct ServerHost {
     /// What was agreed with the agent, and on whose behalf it registered the server.
     pub(super) agreement: Arc<Agreement>,
     pub(super) terms: Terms<'static>,
-    pub(super) bell: Bell,
+    pub(super) notifier: ChangeNotifier,
     pub(super) roots: Vec<Root>,
     /// The resources that the agent follows.
     pub(super) watched: Mutex<BTreeSet<String>>,
@@ -84,9 +84,9 @@ impl ServerHost {
         if !self.watched().iter().any(|watched| is_part_of(uri, watched)) {
             return false;
         }
-        let (Some(agent), Some(hub)) = (self.agent.upgrade(), self.bell.hub()) else { return false };
-        let Self { terms, agreement, bell, .. } = self;
-        let context = Context { call: CallId(0), terms, agreement, caller: &agent, bell };
+        let (Some(agent), Some(hub)) = (self.agent.upgrade(), self.notifier.hub()) else { return false };
+        let Self { terms, agreement, notifier, .. } = self;
+        let context = Context { call: CallId(0), terms, agreement, caller: &agent, notifier };
         let arguments = json::to_raw(&json!({ "uri": uri }));
         hub.governor().is_none_or(|by| by.refuses(&registered(Kind::Resource, uri), &arguments, &context).is_none())
     }

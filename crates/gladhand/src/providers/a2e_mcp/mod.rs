@@ -18,10 +18,10 @@ mod words;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use gladhand_core::operations::{CapabilityCall, Failure, Operation, Outcome, Reply, ToolCall};
+use gladhand_core::wire::json;
 use gladhand_hub::policy::Kind;
-use gladhand_hub::{Answer, Bell, Caller, Context, Features, Listed, Provider, SessionId, Settling};
-use gladhand_operations::{CapabilityCall, Failure, Operation, Outcome, Reply, ToolCall};
-use gladhand_wire::json;
+use gladhand_hub::{Answer, Caller, ChangeNotifier, Context, Features, Listed, Provider, SessionId, Settling};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -38,13 +38,18 @@ pub struct A2eMcp {
     settings: Arc<Settings>,
     servers: Arc<Servers>,
     following: Arc<Following>,
-    bell: OnceLock<Bell>,
+    notifier: OnceLock<ChangeNotifier>,
 }
 
 impl A2eMcp {
     /// The configured servers, and whatever may be registered beside them.
     pub fn new(settings: Settings) -> Self {
-        Self { settings: Arc::new(settings), servers: Arc::default(), following: Arc::default(), bell: OnceLock::new() }
+        Self {
+            settings: Arc::new(settings),
+            servers: Arc::default(),
+            following: Arc::default(),
+            notifier: OnceLock::new(),
+        }
     }
 }
 
@@ -126,9 +131,9 @@ impl Provider for A2eMcp {
         Features { silent: true, ..Features::default() }
     }
 
-    fn attach(&self, bell: &Bell) {
+    fn attach(&self, notifier: &ChangeNotifier) {
         // The first hub is the only one.
-        let _ = self.bell.set(bell.clone());
+        let _ = self.notifier.set(notifier.clone());
     }
 
     fn capabilities(&self) -> Vec<&'static str> {
@@ -160,7 +165,7 @@ impl Provider for A2eMcp {
             runtime.spawn(closed(servers));
         }
         let followed = self.following.left(session);
-        if let Some(hub) = self.bell.get().and_then(Bell::hub) {
+        if let Some(hub) = self.notifier.get().and_then(ChangeNotifier::hub) {
             followed.iter().for_each(|(uri, id)| hub.unwatch(uri, *id));
         }
     }
@@ -216,13 +221,13 @@ impl A2eMcp {
         }
         let (servers, id) = (Arc::clone(&self.servers), server.id.clone());
         let registering = Registering { servers, session, id, is_done: false };
-        let bell = context.bell.clone();
+        let notifier = context.notifier.clone();
         Ok(Answer::later(async move {
             // Whole, so that it ends with this work wherever that is dropped.
             let mut registering = registering;
             server.open().await.map_err(|failure| failed("mcp_transport_error", failure.message))?;
             registering.is_done = true;
-            bell.lists_changed_for(session);
+            notifier.lists_changed_for(session);
             reply(&json!({"ok": true, "server": server.info(), "error": ""}))
         }))
     }
@@ -232,7 +237,7 @@ impl A2eMcp {
         let Some(server) = self.servers.remove(session, &id) else {
             return Answer::Now(reply(&json!({"ok": false, "server_id": ""})));
         };
-        context.bell.lists_changed_for(session);
+        context.notifier.lists_changed_for(session);
         Answer::later(async move {
             server.close().await;
             reply(&json!({"ok": true, "server_id": id}))

@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use gladhand_accord::Agreement;
+use gladhand_core::negotiation::Agreement;
+use gladhand_core::operations::{Call, CallId, Failure, Operation, Outcome, Prompt, Reply, Resource, Terms};
+use gladhand_core::wire::json;
 use gladhand_hub::policy::{Governor, Kind, What};
-use gladhand_hub::{Bell, Caller, Context, Hub, Mount, UpstreamStatus};
-use gladhand_operations::{Call, CallId, Failure, Operation, Outcome, Prompt, Reply, Resource, Terms};
-use gladhand_wire::json;
+use gladhand_hub::{Caller, ChangeNotifier, Context, Hub, Mount, UpstreamStatus};
 use serde_json::Value;
 
 use super::following::Following;
@@ -22,12 +22,12 @@ pub(super) struct Own {
     agreement: Arc<Agreement>,
     caller: Arc<dyn Caller>,
     terms: Terms<'static>,
-    bell: Bell,
+    notifier: ChangeNotifier,
 }
 
 impl Own {
     pub(super) fn new(context: &Context<'_>) -> Result<Self, Failure> {
-        let hub = context.bell.hub().ok_or_else(|| failed("mcp_server_unavailable", "everything ends"))?;
+        let hub = context.notifier.hub().ok_or_else(|| failed("mcp_server_unavailable", "everything ends"))?;
         let mounts = hub.mounts_for(context).into_iter();
         let servers = mounts.filter_map(|mount| mount.provider.status().map(|status| (mount, status))).collect();
         Ok(Self {
@@ -37,7 +37,7 @@ impl Own {
             agreement: Arc::clone(context.agreement),
             caller: Arc::clone(context.caller),
             terms: context.terms.clone().into_owned(),
-            bell: context.bell.clone(),
+            notifier: context.notifier.clone(),
         })
     }
 
@@ -54,8 +54,8 @@ impl Own {
     }
 
     fn context(&self) -> Context<'_> {
-        let Self { call, terms, agreement, caller, bell, .. } = self;
-        Context { call: *call, terms, agreement, caller, bell }
+        let Self { call, terms, agreement, caller, notifier, .. } = self;
+        Context { call: *call, terms, agreement, caller, notifier }
     }
 
     pub(super) fn has(&self, id: &str) -> bool {

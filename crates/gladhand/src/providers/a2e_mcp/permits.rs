@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use gladhand_accord::{Capability, Secret};
-use gladhand_capabilities::roots::inside;
-use gladhand_capabilities::starting::located;
+use gladhand_a2e_host::roots::inside;
+use gladhand_a2e_host::starting::located;
+use gladhand_core::Secret;
+use gladhand_core::negotiation::Capability;
 use gladhand_hub::Pattern;
 use http::{HeaderName, HeaderValue};
 use serde::{Deserialize, Serialize};

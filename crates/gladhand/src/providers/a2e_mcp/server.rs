@@ -3,13 +3,13 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::SystemTime;
 
-use gladhand_accord::Side;
-use gladhand_hub::{Bell, Context, Reporter, SessionId};
-use gladhand_operations::{
+use gladhand_core::negotiation::Side;
+use gladhand_core::operations::{
     CapabilityEvent, Content, Failure, FailureKind, Operation, Outcome, Prompt, Reply, Resource, TaskSupport, Tool,
     ToolCall, ToolResult,
 };
-use gladhand_wire::{Members, RawValue, json};
+use gladhand_core::wire::{Members, RawValue, json};
+use gladhand_hub::{ChangeNotifier, Context, Reporter, SessionId};
 use serde::Serialize;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::AbortHandle;
@@ -64,7 +64,7 @@ impl Server {
             agent: agent.clone(),
             agreement: Arc::clone(context.agreement),
             terms: context.terms.on_behalf(),
-            bell: context.bell.clone(),
+            notifier: context.notifier.clone(),
             roots,
             watched: Mutex::default(),
             pushes,
@@ -78,7 +78,7 @@ impl Server {
             opening: tokio::sync::Mutex::default(),
             keeper: Mutex::default(),
         });
-        let shown = (context.caller.session(), context.bell.clone());
+        let shown = (context.caller.session(), context.notifier.clone());
         let keeper = tokio::spawn(keep(Arc::downgrade(&server), agent, waiting, stale, shown));
         *server.keeper.lock().unwrap_or_else(PoisonError::into_inner) = Some(keeper.abort_handle());
         server
@@ -267,7 +267,7 @@ impl Server {
             (None, None) => "error",
         };
         let agreement = open.map(Upstream::agreement);
-        let said = |part: fn(&gladhand_accord::Agreement) -> &String| {
+        let said = |part: fn(&gladhand_core::negotiation::Agreement) -> &String| {
             agreement.as_deref().map(part).cloned().unwrap_or_default()
         };
         ServerInfo {
@@ -302,7 +302,7 @@ async fn keep(
     agent: Listener,
     mut waiting: mpsc::Receiver<CapabilityEvent>,
     stale: Arc<Notify>,
-    (session, bell): (SessionId, Bell),
+    (session, notifier): (SessionId, ChangeNotifier),
 ) {
     loop {
         tokio::select! {
@@ -321,7 +321,7 @@ async fn keep(
             () = stale.notified() => {
                 let Some(server) = server.upgrade() else { return };
                 server.refresh().await;
-                bell.lists_changed_for(session);
+                notifier.lists_changed_for(session);
             }
         }
     }

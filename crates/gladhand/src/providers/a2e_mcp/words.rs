@@ -1,7 +1,7 @@
 //! What MCP servers have and are, in the words of A2E (a2e §17.1).
 
-use gladhand_operations::{Contents, Failure, FailureKind, Prompt, Resource};
-use gladhand_wire::{Members, RawValue};
+use gladhand_core::operations::{Contents, Failure, FailureKind, Prompt, Resource};
+use gladhand_core::wire::{Members, RawValue};
 use serde::Serialize;
 use serde_json::{Value, json};
 

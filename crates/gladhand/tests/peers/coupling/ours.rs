@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gladhand::accord::Capability;
+use gladhand::negotiation::Capability;
 use gladhand::operations::{Outcome, Reply};
 use gladhand::upstream::{Host, Options, Speak, Target, Upstream};
 use rustix::process::{Pid, Signal, kill_process};

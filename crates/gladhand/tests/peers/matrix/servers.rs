@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use gladhand::accord::Capability;
+use gladhand::negotiation::Capability;
 use gladhand::operations::{Answered, Notice, Operation, Outcome, Progress, Question, QuestionKind, Reply, ToolCall};
 use gladhand::upstream::{Host, Options, Target, Upstream};
 use gladhand::wire::json::to_raw;

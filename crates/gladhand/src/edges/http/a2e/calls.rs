@@ -1,6 +1,6 @@
 //! What a message is about, as far as that is to be known before it is taken.
 
-use gladhand_wire::{Members, RawValue};
+use gladhand_core::wire::{Members, RawValue};
 
 /// The tools that a message calls, read as our side reads it. One that cannot be read calls nothing: our side refuses it.
 pub(super) fn called_tools(message: &[u8]) -> Vec<String> {

@@ -9,10 +9,10 @@ use std::sync::{Arc, MutexGuard, Weak};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use gladhand_accord::Agreement;
+use gladhand_core::negotiation::Agreement;
+use gladhand_core::operations::{Call, CallId, Failure, FailureKind, Notice, Outcome};
 use gladhand_dialects::{Action, Ambient, Door, Output};
 use gladhand_hub::{Answer, Caller, SessionId, Work};
-use gladhand_operations::{Call, CallId, Failure, FailureKind, Notice, Outcome};
 use tokio::task::AbortHandle;
 
 use super::super::driver::poll_guarded;

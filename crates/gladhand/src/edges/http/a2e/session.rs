@@ -7,13 +7,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
+use gladhand_core::operations::{
+    AgentEvent, CallId, CapabilityEvent, Failure, FailureKind, Notice, Outcome, ScopeRecord, outcome_weight,
+};
+use gladhand_core::wire::Line as Text;
 use gladhand_dialects::shares::Holder;
 use gladhand_dialects::{Door, Party, Pass, Stop};
 use gladhand_hub::{Asking, Busy, CallName, Caller, Portion, SessionId, Settling, Visit};
-use gladhand_operations::{
-    AgentEvent, CallId, CapabilityEvent, Failure, FailureKind, Notice, Outcome, ScopeRecord, outcome_weight,
-};
-use gladhand_wire::Line as Text;
 use tokio::task::AbortHandle;
 
 use super::super::alarm::Alarm;

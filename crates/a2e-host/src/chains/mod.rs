@@ -1,0 +1,214 @@
+//! The capability `chains`: one request runs a small graph of nodes (a2e §16).
+//!
+//! Nodes call tools and skills and start processes in the name of whoever sent the chain, through the hub: whatever holds
+//! for calls of its own holds for them. Whoever gives up waiting stops the chain, and a process that it waits for.
+
+mod expression;
+mod running;
+mod walker;
+
+use std::borrow::Cow;
+use std::time::{Duration, Instant};
+
+use gladhand_core::operations::{CapabilityCall, Failure, Outcome};
+use gladhand_core::wire::{Members, RawValue, json};
+use gladhand_hub::{Answer, Context, Features, Provider};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::grants::{self, Programs};
+use crate::{hex_id, reply};
+use running::Runner;
+use walker::{LATE, Next, Report, Walker};
+
+/// What chains may cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settings {
+    /// How many nodes a chain may have.
+    pub nodes: usize,
+    /// How many items a map may go over.
+    pub items: usize,
+    /// How many bytes a chain may have, the input of a node, and all outputs of a chain together.
+    pub bytes: usize,
+    /// How long a chain may take, whatever it asks for.
+    pub longest: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { nodes: 1000, items: 10_000, bytes: 4 * 1024 * 1024, longest: Duration::from_secs(3600) }
+    }
+}
+
+/// Runs chains.
+#[derive(Debug)]
+pub struct Chains {
+    settings: Settings,
+}
+
+impl Chains {
+    /// Chains that may cost this much.
+    pub fn new(settings: Settings) -> Self {
+        Self { settings }
+    }
+}
+
+/// How long a chain may take that says 0.
+const DEFAULT_TIMEOUT: u64 = 300;
+
+#[derive(Debug, Deserialize)]
+#[serde(default)]
+struct Request {
+    chain_id: Option<String>,
+    nodes: Vec<Box<RawValue>>,
+    entry_node: String,
+    initial_input: Map<String, Value>,
+    streaming: bool,
+    #[serde(deserialize_with = "crate::integer")]
+    timeout: i64,
+}
+
+impl Default for Request {
+    fn default() -> Self {
+        Self {
+            chain_id: None,
+            nodes: Vec::new(),
+            entry_node: String::new(),
+            initial_input: Map::new(),
+            streaming: true,
+            timeout: 0,
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct Response {
+    chain_id: String,
+    #[serde(flatten)]
+    report: Report,
+    duration_ms: u64,
+}
+
+impl Provider for Chains {
+    fn name(&self) -> &str {
+        "chains"
+    }
+
+    fn features(&self) -> Features {
+        Features { silent: true, ..Features::default() }
+    }
+
+    fn capabilities(&self) -> Vec<&'static str> {
+        vec!["chains"]
+    }
+
+    fn open_capabilities(&self) -> Vec<&'static str> {
+        grants::open("chains", Programs::None)
+    }
+
+    fn serve(&self, call: CapabilityCall<'_>, context: &Context<'_>) -> Answer {
+        self.begin(call, context).unwrap_or_else(|failure| Answer::Now(Err(failure)))
+    }
+}
+
+impl Chains {
+    fn begin(&self, call: CapabilityCall<'_>, context: &Context<'_>) -> Result<Answer, Failure> {
+        let settings = self.settings;
+        if call.message.get().len() > settings.bytes {
+            let message = format!("the chain is larger than {} bytes", settings.bytes);
+            let named = Members::of(&call.message).and_then(|chain| chain.str("chain_id").map(Cow::into_owned));
+            let report = Report::broken("chain_error", message);
+            return Ok(Answer::Now(respond(named.unwrap_or_else(hex_id::<4>), report, Duration::ZERO)));
+        }
+        let request: Request = call.read()?;
+        let gone = || Failure::of_capability("runtime_error", "there is nobody to run the nodes of a chain");
+        let hub = context.notifier.hub().ok_or_else(gone)?;
+        let runner = Runner::new(hub, call.into_owned(), context, request.streaming);
+        Ok(Answer::later(async move {
+            let began = Instant::now();
+            let chain_id = request.chain_id.clone().unwrap_or_else(hex_id::<4>);
+            let report = walk(request, settings, runner).await;
+            respond(chain_id, report, began.elapsed())
+        }))
+    }
+}
+
+fn respond(chain_id: String, report: Report, took: Duration) -> Outcome {
+    let duration_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+    reply(&Response { chain_id, report, duration_ms })
+}
+
+/// How long a chain may take.
+fn allowed(timeout: i64, settings: Settings) -> Duration {
+    let timeout = u64::try_from(timeout).ok().filter(|timeout| *timeout > 0).unwrap_or(DEFAULT_TIMEOUT);
+    Duration::from_secs(timeout).min(settings.longest)
+}
+
+async fn walk(request: Request, settings: Settings, runner: Runner) -> Report {
+    let deadline = tokio::time::Instant::now() + allowed(request.timeout, settings);
+    let walker = Walker::new(&request.nodes, &request.entry_node, request.initial_input, settings);
+    let mut walker = match walker {
+        Ok(walker) => walker,
+        Err(report) => return *report,
+    };
+    let mut events = Events { runner: &runner, sent: 0 };
+    loop {
+        match walker.next(tokio::time::Instant::now() >= deadline) {
+            Next::Finished(report) => return report,
+            Next::Run(job) => {
+                let node = job.node.clone();
+                events.tell(&node, "start", &Value::Null, "").await;
+                let Ok(outcome) = tokio::time::timeout_at(deadline, runner.run(job, deadline)).await else {
+                    events.tell(&node, "error", &Value::Null, LATE).await;
+                    return Report::broken("timeout", LATE);
+                };
+                match walker.ended(outcome) {
+                    Ok(output) => events.tell(&node, "done", &output, "").await,
+                    Err(error) => events.tell(&node, "error", &Value::Null, &error).await,
+                }
+                // A chain of tools that answer at once is not to keep others waiting.
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct Event<'a> {
+    kind: &'a str,
+    data: Map<String, Value>,
+    seq: u64,
+    node_id: &'a str,
+    phase: &'a str,
+    output: &'a Value,
+    error: &'a str,
+}
+
+/// What whoever follows a chain is told.
+struct Events<'a> {
+    runner: &'a Runner,
+    sent: u64,
+}
+
+impl Events<'_> {
+    async fn tell(&mut self, node: &str, phase: &str, output: &Value, error: &str) {
+        let (kind, data, seq) = ("status", Map::new(), self.sent);
+        self.sent += 1;
+        let event = Event { kind, data, seq, node_id: node, phase, output, error };
+        self.runner.tell("chain/event", json::to_raw(&event)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_time_said_is_five_minutes_and_no_chain_has_more_than_it_may() {
+        let settings = Settings { longest: Duration::from_secs(1000), ..Settings::default() };
+        assert_eq!(
+            [0, -5, 7, 1001, i64::MAX].map(|timeout| allowed(timeout, settings).as_secs()),
+            [300, 300, 7, 1000, 1000]
+        );
+    }
+}

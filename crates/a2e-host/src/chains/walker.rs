@@ -1,0 +1,422 @@
+//! The walk along the nodes of a chain: what to run next, and what came of it (a2e §16.2).
+//!
+//! Runs nothing itself, knows no clock, and ends for every graph: no node is visited twice.
+
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::vec;
+
+use gladhand_core::wire::{RawValue, json};
+use serde::{Deserialize, Serialize, Serializer};
+use serde_json::{Map, Value};
+
+use super::Settings;
+use super::expression::{Known, Meant, holds, meant, text_meant};
+
+/// A node as its chain describes it.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct Node {
+    node_id: String,
+    kind: String,
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    input: Map<String, Value>,
+    #[serde(default)]
+    input_map: Map<String, Value>,
+    #[serde(default)]
+    condition: String,
+    #[serde(default)]
+    true_node: String,
+    #[serde(default)]
+    false_node: String,
+    #[serde(default)]
+    items_path: String,
+    #[serde(default)]
+    map_node: String,
+    #[serde(default)]
+    next_node: String,
+    #[serde(default = "abort")]
+    on_error: String,
+}
+
+fn abort() -> String {
+    "abort".to_owned()
+}
+
+/// Something to be run.
+#[derive(Debug)]
+pub(super) struct Job {
+    /// The node whose job it is.
+    pub(super) node: String,
+    /// What kind of thing it is: `tool`, `skill`, `proc`, or something that nobody knows.
+    pub(super) kind: String,
+    /// What it is called.
+    pub(super) name: String,
+    /// What it is run with: a JSON object; or why there is none.
+    pub(super) input: Result<Box<RawValue>, String>,
+}
+
+/// What comes next.
+#[derive(Debug)]
+pub(super) enum Next {
+    /// Run this, then say how it [ended](Walker::ended).
+    Run(Job),
+    /// That was all.
+    Finished(Report),
+}
+
+/// What came of a chain: the members of a `chain/resp`, but for its name and how long it took.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct Report {
+    pub(super) success: bool,
+    pub(super) outputs: Outputs,
+    pub(super) final_output: Value,
+    pub(super) nodes_run: usize,
+    pub(super) error: Option<Trouble>,
+}
+
+/// Why a chain did not come to its end.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Trouble {
+    pub(super) code: &'static str,
+    pub(super) message: String,
+}
+
+impl Report {
+    /// A chain that came to nothing, whatever was run.
+    pub(super) fn broken(code: &'static str, message: impl Into<String>) -> Self {
+        Self { error: Some(Trouble { code, message: message.into() }), ..Self::default() }
+    }
+}
+
+/// What nodes put out, in the order in which they first did.
+#[derive(Debug, Default)]
+pub(super) struct Outputs {
+    entries: Vec<(String, Value)>,
+    places: HashMap<String, usize>,
+}
+
+impl Outputs {
+    fn get(&self, node: &str) -> Option<&Value> {
+        self.places.get(node).map(|place| &self.entries[*place].1)
+    }
+
+    fn set(&mut self, node: &str, output: Value) {
+        match self.places.get(node) {
+            Some(place) => self.entries[*place].1 = output,
+            None => {
+                self.places.insert(node.to_owned(), self.entries.len());
+                self.entries.push((node.to_owned(), output));
+            }
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+}
+
+impl Serialize for Outputs {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.entries.iter().map(|(node, output)| (node, output)))
+    }
+}
+
+/// What the nodes of a chain see: what it began with, overlaid with what was put out.
+#[derive(Debug, Default)]
+struct Context {
+    input: Map<String, Value>,
+    outputs: Outputs,
+}
+
+impl Known for Context {
+    fn named(&self, name: &str) -> Option<&Value> {
+        self.outputs.get(name).or_else(|| self.input.get(name))
+    }
+
+    fn is_empty(&self) -> bool {
+        self.input.is_empty() && self.outputs.len() == 0
+    }
+}
+
+impl Serialize for Context {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let hidden = |name: &&String| self.outputs.places.contains_key(*name);
+        let input = self.input.iter().filter(|(name, _)| !hidden(name));
+        serializer.collect_map(self.outputs.entries.iter().map(|(name, output)| (name, output)).chain(input))
+    }
+}
+
+/// A walk.
+#[derive(Debug)]
+pub(super) struct Walker {
+    nodes: HashMap<String, Node>,
+    at: At,
+    context: Context,
+    visited: HashSet<String>,
+    /// The node that was visited last.
+    last: String,
+    has_failed: bool,
+    settings: Settings,
+    /// How many bytes of output there is still room for.
+    room: usize,
+}
+
+/// Where a walk is.
+#[derive(Debug)]
+enum At {
+    /// Before this node; empty: behind the last one.
+    Before(String),
+    /// In the middle of a map.
+    Mapping(Mapping),
+    /// While this node runs.
+    Running(String),
+    /// It was over before its end.
+    Over(Box<Report>),
+}
+
+#[derive(Debug)]
+struct Mapping {
+    node: String,
+    items: vec::IntoIter<Value>,
+    successes: Vec<Value>,
+}
+
+impl Walker {
+    /// A walk from this node on. A report: there is nothing to walk along.
+    pub(super) fn new(
+        nodes: &[Box<RawValue>],
+        entry: &str,
+        input: Map<String, Value>,
+        settings: Settings,
+    ) -> Result<Self, Box<Report>> {
+        if nodes.len() > settings.nodes {
+            let message = format!("{} nodes are more than the {} that are taken", nodes.len(), settings.nodes);
+            return Err(Box::new(Report::broken("chain_error", message)));
+        }
+        let mut known = HashMap::new();
+        for (place, node) in nodes.iter().enumerate() {
+            let node: Node = serde_json::from_str(node.get()).map_err(|error| {
+                let problem = error.to_string();
+                let problem = problem.rsplit_once(" at line ").map_or(problem.as_str(), |(problem, _)| problem);
+                Box::new(Report::broken("chain_error", format!("nodes[{place}]: {problem}")))
+            })?;
+            known.insert(node.node_id.clone(), node);
+        }
+        if !known.contains_key(entry) {
+            return Err(Box::new(Report::broken("bad_entry", "entry_node missing")));
+        }
+        Ok(Self {
+            nodes: known,
+            at: At::Before(entry.to_owned()),
+            context: Context { input, outputs: Outputs::default() },
+            visited: HashSet::new(),
+            last: String::new(),
+            has_failed: false,
+            settings,
+            room: settings.bytes,
+        })
+    }
+
+    /// What comes next; `is_late`: whether the time that the chain has is over. To be called once for each thing that was
+    /// run, and once more.
+    pub(super) fn next(&mut self, is_late: bool) -> Next {
+        loop {
+            let broken = |code, message: String| Next::Finished(Report::broken(code, message));
+            match std::mem::replace(&mut self.at, At::Before(String::new())) {
+                At::Over(report) => return Next::Finished(*report),
+                At::Before(end) if end.is_empty() => return Next::Finished(self.finish()),
+                At::Before(id) if self.visited.contains(&id) => {
+                    return broken("chain_cycle", format!("cycle at {id}"));
+                }
+                _ if is_late => return broken("timeout", LATE.to_owned()),
+                At::Before(id) => {
+                    let Some(node) = self.nodes.get(&id) else {
+                        return broken("chain_error", format!("there is no node {id:?}"));
+                    };
+                    self.visited.insert(id.clone());
+                    self.last.clone_from(&id);
+                    match node.kind.as_str() {
+                        "branch" => match holds(&node.condition, &self.context) {
+                            Ok(true) => self.at = At::Before(node.true_node.clone()),
+                            Ok(false) => self.at = At::Before(node.false_node.clone()),
+                            Err(problem) => return broken("chain_error", format!("{id}: {problem}")),
+                        },
+                        "map" => match self.items(node) {
+                            Ok(items) => {
+                                let (items, successes) = (items.into_iter(), Vec::new());
+                                self.at = At::Mapping(Mapping { node: id, items, successes });
+                            }
+                            Err(problem) => return broken("chain_error", format!("{id}: {problem}")),
+                        },
+                        _ => {
+                            let job = self.job(node, self.input(node));
+                            self.at = At::Running(id);
+                            return Next::Run(job);
+                        }
+                    }
+                }
+                At::Mapping(mut mapping) => match mapping.items.next() {
+                    Some(item) => {
+                        let node = &self.nodes[&self.nodes[&mapping.node].map_node];
+                        let job = self.job(node, bounded(&serde_json::json!({"item": item}), self.settings.bytes));
+                        self.at = At::Mapping(mapping);
+                        return Next::Run(job);
+                    }
+                    None => self.map_ended(mapping),
+                },
+                // Whoever asks before it said how the last one ended is told that it failed.
+                running @ At::Running(_) => {
+                    self.at = running;
+                    let _ = self.ended(Err("it did not end".to_owned()));
+                }
+            }
+        }
+    }
+
+    /// How what was run last ended. Returns that as whoever follows the chain is to be told of it.
+    pub(super) fn ended(&mut self, outcome: Result<Value, String>) -> Result<Value, String> {
+        let outcome = outcome.and_then(|output| self.take_in(output));
+        self.has_failed |= outcome.is_err();
+        match &mut self.at {
+            At::Mapping(mapping) => {
+                if let Ok(output) = &outcome {
+                    let node = &self.nodes[&mapping.node].map_node;
+                    self.context.outputs.set(node, output.clone());
+                    mapping.successes.push(output.clone());
+                }
+            }
+            At::Running(id) => {
+                let node = &self.nodes[id];
+                let next = match (&outcome, node.on_error.as_str()) {
+                    (Ok(_), _) | (Err(_), "skip") => Some(node.next_node.clone()),
+                    (Err(_), "" | "abort") => None,
+                    (Err(_), other) => Some(other.to_owned()),
+                };
+                self.context.outputs.set(id, outcome.clone().unwrap_or_default());
+                self.at = match (next, &outcome) {
+                    (Some(next), _) => At::Before(next),
+                    (None, outcome) => At::Over(Box::new(self.aborted(outcome.as_ref().err()))),
+                };
+            }
+            At::Before(_) | At::Over(_) => {}
+        }
+        outcome
+    }
+
+    /// The report of a chain in which a node failed that it could not do without.
+    fn aborted(&mut self, why: Option<&String>) -> Report {
+        let outputs = std::mem::take(&mut self.context.outputs);
+        let trouble = Trouble { code: "chain_node_error", message: why.cloned().unwrap_or_default() };
+        Report { nodes_run: outputs.len(), outputs, error: Some(trouble), ..Report::default() }
+    }
+
+    fn finish(&mut self) -> Report {
+        let outputs = std::mem::take(&mut self.context.outputs);
+        let final_output = outputs.get(&self.last).cloned().unwrap_or_default();
+        Report { success: !self.has_failed, nodes_run: outputs.len(), outputs, final_output, error: None }
+    }
+
+    fn map_ended(&mut self, mapping: Mapping) {
+        self.at = At::Before(self.nodes[&mapping.node].next_node.clone());
+        self.context.outputs.set(&mapping.node, mapping.successes.into());
+    }
+
+    fn job(&self, node: &Node, input: Result<Box<RawValue>, String>) -> Job {
+        Job { node: node.node_id.clone(), kind: node.kind.clone(), name: node.name.clone(), input }
+    }
+
+    /// What a node is run with.
+    fn input(&self, node: &Node) -> Result<Box<RawValue>, String> {
+        if node.input_map.is_empty() {
+            return bounded(&node.input, self.settings.bytes);
+        }
+        bounded(&Resolved { members: &node.input_map, context: &self.context }, self.settings.bytes)
+    }
+
+    /// What a map goes over.
+    fn items(&self, node: &Node) -> Result<Vec<Value>, String> {
+        if !self.nodes.contains_key(&node.map_node) {
+            return Err(format!("there is no node {:?}", node.map_node));
+        }
+        let path = if node.items_path.is_empty() { "$" } else { &node.items_path };
+        let items = match text_meant(path, &self.context) {
+            Meant::Everything => vec![serde_json::to_value(&self.context).unwrap_or_default()],
+            Meant::Value(value) => match value.into_owned() {
+                Value::Array(items) => items,
+                other => vec![other],
+            },
+        };
+        if items.len() > self.settings.items {
+            return Err(format!("{} items are more than the {} that are taken", items.len(), self.settings.items));
+        }
+        Ok(items)
+    }
+
+    /// An output that there is room for. What is in a map is kept twice.
+    fn take_in(&mut self, output: Value) -> Result<Value, String> {
+        let copies = if matches!(self.at, At::Mapping(_)) { 2 } else { 1 };
+        let size = bounded(&output, self.room / copies).map_err(|_| {
+            format!("the outputs of the chain are larger than the {} bytes that are kept", self.settings.bytes)
+        })?;
+        self.room -= size.get().len() * copies;
+        Ok(output)
+    }
+}
+
+/// What is said of a chain whose time is over.
+pub(super) const LATE: &str = "chain exceeded timeout";
+
+/// An `input_map`, each path replaced by what it leads to.
+struct Resolved<'a> {
+    members: &'a Map<String, Value>,
+    context: &'a Context,
+}
+
+impl Serialize for Resolved<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        #[serde(untagged)]
+        enum Member<'a> {
+            Everything(&'a Context),
+            Value(Cow<'a, Value>),
+        }
+        serializer.collect_map(self.members.iter().map(|(name, value)| {
+            let member = match meant(value, self.context) {
+                Meant::Everything => Member::Everything(self.context),
+                Meant::Value(value) => Member::Value(value),
+            };
+            (name, member)
+        }))
+    }
+}
+
+/// A value as JSON of at most so many bytes.
+fn bounded(value: &impl Serialize, limit: usize) -> Result<Box<RawValue>, String> {
+    let mut text = Bounded { text: Vec::new(), limit };
+    let too_large = |_| format!("what it would be given is larger than {limit} bytes");
+    serde_json::to_writer(&mut text, value).map_err(too_large)?;
+    Ok(json::raw(String::from_utf8(text.text).unwrap_or_default()))
+}
+
+/// Takes so many bytes and no more.
+struct Bounded {
+    text: Vec<u8>,
+    limit: usize,
+}
+
+impl io::Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.text.len() + bytes.len() > self.limit {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        self.text.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,210 @@
+//! Environments that are programs: any command that speaks lines of JSON.
+//!
+//! The program is started for each episode, and ends with it. What it reads, one object on each line:
+//!
+//! ```text
+//! {"id": 1, "reset": {"seed": 7, "options": {…}}}     first, and once
+//! {"id": 2, "step": {…}}                               an action
+//! {"id": 3, "render": "text"}                          a mode
+//! {"id": 4, "plan": {…}}                               a state, or null for its own
+//! {"close": true}                                      last; then its input ends
+//! ```
+//!
+//! What it writes, each answer with the id of what it answers:
+//!
+//! ```text
+//! {"id": 1, "obs": {"state": {…}}}
+//! {"id": 2, "obs": {"state": {…}, "reward": 0.5, "done": false, "truncated": false, "info": {…}, "metadata": {…}}}
+//! {"id": 3, "render": …}
+//! {"id": 4, "plan": [{…}, …]}
+//! {"id": 2, "error": "no such door", "code": "unknown_action"}
+//! {"push": {"event_type": "status", "reason": "…", "delta": {…}, "reward": 0.1, "terminal": false}}
+//! ```
+//!
+//! Lines with `push` may come at any time and become `env/state/push`. Of an observation only `state` is needed; an error
+//! has the code `runtime_error`, `unknown_action` or `reset_denied`, the first if it has none. A program that takes too
+//! long, writes a line that is too long or no JSON, or ends, ends its episode. The end of what it wrote to its error output
+//! goes into the log then.
+
+mod keeper;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use gladhand_core::operations::Failure;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use self::keeper::Line;
+use super::environment::{Environment, Episode, Object, Reset, Seen, Space, reset_denied};
+use super::pushing::Pushes;
+use crate::starting::ending::Roster;
+use crate::starting::{Plan, Starter, minimal_environment};
+
+/// How a program is made an environment.
+#[derive(Debug, Clone)]
+pub struct Program {
+    /// What `env_name` calls it.
+    pub name: String,
+    /// The program and its arguments; there is no shell.
+    pub command: Vec<String>,
+    /// Where it works; none: where we do.
+    pub folder: Option<PathBuf>,
+    /// Its whole environment.
+    pub environment: Vec<(String, String)>,
+    /// What can be done in it: a JSON Schema.
+    pub actions: Value,
+    /// What is seen of it: a JSON Schema.
+    pub states: Value,
+    /// How long it may take for an answer, also for the first.
+    pub patience: Duration,
+    /// How long it may take to leave when its episode is closed.
+    pub grace: Duration,
+    /// How many bytes one of its lines may have.
+    pub longest_line: usize,
+}
+
+impl Program {
+    /// A program as an environment, with the usual limits.
+    pub fn new(name: impl Into<String>, command: Vec<String>) -> Self {
+        Self {
+            name: name.into(),
+            command,
+            folder: None,
+            environment: minimal_environment(),
+            actions: json!({"type": "object"}),
+            states: json!({"type": "object"}),
+            patience: Duration::from_secs(30),
+            grace: Duration::from_secs(1),
+            longest_line: 1024 * 1024,
+        }
+    }
+}
+
+/// An environment that is a program.
+#[derive(Debug)]
+pub(super) struct Command {
+    program: Program,
+    starter: Arc<dyn Starter>,
+    roster: Roster,
+}
+
+impl Command {
+    pub(super) fn of(program: Program, starter: Arc<dyn Starter>, roster: Roster) -> Self {
+        Self { program, starter, roster }
+    }
+}
+
+#[async_trait]
+impl Environment for Command {
+    fn name(&self) -> &str {
+        &self.program.name
+    }
+
+    fn space(&self) -> Space {
+        Space { actions: self.program.actions.clone(), states: self.program.states.clone() }
+    }
+
+    async fn reset(&self, reset: Reset, pushes: Pushes) -> Result<(Box<dyn Episode>, Seen), Failure> {
+        let Program { command, folder, environment, .. } = &self.program;
+        let plan = Plan { command: command.clone(), folder: folder.clone(), environment: environment.clone() };
+        let started = self.starter.start(&plan).await;
+        let started = started.map_err(|error| reset_denied(format!("the environment does not start: {error}")))?;
+        let (line, keeper) = keeper::keep(started, &self.program, pushes.clone());
+        let at_work = self.roster.enter();
+        tokio::spawn(async move {
+            keeper.await;
+            drop(at_work);
+        });
+        let mut played = Played { line, pushes, patience: self.program.patience };
+        let seen = played.observe(json!({"reset": {"seed": reset.seed, "options": reset.options}})).await?;
+        Ok((Box::new(played), seen))
+    }
+}
+
+/// An episode that a program plays.
+#[derive(Debug)]
+struct Played {
+    line: Line,
+    pushes: Pushes,
+    patience: Duration,
+}
+
+/// `obs`, as a program writes it.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Observation {
+    state: Object,
+    reward: Option<f64>,
+    done: bool,
+    truncated: bool,
+    info: Object,
+    metadata: Object,
+}
+
+#[async_trait]
+impl Episode for Played {
+    async fn step(&mut self, action: &Object) -> Result<Seen, Failure> {
+        self.observe(json!({"step": action})).await
+    }
+
+    async fn render(&mut self, mode: &str) -> Result<Option<Value>, Failure> {
+        let mut answer = self.ask(json!({"render": mode})).await?;
+        Ok(answer.remove("render").filter(|picture| !picture.is_null()))
+    }
+
+    async fn plan(&mut self, state: Option<&Object>) -> Result<Vec<Value>, Failure> {
+        let mut answer = self.ask(json!({"plan": state})).await?;
+        match answer.remove("plan") {
+            Some(Value::Array(actions)) if actions.iter().all(Value::is_object) => Ok(actions),
+            _ => Err(broken("its plan is no list of actions")),
+        }
+    }
+
+    async fn close(&mut self) {
+        self.line.close();
+    }
+}
+
+impl Played {
+    async fn observe(&mut self, asking: Value) -> Result<Seen, Failure> {
+        let mut answer = self.ask(asking).await?;
+        let seen: Observation = answer
+            .remove("obs")
+            .filter(Value::is_object)
+            .and_then(|seen| serde_json::from_value(seen).ok())
+            .ok_or_else(|| broken("its observation is none"))?;
+        let Observation { state, reward, done, truncated, info, metadata } = seen;
+        let done = done || truncated;
+        Ok(Seen { state, reward: reward.unwrap_or(0.0), done, truncated, info, metadata })
+    }
+
+    async fn ask(&mut self, asking: Value) -> Result<Object, Failure> {
+        let answer = match tokio::time::timeout(self.patience, self.line.ask(asking)).await {
+            Ok(answer) => answer.ok_or_else(|| broken(keeper::ENDED))?,
+            Err(_) => {
+                self.line.hang_up();
+                let why = format!("no answer within {} seconds", self.patience.as_secs_f64());
+                self.pushes.broke(&why);
+                return Err(Failure::of_capability("timeout", why));
+            }
+        };
+        match answer.get("error").and_then(Value::as_str) {
+            None => Ok(answer),
+            Some(why) => {
+                let code = match answer.get("code").and_then(Value::as_str) {
+                    Some("unknown_action") => "unknown_action",
+                    Some("reset_denied") => "reset_denied",
+                    _ => "runtime_error",
+                };
+                Err(Failure::of_capability(code, why.to_owned()))
+            }
+        }
+    }
+}
+
+fn broken(why: &str) -> Failure {
+    Failure::of_capability("runtime_error", format!("the environment is broken: {why}"))
+}

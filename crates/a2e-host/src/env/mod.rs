@@ -1,0 +1,351 @@
+//! The capability `env`: episodes that are played step by step (`a2e` §12).
+//!
+//! There may be several environments, and a session may play several episodes; it sees no others, and they go with it.
+//! What an environment is says [`Environment`]; here is what all have in common: counting, recording, limits, pushes.
+
+mod chance;
+mod command;
+mod counter;
+mod environment;
+mod gridworld;
+mod playing;
+mod pushing;
+mod textfiles;
+
+use std::sync::Arc;
+
+use gladhand_core::operations::{CapabilityCall, Failure, Outcome};
+use gladhand_core::wire::json;
+use gladhand_hub::{Answer, Context, Features, Provider, SessionId, Settling};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+pub use self::command::Program;
+pub use self::counter::Counter;
+use self::environment::reset_denied;
+pub use self::environment::{Environment, Episode, Object, Reset, Seen, Space};
+pub use self::gridworld::Gridworld;
+use self::playing::Played;
+pub use self::pushing::{Push, Pushes};
+pub use self::textfiles::Textfiles;
+use crate::belongings::{Belongings, Few, NoPlace, Place};
+use crate::grants::{self, Programs};
+use crate::reply;
+use crate::starting::Starter;
+
+/// What is played, and how much of it.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Programs that are environments, beside those that are always there.
+    pub programs: Vec<Program>,
+    /// How many episodes a session may have at once. Those that are over make room for others.
+    pub most_episodes: usize,
+    /// How many episodes all sessions may have at once.
+    pub most_in_all: usize,
+    /// How many bytes of JSON a state or an action may have.
+    pub largest_state: usize,
+    /// How many steps of an episode are recorded; of more, the newest.
+    pub most_records: usize,
+    /// How many bytes of JSON the records of an episode may have, and an answer with records.
+    pub most_recorded: usize,
+    /// How many steps may be asked for at once.
+    pub largest_batch: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            programs: Vec::new(),
+            most_episodes: 16,
+            most_in_all: 256,
+            largest_state: 1024 * 1024,
+            most_records: 1000,
+            most_recorded: 1024 * 1024,
+            largest_batch: 64,
+        }
+    }
+}
+
+/// The environments that are always there.
+fn own() -> Vec<Arc<dyn Environment>> {
+    vec![
+        Arc::new(Gridworld),
+        Arc::new(Textfiles::default()),
+        Arc::new(Counter::named("counter")),
+        Arc::new(Counter::named("counter_env")),
+    ]
+}
+
+/// Whether an environment that is always there has this name, so that a program of the same would never be played.
+pub fn is_own(name: &str) -> bool {
+    own().iter().any(|environment| environment.name() == name)
+}
+
+/// The capability `env`.
+#[derive(Debug)]
+pub struct Env {
+    settings: Settings,
+    programs: Programs,
+    environments: Vec<Arc<dyn Environment>>,
+    episodes: Belongings<Played>,
+}
+
+impl Env {
+    /// The environments that are always there (`gridworld`, `textfiles`, `counter`, which is also called `counter_env`),
+    /// and the programs of the settings, which somebody starts.
+    pub fn new(mut settings: Settings, starter: &Arc<dyn Starter>) -> Self {
+        let episodes = Belongings::default();
+        let programs = if settings.programs.is_empty() { Programs::None } else { Programs::Some };
+        let mut environments = own();
+        for program in std::mem::take(&mut settings.programs) {
+            let roster = episodes.roster().clone();
+            environments.push(Arc::new(command::Command::of(program, Arc::clone(starter), roster)));
+        }
+        Self { settings, programs, environments, episodes }
+    }
+
+    /// One more environment. It goes before one of the same name. What it does is not known here, so it counts as a program.
+    pub fn with(mut self, environment: Arc<dyn Environment>) -> Self {
+        self.programs = Programs::Some;
+        self.environments.insert(0, environment);
+        self
+    }
+}
+
+/// A whole number or none, which may be written as `5.0`.
+#[derive(Debug, Deserialize)]
+struct Whole(#[serde(deserialize_with = "crate::integer")] i64);
+
+/// `env/reset/req`.
+#[derive(Debug, Deserialize)]
+struct ResetRequest {
+    env_name: String,
+    #[serde(default)]
+    seed: Option<Whole>,
+    #[serde(default)]
+    options: Object,
+}
+
+/// `env/step/req`.
+#[derive(Debug, Deserialize)]
+struct StepRequest {
+    episode_id: String,
+    action: Object,
+}
+
+/// `env/observe/req`, `env/close/req`, `env/render/req`.
+#[derive(Debug, Deserialize)]
+struct EpisodeRequest {
+    episode_id: String,
+    #[serde(default)]
+    mode: Option<String>,
+}
+
+/// `env/space/req`.
+#[derive(Debug, Deserialize)]
+struct SpaceRequest {
+    env_name: String,
+}
+
+/// `env/plan/req`.
+#[derive(Debug, Deserialize)]
+struct PlanRequest {
+    #[serde(default)]
+    episode_id: Option<String>,
+    #[serde(default)]
+    state: Option<Object>,
+}
+
+/// `env/batch_step/req`.
+#[derive(Debug, Deserialize)]
+struct BatchRequest {
+    episode_ids: Vec<String>,
+    actions: Vec<Object>,
+}
+
+/// `env/exp/list/req`.
+#[derive(Debug, Deserialize)]
+#[serde(default)]
+struct RecordsRequest {
+    episode_id: String,
+    #[serde(deserialize_with = "crate::integer")]
+    limit: i64,
+}
+
+impl Default for RecordsRequest {
+    fn default() -> Self {
+        Self { episode_id: String::new(), limit: 100 }
+    }
+}
+
+impl Provider for Env {
+    fn features(&self) -> Features {
+        Features { silent: true, ..Features::default() }
+    }
+
+    fn capabilities(&self) -> Vec<&'static str> {
+        vec!["env"]
+    }
+
+    fn open_capabilities(&self) -> Vec<&'static str> {
+        grants::open("env", self.programs)
+    }
+
+    fn serve(&self, call: CapabilityCall<'_>, context: &Context<'_>) -> Answer {
+        let session = context.caller.session();
+        let served = match call.kind {
+            "env/reset/req" => call.read().and_then(|reset| self.reset(reset, context)),
+            "env/step/req" => call.read().and_then(|step| self.step(step, session)),
+            "env/observe/req" => call.read().and_then(|of| self.observe(&of, session)),
+            "env/close/req" => call.read().and_then(|of| self.close(&of, session)),
+            "env/space/req" => call.read().and_then(|of| self.space(&of)),
+            "env/render/req" => call.read().and_then(|of| self.render(of, session)),
+            "env/plan/req" => call.read().and_then(|plan| self.plan(plan, session)),
+            "env/batch_step/req" => call.read().and_then(|batch| self.batch(batch, &call, session)),
+            "env/exp/list/req" => call.read().and_then(|of| self.records(&of, session)),
+            other => Err(Failure::of_capability("invalid_message", format!("not a request to environments: {other}"))),
+        };
+        served.unwrap_or_else(|failure| Answer::Now(Err(failure)))
+    }
+
+    fn left(&self, session: SessionId) {
+        self.episodes.left(session).iter().for_each(|episode| episode.abandon());
+    }
+
+    fn closing(&self) -> Option<Settling> {
+        self.episodes.close().iter().for_each(|episode| episode.abandon());
+        let roster = self.episodes.roster().clone();
+        Some(Box::pin(async move { roster.all_left().await }))
+    }
+}
+
+impl Env {
+    fn reset(&self, reset: ResetRequest, context: &Context<'_>) -> Result<Answer, Failure> {
+        let environment = Arc::clone(self.environment(&reset.env_name)?);
+        let place = self.place(context.caller.session())?;
+        let bounds = pushing::Bounds {
+            state: self.settings.largest_state,
+            records: self.settings.most_records,
+            recorded: self.settings.most_recorded,
+        };
+        let (caller, seed) = (Arc::clone(context.caller), reset.seed.map(|Whole(seed)| seed));
+        Ok(Answer::Later(Box::pin(async move {
+            let reset = Reset { seed, options: reset.options };
+            let (episode, observation) = Played::begin(&*environment, reset, caller, bounds).await?;
+            // If the session has ended meanwhile, the episode goes with what is dropped here.
+            place.fill(&Arc::new(episode)).ok_or_else(|| reset_denied("the session has ended"))?;
+            reply(&json!({"obs": observation}))
+        })))
+    }
+
+    fn environment(&self, name: &str) -> Result<&Arc<dyn Environment>, Failure> {
+        let found = self.environments.iter().find(|environment| environment.name() == name);
+        found.ok_or_else(|| reset_denied(format!("unknown environment: {name:?}")))
+    }
+
+    /// A place for one more episode, made by forgetting the oldest that are over.
+    fn place(&self, session: SessionId) -> Result<Place<Played>, Failure> {
+        let settings = &self.settings;
+        let admit = |few: &mut Few<Played>, in_all: crate::belongings::InAll| {
+            while few.coming + few.here.len() >= settings.most_episodes {
+                let over = few.here.iter().position(|episode| episode.is_over());
+                few.here.remove(over.ok_or(settings.most_episodes)?);
+            }
+            if in_all.0 >= settings.most_in_all { Err(settings.most_in_all) } else { Ok(()) }
+        };
+        self.episodes.place(session, |_| true, admit).map_err(|no| match no {
+            NoPlace::Closed => reset_denied("stopping"),
+            NoPlace::NotAdmitted(most) => reset_denied(format!("there are {most} episodes already; close one first")),
+        })
+    }
+
+    fn episode(&self, session: SessionId, id: &str) -> Result<Arc<Played>, Failure> {
+        self.episodes.find(session, |episode| episode.id == id).ok_or_else(playing::no_episode)
+    }
+
+    fn step(&self, step: StepRequest, session: SessionId) -> Result<Answer, Failure> {
+        let episode = self.episode(session, &step.episode_id)?;
+        let largest = self.settings.largest_state;
+        Ok(Answer::Later(Box::pin(async move {
+            let observation = episode.step(&step.action, largest).await?;
+            reply(&json!({"obs": observation}))
+        })))
+    }
+
+    fn observe(&self, of: &EpisodeRequest, session: SessionId) -> Result<Answer, Failure> {
+        let episode = self.episode(session, &of.episode_id)?;
+        Ok(Answer::Now(reply(&json!({"obs": episode.observe()}))))
+    }
+
+    fn close(&self, of: &EpisodeRequest, session: SessionId) -> Result<Answer, Failure> {
+        let episode = self.episodes.take(session, |episode| episode.id == of.episode_id);
+        let episode = episode.ok_or_else(playing::no_episode)?;
+        Ok(Answer::Later(Box::pin(async move {
+            episode.close().await;
+            reply(&json!({"closed": true}))
+        })))
+    }
+
+    fn space(&self, of: &SpaceRequest) -> Result<Answer, Failure> {
+        let Space { actions, states } = self.environment(&of.env_name)?.space();
+        Ok(Answer::Now(reply(&json!({"action_space": actions, "state_schema": states}))))
+    }
+
+    fn render(&self, of: EpisodeRequest, session: SessionId) -> Result<Answer, Failure> {
+        let episode = self.episode(session, &of.episode_id)?;
+        Ok(Answer::Later(Box::pin(async move {
+            let render = episode.render(of.mode.as_deref().unwrap_or("screenshot")).await?;
+            reply(&json!({"render": render}))
+        })))
+    }
+
+    fn plan(&self, plan: PlanRequest, session: SessionId) -> Result<Answer, Failure> {
+        let told = |actions: &[Value]| -> Outcome { reply(&json!({"suggested_actions": actions})) };
+        if let Some(id) = plan.episode_id.filter(|id| !id.is_empty()) {
+            let episode = self.episode(session, &id)?;
+            return Ok(Answer::Later(Box::pin(async move { told(&episode.plan(plan.state.as_ref()).await?) })));
+        }
+        let state = plan.state.ok_or_else(playing::no_episode)?;
+        let planned = self.environments.iter().find_map(|environment| environment.plan_from(&state));
+        let unknown = || Failure::refused("no environment knows such a state; name an episode");
+        Ok(Answer::Now(told(&planned.ok_or_else(unknown)?)))
+    }
+
+    fn batch(&self, batch: BatchRequest, call: &CapabilityCall<'_>, session: SessionId) -> Result<Answer, Failure> {
+        let BatchRequest { episode_ids, actions } = batch;
+        let largest = self.settings.largest_batch;
+        if episode_ids.len() != actions.len() {
+            return Err(Failure::refused(format!("{} episodes and {} actions", episode_ids.len(), actions.len())));
+        }
+        if actions.len() > largest {
+            return Err(Failure::refused(format!("at most {largest} steps at once")));
+        }
+        let found = episode_ids.iter().map(|id| self.episode(session, id));
+        let episodes = found.collect::<Result<Vec<_>, _>>()?;
+        if episodes.iter().any(|episode| episode.is_over()) {
+            return Err(playing::is_over());
+        }
+        let request = call.request.as_ref().map(|id| json::raw(id.as_json().to_owned()));
+        let largest = self.settings.largest_state;
+        Ok(Answer::Later(Box::pin(async move {
+            let mut results = Vec::with_capacity(actions.len());
+            for (episode, action) in episodes.iter().zip(&actions) {
+                // Those before have been made, so one that fails does not fail all.
+                let observation =
+                    episode.step(action, largest).await.unwrap_or_else(|failure| episode.failed(&failure));
+                results.push(json!({"type": "env/step/resp", "req_id": request, "obs": observation}));
+            }
+            reply(&json!({"results": results}))
+        })))
+    }
+
+    fn records(&self, of: &RecordsRequest, session: SessionId) -> Result<Answer, Failure> {
+        let episodes = match of.episode_id.as_str() {
+            "" => self.episodes.of(session),
+            id => vec![self.episode(session, id)?],
+        };
+        let most = usize::try_from(of.limit).unwrap_or(0);
+        let records = playing::records(&episodes, most, self.settings.most_recorded);
+        Ok(Answer::Now(reply(&json!({"episodes": records}))))
+    }
+}

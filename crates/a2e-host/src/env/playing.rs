@@ -1,0 +1,175 @@
+//! An episode of any environment, as requests see it.
+
+use std::sync::{Arc, Mutex};
+
+use gladhand_core::operations::{Failure, FailureKind};
+use gladhand_hub::Caller;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::environment::{Environment, Episode, Object, Reset};
+use super::pushing::{Board, Bounds, Pushes, lock, observation, size};
+
+/// An episode that is being played.
+#[derive(Debug)]
+pub(super) struct Played {
+    pub(super) id: String,
+    environment: String,
+    created_at: f64,
+    /// How it stands. Looking at it never waits for a step.
+    board: Arc<Mutex<Board>>,
+    /// The game itself, until it is closed. One step at a time.
+    game: tokio::sync::Mutex<Option<Box<dyn Episode>>>,
+    abandoned: CancellationToken,
+}
+
+impl Played {
+    /// Begins an episode; gives what is seen of it at first.
+    pub(super) async fn begin(
+        environment: &dyn Environment,
+        reset: Reset,
+        caller: Arc<dyn Caller>,
+        bounds: Bounds,
+    ) -> Result<(Self, Value), Failure> {
+        let id = fresh_id();
+        let board = Arc::new(Mutex::new(Board::with(bounds)));
+        let pushes = Pushes::of(id.clone(), Arc::clone(&board), caller);
+        let (game, seen) = environment.reset(reset, pushes).await?;
+        lock(&board).begin(&seen)?;
+        let played = Self {
+            id,
+            environment: environment.name().to_owned(),
+            created_at: crate::now(),
+            board,
+            game: tokio::sync::Mutex::new(Some(game)),
+            abandoned: CancellationToken::new(),
+        };
+        let first = observation(&played.id, &lock(&played.board), seen.reward, played.created_at, None);
+        Ok((played, first))
+    }
+
+    /// Makes a step; gives what is seen then.
+    pub(super) async fn step(&self, action: &Object, largest: usize) -> Result<Value, Failure> {
+        let bytes = size(action);
+        if bytes > largest {
+            let message = format!("an action of {bytes} bytes is over the limit of {largest}");
+            return Err(Failure::refused(message));
+        }
+        self.unless_abandoned(async {
+            let mut game = self.game.lock().await;
+            let game = game.as_mut().ok_or_else(no_episode)?;
+            if self.is_over() {
+                return Err(is_over());
+            }
+            let seen = game.step(action).await?;
+            let mut board = lock(&self.board);
+            board.advance(action, &seen)?;
+            Ok(observation(&self.id, &board, seen.reward, crate::now(), Some(&seen.info)))
+        })
+        .await
+    }
+
+    /// What is seen without doing anything.
+    pub(super) fn observe(&self) -> Value {
+        observation(&self.id, &lock(&self.board), 0.0, self.created_at, None)
+    }
+
+    /// What is seen when a step of several has failed.
+    pub(super) fn failed(&self, failure: &Failure) -> Value {
+        let mut seen = self.observe();
+        let code = match failure.kind {
+            FailureKind::Capability(code) => code,
+            other => other.word(),
+        };
+        seen["metadata"]["error"] = json!({"code": code, "message": failure.message});
+        seen
+    }
+
+    /// A picture of it.
+    pub(super) async fn render(&self, mode: &str) -> Result<Value, Failure> {
+        let rendered = self.unless_abandoned(async {
+            let mut game = self.game.lock().await;
+            game.as_mut().ok_or_else(no_episode)?.render(mode).await
+        });
+        match rendered.await? {
+            Some(picture) => Ok(picture),
+            None if mode == "json" => Ok(Value::Object(lock(&self.board).state.clone())),
+            None => {
+                let message = format!("the environment {:?} cannot be rendered as {mode:?}", self.environment);
+                Err(Failure::refused(message))
+            }
+        }
+    }
+
+    /// What to do next.
+    pub(super) async fn plan(&self, state: Option<&Object>) -> Result<Vec<Value>, Failure> {
+        self.unless_abandoned(async {
+            let mut game = self.game.lock().await;
+            game.as_mut().ok_or_else(no_episode)?.plan(state).await
+        })
+        .await
+    }
+
+    /// Ends it in order. A step that is being made is given up.
+    pub(super) async fn close(&self) {
+        self.abandoned.cancel();
+        if let Some(mut game) = self.game.lock().await.take() {
+            game.close().await;
+        }
+    }
+
+    /// Nobody wants it any more. It goes with the last who holds it.
+    pub(super) fn abandon(&self) {
+        self.abandoned.cancel();
+    }
+
+    /// Whether there is nothing more to be done in it.
+    pub(super) fn is_over(&self) -> bool {
+        lock(&self.board).done
+    }
+
+    async fn unless_abandoned<T>(&self, work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+        self.abandoned.run_until_cancelled(work).await.unwrap_or_else(|| Err(no_episode()))
+    }
+}
+
+/// The newest records of some episodes: so many, and of so many bytes.
+pub(super) fn records(episodes: &[Arc<Played>], most: usize, most_bytes: usize) -> Vec<Value> {
+    let (mut all, mut bytes) = (Vec::new(), 0);
+    for episode in episodes.iter().rev() {
+        let board = lock(&episode.board);
+        let newest: Vec<_> = board.records(most.saturating_sub(all.len())).collect();
+        for record in newest.into_iter().rev() {
+            bytes += record.get().len();
+            if bytes > most_bytes {
+                break;
+            }
+            let Ok(mut record) = serde_json::from_str::<Value>(record.get()) else { continue };
+            record["episode_id"] = json!(episode.id);
+            record["env_name"] = json!(episode.environment);
+            all.push(record);
+        }
+    }
+    all.reverse();
+    all
+}
+
+/// No episode has that id.
+pub(super) fn no_episode() -> Failure {
+    Failure::refused("No active episode. Call reset().")
+}
+
+/// The episode has come to its end.
+pub(super) fn is_over() -> Failure {
+    Failure::refused("Episode already completed. Call reset().")
+}
+
+/// An id with dashes, as ids of episodes are written.
+fn fresh_id() -> String {
+    let digits = crate::hex_id::<16>();
+    // A UUID of the fourth version, whose variant has the digit 8, 9, a or b.
+    let variant = ["8", "9", "a", "b"][usize::from(digits.as_bytes()[16] % 4)];
+    let (one, two, three) = (&digits[..8], &digits[8..12], &digits[13..16]);
+    let (four, five) = (&digits[17..20], &digits[20..]);
+    format!("{one}-{two}-4{three}-{variant}{four}-{five}")
+}

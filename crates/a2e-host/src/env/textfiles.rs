@@ -1,0 +1,228 @@
+//! A folder of notes and a task: find what is asked for, and put it where it is wanted.
+//!
+//! Each episode has a folder of its own, made from the seed, which nobody leaves and which goes with the episode. All files
+//! are small, so nothing here waits for long.
+
+mod folder;
+
+use std::path::PathBuf;
+
+use async_trait::async_trait;
+use gladhand_core::operations::Failure;
+use serde_json::{Value, json};
+
+use self::folder::Folder;
+use super::chance::Chance;
+use super::environment::{
+    Environment, Episode, Object, Reset, Seen, Space, option, reset_denied, unknown_action, word,
+};
+use super::pushing::Pushes;
+
+/// How many steps an episode has unless the options say otherwise, and how many it may have.
+const USUAL_STEPS: u64 = 50;
+const MOST_STEPS: u64 = 1000;
+
+/// How many notes there are unless the options say otherwise, and how many there may be.
+const USUAL_NOTES: u64 = 8;
+const MOST_NOTES: u64 = 50;
+
+/// What a step costs, and one that came to nothing.
+const STEP: f64 = -0.01;
+const MISTAKE: f64 = -0.05;
+
+const ROOMS: [&str; 4] = ["attic", "cellar", "kitchen", "study"];
+const THINGS: [&str; 8] = ["apple", "barrel", "candle", "drum", "engine", "feather", "globe", "hammer"];
+
+/// A folder of notes and a task. Options: `task` (`collect`, `rename`), `files`, `max_steps`.
+#[derive(Debug, Clone)]
+pub struct Textfiles {
+    /// Where the folders are made.
+    pub within: PathBuf,
+}
+
+impl Default for Textfiles {
+    fn default() -> Self {
+        Self { within: std::env::temp_dir() }
+    }
+}
+
+/// What is to be done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Task {
+    /// Write the key to a file.
+    Collect,
+    /// Give the note with the key another name.
+    Rename,
+}
+
+#[async_trait]
+impl Environment for Textfiles {
+    fn name(&self) -> &str {
+        "textfiles"
+    }
+
+    fn space(&self) -> Space {
+        let payload = |members: &[&str]| {
+            let properties: Object =
+                members.iter().map(|name| ((*name).to_owned(), json!({"type": "string"}))).collect();
+            json!({"type": "object", "properties": properties, "required": members})
+        };
+        let action = |word: &str, members: &[&str]| {
+            let properties = json!({"action_type": {"const": word}, "payload": payload(members)});
+            json!({"type": "object", "properties": properties, "required": ["action_type", "payload"]})
+        };
+        let strings = json!({"type": "array", "items": {"type": "string"}});
+        Space {
+            actions: json!({"oneOf": [
+                action("list", &[]),
+                action("read", &["path"]),
+                action("find", &["text"]),
+                action("write", &["path", "text"]),
+                action("rename", &["from", "to"]),
+            ]}),
+            states: json!({"type": "object", "properties": {
+                "task": {"type": "string", "enum": ["collect", "rename"]},
+                "goal": {"type": "string"},
+                "files": strings,
+                "last": {"type": ["object", "null"]},
+                "steps_left": {"type": "integer"},
+            }}),
+        }
+    }
+
+    async fn reset(&self, reset: Reset, _: Pushes) -> Result<(Box<dyn Episode>, Seen), Failure> {
+        let steps_left = option(&reset.options, "max_steps", USUAL_STEPS, 1..=MOST_STEPS)?;
+        let notes = option(&reset.options, "files", USUAL_NOTES, 1..=MOST_NOTES)?;
+        let mut chance = Chance::of(reset.seed);
+        let task = match reset.options.get("task").filter(|task| !task.is_null()) {
+            None => [Task::Collect, Task::Rename][usize::from(chance.below(2) == 1)],
+            Some(Value::String(word)) if word == "collect" => Task::Collect,
+            Some(Value::String(word)) if word == "rename" => Task::Rename,
+            Some(_) => return Err(reset_denied("option \"task\" is \"collect\" or \"rename\"")),
+        };
+        let cannot = |error: std::io::Error| reset_denied(format!("the folder cannot be made: {error}"));
+        let folder = Folder::make(&self.within).map_err(cannot)?;
+        let metadata = [("seed".to_owned(), json!(chance.seed()))].into_iter().collect();
+        let (key, keeper) = fill(&folder, notes, &mut chance).map_err(cannot)?;
+        let errand = Errand { folder, task, key, keeper, steps_left, metadata };
+        let seen = errand.seen(Value::Null, 0.0);
+        Ok((Box::new(errand), seen))
+    }
+}
+
+/// Writes the notes; gives the key and the path of the note that has it.
+fn fill(folder: &Folder, notes: u64, chance: &mut Chance) -> std::io::Result<(String, String)> {
+    let keeper = chance.below(notes);
+    let key = format!("{:08x}", chance.below(1 << 32));
+    let mut kept_in = String::new();
+    for number in 0..notes {
+        let room = ROOMS[chance.below(ROOMS.len() as u64) as usize];
+        let path = format!("{room}/note-{number}.txt");
+        let mut text = String::new();
+        for _ in 0..=chance.below(4) {
+            let thing = THINGS[chance.below(THINGS.len() as u64) as usize];
+            text.push_str(&format!("There is a {thing} in the {room}.\n"));
+        }
+        if number == keeper {
+            text.push_str(&format!("key: {key}\n"));
+            kept_in.clone_from(&path);
+        }
+        folder.put(&path, &text)?;
+    }
+    Ok((key, kept_in))
+}
+
+#[derive(Debug)]
+struct Errand {
+    folder: Folder,
+    task: Task,
+    key: String,
+    /// Where the key was at the beginning.
+    keeper: String,
+    steps_left: u64,
+    metadata: Object,
+}
+
+#[async_trait]
+impl Episode for Errand {
+    async fn step(&mut self, action: &Object) -> Result<Seen, Failure> {
+        let word = word(action).ok_or_else(|| unknown_action("an action has an action_type"))?;
+        let empty = Object::new();
+        let payload = action.get("payload").and_then(Value::as_object).unwrap_or(&empty);
+        let text =
+            |name: &str| payload.get(name).and_then(Value::as_str).ok_or_else(|| format!("payload has no {name}"));
+        let done = match word {
+            "list" => Ok(json!(self.folder.files())),
+            "read" => text("path").and_then(|path| self.folder.read(path)).map(Value::String),
+            "find" => text("text").map(|text| json!(self.folder.holding(text))),
+            "write" => text("path").and_then(|path| self.folder.write(path, text("text")?)).map(Value::from),
+            "rename" => text("from").and_then(|from| self.folder.rename(from, text("to")?)).map(|()| Value::Null),
+            other => return Err(unknown_action(format!("unknown action: {other:?}"))),
+        };
+        self.steps_left = self.steps_left.saturating_sub(1);
+        let reward = if done.is_ok() { STEP } else { MISTAKE };
+        let last = match done {
+            Ok(result) => json!({"action_type": word, "ok": true, "result": result}),
+            Err(why) => json!({"action_type": word, "ok": false, "error": why}),
+        };
+        Ok(self.seen(last, reward))
+    }
+
+    async fn render(&mut self, mode: &str) -> Result<Option<Value>, Failure> {
+        let text = || format!("{}\n\n{}\n", self.goal(), self.folder.files().join("\n"));
+        Ok((mode == "text").then(|| Value::String(text())))
+    }
+
+    async fn plan(&mut self, _: Option<&Object>) -> Result<Vec<Value>, Failure> {
+        let action = |word: &str, payload: Value| json!({"action_type": word, "payload": payload});
+        Ok(match self.task {
+            _ if self.is_done() => Vec::new(),
+            Task::Collect => vec![
+                action("find", json!({"text": "key:"})),
+                action("read", json!({"path": self.keeper})),
+                action("write", json!({"path": "answer.txt", "text": self.key})),
+            ],
+            Task::Rename => vec![
+                action("find", json!({"text": "key:"})),
+                action("rename", json!({"from": self.keeper, "to": "found.txt"})),
+            ],
+        })
+    }
+}
+
+impl Errand {
+    fn goal(&self) -> &'static str {
+        match self.task {
+            Task::Collect => "One of the notes has a line \"key: …\". Write the key, and nothing else, to answer.txt.",
+            Task::Rename => "One of the notes has a line \"key: …\". Rename that note to found.txt.",
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        match self.task {
+            Task::Collect => self.folder.read("answer.txt").is_ok_and(|text| text.trim() == self.key),
+            Task::Rename => {
+                let line = format!("key: {}\n", self.key);
+                self.folder.read("found.txt").is_ok_and(|text| text.ends_with(&line))
+                    && self.folder.read(&self.keeper).is_err()
+            }
+        }
+    }
+
+    fn seen(&self, last: Value, reward: f64) -> Seen {
+        let is_done = self.is_done();
+        let truncated = !is_done && self.steps_left == 0;
+        let task = if self.task == Task::Collect { "collect" } else { "rename" };
+        let state = [
+            ("task", json!(task)),
+            ("goal", json!(self.goal())),
+            ("files", json!(self.folder.files())),
+            ("last", last),
+            ("steps_left", json!(self.steps_left)),
+        ];
+        let state = state.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        let reward = if is_done { 1.0 } else { reward };
+        let metadata = self.metadata.clone();
+        Seen { state, reward, done: is_done || truncated, truncated, metadata, ..Seen::default() }
+    }
+}

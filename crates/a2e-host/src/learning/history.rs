@@ -1,0 +1,226 @@
+//! Refinements: what follows from the statistics, what was made of it, and the way back.
+
+use gladhand_core::wire::json::{is_deeper_than, to_raw};
+use rusqlite::{OptionalExtension as _, Row, params};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use super::proposal::{Edit, at, edits, review};
+use super::statistics::{Performance, Statistics};
+use crate::hex_id;
+use crate::storage::Setback;
+
+/// Mean score below which a component is to be called less often.
+const POOR: f64 = 0.5;
+/// How deep what refinements change may nest; deeper JSON is not read back.
+const DEEPEST: usize = 100;
+/// The longest id of a refinement, in bytes.
+const LONGEST_ID: usize = 128;
+
+const INSERT: &str = "INSERT INTO learning_refinements (refinement_id, applied_at, applied_edits, failed_edits, proposal, \
+    snapshot, principal) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+const OLD: &str = "DELETE FROM learning_refinements WHERE principal = ?2 AND id <= \
+    (SELECT id FROM learning_refinements WHERE principal = ?2 ORDER BY id DESC LIMIT 1 OFFSET ?1)";
+const ENTRIES: &str = "SELECT refinement_id, applied_at, rolled_back_at, applied_edits, failed_edits, proposal \
+    FROM learning_refinements WHERE principal = ?1 ORDER BY id";
+
+/// The refinements, and what they changed, at a moment.
+#[derive(Debug)]
+pub(super) struct History<'a> {
+    pub(super) statistics: Statistics<'a>,
+    pub(super) now: f64,
+}
+
+/// What became of a proposal.
+#[derive(Debug, Default, PartialEq, Serialize)]
+pub(super) struct Applied {
+    refinement_id: String,
+    applied_edits: usize,
+    failed_edits: usize,
+    rollback_available: bool,
+    error: String,
+}
+
+impl History<'_> {
+    /// Plans, and applies what stands up to review. Says how many proposals that was; too few experiences teach nothing.
+    pub(super) fn adapt(&self, component: &str) -> Result<usize, Setback> {
+        let settings = self.statistics.settings;
+        if self.statistics.experiences()? < u64::from(settings.min_experiences) {
+            return Ok(0);
+        }
+        let mut adapted = 0;
+        let made = self.edits()?;
+        for proposal in self.plan(component, &settings.scope)? {
+            if review(&proposal, &made, settings.confidence_threshold).approved {
+                adapted += usize::from(self.apply(&proposal)?.rollback_available);
+            }
+        }
+        let bump = "UPDATE learning_state SET policy_version = policy_version + 1 WHERE principal = ?1";
+        self.statistics.rows.prepare_cached(bump)?.execute([self.statistics.principal])?;
+        Ok(adapted)
+    }
+
+    /// A proposal for each component that does poorly, the worst first, unless what it would change is so already.
+    pub(super) fn plan(&self, component: &str, scope: &str) -> Result<Vec<Map<String, Value>>, Setback> {
+        let settings = self.statistics.settings;
+        let state = self.state()?;
+        let mut poor = self.statistics.performances(component)?;
+        poor.retain(|known| known.calls_total >= i64::from(settings.min_experiences) && known.avg_score < POOR);
+        poor.sort_by(|left, right| left.avg_score.total_cmp(&right.avg_score));
+        let proposals = poor.iter().filter_map(|known| self.propose(known, scope, &state));
+        Ok(proposals.take(settings.proposals).collect())
+    }
+
+    fn propose(&self, known: &Performance, scope: &str, state: &Map<String, Value>) -> Option<Map<String, Value>> {
+        let (mean, calls) = (known.avg_score, known.calls_total);
+        let path = format!("router.weights.{}", known.component_name);
+        let weight = json!((2.0 * mean).min(1.0));
+        let old = at(state, &path).cloned().unwrap_or_default();
+        if old == weight {
+            return None;
+        }
+        // The more calls there were beyond the few that it takes, the surer we are.
+        let confidence = calls as f64 / (calls as f64 + f64::from(self.statistics.settings.min_experiences));
+        let summary = format!("mean score {mean:.3} over {calls} calls");
+        let proposal = json!({
+            "refinement_id": hex_id::<16>(),
+            "scope": scope,
+            "component_name": known.component_name,
+            "feedback_summary": summary,
+            "confidence": confidence,
+            "created_at": self.now,
+            "status": "proposed",
+            "edits": [{
+                "target": "router_weight",
+                "op": "replace",
+                "path": path,
+                "old_value": old,
+                "new_value": weight,
+                "reason": summary,
+            }],
+        });
+        proposal.as_object().cloned()
+    }
+
+    /// Makes the edits of a proposal that can be made, and remembers how it was before.
+    pub(super) fn apply(&self, proposal: &Map<String, Value>) -> Result<Applied, Setback> {
+        let settings = self.statistics.settings;
+        let named = proposal.get("refinement_id").and_then(Value::as_str).filter(|id| !id.is_empty());
+        let refinement_id = named.map_or_else(hex_id::<16>, str::to_owned);
+        let written = edits(proposal);
+        let refused = |refinement_id, error: String| {
+            Ok(Applied { refinement_id, failed_edits: written.len(), error, ..Applied::default() })
+        };
+        let kept = to_raw(proposal);
+        if kept.get().len() > settings.record_bytes {
+            return refused(refinement_id, format!("a proposal has at most {} bytes", settings.record_bytes));
+        }
+        if refinement_id.len() > LONGEST_ID {
+            return refused(refinement_id, format!("an id has at most {LONGEST_ID} bytes"));
+        }
+        if self.is_applied(&refinement_id)? == Some(true) {
+            let error = format!("refinement {refinement_id} is applied already");
+            return refused(refinement_id, error);
+        }
+        let before = self.state()?;
+        let mut state = before.clone();
+        let mut errors = Vec::new();
+        for edit in written {
+            if let Err(error) = Edit::read(edit).and_then(|edit| edit.apply(&mut state)) {
+                errors.push(error);
+            }
+        }
+        let applied_edits = written.len() - errors.len();
+        if applied_edits == 0 {
+            let error = errors.into_iter().next().unwrap_or_else(|| "the proposal has no edits".to_owned());
+            return refused(refinement_id, error);
+        }
+        let text = to_raw(&state);
+        if text.get().len() > settings.state_bytes || is_deeper_than(text.get().as_bytes(), DEEPEST) {
+            return refused(refinement_id, "it would make too much of what there is".to_owned());
+        }
+        let Statistics { rows, principal, .. } = self.statistics;
+        self.statistics.ensure_state()?;
+        let again = "DELETE FROM learning_refinements WHERE refinement_id = ?1 AND principal = ?2";
+        rows.execute(again, params![refinement_id, principal])?;
+        let (applied, failed) = (applied_edits as i64, errors.len() as i64);
+        let snapshot = to_raw(&before);
+        let row = params![refinement_id, self.now, applied, failed, kept.get(), snapshot.get(), principal];
+        rows.prepare_cached(INSERT)?.execute(row)?;
+        rows.prepare_cached(OLD)?.execute(params![settings.refinements, principal])?;
+        rows.execute("UPDATE learning_state SET state = ?1 WHERE principal = ?2", params![text.get(), principal])?;
+        Ok(Applied {
+            refinement_id,
+            applied_edits,
+            failed_edits: errors.len(),
+            rollback_available: true,
+            error: errors.into_iter().next().unwrap_or_default(),
+        })
+    }
+
+    /// Goes back to how it was before a refinement, and so also before all that came after it; or says why not.
+    pub(super) fn roll_back(&self, refinement_id: &str) -> Result<Result<(), String>, Setback> {
+        match self.is_applied(refinement_id)? {
+            None => return Ok(Err(format!("unknown refinement: {refinement_id:.64}"))),
+            Some(false) => return Ok(Err(format!("refinement {refinement_id:.64} is rolled back already"))),
+            Some(true) => {}
+        }
+        let Statistics { rows, principal, .. } = self.statistics;
+        let restore = "UPDATE learning_state SET state = \
+            (SELECT snapshot FROM learning_refinements WHERE refinement_id = ?1 AND principal = ?2) WHERE principal = ?2";
+        rows.execute(restore, [refinement_id, principal])?;
+        let mark = "UPDATE learning_refinements SET rolled_back_at = ?2 WHERE rolled_back_at IS NULL AND principal = ?3 \
+            AND id >= (SELECT id FROM learning_refinements WHERE refinement_id = ?1 AND principal = ?3)";
+        rows.execute(mark, params![refinement_id, self.now, principal])?;
+        Ok(Ok(()))
+    }
+
+    /// Whether a refinement is in force; none if there is no such refinement.
+    fn is_applied(&self, refinement_id: &str) -> rusqlite::Result<Option<bool>> {
+        let Statistics { rows, principal, .. } = self.statistics;
+        let select =
+            "SELECT rolled_back_at IS NULL FROM learning_refinements WHERE refinement_id = ?1 AND principal = ?2";
+        rows.query_row(select, [refinement_id, principal], |row| row.get(0)).optional()
+    }
+
+    /// What refinements have made of it so far.
+    fn state(&self) -> rusqlite::Result<Map<String, Value>> {
+        let Statistics { rows, principal, .. } = self.statistics;
+        let select = "SELECT state FROM learning_state WHERE principal = ?1";
+        let state: Option<String> = rows.query_row(select, [principal], |row| row.get(0)).optional()?;
+        Ok(state.and_then(|state| serde_json::from_str(&state).ok()).unwrap_or_default())
+    }
+
+    /// All edits that were ever made, as far as they are remembered.
+    pub(super) fn edits(&self) -> Result<Vec<Edit>, Setback> {
+        let Statistics { rows, principal, .. } = self.statistics;
+        let mut proposals = rows.prepare_cached("SELECT proposal FROM learning_refinements WHERE principal = ?1")?;
+        let mut proposals = proposals.query([principal])?;
+        let mut made = Vec::new();
+        while let Some(row) = proposals.next()? {
+            let proposal: Map<String, Value> =
+                serde_json::from_str(row.get_ref(0)?.as_str().unwrap_or_default()).unwrap_or_default();
+            made.extend(edits(&proposal).iter().filter_map(|edit| Edit::read(edit).ok()));
+        }
+        Ok(made)
+    }
+
+    /// The refinements as they are shown, the oldest first.
+    pub(super) fn entries(&self) -> rusqlite::Result<Vec<Value>> {
+        let read = |row: &Row<'_>| {
+            let proposal: String = row.get(5)?;
+            let proposal: Value = serde_json::from_str(&proposal).unwrap_or_default();
+            let rolled_back_at: Option<f64> = row.get(2)?;
+            Ok(json!({
+                "refinement_id": row.get::<_, String>(0)?,
+                "status": if rolled_back_at.is_some() { "rolled_back" } else { "applied" },
+                "applied_at": row.get::<_, f64>(1)?,
+                "rolled_back_at": rolled_back_at,
+                "applied_edits": row.get::<_, i64>(3)?,
+                "failed_edits": row.get::<_, i64>(4)?,
+                "proposal": proposal,
+            }))
+        };
+        self.statistics.rows.prepare_cached(ENTRIES)?.query_map([self.statistics.principal], read)?.collect()
+    }
+}

@@ -1,0 +1,365 @@
+//! The capability `learning`: what was told of components, how they did, and refinements that follow from it.
+//!
+//! Feedback and experiences of all agents of a principal count together, as in one log; what refinements change is one
+//! object of that principal. Both are in the database. Principals see nothing of each other.
+
+mod history;
+mod proposal;
+mod statistics;
+mod told;
+
+use gladhand_core::operations::{CapabilityCall, Failure};
+use gladhand_core::wire::{RawValue, json};
+use gladhand_hub::{Answer, Context, Features, Provider, Settling};
+use rusqlite::Transaction;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
+
+use self::history::History;
+use self::proposal::review;
+use self::statistics::Statistics;
+use self::told::{Experience, Feedback, Told};
+use crate::clock::Clock;
+use crate::grants::{self, Programs};
+use crate::owner::Owner;
+use crate::storage::{Place, Setback, Storage, Turn};
+
+/// How much is learned from how much, for each principal.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// After how many experiences the host adapts by itself; 0: never.
+    pub adapt_every: u32,
+    /// Experiences without which nothing is adapted, and calls of a component without which nothing is proposed for it.
+    pub min_experiences: u32,
+    /// Confidence below which a proposal is not approved.
+    pub confidence_threshold: f64,
+    /// The scope of proposals that are made when nobody asked for any.
+    pub scope: String,
+    /// Components that are known; telling of more fails.
+    pub components: u32,
+    /// Durations of a component that the 95th percentile is taken of: the latest.
+    pub durations: u32,
+    /// Records of feedback and experience that are kept: the latest.
+    pub records: u32,
+    /// Bytes of all of them.
+    pub records_bytes: usize,
+    /// Bytes of one of them, and of a proposal; a larger one is refused.
+    pub record_bytes: usize,
+    /// Feedbacks or experiences in one request; more are refused, because others wait meanwhile.
+    pub request_items: usize,
+    /// Components that one experience may name.
+    pub named: usize,
+    /// Proposals in one plan: for the components that do worst.
+    pub proposals: usize,
+    /// Refinements that are remembered and can be rolled back: the latest.
+    pub refinements: u32,
+    /// Bytes of what refinements change.
+    pub state_bytes: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            adapt_every: 100,
+            min_experiences: 32,
+            confidence_threshold: 0.3,
+            scope: "local".to_owned(),
+            components: 10_000,
+            durations: 512,
+            records: 100_000,
+            records_bytes: 64 * 1024 * 1024,
+            record_bytes: 64 * 1024,
+            request_items: 500,
+            named: 64,
+            proposals: 32,
+            refinements: 100,
+            state_bytes: 256 * 1024,
+        }
+    }
+}
+
+/// Serves `learning`.
+#[derive(Debug)]
+pub struct Learning {
+    storage: Storage,
+    settings: Settings,
+    clock: Clock,
+}
+
+impl Learning {
+    /// Learning in a database.
+    pub fn new(storage: Storage, settings: Settings) -> Self {
+        Self { storage, settings, clock: Clock::default() }
+    }
+
+    /// The same, by another clock.
+    pub fn by(self, clock: Clock) -> Self {
+        Self { clock, ..self }
+    }
+}
+
+impl Provider for Learning {
+    fn name(&self) -> &str {
+        "learning"
+    }
+
+    fn features(&self) -> Features {
+        Features { silent: true, ..Features::default() }
+    }
+
+    fn capabilities(&self) -> Vec<&'static str> {
+        vec!["learning"]
+    }
+
+    fn open_capabilities(&self) -> Vec<&'static str> {
+        grants::open("learning", Programs::None)
+    }
+
+    fn serve(&self, call: CapabilityCall<'_>, context: &Context<'_>) -> Answer {
+        let work = match call.kind {
+            "learn/feedback/req" => Learner::hear_feedback,
+            "learn/experience/req" => Learner::hear_experience,
+            "learn/adapt/req" => Learner::adapt,
+            "learn/stats/req" => Learner::show_statistics,
+            "learn/refinement/plan/req" => Learner::plan,
+            "learn/refinement/review/req" => Learner::review,
+            "learn/refinement/apply/req" => Learner::apply,
+            "learn/refinement/rollback/req" => Learner::roll_back,
+            "learn/refinement/history/req" => Learner::show_history,
+            kind => {
+                return Answer::Now(Err(Failure::of_capability("invalid_message", format!("{kind} is no request"))));
+            }
+        };
+        let turn = match call.kind {
+            "learn/stats/req"
+            | "learn/refinement/plan/req"
+            | "learn/refinement/review/req"
+            | "learn/refinement/history/req" => Turn::Read,
+            _ => Turn::Change,
+        };
+        let learner = Learner {
+            call: call.into_owned(),
+            owner: Owner::of(context),
+            settings: self.settings.clone(),
+            now: self.clock.now(),
+        };
+        self.storage.answer(turn, move |database| work(&learner, database))
+    }
+
+    fn closing(&self) -> Option<Settling> {
+        Some(self.storage.closing())
+    }
+}
+
+/// One request, with all that is needed to answer it.
+#[derive(Debug)]
+struct Learner {
+    call: CapabilityCall<'static>,
+    owner: Owner,
+    settings: Settings,
+    now: f64,
+}
+
+/// Which component is meant, if not all.
+#[derive(Debug, Deserialize)]
+struct About {
+    #[serde(default)]
+    component_name: String,
+}
+
+/// A proposal, of which nothing is sure but that it is an object.
+#[derive(Debug, Deserialize)]
+struct Proposed {
+    #[serde(default)]
+    proposal: Map<String, Value>,
+}
+
+impl Learner {
+    /// What is known in the database, for the principal of the request.
+    fn statistics<'a>(&'a self, rows: &'a Transaction<'a>) -> Statistics<'a> {
+        Statistics { rows, settings: &self.settings, principal: self.owner.principal() }
+    }
+
+    /// The message; what is not as it is to be makes it no message.
+    fn read<T: DeserializeOwned>(&self) -> Result<T, Setback> {
+        self.call.read().map_err(|failure| Setback::of("parse_error", failure.message))
+    }
+
+    fn hear_feedback(&self, database: &Place) -> Result<Box<RawValue>, Setback> {
+        #[derive(Deserialize)]
+        struct Feedbacks {
+            feedbacks: Vec<Box<RawValue>>,
+        }
+
+        let Feedbacks { feedbacks } = self.read()?;
+        let told = self.each_told::<Feedback>("feedbacks", &feedbacks)?;
+        let new_score = database.change(|rows| {
+            let statistics = self.statistics(rows);
+            statistics.hear("feedback", self.owner.agent(), self.now, &told)?;
+            statistics.mean_of(told.iter().flat_map(|told| &told.samples).map(|sample| sample.component.as_str()))
+        })?;
+        Ok(json::to_raw(&json!({ "recorded": told.len(), "new_score": new_score })))
+    }
+
+    fn hear_experience(&self, database: &Place) -> Result<Box<RawValue>, Setback> {
+        #[derive(Deserialize)]
+        struct Experiences {
+            #[serde(default)]
+            experiences: Vec<Box<RawValue>>,
+        }
+
+        let Experiences { experiences } = self.read()?;
+        let told = self.each_told::<Experience>("experiences", &experiences)?;
+        database.change(|rows| {
+            let statistics = self.statistics(rows);
+            statistics.hear("experience", self.owner.agent(), self.now, &told)?;
+            let (before, after) = statistics.count_experiences(told.len())?;
+            let every = u64::from(self.settings.adapt_every);
+            if every > 0 && before / every < after / every {
+                History { statistics, now: self.now }.adapt("")?;
+            }
+            Ok::<_, Setback>(())
+        })?;
+        Ok(json::to_raw(&json!({ "stored": told.len() })))
+    }
+
+    /// Everything that was told in one message; one that is not as it is to be fails all.
+    fn each_told<T: DeserializeOwned + Into<Told>>(
+        &self,
+        member: &str,
+        all: &[Box<RawValue>],
+    ) -> Result<Vec<Told>, Setback> {
+        let Settings { request_items, record_bytes, named, .. } = self.settings;
+        if all.len() > request_items {
+            return Err(Setback::refused(format!("a request has at most {request_items} {member}")));
+        }
+        let read = |(place, written): (usize, &RawValue)| {
+            let refused = |problem: String| Setback::refused(format!("{member}.{place}: {problem}"));
+            let size = written.get().len();
+            if size > record_bytes {
+                return Err(refused(format!("it has {size} bytes, and may have {record_bytes}")));
+            }
+            let told = told::read::<T>(written, self.now);
+            let told = told.map_err(|problem| Setback::of("parse_error", format!("{member}.{place}: {problem}")))?;
+            if told.samples.len() > named {
+                return Err(refused(format!("it names {} components, and may name {named}", told.samples.len())));
+            }
+            Ok(told)
+        };
+        all.iter().map(|written| &**written).enumerate().map(read).collect()
+    }
+
+    fn adapt(&self, database: &Place) -> Result<Box<RawValue>, Setback> {
+        #[derive(Deserialize)]
+        struct Adapt {
+            #[serde(default)]
+            component_name: String,
+            #[serde(default)]
+            strategy: Strategy,
+        }
+
+        let Adapt { component_name, strategy } = self.read()?;
+        let (adapted, updated) = database.change(|rows| {
+            let history = History { statistics: self.statistics(rows), now: self.now };
+            let adapted = history.adapt(&component_name)?;
+            Ok::<_, Setback>((adapted, history.statistics.performances(&component_name)?))
+        })?;
+        let message = format!("Adapted {adapted} skills using {}", strategy.word());
+        Ok(json::to_raw(&json!({ "updated": updated, "message": message })))
+    }
+
+    fn show_statistics(&self, database: &Place) -> Result<Box<RawValue>, Setback> {
+        let About { component_name } = self.read()?;
+        let components = database.read(|rows| self.statistics(rows).performances(&component_name))?;
+        Ok(json::to_raw(&json!({ "components": components })))
+    }
+
+    fn plan(&self, database: &Place) -> Result<Box<RawValue>, Setback> {
+        #[derive(Deserialize)]
+        struct Plan {
+            #[serde(default)]
+            component_name: String,
+            scope: Option<String>,
+        }
+
+        let Plan { component_name, scope } = self.read()?;
+        let scope = scope.as_deref().unwrap_or("local");
+        let proposals = database.read(|rows| {
+            let statistics = self.statistics(rows);
+            History { statistics, now: self.now }.plan(&component_name, scope)
+        })?;
+        let status = if proposals.is_empty() { "empty" } else { "ready" };
+        Ok(json::to_raw(&json!({ "plan_id": crate::hex_id::<16>(), "proposals": proposals, "status": status })))
+    }
+
+    fn review(&self, database: &Place) -> Result<Box<RawValue>, Setback> {
+        let Proposed { proposal } = self.read()?;
+        let most = self.settings.record_bytes;
+        if json::to_raw(&proposal).get().len() > most {
+            return Err(Setback::refused(format!("a proposal has at most {most} bytes")));
+        }
+        let made = database.read(|rows| {
+            let statistics = self.statistics(rows);
+            History { statistics, now: self.now }.edits()
+        })?;
+        Ok(json::to_raw(&review(&proposal, &made, self.settings.confidence_threshold)))
+    }
+
+    fn apply(&self, database: &Place) -> Result<Box<RawValue>, Setback> {
+        let Proposed { proposal } = self.read()?;
+        let applied = database.change(|rows| {
+            let statistics = self.statistics(rows);
+            History { statistics, now: self.now }.apply(&proposal)
+        })?;
+        Ok(json::to_raw(&applied))
+    }
+
+    fn roll_back(&self, database: &Place) -> Result<Box<RawValue>, Setback> {
+        #[derive(Deserialize)]
+        struct RollBack {
+            #[serde(default)]
+            refinement_id: String,
+        }
+
+        let RollBack { refinement_id } = self.read()?;
+        let outcome = database.change(|rows| {
+            let statistics = self.statistics(rows);
+            History { statistics, now: self.now }.roll_back(&refinement_id)
+        })?;
+        let error = outcome.as_ref().err().map_or("", String::as_str);
+        Ok(json::to_raw(&json!({ "refinement_id": refinement_id, "rolled_back": outcome.is_ok(), "error": error })))
+    }
+
+    fn show_history(&self, database: &Place) -> Result<Box<RawValue>, Setback> {
+        let entries = database.read(|rows| {
+            let statistics = self.statistics(rows);
+            History { statistics, now: self.now }.entries()
+        })?;
+        Ok(json::to_raw(&json!({ "entries": entries })))
+    }
+}
+
+/// What an agent calls the way in which it wants to adapt. Whatever it is, the same statistics speak.
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Strategy {
+    #[default]
+    Ppo,
+    Ucb1,
+    EpsilonGreedy,
+    Softmax,
+    Custom,
+}
+
+impl Strategy {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Ppo => "ppo",
+            Self::Ucb1 => "ucb1",
+            Self::EpsilonGreedy => "epsilon_greedy",
+            Self::Softmax => "softmax",
+            Self::Custom => "custom",
+        }
+    }
+}

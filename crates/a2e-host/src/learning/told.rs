@@ -1,0 +1,188 @@
+//! What agents tell of components: feedback on a turn, and experiences.
+
+use std::collections::BTreeSet;
+
+use gladhand_core::wire::RawValue;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+/// No score counts for more than this, so that sums of them stay numbers.
+const HIGHEST: f64 = 1e9;
+
+/// Something that was told, with what it says of components.
+#[derive(Debug)]
+pub(super) struct Told {
+    pub(super) body: Box<RawValue>,
+    pub(super) samples: Vec<Sample>,
+}
+
+/// One call of a component, as it was judged.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Sample {
+    pub(super) component: String,
+    pub(super) score: f64,
+    /// In milliseconds, if it was told.
+    pub(super) duration: Option<f64>,
+    /// When it was, if it was told.
+    pub(super) at: Option<f64>,
+}
+
+/// Reads what was told, or says what is wrong with it.
+pub(super) fn read<T: DeserializeOwned + Into<Told>>(written: &RawValue, now: f64) -> Result<Told, String> {
+    let told: T = serde_json::from_str(written.get()).map_err(|error| {
+        let problem = error.to_string();
+        problem.rsplit_once(" at line ").map_or_else(|| problem.clone(), |(problem, _)| problem.to_owned())
+    })?;
+    let mut told: Told = told.into();
+    told.body = written.to_owned();
+    for sample in &mut told.samples {
+        sample.score = sample.score.clamp(-HIGHEST, HIGHEST);
+        sample.at = sample.at.or(Some(now));
+    }
+    Ok(told)
+}
+
+/// What somebody thinks of a turn.
+#[derive(Debug, Deserialize)]
+#[serde(try_from = "WrittenFeedback")]
+pub(super) struct Feedback {
+    component: String,
+    score: f64,
+    at: Option<f64>,
+}
+
+#[derive(Debug, Deserialize)]
+struct WrittenFeedback {
+    /// May be null, and may not be absent.
+    #[serde(deserialize_with = "Option::deserialize")]
+    rated_turn: Option<RatedTurn>,
+    polarity: Polarity,
+    #[serde(default)]
+    score: f64,
+    #[serde(default, rename = "dimension")]
+    _dimension: Dimension,
+    #[serde(default)]
+    correction: String,
+    #[serde(default, rename = "source")]
+    _source: Source,
+    ts: Option<f64>,
+}
+
+#[derive(Debug, Deserialize)]
+struct RatedTurn {
+    #[serde(rename = "prompt")]
+    _prompt: String,
+    #[serde(rename = "response")]
+    _response: String,
+    model: String,
+    version: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Polarity {
+    Positive,
+    Negative,
+    Neutral,
+    Corrective,
+}
+
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Dimension {
+    Correctness,
+    #[default]
+    Helpfulness,
+    Safety,
+    Tone,
+    PlanQuality,
+}
+
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Source {
+    #[default]
+    Human,
+    Env,
+    #[serde(rename = "self")]
+    Itself,
+}
+
+impl TryFrom<WrittenFeedback> for Feedback {
+    type Error = &'static str;
+
+    fn try_from(written: WrittenFeedback) -> Result<Self, Self::Error> {
+        if written.polarity == Polarity::Corrective && written.correction.is_empty() {
+            return Err("corrective feedback needs a correction");
+        }
+        let names = written.rated_turn.map(|turn| [turn.version.unwrap_or_default(), turn.model]);
+        let component = names.into_iter().flatten().find(|name| !name.is_empty());
+        let component = component.unwrap_or_else(|| "unknown".to_owned());
+        Ok(Self { component, score: written.score, at: written.ts })
+    }
+}
+
+impl From<Feedback> for Told {
+    fn from(feedback: Feedback) -> Self {
+        let Feedback { component, score, at } = feedback;
+        Self { body: RawValue::NULL.to_owned(), samples: vec![Sample { component, score, duration: None, at }] }
+    }
+}
+
+/// What came of an action.
+#[derive(Debug, Deserialize)]
+pub(super) struct Experience {
+    #[serde(default)]
+    action: Map<String, Value>,
+    #[serde(default)]
+    reward: f64,
+    #[serde(default)]
+    next_state: Map<String, Value>,
+    ts: Option<f64>,
+}
+
+impl From<Experience> for Told {
+    /// It is told of the component of the action and of all that it names beside it. How long it took is in the action, or in
+    /// the state that it led to, as `duration_ms`.
+    fn from(experience: Experience) -> Self {
+        let Experience { action, reward, next_state, ts } = experience;
+        let lists = ["components", "tools"].into_iter().filter_map(|list| action.get(list)?.as_array()).flatten();
+        let names = action.get("component_name").into_iter().chain(lists).filter_map(Value::as_str);
+        let names: BTreeSet<&str> = names.filter(|name| !name.is_empty()).collect();
+        let duration = [&action, &next_state].into_iter().find_map(|object| object.get("duration_ms")?.as_f64());
+        let duration = duration.filter(|duration| (0.0..=HIGHEST).contains(duration));
+        let sample = |name: &str| Sample { component: name.to_owned(), score: reward, duration, at: ts };
+        Self { body: RawValue::NULL.to_owned(), samples: names.into_iter().map(sample).collect() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gladhand_core::wire::json;
+
+    fn components(experience: &str) -> Vec<String> {
+        let told = read::<Experience>(&json::raw(experience.to_owned()), 1.0).expect("it is an experience");
+        told.samples.into_iter().map(|sample| sample.component).collect()
+    }
+
+    #[test]
+    fn an_experience_is_told_of_everything_that_it_names_once() {
+        assert_eq!(
+            components(r#"{"action":{"component_name":"a","components":["b","a"],"tools":["c","b",7]}}"#),
+            ["a", "b", "c"]
+        );
+        assert_eq!(components(r#"{"action":{"component_name":"","tools":"x"}}"#), [] as [&str; 0]);
+        assert_eq!(components("{}"), [] as [&str; 0]);
+    }
+
+    #[test]
+    fn durations_are_where_they_were_put_and_scores_stay_numbers() {
+        let written = r#"{"action":{"component_name":"a"},"reward":1e300,"next_state":{"duration_ms":12},"ts":5}"#;
+        let told = read::<Experience>(&json::raw(written.to_owned()), 1.0).unwrap();
+        let sample = Sample { component: "a".to_owned(), score: HIGHEST, duration: Some(12.0), at: Some(5.0) };
+        assert_eq!(told.samples, [sample]);
+        assert_eq!(told.body.get(), written);
+    }
+}

@@ -1,0 +1,58 @@
+//! The capabilities of A2E beside tools, each a provider behind the hub.
+//!
+//! A capability reads the messages of its namespace and answers with theirs; the dialect has checked their types and
+//! writes the envelope. What belongs to a session goes with it; what outlives sessions is in the database.
+
+mod belongings;
+pub mod chains;
+pub mod clock;
+pub mod env;
+pub mod grants;
+pub mod learning;
+pub mod memory;
+pub mod multi_agent;
+pub mod owner;
+pub mod planning;
+pub mod proc;
+pub mod roots;
+pub mod skill;
+pub mod starting;
+pub mod storage;
+pub mod toolkits;
+
+use gladhand_core::operations::{Outcome, Reply};
+use gladhand_core::wire::json;
+use serde::{Deserialize, Deserializer};
+
+/// The reply that these members make.
+pub(crate) fn reply<T: serde::Serialize + ?Sized>(members: &T) -> Outcome {
+    Ok(Reply::Capability(json::to_raw(members)))
+}
+
+/// Seconds since 1970, with fractions, as all times of A2E are.
+pub(crate) fn now() -> f64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0.0, |since| since.as_secs_f64())
+}
+
+/// A fresh random id of so many bytes, in hexadecimal digits.
+pub(crate) fn hex_id<const BYTES: usize>() -> String {
+    let mut bytes = [0; BYTES];
+    // Without randomness the machine is in no state to serve anybody; an id that repeats is refused where it matters.
+    let _ = getrandom::fill(&mut bytes);
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Reads an integer that may be written as `5.0`, for `#[serde(deserialize_with)]`.
+pub(crate) fn integer<'de, D: Deserializer<'de>>(from: D) -> Result<i64, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Written {
+        Whole(i64),
+        Fraction(f64),
+    }
+    Ok(match Written::deserialize(from)? {
+        Written::Whole(number) => number,
+        Written::Fraction(number) => number as i64,
+    })
+}

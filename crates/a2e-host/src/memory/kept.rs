@@ -1,0 +1,270 @@
+//! Memory that lasts: episodic, semantic and whatever else agents call theirs, in the database.
+
+use std::collections::{BTreeMap, HashMap};
+
+use gladhand_core::wire::{RawValue, json};
+use rusqlite::{OptionalExtension as _, Transaction, params};
+use sha2::{Digest as _, Sha256};
+
+use super::entry::{Entry, Identity, Shown};
+use super::ranking::{Candidate, Place, Wanted};
+use super::words::each_word;
+use super::{Bound, Corner, Settings};
+use crate::storage::Setback;
+
+const SAME: &str = "SELECT id, created_at FROM memory WHERE owner = ?1 AND space = ?2 AND identity = ?3 AND tier = ?4";
+const INSERT: &str = "INSERT INTO memory (owner, space, tier, identity, tags, words, bytes, ttl, expires_at, created_at, \
+    updated_at, source, key, content) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)";
+/// The sign keeps SQLite from going through everything of an owner in the order of ids.
+const HEADS: &str = "SELECT id, tier, identity, tags, words FROM memory WHERE owner = ?1 AND space = ?2 \
+    AND (expires_at IS NULL OR expires_at > ?3) AND (?4 = '' OR tier = ?4) ORDER BY +id";
+const HEADS_OF_KEYS: &str = "SELECT id, tier, identity, tags, words FROM memory WHERE owner = ?1 AND space = ?2 \
+    AND (expires_at IS NULL OR expires_at > ?3) AND (?4 = '' OR tier = ?4) \
+    AND identity IN (SELECT unhex(value) FROM json_each(?5)) ORDER BY +id";
+/// The word itself comes before all that begin with it, so that it is found whatever else there is.
+const HITS: &str = "SELECT entry, sum(times) FROM \
+    (SELECT entry, times FROM memory_words WHERE corner = ?1 AND word BETWEEN ?2 AND ?3 ORDER BY word LIMIT ?4) \
+    GROUP BY entry";
+const WHOLE: &str = "SELECT key, content, tier, tags, source, ttl, created_at, updated_at FROM memory WHERE id = ?1";
+
+const TAKEN: &str = "SELECT coalesce(sum(bytes), 0), \
+    coalesce(sum(CASE WHEN substr(owner, 1, length(?1)) = ?1 THEN bytes END), 0) FROM memory_usage";
+
+/// How many places of the index are looked at for one word of a question.
+const PLACES: u32 = 50_000;
+
+/// What a memory id opens in the database, at a moment.
+#[derive(Debug)]
+pub(super) struct Kept<'a> {
+    pub(super) rows: &'a Transaction<'a>,
+    pub(super) corner: &'a Corner,
+    pub(super) now: f64,
+}
+
+/// As much of an entry as is needed to choose.
+struct Head {
+    id: i64,
+    tier: String,
+    identity: Identity,
+    tags: Vec<String>,
+    words: usize,
+}
+
+impl Kept<'_> {
+    /// Stores entries in place of those of the same key and tier: all of them, or none.
+    pub(super) fn store(&self, entries: &[Entry], settings: &Settings) -> Result<(), Setback> {
+        self.rows.prepare_cached("DELETE FROM memory WHERE expires_at <= ?1")?.execute([self.now])?;
+        for entry in entries {
+            self.put(entry)?;
+        }
+        self.make_room(settings.episodic)?;
+        let (number, bytes) = self.usage(&self.corner.shared)?;
+        if number > settings.semantic.entries || bytes > settings.semantic.bytes {
+            return Err(Setback::of("memory_full", "there is no room left in semantic memory"));
+        }
+        let (all, own) = self.taken()?;
+        // Agents can invent ids: no principal but the local user gets more than half of what the others leave.
+        if all + own > settings.total_bytes {
+            return Err(Setback::of("memory_full", "there is no room left in memory"));
+        }
+        Ok(())
+    }
+
+    fn put(&self, entry: &Entry) -> rusqlite::Result<()> {
+        let owner = self.owner(&entry.tier);
+        let same = params![owner, self.corner.space, entry.identity, entry.tier];
+        let mut find = self.rows.prepare_cached(SAME)?;
+        let old = find.query_row(same, |row| Ok((row.get::<_, i64>(0)?, row.get::<_, f64>(1)?))).optional()?;
+        if let Some((id, _)) = old {
+            self.delete(id)?;
+        }
+        let created_at = entry.created_at.or_else(|| old.map(|(_, created_at)| created_at)).unwrap_or(self.now);
+        let mut words: BTreeMap<String, i64> = BTreeMap::new();
+        each_word(&entry.key, &entry.content, &entry.tags, &mut |word| *words.entry(word.to_owned()).or_default() += 1);
+        self.rows.prepare_cached(INSERT)?.execute(params![
+            owner,
+            self.corner.space,
+            entry.tier,
+            entry.identity,
+            json::to_raw(&entry.tags).get(),
+            words.values().sum::<i64>(),
+            to_number(entry.bytes),
+            entry.ttl,
+            entry.expires_at,
+            created_at,
+            entry.updated_at,
+            entry.source,
+            entry.key.get(),
+            entry.content.get(),
+        ])?;
+        let id = self.rows.last_insert_rowid();
+        let corner = self.corner_of(owner);
+        let mut index = self.rows.prepare_cached("INSERT INTO memory_words VALUES (?1, ?2, ?3, ?4)")?;
+        for (word, times) in words {
+            index.execute(params![corner, word, id, times])?;
+        }
+        Ok(())
+    }
+
+    /// Deletes the oldest entries of the agent until what it has is within the bound.
+    fn make_room(&self, bound: Bound) -> rusqlite::Result<()> {
+        let owner = &self.corner.own;
+        loop {
+            let (number, bytes) = self.usage(owner)?;
+            if number <= bound.entries && bytes <= bound.bytes {
+                return Ok(());
+            }
+            let oldest = "SELECT id FROM memory WHERE owner = ?1 ORDER BY id LIMIT 1";
+            let oldest = self.rows.prepare_cached(oldest)?.query_row([owner], |row| row.get(0)).optional()?;
+            match oldest {
+                Some(id) => self.delete(id)?,
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// The bytes of everything together, and those of them that belong to the principal, unless that is the local user.
+    fn taken(&self) -> rusqlite::Result<(usize, usize)> {
+        let principal = self.corner.owner.memory_of_all();
+        let mut taken = self.rows.prepare_cached(TAKEN)?;
+        taken.query_row([principal], |row| Ok((to_size(row.get(0)?), to_size(row.get(1)?))))
+    }
+
+    fn usage(&self, owner: &str) -> rusqlite::Result<(usize, usize)> {
+        let mut usage = self.rows.prepare_cached("SELECT entries, bytes FROM memory_usage WHERE owner = ?1")?;
+        let used = usage.query_row([owner], |row| Ok((to_size(row.get(0)?), to_size(row.get(1)?)))).optional()?;
+        Ok(used.unwrap_or_default())
+    }
+
+    fn delete(&self, id: i64) -> rusqlite::Result<()> {
+        self.rows.prepare_cached("DELETE FROM memory WHERE id = ?1")?.execute([id]).map(drop)
+    }
+
+    /// Forgets entries for their keys or tags, and says how many.
+    pub(super) fn forget(&self, unwanted: &Wanted) -> Result<usize, Setback> {
+        if unwanted.identities.is_empty() && unwanted.tags.is_empty() {
+            return Ok(0);
+        }
+        let mut deleted = 0;
+        for owner in self.owners(unwanted) {
+            // Whoever goes by tags must look at all of them.
+            for head in self.heads(owner, unwanted, unwanted.tags.is_empty())? {
+                if unwanted.names(&head.tier, &head.identity, &head.tags) {
+                    self.delete(head.id)?;
+                    deleted += 1;
+                }
+            }
+        }
+        Ok(deleted)
+    }
+
+    /// The entries that pass all filters but the question: those of the agent, then those that its principal's agents share.
+    pub(super) fn find(&self, wanted: &Wanted) -> Result<Vec<Candidate>, Setback> {
+        let mut candidates = Vec::new();
+        for owner in self.owners(wanted) {
+            let counted = self.counted(owner, wanted)?;
+            for head in self.heads(owner, wanted, !wanted.identities.is_empty())? {
+                if let Some(base) = wanted.base(&head.tier, &head.identity, &head.tags) {
+                    let hits = counted.get(&head.id).cloned().unwrap_or_else(|| vec![0; wanted.words().len()]);
+                    candidates.push(Candidate { place: Place::Kept(head.id), words: head.words, hits, base });
+                }
+            }
+        }
+        Ok(candidates)
+    }
+
+    /// How often each entry that has any of the words has each of them.
+    fn counted(&self, owner: &str, wanted: &Wanted) -> rusqlite::Result<HashMap<i64, Vec<usize>>> {
+        let mut counted = HashMap::new();
+        for (place, sought) in wanted.words().iter().enumerate() {
+            let (first, last) = sought.range();
+            let mut hits = self.rows.prepare_cached(HITS)?;
+            let mut hits = hits.query(params![self.corner_of(owner), first, last, PLACES])?;
+            while let Some(row) = hits.next()? {
+                let of_entry = counted.entry(row.get(0)?).or_insert_with(|| vec![0; wanted.words().len()]);
+                of_entry[place] = to_size(row.get(1)?);
+            }
+        }
+        Ok(counted)
+    }
+
+    fn heads(&self, owner: &str, wanted: &Wanted, only_keys: bool) -> rusqlite::Result<Vec<Head>> {
+        let read = |row: &rusqlite::Row<'_>| {
+            let tags: String = row.get(3)?;
+            Ok(Head {
+                id: row.get(0)?,
+                tier: row.get(1)?,
+                identity: row.get(2)?,
+                tags: read_tags(&tags),
+                words: to_size(row.get(4)?),
+            })
+        };
+        if only_keys {
+            let keys: Vec<String> = wanted.identities.iter().map(|key| hexadecimal(key)).collect();
+            let keys = json::to_raw(&keys);
+            let mut heads = self.rows.prepare_cached(HEADS_OF_KEYS)?;
+            heads.query_map(params![owner, self.corner.space, self.now, wanted.tier, keys.get()], read)?.collect()
+        } else {
+            let mut heads = self.rows.prepare_cached(HEADS)?;
+            heads.query_map(params![owner, self.corner.space, self.now, wanted.tier], read)?.collect()
+        }
+    }
+
+    /// An entry as it is shown.
+    pub(super) fn shown(&self, id: i64, score: f64) -> Result<Box<RawValue>, Setback> {
+        let mut whole = self.rows.prepare_cached(WHOLE)?;
+        let shown = whole.query_row([id], |row| {
+            let tags: String = row.get(3)?;
+            Ok(json::to_raw(&Shown {
+                key: &json::raw(row.get(0)?),
+                content: &json::raw(row.get(1)?),
+                tier: row.get_ref(2)?.as_str()?,
+                tags: &read_tags(&tags),
+                source: row.get_ref(4)?.as_str()?,
+                score,
+                ttl: row.get(5)?,
+                created_at: row.get(6)?,
+                updated_at: row.get(7)?,
+            }))
+        })?;
+        Ok(shown)
+    }
+
+    /// Who has the entries of a tier.
+    fn owner(&self, tier: &str) -> &str {
+        match tier {
+            "semantic" => &self.corner.shared,
+            _ => &self.corner.own,
+        }
+    }
+
+    /// Under which number the words of an owner are in the index. Should two have the same, their entries still have not.
+    fn corner_of(&self, owner: &str) -> i64 {
+        let digest = Sha256::new().chain_update(self.corner.space).chain_update(owner).finalize();
+        digest.iter().take(8).fold(0, |number, &byte| number << 8 | i64::from(byte))
+    }
+
+    /// Who has entries of the tier that is wanted, in the order in which they are shown.
+    fn owners(&self, wanted: &Wanted) -> Vec<&str> {
+        match wanted.tier.as_str() {
+            "" => vec![&self.corner.own, &self.corner.shared],
+            tier => vec![self.owner(tier)],
+        }
+    }
+}
+
+fn read_tags(tags: &str) -> Vec<String> {
+    serde_json::from_str(tags).unwrap_or_default()
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn to_size(number: i64) -> usize {
+    usize::try_from(number).unwrap_or(0)
+}
+
+fn to_number(size: usize) -> i64 {
+    i64::try_from(size).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,119 @@
+//! Working memory: what a session remembers while it lasts.
+
+use std::collections::VecDeque;
+
+use gladhand_core::wire::{RawValue, json};
+use gladhand_hub::Portion;
+
+use super::entry::{Entry, Shown};
+use super::ranking::{Candidate, Place, Wanted};
+use super::words::each_word;
+use super::{Bound, Space};
+
+/// The working memory of a session, in the order in which it was written.
+#[derive(Debug)]
+pub(super) struct Working {
+    entries: VecDeque<(Space, Entry)>,
+    bytes: usize,
+    /// What it has of the room of all sessions; none for the user who started us.
+    room: Option<Portion>,
+}
+
+impl Working {
+    /// An empty memory, within the room of all sessions.
+    pub(super) fn within(room: Option<Portion>) -> Self {
+        Self { entries: VecDeque::new(), bytes: 0, room }
+    }
+
+    /// Takes room for more; says whether there is so much.
+    pub(super) fn reserve(&mut self, more: usize) -> bool {
+        let wanted = self.bytes + more;
+        self.room.as_mut().is_none_or(|room| room.resize(wanted))
+    }
+
+    /// Has as much room as its entries take.
+    pub(super) fn settle(&mut self) {
+        if let Some(room) = &mut self.room {
+            room.resize(self.bytes);
+        }
+    }
+
+    /// Stores entries in place of those of the same key. The oldest make room.
+    pub(super) fn store(&mut self, space: Space, entries: Vec<Entry>, bound: Bound, now: f64) {
+        self.keep(|_, entry| is_current(entry, now));
+        for mut entry in entries {
+            let same = |(other, old): &(Space, Entry)| *other == space && old.identity == entry.identity;
+            if let Some(old) = self.entries.iter().position(same).and_then(|at| self.entries.remove(at)) {
+                self.bytes -= old.1.bytes;
+                entry.created_at = entry.created_at.or(old.1.created_at);
+            }
+            entry.created_at = entry.created_at.or(Some(now));
+            self.bytes += entry.bytes;
+            self.entries.push_back((space, entry));
+            while self.entries.len() > bound.entries || self.bytes > bound.bytes {
+                let Some((_, oldest)) = self.entries.pop_front() else { break };
+                self.bytes -= oldest.bytes;
+            }
+        }
+        self.settle();
+    }
+
+    /// Forgets entries for their keys or tags, and says how many.
+    pub(super) fn forget(&mut self, space: Space, unwanted: &Wanted, now: f64) -> usize {
+        self.keep(|_, entry| is_current(entry, now));
+        let before = self.entries.len();
+        self.keep(|other, entry| *other != space || !unwanted.names(&entry.tier, &entry.identity, &entry.tags));
+        before - self.entries.len()
+    }
+
+    /// The entries that pass all filters but the question.
+    pub(super) fn find(&self, space: Space, wanted: &Wanted, now: f64) -> Vec<Candidate> {
+        let entries = self.entries.iter().enumerate();
+        let here = entries.filter(|(_, (other, entry))| *other == space && is_current(entry, now));
+        let candidates = here.filter_map(|(at, (_, entry))| {
+            let base = wanted.base(&entry.tier, &entry.identity, &entry.tags)?;
+            let (words, hits) = if wanted.sought.is_some() { count(entry, wanted) } else { (0, Vec::new()) };
+            Some(Candidate { place: Place::Working(at), words, hits, base })
+        });
+        candidates.collect()
+    }
+
+    /// The entry at a place of the list.
+    pub(super) fn shown(&self, at: usize, score: f64) -> Option<Box<RawValue>> {
+        let (_, entry) = self.entries.get(at)?;
+        Some(json::to_raw(&Shown {
+            key: &entry.key,
+            content: &entry.content,
+            tier: &entry.tier,
+            tags: &entry.tags,
+            source: &entry.source,
+            score,
+            ttl: entry.ttl,
+            created_at: entry.created_at.unwrap_or(entry.updated_at),
+            updated_at: entry.updated_at,
+        }))
+    }
+
+    fn keep(&mut self, is_kept: impl Fn(&Space, &Entry) -> bool) {
+        self.entries.retain(|(space, entry)| is_kept(space, entry));
+        self.bytes = self.entries.iter().map(|(_, entry)| entry.bytes).sum();
+        self.settle();
+    }
+}
+
+fn is_current(entry: &Entry, now: f64) -> bool {
+    entry.expires_at.is_none_or(|end| end > now)
+}
+
+/// How many words an entry has, and how many of them are each of those that are asked for.
+fn count(entry: &Entry, wanted: &Wanted) -> (usize, Vec<usize>) {
+    let mut words = 0;
+    let mut hits = vec![0; wanted.words().len()];
+    each_word(&entry.key, &entry.content, &entry.tags, &mut |word| {
+        words += 1;
+        for (hits, sought) in hits.iter_mut().zip(wanted.words()) {
+            *hits += usize::from(sought.is(word));
+        }
+    });
+    (words, hits)
+}

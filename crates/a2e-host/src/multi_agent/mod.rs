@@ -1,0 +1,261 @@
+//! The capability `multi_agent`: subagents that work on tasks of their own (a2e §19.1).
+//!
+//! A subagent is a session of this process's agent. It belongs to the session that it was spawned in and ends with it; the
+//! same agent of the same principal may use it from another session too. A task that was delegated runs on its own: whoever awaits
+//! it may stop doing so.
+
+mod line;
+mod subagent;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use gladhand_core::operations::{CapabilityCall, Failure, Outcome};
+use gladhand_hub::{Agent, Answer, Context, Features, Provider, SessionId, Settling};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use crate::owner::Owner;
+use crate::{hex_id, reply};
+use line::Line;
+use subagent::{Config, Status, Subagent, Task};
+
+/// What subagents may cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settings {
+    /// How many subagents one session may have at a time.
+    pub of_session: usize,
+    /// How many subagents there may be at a time.
+    pub all: usize,
+    /// How many terminated ones of one session are still listed.
+    pub remembered: usize,
+    /// How many steps (calls of tools) a task may take, whatever was asked for.
+    pub steps: u32,
+    /// How long a task may take.
+    pub longest: Duration,
+    /// How many bytes the description of a subagent may have.
+    pub description: usize,
+    /// How many bytes of what a subagent says are kept.
+    pub answer: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            of_session: 16,
+            all: 64,
+            remembered: 64,
+            steps: 200,
+            longest: Duration::from_secs(600),
+            description: 64 * 1024,
+            answer: 1024 * 1024,
+        }
+    }
+}
+
+/// Subagents of the agent of this process.
+#[derive(Debug)]
+pub struct MultiAgent {
+    agent: Arc<dyn Agent>,
+    settings: Settings,
+    subagents: Arc<Subagents>,
+}
+
+impl MultiAgent {
+    /// Subagents of this agent. Where there is no agent, this is not to be offered.
+    pub fn new(agent: Arc<dyn Agent>, settings: Settings) -> Self {
+        Self { agent, settings, subagents: Arc::default() }
+    }
+}
+
+/// All subagents, in the order in which they were spawned.
+#[derive(Debug, Default)]
+struct Subagents(Mutex<Vec<Arc<Subagent>>>);
+
+impl Subagents {
+    fn lock(&self) -> MutexGuard<'_, Vec<Arc<Subagent>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether there is room for one more in a session.
+    fn has_room(&self, session: SessionId, settings: &Settings) -> Result<(), Failure> {
+        room(&self.lock(), session, settings)
+    }
+
+    fn add(&self, subagent: Arc<Subagent>, settings: &Settings) -> Result<(), Failure> {
+        let mut subagents = self.lock();
+        room(&subagents, subagent.session, settings)?;
+        let is_memory = |other: &Arc<Subagent>| other.session == subagent.session && other.is_terminated();
+        let memories = subagents.iter().filter(|other| is_memory(other)).count();
+        let mut excess = memories.saturating_sub(settings.remembered);
+        subagents.retain(|other| {
+            let goes = excess > 0 && is_memory(other);
+            excess -= usize::from(goes);
+            !goes
+        });
+        subagents.push(subagent);
+        Ok(())
+    }
+}
+
+fn room(subagents: &[Arc<Subagent>], session: SessionId, settings: &Settings) -> Result<(), Failure> {
+    let live = || subagents.iter().filter(|subagent| !subagent.is_terminated());
+    if live().filter(|subagent| subagent.session == session).count() >= settings.of_session {
+        return Err(Failure::refused(format!(
+            "a session has at most {} subagents: terminate one",
+            settings.of_session
+        )));
+    }
+    if live().count() >= settings.all {
+        // Those of others may end.
+        let message = format!("there are at most {} subagents", settings.all);
+        return Err(Failure::of_capability("runtime_error", message));
+    }
+    Ok(())
+}
+
+#[derive(Debug, Deserialize)]
+struct Spawn {
+    name: String,
+    #[serde(default)]
+    role: String,
+    #[serde(default = "default_model")]
+    model: String,
+    #[serde(default = "default_steps", deserialize_with = "crate::integer")]
+    max_steps: i64,
+    #[serde(default)]
+    metadata: Map<String, Value>,
+}
+
+fn default_model() -> String {
+    "default".to_owned()
+}
+
+fn default_steps() -> i64 {
+    20
+}
+
+#[derive(Debug, Deserialize)]
+struct Named {
+    subagent_id: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct Delegate {
+    subagent_id: String,
+    #[serde(flatten)]
+    task: Task,
+}
+
+impl Provider for MultiAgent {
+    fn name(&self) -> &str {
+        "multi_agent"
+    }
+
+    fn features(&self) -> Features {
+        Features { silent: true, ..Features::default() }
+    }
+
+    fn capabilities(&self) -> Vec<&'static str> {
+        vec!["multi_agent"]
+    }
+
+    fn serve(&self, call: CapabilityCall<'_>, context: &Context<'_>) -> Answer {
+        self.answer(&call, context).unwrap_or_else(|failure| Answer::Now(Err(failure)))
+    }
+
+    fn left(&self, session: SessionId) {
+        self.subagents.lock().retain(|subagent| {
+            let stays = subagent.session != session;
+            if !stays {
+                drop(subagent.terminate());
+            }
+            stays
+        });
+    }
+
+    fn closing(&self) -> Option<Settling> {
+        let all = std::mem::take(&mut *self.subagents.lock());
+        Some(Box::pin(async move {
+            for subagent in all {
+                subagent.terminated().await;
+            }
+        }))
+    }
+}
+
+impl MultiAgent {
+    fn answer(&self, call: &CapabilityCall<'_>, context: &Context<'_>) -> Result<Answer, Failure> {
+        Ok(match call.kind {
+            "multi_agent/spawn" => return self.spawn(call, context),
+            "multi_agent/delegate" => {
+                let Delegate { subagent_id, task } = call.read()?;
+                let subagent = self.find(&subagent_id, context)?;
+                let accepted = subagent.delegate(&task, self.settings);
+                Answer::Now(reply(&json!({"accepted": accepted, "status": subagent.status()})))
+            }
+            "multi_agent/await" => {
+                let Named { subagent_id } = call.read()?;
+                let subagent = self.find(&subagent_id, context)?;
+                Answer::later(async move {
+                    let ended = subagent.ended().await;
+                    reply(&json!({
+                        "subagent_id": subagent_id, "status": ended.status, "result": ended.result, "error": ended.error,
+                    }))
+                })
+            }
+            "multi_agent/list" => Answer::Now(self.list(context)),
+            "multi_agent/terminate" => {
+                let Named { subagent_id } = call.read()?;
+                let subagent = self.find(&subagent_id, context)?;
+                Answer::later(async move {
+                    subagent.terminated().await;
+                    reply(&json!({"success": true, "subagent_id": subagent_id}))
+                })
+            }
+            kind => return Err(Failure::refused(format!("multi_agent does not answer {kind}"))),
+        })
+    }
+
+    fn spawn(&self, call: &CapabilityCall<'_>, context: &Context<'_>) -> Result<Answer, Failure> {
+        if call.message.get().len() > self.settings.description {
+            return Err(Failure::refused(format!(
+                "a subagent is described in at most {} bytes",
+                self.settings.description
+            )));
+        }
+        let Spawn { name, role, model, max_steps, metadata } = call.read()?;
+        let session = context.caller.session();
+        self.subagents.has_room(session, &self.settings)?;
+        let max_steps = u32::try_from(max_steps.max(1)).unwrap_or(u32::MAX).min(self.settings.steps);
+        let timeout_seconds = self.settings.longest.as_secs();
+        let config = Config::new(name, role, model, max_steps, timeout_seconds, metadata);
+        let (line, parent) = (Line::new(&self.agent, context), Owner::of(context));
+        let (subagents, settings) = (Arc::clone(&self.subagents), self.settings);
+        Ok(Answer::later(async move {
+            let line = line.open(&config.name, &config.model).await?;
+            let subagent_id = format!("sub_{}", hex_id::<4>());
+            let subagent = Arc::new(Subagent::new(subagent_id.clone(), session, config, parent, line));
+            if let Err(failure) = subagents.add(Arc::clone(&subagent), &settings) {
+                subagent.terminated().await;
+                return Err(failure);
+            }
+            reply(&json!({"subagent_id": subagent_id, "status": Status::Ready}))
+        }))
+    }
+
+    fn list(&self, context: &Context<'_>) -> Outcome {
+        let (session, caller) = (context.caller.session(), Owner::of(context));
+        let subagents = self.subagents.lock();
+        let seen = subagents.iter().filter(|subagent| subagent.is_seen_by(session, &caller));
+        reply(&json!({"subagents": seen.map(|subagent| subagent.describe()).collect::<Vec<_>>()}))
+    }
+
+    /// The subagent of an id, if the caller may know of it.
+    fn find(&self, id: &str, context: &Context<'_>) -> Result<Arc<Subagent>, Failure> {
+        let (session, caller) = (context.caller.session(), Owner::of(context));
+        let subagents = self.subagents.lock();
+        let found = subagents.iter().find(|subagent| subagent.id == id && subagent.is_seen_by(session, &caller));
+        found.map(Arc::clone).ok_or_else(|| Failure::refused(format!("unknown subagent: {id}")))
+    }
+}

@@ -1,0 +1,305 @@
+//! One subagent: what it is, and the task that it works on.
+
+use std::fmt::Write as _;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use gladhand_core::operations::{AgentCall, AgentEvent};
+use gladhand_core::wire::Members;
+use gladhand_hub::{Answer, SessionId};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use tokio::sync::{mpsc, watch};
+use tokio::task::{AbortHandle, JoinHandle};
+
+use super::Settings;
+use super::line::{Line, said};
+use crate::owner::Owner;
+
+/// How many characters of an answer are its summary, where its first line has more.
+const SUMMARY: usize = 200;
+
+/// How many names of tools are told.
+const TOOLS: usize = 1000;
+
+/// What is heard of a subagent's session.
+type Events = mpsc::UnboundedReceiver<AgentEvent>;
+
+/// How a subagent stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub(super) enum Status {
+    Ready,
+    Running,
+    Completed,
+    Failed,
+    Terminated,
+}
+
+/// How a subagent stands, and what came of its last task.
+#[derive(Debug, Clone)]
+pub(super) struct State {
+    pub(super) status: Status,
+    pub(super) result: Option<Value>,
+    pub(super) error: Option<String>,
+}
+
+/// What a subagent was spawned as.
+#[derive(Debug, Serialize)]
+pub(super) struct Config {
+    pub(super) name: String,
+    role: String,
+    pub(super) model: String,
+    system_prompt: Option<String>,
+    capabilities: Vec<String>,
+    memory_scope: &'static str,
+    tool_scope: &'static str,
+    max_steps: u32,
+    timeout_seconds: u64,
+    metadata: Map<String, Value>,
+}
+
+impl Config {
+    pub(super) fn new(
+        name: String,
+        role: String,
+        model: String,
+        max_steps: u32,
+        timeout_seconds: u64,
+        metadata: Map<String, Value>,
+    ) -> Self {
+        Self {
+            name,
+            role,
+            model,
+            max_steps,
+            timeout_seconds,
+            metadata,
+            system_prompt: None,
+            capabilities: Vec::new(),
+            // It remembers its own conversation, and may do what the agent's rules allow.
+            memory_scope: "isolated",
+            tool_scope: "restricted",
+        }
+    }
+}
+
+/// Something to be done.
+#[derive(Debug, Deserialize)]
+pub(super) struct Task {
+    task_name: String,
+    instruction: String,
+    #[serde(default)]
+    success_criteria: Vec<String>,
+}
+
+/// A subagent.
+#[derive(Debug)]
+pub(super) struct Subagent {
+    pub(super) id: String,
+    /// The session that it was spawned in.
+    pub(super) session: SessionId,
+    config: Config,
+    /// The agent that spawned it.
+    parent: Owner,
+    state: watch::Sender<State>,
+    holds: Mutex<Held>,
+}
+
+/// What there is only until it is terminated.
+#[derive(Debug, Default)]
+struct Held {
+    line: Option<Arc<Line>>,
+    /// Who follows the task that runs.
+    following: Option<AbortHandle>,
+}
+
+impl Subagent {
+    pub(super) fn new(id: String, session: SessionId, config: Config, parent: Owner, line: Line) -> Self {
+        let ready = State { status: Status::Ready, result: None, error: None };
+        Self {
+            id,
+            session,
+            config,
+            parent,
+            state: watch::Sender::new(ready),
+            holds: Mutex::new(Held { line: Some(Arc::new(line)), following: None }),
+        }
+    }
+
+    fn holds(&self) -> MutexGuard<'_, Held> {
+        self.holds.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn status(&self) -> Status {
+        self.state.borrow().status
+    }
+
+    pub(super) fn is_terminated(&self) -> bool {
+        self.status() == Status::Terminated
+    }
+
+    /// Whether it is of a caller's own session, or of the same agent of the same principal.
+    pub(super) fn is_seen_by(&self, session: SessionId, caller: &Owner) -> bool {
+        session == self.session || caller.is_proved_same(&self.parent)
+    }
+
+    /// As it is listed. It was spawned by the agent at the other end of its session, which nobody here spawned.
+    pub(super) fn describe(&self) -> Value {
+        json!({
+            "subagent_id": self.id, "name": self.config.name, "status": self.status(),
+            "parent_agent_id": self.parent.agent(), "root_agent_id": self.parent.agent(), "depth": 0, "config": self.config,
+        })
+    }
+
+    /// Begins a task; false if it works on another one, or is no more.
+    pub(super) fn delegate(self: &Arc<Self>, task: &Task, settings: Settings) -> bool {
+        let mut holds = self.holds();
+        let Some(line) = holds.line.clone().filter(|_| self.status() != Status::Running) else { return false };
+        self.state.send_replace(State { status: Status::Running, result: None, error: None });
+        let (subagent, text, name) = (Arc::clone(self), self.instruct(task), task.task_name.clone());
+        // From here on, so that nothing is missed of what is told before the answer.
+        let events = line.listen();
+        let task = tokio::spawn(async move { subagent.work(&line, name, text, events, settings).await });
+        holds.following = Some(task.abort_handle());
+        true
+    }
+
+    /// How it stands once it works on nothing.
+    pub(super) async fn ended(&self) -> State {
+        let mut states = self.state.subscribe();
+        let ended = states.wait_for(|state| state.status != Status::Running).await;
+        // It cannot go away while it is borrowed.
+        ended.map_or_else(|_| self.state.borrow().clone(), |state| state.clone())
+    }
+
+    /// Ends it; its session goes in the background, if there is anything to be done for that.
+    pub(super) fn terminate(&self) -> Option<JoinHandle<()>> {
+        let Held { line, following } = std::mem::take(&mut *self.holds());
+        let before = self.state.send_replace(State { status: Status::Terminated, result: None, error: None });
+        if let Some(following) = following {
+            following.abort();
+        }
+        let line = line?;
+        if before.status == Status::Running {
+            drop(line.ask(AgentCall::Interrupt(line.session().into())));
+        }
+        let deleted = line.ask(AgentCall::Delete(line.session().into()));
+        let (Answer::Later(_), Ok(runtime)) = (&deleted, tokio::runtime::Handle::try_current()) else { return None };
+        Some(runtime.spawn(async move {
+            // A session that is gone already is as good as deleted.
+            let _ = deleted.outcome().await;
+            drop(line);
+        }))
+    }
+
+    /// Ends it, and waits until its session is gone.
+    pub(super) async fn terminated(&self) {
+        if let Some(deleting) = self.terminate() {
+            let _ = deleting.await;
+        }
+    }
+
+    /// What the agent is told to do.
+    fn instruct(&self, task: &Task) -> String {
+        let mut text = format!("You are the subagent {:?}.", self.config.name);
+        // Writing into a string cannot fail.
+        if !self.config.role.is_empty() {
+            let _ = write!(text, " Your role: {}.", self.config.role.trim_end_matches('.'));
+        }
+        let _ = write!(text, "\n\nTask: {}\n\n{}", task.task_name, task.instruction);
+        if !task.success_criteria.is_empty() {
+            text.push_str("\n\nIt is done when:");
+            for criterion in &task.success_criteria {
+                let _ = write!(text, "\n- {criterion}");
+            }
+        }
+        text
+    }
+
+    /// Works on a task to its end.
+    async fn work(&self, line: &Line, name: String, text: String, events: Events, settings: Settings) {
+        let turn = self.turn(line, text, events, settings.answer);
+        let ended = match tokio::time::timeout(settings.longest, turn).await {
+            Ok(ended) => ended,
+            Err(_) => Err(format!("the task took longer than {} seconds", settings.longest.as_secs())),
+        };
+        if ended.is_err() {
+            // If it ended by itself there is nothing to stop.
+            let _ = line.ask(AgentCall::Interrupt(line.session().into())).outcome().await;
+        }
+        let state = match ended {
+            Ok(Heard { text, tools, .. }) => {
+                let summary: String = text.trim().lines().next().unwrap_or_default().chars().take(SUMMARY).collect();
+                let result = json!({"summary": summary, "text": text, "task_name": name, "tools": tools});
+                State { status: Status::Completed, result: Some(result), error: None }
+            }
+            Err(error) => State { status: Status::Failed, result: None, error: Some(error) },
+        };
+        self.state.send_if_modified(|now| {
+            let is_running = now.status == Status::Running;
+            if is_running {
+                *now = state;
+            }
+            is_running
+        });
+    }
+
+    async fn turn(&self, line: &Line, text: String, mut events: Events, most: usize) -> Result<Heard, String> {
+        let session = line.session().into();
+        let send = AgentCall::Send { session, text: text.into(), enqueue: true, images: Vec::new() };
+        let sent = said(line.ask(send)).await.map_err(|failure| failure.message)?;
+        let turn = Members::of(&sent).and_then(|sent| sent.str("turn_id").map(String::from)).unwrap_or_default();
+        let mut heard = Heard::default();
+        while let Some(event) = events.recv().await {
+            let Some(payload) = Members::of(&event.payload) else { continue };
+            // What has a turn is of ours, or of one that was stopped before.
+            if payload.str("turn_id").is_some_and(|of| of != turn) {
+                continue;
+            }
+            if heard.hear(event.kind, &payload, most)? {
+                return Ok(heard);
+            }
+            if heard.steps > self.config.max_steps {
+                return Err(format!("the task took more than {} steps", self.config.max_steps));
+            }
+        }
+        Err("the agent is gone".to_owned())
+    }
+}
+
+/// What was heard of a task.
+#[derive(Debug, Default)]
+struct Heard {
+    text: String,
+    tools: Vec<String>,
+    steps: u32,
+}
+
+impl Heard {
+    /// Takes an event in; true at the end, or why there is none.
+    fn hear(&mut self, kind: &str, payload: &Members<'_>, most: usize) -> Result<bool, String> {
+        match kind {
+            "session.stream.chunk" => {
+                let chunk = payload.object("chunk").and_then(|chunk| chunk.str("answerText")).unwrap_or_default();
+                let room = most.saturating_sub(self.text.len());
+                self.text.push_str(&chunk[..chunk.floor_char_boundary(room)]);
+            }
+            "session.tool.call.started" => {
+                self.steps += 1;
+                let call = payload.object("data").and_then(|data| data.object("call"));
+                if let Some(name) = call.and_then(|call| call.str("name").map(String::from))
+                    && self.tools.len() < TOOLS
+                {
+                    self.tools.push(name);
+                }
+            }
+            "session.completed" => return Ok(true),
+            "session.interrupted" => return Err("the task was interrupted".to_owned()),
+            "session.error" => {
+                return Err(payload.str("message").map_or_else(|| "the agent failed".to_owned(), Into::into));
+            }
+            _ => {}
+        }
+        Ok(false)
+    }
+}

@@ -1,0 +1,381 @@
+//! The capability `planning`: plans with columns, tasks in them, and boards that show both.
+//!
+//! All agents of a principal share what is in the database, and see nothing of other principals. A task may name a plan that nobody knows and a status that is no column: it
+//! is kept as it is, and a board shows such a status after the columns.
+
+use gladhand_core::operations::{CapabilityCall, Failure};
+use gladhand_core::wire::{RawValue, json};
+use gladhand_hub::{Answer, Context, Features, Provider, Settling};
+use rusqlite::{Row, Transaction, params};
+use serde::ser::SerializeMap as _;
+use serde::{Deserialize, Serialize, Serializer};
+use serde_json::json;
+
+use crate::grants::{self, Programs};
+use crate::hex_id;
+use crate::owner::Owner;
+use crate::storage::{Place, Setback, Storage, Turn};
+
+/// The columns of a plan that names none.
+const COLUMNS: [&str; 4] = ["backlog", "todo", "in_progress", "done"];
+
+/// How much a principal may plan. What is beyond fails with `runtime_error`.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Plans.
+    pub plans: u32,
+    /// Tasks of all plans together.
+    pub tasks: u32,
+    /// Columns of one plan.
+    pub columns: usize,
+    /// Bytes of a name: of a plan, a column, a status, an assignee or an id.
+    pub name_bytes: usize,
+    /// Bytes of the title of a task.
+    pub title_bytes: usize,
+    /// Bytes of a whole request.
+    pub request_bytes: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { plans: 1_000, tasks: 10_000, columns: 64, name_bytes: 256, title_bytes: 1_024, request_bytes: 64 * 1024 }
+    }
+}
+
+/// Serves `planning`.
+#[derive(Debug)]
+pub struct Planning {
+    storage: Storage,
+    settings: Settings,
+}
+
+impl Planning {
+    /// Plans in a database.
+    pub fn new(storage: Storage, settings: Settings) -> Self {
+        Self { storage, settings }
+    }
+}
+
+impl Provider for Planning {
+    fn name(&self) -> &str {
+        "planning"
+    }
+
+    fn features(&self) -> Features {
+        Features { silent: true, ..Features::default() }
+    }
+
+    fn capabilities(&self) -> Vec<&'static str> {
+        vec!["planning"]
+    }
+
+    fn open_capabilities(&self) -> Vec<&'static str> {
+        grants::open("planning", Programs::None)
+    }
+
+    fn serve(&self, call: CapabilityCall<'_>, context: &Context<'_>) -> Answer {
+        let work = match call.kind {
+            "planning/plan/create" => Planner::create_plan,
+            "planning/plan/list" => Planner::list_plans,
+            "planning/plan/board" => Planner::show_boards,
+            "planning/task/add" => Planner::add_task,
+            "planning/task/update" => Planner::update_task,
+            "planning/task/list" => Planner::list_tasks,
+            kind => {
+                return Answer::Now(Err(Failure::of_capability("invalid_message", format!("{kind} is no request"))));
+            }
+        };
+        let (size, most) = (call.message.get().len(), self.settings.request_bytes);
+        if size > most {
+            let problem = format!("the request has {size} bytes, and may have {most}");
+            return Answer::Now(Err(Failure::refused(problem)));
+        }
+        let turn = match call.kind {
+            "planning/plan/create" | "planning/task/add" | "planning/task/update" => Turn::Change,
+            _ => Turn::Read,
+        };
+        let planner = Planner { call: call.into_owned(), owner: Owner::of(context), settings: self.settings.clone() };
+        self.storage.answer(turn, move |database| work(&planner, database))
+    }
+
+    fn closing(&self) -> Option<Settling> {
+        Some(self.storage.closing())
+    }
+}
+
+/// One request, with all that is needed to answer it.
+#[derive(Debug)]
+struct Planner {
+    call: CapabilityCall<'static>,
+    owner: Owner,
+    settings: Settings,
+}
+
+impl Planner {
+    fn create_plan(&self, database: &Place) -> Result<Box<RawValue>, Setback> {
+        #[derive(Deserialize)]
+        struct Create {
+            #[serde(default = "usual")]
+            name: String,
+            #[serde(default)]
+            columns: Vec<String>,
+            #[serde(default)]
+            description: String,
+        }
+        fn usual() -> String {
+            "default".to_owned()
+        }
+
+        let mut plan: Create = self.call.read()?;
+        if plan.columns.is_empty() {
+            plan.columns = COLUMNS.map(str::to_owned).to_vec();
+        }
+        if plan.columns.len() > self.settings.columns {
+            return Err(Setback::refused(format!("a plan has at most {} columns", self.settings.columns)));
+        }
+        for name in plan.columns.iter().chain([&plan.name]) {
+            check("a name", name, self.settings.name_bytes)?;
+        }
+        let plan_id = hex_id::<6>();
+        database.change(|rows| {
+            self.check_room(rows, "planning_plans", self.settings.plans)?;
+            let insert = "INSERT INTO planning_plans (principal, plan_id, name, columns, description, created_at) \
+                VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+            let columns = json::to_raw(&plan.columns);
+            let principal = self.owner.principal();
+            rows.execute(
+                insert,
+                params![principal, plan_id, plan.name, columns.get(), plan.description, crate::now()],
+            )?;
+            Ok::<_, Setback>(())
+        })?;
+        Ok(json::to_raw(&json!({ "success": true, "plan_id": plan_id, "columns": plan.columns })))
+    }
+
+    fn list_plans(&self, database: &Place) -> Result<Box<RawValue>, Setback> {
+        let plans = database.read(|rows| self.plans(rows, ""))?;
+        Ok(json::to_raw(&json!({ "plans": plans })))
+    }
+
+    fn show_boards(&self, database: &Place) -> Result<Box<RawValue>, Setback> {
+        #[derive(Deserialize)]
+        struct Show {
+            #[serde(default)]
+            plan_id: String,
+        }
+
+        let Show { plan_id } = self.call.read()?;
+        let boards = database.read(|rows| {
+            let plans = self.plans(rows, &plan_id)?.into_iter();
+            plans
+                .map(|plan| Ok(Board::new(self.tasks(rows, &plan.plan_id, "")?, plan)))
+                .collect::<rusqlite::Result<Vec<_>>>()
+        })?;
+        Ok(json::to_raw(&Boards { boards }))
+    }
+
+    fn add_task(&self, database: &Place) -> Result<Box<RawValue>, Setback> {
+        #[derive(Deserialize)]
+        struct Add {
+            plan_id: String,
+            title: String,
+            #[serde(default = "usual")]
+            status: String,
+            #[serde(default)]
+            description: String,
+            #[serde(default)]
+            assignee: String,
+            #[serde(default)]
+            deps: Vec<String>,
+            #[serde(default)]
+            metadata: Option<Box<RawValue>>,
+        }
+        fn usual() -> String {
+            "backlog".to_owned()
+        }
+
+        let task: Add = self.call.read()?;
+        check("a title", &task.title, self.settings.title_bytes)?;
+        for name in [&task.plan_id, &task.status, &task.assignee] {
+            check("a name", name, self.settings.name_bytes)?;
+        }
+        let task_id = hex_id::<6>();
+        let insert = "INSERT INTO planning_tasks (principal, task_id, plan_id, title, status, description, assignee, deps, \
+            metadata, created_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
+        database.change(|rows| {
+            self.check_room(rows, "planning_tasks", self.settings.tasks)?;
+            rows.execute(
+                insert,
+                params![
+                    self.owner.principal(),
+                    task_id,
+                    task.plan_id,
+                    task.title,
+                    task.status,
+                    task.description,
+                    task.assignee,
+                    json::to_raw(&task.deps).get(),
+                    task.metadata.as_ref().map_or("{}", |metadata| metadata.get()),
+                    crate::now(),
+                ],
+            )?;
+            Ok::<_, Setback>(())
+        })?;
+        Ok(json::to_raw(&json!({ "success": true, "task_id": task_id, "status": task.status })))
+    }
+
+    /// Changes what is not empty. A task that is there is updated also if there is nothing to change.
+    fn update_task(&self, database: &Place) -> Result<Box<RawValue>, Setback> {
+        #[derive(Deserialize)]
+        struct Update {
+            plan_id: String,
+            task_id: String,
+            #[serde(default)]
+            status: String,
+            #[serde(default)]
+            assignee: String,
+            #[serde(default)]
+            deps: Vec<String>,
+        }
+
+        let task: Update = self.call.read()?;
+        for name in [&task.status, &task.assignee] {
+            check("a name", name, self.settings.name_bytes)?;
+        }
+        let deps = if task.deps.is_empty() { String::new() } else { json::to_raw(&task.deps).get().to_owned() };
+        let updated = database.change(|rows| {
+            let update = "UPDATE planning_tasks SET status = coalesce(nullif(?3, ''), status), \
+                assignee = coalesce(nullif(?4, ''), assignee), deps = coalesce(nullif(?5, ''), deps) \
+                WHERE plan_id = ?1 AND task_id = ?2 AND principal = ?6";
+            let principal = self.owner.principal();
+            rows.execute(update, params![task.plan_id, task.task_id, task.status, task.assignee, deps, principal])
+        })?;
+        Ok(json::to_raw(&json!({ "success": updated > 0, "task_id": task.task_id })))
+    }
+
+    fn list_tasks(&self, database: &Place) -> Result<Box<RawValue>, Setback> {
+        #[derive(Deserialize)]
+        struct List {
+            #[serde(default)]
+            plan_id: String,
+            #[serde(default)]
+            status: String,
+        }
+
+        let List { plan_id, status } = self.call.read()?;
+        let tasks = database.read(|rows| self.tasks(rows, &plan_id, &status))?;
+        Ok(json::to_raw(&json!({ "tasks": tasks })))
+    }
+
+    /// The plan of that id, or all of them if it is empty, in the order in which they were made.
+    fn plans(&self, rows: &Transaction<'_>, plan_id: &str) -> rusqlite::Result<Vec<Plan>> {
+        let select = "SELECT plan_id, name, columns FROM planning_plans WHERE principal = ?2 \
+            AND (?1 = '' OR plan_id = ?1) ORDER BY id";
+        let read = |row: &Row<'_>| {
+            let columns: String = row.get(2)?;
+            let columns = serde_json::from_str(&columns).unwrap_or_default();
+            Ok(Plan { plan_id: row.get(0)?, name: row.get(1)?, columns })
+        };
+        rows.prepare_cached(select)?.query_map([plan_id, self.owner.principal()], read)?.collect()
+    }
+
+    /// The tasks of that plan and status, each of which may be empty, in the order in which they were added.
+    fn tasks(&self, rows: &Transaction<'_>, plan_id: &str, status: &str) -> rusqlite::Result<Vec<Task>> {
+        let select = "SELECT task_id, title, status, assignee, plan_id FROM planning_tasks \
+            WHERE (?1 = '' OR plan_id = ?1) AND (?2 = '' OR status = ?2) AND principal = ?3 ORDER BY id";
+        let read = |row: &Row<'_>| {
+            Ok(Task {
+                task_id: row.get(0)?,
+                title: row.get(1)?,
+                status: row.get(2)?,
+                assignee: row.get(3)?,
+                plan_id: row.get(4)?,
+            })
+        };
+        rows.prepare_cached(select)?.query_map([plan_id, status, self.owner.principal()], read)?.collect()
+    }
+
+    fn check_room(&self, rows: &Transaction<'_>, table: &'static str, most: u32) -> Result<(), Setback> {
+        let count: u32 = rows.query_row(
+            &format!("SELECT count(*) FROM {table} WHERE principal = ?1"),
+            [self.owner.principal()],
+            |row| row.get(0),
+        )?;
+        if count < most {
+            return Ok(());
+        }
+        Err(Setback::refused(format!("there are already {most} of them")))
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct Plan {
+    plan_id: String,
+    name: String,
+    columns: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Task {
+    task_id: String,
+    title: String,
+    status: String,
+    assignee: String,
+    /// A board leaves it out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    plan_id: Option<String>,
+}
+
+/// The answer to a request to show boards, which keeps the order of columns.
+#[derive(Debug, Serialize)]
+struct Boards {
+    boards: Vec<Board>,
+}
+
+/// A plan with its tasks.
+#[derive(Debug, Serialize)]
+struct Board {
+    #[serde(flatten)]
+    plan: Plan,
+    tasks: Groups,
+}
+
+/// Tasks by their status: those of the columns first, then those that are no column.
+#[derive(Debug)]
+struct Groups(Vec<(String, Vec<Task>)>);
+
+impl Board {
+    fn new(tasks: Vec<Task>, plan: Plan) -> Self {
+        let mut groups: Vec<(String, Vec<Task>)> = Vec::new();
+        for column in &plan.columns {
+            if groups.iter().all(|(known, _)| known != column) {
+                groups.push((column.clone(), Vec::new()));
+            }
+        }
+        for task in tasks {
+            let task = Task { plan_id: None, ..task };
+            match groups.iter_mut().find(|(status, _)| *status == task.status) {
+                Some((_, group)) => group.push(task),
+                None => groups.push((task.status.clone(), vec![task])),
+            }
+        }
+        Self { plan, tasks: Groups(groups) }
+    }
+}
+
+impl Serialize for Groups {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        for (status, tasks) in &self.0 {
+            map.serialize_entry(status, tasks)?;
+        }
+        map.end()
+    }
+}
+
+fn check(what: &str, text: &str, most: usize) -> Result<(), Setback> {
+    if text.len() <= most {
+        return Ok(());
+    }
+    Err(Setback::refused(format!("{what} has at most {most} bytes")))
+}

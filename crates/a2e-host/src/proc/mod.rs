@@ -1,0 +1,283 @@
+//! The capability `proc`: processes that live as long as their session, with output as it comes (`a2e` §13).
+//!
+//! Nobody starts anything that was not allowed by name, nor works outside the folders that were given. Each process is
+//! bounded in time, in what it says and in what waits for it to be read; with its session it ends, and everything that came
+//! of it. How processes are started is somebody else's business ([`Starter`]).
+
+mod asking;
+mod inlet;
+mod pieces;
+mod process;
+mod telling;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gladhand_core::operations::{CapabilityCall, Failure, Outcome};
+use gladhand_hub::{Answer, Context, Features, Provider, SessionId, Settling};
+use serde::Deserialize;
+use serde_json::json;
+
+use self::asking::Spawn;
+use self::process::{Bounds, End, Process};
+use self::telling::Telling;
+use crate::belongings::{Belongings, Few, InAll, NoPlace, Place};
+use crate::starting::{Signal, Starter, minimal_environment};
+use crate::{hex_id, reply};
+
+/// What processes may be started, and what they may do.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The words that may be the first of a command, literally. None: nothing may be started.
+    pub allowed: Vec<String>,
+    /// The folder in which an allowed word with a folder (`./run.sh`) begins. None: where we were started.
+    pub base: Option<PathBuf>,
+    /// The folders that processes may work in; the first is where they work if they are not told. None: where we do, and
+    /// nowhere else.
+    pub roots: Vec<PathBuf>,
+    /// Names of variables that callers may set, beside those of language, time zone and terminal.
+    pub variables: Vec<String>,
+    /// What each process finds in its environment, beside what its caller gives it.
+    pub environment: Vec<(String, String)>,
+    /// How many processes of one session may run at once.
+    pub most: usize,
+    /// How many processes of all sessions may run at once.
+    pub most_in_all: usize,
+    /// How many processes that have ended are remembered for each session.
+    pub remembered: usize,
+    /// How long a process may run, whatever its caller says. None: as long as its session.
+    pub longest: Option<Duration>,
+    /// How many bytes of output a process may make before it is ended.
+    pub most_output: u64,
+    /// How many bytes of a line are told at once.
+    pub longest_piece: usize,
+    /// How many bytes may wait for a process to read them.
+    pub most_waiting: usize,
+    /// How long a process may take to leave when it is told to, before it is killed.
+    pub grace: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            allowed: Vec::new(),
+            base: None,
+            roots: Vec::new(),
+            variables: Vec::new(),
+            environment: minimal_environment(),
+            most: 8,
+            most_in_all: 64,
+            remembered: 64,
+            longest: None,
+            most_output: 64 * 1024 * 1024,
+            longest_piece: 16 * 1024,
+            most_waiting: 4 * 1024 * 1024,
+            grace: Duration::from_secs(2),
+        }
+    }
+}
+
+/// The capability `proc`.
+#[derive(Debug)]
+pub struct Proc {
+    settings: Arc<Settings>,
+    starter: Arc<dyn Starter>,
+    processes: Belongings<Process>,
+}
+
+impl Proc {
+    /// Processes as the settings say, started by somebody.
+    pub fn new(settings: Settings, starter: Arc<dyn Starter>) -> Self {
+        Self { settings: Arc::new(settings), starter, processes: Belongings::default() }
+    }
+}
+
+/// `proc/write/req`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Write {
+    proc_id: String,
+    data: String,
+    eof: bool,
+}
+
+/// `proc/kill/req`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Kill {
+    proc_id: String,
+    signal: Option<String>,
+}
+
+/// `proc/status/req`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Status {
+    proc_id: String,
+}
+
+impl Provider for Proc {
+    fn features(&self) -> Features {
+        Features { silent: true, ..Features::default() }
+    }
+
+    fn capabilities(&self) -> Vec<&'static str> {
+        vec!["proc"]
+    }
+
+    fn serve(&self, call: CapabilityCall<'_>, context: &Context<'_>) -> Answer {
+        let session = context.caller.session();
+        let served = match call.kind {
+            "proc/spawn/req" => call.read().map(|spawn| self.spawn(spawn, &call, context)),
+            "proc/write/req" => call.read().map(|write| Answer::Now(self.write(&write, session))),
+            "proc/kill/req" => call.read().and_then(|kill| self.kill(&kill, session)),
+            "proc/status/req" => call.read().map(|status: Status| Answer::Now(self.status(&status.proc_id, session))),
+            other => Err(Failure::of_capability("invalid_message", format!("not a request to processes: {other}"))),
+        };
+        served.unwrap_or_else(|failure| Answer::Now(Err(failure)))
+    }
+
+    fn left(&self, session: SessionId) {
+        self.processes.left(session).iter().for_each(|process| process.abandon());
+    }
+
+    fn closing(&self) -> Option<Settling> {
+        self.processes.close().iter().for_each(|process| process.abandon());
+        let roster = self.processes.roster().clone();
+        Some(Box::pin(async move { roster.all_left().await }))
+    }
+}
+
+impl Proc {
+    fn spawn(&self, spawn: Spawn, call: &CapabilityCall<'_>, context: &Context<'_>) -> Answer {
+        let reads = match spawn.reads() {
+            Ok(reads) => reads,
+            Err(why) => return Answer::Now(not_started(&why)),
+        };
+        let plan = match spawn.plan(&self.settings) {
+            Ok(plan) => plan,
+            Err(why) => return Answer::Now(not_started(&why)),
+        };
+        let place = match self.place(context.caller.session()) {
+            Ok(place) => place,
+            Err(why) => return Answer::Now(not_started(why)),
+        };
+        let settings = &self.settings;
+        let bounds = Bounds {
+            time: spawn.time(settings.longest),
+            grace: settings.grace,
+            longest_piece: settings.longest_piece,
+            most_waiting: settings.most_waiting,
+            reads,
+        };
+        let telling =
+            Telling::to(Arc::clone(context.caller), call.request.clone(), hex_id::<16>(), settings.most_output);
+        let starter = Arc::clone(&self.starter);
+        Answer::Later(Box::pin(async move {
+            let started = match starter.start(&plan).await {
+                Ok(started) => started,
+                Err(error) => return not_started(&format!("cannot start: {error}")),
+            };
+            let (process, tending) = Process::of(started, spawn.cmd, bounds, telling);
+            // The session may have ended meanwhile; then the process goes with what is dropped here.
+            let Some(at_work) = place.fill(&process) else { return not_started("the session has ended") };
+            tokio::spawn(async move {
+                tending.run().await;
+                drop(at_work);
+            });
+            reply(&json!({"proc_id": process.id, "ok": true, "pid": process.pid, "error": ""}))
+        }))
+    }
+
+    /// A place for one more process, made by forgetting the oldest that have ended.
+    fn place(&self, session: SessionId) -> Result<Place<Process>, &'static str> {
+        let settings = &self.settings;
+        let is_running = |process: &Process| process.end().is_none();
+        let admit = |few: &mut Few<Process>, InAll(in_all): InAll| {
+            let running = few.coming + few.here.iter().filter(|process| is_running(process)).count();
+            if running >= settings.most || in_all >= settings.most_in_all {
+                return Err("proc_limit");
+            }
+            while few.here.iter().filter(|process| !is_running(process)).count() > settings.remembered {
+                let oldest = few.here.iter().position(|process| !is_running(process));
+                oldest.map(|oldest| few.here.remove(oldest));
+            }
+            Ok(())
+        };
+        self.processes.place(session, is_running, admit).map_err(|no| match no {
+            NoPlace::Closed => "stopping",
+            NoPlace::NotAdmitted(why) => why,
+        })
+    }
+
+    fn find(&self, session: SessionId, id: &str) -> Option<Arc<Process>> {
+        self.processes.find(session, |process| process.id == id)
+    }
+
+    fn write(&self, write: &Write, session: SessionId) -> Outcome {
+        let (pid, error) = match self.find(session, &write.proc_id) {
+            None => (0, "session not found".to_owned()),
+            Some(process) if process.end().is_some() => (process.pid, "proc_dead".to_owned()),
+            Some(process) => (process.pid, process.inlet.put(&write.data, write.eof).err().unwrap_or_default()),
+        };
+        reply(&json!({"proc_id": write.proc_id, "ok": error.is_empty(), "pid": pid, "error": error}))
+    }
+
+    fn kill(&self, kill: &Kill, session: SessionId) -> Result<Answer, Failure> {
+        let signal = match kill.signal.as_deref() {
+            None | Some("SIGTERM") => Signal::Terminate,
+            Some("SIGKILL") => Signal::Kill,
+            Some("SIGINT") => Signal::Interrupt,
+            Some(other) => {
+                let message = format!("unknown signal: {other:?}; it is one of SIGTERM, SIGKILL, SIGINT");
+                return Err(Failure::refused(message));
+            }
+        };
+        let Some(process) = self.find(session, &kill.proc_id) else {
+            return Ok(Answer::Now(reply(&json!({"ok": false, "state": ""}))));
+        };
+        if let Some(end) = process.end() {
+            return Ok(Answer::Now(reply(&json!({"ok": false, "state": end.status().0}))));
+        }
+        process.signal(signal);
+        let patience = self.settings.grace;
+        Ok(Answer::Later(Box::pin(async move {
+            // Most leave at once, and then the answer says so. Some do not, as is their right.
+            let _ = tokio::time::timeout(patience, process.ended()).await;
+            reply(&json!({"ok": true, "state": word(process.end())}))
+        })))
+    }
+
+    fn status(&self, id: &str, session: SessionId) -> Outcome {
+        if id.is_empty() {
+            let procs: Vec<_> = self.processes.of(session).iter().map(|process| listed(process)).collect();
+            return reply(&json!({"proc_id": "", "status": "ok", "error": "", "procs": procs}));
+        }
+        let (status, error) = match self.find(session, id) {
+            None => ("not_found", "session not found".to_owned()),
+            Some(process) => process.end().map_or_else(|| ("running", String::new()), End::status),
+        };
+        reply(&json!({"proc_id": id, "status": status, "error": error}))
+    }
+}
+
+fn not_started(why: &str) -> Outcome {
+    reply(&json!({"proc_id": "", "ok": false, "pid": 0, "error": why}))
+}
+
+fn word(end: Option<End>) -> &'static str {
+    end.map_or("running", |end| end.status().0)
+}
+
+fn listed(process: &Process) -> serde_json::Value {
+    let end = process.end();
+    json!({
+        "proc_id": process.id,
+        "cmd": process.command,
+        "state": end.map_or("running", End::state),
+        "pid": process.pid,
+        "exit_code": end.and_then(|end| end.code),
+        "started_at": process.started_at,
+    })
+}

@@ -1,0 +1,356 @@
+//! The capability `skill`: procedures that are kept as files, and carried out on demand (`a2e` §11).
+//!
+//! A skill is a folder with a `skill.md`. It is a prompt, which somebody who can think carries out ([`Thinker`]) or which
+//! the caller gets filled in; or it is a program (`run`), which we start. Nothing of a call outlives it: whoever drops the
+//! work of one ends its program.
+
+mod catalog;
+mod definition;
+mod running;
+mod telling;
+mod thinking;
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use gladhand_core::operations::{CapabilityCall, Failure, FailureKind, Outcome};
+use gladhand_hub::{Answer, Context, Features, Provider, SessionId, Settling};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use tokio::sync::{Semaphore, mpsc};
+use tokio_util::sync::CancellationToken;
+
+use self::catalog::Catalog;
+use self::definition::{Skill, Status};
+use self::telling::Telling;
+pub use self::thinking::{Thinker, Thought};
+use crate::reply;
+use crate::starting::ending::Roster;
+use crate::starting::{Starter, minimal_environment};
+
+/// How many characters of a prompt are shown before it is carried out.
+const PREVIEW: usize = 200;
+
+/// How many tokens may wait to be told.
+const TOKENS: usize = 64;
+
+/// Where skills are, and what they may do.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The folders that have a folder for each skill.
+    pub folders: Vec<PathBuf>,
+    /// Folders that skills must be inside of. None: any folder will do.
+    pub roots: Vec<PathBuf>,
+    /// The whole environment of skills that are programs.
+    pub environment: Vec<(String, String)>,
+    /// How long a call may take, whatever its caller or the skill says.
+    pub longest: Duration,
+    /// How many bytes a skill may say before it is ended; more than that of a thought is cut off.
+    pub most_output: u64,
+    /// How many bytes one of its lines may have.
+    pub longest_line: usize,
+    /// How many characters of an artifact are told at once.
+    pub largest_chunk: usize,
+    /// How many programs of skills run at once; others wait.
+    pub most_running: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            folders: Vec::new(),
+            roots: Vec::new(),
+            environment: minimal_environment(),
+            longest: Duration::from_secs(600),
+            most_output: 64 * 1024 * 1024,
+            longest_line: 4 * 1024 * 1024,
+            largest_chunk: 64 * 1024,
+            most_running: 8,
+        }
+    }
+}
+
+/// The capability `skill`.
+#[derive(Debug, Clone)]
+pub struct Skills(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    settings: Settings,
+    catalog: Catalog,
+    starter: Arc<dyn Starter>,
+    thinker: Option<Arc<dyn Thinker>>,
+    running: Semaphore,
+    roster: Roster,
+    /// Those who have called something, and how their calls are given up.
+    sessions: Mutex<HashMap<SessionId, CancellationToken>>,
+    stopping: CancellationToken,
+}
+
+impl Skills {
+    /// The skills in the folders of the settings. Programs are started by somebody; prompts are carried out by somebody else,
+    /// or only filled in.
+    pub fn new(settings: Settings, starter: Arc<dyn Starter>, thinker: Option<Arc<dyn Thinker>>) -> Self {
+        Self(Arc::new(Inner {
+            catalog: Catalog::of(settings.folders.clone(), settings.roots.clone()),
+            running: Semaphore::new(settings.most_running),
+            settings,
+            starter,
+            thinker,
+            roster: Roster::default(),
+            sessions: Mutex::default(),
+            stopping: CancellationToken::new(),
+        }))
+    }
+}
+
+/// `skill/discover/req`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Discover {
+    filter_tags: Vec<String>,
+    filter_categories: Vec<String>,
+}
+
+/// `skill/call/req`. What it says of models is for those who have some.
+#[derive(Debug, Deserialize)]
+#[serde(default)]
+struct SkillCall {
+    name: String,
+    arguments: Map<String, Value>,
+    #[serde(deserialize_with = "crate::integer")]
+    timeout: i64,
+    streaming: bool,
+}
+
+impl Default for SkillCall {
+    fn default() -> Self {
+        Self { name: String::new(), arguments: Map::new(), timeout: 60, streaming: true }
+    }
+}
+
+/// What a skill came to.
+#[derive(Debug, Default)]
+struct Came {
+    data: Value,
+    summary: Option<Value>,
+    truncated: bool,
+}
+
+/// Why a skill came to nothing.
+#[derive(Debug)]
+enum Trouble {
+    /// It says so itself.
+    Said(String),
+    /// It could not go on.
+    Broke(String),
+}
+
+impl Provider for Skills {
+    fn features(&self) -> Features {
+        Features { silent: true, ..Features::default() }
+    }
+
+    fn capabilities(&self) -> Vec<&'static str> {
+        vec!["skill"]
+    }
+
+    fn serve(&self, call: CapabilityCall<'_>, context: &Context<'_>) -> Answer {
+        let inner = Arc::clone(&self.0);
+        match call.kind {
+            "skill/discover/req" => match call.read() {
+                Ok(discover) => Answer::Later(Box::pin(async move { inner.discover(&discover).await })),
+                Err(failure) => Answer::Now(Err(failure)),
+            },
+            "skill/call/req" => match call.read::<SkillCall>() {
+                Ok(asked) => {
+                    let caller = Arc::clone(context.caller);
+                    let session = caller.session();
+                    let given_up = inner.given_up(session);
+                    let telling = Telling::to(caller, call.request, asked.name.clone(), asked.streaming);
+                    Answer::Later(Box::pin(async move { inner.call(asked, session, &given_up, &telling).await }))
+                }
+                Err(failure) => Answer::Now(Err(failure)),
+            },
+            other => {
+                let message = format!("not a request to skills: {other}");
+                Answer::Now(Err(Failure::of_capability("invalid_message", message)))
+            }
+        }
+    }
+
+    fn left(&self, session: SessionId) {
+        if let Some(given_up) = self.0.sessions().remove(&session) {
+            given_up.cancel();
+        }
+    }
+
+    fn closing(&self) -> Option<Settling> {
+        self.0.stopping.cancel();
+        let roster = self.0.roster.clone();
+        Some(Box::pin(async move { roster.all_left().await }))
+    }
+}
+
+impl Inner {
+    fn sessions(&self) -> MutexGuard<'_, HashMap<SessionId, CancellationToken>> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Cancelled when a session has ended, and when everything does.
+    fn given_up(&self, session: SessionId) -> CancellationToken {
+        self.sessions().entry(session).or_insert_with(|| self.stopping.child_token()).clone()
+    }
+
+    async fn discover(self: Arc<Self>, discover: &Discover) -> Outcome {
+        let Discover { filter_tags, filter_categories } = discover;
+        let is_wanted = |skill: &Skill| {
+            let by_tag = filter_tags.is_empty() || skill.tags.iter().any(|tag| filter_tags.contains(tag));
+            let category = skill.category.as_ref();
+            by_tag && (filter_categories.is_empty() || category.is_some_and(|own| filter_categories.contains(own)))
+        };
+        let skills = self.skills().await;
+        let listed: Vec<_> = skills.iter().filter(|skill| is_wanted(skill)).map(|skill| &skill.listed).collect();
+        reply(&json!({"skills": listed}))
+    }
+
+    /// The skills that there are now. Looking for them takes the time of some files.
+    async fn skills(self: &Arc<Self>) -> Vec<Arc<Skill>> {
+        let inner = Arc::clone(self);
+        tokio::task::spawn_blocking(move || inner.catalog.skills()).await.unwrap_or_default()
+    }
+
+    async fn call(
+        self: Arc<Self>,
+        asked: SkillCall,
+        session: SessionId,
+        given_up: &CancellationToken,
+        telling: &Telling,
+    ) -> Outcome {
+        let began = Instant::now();
+        let _at_work = self.roster.enter();
+        let failed = |code: &str, why: &str| telling.tell("skill.failed", json!({"error": why, "error_code": code}));
+        let unsuccessful = |code: &str, why: &str| {
+            failed(code, why);
+            answer(telling.skill(), began, Err((code, why)))
+        };
+        let Some(skill) = catalog::find(&self.skills().await, &asked.name) else {
+            return unsuccessful("unknown_skill", &format!("Skill not found: {}", asked.name));
+        };
+        if skill.status != Status::Published {
+            return unsuccessful("skill_error", &format!("the skill is not published but {}", skill.listed["status"]));
+        }
+        let arguments = Value::Object(asked.arguments);
+        if let Some(problems) = skill.problems(&arguments) {
+            return unsuccessful("schema_violation", &problems);
+        }
+        telling.tell("skill.started", json!({"arguments": arguments, "tools": skill.tools}));
+        telling.tell("skill.preparing", json!({}));
+        let time = self.time(asked.timeout, &skill);
+        let Value::Object(arguments) = arguments else { return Err(Failure::panicked()) };
+        let work = tokio::time::timeout(time, self.carry_out(&skill, &arguments, session, telling));
+        let Some(outcome) = given_up.run_until_cancelled(work).await else {
+            failed("skill_error", "stopping");
+            return Err(Failure::new(FailureKind::Stopping, "stopping"));
+        };
+        match outcome {
+            Ok(Ok(came)) => {
+                telling.tell("skill.completed", json!({"duration_ms": milliseconds(began)}));
+                answer(telling.skill(), began, Ok(came))
+            }
+            Ok(Err(Trouble::Said(why))) => unsuccessful("skill_error", &why),
+            Ok(Err(Trouble::Broke(why))) => {
+                failed("skill_error", &why);
+                Err(Failure::of_capability("skill_error", why))
+            }
+            Err(_) => {
+                let why = format!("the skill took more than {} seconds", time.as_secs_f64());
+                failed("timeout", &why);
+                Err(Failure::of_capability("timeout", why))
+            }
+        }
+    }
+
+    /// How long a call may take: what its caller, the skill and we say, whichever is least.
+    fn time(&self, asked: i64, skill: &Skill) -> Duration {
+        let asked = u64::try_from(asked).ok();
+        let spoken = [asked, skill.timeout].into_iter().flatten().filter(|seconds| *seconds > 0);
+        spoken.map(Duration::from_secs).fold(self.settings.longest, Duration::min)
+    }
+
+    async fn carry_out(
+        &self,
+        skill: &Skill,
+        arguments: &Map<String, Value>,
+        session: SessionId,
+        telling: &Telling,
+    ) -> Result<Came, Trouble> {
+        if let Some(command) = &skill.run {
+            // Nobody closes it.
+            let _permit = self.running.acquire().await;
+            return running::run(command, skill, arguments, &self.settings, &*self.starter, telling).await;
+        }
+        let prompt = skill.prompt(arguments);
+        let preview: String = prompt.chars().take(PREVIEW).collect();
+        telling.tell("skill.prompt.ready", json!({"prompt_preview": preview}));
+        let Some(thinker) = &self.thinker else {
+            telling.tell("llm.skipped", json!({"reason": "no_llm_available"}));
+            return Ok(Came { data: json!({"prompt": prompt, "tools": {}}), ..Came::default() });
+        };
+        telling.tell("llm.started", json!({}));
+        let thought = Thought {
+            session,
+            skill: skill.name.clone(),
+            prompt: prompt.clone(),
+            tools: skill.tools.clone(),
+            max_turns: skill.max_turns,
+        };
+        let (tokens, mut said) = mpsc::channel::<String>(TOKENS);
+        let told = async {
+            while let Some(token) = said.recv().await {
+                telling.stream("llm.token", json!({"token": token})).await;
+            }
+        };
+        let (thought, ()) = tokio::join!(thinker.think(thought, tokens), told);
+        let mut output = thought.map_err(|failure| Trouble::Broke(failure.message))?;
+        let most = usize::try_from(self.settings.most_output).unwrap_or(usize::MAX);
+        let truncated = output.len() > most;
+        output.truncate(output.floor_char_boundary(most));
+        telling.tell("llm.completed", json!({"length": output.len()}));
+        Ok(Came { data: json!({"output": output, "prompt": prompt, "tools": {}}), summary: None, truncated })
+    }
+}
+
+/// `skill/call/resp`.
+fn answer(name: &str, began: Instant, outcome: Result<Came, (&str, &str)>) -> Outcome {
+    let succeeded = || json!("Skill executed successfully");
+    let result = match outcome {
+        Ok(Came { data, summary, truncated }) => json!({
+            "success": true,
+            "data": data,
+            "summary": summary.unwrap_or_else(succeeded),
+            "truncated": truncated,
+            "error": null,
+            "error_code": null,
+            "duration_ms": milliseconds(began),
+            "events": [],
+        }),
+        Err((code, why)) => json!({
+            "success": false,
+            "data": null,
+            "summary": null,
+            "truncated": false,
+            "error": why,
+            "error_code": code,
+            "duration_ms": milliseconds(began),
+            "events": [],
+        }),
+    };
+    reply(&json!({"name": name, "data": result, "error": null, "created_at": crate::now()}))
+}
+
+fn milliseconds(since: Instant) -> u64 {
+    u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,279 @@
+//! Skills that are programs.
+//!
+//! A skill with `run` in its settings is carried out by that command, in the folder of the skill. It reads its arguments as
+//! one line of JSON, and writes lines of JSON:
+//!
+//! ```text
+//! {"progress": {"pct": 40, "message": "halfway"}}
+//! {"artifact": {"name": "a.png", "mime": "image/png", "chunk": "<base64>", "final": true}}
+//! {"log": {"level": "info", "message": "…"}}
+//! {"result": …, "summary": "…"}
+//! {"error": "why it could not be done"}
+//! ```
+//!
+//! The first three become events; long artifacts come in chunks. The last result is what the skill came to. Any other line,
+//! and each line of its error output, is a log line. It has failed if it says an error or ends with a code other than 0.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use gladhand_core::wire::{Line, Lines};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio_util::sync::CancellationToken;
+
+use super::definition::Skill;
+use super::telling::Telling;
+use super::{Came, Settings, Trouble};
+use crate::starting::ending::last_words_are_over;
+use crate::starting::{Held, Plan, Signal, Started, Starter};
+
+/// How much is read at once.
+const CHUNK: usize = 16 * 1024;
+
+/// Runs the command of a skill. Whoever drops this ends it at once.
+pub(super) async fn run(
+    command: &[String],
+    skill: &Skill,
+    arguments: &Map<String, Value>,
+    settings: &Settings,
+    starter: &dyn Starter,
+    telling: &Telling,
+) -> Result<Came, Trouble> {
+    let plan = Plan {
+        command: beginning_with(located(&command[0], &skill.folder), &command[1..]),
+        folder: Some(skill.folder.clone()),
+        environment: settings.environment.clone(),
+    };
+    let started = starter.start(&plan).await;
+    let Started { mut stdin, stdout, stderr, mut held, .. } =
+        started.map_err(|error| Trouble::Broke(format!("it does not start: {error}")))?;
+    let listening = Listening { settings, telling, heard: AtomicU64::new(0), ended: CancellationToken::new() };
+    let feeding = async {
+        // It need not read them.
+        let _ = stdin.write_all(format!("{}\n", json!(arguments)).as_bytes()).await;
+        drop(stdin);
+        Ok(())
+    };
+    let mut came = Came::default();
+    let mut failed = None;
+    let (_, (), (), code) = tokio::try_join!(
+        feeding,
+        listening.results(stdout, &mut came, &mut failed),
+        listening.complaints(stderr),
+        listening.end(&mut *held),
+    )?;
+    match (failed, code) {
+        (Some(why), _) => Err(Trouble::Said(why)),
+        (None, Some(0)) => Ok(came),
+        (None, Some(code)) => Err(Trouble::Broke(format!("it ended with code {code}"))),
+        (None, None) => Err(Trouble::Broke("it was killed".to_owned())),
+    }
+}
+
+/// A program that is given with a path is looked for from the folder of the skill.
+fn located(program: &str, folder: &Path) -> String {
+    if program.contains('/') { folder.join(program).to_string_lossy().into_owned() } else { program.to_owned() }
+}
+
+fn beginning_with(first: String, rest: &[String]) -> Vec<String> {
+    std::iter::once(first).chain(rest.iter().cloned()).collect()
+}
+
+/// Listens to a skill that runs.
+#[derive(Debug)]
+struct Listening<'l> {
+    settings: &'l Settings,
+    telling: &'l Telling,
+    /// How many bytes it has said.
+    heard: AtomicU64,
+    ended: CancellationToken,
+}
+
+/// A line that a skill says.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Said {
+    progress: Option<Progress>,
+    artifact: Option<Artifact>,
+    log: Option<Log>,
+    result: Option<Value>,
+    summary: Option<Value>,
+    error: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Progress {
+    pct: f64,
+    #[serde(default)]
+    message: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct Artifact {
+    name: String,
+    #[serde(default = "any_bytes")]
+    mime: String,
+    chunk: String,
+    #[serde(default, rename = "final")]
+    is_final: bool,
+}
+
+fn any_bytes() -> String {
+    "application/octet-stream".to_owned()
+}
+
+#[derive(Debug, Deserialize)]
+struct Log {
+    #[serde(default = "info")]
+    level: String,
+    message: String,
+}
+
+fn info() -> String {
+    "info".to_owned()
+}
+
+impl Listening<'_> {
+    async fn end(&self, held: &mut dyn Held) -> Result<Option<i32>, Trouble> {
+        let status = held.wait().await;
+        // What it started ends with it.
+        let _ = held.signal(Signal::Kill);
+        self.ended.cancel();
+        Ok(status.ok().and_then(|status| status.code()))
+    }
+
+    async fn results(
+        &self,
+        stdout: impl AsyncRead + Unpin,
+        came: &mut Came,
+        failed: &mut Option<String>,
+    ) -> Result<(), Trouble> {
+        let mut lines = self.lines(stdout);
+        while let Some(line) = lines.next().await? {
+            match serde_json::from_str::<Said>(&line) {
+                Ok(said) if line.trim_start().starts_with('{') => self.take(said, came, failed).await?,
+                _ => self.log("info", &line).await,
+            }
+        }
+        Ok(())
+    }
+
+    async fn take(&self, said: Said, came: &mut Came, failed: &mut Option<String>) -> Result<(), Trouble> {
+        if let Some(Progress { pct, message }) = said.progress {
+            let pct = pct.clamp(0.0, 100.0).round() as u8;
+            self.telling.stream("progress", json!({"pct": pct, "message": message})).await;
+        }
+        if let Some(artifact) = said.artifact {
+            self.hand_on(&artifact).await?;
+        }
+        if let Some(Log { level, message }) = said.log {
+            self.log(&level, &message).await;
+        }
+        if let Some(result) = said.result {
+            *came = Came { data: result, summary: said.summary, truncated: false };
+        }
+        if said.error.is_some() {
+            *failed = said.error;
+        }
+        Ok(())
+    }
+
+    /// Hands an artifact on in chunks, each of which can be decoded by itself.
+    async fn hand_on(&self, artifact: &Artifact) -> Result<(), Trouble> {
+        let Artifact { name, mime, chunk, is_final } = artifact;
+        if !is_base64(chunk) {
+            return Err(Trouble::Broke(format!("the artifact {name:?} is no base64")));
+        }
+        let most = (self.settings.largest_chunk / 4).max(1) * 4;
+        let mut rest = chunk.as_str();
+        loop {
+            let (now, later) = rest.split_at(rest.len().min(most));
+            let data = json!({"name": name, "mime": mime, "chunk": now, "final": *is_final && later.is_empty()});
+            self.telling.stream("artifact", data).await;
+            if later.is_empty() {
+                return Ok(());
+            }
+            rest = later;
+        }
+    }
+
+    async fn complaints(&self, stderr: impl AsyncRead + Unpin) -> Result<(), Trouble> {
+        let mut lines = self.lines(stderr);
+        while let Some(line) = lines.next().await? {
+            self.log("warning", &line).await;
+        }
+        Ok(())
+    }
+
+    async fn log(&self, level: &str, message: &str) {
+        if !message.trim().is_empty() {
+            self.telling.stream("log", json!({"level": level, "message": message})).await;
+        }
+    }
+
+    fn lines<R>(&self, source: R) -> Reading<'_, R> {
+        let lines = Lines::with_limit(self.settings.longest_line);
+        Reading { source, lines, listening: self, has_ended: false }
+    }
+}
+
+/// Reads a stream line by line.
+#[derive(Debug)]
+struct Reading<'r, R> {
+    source: R,
+    lines: Lines,
+    listening: &'r Listening<'r>,
+    has_ended: bool,
+}
+
+impl<R: AsyncRead + Unpin> Reading<'_, R> {
+    /// The next line, or none at the end.
+    async fn next(&mut self) -> Result<Option<String>, Trouble> {
+        loop {
+            let line = if self.has_ended { self.lines.last_line() } else { self.lines.next_line() };
+            match line {
+                Some(Line::Bytes(line)) => return Ok(Some(String::from_utf8_lossy(line).into_owned())),
+                Some(Line::TooLong { limit }) => {
+                    return Err(Trouble::Broke(format!("it said a line of more than {limit} bytes")));
+                }
+                None if self.has_ended => return Ok(None),
+                None => self.fill().await?,
+            }
+        }
+    }
+
+    async fn fill(&mut self) -> Result<(), Trouble> {
+        let Listening { settings, heard, ended, .. } = self.listening;
+        let read = tokio::select! {
+            biased;
+            read = self.source.read_buf(self.lines.spare(CHUNK)) => read.unwrap_or(0),
+            () = last_words_are_over(ended) => 0,
+        };
+        self.has_ended = read == 0;
+        let (read, most) = (read as u64, settings.most_output);
+        if heard.fetch_add(read, Ordering::Relaxed) + read > most {
+            return Err(Trouble::Broke(format!("it said more than {most} bytes")));
+        }
+        Ok(())
+    }
+}
+
+/// Whether a text is base64 of the usual alphabet, with padding.
+fn is_base64(text: &str) -> bool {
+    let digits = text.trim_end_matches('=');
+    let is_digit = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'+' || byte == b'/';
+    text.len().is_multiple_of(4) && text.len() - digits.len() <= 2 && digits.bytes().all(is_digit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_base64;
+
+    #[test]
+    fn base64_is_known() {
+        assert!(["", "aGk=", "aA==", "aGkh", "+/+/"].into_iter().all(is_base64));
+        assert!(!["a", "aGk", "a===", "====", "aG k", "aG=k", "_-_-"].into_iter().any(is_base64));
+    }
+}

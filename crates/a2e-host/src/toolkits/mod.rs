@@ -1,0 +1,302 @@
+//! The capability `toolkits`: bundles of tools that are there once they are configured (a2e §10).
+//!
+//! Which there are is configured. A tool of a toolkit is hidden from a session until that session has configured the
+//! toolkit, with what the toolkit's JSON Schema asks for; from then on it is listed with its `toolkit`. The configuration
+//! is the session's own and goes with it. What it has in `arguments` is added to the calls of the bundled tools, where the
+//! caller does not say otherwise:
+//!
+//! ```json
+//! {"arguments": {"read_file": {"root": "/data"}}}
+//! ```
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use gladhand_core::operations::{Call, CapabilityCall, Failure, Operation, Outcome, Reply, Tool, ToolCall};
+use gladhand_core::wire::{Members, RawValue, json};
+use gladhand_hub::{Answer, Bundles, Check, Context, Features, Hub, Provider, SessionId};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use crate::grants::{self, Programs};
+use crate::reply;
+
+/// Which toolkits there are.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The toolkits, in the order in which they are listed.
+    pub toolkits: Vec<Toolkit>,
+    /// How many bytes a configuration may have.
+    pub largest: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { toolkits: Vec::new(), largest: 64 * 1024 }
+    }
+}
+
+/// A bundle of tools.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Toolkit {
+    /// What it is called.
+    pub name: String,
+    /// A shorter name for it, which does as well; may be empty.
+    pub alias: String,
+    /// What it is for.
+    pub description: String,
+    /// What kind of thing it is.
+    pub category: String,
+    /// Words to find it by.
+    pub tags: Vec<String>,
+    /// A picture of it.
+    pub icon_svg: Option<String>,
+    /// Which version it is.
+    pub version: String,
+    /// The JSON Schema that a configuration must satisfy.
+    pub schema: Value,
+    /// The tools, by the names that they are shown under.
+    pub tools: Vec<String>,
+}
+
+impl Default for Toolkit {
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            alias: String::new(),
+            description: String::new(),
+            category: String::new(),
+            tags: Vec::new(),
+            icon_svg: None,
+            version: "1.0.0".to_owned(),
+            schema: Value::Object(Map::new()),
+            tools: Vec::new(),
+        }
+    }
+}
+
+/// Why there are no such toolkits.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SettingsError {
+    /// Two have the same name.
+    #[error("there are two toolkits `{0}`")]
+    Twice(String),
+    /// A schema that cannot be used.
+    #[error("the schema of the toolkit `{toolkit}` cannot be used: {problem}")]
+    Schema {
+        /// Whose.
+        toolkit: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+}
+
+/// Bundles tools.
+#[derive(Debug)]
+pub struct Toolkits {
+    kits: Vec<(Toolkit, Check)>,
+    /// The places of the toolkits that a tool belongs to.
+    of_tool: HashMap<String, Vec<usize>>,
+    largest: usize,
+    sessions: Arc<Mutex<HashMap<SessionId, Configured>>>,
+}
+
+/// What a session has configured: what is added to the arguments of each tool, by the places of the toolkits.
+type Configured = HashMap<usize, HashMap<String, Defaults>>;
+
+/// Arguments that a caller need not give.
+type Defaults = Vec<(String, Box<RawValue>)>;
+
+impl Toolkits {
+    /// These toolkits.
+    pub fn new(settings: Settings) -> Result<Self, SettingsError> {
+        let mut kits: Vec<(Toolkit, Check)> = Vec::new();
+        let mut of_tool: HashMap<String, Vec<usize>> = HashMap::new();
+        for kit in settings.toolkits {
+            if kits.iter().any(|(other, _)| other.name == kit.name) {
+                return Err(SettingsError::Twice(kit.name));
+            }
+            let check = Check::compile(&kit.schema.to_string())
+                .map_err(|problem| SettingsError::Schema { toolkit: kit.name.clone(), problem })?;
+            for tool in &kit.tools {
+                of_tool.entry(tool.clone()).or_default().push(kits.len());
+            }
+            kits.push((kit, check));
+        }
+        Ok(Self { kits, of_tool, largest: settings.largest, sessions: Arc::default() })
+    }
+
+    fn sessions(&self) -> MutexGuard<'_, HashMap<SessionId, Configured>> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct List {
+    filter_kind: String,
+    filter_tags: Vec<String>,
+}
+
+impl List {
+    /// Whether a toolkit is listed: it is of the kind, and has all tags.
+    fn shows(&self, kit: &Toolkit) -> bool {
+        let same = |one: &str, other: &str| one.to_lowercase() == other.to_lowercase();
+        let is_kind = self.filter_kind.is_empty() || same(&self.filter_kind, &kit.category);
+        is_kind && self.filter_tags.iter().all(|wanted| kit.tags.iter().any(|tag| same(wanted, tag)))
+    }
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Configure {
+    toolkit_name: String,
+    config: Map<String, Value>,
+}
+
+impl Provider for Toolkits {
+    fn name(&self) -> &str {
+        "toolkits"
+    }
+
+    fn list_number(&self, session: SessionId) -> Option<u64> {
+        self.sessions().contains_key(&session).then_some(session.0)
+    }
+
+    fn features(&self) -> Features {
+        // What a session configures concerns nobody else, and its dialect has no word for a list that changed.
+        Features { silent: true, ..Features::default() }
+    }
+
+    fn capabilities(&self) -> Vec<&'static str> {
+        vec!["toolkits"]
+    }
+
+    fn open_capabilities(&self) -> Vec<&'static str> {
+        grants::open("toolkits", Programs::None)
+    }
+
+    fn bundles(&self) -> Option<&dyn Bundles> {
+        if self.kits.is_empty() { None } else { Some(self) }
+    }
+
+    fn serve(&self, call: CapabilityCall<'_>, context: &Context<'_>) -> Answer {
+        let answer = match call.kind {
+            "toolkit/list/req" => self.list(&call, context),
+            "toolkit/configure/req" => self.configure(&call, context),
+            kind => Err(Failure::refused(format!("toolkits do not answer {kind}"))),
+        };
+        answer.unwrap_or_else(|failure| Answer::Now(Err(failure)))
+    }
+
+    fn left(&self, session: SessionId) {
+        self.sessions().remove(&session);
+    }
+}
+
+impl Bundles for Toolkits {
+    fn shown(&self, mut tool: Tool, session: Option<SessionId>) -> Option<Tool> {
+        let Some(kits) = self.of_tool.get(&tool.name) else { return Some(tool) };
+        let sessions = self.sessions();
+        let configured = sessions.get(&session?)?;
+        let kit = kits.iter().find(|kit| configured.contains_key(kit))?;
+        tool.extra.retain(|(name, _)| name != "toolkit");
+        tool.extra.push(("toolkit".to_owned(), json::to_raw(&self.kits[*kit].0.name)));
+        Some(tool)
+    }
+
+    fn completed<'a>(&self, call: ToolCall<'a>, session: SessionId) -> ToolCall<'a> {
+        let Some(kits) = self.of_tool.get(&*call.name) else { return call };
+        let sessions = self.sessions();
+        let configured = sessions.get(&session);
+        let kit = configured.and_then(|configured| kits.iter().find_map(|kit| configured.get(kit)));
+        let Some(defaults) = kit.and_then(|kit| kit.get(&*call.name)) else { return call };
+        // Arguments that are no object are for the tool to refuse.
+        let Some(given) = Members::of(&call.arguments) else { return call };
+        let added = defaults.iter().filter(|(name, _)| !given.has(name));
+        let added = added.map(|(name, value)| format!("{}:{}", json::to_raw(name), value.get()));
+        let given = given.iter().map(|(name, value)| format!("{}:{}", json::to_raw(name), value.get()));
+        let arguments = format!("{{{}}}", given.chain(added).collect::<Vec<_>>().join(","));
+        ToolCall { arguments: Cow::Owned(json::raw(arguments)), ..call }
+    }
+}
+
+impl Toolkits {
+    fn list(&self, call: &CapabilityCall<'_>, context: &Context<'_>) -> Result<Answer, Failure> {
+        let wanted: List = call.read()?;
+        let sessions = self.sessions();
+        let configured = sessions.get(&context.caller.session());
+        let kits = self.kits.iter().enumerate().filter(|(_, (kit, _))| wanted.shows(kit)).map(|(place, (kit, _))| {
+            json!({
+                "name": kit.name, "alias": kit.alias, "description": kit.description, "category": kit.category,
+                "tags": kit.tags, "icon_svg": kit.icon_svg, "schema": kit.schema, "tools": kit.tools,
+                "configured": configured.is_some_and(|configured| configured.contains_key(&place)),
+                "version": kit.version,
+            })
+        });
+        Ok(Answer::Now(reply(&json!({"toolkits": kits.collect::<Vec<_>>()}))))
+    }
+
+    fn configure(&self, call: &CapabilityCall<'_>, context: &Context<'_>) -> Result<Answer, Failure> {
+        let session = context.caller.session();
+        if session == SessionId::NONE {
+            return Err(Failure::refused("a toolkit is configured for a session, and there is none"));
+        }
+        if call.message.get().len() > self.largest {
+            return Err(Failure::refused(format!("config: it is larger than {} bytes", self.largest)));
+        }
+        let Configure { toolkit_name, config } = call.read()?;
+        let is_meant = |kit: &Toolkit| kit.name == toolkit_name || (!kit.alias.is_empty() && kit.alias == toolkit_name);
+        let place = self.kits.iter().position(|(kit, _)| is_meant(kit));
+        let place = place.ok_or_else(|| Failure::refused(format!("unknown toolkit: {toolkit_name}")))?;
+        let (kit, check) = &self.kits[place];
+        let config = Value::Object(config);
+        check.check_secret("config", &config).map_err(|problem| Failure::refused(problem.to_string()))?;
+        let defaults = defaults(&config, kit)?;
+        self.sessions().entry(session).or_default().insert(place, defaults);
+        context.notifier.lists_changed_for(session);
+        let tools = kit.tools.clone();
+        let Some(hub) = context.notifier.hub() else { return Ok(Answer::Now(configured(&toolkit_name, &[]))) };
+        let listed = seen(&hub, context);
+        Ok(Answer::later(async move {
+            let listed = listed.outcome().await;
+            let is_there = |name: &String| match &listed {
+                Ok(Reply::Tools(seen)) => seen.iter().any(|tool| tool.name == *name),
+                _ => false,
+            };
+            let missing: Vec<_> = tools.into_iter().filter(|name| !is_there(name)).collect();
+            configured(&toolkit_name, &missing)
+        }))
+    }
+}
+
+/// The tools that the caller sees now.
+fn seen(hub: &Hub, context: &Context<'_>) -> Answer {
+    let call = Call { id: context.call, operation: Operation::ListTools, terms: context.terms.on_behalf() };
+    hub.answer(call, context.agreement, context.caller)
+}
+
+/// The answer to a configuration that was taken.
+fn configured(toolkit: &str, missing: &[String]) -> Outcome {
+    let status = if missing.is_empty() { "ok" } else { "partial" };
+    let message = (!missing.is_empty()).then(|| format!("these tools are not there: {}", missing.join(", ")));
+    reply(&json!({"toolkit_name": toolkit, "status": status, "message": message}))
+}
+
+/// What a configuration adds to the arguments of each tool.
+fn defaults(config: &Value, kit: &Toolkit) -> Result<HashMap<String, Defaults>, Failure> {
+    let Some(arguments) = config.get("arguments") else { return Ok(HashMap::new()) };
+    let no_object = |path: &str| Failure::refused(format!("config.{path}: it is to be an object"));
+    let arguments = arguments.as_object().ok_or_else(|| no_object("arguments"))?;
+    let mut all = HashMap::new();
+    for (tool, given) in arguments {
+        let path = format!("arguments.{tool}");
+        if !kit.tools.contains(tool) {
+            return Err(Failure::refused(format!("config.{path}: the toolkit has no such tool")));
+        }
+        let given = given.as_object().ok_or_else(|| no_object(&path))?;
+        all.insert(tool.clone(), given.iter().map(|(name, value)| (name.clone(), json::to_raw(value))).collect());
+    }
+    Ok(all)
+}

@@ -1,0 +1,456 @@
+//! Requests to processes, their refusals, and processes that behave badly.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use gladhand_a2e_host::proc::{Proc, Settings};
+use gladhand_a2e_host::starting::Plain;
+use serde_json::{Value, json};
+
+use crate::desk::{Desk, Session, gone};
+
+fn settings() -> Settings {
+    let allowed = ["bash", "cat", "echo", "sleep", "yes", "ls", "head", "no-such-program"].map(str::to_owned).to_vec();
+    Settings { allowed, grace: Duration::from_millis(300), ..Settings::default() }
+}
+
+fn desk(settings: Settings) -> Desk {
+    Desk::with(Proc::new(settings, Arc::new(Plain)))
+}
+
+async fn spawn(session: &Session, message: Value) -> Value {
+    session.ask("proc/spawn/req", message).await.expect("a refusal is an answer, too")
+}
+
+async fn bash(session: &Session, script: &str) -> (String, u64) {
+    let spawned = spawn(session, json!({"cmd": ["bash", "-c", script]})).await;
+    assert_eq!((&spawned["ok"], &spawned["error"]), (&json!(true), &json!("")), "{spawned}");
+    let id = spawned["proc_id"].as_str().expect("an id is a string");
+    (id.to_owned(), spawned["pid"].as_u64().expect("so is a pid a number"))
+}
+
+async fn status(session: &Session, id: &str) -> Value {
+    session.ask("proc/status/req", json!({"proc_id": id})).await.expect("it is never an error")
+}
+
+/// Waits for the end of the process that was started last, and gives all events.
+async fn until_end(session: &Session, id: &str) -> Vec<Value> {
+    session.heard(|event| event["proc_id"] == id && event["data"]["code"].is_number()).await;
+    session.events().into_iter().filter(|event| event["proc_id"] == id).collect()
+}
+
+fn texts(events: &[Value], stream: &str) -> String {
+    let of_stream = events.iter().filter(|event| event["stream_type"] == stream);
+    of_stream.filter_map(|event| event["data"]["text"].as_str()).collect()
+}
+
+#[tokio::test]
+async fn output_is_told_line_by_line_and_the_end_last() {
+    let session = desk(settings()).session();
+    let (id, _) = bash(&session, "echo out; echo err >&2; printf rest; exit 3").await;
+    let events = until_end(&session, &id).await;
+    assert_eq!((texts(&events, "stdout").as_str(), texts(&events, "stderr").as_str()), ("out\nrest", "err\n"));
+    let expected = json!({
+        "type": "proc/read/event", "req_id": "r1", "kind": "status", "data": {"code": 3}, "seq": 3,
+        "proc_id": id, "stream_type": "stderr",
+    });
+    assert_eq!(events.last(), Some(&expected));
+    assert!(events.iter().enumerate().all(|(at, event)| event["seq"] == at), "{events:?}");
+    assert_eq!(status(&session, &id).await, json!({"proc_id": id, "status": "failed", "error": "exit code 3"}));
+    let written = session.ask("proc/write/req", json!({"proc_id": id, "data": "x"})).await.unwrap();
+    assert_eq!((&written["ok"], &written["error"]), (&json!(false), &json!("proc_dead")));
+    let killed = session.ask("proc/kill/req", json!({"proc_id": id})).await.unwrap();
+    assert_eq!(killed, json!({"ok": false, "state": "failed"}));
+}
+
+#[tokio::test]
+async fn a_process_that_ends_well_says_so_on_stdout() {
+    let session = desk(settings()).session();
+    let spawned = spawn(&session, json!({"cmd": ["echo", "done"]})).await;
+    let id = spawned["proc_id"].as_str().unwrap();
+    assert_eq!(id.len(), 32);
+    let events = until_end(&session, id).await;
+    assert_eq!(texts(&events, "stdout"), "done\n");
+    assert_eq!((&events[1]["data"], &events[1]["stream_type"]), (&json!({"code": 0}), &json!("stdout")));
+    assert_eq!(status(&session, id).await["status"], "completed");
+}
+
+#[tokio::test]
+async fn what_is_written_is_read_and_the_end_of_it_too() {
+    let session = desk(settings()).session();
+    let spawned = spawn(&session, json!({"cmd": ["cat"]})).await;
+    let id = spawned["proc_id"].as_str().unwrap();
+    assert_eq!(status(&session, id).await, json!({"proc_id": id, "status": "running", "error": ""}));
+    let written = session.ask("proc/write/req", json!({"proc_id": id, "data": "one\n"})).await.unwrap();
+    assert_eq!(written, json!({"proc_id": id, "ok": true, "pid": spawned["pid"], "error": ""}));
+    session.heard(|event| event["data"]["text"] == "one\n").await;
+    session.ask("proc/write/req", json!({"proc_id": id, "data": "two", "eof": true})).await.unwrap();
+    let again = session.ask("proc/write/req", json!({"proc_id": id, "data": "three"})).await.unwrap();
+    assert_eq!(again["ok"], false);
+    let events = until_end(&session, id).await;
+    assert_eq!(texts(&events, "stdout"), "one\ntwo");
+    assert_eq!(events.last().unwrap()["data"], json!({"code": 0}));
+}
+
+#[tokio::test]
+async fn without_stdin_there_is_nothing_to_read() {
+    let session = desk(settings()).session();
+    let spawned = spawn(&session, json!({"cmd": ["bash", "-c", "cat; sleep 100"], "stdin_mode": "null"})).await;
+    let id = &spawned["proc_id"];
+    let written = session.ask("proc/write/req", json!({"proc_id": id, "data": "x"})).await.unwrap();
+    assert_eq!(written["ok"], false);
+    let refused = spawn(&session, json!({"cmd": ["cat"], "stdin_mode": "tty"})).await;
+    assert_eq!(refused["error"], "unknown stdin_mode: \"tty\"");
+}
+
+#[tokio::test]
+async fn only_what_is_allowed_by_name_is_started() {
+    let refusal = |error: &str| json!({"proc_id": "", "ok": false, "pid": 0, "error": error});
+    let session = desk(settings()).session();
+    for (cmd, error) in [
+        (json!(["rm", "-rf", "x"]), "Command not allowed"),
+        (json!(["/bin/ls"]), "Command not allowed"),
+        (json!([]), "Empty command"),
+    ] {
+        assert_eq!(spawn(&session, json!({"cmd": cmd})).await, refusal(error));
+    }
+    let missing = spawn(&session, json!({"cmd": ["no-such-program"]})).await;
+    assert!(missing["error"].as_str().unwrap().starts_with("cannot start: "), "{missing}");
+    let odd = spawn(&session, json!({"cmd": ["echo", "a\0b"]})).await;
+    assert_eq!(odd["ok"], false);
+    let session = desk(Settings::default()).session();
+    assert_eq!(spawn(&session, json!({"cmd": ["ls"]})).await, refusal("Command not allowed"));
+}
+
+#[tokio::test]
+async fn a_callers_path_does_not_change_which_program_was_allowed() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("echo"), "#!/bin/sh\necho trapped\n").unwrap();
+    std::fs::set_permissions(folder.path().join("echo"), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let session = desk(settings()).session();
+    let refused = spawn(&session, json!({"cmd": ["echo", "free"], "env": {"PATH": folder.path()}})).await;
+    assert_eq!(refused["error"], "environment variable not allowed: PATH");
+}
+
+#[tokio::test]
+async fn its_environment_is_small_and_what_the_caller_adds() {
+    let environment = vec![("PATH".to_owned(), "/usr/bin:/bin".to_owned()), ("LANG".to_owned(), "C".to_owned())];
+    let variables = vec!["FOO".to_owned()];
+    let session = desk(Settings { environment, variables, ..settings() }).session();
+    let script = r#"echo "$FOO $LANG ${HOME-none} ${CARGO_MANIFEST_DIR-none}""#;
+    let spawned = spawn(&session, json!({"cmd": ["bash", "-c", script], "env": {"FOO": "bar", "LANG": "de"}})).await;
+    let events = until_end(&session, spawned["proc_id"].as_str().unwrap()).await;
+    assert_eq!(texts(&events, "stdout"), "bar de none none\n");
+}
+
+#[tokio::test]
+async fn variables_that_change_what_a_program_does_are_refused() {
+    let session = desk(Settings { variables: vec!["FOO".to_owned()], ..settings() }).session();
+    let not_named = [
+        "LD_PRELOAD",
+        "DYLD_INSERT_LIBRARIES",
+        "BASH_ENV",
+        "BASH_FUNC_ls%%",
+        "ENV",
+        "PS4",
+        "IFS",
+        "PATH",
+        "HOME",
+        "LESSOPEN",
+        "LESSCLOSE",
+        "LESS",
+        "TAR_OPTIONS",
+        "XDG_CONFIG_HOME",
+        "XDG_DATA_DIRS",
+        "PYTHONPATH",
+        "PYTHONSTARTUP",
+        "PERL5OPT",
+        "RUBYOPT",
+        "NODE_OPTIONS",
+        "GIT_SSH_COMMAND",
+        "GIT_CONFIG_GLOBAL",
+        "SSH_ASKPASS",
+        "EDITOR",
+        "VISUAL",
+        "PAGER",
+        "MANPAGER",
+        "JAVA_TOOL_OPTIONS",
+        "GCONV_PATH",
+        "LOCPATH",
+        "NLSPATH",
+        "TERMINFO",
+        "CURL_HOME",
+        "WGETRC",
+        "OPENSSL_CONF",
+        "SSL_CERT_FILE",
+        "HTTPS_PROXY",
+        "npm_config_registry",
+        "CARGO_HOME",
+        "RUSTC_WRAPPER",
+        "GREP_OPTIONS",
+        "ZIPOPT",
+        "XZ_OPT",
+        "MAKEFLAGS",
+        "RSYNC_RSH",
+        "TMPDIR",
+        "DOCKER_HOST",
+        "KUBECONFIG",
+        "AWS_CONFIG_FILE",
+        "GLADHAND_CONFIG",
+        "foo",
+        "FOO ",
+        "LANGUAGE",
+        "LC_ALL ",
+        "",
+        "A=B",
+        "FOO=x",
+        "A\0",
+    ];
+    let values =
+        [("TZ", "/etc/passwd"), ("TZ", ":/etc/passwd"), ("LANG", "../../tmp/x"), ("TERM", "x\0"), ("FOO", "\0")];
+    for (name, value) in not_named.into_iter().map(|name| (name, "x")).chain(values) {
+        let refused = spawn(&session, json!({"cmd": ["echo"], "env": {name: value}})).await;
+        let expected = json!(format!("environment variable not allowed: {name}"));
+        assert_eq!((&refused["ok"], &refused["error"]), (&json!(false), &expected), "{name}={value}");
+    }
+    let harmless =
+        [("FOO", "/any thing"), ("TZ", "Europe/Berlin"), ("LANG", "de_DE.UTF-8"), ("LC_ALL", "C"), ("TERM", "dumb")];
+    for (name, value) in harmless {
+        assert_eq!(spawn(&session, json!({"cmd": ["echo"], "env": {name: value}})).await["ok"], true, "{name}={value}");
+    }
+}
+
+#[tokio::test]
+async fn it_works_inside_the_roots_and_nowhere_else() {
+    let (root, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    std::fs::create_dir(root.path().join("inner")).unwrap();
+    std::os::unix::fs::symlink(outside.path(), root.path().join("out")).unwrap();
+    std::os::unix::fs::symlink(root.path().join("inner"), root.path().join("in")).unwrap();
+    std::fs::write(root.path().join("file"), "").unwrap();
+    let roots = vec![root.path().to_owned()];
+    let session = desk(Settings { roots: roots.clone(), ..settings() }).session();
+    let real = std::fs::canonicalize(root.path()).unwrap();
+    let inner = root.path().join("inner");
+    for (cwd, expected) in [
+        ("", real.clone()),
+        ("inner", real.join("inner")),
+        ("in", real.join("inner")),
+        (inner.to_str().unwrap(), real.join("inner")),
+    ] {
+        let spawned = spawn(&session, json!({"cmd": ["bash", "-c", "pwd -P"], "cwd": cwd})).await;
+        let events = until_end(&session, spawned["proc_id"].as_str().unwrap()).await;
+        assert_eq!(texts(&events, "stdout"), format!("{}\n", expected.display()));
+    }
+    for cwd in ["/", "..", "out", "inner/../..", "file", "nowhere", "a\0b"] {
+        let refused = spawn(&session, json!({"cmd": ["echo"], "cwd": cwd})).await;
+        assert_eq!((&refused["ok"], &refused["error"]), (&json!(false), &json!(format!("cwd not allowed: {cwd}"))));
+    }
+    let session = desk(settings()).session();
+    assert_eq!(spawn(&session, json!({"cmd": ["echo"], "cwd": "/tmp"})).await["error"], "cwd not allowed: /tmp");
+}
+
+#[tokio::test]
+async fn signals_reach_it_and_the_answer_says_what_came_of_them() {
+    let session = desk(settings()).session();
+    // A test that was told to ignore a signal hands that down to what it starts.
+    let status_of_ours = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status_of_ours.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or_default();
+    for (signal, code) in [("SIGTERM", -15), ("SIGKILL", -9), ("SIGINT", -2)] {
+        if ignored & (1 << (-code - 1)) != 0 {
+            continue;
+        }
+        let spawned = spawn(&session, json!({"cmd": ["sleep", "1000"]})).await;
+        let id = spawned["proc_id"].as_str().unwrap();
+        let killed = session.ask("proc/kill/req", json!({"proc_id": id, "signal": signal})).await.unwrap();
+        assert_eq!(killed, json!({"ok": true, "state": "killed"}));
+        assert_eq!(until_end(&session, id).await.last().unwrap()["data"], json!({"code": code}));
+        assert_eq!(status(&session, id).await, json!({"proc_id": id, "status": "killed", "error": ""}));
+    }
+    let (id, pid) = bash(&session, "trap '' TERM; echo ready; while :; do sleep 0.1; done").await;
+    session.heard(|event| event["proc_id"] == *id && event["data"]["text"] == "ready\n").await;
+    let killed = session.ask("proc/kill/req", json!({"proc_id": id})).await.unwrap();
+    assert_eq!(killed, json!({"ok": true, "state": "running"}));
+    let unknown = session.ask("proc/kill/req", json!({"proc_id": id, "signal": "SIGHUP"})).await.unwrap_err();
+    assert_eq!(unknown.0, "runtime_error");
+    assert!(unknown.1.starts_with("unknown signal: \"SIGHUP\""), "{unknown:?}");
+    session.leave();
+    gone(pid).await;
+}
+
+#[tokio::test]
+async fn nobody_knows_the_processes_of_others() {
+    let desk = desk(settings());
+    let (session, other) = (desk.session(), desk.session());
+    let (id, pid) = bash(&session, "sleep 1000").await;
+    for (session, id) in [(&session, "nope"), (&other, &*id)] {
+        let not_found = json!({"proc_id": id, "status": "not_found", "error": "session not found"});
+        assert_eq!(status(session, id).await, not_found);
+        let killed = session.ask("proc/kill/req", json!({"proc_id": id})).await.unwrap();
+        assert_eq!(killed, json!({"ok": false, "state": ""}));
+        let written = session.ask("proc/write/req", json!({"proc_id": id, "data": ""})).await.unwrap();
+        assert_eq!(written, json!({"proc_id": id, "ok": false, "pid": 0, "error": "session not found"}));
+    }
+    let all = status(&session, "").await;
+    assert_eq!((&all["status"], &all["error"], &all["proc_id"]), (&json!("ok"), &json!(""), &json!("")));
+    let [listed] = all["procs"].as_array().unwrap().as_slice() else { panic!("one process: {all}") };
+    assert_eq!((&listed["proc_id"], &listed["state"], &listed["pid"]), (&json!(id), &json!("running"), &json!(pid)));
+    assert_eq!((&listed["cmd"], &listed["exit_code"]), (&json!(["bash", "-c", "sleep 1000"]), &json!(null)));
+    assert_eq!(status(&other, "").await["procs"], json!([]));
+}
+
+#[tokio::test]
+async fn there_is_an_end_to_how_many_run_and_how_many_are_remembered() {
+    let desk = desk(Settings { most: 2, most_in_all: 3, remembered: 1, ..settings() });
+    let (session, other) = (desk.session(), desk.session());
+    let (first, _) = bash(&session, "sleep 1000").await;
+    bash(&session, "sleep 1000").await;
+    let limit = json!({"proc_id": "", "ok": false, "pid": 0, "error": "proc_limit"});
+    assert_eq!(spawn(&session, json!({"cmd": ["echo"]})).await, limit);
+    bash(&other, "sleep 1000").await;
+    assert_eq!(spawn(&other, json!({"cmd": ["echo"]})).await, limit);
+    session.ask("proc/kill/req", json!({"proc_id": first, "signal": "SIGKILL"})).await.unwrap();
+    for _ in 0..5 {
+        let spawned = spawn(&session, json!({"cmd": ["echo"]})).await;
+        until_end(&session, spawned["proc_id"].as_str().unwrap()).await;
+    }
+    assert_eq!(status(&session, &first).await["status"], "not_found");
+    assert!(status(&session, "").await["procs"].as_array().unwrap().len() <= 4);
+}
+
+#[tokio::test]
+async fn its_time_ends_also_for_who_does_not_want_to_leave() {
+    let session = desk(settings()).session();
+    let script = "trap '' TERM; echo ready; while :; do sleep 0.1; done";
+    let spawned = spawn(&session, json!({"cmd": ["bash", "-c", script], "timeout": 1.0})).await;
+    let id = spawned["proc_id"].as_str().unwrap();
+    let events = until_end(&session, id).await;
+    assert_eq!(events.last().unwrap()["data"], json!({"code": -9}));
+    assert_eq!(status(&session, id).await, json!({"proc_id": id, "status": "killed", "error": "timeout"}));
+    assert_eq!(status(&session, "").await["procs"][0]["state"], "timedout");
+    gone(spawned["pid"].as_u64().unwrap()).await;
+    let session = desk(Settings { longest: Some(Duration::from_millis(100)), ..settings() }).session();
+    let (id, _) = bash(&session, "sleep 1000").await;
+    until_end(&session, &id).await;
+    assert_eq!(status(&session, &id).await["error"], "timeout");
+}
+
+#[tokio::test]
+async fn grandchildren_end_with_it() {
+    let session = desk(settings()).session();
+    let (id, _) = bash(&session, "sleep 1000 & echo $!").await;
+    let events = until_end(&session, &id).await;
+    assert_eq!(events.last().unwrap()["data"], json!({"code": 0}));
+    gone(texts(&events, "stdout").trim().parse().unwrap()).await;
+}
+
+#[tokio::test]
+async fn when_the_session_ends_nothing_is_left() {
+    let desk = desk(settings());
+    let (session, other) = (desk.session(), desk.session());
+    let script = "trap '' TERM; sleep 1000 & echo $!; while :; do sleep 0.1; done";
+    let (_, pid) = bash(&session, script).await;
+    let (_, stays) = bash(&other, script).await;
+    let grandchild = session.heard(|event| event["data"]["text"].is_string()).await;
+    let grandchild = grandchild["data"]["text"].as_str().unwrap().trim().parse().unwrap();
+    session.leave();
+    gone(pid).await;
+    gone(grandchild).await;
+    assert!(std::fs::exists(format!("/proc/{stays}")).unwrap());
+    desk.closed().await;
+    gone(stays).await;
+    assert_eq!(spawn(&other, json!({"cmd": ["echo"]})).await["error"], "stopping");
+}
+
+#[tokio::test]
+async fn a_flood_waits_for_who_listens() {
+    let window = 20;
+    let session = desk(settings()).session_that_reads(window);
+    let (id, pid) = bash(&session, "yes flood").await;
+    session.until(|heard| heard.events.len() > window).await;
+    // Other requests are served while it waits.
+    assert_eq!(status(&session, &id).await["status"], "running");
+    // Each of the two streams may tell one more before it waits.
+    assert!(session.events().len() <= window + 2);
+    session.catch_up();
+    session.until(|heard| heard.events.len() > 2 * window).await;
+    assert!(session.events().len() <= 2 * window + 4);
+    let killed = session.ask("proc/kill/req", json!({"proc_id": id})).await.unwrap();
+    assert_eq!(killed["state"], "killed");
+    session.leave();
+    gone(pid).await;
+}
+
+#[tokio::test]
+async fn who_says_too_much_is_ended() {
+    let session = desk(Settings { most_output: 10_000, ..settings() }).session();
+    let spawned = spawn(&session, json!({"cmd": ["yes"]})).await;
+    let id = spawned["proc_id"].as_str().unwrap();
+    let events = until_end(&session, id).await;
+    assert_eq!(texts(&events, "stdout").len(), 10_000);
+    assert!(events.iter().any(|event| event["kind"] == "log" && event["data"]["level"] == "error"));
+    assert_eq!(status(&session, id).await, json!({"proc_id": id, "status": "killed", "error": "output limit"}));
+    gone(spawned["pid"].as_u64().unwrap()).await;
+}
+
+#[tokio::test]
+async fn a_line_without_end_comes_in_pieces() {
+    let session = desk(Settings { longest_piece: 1000, ..settings() }).session();
+    let (id, _) = bash(&session, r"head -c 100000 /dev/zero | tr '\0' x; printf '\xff\n'").await;
+    let events = until_end(&session, &id).await;
+    let text = texts(&events, "stdout");
+    assert_eq!(text, format!("{}\u{fffd}\n", "x".repeat(100_000)));
+    assert!(events.iter().all(|event| event["data"]["text"].as_str().is_none_or(|text| text.len() <= 1000)));
+}
+
+#[tokio::test]
+async fn who_never_reads_fills_only_its_own_inlet() {
+    let session = desk(Settings { most_waiting: 300_000, ..settings() }).session();
+    let (id, pid) = bash(&session, "sleep 1000").await;
+    let data = "x".repeat(50_000);
+    let mut refusal = None;
+    for _ in 0..20 {
+        let written = session.ask("proc/write/req", json!({"proc_id": id, "data": data})).await.unwrap();
+        if written["ok"] == false {
+            refusal = Some(written);
+            break;
+        }
+    }
+    let refusal = refusal.expect("there is an end to what waits");
+    assert!(refusal["error"].as_str().unwrap().starts_with("stdin is full: "), "{refusal}");
+    let spawned = spawn(&session, json!({"cmd": ["echo", "meanwhile"]})).await;
+    until_end(&session, spawned["proc_id"].as_str().unwrap()).await;
+    session.leave();
+    gone(pid).await;
+}
+
+#[tokio::test]
+async fn who_is_killed_from_outside_has_failed() {
+    let session = desk(settings()).session();
+    let (id, pid) = bash(&session, "sleep 1000").await;
+    let pid = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    until_end(&session, &id).await;
+    assert_eq!(status(&session, &id).await, json!({"proc_id": id, "status": "failed", "error": "exit code -9"}));
+}
+
+#[tokio::test]
+async fn a_request_that_is_given_up_leaves_nothing() {
+    let desk = desk(Settings { most: 1, ..settings() });
+    let session = desk.session();
+    drop(session.begin("proc/spawn/req", json!({"cmd": ["sleep", "1000"]})));
+    // Its place is free again.
+    bash(&session, "sleep 1000").await;
+    desk.closed().await;
+}
+
+#[tokio::test]
+async fn who_leaves_the_group_does_not_hold_up_the_end() {
+    let session = desk(settings()).session();
+    let (id, _) = bash(&session, "setsid sleep 1000 & echo $!").await;
+    let events = until_end(&session, &id).await;
+    assert_eq!(events.last().unwrap()["data"], json!({"code": 0}));
+    // A plain starter does not find it again, so we end it ourselves.
+    let pid = rustix::process::Pid::from_raw(texts(&events, "stdout").trim().parse().unwrap()).unwrap();
+    let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+}

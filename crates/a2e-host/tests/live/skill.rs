@@ -1,0 +1,369 @@
+//! Requests to skills, their refusals, and skills that behave badly.
+
+use std::os::unix::fs::PermissionsExt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use gladhand_a2e_host::skill::{Settings, Skills, Thinker, Thought};
+use gladhand_a2e_host::starting::Plain;
+use gladhand_core::operations::Failure;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::sync::mpsc;
+
+use crate::desk::{Desk, Session, gone};
+
+const SUMMARISE: &str = "---
+name: summarise
+version: 0.2.0
+description: Shorten a text
+triggers: [/sum]
+tools: [Read]
+category: text
+tags: [text, short]
+---
+Shorten this: {args}
+";
+
+/// A skill that is a script.
+fn script(text: &str) -> String {
+    format!("---\nrun: [bash, -c, {}]\n---\n", json!(text))
+}
+
+fn folder(skills: &[(&str, &str)]) -> TempDir {
+    let folder = tempfile::tempdir().expect("there is room");
+    for (name, text) in skills {
+        std::fs::create_dir(folder.path().join(name)).expect("it is new");
+        std::fs::write(folder.path().join(name).join("skill.md"), text).expect("it is new");
+    }
+    folder
+}
+
+fn settings(folder: &TempDir) -> Settings {
+    Settings { folders: vec![folder.path().to_owned()], ..Settings::default() }
+}
+
+fn desk(settings: Settings) -> Desk {
+    Desk::with(Skills::new(settings, Arc::new(Plain), None))
+}
+
+async fn call(session: &Session, message: Value) -> Result<Value, (String, String)> {
+    session.ask("skill/call/req", message).await
+}
+
+fn kinds(session: &Session) -> Vec<String> {
+    session.events().iter().map(|event| event["kind"].as_str().expect("a kind is a string").to_owned()).collect()
+}
+
+#[tokio::test]
+async fn skills_are_listed_and_filtered() {
+    let folder = folder(&[("sum", SUMMARISE), ("other", "---\nstatus: Blocked\ncategory: x\n---\n")]);
+    let session = desk(settings(&folder)).session();
+    let names = async |message| {
+        let listed = session.ask("skill/discover/req", message).await.unwrap()["skills"].clone();
+        let names = listed.as_array().unwrap().iter().map(|skill| skill["name"].as_str().unwrap().to_owned());
+        names.collect::<Vec<_>>()
+    };
+    assert_eq!(names(json!({})).await, ["other", "summarise"]);
+    assert_eq!(names(json!({"filter_tags": ["short", "zzz"]})).await, ["summarise"]);
+    assert_eq!(names(json!({"filter_categories": ["x"]})).await, ["other"]);
+    assert_eq!(names(json!({"filter_categories": ["zzz"]})).await, Vec::<String>::new());
+    assert_eq!(names(json!({"filter_tags": ["short"], "filter_categories": ["x"]})).await, Vec::<String>::new());
+    let listed = session.ask("skill/discover/req", json!({"filter_tags": ["text"]})).await.unwrap();
+    let expected = json!({"skills": [{
+        "name": "summarise", "version": "0.2.0", "description": "Shorten a text", "triggers": ["/sum"],
+        "tools": ["Read"], "toolkits": [], "status": "Published",
+        "input_schema": {"type": "object", "properties": {"args": {"type": "string"}}}, "output_schema": {},
+        "instructions": "\nShorten this: {args}\n", "file_path": null, "llm_config": null, "arguments": null,
+        "when_to_use": "Shorten a text", "argument_hint": "args: string", "source": "filesystem", "category": "text",
+        "tags": ["text", "short"], "max_turns": null, "timeout_seconds": null, "icon": null, "metadata": null,
+    }]});
+    assert_eq!(listed, expected);
+    std::fs::write(folder.path().join("other/skill.md"), "---\nname: renamed\n---\n").unwrap();
+    assert_eq!(names(json!({})).await, ["renamed", "summarise"]);
+    assert_eq!(session.ask("skill/event", json!({})).await.unwrap_err().0, "invalid_message");
+}
+
+#[tokio::test]
+async fn a_prompt_is_filled_in_where_nobody_thinks() {
+    let folder = folder(&[("sum", SUMMARISE)]);
+    let session = desk(settings(&folder)).session();
+    let answer = call(&session, json!({"name": "summarise", "arguments": {"args": "AI agents"}})).await.unwrap();
+    let data = json!({"prompt": "\nShorten this: AI agents\n", "tools": {}});
+    let result = &answer["data"];
+    let expected = json!({
+        "success": true, "data": data, "summary": "Skill executed successfully", "truncated": false, "error": null,
+        "error_code": null, "duration_ms": result["duration_ms"], "events": [],
+    });
+    assert_eq!((result, &answer["name"], &answer["error"]), (&expected, &json!("summarise"), &json!(null)));
+    assert!(result["duration_ms"].is_u64() && answer["created_at"].is_f64());
+    let expected = ["skill.started", "skill.preparing", "skill.prompt.ready", "llm.skipped", "skill.completed"];
+    assert_eq!(kinds(&session), expected);
+    for (at, event) in session.events().iter().enumerate() {
+        assert_eq!(
+            (&event["type"], &event["req_id"], &event["seq"]),
+            (&json!("skill/event"), &json!("r1"), &json!(at))
+        );
+        assert_eq!(event["data"]["skill"], "summarise");
+        assert!(event["data"]["ts"].is_f64());
+    }
+    let events = session.events();
+    assert_eq!(
+        (&events[0]["data"]["arguments"], &events[0]["data"]["tools"]),
+        (&json!({"args": "AI agents"}), &json!(["Read"]))
+    );
+    assert_eq!(events[2]["data"]["prompt_preview"], "\nShorten this: AI agents\n");
+    assert_eq!(events[3]["data"]["reason"], "no_llm_available");
+}
+
+#[tokio::test]
+async fn what_cannot_be_called_says_why() {
+    let folder = folder(&[
+        ("blocked", "---\nstatus: Blocked\n---\n"),
+        ("strict", "---\ninput_schema: {type: object, required: [city]}\n---\n"),
+    ]);
+    let session = desk(settings(&folder)).session();
+    for (asked, code, error) in [
+        (json!({"name": "nope", "arguments": {}}), "unknown_skill", "Skill not found: nope"),
+        (json!({}), "unknown_skill", "Skill not found: "),
+        (json!({"name": "blocked"}), "skill_error", "the skill is not published but \"Blocked\""),
+        (json!({"name": "strict"}), "schema_violation", "arguments: \"city\" is a required property"),
+    ] {
+        let answer = call(&session, asked.clone()).await.unwrap();
+        let result = &answer["data"];
+        assert_eq!((&result["success"], &result["data"]), (&json!(false), &json!(null)));
+        assert_eq!((&result["error_code"], &result["error"]), (&json!(code), &json!(error)));
+        let event = session.events().pop().unwrap();
+        assert_eq!((&event["kind"], &event["seq"]), (&json!("skill.failed"), &json!(0)));
+        assert_eq!((&event["data"]["error_code"], &event["data"]["error"]), (&json!(code), &json!(error)));
+        assert_eq!(event["data"]["skill"], asked.get("name").cloned().unwrap_or_default().as_str().unwrap_or_default());
+    }
+    assert!(
+        call(&session, json!({"name": "strict", "arguments": {"city": 1}})).await.unwrap()["data"]["success"] == true
+    );
+}
+
+#[tokio::test]
+async fn a_skill_that_is_a_program_tells_what_comes_of_it() {
+    let text = r#"
+        read -r arguments
+        echo '{"progress": {"pct": 140.2, "message": "half"}}'
+        echo '{"artifact": {"name": "a.txt", "mime": "text/plain", "chunk": "aGVsbG8gd29ybGQh", "final": true}}'
+        echo '{"log": {"level": "debug", "message": "noted"}}'
+        echo 'plain words'
+        echo 'a complaint' >&2
+        echo '{"result": 1}'
+        echo "{\"result\": {\"got\": $arguments, \"in\": \"${PWD##*/}\", \"home\": \"${CARGO_HOME-none}\"}, \"summary\": \"well\"}"
+    "#;
+    let folder = folder(&[("tool", &script(text))]);
+    let session = desk(Settings { largest_chunk: 10, ..settings(&folder) }).session();
+    let answer = call(&session, json!({"name": "tool", "arguments": {"n": [1, "ä"]}})).await.unwrap();
+    let result = &answer["data"];
+    assert_eq!(result["data"], json!({"got": {"n": [1, "ä"]}, "in": "tool", "home": "none"}));
+    assert_eq!((&result["success"], &result["summary"]), (&json!(true), &json!("well")));
+    let events = session.events();
+    let of = |kind: &str| -> Vec<Value> {
+        let data = events.iter().filter(|event| event["kind"] == kind).map(|event| {
+            let mut data = event["data"].as_object().unwrap().clone();
+            data.retain(|name, _| name != "skill" && name != "ts");
+            Value::Object(data)
+        });
+        data.collect()
+    };
+    assert_eq!(of("progress"), [json!({"pct": 100, "message": "half"})]);
+    let chunk = |chunk: &str, last: bool| json!({"name": "a.txt", "mime": "text/plain", "chunk": chunk, "final": last});
+    assert_eq!(of("artifact"), [chunk("aGVsbG8g", false), chunk("d29ybGQh", true)]);
+    let mut logs = of("log");
+    logs.sort_by_key(|log| log["level"].to_string());
+    let log = |level: &str, message: &str| json!({"level": level, "message": message});
+    assert_eq!(logs, [log("debug", "noted"), log("info", "plain words"), log("warning", "a complaint")]);
+    assert_eq!(
+        (kinds(&session).first().unwrap().as_str(), kinds(&session).last().unwrap().as_str()),
+        ("skill.started", "skill.completed")
+    );
+    assert!(events.iter().enumerate().all(|(at, event)| event["seq"] == at));
+    let session = desk(settings(&folder)).session();
+    call(&session, json!({"name": "tool", "streaming": false})).await.unwrap();
+    assert_eq!(kinds(&session), ["skill.started", "skill.preparing", "skill.completed"]);
+}
+
+#[tokio::test]
+async fn a_program_in_the_folder_of_its_skill_is_found() {
+    let folder = folder(&[("own", "---\nrun: [./main.sh, word]\n---\n")]);
+    let program = folder.path().join("own/main.sh");
+    std::fs::write(&program, "#!/bin/sh\necho \"{\\\"result\\\": \\\"$1\\\"}\"\n").unwrap();
+    std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+    let session = desk(settings(&folder)).session();
+    let answer = call(&session, json!({"name": "own"})).await.unwrap();
+    assert_eq!(answer["data"]["data"], "word");
+}
+
+#[tokio::test]
+async fn a_skill_that_fails_says_so_once() {
+    let folder = folder(&[
+        ("says", &script(r#"echo '{"error": "no luck"}'; exit 1"#)),
+        ("ends", &script("exit 3")),
+        ("dies", &script("kill -9 $$")),
+        ("odd", &script(r#"echo '{"artifact": {"name": "x", "chunk": "a!b"}}'; sleep 1000"#)),
+        ("long", &script("head -c 20000 /dev/zero; echo; sleep 1000")),
+        ("floods", &script("yes")),
+        ("missing", "---\nrun: [/no/such/program]\n---\n"),
+        ("silent", &script("exec >&-; exit 0")),
+    ]);
+    let limits = Settings { longest_line: 10_000, most_output: 50_000, ..settings(&folder) };
+    let session = desk(limits).session();
+    let said = call(&session, json!({"name": "says"})).await.unwrap();
+    assert_eq!((&said["data"]["error_code"], &said["data"]["error"]), (&json!("skill_error"), &json!("no luck")));
+    for (name, why) in [
+        ("ends", "it ended with code 3"),
+        ("dies", "it was killed"),
+        ("odd", "the artifact \"x\" is no base64"),
+        ("long", "it said a line of more than 10000 bytes"),
+        ("floods", "it said more than 50000 bytes"),
+        ("missing", "it does not start: No such file or directory (os error 2)"),
+    ] {
+        let failure = call(&session, json!({"name": name})).await.unwrap_err();
+        assert_eq!(failure, ("skill_error".to_owned(), why.to_owned()));
+        let ends: Vec<_> = session.events().into_iter().filter(|event| event["data"]["skill"] == name).collect();
+        let failed: Vec<_> = ends.iter().filter(|event| event["kind"] == "skill.failed").collect();
+        assert_eq!((failed.len(), &failed[0]["data"]["error"]), (1, &json!(why)));
+    }
+    let silent = call(&session, json!({"name": "silent"})).await.unwrap();
+    assert_eq!((&silent["data"]["success"], &silent["data"]["data"]), (&json!(true), &json!(null)));
+}
+
+/// Waits for the process that a script tells of in its log.
+async fn told_pid(session: &Session) -> u64 {
+    let event = session.heard(|event| event["kind"] == "log").await;
+    event["data"]["message"].as_str().and_then(|pid| pid.parse().ok()).expect("it says who it is")
+}
+
+#[tokio::test]
+async fn a_skill_that_stalls_ends_with_its_time_its_call_or_everything() {
+    let stall = script("trap '' TERM; sleep 1000 & echo $!; while :; do sleep 0.1; done");
+    let own_time = stall.replacen("---\n", "---\ntimeout_seconds: 1\n", 1);
+    let folder = folder(&[("stalls", &stall), ("hurries", &own_time)]);
+    let desk = desk(settings(&folder));
+    for asked in [json!({"name": "stalls", "timeout": 1}), json!({"name": "hurries", "timeout": 1000})] {
+        let session = desk.session();
+        let (code, why) = call(&session, asked).await.unwrap_err();
+        assert_eq!((code.as_str(), why.as_str()), ("timeout", "the skill took more than 1 seconds"));
+        assert_eq!(kinds(&session).last().unwrap(), "skill.failed");
+        gone(told_pid(&session).await).await;
+    }
+    // Whoever drops the work ends it.
+    let session = desk.session();
+    let given_up = tokio::spawn(session.begin("skill/call/req", json!({"name": "stalls"})));
+    let pid = told_pid(&session).await;
+    given_up.abort();
+    gone(pid).await;
+    // So does whoever ends the session.
+    let session = desk.session();
+    let left = tokio::spawn(session.begin("skill/call/req", json!({"name": "stalls"})));
+    let pid = told_pid(&session).await;
+    session.leave();
+    left.await.unwrap().unwrap_err();
+    gone(pid).await;
+    let session = desk.session();
+    let stopped = tokio::spawn(session.begin("skill/call/req", json!({"name": "stalls"})));
+    let pid = told_pid(&session).await;
+    desk.closed().await;
+    assert_eq!(stopped.await.unwrap().unwrap_err().0, "stopping");
+    gone(pid).await;
+}
+
+#[tokio::test]
+async fn our_own_limit_holds_whatever_is_asked_for() {
+    let folder = folder(&[("stalls", &script("sleep 1000"))]);
+    let session = desk(Settings { longest: Duration::from_millis(100), ..settings(&folder) }).session();
+    for timeout in [0, -1, 100_000] {
+        let (code, _) = call(&session, json!({"name": "stalls", "timeout": timeout})).await.unwrap_err();
+        assert_eq!(code, "timeout");
+    }
+}
+
+#[tokio::test]
+async fn a_skill_that_floods_waits_for_who_listens() {
+    let window = 10;
+    let folder = folder(&[("floods", &script("echo $$; yes"))]);
+    let desk = desk(settings(&folder));
+    let session = desk.session_that_reads(window);
+    let flood = tokio::spawn(session.begin("skill/call/req", json!({"name": "floods"})));
+    session.until(|heard| heard.events.len() > window).await;
+    session.ask("skill/discover/req", json!({})).await.unwrap();
+    assert!(session.events().len() <= window + 2);
+    flood.abort();
+    gone(told_pid(&session).await).await;
+}
+
+#[tokio::test]
+async fn a_skill_that_does_not_read_its_arguments_is_not_waited_for() {
+    let folder = folder(&[("deaf", &script(r#"echo '{"result": true}'"#))]);
+    let session = desk(settings(&folder)).session();
+    let arguments = json!({"args": "x".repeat(1_000_000)});
+    let answer = call(&session, json!({"name": "deaf", "arguments": arguments})).await.unwrap();
+    assert_eq!(answer["data"]["data"], true);
+}
+
+#[tokio::test]
+async fn programs_wait_for_their_turn() {
+    let folder = folder(&[
+        ("waits", &script("echo begun; while [ ! -e go ]; do sleep 0.01; done")),
+        ("quick", &script("echo '{\"result\": 1}'")),
+    ]);
+    let session = desk(Settings { most_running: 1, ..settings(&folder) }).session();
+    let first = tokio::spawn(session.begin("skill/call/req", json!({"name": "waits"})));
+    session.heard(|event| event["data"]["message"] == "begun").await;
+    let (code, _) = call(&session, json!({"name": "quick", "timeout": 1})).await.unwrap_err();
+    assert_eq!(code, "timeout");
+    std::fs::write(folder.path().join("waits/go"), "").unwrap();
+    first.await.unwrap().unwrap();
+    assert_eq!(call(&session, json!({"name": "quick"})).await.unwrap()["data"]["data"], 1);
+}
+
+/// Somebody who thinks aloud.
+#[derive(Debug)]
+struct Loud;
+
+#[async_trait]
+impl Thinker for Loud {
+    async fn think(&self, thought: Thought, tokens: mpsc::Sender<String>) -> Result<String, Failure> {
+        if thought.prompt.contains("hard") {
+            return Err(Failure::of_capability("runtime_error", "too hard"));
+        }
+        for word in ["a ", "b"] {
+            tokens.send(word.to_owned()).await.expect("somebody listens");
+        }
+        Ok(format!("{} {:?}: {}", thought.skill, thought.tools, thought.prompt.trim()))
+    }
+}
+
+#[tokio::test]
+async fn who_can_think_carries_prompts_out() {
+    let folder = folder(&[("sum", SUMMARISE)]);
+    let thinking = |most_output| {
+        let settings = Settings { most_output, ..settings(&folder) };
+        Desk::with(Skills::new(settings, Arc::new(Plain), Some(Arc::new(Loud)))).session()
+    };
+    let session = thinking(1000);
+    let answer = call(&session, json!({"name": "summarise", "arguments": {"args": "it"}})).await.unwrap();
+    let data = &answer["data"]["data"];
+    assert_eq!(data["output"], "summarise [String(\"Read\")]: Shorten this: it");
+    let expected = [
+        "skill.started",
+        "skill.preparing",
+        "skill.prompt.ready",
+        "llm.started",
+        "llm.token",
+        "llm.token",
+        "llm.completed",
+        "skill.completed",
+    ];
+    assert_eq!(kinds(&session), expected);
+    assert_eq!(session.events()[5]["data"]["token"], "b");
+    let failure = call(&session, json!({"name": "summarise", "arguments": {"args": "hard"}})).await.unwrap_err();
+    assert_eq!(failure, ("skill_error".to_owned(), "too hard".to_owned()));
+    let answer = call(&thinking(9), json!({"name": "summarise"})).await.unwrap();
+    assert_eq!((&answer["data"]["data"]["output"], &answer["data"]["truncated"]), (&json!("summarise"), &json!(true)));
+}

@@ -1,0 +1,139 @@
+//! What the tests of capabilities that work together have in common: a session that was granted something, a hub to ask.
+#![allow(dead_code, reason = "each test uses its own part of it")]
+
+use std::borrow::Cow;
+use std::sync::{Arc, Mutex};
+
+use gladhand_core::negotiation::{Agreement, Capability, Defined, Minimum, Offer, Peer, Rules, VersionRule, agree};
+use gladhand_core::operations::{
+    Call, CallId, CapabilityCall, CapabilityEvent, Failure, FailureKind, Notice, Operation, Reply, Terms, Tool,
+    ToolCall, ToolResult,
+};
+use gladhand_core::wire::{Id, json};
+use gladhand_hub::{Answer, Asking, Caller, Hub, SessionId};
+use serde_json::Value;
+
+/// A session that listens.
+#[derive(Debug, Default)]
+pub(crate) struct Agent {
+    pub(crate) session: u64,
+    pub(crate) heard: Mutex<Vec<CapabilityEvent>>,
+    pub(crate) told: Mutex<Vec<Notice>>,
+    pub(crate) asked: Mutex<Vec<Asking>>,
+}
+
+impl Caller for Agent {
+    fn tell(&self, notice: Notice) {
+        self.told.lock().expect("nobody panics with it").push(notice);
+    }
+
+    fn ask(&self, _: Option<CallId>, questions: Vec<Asking>) {
+        self.asked.lock().expect("nobody panics with it").extend(questions);
+    }
+
+    fn push(&self, event: CapabilityEvent) {
+        self.heard.lock().expect("nobody panics with it").push(event);
+    }
+
+    fn session(&self) -> SessionId {
+        SessionId(self.session)
+    }
+}
+
+impl Agent {
+    pub(crate) fn of(session: u64) -> Arc<Self> {
+        Arc::new(Self { session, ..Self::default() })
+    }
+
+    /// What was heard: the messages and their members.
+    pub(crate) fn events(&self) -> Vec<(&'static str, Value)> {
+        let heard = self.heard.lock().expect("nobody panics with it");
+        heard
+            .iter()
+            .map(|event| (event.kind, serde_json::from_str(event.fields.get()).expect("events are JSON")))
+            .collect()
+    }
+}
+
+/// What was agreed with an agent that was granted this.
+pub(crate) fn granted(capabilities: &[&str]) -> Arc<Agreement> {
+    granted_to("probe", capabilities)
+}
+
+/// What was agreed with an agent of this name that was granted this.
+pub(crate) fn granted_to(agent: &str, capabilities: &[&str]) -> Arc<Agreement> {
+    let rules = Rules {
+        dialect: "a2e",
+        versions: VersionRule::Common,
+        minimum: Minimum::Nothing,
+        defines: |_, _, _| Defined::Yes,
+    };
+    let client = Offer::new(Peer::new(agent, ""), ["1.0"]);
+    let mut server = Offer::new(Peer::new("host", ""), ["1.0"]);
+    for capability in capabilities {
+        server = server.providing(Capability::from_wire(*capability));
+    }
+    Arc::new(agree(&rules, &client, &server).expect("one version on both sides"))
+}
+
+/// A call to a capability.
+pub(crate) fn call(capability: &'static str, kind: &'static str, message: &Value) -> Call<'static> {
+    let request = Some(Id::of(&json::to_raw("r1")));
+    let message = Cow::Owned(json::to_raw(message));
+    Call::new(CallId(7), Operation::Capability(CapabilityCall { kind, capability, request, message }))
+}
+
+/// Asks a capability and waits for what it answers.
+pub(crate) async fn ask(
+    hub: &Hub,
+    agreement: &Arc<Agreement>,
+    agent: &Arc<Agent>,
+    call: Call<'_>,
+) -> Result<Value, Failure> {
+    let caller: Arc<dyn Caller> = Arc::clone(agent) as _;
+    match hub.answer(call, agreement, &caller).outcome().await? {
+        Reply::Capability(said) => Ok(serde_json::from_str(said.get()).expect("answers are JSON")),
+        other => panic!("something else was answered: {other:?}"),
+    }
+}
+
+/// The word and the text of a failure.
+pub(crate) fn refused(outcome: Result<Value, Failure>) -> (&'static str, String) {
+    let failure = outcome.expect_err("it is to be refused");
+    match failure.kind {
+        FailureKind::Capability(code) => (code, failure.message),
+        other => (other.word(), failure.message),
+    }
+}
+
+/// The tools that a session sees.
+pub(crate) async fn tools(hub: &Hub, agreement: &Arc<Agreement>, agent: &Arc<Agent>) -> Vec<Tool> {
+    let caller: Arc<dyn Caller> = Arc::clone(agent) as _;
+    match hub.answer(Call::new(CallId(8), Operation::ListTools), agreement, &caller).outcome().await {
+        Ok(Reply::Tools(tools)) => tools.to_vec(),
+        other => panic!("no tools: {other:?}"),
+    }
+}
+
+/// Calls a tool.
+pub(crate) async fn call_tool(
+    hub: &Hub,
+    agreement: &Arc<Agreement>,
+    agent: &Arc<Agent>,
+    name: &str,
+    arguments: &Value,
+) -> Result<ToolResult, Failure> {
+    let caller: Arc<dyn Caller> = Arc::clone(agent) as _;
+    let arguments = Cow::Owned(json::to_raw(arguments));
+    let operation = Operation::CallTool(ToolCall { name: name.into(), arguments });
+    let call = Call { id: CallId(9), operation, terms: Terms::default() };
+    match hub.answer(call, agreement, &caller).outcome().await? {
+        Reply::Tool(result) => Ok(result),
+        other => panic!("something else was answered: {other:?}"),
+    }
+}
+
+/// Whether an answer came at once.
+pub(crate) fn is_immediate(answer: &Answer) -> bool {
+    matches!(answer, Answer::Now(_))
+}

@@ -1,0 +1,91 @@
+//! A database that cannot be used: what needs none goes on, and nobody hears where our files are.
+
+use gladhand_a2e_host::learning::{self, Learning};
+use gladhand_a2e_host::memory::{Memory, Settings};
+use gladhand_a2e_host::planning::{self, Planning};
+use gladhand_a2e_host::storage::Storage;
+use gladhand_core::operations::Failure;
+use serde_json::{Value, json};
+use tempfile::{TempDir, tempdir};
+
+use super::house::{Agent, House};
+use super::memory::Mind;
+
+/// A data folder in which there is something else in place of the database.
+fn damaged() -> TempDir {
+    let folder = tempdir().expect("there is room");
+    std::fs::write(folder.path().join("gladhand.db"), "dear diary, ".repeat(500)).expect("there is room");
+    folder
+}
+
+#[track_caller]
+fn failure(agent: &Agent, kind: &'static str, message: Value) -> Failure {
+    agent.outcome(kind, message.to_string()).expect_err("there is no database")
+}
+
+fn entry(tier: &str) -> Value {
+    json!([{ "key": { "k": 1 }, "content": "tea", "tier": tier }])
+}
+
+#[test]
+fn working_memory_goes_on_without_a_database() {
+    let folder = damaged();
+    let storage = Storage::in_folder(folder.path().to_owned());
+    let house = House::with(storage, |storage, clock| Box::new(Memory::new(storage, Settings::default()).by(clock)));
+    let mind = Mind::new(house.agent("ann"));
+    mind.store(entry("working"));
+    assert_eq!(mind.contents(json!({ "tier": "working" })), json!(["tea"]));
+    assert_eq!(mind.refusal(entry("episodic")), ("runtime_error".to_owned(), "the database is damaged".to_owned()));
+    // What there may be in the other tiers cannot be left away in silence.
+    failure(&mind.agent, "memory/retrieve/req", json!({ "memory_id": mind.id }));
+    assert_eq!(mind.forget(json!({ "tier": "working", "keys": [{ "k": 1 }] })), json!(1));
+    assert_eq!(mind.contents(json!({ "tier": "working" })), json!([]));
+}
+
+#[test]
+fn nobody_hears_where_our_files_are_or_is_told_to_try_again() {
+    let folder = damaged();
+    let storage = || Storage::in_folder(folder.path().to_owned());
+    let told = [
+        {
+            let house = House::with(storage(), |storage, _| Box::new(Memory::new(storage, Settings::default())));
+            let mind = Mind::new(house.agent("ann"));
+            failure(&mind.agent, "memory/store/req", json!({ "memory_id": mind.id, "entries": entry("semantic") }))
+        },
+        {
+            let make = |storage, _| Box::new(Planning::new(storage, planning::Settings::default())) as _;
+            failure(&House::with(storage(), make).agent("ann"), "planning/plan/create", json!({}))
+        },
+        {
+            let make = |storage, _| Box::new(Learning::new(storage, learning::Settings::default())) as _;
+            failure(&House::with(storage(), make).agent("ann"), "learn/stats/req", json!({}))
+        },
+    ];
+    for failure in told {
+        assert_eq!((failure.message.as_str(), failure.is_retryable()), ("the database is damaged", false));
+    }
+}
+
+#[test]
+fn a_database_that_is_repaired_is_used_from_the_next_request_on() {
+    let folder = damaged();
+    let storage = Storage::in_folder(folder.path().to_owned());
+    let house = House::with(storage, |storage, clock| Box::new(Memory::new(storage, Settings::default()).by(clock)));
+    let mind = Mind::new(house.agent("ann"));
+    mind.refusal(entry("episodic"));
+    std::fs::remove_file(folder.path().join("gladhand.db")).unwrap();
+    mind.store(entry("episodic"));
+    assert_eq!(mind.contents(json!({})), json!(["tea"]));
+}
+
+#[test]
+fn what_is_refused_is_not_worth_a_retry() {
+    let folder = tempdir().unwrap();
+    let house =
+        House::open(folder.path(), |storage, clock| Box::new(Memory::new(storage, Settings::default()).by(clock)));
+    let mind = Mind::new(house.agent("ann"));
+    for entries in [json!([{ "content": 1 }]), json!(vec![json!({}); 300])] {
+        let refused = failure(&mind.agent, "memory/store/req", json!({ "memory_id": mind.id, "entries": entries }));
+        assert!(!refused.is_retryable(), "{refused}");
+    }
+}

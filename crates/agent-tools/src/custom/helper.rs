@@ -1,0 +1,284 @@
+//! The process that custom tools run in. It is started when it is first needed, and again if it has died.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use gladhand_core::wire::RawValue;
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::unix::pipe::{Receiver, Sender};
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+
+use crate::moment;
+use crate::process::pipes::Pipes;
+use crate::process::starting::{GRACE, Starter, end};
+use crate::process::{Environment, Plan, arguments, pipes};
+use crate::scripts::Runtime;
+use crate::settings::Settings;
+
+/// The program that the process runs.
+const DRIVER: &str = include_str!("driver.mjs");
+
+/// How long an answer may be, in bytes.
+const LONGEST: u64 = 32 * 1024 * 1024;
+
+/// How long a file may take to be loaded.
+pub(super) const LOADING: Duration = Duration::from_secs(10);
+
+/// How long a tool may take.
+const RUNNING: Duration = Duration::from_secs(1200);
+
+/// Starts the process that custom tools run in, and keeps it.
+#[derive(Debug)]
+pub(super) struct Helper {
+    runtime: Runtime,
+    /// Where it runs, and where its program is put.
+    folder: PathBuf,
+    environment: Environment,
+    starter: Arc<dyn Starter>,
+    process: tokio::sync::Mutex<Option<Arc<Process>>>,
+}
+
+/// A running process.
+#[derive(Debug)]
+struct Process {
+    stdin: tokio::sync::Mutex<Sender>,
+    /// Who waits for which answer.
+    waiting: Mutex<HashMap<u64, oneshot::Sender<Box<RawValue>>>>,
+    next: AtomicU64,
+    /// Cancelled to end it.
+    gone: CancellationToken,
+    /// Cancelled when nobody is left of it.
+    ended: CancellationToken,
+}
+
+/// What is asked of it.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Request<'a> {
+    /// To load a file and describe the tool in it.
+    Load(&'a Path),
+    /// To run the tool of a file.
+    Run(&'a Path),
+    /// To stop a call.
+    Stop(u64),
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    id: u64,
+    #[serde(flatten)]
+    request: Request<'a>,
+    version: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    input: Option<&'a RawValue>,
+}
+
+impl Helper {
+    pub(super) fn new(runtime: Runtime, settings: &Settings) -> Self {
+        Self {
+            runtime,
+            folder: settings.data.join("js-runtime"),
+            environment: settings.environment.clone(),
+            starter: Arc::clone(&settings.starter),
+            process: tokio::sync::Mutex::default(),
+        }
+    }
+
+    /// Ends the process.
+    pub(super) async fn close(&self) {
+        if let Some(process) = self.process.lock().await.take() {
+            process.gone.cancel();
+            process.ended.cancelled().await;
+        }
+    }
+
+    /// What a file's tool is called and takes.
+    pub(super) async fn load<T: for<'a> Deserialize<'a>>(&self, path: &Path, version: u64) -> Result<T, String> {
+        let process = self.process().await.map_err(|error| error.to_string())?;
+        let answer = process.ask(process.number(), Request::Load(path), version, None);
+        match tokio::time::timeout(LOADING, answer).await {
+            Ok(answer) => serde_json::from_str(answer?.get()).map_err(|error| error.to_string()),
+            Err(_) => {
+                process.gone.cancel();
+                Err(format!("it was not loaded within {} seconds", LOADING.as_secs()))
+            }
+        }
+    }
+
+    /// What a file's tool makes of an input.
+    pub(super) async fn run<T: for<'a> Deserialize<'a>>(
+        &self,
+        path: &Path,
+        version: u64,
+        input: &RawValue,
+        stop: &CancellationToken,
+    ) -> Result<T, String> {
+        let process = self.process().await.map_err(|error| error.to_string())?;
+        let call = process.number();
+        let mut answer = Box::pin(process.ask(call, Request::Run(path), version, Some(input)));
+        let why = tokio::select! {
+            // In this order, so that a call is made before it is stopped.
+            biased;
+            answer = &mut answer => return read(&answer?),
+            () = stop.cancelled() => "the tool was stopped",
+            () = tokio::time::sleep(RUNNING) => "the tool took too long",
+        };
+        let asked = async {
+            process.stop(call).await;
+            answer.await
+        };
+        match tokio::time::timeout(GRACE, asked).await {
+            Ok(answer) => read(&answer?),
+            Err(_) => {
+                process.gone.cancel();
+                Err(why.to_owned())
+            }
+        }
+    }
+
+    async fn process(&self) -> io::Result<Arc<Process>> {
+        let mut kept = self.process.lock().await;
+        if let Some(process) = kept.as_ref().filter(|process| !process.gone.is_cancelled()) {
+            return Ok(Arc::clone(process));
+        }
+        let process = self.start().await?;
+        *kept = Some(Arc::clone(&process));
+        Ok(process)
+    }
+
+    async fn start(&self) -> io::Result<Arc<Process>> {
+        fs_err::create_dir_all(&self.folder)?;
+        let driver = self.folder.join("driver.mjs");
+        fs_err::write(&driver, DRIVER)?;
+        let word = format!("{}:", moment::random_hex(16)?);
+        let mut environment = self.environment.clone();
+        environment.insert("GLADHAND_DRIVER_WORD".into(), word.clone().into());
+        let plan = Plan {
+            program: self.runtime.program.clone(),
+            arguments: arguments([&driver]),
+            folder: self.folder.clone(),
+            environment,
+        };
+        let (Pipes { stdin, stdout, stderr }, channels) = pipes::open()?;
+        let held = self.starter.start(plan.program(), channels).await?;
+        let process = Arc::new(Process {
+            stdin: tokio::sync::Mutex::new(stdin),
+            waiting: Mutex::default(),
+            next: AtomicU64::new(0),
+            gone: CancellationToken::new(),
+            ended: CancellationToken::new(),
+        });
+        tokio::spawn(log(stderr));
+        let heard = Arc::clone(&process);
+        tokio::spawn(async move {
+            tokio::select! {
+                () = heard.hear(stdout, &word) => {}
+                () = heard.gone.cancelled() => {}
+            }
+            heard.gone.cancel();
+            end(&*held).await;
+            // Whoever still waits learns that there is no answer.
+            heard.waiting.lock().unwrap_or_else(PoisonError::into_inner).clear();
+            heard.ended.cancel();
+        });
+        Ok(process)
+    }
+}
+
+impl Drop for Helper {
+    fn drop(&mut self) {
+        if let Some(process) = self.process.get_mut() {
+            process.gone.cancel();
+        }
+    }
+}
+
+impl Process {
+    /// A number for the next request.
+    fn number(&self) -> u64 {
+        self.next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    async fn ask(
+        &self,
+        id: u64,
+        request: Request<'_>,
+        version: u64,
+        input: Option<&RawValue>,
+    ) -> Result<Box<RawValue>, String> {
+        const GONE: &str = "the process that runs custom tools has ended";
+        let (sender, receiver) = oneshot::channel();
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).insert(id, sender);
+        let written = self.write(&Line { id, request, version, input }).await;
+        if written.is_err() || self.gone.is_cancelled() {
+            self.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
+            return Err(GONE.to_owned());
+        }
+        let answer = receiver.await.map_err(|_| GONE.to_owned())?;
+        #[derive(Deserialize)]
+        struct Thrown {
+            thrown: String,
+        }
+        match serde_json::from_str::<Thrown>(answer.get()) {
+            Ok(Thrown { thrown }) => Err(thrown),
+            Err(_) => Ok(answer),
+        }
+    }
+
+    async fn write(&self, line: &Line<'_>) -> io::Result<()> {
+        let mut bytes = serde_json::to_vec(line)?;
+        // The input may be written over several lines.
+        bytes.retain(|byte| !matches!(byte, b'\n' | b'\r'));
+        bytes.push(b'\n');
+        self.stdin.lock().await.write_all(&bytes).await
+    }
+
+    async fn stop(&self, call: u64) {
+        // Who does not read any more is ended soon anyway.
+        let _ = self.write(&Line { id: self.number(), request: Request::Stop(call), version: 0, input: None }).await;
+    }
+
+    /// Hands answers to whoever waits for them, until there are no more.
+    async fn hear(&self, stdout: Receiver, word: &str) {
+        let mut stdout = BufReader::new(stdout);
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            match (&mut stdout).take(LONGEST).read_until(b'\n', &mut line).await {
+                Ok(1..) if line.ends_with(b"\n") => {}
+                _ => return,
+            }
+            let Some((id, answer)) =
+                std::str::from_utf8(&line).ok().and_then(|line| line.trim_end().strip_prefix(word)?.split_once(' '))
+            else {
+                continue;
+            };
+            let waiting =
+                id.parse().ok().and_then(|id| self.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(&id));
+            if let (Some(waiting), Ok(answer)) = (waiting, serde_json::from_str(answer)) {
+                // Whoever gave up does not mind.
+                let _ = waiting.send(answer);
+            }
+        }
+    }
+}
+
+fn read<T: for<'a> Deserialize<'a>>(answer: &RawValue) -> Result<T, String> {
+    serde_json::from_str(answer.get()).map_err(|error| error.to_string())
+}
+
+/// What tools print is for whoever looks for their mistakes.
+async fn log(stderr: impl tokio::io::AsyncRead + Unpin) {
+    let mut stderr = stderr;
+    let mut chunk = vec![0; 4096];
+    while let Ok(length @ 1..) = stderr.read(&mut chunk).await {
+        let text = String::from_utf8_lossy(&chunk[..length]);
+        tracing::debug!(text = text.trim_end(), "a custom tool wrote");
+    }
+}

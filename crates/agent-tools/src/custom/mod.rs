@@ -1,0 +1,220 @@
+//! Tools from a folder: JavaScript files that people or the model wrote.
+
+mod helper;
+mod persistent;
+
+use std::collections::BTreeSet;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use gladhand_core::wire::RawValue;
+use serde::Deserialize;
+use tokio_util::sync::CancellationToken;
+
+use crate::contract::{Effect, Ran, ToolDescription};
+use crate::outcome::{Outcome, Problem};
+use crate::scripts::Runtime;
+use crate::settings::Settings;
+use helper::Helper;
+
+/// How many files are looked at.
+const MOST: usize = 1000;
+
+/// The custom tools.
+#[derive(Debug)]
+pub(crate) struct Custom {
+    folder: PathBuf,
+    /// Names that are not to be had.
+    taken: BTreeSet<String>,
+    /// None where there is nothing to run JavaScript with.
+    helper: Option<Helper>,
+    tools: Mutex<Vec<Tool>>,
+    /// Files may change while we run; each time they are loaded they have another version. Built-in tools have 0.
+    version: AtomicU64,
+    /// One tool is made at a time.
+    making: tokio::sync::Mutex<()>,
+    loaded: tokio::sync::OnceCell<()>,
+}
+
+/// A tool and the file it came from.
+#[derive(Debug, Clone)]
+struct Tool {
+    description: ToolDescription,
+    path: PathBuf,
+}
+
+impl Tool {
+    /// Which of all tools that were loaded so far it is.
+    fn version(&self) -> u64 {
+        self.description.edition
+    }
+}
+
+impl Custom {
+    /// The tools of the folder, which are not loaded yet.
+    pub(crate) fn new(settings: &Settings, taken: BTreeSet<String>) -> Self {
+        let runtime = Runtime::find("auto", &settings.environment).ok();
+        let helper = runtime.map(|runtime| Helper::new(runtime, settings));
+        Self {
+            folder: settings.data.join("tools"),
+            taken,
+            helper,
+            tools: Mutex::default(),
+            version: AtomicU64::new(1),
+            making: tokio::sync::Mutex::default(),
+            loaded: tokio::sync::OnceCell::new(),
+        }
+    }
+
+    /// Loads all tools of the folder, once. What is wrong with a file is logged.
+    pub(crate) async fn ready(&self) {
+        let load = || async {
+            for path in files(&self.folder) {
+                let loaded = self.load_file(&path).await.and_then(|tool| self.add(tool));
+                if let Err(why) = loaded {
+                    tracing::warn!(file = %path.display(), why, "a custom tool was left out");
+                }
+            }
+        };
+        self.loaded.get_or_init(load).await;
+    }
+
+    /// Whether there are files that are not loaded yet.
+    pub(crate) fn may_have_more(&self) -> bool {
+        !self.loaded.initialized() && !files(&self.folder).is_empty()
+    }
+
+    /// Ends the process that they run in.
+    pub(crate) async fn close(&self) {
+        if let Some(helper) = &self.helper {
+            helper.close().await;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Tool>> {
+        self.tools.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What they are called and take.
+    pub(crate) fn tools(&self) -> Vec<ToolDescription> {
+        self.lock().iter().map(|tool| tool.description.clone()).collect()
+    }
+
+    /// Runs one of them, if it is there in this version.
+    pub(crate) async fn run(
+        &self,
+        name: &str,
+        version: u64,
+        input: &RawValue,
+        stop: &CancellationToken,
+    ) -> Option<Outcome> {
+        #[derive(Deserialize)]
+        struct Result {
+            ok: bool,
+            #[serde(default)]
+            output: Option<Box<RawValue>>,
+            #[serde(default)]
+            error: Option<String>,
+        }
+        let tool = self.lock().iter().find(|tool| tool.description.name == name).cloned()?;
+        if tool.version() != version {
+            return Some(Err(Problem::invalid(format!("{name} was made anew since it was offered: call it again"))));
+        }
+        let helper = self.helper.as_ref()?;
+        Some(match helper.run::<Result>(&tool.path, tool.version(), input, stop).await {
+            Ok(Result { ok, output, error }) => {
+                Ok(Ran { ok, output: output.unwrap_or_else(|| RawValue::NULL.to_owned()), error })
+            }
+            Err(why) => Err(Problem::Broke(why)),
+        })
+    }
+
+    /// Loads the tool of a file, without adding it.
+    async fn load_file(&self, path: &Path) -> Result<Tool, String> {
+        #[derive(Deserialize)]
+        struct Described {
+            name: String,
+            description: String,
+            #[serde(default)]
+            schema: Option<Box<RawValue>>,
+        }
+        let helper = self.helper.as_ref().ok_or("neither bun nor node is on the search path")?;
+        let version = self.version.fetch_add(1, Ordering::Relaxed);
+        let described: Described = helper.load(path, version).await?;
+        if !is_name(&described.name) {
+            return Err(format!("{:?} is no name for a tool", described.name));
+        }
+        let file = path.file_name().unwrap_or_default().to_string_lossy();
+        let description = match described.description {
+            none if none.is_empty() => format!("custom tool from {file}"),
+            some => some,
+        };
+        let description = ToolDescription {
+            name: described.name,
+            description,
+            input_schema: described.schema,
+            effect: Effect::Runs,
+            edition: version,
+            is_made_by_model: is_marked(path).map_err(|error| error.to_string())?,
+        };
+        Ok(Tool { description, path: path.to_owned() })
+    }
+
+    /// Adds a tool, unless its name is taken.
+    fn add(&self, tool: Tool) -> Result<(), String> {
+        let name = &tool.description.name;
+        let mut tools = self.lock();
+        if self.taken.contains(name) || tools.iter().any(|other| other.description.name == *name) {
+            return Err(format!("there is a tool called {name} already"));
+        }
+        tools.push(tool);
+        Ok(())
+    }
+}
+
+/// Whether a file says that the model wrote it.
+fn is_marked(path: &Path) -> std::io::Result<bool> {
+    let mut beginning = Vec::new();
+    fs_err::File::open(path)?.take(persistent::MARK.len() as u64).read_to_end(&mut beginning)?;
+    Ok(beginning == persistent::MARK.as_bytes())
+}
+
+/// Whether a tool may be called so.
+fn is_name(name: &str) -> bool {
+    !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "_.:-".contains(c))
+}
+
+/// All files below a folder that may hold a tool, in the order of their paths.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        let entries = match std::fs::read_dir(&folder) {
+            Ok(entries) => entries,
+            Err(error) => {
+                if error.kind() != std::io::ErrorKind::NotFound {
+                    tracing::warn!(folder = %folder.display(), %error, "custom tools cannot be read");
+                }
+                continue;
+            }
+        };
+        for entry in entries.flatten() {
+            let path = entry.path();
+            let ending = path.extension().and_then(|ending| ending.to_str());
+            match entry.file_type() {
+                Ok(kind) if kind.is_dir() && entry.file_name() != "node_modules" => folders.push(path),
+                Ok(kind) if kind.is_file() && matches!(ending, Some("js" | "mjs" | "cjs")) => files.push(path),
+                _ => {}
+            }
+        }
+        if files.len() > MOST {
+            tracing::warn!(folder = %folder.display(), "there are more custom tools than are looked at");
+            break;
+        }
+    }
+    files.sort();
+    files.truncate(MOST);
+    files
+}

@@ -1,0 +1,99 @@
+//! How a call of a tool ends, before it is known which call it was.
+
+use std::io;
+
+use gladhand_core::wire::RawValue;
+use serde::Serialize;
+
+use crate::contract::Ran;
+
+/// What a tool gives back.
+pub(crate) type Outcome = Result<Ran, Problem>;
+
+/// Why a tool has nothing to report.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Problem {
+    /// The input makes no sense; reported as an object with a status.
+    Invalid(String),
+    /// A file tool could not do it; reported as plain text.
+    Plain(String),
+    /// The tool broke down.
+    Broke(String),
+}
+
+impl Problem {
+    /// A message about the input.
+    pub(crate) fn invalid(message: impl Into<String>) -> Self {
+        Self::Invalid(message.into())
+    }
+
+    /// A message of a file tool.
+    pub(crate) fn plain(message: impl Into<String>) -> Self {
+        Self::Plain(message.into())
+    }
+
+    /// The words alone.
+    pub(crate) fn into_message(self) -> String {
+        match self {
+            Self::Invalid(message) | Self::Plain(message) | Self::Broke(message) => message,
+        }
+    }
+
+    /// The result that says so.
+    pub(crate) fn into_ran(self, call_id: &str, tool: &str) -> Ran {
+        match self {
+            Self::Invalid(message) => {
+                #[derive(Serialize)]
+                struct Refused<'a> {
+                    status: &'a str,
+                    message: &'a str,
+                }
+                failed(&Refused { status: "invalid_input", message: &message }, &message)
+            }
+            Self::Plain(message) => failed(&message, &message),
+            Self::Broke(message) => failed(&CallStatus { call_id, tool, status: "error" }, message),
+        }
+    }
+}
+
+impl From<io::Error> for Problem {
+    fn from(error: io::Error) -> Self {
+        Self::Broke(error.to_string())
+    }
+}
+
+/// What is said of a call that never came to a result of its own.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct CallStatus<'a> {
+    call_id: &'a str,
+    tool: &'a str,
+    status: &'a str,
+}
+
+/// There is no such tool.
+pub(crate) fn not_found(call_id: &str, tool: &str) -> Ran {
+    failed(&CallStatus { call_id, tool, status: "not_found" }, format!("unknown tool: {tool}"))
+}
+
+/// It did what it was asked for.
+pub(crate) fn done(output: &(impl Serialize + ?Sized)) -> Ran {
+    Ran { ok: true, output: raw(output), error: None }
+}
+
+/// It did not.
+pub(crate) fn failed(output: &(impl Serialize + ?Sized), error: impl Into<String>) -> Ran {
+    Ran { ok: false, output: raw(output), error: Some(error.into()) }
+}
+
+fn raw(output: &(impl Serialize + ?Sized)) -> Box<RawValue> {
+    serde_json::value::to_raw_value(output).expect("outputs are plain data with text keys")
+}
+
+/// Runs what blocks, such as reading files, beside the runtime.
+pub(crate) async fn blocking(work: impl FnOnce() -> Outcome + Send + 'static) -> Outcome {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(outcome) => outcome,
+        Err(error) => Err(Problem::Broke(error.to_string())),
+    }
+}

@@ -1,0 +1,154 @@
+//! The workbench, with real processes and files in temporary folders.
+
+#![allow(clippy::unwrap_used, reason = "a test stops where it is surprised")]
+
+mod background;
+mod custom;
+mod ending;
+mod files;
+mod scripts;
+mod shell;
+mod web;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use gladhand_agent_tools::{Bench, Place, Run, Settings, Workbench};
+use serde_json::Value;
+use serde_json::value::{RawValue, to_raw_value};
+use tokio_util::sync::CancellationToken;
+
+/// A bench in a temporary folder.
+struct Shop {
+    bench: Arc<Workbench>,
+    home: tempfile::TempDir,
+}
+
+/// What came of a call.
+#[derive(Debug)]
+struct Said {
+    ok: bool,
+    output: Value,
+    /// The output as it is written, with the folder as `<CWD>` and durations as 0.
+    written: String,
+    error: Option<String>,
+}
+
+impl Shop {
+    async fn open() -> Self {
+        Self::with(|_| ()).await
+    }
+
+    /// A bench with other settings; files may be made first.
+    async fn with(change: impl FnOnce(&mut Settings)) -> Self {
+        let home = tempfile::tempdir().unwrap();
+        std::fs::create_dir(home.path().join("cwd")).unwrap();
+        let mut settings = Settings::new(home.path().join("data"));
+        // What login shells do at home is no part of any test.
+        settings.environment.insert("HOME".into(), home.path().into());
+        change(&mut settings);
+        let bench = Workbench::open(settings);
+        bench.ready().await;
+        Self { bench, home }
+    }
+
+    fn folder(&self) -> PathBuf {
+        self.home.path().join("cwd").canonicalize().unwrap()
+    }
+
+    fn file(&self, path: &str, text: &str) -> PathBuf {
+        let path = self.folder().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+
+    async fn call(&self, name: &str, input: Value) -> Said {
+        self.call_for("session", name, input, &CancellationToken::new()).await
+    }
+
+    async fn call_for(&self, session: &str, name: &str, input: Value, cancel: &CancellationToken) -> Said {
+        let (folder, input) = (self.folder(), to_raw_value(&input).unwrap());
+        self.run(Run { session, cancel, ..self.order(name, &input, &folder, cancel) }).await
+    }
+
+    /// A call of which everything that it reaches is approved, and what that is.
+    async fn approving(&self, name: &str, input: Value) -> (Said, Vec<Place>) {
+        let (folder, cancel) = (self.folder(), CancellationToken::new());
+        let input = input.to_string().replace("<CWD>", folder.to_str().unwrap());
+        let input = RawValue::from_string(input).unwrap();
+        let order = || self.order(name, &input, &folder, &cancel);
+        let reached = self.bench.reach(&order()).await;
+        (self.run(Run { approved: &reached, ..order() }).await, reached)
+    }
+
+    fn order<'a>(
+        &self,
+        name: &'a str,
+        input: &'a RawValue,
+        folder: &'a Path,
+        cancel: &'a CancellationToken,
+    ) -> Run<'a> {
+        let tools = self.bench.tools();
+        let edition = tools.iter().find(|tool| tool.name == name).map_or(0, |tool| tool.edition);
+        let (call_id, session, is_workspace, approved) = ("c1", "session", true, &[]);
+        Run { name, edition, call_id, input, session, folder, is_workspace, approved, cancel }
+    }
+
+    async fn run(&self, run: Run<'_>) -> Said {
+        let folder = self.folder();
+        let ran = self.bench.run(run).await;
+        let written = ran.output.get().replace(&folder.display().to_string(), "<CWD>");
+        let output: Value = serde_json::from_str(ran.output.get()).unwrap();
+        let written = match output.get("duration_ms").and_then(Value::as_u64) {
+            Some(duration) => written.replace(&format!("\"duration_ms\":{duration}"), "\"duration_ms\":0"),
+            None => written,
+        };
+        Said {
+            ok: ran.ok,
+            output,
+            written,
+            error: ran.error.map(|error| error.replace(folder.to_str().unwrap(), "<CWD>")),
+        }
+    }
+
+    async fn bash(&self, command: &str) -> Said {
+        self.call("bash", serde_json::json!({ "command": command })).await
+    }
+}
+
+impl Said {
+    fn text(&self, name: &str) -> &str {
+        self.output[name].as_str().unwrap_or_else(|| panic!("no text {name} in {self:?}"))
+    }
+}
+
+/// Waits until something is so. How long that may take is no part of any test.
+async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < Duration::from_secs(30), "never: {what}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// Whether a process exists and is more than a zombie.
+fn is_alive(pid: &str) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with('Z'))
+}
+
+/// The number in a file, once it is there.
+async fn pid_in(path: &Path) -> String {
+    let read = || std::fs::read_to_string(path).unwrap_or_default();
+    until("a process tells its id", || read().ends_with('\n')).await;
+    read().trim().to_owned()
+}
+
+/// A test that needs a program says so, rather than passing without it.
+fn needs(program: &str) {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
+    assert!(found, "{program} is not installed: `cargo xtask test` brings what the tests need");
+}

@@ -1,0 +1,14 @@
+//! The pure base that every other crate shares.
+//!
+//! - [`wire`] turns bytes into lines, and lines into borrowed members and JSON-RPC envelopes.
+//! - [`operations`] is the neutral model of calls, results and notices, in which all dialects meet.
+//! - [`negotiation`] turns two offers into an agreement or a refusal, and enforces the agreement.
+//!
+//! This crate does no I/O, reads no clock, draws no random number, never awaits and never logs.
+
+pub mod negotiation;
+pub mod operations;
+mod secret;
+pub mod wire;
+
+pub use secret::Secret;

@@ -1,0 +1,279 @@
+//! The one negotiation function and what comes out of it.
+//!
+//! Capabilities are an AND per axis: the axis of the server holds what the server provides, wants
+//! included; the axis of the client likewise. Everything that was declared or wanted becomes a
+//! [`Term`], in force or not, so that an agreement can always say why something is missing.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use crate::negotiation::offer::{Capability, Defined, Minimum, Offer, Peer, Rules, Side, VersionRule, Wants, shorten};
+use crate::negotiation::refusal::Refusal;
+
+/// What the name of a principal that a token stands for comes after, so that no name is the digest of a token.
+pub const NAMED: &str = "named:";
+
+/// What survived two offers. Fixed for the session (for the request, in stateless MCP).
+#[derive(Debug, Clone, Serialize)]
+pub struct Agreement {
+    /// The dialect spoken.
+    pub dialect: &'static str,
+    /// The version in force.
+    pub version: String,
+    /// What the client asked for, where that is not the version in force.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub asked_version: Option<String>,
+    /// The session's id, where the dialect has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+    /// Whether every request carries its own opening, so that this holds for one request and not for a session.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub per_request: bool,
+    /// Who opened.
+    pub client: Peer,
+    /// Who was opened.
+    pub server: Peer,
+    /// How to use what the server has, in its own words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub instructions: Option<String>,
+    /// How many calls may run at once, where the dialect bounds them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_parallel: Option<u32>,
+    /// Everything that was declared or wanted, and what became of it.
+    pub terms: Vec<Term>,
+    /// Whom the token of the opening stands for, where the dialect has tokens: a name after [`NAMED`], or the digest of a
+    /// token without a name. Never the token itself.
+    #[serde(skip)]
+    pub pass: Option<Arc<str>>,
+    /// Switches by which we are more lenient than what was agreed, for peers that do not look.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub compatibility: Vec<&'static str>,
+}
+
+/// One capability, both sides' stance, and what became of it.
+#[derive(Debug, Clone, Serialize)]
+pub struct Term {
+    /// Who provides it.
+    pub owner: Side,
+    /// Its name in the dialect.
+    pub capability: Capability,
+    /// What the client said.
+    pub client: Stance,
+    /// What the server said.
+    pub server: Stance,
+    /// The settings its owner gave.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub settings: Option<Box<RawValue>>,
+    /// Whether it is in force.
+    #[serde(flatten)]
+    pub verdict: Verdict,
+}
+
+/// What a side said of a capability.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Stance {
+    /// It provides it.
+    Provides,
+    /// It asked for it by name.
+    Wants,
+    /// It takes whatever is provided, without having named it.
+    Accepts,
+    /// It said nothing of it, or declined it.
+    Silent,
+}
+
+impl Stance {
+    /// Its word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Provides => "provides",
+            Self::Wants => "wants",
+            Self::Accepts => "accepts",
+            Self::Silent => "-",
+        }
+    }
+}
+
+/// Whether a capability is in force.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(tag = "verdict", content = "why", rename_all = "snake_case")]
+pub enum Verdict {
+    /// It is.
+    Agreed,
+    /// It is not.
+    Refused(Why),
+}
+
+/// Why a capability is not in force.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Why {
+    /// It was wanted; its owner does not provide it.
+    NotProvided,
+    /// It is provided; the other side did not ask for it.
+    NotWanted,
+    /// The version in force does not have it.
+    NotInThisVersion,
+    /// No version of the dialect has it.
+    Unknown,
+    /// It is a part of something that is not in force.
+    PartOfRefused,
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NotProvided => "not provided",
+            Self::NotWanted => "not asked for",
+            Self::NotInThisVersion => "not in this version",
+            Self::Unknown => "unknown to the dialect",
+            Self::PartOfRefused => "part of something refused",
+        })
+    }
+}
+
+impl Agreement {
+    /// Whom the token of the opening stands for, as rules name it.
+    pub fn principal(&self) -> Option<&str> {
+        let pass = self.pass.as_deref()?;
+        Some(pass.strip_prefix(NAMED).unwrap_or(pass)).filter(|principal| !principal.is_empty())
+    }
+
+    /// Whether a capability of `owner` is in force.
+    pub fn allows(&self, owner: Side, capability: &str) -> bool {
+        self.term(owner, capability).is_some_and(|term| term.verdict == Verdict::Agreed)
+    }
+
+    /// What became of a capability of `owner`.
+    pub fn term(&self, owner: Side, capability: &str) -> Option<&Term> {
+        self.terms.iter().find(|term| term.owner == owner && term.capability.0 == capability)
+    }
+
+    /// The capabilities of `owner` that are in force.
+    pub fn agreed(&self, owner: Side) -> impl Iterator<Item = &Term> {
+        self.terms.iter().filter(move |term| term.owner == owner && term.verdict == Verdict::Agreed)
+    }
+}
+
+/// Compares two offers.
+///
+/// Versions come first, then credentials, then capabilities, so that nobody without a good token
+/// learns what there is.
+pub fn agree(rules: &Rules, client: &Offer, server: &Offer) -> Result<Agreement, Refusal> {
+    let version = choose_version(rules.versions, client, server)?;
+    if !server.tokens.is_empty() {
+        let presented = client.tokens.first();
+        // All are compared, so that the time does not tell which one was close.
+        let hits = server.tokens.iter().filter(|good| presented.is_some_and(|token| token.matches(good))).count();
+        if hits == 0 {
+            return Err(Refusal::AuthFailed);
+        }
+    }
+    let mut terms = axis(rules, &version, Side::Server, server, client);
+    terms.extend(axis(rules, &version, Side::Client, client, server));
+    if rules.minimum == Minimum::OneCapability && !terms.iter().any(|term| term.verdict == Verdict::Agreed) {
+        let wanted = match &client.wants {
+            Wants::Everything => Vec::new(),
+            Wants::Only(wanted) => wanted.iter().cloned().collect(),
+        };
+        return Err(Refusal::NoCapabilities { wanted });
+    }
+    let asked_version = client.versions.first().filter(|asked| **asked != version).cloned().map(shorten);
+    Ok(Agreement {
+        dialect: rules.dialect,
+        version,
+        asked_version,
+        session: None,
+        per_request: false,
+        client: client.peer.clone(),
+        server: server.peer.clone(),
+        instructions: None,
+        max_parallel: None,
+        terms,
+        pass: None,
+        compatibility: Vec::new(),
+    })
+}
+
+fn choose_version(rule: VersionRule, client: &Offer, server: &Offer) -> Result<String, Refusal> {
+    let mismatch = || Refusal::VersionMismatch { asked: client.versions.clone(), spoken: server.versions.clone() };
+    let preferred = || server.versions.first().or_else(|| client.versions.first()).cloned().ok_or_else(mismatch);
+    if client.versions.is_empty() || server.versions.is_empty() {
+        return preferred();
+    }
+    match rule {
+        VersionRule::ServerDecides => preferred(),
+        VersionRule::ServerOffers => {
+            let spoken = client.versions.first().filter(|asked| server.versions.contains(asked));
+            spoken.cloned().map_or_else(preferred, Ok)
+        }
+        VersionRule::Common => {
+            let common = client.versions.iter().filter(|version| server.versions.contains(version));
+            common.max().cloned().ok_or_else(mismatch)
+        }
+        VersionRule::CommonMajor => {
+            let major = |version: &str| version.split('.').next().map(str::trim).map(str::to_owned);
+            let common = server
+                .versions
+                .iter()
+                .filter(|ours| client.versions.iter().any(|theirs| major(theirs) == major(ours)))
+                .chain(
+                    client
+                        .versions
+                        .iter()
+                        .filter(|theirs| server.versions.iter().any(|ours| major(ours) == major(theirs))),
+                );
+            // Of 1.0 and 1.2 both sides can only rely on the older one.
+            common.min().cloned().ok_or_else(mismatch)
+        }
+    }
+}
+
+/// The terms of what `owner` provides to `other`.
+fn axis(rules: &Rules, version: &str, side: Side, owner: &Offer, other: &Offer) -> Vec<Term> {
+    let mut names: BTreeSet<&Capability> = owner.provides.keys().collect();
+    if let Wants::Only(wanted) = &other.wants {
+        names.extend(wanted);
+    }
+    let mut terms: Vec<Term> = Vec::with_capacity(names.len());
+    let mut refused: BTreeSet<&str> = BTreeSet::new();
+    // In this order a parent comes before its parts.
+    for name in names {
+        let provided = owner.provides.get(name);
+        let defined = (rules.defines)(version, side, &name.0);
+        let parent_refused = name.parent().is_some_and(|parent| refused.contains(parent));
+        let verdict = match (provided, defined) {
+            (_, Defined::Unknown) => Verdict::Refused(Why::Unknown),
+            (None, _) => Verdict::Refused(Why::NotProvided),
+            (Some(_), Defined::NotInThisVersion) => Verdict::Refused(Why::NotInThisVersion),
+            (Some(_), Defined::Yes) if parent_refused => Verdict::Refused(Why::PartOfRefused),
+            (Some(_), Defined::Yes) if !other.wants.wants(name) => Verdict::Refused(Why::NotWanted),
+            (Some(_), Defined::Yes) => Verdict::Agreed,
+        };
+        if verdict != Verdict::Agreed {
+            refused.insert(&name.0);
+        }
+        let owners_stance = if provided.is_some() { Stance::Provides } else { Stance::Silent };
+        let others_stance = match &other.wants {
+            Wants::Everything if provided.is_some() => Stance::Accepts,
+            Wants::Only(wanted) if wanted.contains(name) => Stance::Wants,
+            _ => Stance::Silent,
+        };
+        let (client, server) = match side {
+            Side::Server => (others_stance, owners_stance),
+            Side::Client => (owners_stance, others_stance),
+        };
+        let settings = provided.cloned().flatten();
+        terms.push(Term { owner: side, capability: name.clone(), client, server, settings, verdict });
+    }
+    terms
+}
+
+#[cfg(test)]
+#[path = "agreement_tests.rs"]
+mod tests;

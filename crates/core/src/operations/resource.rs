@@ -1,0 +1,278 @@
+//! Resources: things that can be read, by URI.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use crate::wire::{RawValue, json};
+use serde::{Deserialize, Serialize};
+
+/// A resource that can be read.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Resource {
+    /// Under which it is read.
+    pub uri: String,
+    /// Its name, for programs and people.
+    pub name: String,
+    /// A name for people, where there is one.
+    pub title: Option<String>,
+    /// What it is, for people and models.
+    pub description: Option<String>,
+    /// Its media type, if that is known.
+    pub mime_type: Option<String>,
+    /// Members of its definition that the neutral model does not know, carried untouched.
+    pub extra: Vec<(String, Box<RawValue>)>,
+}
+
+impl Resource {
+    /// A resource with a URI, a name and a description, and nothing unusual.
+    pub fn new(uri: impl Into<String>, name: impl Into<String>, description: impl Into<String>) -> Self {
+        Self {
+            uri: uri.into(),
+            name: name.into(),
+            title: None,
+            description: Some(description.into()),
+            mime_type: None,
+            extra: Vec::new(),
+        }
+    }
+
+    /// The same resource, of a media type.
+    pub fn of_type(self, mime_type: impl Into<String>) -> Self {
+        Self { mime_type: Some(mime_type.into()), ..self }
+    }
+}
+
+/// Resources whose URIs follow a pattern (RFC 6570).
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Template {
+    /// The pattern, such as `file:///{path}`. The rest is said of every resource that follows it.
+    pub uri_template: String,
+    /// Its name, for programs and people.
+    pub name: String,
+    /// A name for people, where there is one.
+    pub title: Option<String>,
+    /// What they are, for people and models.
+    pub description: Option<String>,
+    /// The media type of all of them, if that is known.
+    pub mime_type: Option<String>,
+    /// Members of its definition that the neutral model does not know, carried untouched.
+    pub extra: Vec<(String, Box<RawValue>)>,
+}
+
+impl Template {
+    /// A template with a pattern, a name and a description, and nothing unusual.
+    pub fn new(uri_template: impl Into<String>, name: impl Into<String>, description: impl Into<String>) -> Self {
+        Self {
+            uri_template: uri_template.into(),
+            name: name.into(),
+            title: None,
+            description: Some(description.into()),
+            mime_type: None,
+            extra: Vec::new(),
+        }
+    }
+
+    /// The same template, of a media type.
+    pub fn of_type(self, mime_type: impl Into<String>) -> Self {
+        Self { mime_type: Some(mime_type.into()), ..self }
+    }
+
+    /// Whether the pattern is too long, or has too many expressions, to be compared with URIs.
+    pub fn is_excessive(&self) -> bool {
+        self.uri_template.len() > LONGEST_TEMPLATE || self.uri_template.matches('{').count() > MOST_EXPRESSIONS
+    }
+
+    /// The variables of a URI that follows the pattern, in order; `None` if it does not, or if it has more than
+    /// [`LONGEST_URI`] bytes. Each byte of the URI and of the pattern is looked at a few times.
+    ///
+    /// A plain `{name}` matches one or more characters other than `/`. Every other expression of RFC 6570 (`{+path}`,
+    /// `{/path*}`, `{?query,page}`) matches any text, also an empty one, up to the literal behind it.
+    pub fn variables<'u>(&self, uri: &'u str) -> Option<Vec<(&str, &'u str)>> {
+        if uri.len() > LONGEST_URI {
+            return None;
+        }
+        let (mut pattern, mut rest) = (self.uri_template.as_str(), uri);
+        let mut variables = Vec::new();
+        while let Some((literal, behind)) = pattern.split_once('{') {
+            let (expression, behind) = behind.split_once('}')?;
+            rest = rest.strip_prefix(literal)?;
+            let name = expression.trim_start_matches(OPERATORS).trim_end_matches('*');
+            let is_plain = name == expression && !name.contains([',', ':']);
+            let (next, is_last) = behind.split_once('{').map_or((behind, true), |(next, _)| (next, false));
+            let end = match next {
+                "" if is_plain => rest.find('/').unwrap_or(rest.len()),
+                "" => rest.len(),
+                next if is_last => rest.strip_suffix(next).map(str::len)?,
+                next => rest.find(next)?,
+            };
+            if is_plain && (end == 0 || rest[..end].contains('/')) {
+                return None;
+            }
+            variables.push((name, &rest[..end]));
+            (pattern, rest) = (behind, &rest[end..]);
+        }
+        (rest == pattern).then_some(variables)
+    }
+
+    /// What every URI that follows the pattern begins with.
+    pub fn literal(&self) -> &str {
+        self.uri_template.split('{').next().unwrap_or_default()
+    }
+
+    /// Whether the pattern names the scheme of its URIs. One that does not (`{+uri}`, `{scheme}://{host}`) may claim any URI.
+    pub fn has_scheme(&self) -> bool {
+        let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);
+        self.literal().split_once(':').is_some_and(|(scheme, _)| !scheme.is_empty() && scheme.bytes().all(is_part))
+    }
+}
+
+/// A template with more bytes is not listed.
+pub const LONGEST_TEMPLATE: usize = 2048;
+
+/// A template with more expressions is not listed.
+pub const MOST_EXPRESSIONS: usize = 64;
+
+/// A URI with more bytes follows no template.
+pub const LONGEST_URI: usize = 64 * 1024;
+
+/// What an expression of RFC 6570 that is not plain begins with.
+const OPERATORS: [char; 7] = ['+', '#', '.', '/', ';', '?', '&'];
+
+/// How many subscriptions one to this URI counts as, so that a bound on their number also bounds the bytes of their URIs.
+pub fn subscription_weight(uri: &str) -> usize {
+    1 + uri.len() / BYTES_PER_SUBSCRIPTION
+}
+
+const BYTES_PER_SUBSCRIPTION: usize = 256;
+
+/// Whether a URI is another one, or something below it.
+pub fn is_part_of(uri: &str, whole: &str) -> bool {
+    uri.strip_prefix(whole)
+        .is_some_and(|rest| rest.is_empty() || whole.ends_with('/') || rest.starts_with(['/', '?', '#']))
+}
+
+/// The entries of a map for a URI and for everything that it is a part of, the longest first. This looks at few entries: what
+/// is not an initial part of the URI is skipped together with all that lies between.
+pub fn wholes_of<'m, V>(map: &'m BTreeMap<String, V>, uri: &str) -> impl Iterator<Item = (&'m String, &'m V)> {
+    let mut last = Bound::Included(uri);
+    std::iter::from_fn(move || {
+        loop {
+            let (whole, value) = map.range::<str, _>((Bound::Unbounded, last)).next_back()?;
+            if let Some(rest) = uri.strip_prefix(whole.as_str()) {
+                last = Bound::Excluded(&uri[..uri.len() - rest.len()]);
+                if is_part_of(uri, whole) {
+                    return Some((whole, value));
+                }
+            } else {
+                last = Bound::Included(common_beginning(uri, whole));
+            }
+        }
+    })
+}
+
+/// The longest beginning of a text that another one has too.
+fn common_beginning<'t>(text: &'t str, other: &str) -> &'t str {
+    let common = text.char_indices().zip(other.chars()).find(|((_, one), another)| one != another);
+    common.map_or(text, |((at, _), _)| &text[..at])
+}
+
+/// What is in a resource.
+#[derive(Debug, Clone, Default)]
+pub struct Contents {
+    /// Its parts: objects with `uri`, `mimeType` and either `text` or `blob`.
+    pub parts: Vec<Box<RawValue>>,
+    /// Members that the neutral model does not know, carried untouched.
+    pub extra: Vec<(String, Box<RawValue>)>,
+}
+
+impl Contents {
+    /// One part of text.
+    pub fn text(uri: &str, mime_type: &str, text: &str) -> Self {
+        Self::part(&serde_json::json!({"uri": uri, "mimeType": mime_type, "text": text}))
+    }
+
+    /// One part of bytes, given in base64.
+    pub fn blob(uri: &str, mime_type: &str, base64: &str) -> Self {
+        Self::part(&serde_json::json!({"uri": uri, "mimeType": mime_type, "blob": base64}))
+    }
+
+    fn part(part: &serde_json::Value) -> Self {
+        Self { parts: vec![json::to_raw(part)], extra: Vec::new() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_that_a_uri_is_a_part_of_is_found() {
+        let uris = ["a:", "a:/", "a:/b", "a:/b/c", "a:/b/c?d", "a:/b/cc", "a:/b0", "a:/ä", "a:/ö/x", "b:", "", "a"];
+        let map: BTreeMap<String, ()> = uris.into_iter().map(|uri| (uri.to_owned(), ())).collect();
+        for uri in uris.into_iter().chain(["a:/b/c/d", "a:/b/d", "a:/ö", "a:/ö/x#y", "a:/é", "c:", "/", "a:/b/c?dd"])
+        {
+            let mut expected: Vec<_> = map.keys().filter(|whole| is_part_of(uri, whole)).collect();
+            expected.reverse();
+            let found: Vec<_> = wholes_of(&map, uri).map(|(whole, ())| whole).collect();
+            assert_eq!(found, expected, "{uri}");
+        }
+    }
+
+    #[test]
+    fn long_templates_and_uris_are_told_from_others() {
+        let is_excessive = |text: String| Template::new(text, "", "").is_excessive();
+        assert_eq!([2048, 2049].map(|length| is_excessive("a".repeat(length))), [false, true]);
+        assert_eq!([64, 65].map(|count| is_excessive("{a}".repeat(count))), [false, true]);
+        let template = Template::new("a:{+x}", "", "");
+        let follows = |length: usize| template.variables(&format!("a:{}", "b".repeat(length - 2))).is_some();
+        assert_eq!([LONGEST_URI, LONGEST_URI + 1].map(follows), [true, false]);
+    }
+
+    #[test]
+    fn a_uri_that_follows_a_template_gives_its_variables() {
+        let template = |pattern: &str| Template::new(pattern, "t", "");
+        let one = template("test://template/{id}/data");
+        assert_eq!(one.variables("test://template/7/data"), Some(vec![("id", "7")]));
+        for other in ["test://template//data", "test://template/7/8/data", "test://template/7/dat", "x"] {
+            assert_eq!(one.variables(other), None, "{other}");
+        }
+        let two = template("a:{x}-{y}");
+        assert_eq!(two.variables("a:1-2"), Some(vec![("x", "1"), ("y", "2")]));
+        assert_eq!(template("a:{x").variables("a:{x"), None, "a pattern that is none matches nothing");
+        assert_eq!(template("a:b").variables("a:b"), Some(vec![]));
+    }
+
+    #[test]
+    fn an_expression_with_an_operator_matches_any_text() {
+        let variables = |pattern: &str, uri: &str| -> Option<Vec<String>> {
+            let template = Template::new(pattern, "t", "");
+            let found = template.variables(uri)?;
+            Some(found.into_iter().map(|(name, value)| format!("{name}={value}")).collect())
+        };
+        let one = |text: &str| Some(vec![text.to_owned()]);
+        assert_eq!(variables("file:///{+path}", "file:///a/b"), one("path=a/b"));
+        assert_eq!(variables("file://{/path*}", "file:///a/b"), one("path=/a/b"));
+        assert_eq!(variables("a:x{?q,page}", "a:x"), one("q,page="));
+        assert_eq!(variables("a:x{?q,page}", "a:x?q=1"), one("q,page=?q=1"));
+        assert_eq!(variables("a:{+path}/end", "a:1/end/2/end"), one("path=1/end/2"), "the last literal ends it");
+        assert_eq!(variables("{scheme}://{+rest}", "a://b/c"), Some(vec!["scheme=a".into(), "rest=b/c".into()]));
+        assert_eq!(variables("a:{+path}/end", "a:1"), None);
+    }
+
+    #[test]
+    fn a_template_that_names_no_scheme_is_known() {
+        for (pattern, literal, has_scheme) in [
+            ("file:///srv/{+path}", "file:///srv/", true),
+            ("note:{id}", "note:", true),
+            ("a:b", "a:b", true),
+            ("{+uri}", "", false),
+            ("{scheme}://{+rest}", "", false),
+            ("fi{rest}", "fi", false),
+            (":{rest}", ":", false),
+            ("a/b:{rest}", "a/b:", false),
+        ] {
+            let template = Template::new(pattern, "t", "");
+            assert_eq!((template.literal(), template.has_scheme()), (literal, has_scheme), "{pattern}");
+        }
+    }
+}

@@ -1,0 +1,640 @@
+//! Text that a person does not see and a model reads: control characters, zero-width characters, bidi controls, tag
+//! characters, stray variation selectors, private use and unassigned code points.
+//!
+//! One rule serves every caller: [`escape`] shows such characters, [`strip`] removes them, and [`Found`] names them. The
+//! `_json` variants work on raw JSON and see characters that are written as `\u200b` as well. Nothing here parses JSON into
+//! a tree, so numbers, member order and unknown members stay as they were written.
+//!
+//! Ordinary text stays whole. Characters that a script or an emoji needs are judged by the character before them: a joiner
+//! after an emoji or after a letter of Arabic or an Indic script, one variation selector after a character that takes one,
+//! and the three flags that are written with tag characters.
+
+use std::borrow::Cow;
+use std::fmt::{self, Write as _};
+use std::ops::Range;
+
+use memchr::memchr2;
+
+/// The code points that [`Found`] names; more are counted.
+const NAMED: usize = 8;
+
+/// Stands for half a surrogate pair in raw JSON. It is a noncharacter, so it counts as invisible.
+const LONE_SURROGATE: char = '\u{ffff}';
+
+/// The flags of England, Scotland and Wales: the only emoji that are written with tag characters.
+const FLAGS: [&str; 3] = [
+    "\u{1f3f4}\u{e0067}\u{e0062}\u{e0065}\u{e006e}\u{e0067}\u{e007f}",
+    "\u{1f3f4}\u{e0067}\u{e0062}\u{e0073}\u{e0063}\u{e0074}\u{e007f}",
+    "\u{1f3f4}\u{e0067}\u{e0062}\u{e0077}\u{e006c}\u{e0073}\u{e007f}",
+];
+
+/// How line breaks and tabs are shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Layout {
+    /// The text is one line: they are escaped.
+    Line,
+    /// The text may have several lines: they stay. A carriage return stays only before a line feed.
+    Lines,
+}
+
+/// Shows text piece by piece, as it streams in: what is decided by the character before is decided across pieces.
+#[derive(Debug, Default)]
+pub struct Escaper {
+    before: Option<char>,
+}
+
+impl Escaper {
+    /// The next piece, with invisible characters written as `\u{200b}`.
+    pub fn escape<'t>(&mut self, text: &'t str, layout: Layout) -> Cow<'t, str> {
+        let is_shown =
+            |byte: u8| (b' '..0x7f).contains(&byte) || (layout == Layout::Lines && matches!(byte, b'\n' | b'\t'));
+        if text.bytes().all(is_shown) {
+            self.before = text.chars().next_back().or(self.before);
+            return Cow::Borrowed(text);
+        }
+        let mut shown = String::with_capacity(text.len() + 16);
+        let mut scan = Scan::after(self.before, Characters::of_text(text));
+        for (character, is_invisible) in scan.by_ref() {
+            let rest = &text[character.range.end..];
+            match character.value {
+                '\n' if layout == Layout::Line => shown.push_str("\\n"),
+                '\t' if layout == Layout::Line => shown.push_str("\\t"),
+                '\r' if layout == Layout::Line || !rest.starts_with('\n') => shown.push_str("\\r"),
+                // Writing to a String cannot fail.
+                value if is_invisible => drop(write!(shown, "\\u{{{:x}}}", u32::from(value))),
+                _ => shown.push_str(&text[character.range]),
+            }
+        }
+        self.before = scan.before;
+        Cow::Owned(shown)
+    }
+}
+
+/// Text as a terminal may show it: invisible characters are written as `\u{200b}`.
+pub fn escape(text: &str, layout: Layout) -> Cow<'_, str> {
+    Escaper::default().escape(text, layout)
+}
+
+/// Text for a decision: what is shown stands for exactly one text. Unlike in [`escape`], every character that is not shown as it
+/// is has the one form `\u{d}`, and a backslash that would begin such a form has it, too.
+pub fn escape_exactly(text: &str, layout: Layout) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for (character, is_invisible) in Scan::after(None, Characters::of_text(text)) {
+        let is_escaped = match character.value {
+            '\n' | '\t' => layout == Layout::Line,
+            '\r' => true,
+            '\\' => text[character.range.end..].starts_with("u{"),
+            _ => is_invisible,
+        };
+        match is_escaped {
+            // Writing to a String cannot fail.
+            true => drop(write!(shown, "\\u{{{:x}}}", u32::from(character.value))),
+            false => shown.push_str(&text[character.range]),
+        }
+    }
+    shown
+}
+
+/// JSON text as a terminal may show it: the same JSON, with invisible characters written as `\u200b`.
+pub fn escape_json(json: &str) -> Cow<'_, str> {
+    replaced(json, invisible_in_json(json), |out, written, value| {
+        if written.starts_with('\\') {
+            return out.push_str(written);
+        }
+        for unit in value.encode_utf16(&mut [0; 2]) {
+            // Writing to a String cannot fail.
+            let _ = write!(out, "\\u{unit:04x}");
+        }
+    })
+}
+
+/// Text with invisible characters written as the caller writes them, in the escapes of another language.
+pub fn escape_with(text: &str, write: impl Fn(&mut String, char)) -> Cow<'_, str> {
+    replaced(text, invisible(text), |out, _, value| write(out, value))
+}
+
+/// Text without invisible characters.
+pub fn strip(text: &str) -> Cow<'_, str> {
+    replaced(text, invisible(text), |_, _, _| {})
+}
+
+/// JSON text whose strings, member names among them, have no invisible characters.
+pub fn strip_json(json: &str) -> Cow<'_, str> {
+    replaced(json, invisible_in_json(json), |_, _, _| {})
+}
+
+/// The invisible characters of one or more texts, for a message.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Found {
+    /// The first few that differ, in the order in which they were found.
+    named: Vec<char>,
+    /// How many there are in all.
+    count: usize,
+}
+
+impl Found {
+    /// Adds those of a text.
+    pub fn look(&mut self, text: &str) {
+        invisible(text).for_each(|character| self.add(character.value));
+    }
+
+    /// Adds those in the strings of JSON text.
+    pub fn look_into_json(&mut self, json: &str) {
+        invisible_in_json(json).for_each(|character| self.add(character.value));
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    fn add(&mut self, value: char) {
+        self.count += 1;
+        if self.named.len() < NAMED && !self.named.contains(&value) {
+            self.named.push(value);
+        }
+    }
+}
+
+impl fmt::Display for Found {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let noun = if self.count == 1 { "invisible character" } else { "invisible characters" };
+        write!(f, "{} {noun} (", self.count)?;
+        for (at, value) in self.named.iter().enumerate() {
+            let between = if at > 0 { ", " } else { "" };
+            write!(f, "{between}U+{:04X}", u32::from(*value))?;
+        }
+        let more = if self.named.len() == NAMED { ", …" } else { "" };
+        write!(f, "{more})")
+    }
+}
+
+/// The text with each character that is given written as `write` says. Borrowed if there are none.
+fn replaced<'t>(
+    text: &'t str,
+    characters: impl Iterator<Item = Character>,
+    write: impl Fn(&mut String, &str, char),
+) -> Cow<'t, str> {
+    let (mut out, mut copied) = (String::new(), 0);
+    for Character { range, value } in characters {
+        out.push_str(&text[copied..range.start]);
+        write(&mut out, &text[range.clone()], value);
+        copied = range.end;
+    }
+    if copied == 0 {
+        return Cow::Borrowed(text);
+    }
+    out.push_str(&text[copied..]);
+    Cow::Owned(out)
+}
+
+/// The invisible characters of a text.
+fn invisible(text: &str) -> impl Iterator<Item = Character> {
+    let needs_look = text.bytes().any(|byte| !(b' '..0x7f).contains(&byte));
+    let scan = needs_look.then(|| Scan::after(None, Characters::of_text(text)));
+    scan.into_iter().flatten().filter_map(|(character, is_invisible)| is_invisible.then_some(character))
+}
+
+/// The invisible characters in the strings of JSON text.
+fn invisible_in_json(json: &str) -> impl Iterator<Item = Character> {
+    let strings = needs_look(json.as_bytes()).then_some(Strings { json: json.as_bytes(), at: 0 });
+    strings.into_iter().flatten().flat_map(move |range| {
+        // Most strings are plain, and that is told without reading them character by character.
+        let characters = needs_look(&json.as_bytes()[range.clone()]).then(|| Characters::of_json(json, range));
+        let scan = characters.map(|characters| Scan::after(None, characters));
+        scan.into_iter().flatten().filter_map(|(character, is_invisible)| is_invisible.then_some(character))
+    })
+}
+
+/// Whether JSON text may have an invisible character: something beyond ASCII, or an escape that may stand for one.
+fn needs_look(json: &[u8]) -> bool {
+    if json.iter().any(|byte| *byte >= 0x7f) {
+        return true;
+    }
+    let mut at = 0;
+    while let Some(offset) = memchr::memchr(b'\\', &json[at..]) {
+        at += offset + 2;
+        if matches!(json.get(at - 1), Some(b'u' | b'b' | b'f')) {
+            return true;
+        }
+        if at >= json.len() {
+            return false;
+        }
+    }
+    false
+}
+
+/// The strings of JSON text: where the text between each pair of quotes is.
+struct Strings<'j> {
+    json: &'j [u8],
+    at: usize,
+}
+
+impl Iterator for Strings<'_> {
+    type Item = Range<usize>;
+
+    fn next(&mut self) -> Option<Range<usize>> {
+        let start = self.at + memchr::memchr(b'"', self.json.get(self.at..)?)? + 1;
+        let mut at = start;
+        loop {
+            at += memchr2(b'"', b'\\', self.json.get(at..)?)?;
+            if self.json[at] == b'"' {
+                self.at = at + 1;
+                return Some(start..at);
+            }
+            at += 2;
+        }
+    }
+}
+
+/// A character and the bytes that it is written with.
+#[derive(Debug, Clone)]
+struct Character {
+    range: Range<usize>,
+    value: char,
+}
+
+/// The characters of a text, or of one string in JSON text.
+#[derive(Debug, Clone)]
+struct Characters<'t> {
+    text: &'t str,
+    at: usize,
+    end: usize,
+    has_escapes: bool,
+}
+
+impl<'t> Characters<'t> {
+    fn of_text(text: &'t str) -> Self {
+        Self { text, at: 0, end: text.len(), has_escapes: false }
+    }
+
+    fn of_json(json: &'t str, string: Range<usize>) -> Self {
+        Self { text: json, at: string.start, end: string.end, has_escapes: true }
+    }
+
+    /// The character of an escape, and how many bytes the escape has.
+    fn escape(&self) -> (char, usize) {
+        let unit = |at: usize| -> Option<u32> {
+            let digits = self.text.get(at..at + 6).filter(|_| at + 6 <= self.end)?.strip_prefix("\\u")?;
+            u32::from_str_radix(digits, 16).ok()
+        };
+        let value = match self.text.as_bytes().get(self.at + 1) {
+            Some(b'n') => '\n',
+            Some(b't') => '\t',
+            Some(b'r') => '\r',
+            Some(b'b') => '\u{8}',
+            Some(b'f') => '\u{c}',
+            Some(b'u') => {
+                let Some(first) = unit(self.at) else { return ('\\', 1) };
+                return match (first, unit(self.at + 6)) {
+                    (0xd800..=0xdbff, Some(second @ 0xdc00..=0xdfff)) => {
+                        let value = 0x10000 + ((first - 0xd800) << 10) + (second - 0xdc00);
+                        (char::from_u32(value).unwrap_or(LONE_SURROGATE), 12)
+                    }
+                    _ => (char::from_u32(first).unwrap_or(LONE_SURROGATE), 6),
+                };
+            }
+            Some(byte @ (b'"' | b'\\' | b'/')) => char::from(*byte),
+            // Not JSON: the backslash stands for itself.
+            _ => return ('\\', 1),
+        };
+        (value, 2)
+    }
+}
+
+impl Iterator for Characters<'_> {
+    type Item = Character;
+
+    fn next(&mut self) -> Option<Character> {
+        let first = self.text[self.at..self.end].chars().next()?;
+        let (value, length) = if self.has_escapes && first == '\\' { self.escape() } else { (first, first.len_utf8()) };
+        let range = self.at..self.at + length;
+        self.at = range.end;
+        Some(Character { range, value })
+    }
+}
+
+/// Iterates over characters and decides for each whether it is invisible in its place.
+struct Scan<'t> {
+    characters: Characters<'t>,
+    /// The character before, unless it was invisible itself: then it justifies nothing.
+    before: Option<char>,
+    /// How many characters of a flag are still to come.
+    of_flag: usize,
+}
+
+impl<'t> Scan<'t> {
+    fn after(before: Option<char>, characters: Characters<'t>) -> Self {
+        Self { characters, before, of_flag: 0 }
+    }
+}
+
+impl Iterator for Scan<'_> {
+    type Item = (Character, bool);
+
+    fn next(&mut self) -> Option<(Character, bool)> {
+        let character = self.characters.next()?;
+        let value = character.value;
+        if self.of_flag == 0 && value == '\u{1f3f4}' {
+            let next: String = self.characters.clone().map(|next| next.value).take(6).collect();
+            let is_flag = FLAGS.iter().any(|flag| flag.strip_prefix(value) == Some(&next));
+            self.of_flag = if is_flag { 7 } else { 0 };
+        }
+        let is_invisible = self.of_flag == 0 && is_invisible(self.before, value);
+        self.of_flag = self.of_flag.saturating_sub(1);
+        self.before = (!is_invisible).then_some(value);
+        Some((character, is_invisible))
+    }
+}
+
+/// Whether a character cannot be seen, or changes how others are seen, after the one before it.
+fn is_invisible(before: Option<char>, value: char) -> bool {
+    match value {
+        '\t' | '\n' | '\r' | ' '..='~' => false,
+        // Letters that need no closer look, because they are common.
+        '\u{a0}'..='\u{ac}' | '\u{ae}'..='\u{2ff}' | '\u{400}'..='\u{52f}' => false,
+        '\u{3041}'..='\u{3096}' | '\u{4e00}'..='\u{9fff}' | '\u{ac00}'..='\u{d7a3}' => false,
+        // Joiners.
+        '\u{200c}' => !before.is_some_and(is_joining_letter),
+        '\u{200d}' => {
+            !before.is_some_and(|before| is_joining_letter(before) || is_emoji(before) || before == '\u{fe0f}')
+        }
+        // Variation selectors.
+        '\u{fe0e}' | '\u{fe0f}' => !before.is_some_and(|before| is_emoji(before) || is_keycap(before)),
+        '\u{fe00}'..='\u{fe0d}' => !before.is_some_and(takes_variations),
+        '\u{180b}'..='\u{180f}' => !matches!(before, Some('\u{1820}'..='\u{18aa}')),
+        '\u{e0000}'..='\u{effff}' => true,
+        // Marks that are drawn as nothing.
+        '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{3164}' | '\u{ffa0}' => true,
+        '\u{2028}' | '\u{2029}' => true,
+        // Signs that belong to numbers and verses. Unicode counts them as format characters, and they are drawn.
+        '\u{600}'..='\u{605}'
+        | '\u{6dd}'
+        | '\u{70f}'
+        | '\u{890}'
+        | '\u{891}'
+        | '\u{8e2}'
+        | '\u{110bd}'
+        | '\u{110cd}' => false,
+        value if value.is_control() => true,
+        value if value.is_whitespace() => false,
+        value => is_unprintable(value),
+    }
+}
+
+/// Whether a character is a format character, for private use, or not assigned. The standard library knows, and tells it
+/// by how it writes a character in debug output. A letter before it keeps combining marks from being escaped.
+fn is_unprintable(value: char) -> bool {
+    let mut buffer = [b'a', 0, 0, 0, 0];
+    let length = 1 + value.encode_utf8(&mut buffer[1..]).len();
+    std::str::from_utf8(&buffer[..length]).is_ok_and(|text| text.escape_debug().nth(1) == Some('\\'))
+}
+
+/// Letters and marks of scripts that are written with joiners: Arabic and its relatives, the Indic scripts, Myanmar,
+/// Khmer and Mongolian.
+fn is_joining_letter(value: char) -> bool {
+    matches!(value,
+        '\u{600}'..='\u{8ff}' | '\u{900}'..='\u{dff}' | '\u{1000}'..='\u{109f}' | '\u{1780}'..='\u{17b3}'
+        | '\u{17b6}'..='\u{18aa}' | '\u{fb50}'..='\u{fdcf}' | '\u{fdf0}'..='\u{fdff}' | '\u{fe70}'..='\u{fefc}'
+        | '\u{11000}'..='\u{11fff}')
+}
+
+/// Emoji and the symbols that can be shown as emoji.
+fn is_emoji(value: char) -> bool {
+    matches!(value,
+        '©' | '®' | '‼' | '⁉' | '\u{20e3}' | '™' | 'ℹ' | '\u{2190}'..='\u{21ff}' | '\u{2300}'..='\u{23ff}'
+        | '\u{2460}'..='\u{24ff}' | '\u{25a0}'..='\u{27bf}' | '\u{2900}'..='\u{297f}' | '\u{2b00}'..='\u{2bff}'
+        | '〰' | '〽' | '㊗' | '㊙' | '\u{1f000}'..='\u{1faff}')
+}
+
+fn is_keycap(value: char) -> bool {
+    value.is_ascii_digit() || value == '#' || value == '*'
+}
+
+/// Characters with variants that are told apart by the first variation selectors: mathematical signs, East Asian
+/// characters, Myanmar letters.
+fn takes_variations(value: char) -> bool {
+    matches!(value,
+        '\u{1000}'..='\u{109f}' | '\u{2200}'..='\u{22ff}' | '\u{2a00}'..='\u{2aff}' | '\u{2e80}'..='\u{9fff}'
+        | '\u{a840}'..='\u{a877}' | '\u{f900}'..='\u{faff}' | '\u{ff01}'..='\u{ff60}' | '\u{20000}'..='\u{323af}')
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn found(text: &str) -> String {
+        let mut found = Found::default();
+        found.look(text);
+        if found.is_empty() { String::new() } else { found.to_string() }
+    }
+
+    #[test]
+    fn texts_that_differ_are_shown_differently_where_a_person_decides() {
+        let texts = [
+            "a\u{2028}b",
+            "a\\u{2028}b",
+            "a\\u{5c}u{2028}b",
+            "a\\\u{2028}b",
+            "a\rb",
+            "a\\rb",
+            "a\\u{d}b",
+            "a\nb",
+            "a\\nb",
+            "a\r\nb",
+            "a\tb",
+            "a\\tb",
+            "a\\u{9}b",
+            "a\\ub",
+            "a\\u\u{200b}{2028}b",
+        ];
+        for layout in [Layout::Line, Layout::Lines] {
+            let shown: std::collections::BTreeSet<_> = texts.iter().map(|text| escape_exactly(text, layout)).collect();
+            assert_eq!(shown.len(), texts.len(), "{shown:#?}");
+        }
+        assert_eq!(escape_exactly("C:\\users\\new\n", Layout::Lines), "C:\\users\\new\n", "ordinary text stays");
+    }
+
+    #[test]
+    fn ordinary_text_of_many_scripts_stays_whole() {
+        for text in [
+            "plain\tand\r\nsimple~",
+            "Grüezi, ça va? Ωμέγα Привет 你好 こんにちは 안녕하세요 สวัสดี שלום",
+            "می‌خواهم ه‍ ክርስቶስ",
+            "क्‍ष र्‍य ශ්‍රී ক্‌ষ",
+            "👨‍👩‍👧‍👦 👩🏽‍🚀 🏳️‍🌈 ❤️‍🔥 1️⃣ #️⃣ ☺︎ ©️",
+            "🏴󠁧󠁢󠁥󠁮󠁧󠁿 and 🏴󠁧󠁢󠁳󠁣󠁴󠁿",
+            "e\u{301} n\u{303} \u{a0}\u{3000} 1\u{202f}000 ∩︀ 一︀",
+            "٠٦ \u{600}١٢",
+        ] {
+            assert_eq!(found(text), "", "{text}");
+            assert_eq!(escape(text, Layout::Lines), text);
+            assert_eq!(strip(text), text);
+            let json = serde_json::to_string(text).unwrap();
+            assert_eq!((strip_json(&json), escape_json(&json)), (json.as_str().into(), json.as_str().into()));
+        }
+    }
+
+    #[test]
+    fn every_class_of_invisible_text_is_found() {
+        for value in [
+            '\0',
+            '\u{8}',
+            '\u{1b}',
+            '\u{7f}',
+            '\u{85}',
+            '\u{9b}',
+            '\u{ad}',
+            '\u{34f}',
+            '\u{61c}',
+            '\u{115f}',
+            '\u{1160}',
+            '\u{17b4}',
+            '\u{180b}',
+            '\u{180e}',
+            '\u{200b}',
+            '\u{200c}',
+            '\u{200d}',
+            '\u{200e}',
+            '\u{200f}',
+            '\u{2028}',
+            '\u{2029}',
+            '\u{202a}',
+            '\u{202e}',
+            '\u{2060}',
+            '\u{2064}',
+            '\u{2066}',
+            '\u{2069}',
+            '\u{206f}',
+            '\u{3164}',
+            '\u{e000}',
+            '\u{fdd0}',
+            '\u{fe00}',
+            '\u{fe0f}',
+            '\u{feff}',
+            '\u{ffa0}',
+            '\u{fff9}',
+            '\u{fffb}',
+            '\u{ffff}',
+            '\u{1d173}',
+            '\u{1ffff}',
+            '\u{50000}',
+            '\u{e0000}',
+            '\u{e0001}',
+            '\u{e0041}',
+            '\u{e007f}',
+            '\u{e0100}',
+            '\u{e01ef}',
+            '\u{f0000}',
+            '\u{10fffd}',
+        ] {
+            let text = format!("a{value}b");
+            let code = u32::from(value);
+            assert_eq!(found(&text), format!("1 invisible character (U+{code:04X})"));
+            assert_eq!(strip(&text), "ab");
+            assert_eq!(escape(&text, Layout::Lines), format!("a\\u{{{code:x}}}b"));
+            let mut units = String::new();
+            value.encode_utf16(&mut [0; 2]).iter().for_each(|unit| units += &format!("\\u{unit:04x}"));
+            let (raw, escaped) = (serde_json::to_string(&text).unwrap(), format!("\"a{units}b\""));
+            for json in [&raw, &escaped] {
+                assert_eq!(strip_json(json), "\"ab\"", "{json}");
+            }
+            assert_eq!(serde_json::from_str::<String>(&escape_json(&raw)).unwrap(), text, "it is the same JSON");
+            assert!(escape_json(&raw).is_ascii());
+            assert_eq!(escape_json(&escaped), escaped);
+        }
+    }
+
+    #[test]
+    fn what_justifies_a_joiner_or_selector_does_so_once() {
+        assert_eq!(strip("✔\u{fe0f}\u{fe0f}\u{fe0f}"), "✔\u{fe0f}");
+        assert_eq!(strip("م\u{200c}\u{200c}\u{200d}م"), "م\u{200c}م");
+        assert_eq!(strip("a\u{fe0f}\u{200d}👧"), "a👧", "one that is stray itself justifies nothing");
+        assert_eq!(strip("\u{1f3f4}\u{e0067}\u{e0062}\u{e0061}\u{e007f}"), "\u{1f3f4}", "this is no flag");
+        assert_eq!(strip(r"ab\u200b"), r"ab\u200b", "text is not JSON");
+    }
+
+    #[test]
+    fn lines_are_kept_where_there_may_be_several() {
+        assert_eq!(escape("a\tb\r\nc\rd\n", Layout::Lines), "a\tb\r\nc\\rd\n");
+        assert_eq!(escape("a\tb\r\nc", Layout::Line), "a\\tb\\r\\nc");
+        assert_eq!(escape("\u{1b}]0;title\u{7}", Layout::Line), "\\u{1b}]0;title\\u{7}");
+    }
+
+    #[test]
+    fn pieces_of_a_text_are_shown_like_the_whole() {
+        let text = "a👨‍👩‍👧 می‌خ ❤️ \u{200b}x\u{fe0f}";
+        let (mut escaper, mut pieces) = (Escaper::default(), String::new());
+        text.chars().for_each(|c| pieces += &escaper.escape(&c.to_string(), Layout::Lines));
+        assert_eq!(pieces, escape(text, Layout::Lines));
+    }
+
+    #[test]
+    fn json_keeps_everything_but_the_characters() {
+        let json = "{ \"a\\u200Bb\":[1.0, 1e400,\"\\\"\\\\u200b \u{202e}x\\/\\b\"],\"\\ud83d\":null,\"c\":\"\\ud83d\\ude00\\u200d\"}";
+        let stripped = "{ \"ab\":[1.0, 1e400,\"\\\"\\\\u200b x\\/\"],\"\":null,\"c\":\"\\ud83d\\ude00\\u200d\"}";
+        assert_eq!(strip_json(json), stripped);
+        let mut found = Found::default();
+        found.look_into_json(json);
+        assert_eq!(found.to_string(), "4 invisible characters (U+200B, U+202E, U+0008, U+FFFF)");
+        found.look(&('\u{e0041}'..='\u{e0060}').collect::<String>());
+        assert!(found.to_string().starts_with("36 invisible") && found.to_string().ends_with("U+E0044, …)"), "{found}");
+        for odd in ["", "\"", "\"\\", "\"\\u12", "\"\\u12\"", "\\", "é\"\\u200", "\"é\\x\""] {
+            assert_eq!(strip_json(odd), odd, "what is no JSON does no harm");
+        }
+    }
+
+    fn text() -> impl Strategy<Value = String> {
+        let piece = prop_oneof![
+            any::<char>().prop_map(String::from),
+            prop::sample::select(vec![
+                "\u{200b}",
+                "\u{200c}",
+                "\u{200d}",
+                "\u{fe0f}",
+                "\u{fe00}",
+                "\u{e0067}",
+                "\u{e007f}",
+                "👧",
+                "م",
+                "a",
+                "\r",
+                "\n",
+                "\"",
+                "\\",
+                FLAGS[0],
+                "\u{180b}",
+                "\u{1820}",
+            ])
+            .prop_map(str::to_owned),
+        ];
+        prop::collection::vec(piece, 0..12).prop_map(|pieces| pieces.concat())
+    }
+
+    proptest! {
+        #[test]
+        fn stripped_text_has_nothing_left(text in text()) {
+            let stripped = strip(&text).into_owned();
+            prop_assert_eq!(found(&stripped), "");
+            let shown = escape(&text, Layout::Line);
+            prop_assert_eq!(found(&shown), "");
+            prop_assert!(!shown.contains(['\n', '\r', '\t']));
+        }
+
+        #[test]
+        fn json_is_judged_like_the_text_that_it_stands_for(text in text()) {
+            let raw = serde_json::to_string(&text).unwrap();
+            let mut ascii = Vec::new();
+            crate::wire::json::write_ascii(&mut ascii, &text);
+            for json in [raw, String::from_utf8(ascii).unwrap()] {
+                let stripped: String = serde_json::from_str(&strip_json(&json)).unwrap();
+                prop_assert_eq!(stripped, strip(&text).into_owned());
+                let shown = escape_json(&json);
+                prop_assert_eq!(serde_json::from_str::<String>(&shown).unwrap(), text.as_str());
+                prop_assert_eq!(found(&shown), "");
+            }
+        }
+    }
+}

@@ -1,0 +1,391 @@
+//! A connection whose peer must not keep us waiting.
+//!
+//! Answers wait in memory until they are written. A peer that takes nothing for a while is let go, so that nobody can
+//! make us keep them for as long as it likes, and so is one that does not come to the end of a request's head.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use hyper::rt::Timer;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, Sleep};
+
+use super::first_bytes;
+use super::served::Line;
+use super::worker_threads::Slot;
+
+/// What is small enough to be copied.
+const SMALL: usize = 1024;
+
+/// How much is read of what comes while an answer is under way.
+const GLANCE: usize = 256;
+
+/// How long a peer is waited for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Timeouts {
+    /// How long the head of a request may take, from the answer to the one before.
+    pub(super) head: Duration,
+    /// How long nothing may be taken of what is written.
+    pub(super) write: Duration,
+}
+
+/// A stream that fails when its peer keeps us waiting for too long.
+#[derive(Debug)]
+pub(super) struct TimeoutIo<S> {
+    stream: S,
+    patience: Timeouts,
+    /// Set while a write is waiting.
+    stalled: Option<Pin<Box<Sleep>>>,
+    waiting: Waiting,
+    line: Arc<Line>,
+    /// What was read before it was asked for: the first bytes, or what came while an answer was under way.
+    ahead: Vec<u8>,
+    /// Whether the end was reached before.
+    was_at_end: bool,
+    /// How much was read since the last answer, while no request was under way.
+    head: usize,
+}
+
+/// The wait for a request.
+#[derive(Debug)]
+struct Waiting {
+    /// How many requests were answered before it.
+    answered: u32,
+    since: Instant,
+    /// Whether nothing of it came yet.
+    is_early: bool,
+    /// One for all requests: it is set anew when it goes off too early.
+    timer: Option<Pin<Box<Sleep>>>,
+    slot: Slot,
+}
+
+impl<S> TimeoutIo<S> {
+    /// A stream of which the first bytes were read before.
+    pub(super) fn new(first: Vec<u8>, stream: S, patience: Timeouts, line: Arc<Line>, slot: Slot) -> Self {
+        let waiting = Waiting { answered: 0, since: line.opened(), is_early: true, timer: None, slot };
+        Self { stream, patience, stalled: None, waiting, line, ahead: first, was_at_end: false, head: 0 }
+    }
+
+    /// Passes on what a write came to; one that waits is given its time.
+    fn watched<T>(&mut self, written: Poll<io::Result<T>>, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
+        if written.is_ready() {
+            self.stalled = None;
+            return written;
+        }
+        let until = || Instant::now() + self.patience.write;
+        let stalled = self.stalled.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(until())));
+        ready!(stalled.as_mut().poll(cx));
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the peer does not read")))
+    }
+}
+
+impl Waiting {
+    /// Begins, unless it has begun; says whether it begins now.
+    fn begin(&mut self, answered: u32, line: &Line) -> bool {
+        let is_new = self.answered != answered;
+        if is_new {
+            (self.answered, self.since) = (answered, Instant::now());
+            line.rests(self.since);
+            self.rest(self.since);
+        }
+        is_new
+    }
+
+    /// What came is answered, or nobody waits for that any more.
+    fn rest(&mut self, now: Instant) {
+        if !std::mem::replace(&mut self.is_early, true) {
+            self.slot.busy_poller().request_done(now.into_std());
+        }
+    }
+
+    /// Nothing came: ready when that has been so for too long.
+    fn poll_end(&mut self, head: Duration, cx: &mut Context<'_>) -> Poll<()> {
+        let until = self.since + head;
+        let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(until)));
+        loop {
+            ready!(timer.as_mut().poll(cx));
+            if timer.deadline() >= until {
+                return Poll::Ready(());
+            }
+            timer.as_mut().reset(until);
+        }
+    }
+
+    /// Something came.
+    fn end(&mut self) {
+        if std::mem::take(&mut self.is_early) {
+            self.slot.busy_poller().request_arrived();
+        }
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.rest(Instant::now());
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for TimeoutIo<S> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        let (before, has_room) = (buf.filled().len(), buf.remaining() > 0);
+        let at_rest = this.line.at_rest();
+        if let Some(answered) = at_rest {
+            if this.waiting.begin(answered, &this.line) {
+                this.head = 0;
+            }
+            // The reader asks for more only if the head is not complete yet.
+            if this.head >= first_bytes::MOST {
+                return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, "the head is too long")));
+            }
+        }
+        let read = if this.ahead.is_empty() {
+            let read = if at_rest.is_some() && buf.remaining() > first_bytes::MOST {
+                // No more than a head is read ahead of a request.
+                let mut part = ReadBuf::new(buf.initialize_unfilled_to(first_bytes::MOST));
+                let read = Pin::new(&mut this.stream).poll_read(cx, &mut part);
+                let length = part.filled().len();
+                buf.advance(length);
+                read
+            } else {
+                Pin::new(&mut this.stream).poll_read(cx, buf)
+            };
+            this.head += if at_rest.is_some() { buf.filled().len() - before } else { 0 };
+            read
+        } else {
+            first_bytes::take_from(&mut this.ahead, buf);
+            Poll::Ready(Ok(()))
+        };
+        if at_rest.is_some() {
+            if read.is_pending() {
+                ready!(this.waiting.poll_end(this.patience.head, cx));
+                return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "no request came")));
+            }
+            this.waiting.end();
+        }
+        let has_ended = has_room && matches!(read, Poll::Ready(Ok(()))) && buf.filled().len() == before;
+        if !has_ended {
+            return read;
+        }
+        if self.line.ended() {
+            // Whoever reads asks again when the response is out.
+            return Poll::Pending;
+        }
+        if !std::mem::replace(&mut self.was_at_end, true) {
+            // What came just before may be a whole request: it is looked at first.
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        read
+    }
+}
+
+impl<S: AsyncRead + Unpin> TimeoutIo<S> {
+    /// Looks whether the peer is still there, while an answer to it is under way. Whoever reads requests does not read
+    /// then: it would need a buffer for that, while the one it has is in use.
+    fn look(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        if !self.ahead.is_empty() || self.line.has_ended() || !self.line.is_serving() {
+            return Ok(());
+        }
+        let mut bytes = [0; GLANCE];
+        let mut glance = ReadBuf::new(&mut bytes);
+        match Pin::new(&mut self.stream).poll_read(cx, &mut glance) {
+            Poll::Pending => return Ok(()),
+            Poll::Ready(read) => read?,
+        }
+        if glance.filled().is_empty() {
+            self.line.ended();
+            // Whoever writes the answer shall know of it.
+            cx.waker().wake_by_ref();
+        } else {
+            self.ahead.extend_from_slice(glance.filled());
+        }
+        Ok(())
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for TimeoutIo<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(cx, buf);
+        self.watched(written, cx)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let stream = Pin::new(&mut self.stream);
+        let mut whole = [0; SMALL];
+        let written = match gathered(bufs, &mut whole) {
+            Some(whole) => stream.poll_write(cx, whole),
+            None => stream.poll_write_vectored(cx, bufs),
+        };
+        self.watched(written, cx)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let flushed = Pin::new(&mut self.stream).poll_flush(cx);
+        if matches!(flushed, Poll::Ready(Ok(()))) {
+            self.line.flushed();
+            self.look(cx)?;
+        }
+        self.watched(flushed, cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let ended = Pin::new(&mut self.stream).poll_shutdown(cx);
+        self.watched(ended, cx)
+    }
+}
+
+/// All parts in one piece, if they are small: to copy them costs less than to have the system gather them.
+fn gathered<'w>(parts: &[IoSlice<'_>], whole: &'w mut [u8; SMALL]) -> Option<&'w [u8]> {
+    let mut length = 0;
+    for part in parts {
+        whole.get_mut(length..)?.get_mut(..part.len())?.copy_from_slice(part);
+        length += part.len();
+    }
+    Some(&whole[..length])
+}
+
+/// A timer that never goes off, for whoever reads requests: it looks for the next one at once only where it has a time
+/// for that, and would set a timer for each of them. The stream has one for all.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Untimed;
+
+impl Timer for Untimed {
+    fn sleep(&self, _: Duration) -> Pin<Box<dyn hyper::rt::Sleep>> {
+        Box::pin(Never)
+    }
+
+    fn sleep_until(&self, _: std::time::Instant) -> Pin<Box<dyn hyper::rt::Sleep>> {
+        Box::pin(Never)
+    }
+}
+
+/// Has no size, so that a box of it costs nothing.
+struct Never;
+
+impl Future for Never {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
+        Poll::Pending
+    }
+}
+
+impl hyper::rt::Sleep for Never {}
+
+#[cfg(test)]
+mod tests {
+    use super::super::served::Serving;
+    use super::super::worker_threads::WorkerThreads;
+    use super::*;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
+
+    #[test]
+    fn small_parts_are_put_together_and_large_ones_are_not() {
+        let (mut whole, large) = ([0; SMALL], [7; SMALL]);
+        let gathered = |parts: &[&[u8]], whole: &mut [u8; SMALL]| {
+            let parts: Vec<_> = parts.iter().map(|part| IoSlice::new(part)).collect();
+            gathered(&parts, whole).map(<[u8]>::to_vec)
+        };
+        assert_eq!(gathered(&[b"ab", b"", b"c"], &mut whole).as_deref(), Some(&b"abc"[..]));
+        assert_eq!(gathered(&[&large], &mut whole).map(|whole| whole.len()), Some(SMALL));
+        assert_eq!(gathered(&[&large, b"x"], &mut whole), None);
+        assert_eq!(gathered(&[], &mut whole).as_deref(), Some(&b""[..]));
+    }
+
+    fn patient(stream: DuplexStream, line: &Arc<Line>, head: Duration) -> TimeoutIo<DuplexStream> {
+        let patience = Timeouts { head, write: Duration::from_millis(50) };
+        TimeoutIo::new(Vec::new(), stream, patience, Arc::clone(line), WorkerThreads::of_one().slot())
+    }
+
+    #[tokio::test]
+    async fn a_peer_that_does_not_read_is_let_go() {
+        let (ours, mut theirs) = tokio::io::duplex(16);
+        let mut patient = patient(ours, &Arc::default(), Duration::MAX);
+        patient.write_all(&[7; 16]).await.unwrap();
+        theirs.read_exact(&mut [0; 16]).await.unwrap();
+        let refused = patient.write_all(&[7; 64]).await.unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::TimedOut);
+        drop(theirs);
+    }
+
+    #[tokio::test]
+    async fn nobody_has_to_ask_while_an_answer_is_under_way() {
+        let (ours, mut theirs) = tokio::io::duplex(16);
+        let (head, line) = (Duration::from_millis(50), Arc::<Line>::default());
+        let mut patient = patient(ours, &line, head);
+        line.ask();
+        let serving = Serving::on(Arc::clone(&line));
+        let quiet = tokio::time::timeout(4 * head, patient.read_u8()).await;
+        assert!(quiet.is_err(), "however long it takes: {quiet:?}");
+        drop(serving);
+        theirs.write_u8(7).await.unwrap();
+        assert_eq!(patient.read_u8().await.unwrap(), 7);
+        assert_eq!(patient.read_u8().await.unwrap_err().kind(), io::ErrorKind::TimedOut);
+    }
+
+    #[tokio::test]
+    async fn what_comes_while_an_answer_is_under_way_is_kept_and_bounded() {
+        let (ours, mut theirs) = tokio::io::duplex(1024);
+        let line = Arc::<Line>::default();
+        let mut patient = patient(ours, &line, Duration::MAX);
+        line.ask();
+        let serving = Serving::on(Arc::clone(&line));
+        let sent: Vec<u8> = (0..1000_u32).map(|number| number as u8).collect();
+        theirs.write_all(&sent).await.unwrap();
+        for _ in 0..3 {
+            patient.flush().await.unwrap();
+            assert_eq!(patient.ahead.len(), GLANCE, "no more than a glance");
+        }
+        drop(serving);
+        let mut read = vec![0; sent.len()];
+        patient.read_exact(&mut read[..7]).await.unwrap();
+        patient.read_exact(&mut read[7..]).await.unwrap();
+        assert_eq!(read, sent);
+    }
+
+    #[tokio::test]
+    async fn who_leaves_while_an_answer_is_under_way_is_noticed() {
+        let (ours, theirs) = tokio::io::duplex(16);
+        let line = Arc::<Line>::default();
+        let mut patient = patient(ours, &line, Duration::MAX);
+        line.ask();
+        let serving = Serving::on(Arc::clone(&line));
+        patient.flush().await.unwrap();
+        assert!(!line.has_ended());
+        drop(theirs);
+        patient.flush().await.unwrap();
+        assert!(line.has_ended());
+        drop(serving);
+        assert_eq!(patient.read(&mut [0; 8]).await.unwrap(), 0);
+    }
+
+    #[tokio::test]
+    async fn who_asks_bit_by_bit_gains_no_time() {
+        let (ours, mut theirs) = tokio::io::duplex(16);
+        let mut patient = patient(ours, &Arc::default(), Duration::from_millis(100));
+        let drip = tokio::spawn(async move {
+            while theirs.write_u8(7).await.is_ok() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        });
+        let refused = loop {
+            if let Err(error) = patient.read_u8().await {
+                break error;
+            }
+        };
+        assert_eq!(refused.kind(), io::ErrorKind::TimedOut);
+        drip.abort();
+    }
+}

@@ -1,0 +1,81 @@
+//! ConnectionBudget for connections: how many there may be besides the main ones, of everybody together and of each party.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use gladhand_core::operations::Party;
+use gladhand_dialects::shares::Bound;
+
+/// How many connections there may be besides the main ones. Each may be a process.
+const MOST: usize = 256;
+
+/// ConnectionBudget that upstreams have in common. Clones share it.
+#[derive(Debug, Clone)]
+pub struct ConnectionBudget {
+    most: usize,
+    taken: Arc<Mutex<HashMap<Option<Party>, usize>>>,
+}
+
+/// A place for one connection, as long as this is kept.
+#[derive(Debug)]
+pub(super) struct Permit {
+    room: ConnectionBudget,
+    party: Option<Party>,
+}
+
+impl ConnectionBudget {
+    /// ConnectionBudget for so many.
+    pub fn of(most: usize) -> Self {
+        Self { most, taken: Arc::default() }
+    }
+
+    /// A place for one more way of a party, if there is one for it: nobody gets more than half of what others leave.
+    pub(super) fn take(&self, party: Option<Party>) -> Option<Permit> {
+        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let bound = Bound { most: self.most, taken: taken.values().sum() };
+        let own = |party| taken.get(&Some(party)).copied().unwrap_or_default();
+        if !bound.admits(1, party, own) {
+            return None;
+        }
+        *taken.entry(party).or_default() += 1;
+        Some(Permit { room: self.clone(), party })
+    }
+}
+
+impl Default for ConnectionBudget {
+    fn default() -> Self {
+        Self::of(MOST)
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        let mut taken = self.room.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = taken.get_mut(&self.party) {
+            *count -= 1;
+            if *count == 0 {
+                taken.remove(&self.party);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_takes_all_the_room_and_what_is_given_back_is_there_again() {
+        let room = ConnectionBudget::of(8);
+        let take = |party: u64| std::iter::from_fn(|| room.take(Some(Party(party)))).collect::<Vec<_>>();
+        let (first, second) = (take(1), take(2));
+        assert_eq!((first.len(), second.len()), (4, 2));
+        drop(first);
+        assert_eq!(take(1).len(), 3, "half of what the other leaves");
+        drop(second);
+        assert_eq!(take(1).len(), 4);
+        let alone = ConnectionBudget::of(2);
+        let all: Vec<_> = std::iter::from_fn(|| alone.take(None)).collect();
+        assert_eq!(all.len(), 2, "who is alone may have all of it");
+    }
+}

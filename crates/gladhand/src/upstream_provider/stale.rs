@@ -1,0 +1,164 @@
+//! Lists that have changed and must be asked for again, at which connection, and when.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use gladhand_hub::List;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::upstream_connection::UpstreamConnection;
+
+/// How long lists are left alone at a connection after they were asked for, for each entry that they have. A long list that changes
+/// again and again costs the calls of other upstreams only a small part of the time, and a short one is fresh at once.
+const PAUSE_FOR_ENTRY: Duration = Duration::from_millis(1);
+
+/// The longest pause.
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+
+/// Lists that are not what they were, until they are asked for again. However often a list changes meanwhile, it is asked
+/// for once, on each connection on which it changed.
+#[derive(Debug)]
+pub(super) struct Stale<W = UpstreamConnection> {
+    state: Mutex<State<W>>,
+    told: Notify,
+}
+
+#[derive(Debug)]
+struct State<W> {
+    changed: VecDeque<Changed<W>>,
+    /// Connections whose lists were asked for, and until when they are left alone.
+    resting: Vec<(Weak<W>, Instant)>,
+}
+
+/// Lists that changed at the other end of a connection.
+#[derive(Debug)]
+struct Changed<W> {
+    connection: Weak<W>,
+    lists: Vec<List>,
+    /// Whether the connection was opened just now: then nothing is known of its lists.
+    is_new: bool,
+}
+
+/// What is to be done next.
+enum Next<W> {
+    /// Ask for these lists.
+    Ask(Changed<W>),
+    /// Wait until then.
+    Wait(Instant),
+    Nothing,
+}
+
+impl<W> Default for Stale<W> {
+    fn default() -> Self {
+        Self { state: Mutex::new(State { changed: VecDeque::new(), resting: Vec::new() }), told: Notify::new() }
+    }
+}
+
+impl<W> Stale<W> {
+    /// These have changed, at the other end of this connection.
+    pub(super) fn mark(&self, lists: &[List], connection: Weak<W>) {
+        self.lock().mark(lists, connection, false);
+        self.told.notify_one();
+    }
+
+    /// This connection was opened: all its lists are to be asked for, without a pause.
+    pub(super) fn mark_new(&self, connection: Weak<W>) {
+        self.lock().mark(&List::ALL, connection, true);
+        self.told.notify_one();
+    }
+
+    /// Waits until some have changed and may be asked for, and says where.
+    pub(super) async fn take(&self) -> (Vec<List>, Weak<W>) {
+        loop {
+            let next = self.lock().next(Instant::now());
+            match next {
+                Next::Ask(Changed { connection, lists, .. }) => return (lists, connection),
+                Next::Wait(until) => {
+                    // Lists of another connection may change meanwhile.
+                    let _ = tokio::time::timeout_at(until, self.told.notified()).await;
+                }
+                Next::Nothing => self.told.notified().await,
+            }
+        }
+    }
+
+    /// The lists of a connection were asked for, and have so many entries.
+    pub(super) fn rest(&self, connection: Weak<W>, now: Instant, entries: usize) {
+        let pause = PAUSE_FOR_ENTRY.saturating_mul(u32::try_from(entries).unwrap_or(u32::MAX)).min(LONGEST_PAUSE);
+        self.lock().resting.push((connection, now + pause));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<W>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<W> State<W> {
+    fn mark(&mut self, lists: &[List], connection: Weak<W>, is_new: bool) {
+        // What was at the end of a connection that is gone is nobody's any more.
+        self.changed.retain(|changed| changed.connection.strong_count() > 0);
+        let at = self.changed.iter().position(|changed| changed.connection.ptr_eq(&connection)).unwrap_or_else(|| {
+            self.changed.push_back(Changed { connection, lists: Vec::new(), is_new });
+            self.changed.len() - 1
+        });
+        let marked = &mut self.changed[at];
+        marked.is_new |= is_new;
+        let others: Vec<_> = lists.iter().filter(|list| !marked.lists.contains(list)).copied().collect();
+        marked.lists.extend(others);
+    }
+
+    fn next(&mut self, now: Instant) -> Next<W> {
+        self.resting.retain(|(connection, until)| *until > now && connection.strong_count() > 0);
+        let resting = &self.resting;
+        let rests_until = |changed: &Changed<W>| {
+            let own =
+                resting.iter().filter(|(connection, _)| !changed.is_new && connection.ptr_eq(&changed.connection));
+            own.map(|(_, until)| *until).max()
+        };
+        let due = self.changed.iter().position(|changed| rests_until(changed).is_none());
+        if let Some(changed) = due.and_then(|at| self.changed.remove(at)) {
+            return Next::Ask(changed);
+        }
+        self.changed.iter().filter_map(rests_until).min().map_or(Next::Nothing, Next::Wait)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[test]
+    fn lists_that_change_again_and_again_are_asked_for_after_pauses() {
+        let (stale, now) = (Stale::<u8>::default(), Instant::now());
+        let (busy, calm) = (Arc::new(1), Arc::new(2));
+        let asked = |after: Duration| match stale.lock().next(now + after) {
+            Next::Ask(changed) => Some((changed.connection.upgrade().map(|connection| *connection), changed.lists)),
+            Next::Wait(_) | Next::Nothing => None,
+        };
+        let (second, many) = (Duration::from_secs(1), 4000);
+        stale.mark(&[List::Tools], Arc::downgrade(&busy));
+        assert_eq!(asked(Duration::ZERO), Some((Some(1), vec![List::Tools])), "the first change");
+        stale.rest(Arc::downgrade(&busy), now, many);
+
+        stale.mark(&[List::Tools], Arc::downgrade(&busy));
+        stale.mark(&[List::Tools, List::Prompts], Arc::downgrade(&busy));
+        assert!(matches!(stale.lock().next(now), Next::Wait(until) if until == now + 4 * second));
+        stale.mark(&[List::Prompts], Arc::downgrade(&calm));
+        assert_eq!(asked(second), Some((Some(2), vec![List::Prompts])), "another connection does not wait");
+        assert_eq!(asked(second), None);
+        let both = vec![List::Tools, List::Prompts];
+        assert_eq!(asked(4 * second), Some((Some(1), both)), "both changes at once");
+
+        stale.rest(Arc::downgrade(&busy), now, many);
+        stale.mark_new(Arc::downgrade(&busy));
+        assert_eq!(asked(second), Some((Some(1), List::ALL.to_vec())), "a connection that was opened does not wait");
+        stale.rest(Arc::downgrade(&calm), now, usize::MAX);
+        stale.mark(&[List::Tools], Arc::downgrade(&calm));
+        assert_eq!(asked(9 * second), None, "a very long list waits longer");
+        assert!(asked(LONGEST_PAUSE).is_some(), "but not for ever");
+    }
+}

@@ -1,0 +1,139 @@
+//! The notifier: how providers say that something changed for everybody.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+
+use gladhand_core::operations::{Log, Notice};
+
+use crate::hub::{Hub, Inner};
+use crate::policy::Invisible;
+use crate::provider::{Provider, SessionId};
+use crate::watched::Hearers;
+
+/// Rings in every session of a hub. Cheap to clone; does nothing once the hub is gone.
+#[derive(Debug, Clone)]
+pub struct ChangeNotifier {
+    hub: Weak<Inner>,
+    /// The provider that was given this notifier; none for the notifier of the process itself.
+    ringer: Option<Arc<Ringer>>,
+}
+
+/// A provider that rings.
+#[derive(Debug)]
+pub(crate) struct Ringer {
+    pub(crate) provider: Weak<dyn Provider>,
+    /// Whether it announced a change of a resource that is not watched at this provider.
+    has_strayed: AtomicBool,
+}
+
+impl Ringer {
+    /// It announced a change of a resource that is not watched at this provider. Logged the first time.
+    pub(crate) fn strays(&self, uri: &str) {
+        if !self.has_strayed.swap(true, Ordering::Relaxed) {
+            let upstream = self.provider.upgrade();
+            let upstream = upstream.as_ref().map_or("", |provider| provider.name());
+            tracing::debug!(upstream, uri, "an update is dropped: the resource has no subscription at this upstream");
+        }
+    }
+}
+
+impl ChangeNotifier {
+    /// The notifier of the process itself.
+    pub(crate) fn of(hub: &Arc<Inner>) -> Self {
+        Self { hub: Arc::downgrade(hub), ringer: None }
+    }
+
+    /// The same notifier for a provider.
+    pub(crate) fn rung_by(&self, provider: &Arc<dyn Provider>) -> Self {
+        let ringer = Ringer { provider: Arc::downgrade(provider), has_strayed: AtomicBool::new(false) };
+        Self { hub: self.hub.clone(), ringer: Some(Arc::new(ringer)) }
+    }
+
+    /// The lists of tools are to be asked for again.
+    pub fn tools_changed(&self) {
+        self.ring(Notice::ToolsChanged);
+    }
+
+    /// The lists of resources and templates are to be asked for again.
+    pub fn resources_changed(&self) {
+        self.ring(Notice::ResourcesChanged);
+    }
+
+    /// The lists of prompts are to be asked for again.
+    pub fn prompts_changed(&self) {
+        self.ring(Notice::PromptsChanged);
+    }
+
+    /// What a provider says about how it is to be used is another text now. No session is told: each was told at its
+    /// beginning.
+    pub fn instructions_changed(&self) {
+        if let Some(hub) = self.hub.upgrade() {
+            hub.show_again();
+        }
+    }
+
+    /// Whether definitions are compared with pins: see [`Governor::is_pinning`](crate::policy::Governor::is_pinning).
+    pub fn is_pinning(&self) -> bool {
+        self.hub.upgrade().is_some_and(|hub| hub.is_pinning())
+    }
+
+    /// One session sees lists of its own from now on, or others than it did.
+    pub fn lists_changed_for(&self, session: SessionId) {
+        if let Some(hub) = self.hub.upgrade() {
+            hub.lists_changed_for(session);
+        }
+    }
+
+    /// A viewer sees lists of its own from now on, or others than it did. No session is told: the viewer is about to list.
+    pub fn lists_found_for(&self, viewer: SessionId) {
+        if let Some(hub) = self.hub.upgrade() {
+            hub.lists_found_for(viewer);
+        }
+    }
+
+    /// A viewer sees what others see from now on.
+    pub fn lists_forgotten_for(&self, viewer: SessionId) {
+        if let Some(hub) = self.hub.upgrade() {
+            hub.lists_forgotten_for(viewer);
+        }
+    }
+
+    /// A resource has changed. A provider uses the notifier that it got in [`Provider::attach`] and its own URI for the
+    /// resource. Subscribers of the resource hear of the change if policy allows it.
+    pub fn resource_updated(&self, uri: &str) {
+        self.resource_updated_for(uri, Hearers::All);
+    }
+
+    /// The same for some subscribers only: what happens in a process of one caller concerns no other.
+    pub fn resource_updated_for(&self, uri: &str, hearers: Hearers<'_>) {
+        if let Some(hub) = self.hub.upgrade() {
+            hub.updated(uri, self.ringer.as_deref(), hearers);
+        }
+    }
+
+    /// The hub that it hangs in, for who answers a call by making others; `None` once that is gone.
+    pub fn hub(&self) -> Option<Hub> {
+        self.hub.upgrade().map(Hub::behind)
+    }
+
+    /// The mode for invisible text on its way to a downstream.
+    pub fn invisible(&self) -> Invisible {
+        self.hub.upgrade().map(|hub| hub.invisible()).unwrap_or_default()
+    }
+
+    /// Something worth writing down, which no call is known to have caused.
+    pub fn log(&self, log: Log) {
+        self.ring(Notice::Log(None, log));
+    }
+
+    /// A page that a person was sent to has done its work.
+    pub fn elicitation_complete(&self, id: impl Into<String>) {
+        self.ring(Notice::ElicitationComplete(id.into()));
+    }
+
+    fn ring(&self, notice: Notice) {
+        if let Some(hub) = self.hub.upgrade() {
+            hub.changed(notice);
+        }
+    }
+}

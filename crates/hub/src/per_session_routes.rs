@@ -1,0 +1,125 @@
+//! Sessions that see lists of their own, because a provider has something for them that others have not.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use crate::provider::SessionId;
+use crate::routes::Routes;
+
+/// What tells the lists of one session from those of another, provider by provider.
+pub(crate) type ListNumbers = Vec<Option<u64>>;
+
+/// What such sessions see.
+#[derive(Debug, Default)]
+pub(crate) struct PerSessionRoutes {
+    /// How many there are; where there is nobody, nobody has to look.
+    count: AtomicUsize,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// `None`: to be asked for when it is needed.
+    sessions: HashMap<SessionId, Option<Arc<Routes>>>,
+    /// Routes that are kept for all sessions that see the same.
+    shared: HashMap<ListNumbers, Arc<OnceLock<Arc<Routes>>>>,
+    /// How often something changed.
+    changes: u64,
+}
+
+impl PerSessionRoutes {
+    /// A session sees lists of its own from now on, or others than it did.
+    pub(crate) fn changed(&self, session: SessionId) {
+        self.update(|state| drop(state.sessions.insert(session, None)));
+    }
+
+    /// A session has ended.
+    pub(crate) fn left(&self, session: SessionId) {
+        if !self.is_empty() {
+            self.update(|state| drop(state.sessions.remove(&session)));
+        }
+    }
+
+    /// What others see has changed, which may be a part of what each of these sees.
+    pub(crate) fn all_changed(&self) {
+        self.update(|state| {
+            state.shared.clear();
+            state.sessions.values_mut().for_each(|routes| *routes = None);
+        });
+    }
+
+    /// Whether every session sees what the others see.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count.load(Ordering::Relaxed) == 0
+    }
+
+    /// What a session sees, if that is its own. Routes are built outside of the lock, once for all sessions that see the same.
+    pub(crate) fn routes(
+        &self,
+        session: SessionId,
+        numbers: impl FnOnce() -> ListNumbers,
+        ask: impl FnOnce() -> Routes,
+    ) -> Option<Arc<Routes>> {
+        if let Some(routes) = self.lock().sessions.get(&session)? {
+            return Some(Arc::clone(routes));
+        }
+        let before = self.lock().changes;
+        let numbers = numbers();
+        let shared = Arc::clone(self.lock().shared.entry(numbers).or_default());
+        let routes = Arc::clone(shared.get_or_init(|| Arc::new(ask())));
+        let mut state = self.lock();
+        // What changed meanwhile may not be in these routes: the next caller asks again.
+        if state.changes == before
+            && let Some(place) = state.sessions.get_mut(&session)
+        {
+            *place = Some(Arc::clone(&routes));
+        }
+        Some(routes)
+    }
+
+    fn update(&self, update: impl FnOnce(&mut State)) {
+        let mut state = self.lock();
+        update(&mut state);
+        state.changes += 1;
+        // One reference is that of the map itself.
+        state.shared.retain(|_, routes| {
+            let is_used = |routes: &Arc<Routes>| Arc::strong_count(routes) > 1;
+            Arc::strong_count(routes) > 1 || routes.get().is_some_and(is_used)
+        });
+        self.count.store(state.sessions.len(), Ordering::Relaxed);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::claims::Claims;
+
+    #[test]
+    fn sessions_that_see_the_same_share_their_routes_until_something_changes() {
+        let apart = PerSessionRoutes::default();
+        let built = AtomicUsize::new(0);
+        let routes = |session: u64, number: u64| {
+            let ask = || {
+                built.fetch_add(1, Ordering::Relaxed);
+                Routes::ask(Arc::from([]), &Claims::default(), None).0
+            };
+            apart.routes(SessionId(session), || vec![Some(number)], ask)
+        };
+        assert!(routes(1, 7).is_none(), "it sees what others see");
+        [1, 2, 3].into_iter().for_each(|session| apart.changed(SessionId(session)));
+        let (one, two, three) = (routes(1, 7).unwrap(), routes(2, 7).unwrap(), routes(3, 8).unwrap());
+        assert!(Arc::ptr_eq(&one, &two) && !Arc::ptr_eq(&one, &three));
+        assert_eq!(built.load(Ordering::Relaxed), 2);
+        apart.all_changed();
+        assert!(!Arc::ptr_eq(&one, &routes(1, 7).unwrap()));
+        [one, two, three].into_iter().for_each(drop);
+        [1, 2, 3].into_iter().for_each(|session| apart.left(SessionId(session)));
+        assert!(apart.lock().shared.is_empty() && apart.is_empty());
+    }
+}

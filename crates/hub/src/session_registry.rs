@@ -1,0 +1,133 @@
+//! The sessions that are open, for providers that come later.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use gladhand_core::negotiation::Offer;
+
+use crate::provider::{Caller, Provider, SessionId};
+
+/// The sessions that are open.
+#[derive(Default)]
+pub(crate) struct SessionRegistry {
+    /// What the client of the only one that there will be declares, where there will be no other.
+    expected: Mutex<Option<Offer>>,
+    open: Mutex<HashMap<SessionId, Weak<dyn Caller>>>,
+}
+
+impl SessionRegistry {
+    /// There will be one session and no other.
+    pub(crate) fn expect(&self, client: &Offer) {
+        *self.expected.lock().unwrap_or_else(PoisonError::into_inner) = Some(client.clone());
+    }
+
+    /// Whether there will be one session and no other.
+    pub(crate) fn expects_one(&self) -> bool {
+        self.expected.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
+    /// A session is open. To be said before the providers hear of it, so that none that comes meanwhile misses it.
+    pub(crate) fn join(&self, caller: &Arc<dyn Caller>) {
+        if caller.session() != SessionId::NONE {
+            self.open().insert(caller.session(), Arc::downgrade(caller));
+        }
+    }
+
+    /// A session has ended.
+    pub(crate) fn leave(&self, session: SessionId) {
+        self.open().remove(&session);
+    }
+
+    /// Tells a provider what to expect.
+    pub(crate) fn foretell(&self, provider: &dyn Provider) {
+        if let Some(client) = &*self.expected.lock().unwrap_or_else(PoisonError::into_inner) {
+            provider.expects(client);
+        }
+    }
+
+    /// Tells a provider who is here.
+    pub(crate) fn introduce(&self, provider: &dyn Provider) {
+        let here: Vec<_> = self.open().values().filter_map(Weak::upgrade).collect();
+        here.iter().for_each(|caller| provider.joined(caller));
+    }
+
+    fn open(&self) -> MutexGuard<'_, HashMap<SessionId, Weak<dyn Caller>>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for SessionRegistry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SessionRegistry").field("open", &self.open().len()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Asking, Hub, Kit, Mount};
+    use gladhand_core::negotiation::Capability;
+    use gladhand_core::operations::{CallId, Notice, Tool, ToolCall};
+
+    /// Writes down what it hears.
+    #[derive(Debug, Default)]
+    struct Listener(Mutex<Vec<String>>);
+
+    impl Listener {
+        fn heard(&self) -> Vec<String> {
+            std::mem::take(&mut self.0.lock().unwrap())
+        }
+    }
+
+    impl Provider for Listener {
+        fn tools(&self) -> Vec<Tool> {
+            Vec::new()
+        }
+
+        fn call(&self, _: ToolCall<'_>, _: &crate::Context<'_>) -> crate::Answer {
+            unreachable!("it has no tools")
+        }
+
+        fn expects(&self, client: &Offer) {
+            self.0.lock().unwrap().push(format!("expects {}", client.provides.len()));
+        }
+
+        fn joined(&self, caller: &Arc<dyn Caller>) {
+            self.0.lock().unwrap().push(format!("joined {}", caller.session().0));
+        }
+
+        fn left(&self, session: SessionId) {
+            self.0.lock().unwrap().push(format!("left {}", session.0));
+        }
+    }
+
+    #[derive(Debug)]
+    struct Guest(SessionId);
+
+    impl Caller for Guest {
+        fn tell(&self, _: Notice) {}
+        fn ask(&self, _: Option<CallId>, _: Vec<Asking>) {}
+        fn session(&self) -> SessionId {
+            self.0
+        }
+    }
+
+    #[test]
+    fn who_comes_later_hears_of_the_sessions_that_are_open() {
+        let hub = Hub::of(vec![Mount::plain(Arc::new(Kit::new()))]);
+        hub.expects(&Offer::default().providing(Capability::from_wire("elicitation")));
+        let (first, second) = (hub.visit(), hub.visit());
+        let guests: Vec<Arc<dyn Caller>> =
+            [&first, &second].into_iter().map(|visit| Arc::new(Guest(visit.id())) as _).collect();
+        guests.iter().for_each(|guest| hub.joined(guest));
+        hub.joined(&(Arc::new(Guest(SessionId::NONE)) as _));
+        drop(first);
+        let listener = Arc::new(Listener::default());
+        let mount = Mount::plain(Arc::clone(&listener) as _);
+        hub.remount(vec![mount.clone()]);
+        assert_eq!(listener.heard(), ["expects 1".to_owned(), format!("joined {}", second.id().0)]);
+        hub.remount(vec![mount.clone(), mount]);
+        assert!(listener.heard().is_empty(), "it knows already");
+    }
+}
