@@ -16,6 +16,7 @@ mod order;
 mod peers;
 mod picture;
 mod profile;
+mod prose;
 mod shell;
 mod soak;
 mod test;
@@ -44,6 +45,7 @@ Chores:
   order        Write down what ordinary sessions call, for the linker (needs valgrind)
   profile      Count what ordinary sessions run, for the compiler (needs llvm-profdata)
   picture      Draw a real conversation with `gladhand chat` into docs/chat.svg
+  prose        Count sentences in comments, docs and messages that make a reader stop
   soak         Let 200 clients call servers that break, and see that nothing is lost, left or grows
   peers        Install the pinned real peers into target/peers (instant when nothing changed)
 
@@ -60,6 +62,12 @@ Options of `conformance`:
   --requirements REVISION     Only that revision: 2025-11-25 or 2026-07-28
   --bridge                    Run only what goes through `gladhand bridge`
   --write                     Write docs/conformance.md when everything was run
+
+Options of `prose`:
+  PATH…                       Only below these files or folders
+  --cli                       Measure the help texts of all commands instead of files
+  --top [N]                   Show the N worst places (40)
+  --strict                    Exit with 1 if a score is above its limit
 
 Options of `soak`:
   --minutes N                 For so long (10)
@@ -86,6 +94,10 @@ fn main() -> ExitCode {
         ["bench", options @ ..] => match bench::Options::read(options) {
             Ok(options) => bench::run(options),
             Err(unknown) => return misused(&format!("`bench` has no option `{unknown}`")),
+        },
+        ["prose", options @ ..] => match prose::Options::read(options) {
+            Ok(options) => prose::run(&options),
+            Err(unknown) => return misused(&format!("`prose` has no option `{unknown}`")),
         },
         ["soak", options @ ..] => match soak::minutes(options) {
             Ok(minutes) => soak::run(minutes),

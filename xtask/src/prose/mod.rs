@@ -1,0 +1,182 @@
+//! `prose`: counts sentences that make a reader stop, in comments, messages, docs and help texts.
+//!
+//! [`text`] takes the prose out of a file, [`rules`] counts what is wrong with it. The counts are per 10,000 words, so that
+//! trees of different sizes compare. A low count does not make a sentence clear; a high count shows where to look first.
+
+mod rules;
+mod text;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+
+use crate::shell;
+use rules::{Counts, Rule};
+
+/// The highest score of all comments, messages and docs together.
+const MAX_TREE: f64 = 134.0;
+/// The highest score of README.md and docs/.
+const MAX_DOCS: f64 = 48.0;
+/// The highest score of the help texts of all commands.
+const MAX_HELP: f64 = 60.0;
+
+/// How many places `--top` shows if it names no number.
+const DEFAULT_TOP: usize = 40;
+
+/// What to measure and how to show it.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Options {
+    /// Measure the help texts of the program instead of files.
+    is_cli: bool,
+    /// Exit with 1 if a score is above its limit.
+    is_strict: bool,
+    /// How many of the worst places to show.
+    top: usize,
+    /// Files and folders to measure; all tracked files if empty.
+    paths: Vec<PathBuf>,
+}
+
+impl Options {
+    /// Reads the words after `prose`, or returns the word that is not understood.
+    pub(crate) fn read(words: &[&str]) -> Result<Self, String> {
+        let mut options = Self::default();
+        let mut words = words.iter().peekable();
+        while let Some(word) = words.next() {
+            match *word {
+                "--cli" => options.is_cli = true,
+                "--strict" => options.is_strict = true,
+                "--top" => {
+                    let number = words.next_if(|number| number.parse::<usize>().is_ok());
+                    options.top = number.and_then(|number| number.parse().ok()).unwrap_or(DEFAULT_TOP);
+                }
+                unknown if unknown.starts_with('-') => return Err(unknown.to_owned()),
+                path => options.paths.push(path.into()),
+            }
+        }
+        Ok(options)
+    }
+}
+
+/// One piece of prose that broke a rule.
+struct Finding {
+    place: String,
+    counts: Counts,
+    text: String,
+}
+
+/// The counts of several pieces of prose.
+#[derive(Default)]
+struct Report {
+    words: usize,
+    counts: Counts,
+    findings: Vec<Finding>,
+}
+
+impl Report {
+    fn add(&mut self, place: String, prose: &str) {
+        let prose = rules::flat(prose);
+        let counts = Counts::of(&prose);
+        self.words += prose.split(' ').count();
+        self.counts += &counts;
+        if counts.total() > 0 {
+            self.findings.push(Finding { place, counts, text: prose });
+        }
+    }
+
+    fn score(&self) -> f64 {
+        per_ten_thousand(self.counts.total(), self.words)
+    }
+
+    /// Shows the worst places and the score; returns whether it is within the limit.
+    fn show(&mut self, name: &str, max: f64, top: usize) -> bool {
+        self.findings.sort_by_key(|finding| std::cmp::Reverse(finding.counts.total()));
+        for Finding { place, counts, text } in self.findings.iter().take(top) {
+            let shown: String = text.chars().take(200).collect();
+            println!("{place}  [{}]  {shown}", counts.total());
+        }
+        let parts = Rule::ALL
+            .map(|rule| format!("{} {:.1}", rule.name(), per_ten_thousand(self.counts.of_rule(rule), self.words)));
+        let score = self.score();
+        println!("{name}: {score:.1} of at most {max} in {} words ({})", self.words, parts.join(", "));
+        score <= max
+    }
+}
+
+fn per_ten_thousand(count: usize, words: usize) -> f64 {
+    count as f64 * 10_000.0 / words.max(1) as f64
+}
+
+/// Measures, and prints the scores.
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    let is_within = if options.is_cli {
+        help_texts()?.show("help texts", MAX_HELP, options.top)
+    } else {
+        let (mut tree, mut docs) = (Report::default(), Report::default());
+        for path in files(&options.paths)? {
+            let text = std::fs::read_to_string(shell::root().join(&path));
+            let text = text.with_context(|| format!("could not read {}", path.display()))?;
+            let is_page = path.starts_with("docs") || path == Path::new("README.md");
+            for (line, prose) in text::prose_of(&path, &text) {
+                let place = format!("{}:{line}", path.display());
+                if is_page {
+                    docs.add(place.clone(), &prose);
+                }
+                tree.add(place, &prose);
+            }
+        }
+        let docs_are_within = docs.words == 0 || docs.show("README.md and docs", MAX_DOCS, 0);
+        tree.show("everything", MAX_TREE, options.top) && docs_are_within
+    };
+    Ok(if is_within || !options.is_strict { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The tracked Rust and Markdown files, or those of them below the paths. Texts of other projects are left out.
+fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
+    let root = shell::root();
+    let listed = shell::output_of("git", &["-C", &root.to_string_lossy(), "ls-files", "*.rs", "*.md"]);
+    let listed = listed.context("`git ls-files` failed: is this a clone?")?;
+    let is_ours = |path: &PathBuf| !path.components().any(|part| part.as_os_str() == "fixtures");
+    let is_wanted = |path: &PathBuf| paths.is_empty() || paths.iter().any(|wanted| path.starts_with(wanted));
+    Ok(listed.lines().map(PathBuf::from).filter(|path| is_ours(path) && is_wanted(path)).collect())
+}
+
+/// The help text of every command, found by asking each command for its own commands.
+fn help_texts() -> Result<Report> {
+    shell::run(&mut shell::cargo(&["build", "--quiet", "--package", "gladhand", "--bin", "gladhand"]), "")?;
+    let program = shell::target().join("debug/gladhand").to_string_lossy().into_owned();
+    let (mut report, mut open) = (Report::default(), vec![Vec::<String>::new()]);
+    let mut seen = BTreeMap::new();
+    while let Some(command) = open.pop() {
+        let mut words: Vec<&str> = command.iter().map(String::as_str).collect();
+        words.push("--help");
+        let help = shell::output_of(&program, &words);
+        let help = help.with_context(|| format!("`gladhand {}` failed", words.join(" ")))?;
+        for name in text::commands_of(&help) {
+            let below: Vec<String> = command.iter().cloned().chain([name.to_owned()]).collect();
+            if seen.insert(below.clone(), ()).is_none() {
+                open.push(below);
+            }
+        }
+        for paragraph in help.split("\n\n") {
+            report.add(format!("gladhand {}", words.join(" ")), paragraph);
+        }
+    }
+    Ok(report)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_read() {
+        let read = |words: &[&str]| Options::read(words);
+        assert_eq!(read(&[]), Ok(Options::default()));
+        let expected = Options { is_strict: true, top: 7, paths: vec!["docs".into()], ..Options::default() };
+        assert_eq!(read(&["--top", "7", "--strict", "docs"]), Ok(expected));
+        assert_eq!(read(&["--top"]).map(|options| options.top), Ok(DEFAULT_TOP));
+        assert_eq!(read(&["--loud"]), Err("--loud".to_owned()));
+    }
+}
