@@ -53,6 +53,9 @@ enum Covers {
 struct Change {
     sha256: String,
     at: String,
+    /// Whether `policy approve` has shown this very definition. Only such a definition can be approved.
+    #[serde(default)]
+    is_listed: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     text: Option<String>,
 }
@@ -66,8 +69,19 @@ pub(crate) struct Waiting {
     pub(crate) since: String,
     /// When it was seen to be something else.
     pub(crate) at: String,
+    /// The hash of the definition that was seen.
+    sha256: String,
     /// The definition that is pinned, and the one that was seen, where they were kept.
     pub(crate) texts: Option<(String, String)>,
+}
+
+/// The result of an approval.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Approval {
+    /// The names of the definitions that are approved now.
+    pub(crate) approved: Vec<String>,
+    /// Definitions that were not listed since they changed, and are not approved.
+    pub(crate) unlisted: Vec<Waiting>,
 }
 
 /// The file of pinned definitions.
@@ -96,37 +110,52 @@ impl PinFile {
         self.known().written != written(&self.path)
     }
 
-    /// Approves definitions as they are now, by shown name or as `upstream/tool`; returns those that were waiting for it.
-    pub(crate) fn approve(&self, names: &[String]) -> io::Result<Vec<String>> {
+    /// Approves changed definitions by shown name or as `upstream/tool`, except those that were not listed since they changed.
+    ///
+    /// A server may change a definition again after the user has looked at it. An approval is about the definition that was
+    /// listed, so a later one waits until it is listed too.
+    pub(crate) fn approve(&self, names: &[String]) -> io::Result<Approval> {
         let mut known = self.known();
-        let mut approved = Vec::new();
+        let mut approval = Approval::default();
         for (key, pin) in &mut known.book {
-            if names.iter().any(|name| *name == pin.shown || name == key)
-                && let Some(Change { sha256, text, .. }) = pin.changed.take()
-            {
-                let shown = pin.shown.clone();
-                approved.push(shown.clone());
-                *pin = Pin { shown, sha256, text, since: utc::now(), covers: Covers::Whole, changed: None };
+            if !names.iter().any(|name| *name == pin.shown || name == key) {
+                continue;
+            }
+            match pin.changed.take() {
+                Some(Change { is_listed: true, sha256, text, .. }) => {
+                    let shown = pin.shown.clone();
+                    approval.approved.push(shown.clone());
+                    *pin = Pin { shown, sha256, text, since: utc::now(), covers: Covers::Whole, changed: None };
+                }
+                Some(unlisted) => {
+                    pin.changed = Some(unlisted);
+                    approval.unlisted.extend(waiting(pin));
+                }
+                None => {}
             }
         }
-        if !approved.is_empty() {
+        if !approval.approved.is_empty() {
             self.write(&mut known)?;
         }
-        Ok(approved)
+        Ok(approval)
     }
 
-    /// What waits to be approved.
+    /// Definitions that wait to be approved.
     pub(crate) fn waiting(&self) -> Vec<Waiting> {
-        let waiting = |pin: &Pin| {
-            let change = pin.changed.as_ref()?;
-            Some(Waiting {
-                name: pin.shown.clone(),
-                since: pin.since.clone(),
-                at: change.at.clone(),
-                texts: pin.text.clone().zip(change.text.clone()),
-            })
-        };
         self.known().book.values().filter_map(waiting).collect()
+    }
+
+    /// Records that these definitions were shown to the user, so that they can be approved.
+    pub(crate) fn note_listed(&self, shown: &[Waiting]) -> io::Result<()> {
+        let mut known = self.known();
+        let mut is_new = false;
+        for pin in known.book.values_mut() {
+            let is_shown =
+                |change: &Change| shown.iter().any(|one| one.name == pin.shown && one.sha256 == change.sha256);
+            let Some(change) = pin.changed.as_mut().filter(|change| is_shown(change)) else { continue };
+            is_new |= !std::mem::replace(&mut change.is_listed, true);
+        }
+        if is_new { self.write(&mut known) } else { Ok(()) }
     }
 
     fn write(&self, known: &mut Known) -> io::Result<()> {
@@ -160,6 +189,18 @@ impl Pinboard for PinFile {
     }
 }
 
+/// The changed definition of a pin, if it has one.
+fn waiting(pin: &Pin) -> Option<Waiting> {
+    let Change { sha256, at, text, .. } = pin.changed.as_ref()?;
+    Some(Waiting {
+        name: pin.shown.clone(),
+        since: pin.since.clone(),
+        at: at.clone(),
+        sha256: sha256.clone(),
+        texts: pin.text.clone().zip(text.clone()),
+    })
+}
+
 /// Under which key a definition is pinned. That of a tool is what older versions wrote.
 fn key(kind: Pinned, upstream: &str, own: &str) -> String {
     match kind {
@@ -170,13 +211,7 @@ fn key(kind: Pinned, upstream: &str, own: &str) -> String {
 }
 
 fn compare(book: &mut Book, seen: &Definition) -> Standing {
-    let key_of = |upstream: &str| key(seen.kind, upstream, &seen.own);
-    let key = key_of(&seen.upstream);
-    if let Some(former) = seen.former.as_deref().filter(|_| !book.contains_key(&key))
-        && let Some(pin) = book.remove(&key_of(former))
-    {
-        book.insert(key.clone(), pin);
-    }
+    let key = key(seen.kind, &seen.upstream, &seen.own);
     let sha256 = hash(&seen.text);
     let text = (seen.text.len() <= LONGEST).then(|| seen.text.clone());
     let fresh = || Pin {
@@ -205,7 +240,7 @@ fn compare(book: &mut Book, seen: &Definition) -> Standing {
         return Standing::Pinned;
     }
     if pin.changed.as_ref().is_none_or(|change| change.sha256 != sha256) {
-        pin.changed = Some(Change { sha256, at: utc::now(), text });
+        pin.changed = Some(Change { sha256, at: utc::now(), is_listed: false, text });
     }
     Standing::Changed { name: pin.shown.clone(), since: pin.since.clone() }
 }
@@ -239,7 +274,7 @@ mod tests {
     fn definition(text: &str) -> [Definition; 1] {
         let [upstream, own, shown, text] = ["u", "t", "u__t", text].map(ToOwned::to_owned);
         let narrow = Some(format!("part of {text}"));
-        [Definition { kind: Pinned::Tool, upstream, own, shown: Some(shown), text, narrow, former: None }]
+        [Definition { kind: Pinned::Tool, upstream, own, shown: Some(shown), text, narrow }]
     }
 
     fn standing(file: &PinFile, definition: Definition) -> bool {
@@ -262,13 +297,6 @@ mod tests {
         let hidden = Definition { text: "one with something in _meta".to_owned(), ..one.clone() };
         assert!(!standing(&ours, hidden), "the same part, and another whole");
         assert!(!standing(&file(&hash("part of zero")), one.clone()), "the part changed");
-        let [prefixed] = definition("one");
-        std::fs::write(&path, serde_json::json!({"p/t": old(&hash("part of zero"))}).to_string()).unwrap();
-        let ours = PinFile::open(path.clone()).unwrap();
-        assert!(
-            !standing(&ours, Definition { former: Some("p".to_owned()), ..prefixed }),
-            "it was named by its prefix"
-        );
     }
 
     #[test]
@@ -298,8 +326,11 @@ mod tests {
         assert!(matches!(&ours.look(&definition("two"))[..], [Standing::Changed { .. }]));
         let theirs = PinFile::open(path.clone()).unwrap();
         assert_eq!(theirs.waiting()[0].name, "u__t");
-        assert!(theirs.approve(&["other".to_owned()]).unwrap().is_empty());
-        assert_eq!(theirs.approve(&["u__t".to_owned()]).unwrap(), ["u__t"]);
+        let approve = |file: &PinFile, name: &str| file.approve(&[name.to_owned()]).unwrap();
+        assert_eq!(approve(&theirs, "other"), Approval::default());
+        assert_eq!(approve(&theirs, "u__t"), Approval { approved: Vec::new(), unlisted: theirs.waiting() });
+        theirs.note_listed(&theirs.waiting()).unwrap();
+        assert_eq!(approve(&theirs, "u__t").approved, ["u__t"]);
         assert!(theirs.waiting().is_empty());
         assert!(ours.has_changed());
         assert_eq!(ours.look(&definition("two")), [Standing::Pinned]);
@@ -309,6 +340,15 @@ mod tests {
         );
         assert_eq!(ours.look(&definition("two")), [Standing::Pinned], "what comes back to what it was is fine");
         assert!(ours.waiting().is_empty());
+        let listed = |text: &str| {
+            ours.look(&definition(text));
+            let theirs = PinFile::open(path.clone()).unwrap();
+            theirs.note_listed(&theirs.waiting()).unwrap();
+        };
+        listed("three");
+        ours.look(&definition("four"));
+        let theirs = PinFile::open(path.clone()).unwrap();
+        assert!(theirs.approve(&["u__t".to_owned()]).unwrap().approved.is_empty(), "it changed after it was listed");
         fs_err::write(&path, "{").unwrap();
         assert!(PinFile::open(path).is_err(), "a broken file is not an empty one");
     }

@@ -20,7 +20,7 @@ use crate::commands::settings::{self, Part, Settings};
 use crate::commands::{CommandError, print_json, print_report, written};
 use crate::config::{self, Config, Reading, env};
 use crate::exit::Exit;
-use crate::pins::{self, PinFile, Waiting};
+use crate::pins::{self, Approval, PinFile, Waiting};
 use crate::providers::Toolbox;
 
 /// What is said of `--as`.
@@ -29,8 +29,8 @@ const MOVED: &str = "the caller is named with --principal";
 const POLICY_HELP: &str = "\
 Examples:
   gladhand policy test git__push --args '{\"branch\": \"main\"}' --principal ann
-  gladhand policy approve            list what changed and waits
-  gladhand policy approve git__push  let one back in";
+  gladhand policy approve            list the changes that wait
+  gladhand policy approve git__push  approve one, as it was listed";
 
 const TEST_HELP: &str = "\
 Examples:
@@ -58,7 +58,7 @@ pub struct PolicyArgs {
 pub enum PolicyCommand {
     /// Explain, rule by rule, what becomes of a call. Nothing is called.
     Test(PolicyTestArgs),
-    /// Approve tools, prompts and instructions that are not what they were; without a name, list what changed in them.
+    /// Approve changed tools, prompts and instructions. Without a name, list the changes. Only a listed change can be approved.
     Approve(PolicyApproveArgs),
 }
 
@@ -281,9 +281,21 @@ fn approve(args: &PolicyApproveArgs) -> Result<ExitCode, CommandError> {
         super::note(&format!("note: {note}"));
     }
     if args.names.is_empty() {
-        return list(&file.waiting(), args.json);
+        let waiting = file.waiting();
+        let exit = list(&waiting, args.json)?;
+        file.note_listed(&waiting)?;
+        return Ok(exit);
     }
-    let approved = file.approve(&args.names)?;
+    let Approval { approved, unlisted } = file.approve(&args.names)?;
+    if let [first, ..] = &unlisted[..] {
+        let error = anyhow!("`{}` changed after it was last listed, so it is not approved", plain(&first.name));
+        if !args.json {
+            list(&unlisted, false)?;
+            file.note_listed(&unlisted)?;
+            return Err(CommandError::usage(error).hint("read the change above, then run the same command again"));
+        }
+        return Err(CommandError::usage(error).hint("`gladhand policy approve` lists the change"));
+    }
     if approved.is_empty() {
         let error = anyhow!("nothing of that name waits to be approved");
         return Err(CommandError::usage(error).hint("without a name, what waits is listed"));

@@ -55,32 +55,28 @@ impl Config {
 
     /// Whether a tool or an agent of this process could have written a file without a question to the user.
     ///
-    /// Such tools are: the agent, if it writes or runs without approval; processes and skills of A2E below their roots; and every
-    /// upstream that is a program of this machine. Such a program has the rights of this user, and what it lets its callers write
-    /// is not known. A file that this user cannot write is safe.
+    /// Such tools are: the agent, if it writes or runs without approval; every program that A2E starts; and every upstream that is
+    /// a program of this machine. A program has the rights of this user, and roots are no sandbox for it. A file that this user
+    /// cannot write is safe.
     pub(crate) fn exposes(&self, file: &Path) -> bool {
-        is_writable(file) && (self.programs().next().is_some() || self.has_free_writer(file))
+        let has_programs = self.programs().next().is_some() || self.a2e.starts_programs();
+        is_writable(file) && (has_programs || self.agent.acts_freely())
     }
 
     /// Whether a tool or an agent of this process is known to write in a folder around this file. These are the tools of
-    /// [`Self::exposes`], except upstreams without such a folder in their arguments, variables or `cwd`.
+    /// [`Self::exposes`], except upstreams without such a folder in their arguments, variables or `cwd`, and programs of A2E whose
+    /// roots are elsewhere.
     pub(crate) fn names(&self, file: &Path) -> bool {
         let holds = |place: &Path| is_around(place, file);
-        self.programs().any(|one| one.places().iter().any(|place| holds(place))) || self.has_free_writer(file)
+        let roots = &self.a2e.roots;
+        let has_root = roots.is_empty() || roots.iter().any(|root| holds(root));
+        self.programs().any(|one| one.places().iter().any(|place| holds(place)))
+            || self.agent.acts_freely()
+            || (self.a2e.starts_programs() && has_root)
     }
 
     fn programs(&self) -> impl Iterator<Item = &UpstreamConfig> {
         self.upstreams.0.iter().map(|(_, one)| one).filter(|one| one.enabled && one.url.is_none())
-    }
-
-    /// Whether the agent or a program of A2E writes this file without approval.
-    fn has_free_writer(&self, file: &Path) -> bool {
-        let (agent, a2e) = (&self.agent, &self.a2e);
-        let is_free =
-            agent.approve == Approve::All || agent.allow.iter().any(|name| name != "reads" && name != "network");
-        let has_programs = !a2e.proc.allowed.is_empty() || a2e.skill.path.is_some() || !a2e.mcp.commands.is_empty();
-        let is_reached = a2e.roots.is_empty() || a2e.roots.iter().any(|root| is_around(root, file));
-        (agent.enabled && is_free) || (has_programs && is_reached)
     }
 }
 
@@ -132,6 +128,13 @@ impl PolicyConfig {
 }
 
 impl AgentConfig {
+    /// Whether the agent writes files or runs programs without approval.
+    fn acts_freely(&self) -> bool {
+        let is_free =
+            self.approve == Approve::All || self.allow.iter().any(|name| name != "reads" && name != "network");
+        self.enabled && is_free
+    }
+
     /// Asks and denies where one of the two does, and allows what both allow.
     fn hold(&mut self, proposed: &Self) {
         add_new(&mut self.deny, &proposed.deny);
@@ -406,6 +409,12 @@ mod tests {
         assert!(!exposes("[upstreams.a]\ncommand = 'a'\nenabled = false\n"));
         assert!(!exposes("[upstreams.a]\nurl = 'https://example.com/mcp'\n"));
         assert!(exposes("[agent]\napprove = 'all'\n"));
+        for program in
+            ["[a2e.proc]\nallowed = ['cp']", "[a2e.env]\ncommands = { w = ['cp'] }", "[a2e.mcp]\ncommands = ['cp']"]
+        {
+            assert!(exposes(&format!("{program}\n")), "{program}");
+            assert!(exposes(&format!("[a2e]\nroots = ['/no/such']\n{program}\n")), "roots are no sandbox: {program}");
+        }
         assert!(!exposes(""));
     }
 

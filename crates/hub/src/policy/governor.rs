@@ -169,19 +169,15 @@ impl Governor {
         if !self.is_pinning() {
             return Stopped::default();
         }
-        let place = |mount: usize, definition: Definition| {
-            let prefix = routes.mounts[mount].naming.prefix.clone();
-            Definition { former: prefix.filter(|prefix| *prefix != definition.upstream), ..definition }
-        };
         let tools = (0..routes.tools.len()).map(|index| {
             let (route, tool) = (routes.route_of(index), &routes.tools[index]);
             let definition = Definition::of_tool(routes.upstream(route.mount), &route.own, tool);
-            place(route.mount, Definition { shown: Some(tool.name.clone()), ..definition })
+            Definition { shown: Some(tool.name.clone()), ..definition }
         });
         let prompts = routes.prompts.iter().filter_map(|prompt| {
             let route = routes.prompt(&prompt.name)?;
             let definition = Definition::of_prompt(routes.upstream(route.mount), &route.own, prompt);
-            Some(place(route.mount, Definition { shown: Some(prompt.name.clone()), ..definition }))
+            Some(Definition { shown: Some(prompt.name.clone()), ..definition })
         });
         let instructions = routes.mounts.iter().enumerate().filter_map(|(index, mount)| {
             Definition::of_instructions(routes.upstream(index), mount.provider.instructions().as_deref())

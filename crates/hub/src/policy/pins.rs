@@ -66,8 +66,6 @@ pub struct Definition {
     pub text: String,
     /// The part of it that versions up to 0.1 pinned, where they pinned it.
     pub narrow: Option<String>,
-    /// The prefix by which these versions named the provider, where that is another name.
-    pub former: Option<String>,
 }
 
 /// How a definition compares to what was pinned.
@@ -200,7 +198,7 @@ impl Definition {
 
     fn new(kind: Pinned, upstream: &str, own: &str, whole: &Value) -> Self {
         let (upstream, own) = (upstream.to_owned(), own.to_owned());
-        Self { kind, upstream, own, shown: None, text: sorted(whole), narrow: None, former: None }
+        Self { kind, upstream, own, shown: None, text: sorted(whole), narrow: None }
     }
 }
 

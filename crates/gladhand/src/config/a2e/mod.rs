@@ -86,6 +86,12 @@ impl Default for A2eConfig {
 }
 
 impl A2eConfig {
+    /// Whether a capability starts programs of this machine for an agent: processes, skills, environments or MCP servers.
+    pub(crate) fn starts_programs(&self) -> bool {
+        let Self { proc, skill, env, mcp, .. } = self;
+        !proc.allowed.is_empty() || skill.path.is_some() || !env.commands.is_empty() || !mcp.commands.is_empty()
+    }
+
     /// What lets agents in, with one more token that is good for anybody.
     pub fn passes(&self, also: Option<Secret>) -> Vec<Pass> {
         let anybody = self.tokens.iter().cloned().chain(also).map(unnamed_pass);
