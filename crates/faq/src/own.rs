@@ -6,18 +6,21 @@ use crate::sections::Format;
 pub(crate) const FORMAT: Format = Format::Markdown;
 
 /// Each document with its path in the repository, by path.
-pub(crate) const DOCUMENTS: [(&str, &str); 14] = [
+pub(crate) const DOCUMENTS: [(&str, &str); 17] = [
     ("ARCHITECTURE.md", include_str!("../../../ARCHITECTURE.md")),
     ("README.md", include_str!("../../../README.md")),
     ("docs/a2e.md", include_str!("../../../docs/a2e.md")),
     ("docs/agent.md", include_str!("../../../docs/agent.md")),
     ("docs/chat.md", include_str!("../../../docs/chat.md")),
+    ("docs/commands.md", include_str!("../../../docs/commands.md")),
     ("docs/configuration.md", include_str!("../../../docs/configuration.md")),
     ("docs/conformance.md", include_str!("../../../docs/conformance.md")),
     ("docs/coupling.md", include_str!("../../../docs/coupling.md")),
     ("docs/dialects.md", include_str!("../../../docs/dialects.md")),
+    ("docs/embedding.md", include_str!("../../../docs/embedding.md")),
     ("docs/mcp.md", include_str!("../../../docs/mcp.md")),
     ("docs/peers.md", include_str!("../../../docs/peers.md")),
+    ("docs/performance.md", include_str!("../../../docs/performance.md")),
     ("docs/policy.md", include_str!("../../../docs/policy.md")),
     ("docs/security.md", include_str!("../../../docs/security.md")),
     ("docs/stability.md", include_str!("../../../docs/stability.md")),

@@ -65,7 +65,7 @@ const OWN: [Expected; 16] = [
     ("what is an agreement", "ARCHITECTURE.md", "The words", "what survives both offers"),
     ("Where do I add a dialect?", "ARCHITECTURE.md", "Where to add a dialect", "REGISTRY"),
     ("Where is the configuration file looked for?", "docs/configuration.md", "Configuration", "GLADHAND_CONFIG"),
-    ("GLADHAND_MCP_TOKEN", "README.md", "Call any server's tools", "is presented if"),
+    ("GLADHAND_MCP_TOKEN", "docs/commands.md", "Call", "is presented if"),
     ("How do I import servers from Claude Desktop?", "docs/configuration.md", "Other programs' files", "config import"),
     ("How do I keep a secret out of the file?", "docs/configuration.md", "Secrets", "secret"),
     ("which effects can a policy rule have", "docs/policy.md", "Rules", "allow"),
@@ -75,7 +75,7 @@ const OWN: [Expected; 16] = [
     ("How does an A2E session open?", "docs/dialects.md", "A2E 1.0", "handshake/req"),
     ("loaf rpc handshake", "docs/dialects.md", "loaf RPC 1.0.0", "rpc.handshake"),
     ("What is the life of a call?", "ARCHITECTURE.md", "The life of a call", "Bytes"),
-    ("serve a tool of my own", "README.md", "Serve a tool of your own", "tool"),
+    ("serve a tool of my own", "docs/embedding.md", "Serve a tool of your own", "tool"),
     ("invariants", "ARCHITECTURE.md", "Invariants", "I/O"),
 ];
 

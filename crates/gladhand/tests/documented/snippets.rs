@@ -20,7 +20,7 @@ const COVERED: [(&str, &str, &str, Test); 17] = [
     ("README.md", "Two commands", "text", the_handshake_of_the_readme_is_what_open_shows),
     ("README.md", "An agent behind any client", "console", the_lines_to_the_agent_in_the_readme_are_answered),
     ("README.md", "Host A2E agents", "python", the_python_of_the_readme_prints_what_it_says),
-    ("README.md", "Serve a tool of your own", "rust", the_rust_of_the_readme_is_the_example),
+    ("docs/embedding.md", "Serve a tool of your own", "rust", the_rust_on_the_page_is_the_example),
     ("docs/a2e.md", a2e::SESSION, "text", a2e::the_session_on_the_page_is_what_really_happens),
     ("docs/a2e.md", a2e::SESSION, "console", a2e::the_requests_over_http_on_the_page_are_answered_as_shown),
     ("docs/a2e.md", a2e::SKILL, "yaml", a2e::the_skill_on_the_page_is_discovered_and_called),
@@ -345,9 +345,9 @@ fn the_python_of_the_readme_prints_what_it_says() {
 }
 
 #[test]
-fn the_rust_of_the_readme_is_the_example() {
+fn the_rust_on_the_page_is_the_example() {
     let example = include_str!("../../examples/tool.rs");
-    assert!(example.contains(&only("README.md", "Serve a tool of your own", "rust").text));
+    assert!(example.contains(&only("docs/embedding.md", "Serve a tool of your own", "rust").text));
 }
 
 #[test]
