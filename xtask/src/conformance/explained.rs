@@ -10,27 +10,27 @@ const STATELESS: &str = "2026-07-28";
 const OF_THE_OTHER_ERA: [(&str, &str); 5] = [
     (
         "sep-2322-elicitation-incomplete",
-        "In the handshake era a question is a request and has no name, so its name here is one that the bridge gives it.",
+        "In the handshake era a server request has no name, so the bridge assigns one.",
     ),
     (
         "sep-2322-ignore-unexpected-params",
-        "The suite answers under the name that the server would give its question; the bridge gives it another, and asks again.",
+        "The suite answers under the name that the server would assign; the bridge assigns another name and sends the request again.",
     ),
     (
         "sep-2575-server-rejects-undeclared-capability",
-        "In the handshake era a server knows what its client lacks, and says in the result of the tool that it needs it.",
+        "In the handshake era a server knows the capabilities of its client, and reports the missing one in the result of the tool.",
     ),
-    ("sep-2575-missing-capability-http-400", "There is no such error in the handshake era."),
+    ("sep-2575-missing-capability-http-400", "The handshake era has no such error."),
     (
         "sep-2663-mrtr-synchronous-before-task-creation",
-        "In the handshake era it is the client's wish that makes a task of a call, before the server has asked anything.",
+        "In the handshake era the client turns a call into a task, before the server has sent a request.",
     ),
 ];
 
 /// What is the same for servers of both eras.
 const OF_EVERY_ERA: [(&str, &str); 1] = [(
     "sep-2575-missing-capability-http-400",
-    "The server's error comes when the bridge has already begun to answer, with a stream and its status.",
+    "The server's error arrives when the bridge has already sent the status of an event stream.",
 )];
 
 /// Why a check cannot pass on a way, if it cannot.

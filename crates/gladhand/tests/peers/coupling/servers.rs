@@ -13,7 +13,7 @@ use crate::matrix::versions;
 
 const HANDSHAKE: Tongue = Tongue::Handshake("2025-11-25");
 
-const FIXED: &str = "The server has the same tools from its beginning to its end.";
+const FIXED: &str = "The server never changes its tools.";
 
 /// A server.
 pub(super) struct Server {

@@ -18,7 +18,7 @@ pub(super) fn render(pairs: &[&Pair<'_>], servers: &[Server]) -> String {
     let mut tables = String::new();
     for server in servers {
         let of_it = pairs.iter().copied().filter(|pair| std::ptr::eq(pair.server, server));
-        let _ = write!(tables, "\n## To {}\n\n{}", server.name, rows(of_it, &mut reasons));
+        let _ = write!(tables, "\n### To {}\n\n{}", server.name, rows(of_it, &mut reasons));
     }
     let mut text = format!("\n{}\n{tables}\n", sums(pairs));
     for (number, reason) in reasons.iter().enumerate() {

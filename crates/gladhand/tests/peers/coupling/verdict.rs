@@ -55,21 +55,26 @@ pub(super) enum Verdict {
     Absent(&'static str),
 }
 
-const NO_PROGRESS: &str = "Fluxloop has no word for progress.";
-const IN_PERCENT: &str = "A2E counts in per cent: numbers arrive as shares of a hundred.";
-const NOT_GIVEN_UP: &str = "The client's dialect has no word for giving up a call.";
-const GIVEN_UP_HERE: &str = "The server's dialect has no word for giving up a call: the bridge does, and drops what the server still makes of it.";
-const REPEATED: &str = "The tool is said to be read-only: a call of it that was lost is made again, and succeeds.";
-const SEVERAL: &str = "The server's form has a choice of several, which is younger than the client's revision.";
-const NOT_ASKED: &str = "The client's dialect has no questions, so the server is told that nobody can be asked.";
-const NOT_ASKING: &str = "The server's dialect has no questions.";
+const NO_PROGRESS: &str = "Fluxloop has no progress messages.";
+const IN_PERCENT: &str = "A2E reports progress in percent: numbers arrive scaled to 100.";
+const NOT_GIVEN_UP: &str = "The client's dialect has no message that cancels a call.";
+const GIVEN_UP_HERE: &str = "The server's dialect has no message that cancels a call: the bridge cancels it, and drops the late result of the server.";
+const REPEATED: &str =
+    "The tool declares that it is read-only: the bridge retries a lost call, and the retry succeeds.";
+const SEVERAL: &str = "The server's form has a multiple choice field, which the client's revision does not have.";
+const NOT_ASKED: &str =
+    "The client's dialect has no server requests, so the bridge does not declare the capability to the server.";
+const NOT_ASKING: &str = "The server's dialect has no server requests.";
 const TOO_YOUNG: &str =
-    "Elicitation is younger than the client's revision, so the server is told that nobody can be asked.";
-const BY_ROUNDS: &str = "The server's request becomes an answer that asks (`input_required`); the client's next round brings the answer to it.";
-const BY_REQUESTS: &str = "The server's answer that asks (`input_required`) becomes a request to the client, whose response makes the next round.";
-const NOT_TOLD: &str = "The client's dialect has no word for lists that change; it lists what there is when it asks.";
-const ONE_LIST: &str = "Calls without a session, of one client that declares the same, take turns on servers and see the list of the one that changed last.";
-const BY_LISTENING: &str = "Notifications of the one era come on streams that are listened to in the other.";
+    "The client's revision has no elicitation, so the bridge does not declare the capability to the server.";
+const BY_ROUNDS: &str =
+    "The server's request becomes an `input_required` response; the client's next round contains the answer.";
+const BY_REQUESTS: &str = "The server's `input_required` response becomes a request to the client; the client's response starts the next round.";
+const NOT_TOLD: &str =
+    "The client's dialect has no list change notification; each list request returns the current list.";
+const ONE_LIST: &str = "Calls without a session, of one client with equal capabilities, take turns on servers and see the list of the server that changed last.";
+const BY_LISTENING: &str =
+    "Notifications of the handshake era are sent on the subscription streams of the stateless era, and the reverse.";
 
 /// What is to be expected of a cell.
 pub(super) fn of(client: Tongue, server: &Server, way: Way, cell: Cell) -> Verdict {

@@ -15,7 +15,7 @@ const STATELESS: &str = "2026-07-28";
 
 const NO_QUESTIONS: &str = "The Inspector's command line declares neither elicitation nor sampling.";
 const NO_NOTICES: &str = "The Inspector's command line shows no notifications.";
-const ONE_CALL: &str = "A process of the Inspector's command line makes one call, and ends with it.";
+const ONE_CALL: &str = "A process of the Inspector's command line makes one call and exits.";
 
 pub(super) fn rows() -> Vec<Row> {
     use Transport::{Http, Sse, Stdio};

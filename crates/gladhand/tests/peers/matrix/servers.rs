@@ -22,12 +22,12 @@ use crate::installed::{node, peers, python};
 /// Longer than a cell takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-const NO_SUBSCRIPTIONS: &str = "The first line of the Python SDK never declares that resources can be subscribed to.";
-const NO_ELICITATION: &str = "Elicitation is younger than this version of the Python SDK.";
+const NO_SUBSCRIPTIONS: &str = "Version 1 of the Python SDK never declares resource subscriptions.";
+const NO_ELICITATION: &str = "This version of the Python SDK has no elicitation.";
 const DIES_OF_IT: &str = "A server on this version of the Python SDK ends its session when a call is cancelled.";
-const LISTENING_ONLY: &str = "The current line of the Python SDK has resources watched in the stateless era only.";
+const LISTENING_ONLY: &str = "Version 2 of the Python SDK supports resource subscriptions in the stateless era only.";
 const NOT_LISTENED_TO: &str = "FastMCP serves no `subscriptions/listen`, and declares no subscriptions.";
-const ONLY_TOOLS: &str = "The server has tools and nothing else, and they ask nothing and report nothing.";
+const ONLY_TOOLS: &str = "The server has only tools, which send no requests and report no progress.";
 
 pub(super) fn rows() -> Vec<Row> {
     use Transport::{Http, Sse, Stdio};
